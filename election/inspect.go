@@ -8,75 +8,78 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// InspectRequest asks for the state of a job.
+// An InspectRequest asks for the state of a job.
 type InspectRequest struct {
 	Job string
-	// Schedule, if set, announces the schedule of a replica that starts: a schedule that is new to the cluster begins now.
+	// Schedule, if set, announces the schedule of a replica that starts. A schedule that is new to the cluster begins now.
 	Schedule string
-	// Behind is how many seconds the names of its ticks are behind their instants now, and ZoneRules identifies the zone data by which they are due; both
-	// zero where the ticks are instants.
+	// Behind is the number of seconds by which the names of the ticks are behind their instants now. ZoneRules identifies the zone data by which they
+	// are due. Both are zero if the ticks are instants.
 	Behind    int64
 	ZoneRules string
-	// SettleThrough, if set, settles the undecided ticks up to it, once the server's clock is past SettleDeadline; those in [State.Open]
-	// that were decided before are claimed one by one.
+	// SettleThrough, if set, settles the undecided ticks up to it, once the server's clock is past SettleDeadline. Ticks in [State.Open], which were
+	// decided before, are claimed one by one.
 	SettleThrough, SettleDeadline time.Time
-	// SettleOutcome is their outcome, as ticks of the schedule SettleSchedule. The cluster keeps it for them together, until a replica has
-	// acknowledged its record: see [State.Settled].
+	// SettleOutcome is the outcome of these ticks, as ticks of the schedule SettleSchedule. The cluster keeps it for all of them together until a
+	// replica has acknowledged its record: see [State.Settled].
 	SettleOutcome, SettleSchedule string
-	// Follower, if set, is a job that runs after this one, and asks for the ticks that have ended well. Used is the tick up to which it needs no outcome any more.
+	// Follower, if set, is the name of a job that runs after this one, and asks for the ticks that ended well. It needs no outcome of ticks up to
+	// Used any more.
 	Follower string
 	Used     time.Time
-	// Acked are ticks of [State.Settled] whose outcome was recorded.
+	// Acked has ticks of [State.Settled] whose outcome was recorded.
 	Acked []time.Time
-	// Abandon are orphans that are to be recorded as abandoned: from then on their claimants can't open their ticks again. See [Run.Abandoned].
+	// Abandon has the ids of orphans that are to be recorded as abandoned. From then on their claimants cannot open their ticks again. See
+	// [Run.Abandoned].
 	Abandon []string
 }
 
-// State is the state of a job in the cluster. Times are by the server's clock.
+// A State is the state of a job in the cluster. Times are by the server's clock.
 type State struct {
 	Now     time.Time
-	Decided time.Time   // every tick up to it is decided, but for those in Open
-	Open    []time.Time // ticks that were granted, and returned before their start, oldest first
-	Before  time.Time   // the same, before SettleThrough
-	Closed  time.Time   // until then nothing is granted, since the server lost the lock's data; zero or past otherwise
-	Pause   Pause       // the newest
+	Decided time.Time   // every tick up to it is decided, except the ticks in Open
+	Open    []time.Time // ticks that were granted, and given back before their start, oldest first
+	Before  time.Time   // Decided before SettleThrough was applied
+	Closed  time.Time   // until then nothing is granted, because the server lost the lock's data; zero or past otherwise
+	Pause   Pause       // the newest pause
 	Running []Run
 	Orphans []Run        // runs whose holder died, until [Elector.DeleteOrphans]
-	Through time.Time    // to a follower: every tick up to it has ended, whatever its outcome
-	Ended   []Ended      // and these of them, oldest first, have ended well
+	Through time.Time    // for a follower: every tick up to it has ended, whatever its outcome
+	Ended   []Ended      // for a follower: the ticks up to Through that ended well, oldest first
 	Settled []Settlement // ticks that were settled by claims with KeepOutcome, or by an inspection with a SettleOutcome, until they are in Acked
-	// RulesSince is since when the cluster has used the announced ZoneRules, if it has used others before; else zero.
+	// RulesSince is the time since which the cluster has used the announced ZoneRules, if it used others before; otherwise zero.
 	RulesSince time.Time
 	Err        error // the state is unknown
 }
 
-// Settlement is a tick that was settled without a run: when, and with which outcome. With an After it is all that were undecided between that and the tick.
+// A Settlement is a tick that was settled without a run, with its outcome and the time. With an After it stands for all ticks between After and the
+// tick that were undecided.
 type Settlement = engine.Settlement
 
-// Ended is a tick whose runs have all ended well, since Due together with all ticks before it.
+// An Ended is a tick whose runs have all ended well. Due is the time since when this is so, for it and all ticks before it.
 type Ended = engine.Ended
 
-// Run is a granted run as other replicas see it.
+// A Run is a granted run as other replicas see it.
 type Run struct {
 	ID, Holder string
 	Slot       int
 	Token      int64
-	Tick       time.Time // as in [Claim]; zero outside the schedule
+	Tick       time.Time // see [Claim]; zero outside the schedule
 	At         time.Time // the instant of the tick, by the replica that was granted it first
 	Attempt    int
 	Trigger    string
 	Expires    time.Time // zero for an orphan
-	EndedWell  bool      // an orphan's work had ended well when its holder died: see [Term.EndedWell]
-	Stopped    string    // why the holder of an orphan was to stop; "" if it was not
-	Abandoned  bool      // an orphan was abandoned: see [InspectRequest.Abandon]
-	// Claimant is the identity of the replica that has claimed the run, and Deadline until when it might start, while it is possible that it never heard of
-	// the grant: it may withdraw the claim then. Both are zero once the run was renewed, and for a recovery.
+	EndedWell  bool      // the work of the orphan had ended well when its holder died: see [Term.EndedWell]
+	Stopped    string    // the reason for which the holder of an orphan was asked to stop; "" if it was not
+	Abandoned  bool      // the orphan was abandoned: see [InspectRequest.Abandon]
+	// Claimant is the identity of the replica that claimed the run, and Deadline its latest start, as long as the replica may never have received the
+	// grant: it may then withdraw the claim. Both are zero once the run was renewed, and for a recovery.
 	Claimant string
 	Deadline time.Time
 }
 
-// Inspect returns the state of many jobs in one round trip. A claimant with the verdict [Held] inspects the job just after
-// Until, so every replica that is left notices a dead holder.
+// Inspect returns the states of many jobs in one round trip. A claimant with the verdict [Held] inspects the job just after Until, so that every
+// living replica notices a dead holder.
 func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []State {
 	requests := make([]engine.InspectRequest, len(inspections))
 	for i, q := range inspections {
@@ -114,7 +117,7 @@ func (e *Elector) DeleteOrphans(ctx context.Context, job string, ids ...string) 
 }
 
 // Forget removes the data of jobs that no replica has any more from the server, and returns the jobs that it removed. A job stays if it runs, has
-// orphans, is paused, or was used after an instant of the server's clock. A removed job that comes back is new: it begins then.
+// orphans, is paused, or was used after unusedSince, by the server's clock. A removed job that comes back is new: its schedule begins then.
 func (e *Elector) Forget(ctx context.Context, jobs []string, unusedSince time.Time) (forgotten []string, err error) {
 	locks := make([]string, len(jobs))
 	for i, job := range jobs {

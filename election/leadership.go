@@ -14,29 +14,29 @@ import (
 	"github.com/cronclave/cronclave/locking"
 )
 
-// LeadershipConfig configures a [Leadership].
+// A LeadershipConfig configures a [Leadership].
 type LeadershipConfig struct {
 	Locks *locking.Client // required
 	Name  string          // required
-	// Lease is the length of a term, which is renewed while the leader lives. A dead leader is replaced after that. Defaults to 15s.
+	// Lease is the length of a term, which is renewed while the leader lives. A dead leader is replaced after that time. Defaults to 15s.
 	Lease time.Duration
 }
 
-// Leadership elects a leader: at most one candidate of the cluster at a time. As with any lease, a leader that stands still
-// cannot notice that its term has ended. Its writes elsewhere must carry the term's token where two leaders at once would do harm.
+// A Leadership elects a leader: at most one candidate of the cluster at a time. As with any lease, a leader that stands still cannot notice that its
+// term has ended. If two leaders at once would do harm, its writes elsewhere must carry the token of the term.
 type Leadership struct{ cfg LeadershipConfig }
 
-// Leader is the elected candidate.
+// A Leader is the elected candidate.
 type Leader struct {
-	Name  string // the owner of its locking client
+	Name  string // the owner of the candidate's locking client
 	Token int64
-	Until time.Time // by the server's clock, unless it is renewed
+	Until time.Time // the end of the term by the server's clock, unless it is renewed
 }
 
-// ErrEndangered is the cause with which the work of a leader is cancelled while a third of its lease is left.
+// ErrEndangered is the cause with which the work of a leader is canceled when a third of its lease is left.
 var ErrEndangered = errors.New("the term could not be renewed")
 
-// NewLeadership returns a leadership, for its candidates and observers.
+// NewLeadership returns a leadership, for candidates and observers.
 func NewLeadership(cfg LeadershipConfig) (*Leadership, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = 15 * time.Second
@@ -58,16 +58,16 @@ func (l *Leadership) locks() *engine.Client { return l.cfg.Locks.Engine() }
 
 func (l *Leadership) lock() string { return "{" + l.cfg.Name + "}:office" }
 
-// LeadershipOf is the name of the leadership whose leader holds a lock; ok is whether that lock is one of a leadership.
+// LeadershipOf returns the name of the leadership of a lock. ok is false if the lock is not the lock of a leadership.
 func LeadershipOf(lock string) (name string, ok bool) {
 	name, begins := strings.CutPrefix(lock, "{")
 	name, ends := strings.CutSuffix(name, "}:office")
 	return name, begins && ends
 }
 
-// Campaign is a candidate until ctx ends, and calls lead whenever it is elected. The context of lead ends with ctx, or
-// when the term can't be renewed, a third of the lease before its end. The leadership is released only after lead has
-// returned. A lead that returns by itself resigns; the candidate then stands back for one lease.
+// Campaign makes this client a candidate until ctx ends, and calls lead whenever it is elected. The context of lead ends with ctx, or when the term
+// can't be renewed, a third of the lease before its end. The leadership is released only after lead has returned. If lead returns by itself, it
+// resigns, and is not a candidate for the length of one lease.
 func (l *Leadership) Campaign(ctx context.Context, lead func(ctx context.Context, term *Term)) {
 	for ctx.Err() == nil {
 		id := rand.Text()
@@ -92,7 +92,7 @@ func (l *Leadership) request(id string) engine.Request {
 	return engine.Request{Lock: l.lock(), ID: id, Lease: l.cfg.Lease, AnyLimit: true}
 }
 
-// serve runs one term: cancel the work, wait for it, release. In that order.
+// serve runs one term: it cancels the work, waits for it, and releases the lease, in that order.
 func (l *Leadership) serve(ctx context.Context, term *Term, lead func(context.Context, *Term)) {
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -111,13 +111,13 @@ func (l *Leadership) serve(ctx context.Context, term *Term, lead func(context.Co
 	defer func() {
 		close(done)
 		<-watched
-		// A term that ended by itself, or a server that is away, needs no action: the lease runs out.
+		// If the term has ended by itself, or the server is away, nothing needs to be done: the lease runs out.
 		_ = term.End(ctx)
 	}()
 	lead(work, term)
 }
 
-// Leader returns the current leader; ok is false while there is none.
+// Leader returns the current leader. ok is false if there is none.
 func (l *Leadership) Leader(ctx context.Context) (leader Leader, ok bool, err error) {
 	s := l.locks().Inspect(ctx, []engine.InspectRequest{{Lock: l.lock()}})[0]
 	if s.Err != nil {

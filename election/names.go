@@ -2,11 +2,11 @@ package election
 
 import "regexp"
 
-// lockName is the name of a lock in a text of package locking, as in `lock "{backup}:job"`: quoted, with what it is a lock of behind the hash tag. A key
-// of the server has a prefix, and is left as it is: that is how it is found there.
+// lockName matches the name of a lock in a text of package locking, as in `lock "{backup}:job"`: quoted, with the kind of the lock after the hash
+// tag. It does not match a key of the server, which has a prefix and must stay searchable there.
 var lockName = regexp.MustCompile(`(?:\block )?"\{([^{}"]+)\}:([a-z]+)(?::[^"]+)?"`)
 
-// plainError is an error whose text names locks as users do.
+// A plainError is an error whose text has the names that users know, in place of lock names.
 type plainError struct {
 	error
 	text string
@@ -15,8 +15,8 @@ type plainError struct {
 func (e plainError) Error() string { return e.text }
 func (e plainError) Unwrap() error { return e.error }
 
-// Plain is an error of package locking in the words of users: job "backup" for the lock "{backup}:job", and so for pools and all other locks that are named
-// by what they are of. Every error that leaves this package is plain.
+// Plain returns an error of package locking with names that users know: job "backup" in place of lock "{backup}:job", and accordingly for pools and
+// other locks. Every error that leaves this package is plain.
 func Plain(err error) error {
 	if err == nil {
 		return nil

@@ -7,29 +7,29 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// Pause is a time in which the ticks of a job are settled without a run. Triggers by hand and recoveries are not stopped.
+// A Pause is a time in which the ticks of a job are settled without a run. It does not stop manual runs or recoveries.
 type Pause = engine.Pause
 
-// PauseOrder describes a pause.
+// A PauseOrder describes a pause.
 type PauseOrder struct {
-	// For is how long, by the server's clock. Defaults to until the job is resumed.
+	// For is the length of the pause by the server's clock. Zero lasts until the job is resumed.
 	For time.Duration
 	// Outcome is the outcome of the ticks in the pause. Required.
 	Outcome string
 	// Reason is for people: one line of at most 200 characters.
 	Reason string
-	// By is the user that wants the pause, for people.
+	// By is the user who wants the pause, for people.
 	By string
 }
 
-// Validate returns an error if the order can't be valid.
+// Validate returns an error if the order is invalid.
 func (o PauseOrder) Validate() error { return o.request().Validate() }
 
 func (o PauseOrder) request() engine.PauseRequest {
 	return engine.PauseRequest{For: o.For, Outcome: o.Outcome, Reason: o.Reason, By: o.By}
 }
 
-// Paused is the result of a pause, or of its end, for one job.
+// A Paused is the result of a pause, or of its end, for one job.
 type Paused struct {
 	Job           string
 	Now           time.Time // by the server's clock
@@ -37,12 +37,12 @@ type Paused struct {
 	Err           error // the result is unknown, or the order was not valid
 }
 
-// Pause pauses jobs, in one round trip. A pause that is on is carried on with the new order.
+// Pause pauses jobs, in one round trip. If a job is paused already, the new order replaces the old one.
 func (e *Elector) Pause(ctx context.Context, jobs []string, order PauseOrder) []Paused {
 	return e.pause(ctx, jobs, order.request())
 }
 
-// Resume ends the pauses of jobs, in one round trip. Ticks of paused time are not run any more.
+// Resume ends the pauses of jobs, in one round trip. The ticks of paused time are not run any more.
 func (e *Elector) Resume(ctx context.Context, jobs []string) []Paused {
 	return e.pause(ctx, jobs, engine.PauseRequest{End: true})
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// Entry describes a slot of a pool: a semaphore that jobs, and other clients, share across the cluster.
+// An Entry describes the request for a slot of a pool: a semaphore that jobs, and other clients, share across the cluster.
 type Entry struct {
 	Pool string
-	// Slots is how many there are. Where replicas have different numbers each goes by its own: a roll-out that changes it stops no replica.
+	// Slots is the number of slots. If replicas have different numbers, each uses its own, so that a roll-out that changes it stops no replica.
 	Slots int
-	// Lease is how long the slot outlives a holder that has died.
+	// Lease is the time for which the slot outlives a holder that has died.
 	Lease time.Duration
-	// Run is the id, without dots, of the run that it is for, so that a status can name the run; "" for none.
+	// Run is the id, without dots, of the run that needs the slot, so that a status can name the run; "" for none.
 	Run string
 }
 
-// PoolLock names the lock of a pool, for clients that take its slots by package locking.
+// PoolLock returns the name of the lock of a pool, for clients that take its slots by package locking.
 func PoolLock(pool string) string { return "{" + pool + "}:pool" }
 
-// PoolOf is the inverse of [PoolLock]; ok is whether that lock is one of a pool.
+// PoolOf is the inverse of [PoolLock]. ok is false if the lock is not the lock of a pool.
 func PoolOf(lock string) (pool string, ok bool) {
 	pool, begins := strings.CutPrefix(lock, "{")
 	pool, ends := strings.CutSuffix(pool, "}:pool")
@@ -35,8 +35,8 @@ func (e *Elector) pool(entry Entry) *engine.Semaphore {
 	return e.locks.Semaphore(PoolLock(entry.Pool), entry.Slots, engine.WithLease(entry.Lease), engine.WithAnyLimit()).For(entry.Run)
 }
 
-// AcquirePool waits for a slot until ctx ends: first come, first served, but on a quorum, where the first request after a release gets it. While the
-// server is away it goes on trying. The term has its whole length.
+// AcquirePool waits for a slot until ctx ends. Slots are granted first come, first served; on a quorum, the first request after a release is granted.
+// While the server is away it goes on trying. The term has its whole length.
 func (e *Elector) AcquirePool(ctx context.Context, entry Entry) (*Term, error) {
 	lease, err := e.pool(entry).AcquireConfirmed(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (e *Elector) AcquirePool(ctx context.Context, entry Entry) (*Term, error) {
 	return &Term{lease: lease}, nil
 }
 
-// TryAcquirePool takes a slot if one is free and no other claimant waits; ok is whether it did.
+// TryAcquirePool takes a slot if one is free and no other claimant waits. ok reports whether it did.
 func (e *Elector) TryAcquirePool(ctx context.Context, entry Entry) (term *Term, ok bool, err error) {
 	lease, ok, err := e.pool(entry).TryAcquire(ctx)
 	switch {
@@ -57,13 +57,13 @@ func (e *Elector) TryAcquirePool(ctx context.Context, entry Entry) (term *Term, 
 	return &Term{lease: lease}, true, nil
 }
 
-// With is the term together with a slot of a pool, for a run that needs both: it ends when either does, and ending it ends both, the slot first.
-// Neither is used by itself any more.
+// With returns a term that combines the term with a slot of a pool, for a run that needs both. It ends when either ends, and ending it ends both, the
+// slot first. The two must not be used by themselves any more.
 func (t *Term) With(slot *Term) *Term {
 	return &Term{lease: t.lease, slot: slot, both: engine.LeaseSetOf(t.lease, slot.lease)}
 }
 
-// span bounds a term: one lease, or two.
+// A span is the extent of a term: one lease, or two.
 type span interface {
 	Context() context.Context
 	Endangered() <-chan struct{}
@@ -88,7 +88,7 @@ func (t *Term) endSlot(ctx context.Context) error {
 	return t.slot.End(ctx)
 }
 
-// ending joins the errors at the ends of a slot and of a lease.
+// ending joins the errors from ending a slot and a lease.
 func ending(what string, slot, lease error) error {
 	if err := errors.Join(slot, lease); err != nil {
 		return fmt.Errorf("%s of term: %w", what, Plain(err))

@@ -6,7 +6,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// InspectPools returns the slots of pools that are held, as the Running of a state. It is not known which claimants wait.
+// InspectPools returns the held slots of pools, in the Running of each state. It does not know which claimants wait.
 func (e *Elector) InspectPools(ctx context.Context, pools []string) []State {
 	requests := make([]engine.InspectRequest, len(pools))
 	for i, pool := range pools {

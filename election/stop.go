@@ -7,13 +7,13 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// The reasons for which a term's holder is asked to stop.
+// The reasons for which the holder of a term is asked to stop.
 const (
 	StopByUser   = "user"     // see [Elector.Cancel]
 	StopReplaced = "replaced" // see [Claim.Replace]
 )
 
-// Cancel asks the holder of each run of a job to stop it, or only that of run, and returns those whose holders will stop it: see
+// Cancel asks the holder of each run of a job, or only of run if it is not "", to stop, and returns the runs whose holders will stop them: see
 // [Term.Stopping]. It does not wait until they have stopped.
 func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
 	state := e.Inspect(ctx, []InspectRequest{{Job: job}})[0]
@@ -54,8 +54,9 @@ func (e *Elector) replace(ctx context.Context, claims []Claim, results []Result)
 	}
 }
 
-// Stopping is closed when the holder is asked to stop its work; [Term.StopReason] is why. The term lasts until [Term.End].
+// Stopping returns a channel that is closed when the holder is asked to stop its work. [Term.StopReason] has the reason. The term lasts until
+// [Term.End].
 func (t *Term) Stopping() <-chan struct{} { return engine.RunOf(t.lease).Stopping() }
 
-// StopReason is why the holder is asked to stop; "" if it is not.
+// StopReason returns the reason for which the holder is asked to stop, or "" if it is not.
 func (t *Term) StopReason() string { return engine.RunOf(t.lease).StopReason() }

@@ -7,35 +7,36 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// TriggerRequest asks for one run of a job outside its schedule, which exactly one replica of the cluster begins.
+// A TriggerRequest asks for one run of a job outside its schedule. Exactly one replica of the cluster begins it.
 type TriggerRequest struct {
 	Job, ID string
 	// Claimant is the identity of one attempt to claim the request: a new one each time. Required.
 	Claimant string
-	// Created and Expires are by the server's clock; from Expires on no replica gets it.
+	// Created and Expires are by the server's clock. From Expires on, the request is granted to no replica.
 	Created, Expires time.Time
-	// Lease is how long the request stays with a claimant that has died before it began.
+	// Lease is the time for which the request stays with a claimant that died before it began the run.
 	Lease time.Duration
 }
 
 // expired is the outcome of a request that no replica claimed in time.
 const expired = "expired"
 
-// lock names the request's own lock. It has the hash tag of the job, and is forgotten when it has been idle for long.
+// lock returns the name of the request's own lock. It has the hash tag of the job, and is forgotten when it has been idle for long.
 func (r TriggerRequest) lock() string { return "{" + r.Job + "}:request:" + r.ID }
 
-// acquisition asks for the one tick that the request's lock ever has. The lock knows no schedule, so that its first tick is open to the first claimant.
+// acquisition returns a request for the one tick that the request's lock ever has. The lock knows no schedule, so its first tick is open to the first
+// claimant.
 func (r TriggerRequest) acquisition() engine.Request {
 	return engine.Request{Lock: r.lock(), ID: r.Claimant, Lease: r.Lease, Trigger: "manual", Tick: &engine.Tick{
 		At: r.Created.Truncate(time.Second), Deadline: r.Expires, IfLate: expired}}
 }
 
-// ClaimTrigger claims a request. A claimant that is granted it begins the run by [Term.End], which is the one step that decides: after its success no
-// other claimant will ever begin the request, and after its failure another one may. [Term.Return] leaves the request to others. A claimant that dies
-// before it began is replaced when its lease has ended, and the attempt of the next one's term is greater than 1.
+// ClaimTrigger claims a request. A claimant that is granted it begins the run by [Term.End], the one step that decides: after its success no other
+// claimant ever begins the request, and after its failure another one may. [Term.Return] leaves the request to others. A claimant that dies before it
+// began is replaced when its lease has ended, and the attempt of the next term is greater than 1.
 //
-// Taken with an Until means that another claimant has not begun yet: ask again then. Without one the request is done with. Settled means that this call
-// found it expired, Before that an earlier one did.
+// Taken with an Until means that another claimant has not begun yet: ask again then. Taken without an Until means that the request is decided.
+// Settled means that this call found it expired, Before that an earlier call did.
 func (e *Elector) ClaimTrigger(ctx context.Context, r TriggerRequest) Result {
 	request := r.acquisition()
 	answer := e.locks.Acquire(ctx, request)
@@ -70,7 +71,7 @@ func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
 	return r
 }
 
-// triggerResult converts an answer. A grant whose answer was lost is withdrawn, because the next try has another claimant.
+// triggerResult converts an answer. If the answer to a grant was lost, the grant is withdrawn, because the next try has another claimant.
 func (e *Elector) triggerResult(request engine.Request, answer engine.Answer) Result {
 	r := result(answer)
 	if r.Verdict == CannotTell || r.Verdict == Unheard {

@@ -8,22 +8,22 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Name is the name of a fine-grained lock, one for each thing of a kind: Name("orders", "17") is "orders:17".
-// Two names are equal only if the kind and all ids are, whatever they contain: separators, braces, percent signs
-// and control characters are written as %3A and the like. The kind must not be empty.
+// Name returns the name of a fine-grained lock, one for each thing of a kind: Name("orders", "17") is "orders:17". Two names are equal only if the
+// kind and all ids are, whatever they contain: separators, braces, percent signs and control characters are written as %3A and the like. The kind
+// must not be empty.
 //
-// Each such lock is on whichever node of a Cluster its whole name leads to, so that a kind's locks spread over all of them. Locks
-// that are taken together, see [Client.MultiLock], are named by [Tagged].
+// The whole name determines the node of a Cluster, so that the locks of a kind spread over all nodes. For locks that are taken together, see
+// [Client.MultiLock], use [Tagged].
 //
-// A caller that holds one lock and waits for another can wait for ever, if another caller does so the other way
-// round. The order of the names prevents that, byte by byte, as [slices.Sort] has it: take the smaller name
-// first, everywhere. [Client.MultiLock] needs none: it holds nothing while it waits.
+// A caller that holds one lock and waits for another can wait for ever, if another caller takes them in the other order. To prevent that, take the
+// smaller name first, everywhere, byte by byte as [slices.Sort] orders them. [Client.MultiLock] does not need this, because it holds nothing while it
+// waits.
 func Name(kind string, ids ...string) string {
 	return strings.Join(escaped(append([]string{kind}, ids...)), ":")
 }
 
-// Tagged is [Name] with the kind as the hash tag: Tagged("orders", "17") is "{orders}:17". All locks of the kind are on one node of a
-// Cluster then, as [Client.MultiLock] needs it.
+// Tagged is [Name] with the kind as the hash tag: Tagged("orders", "17") is "{orders}:17". All locks of the kind are then on one node of a Cluster,
+// as [Client.MultiLock] requires.
 func Tagged(kind string, ids ...string) string {
 	parts := escaped(append([]string{kind}, ids...))
 	for i, id := range parts[1:] {

@@ -11,5 +11,5 @@ const (
 	longestPause  = 2 * time.Second
 )
 
-// newBackoff returns the pauses between tries.
+// newBackoff returns the backoff between two attempts of the same request.
 func newBackoff() *backoff.Backoff { return backoff.New(shortestPause, longestPause) }

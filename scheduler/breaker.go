@@ -13,39 +13,40 @@ import (
 )
 
 const (
-	// The pauses of a replica that can't start programs grow from the first to the last.
+	// A replica that cannot start programs probes again after a pause, which doubles from the first value to the last.
 	firstStartPause, lastStartPause = time.Second, time.Minute
-	// probeTimeout bounds a probe, which may hang as a start may.
+	// probeTimeout bounds one probe, because starting a program may hang.
 	probeTimeout = 10 * time.Second
 )
 
-// breaker stops this replica from claiming while its machine is not able to start programs, as a circuit breaker does: it opens when a run cannot
-// begin for want of a resource, or since its start hangs, and a probe fails too. It probes again after growing pauses, and closes when a probe succeeds. Ticks are left to the other replicas meanwhile.
+// A breaker is a circuit breaker. It stops this replica from claiming while its machine cannot start programs: it opens if a run could not begin for
+// lack of a resource, or its start hung, and a probe fails too. It probes again after growing pauses and closes when a probe succeeds. Meanwhile the
+// other replicas claim the ticks.
 type breaker struct {
 	log   hclog.Logger
-	probe func() error // may be nil: then the end of a pause closes it
+	probe func() error // may be nil; then the breaker closes after one pause
 	life  context.Context
 
 	mu    sync.Mutex
-	under *probing      // the probe that is under way; nil if there is none
-	fault string        // why it is open; "" while it is closed
-	pause time.Duration // the last one; 0 since a program was started
+	under *probing      // the probe under way, or nil
+	fault string        // the reason for which the breaker is open; "" while it is closed
+	pause time.Duration // the last pause; 0 once a program was started
 }
 
-// probing is a probe, whose result all have who ask for one meanwhile.
+// A probing is one probe. Every caller that asks while it is under way gets its result.
 type probing struct {
 	done chan struct{} // closed when err is set
 	err  error
 }
 
-// why returns why no program can be started at present; "" if as far as is known they can be.
+// why returns the reason for which no program can be started now, or "" if none is known.
 func (b *breaker) why() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.fault
 }
 
-// started notes that a program was started.
+// started records that a program was started, so that the next pause is the shortest again.
 func (b *breaker) started() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +55,7 @@ func (b *breaker) started() {
 	}
 }
 
-// check probes whether programs can be started. One probe at most is under way: a call that comes meanwhile waits for the same result.
+// check returns an error if a probe shows that programs cannot be started. Concurrent calls share one probe.
 func (b *breaker) check() error {
 	if b.probe == nil {
 		return nil
@@ -72,7 +73,7 @@ func (b *breaker) check() error {
 	}
 }
 
-// begin starts a probe, unless one is under way.
+// begin starts a probe unless one is under way, and returns the one under way.
 func (b *breaker) begin() *probing {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,8 +93,8 @@ func (b *breaker) begin() *probing {
 
 var errStartHangs = errors.New("a test program did not start in time")
 
-// failed records a start that hung, or failed for want of a resource. It returns whether the whole replica is concerned: then a probe fails, too. Without a
-// probe a start that hung counts as a fault of its job.
+// failed records a start that hung, or that failed for lack of a resource. It reports whether the whole replica is affected, because a probe fails
+// too. Without a probe, a start that hung is blamed on its job.
 func (b *breaker) failed(err error) (open bool) {
 	switch {
 	case b.why() != "":
@@ -117,13 +118,13 @@ func (b *breaker) failed(err error) (open bool) {
 	return true
 }
 
-// lengthen doubles the pause. mu is held.
+// lengthen doubles the pause, within its bounds. The caller holds mu.
 func (b *breaker) lengthen() time.Duration {
 	b.pause = min(max(2*b.pause, firstStartPause), lastStartPause)
 	return b.pause
 }
 
-// retry closes the breaker when a probe succeeds.
+// retry probes again after growing pauses, and closes the breaker when a probe succeeds.
 func (b *breaker) retry(since time.Time, pause time.Duration) {
 	for backoff.Sleep(b.life, pause) {
 		err := b.check()
@@ -140,7 +141,7 @@ func (b *breaker) retry(since time.Time, pause time.Duration) {
 	}
 }
 
-// startBackoffs has, per job, how long this replica leaves the job to the others after a start of it failed, and why it did.
+// A startBackoffs holds the jobs whose last start failed on this replica: the reason, and the pause for which the job is left to the other replicas.
 type startBackoffs struct {
 	mu    sync.Mutex
 	byJob map[string]failedStart
@@ -151,7 +152,7 @@ type failedStart struct {
 	why   string
 }
 
-// next is the pause after one more start of a job that did not work.
+// next records a failed start of a job and returns the pause before the next start.
 func (p *startBackoffs) next(job string, why error) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,21 +164,21 @@ func (p *startBackoffs) next(job string, why error) time.Duration {
 	return pause
 }
 
-// reset notes that the job was started.
+// reset records that the job was started.
 func (p *startBackoffs) reset(job string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.byJob, job)
 }
 
-// why returns why the last start of a job did not work; "" if it did.
+// why returns the reason for which the last start of a job failed, or "" if it did not fail.
 func (p *startBackoffs) why(job string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byJob[job].why
 }
 
-// all returns the jobs whose last start did not work, and why.
+// all returns the jobs whose last start failed, with the reasons.
 func (p *startBackoffs) all() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// CatchUp decides the ticks whose StartDeadline has passed because no replica, or no server, was there. A replica that stood still counts as absent.
-// A tick that a replica has seen, and had no place for, is not caught up.
+// A CatchUp decides the ticks whose StartDeadline passed because no replica or no server was there. A replica that stood still counts as absent. A
+// tick that a replica saw, and had no place for, is not caught up.
 type CatchUp struct {
 	// Policy defaults to CatchUpNone.
 	Policy CatchUpPolicy
-	// Window is how old a tick may be that is caught up. Defaults to 24h.
+	// Window is the maximum age of a tick that is caught up. Defaults to 24h.
 	Window time.Duration
 }
 
-// CatchUpPolicy says which of these ticks run.
+// A CatchUpPolicy selects the late ticks that still run.
 type CatchUpPolicy string
 
-// The policies of catching up. A schedule that a reload or an edit has begun anew has nothing to catch up, nor has a job that is new to the cluster.
+// The catch-up policies. A job that is new to the cluster, or whose schedule was changed, has nothing to catch up.
 const (
-	CatchUpNone   CatchUpPolicy = "none"   // they are missed. The default
-	CatchUpLatest CatchUpPolicy = "latest" // the last one is run, unless a later one is due already
-	CatchUpAll    CatchUpPolicy = "all"    // all are run, oldest first, one after the other; at most the last 1,000
+	CatchUpNone   CatchUpPolicy = "none"   // all are missed; the default
+	CatchUpLatest CatchUpPolicy = "latest" // only the newest runs, unless a later tick is due already
+	CatchUpAll    CatchUpPolicy = "all"    // all run, oldest first, one after the other; at most the last 1,000
 )
 
 func (c CatchUp) withDefaults() CatchUp {

@@ -1,9 +1,9 @@
 package scheduler
 
-// After: a job runs once for each tick that all jobs before it have ended ok.
+// Chains (After): a job runs once for each tick that all its parents ended ok.
 //
-// Such a job has no schedule. Its ticks are instants that all schedules of its chain name, and the server decides which of them are due: a
-// tick is due when all jobs before have decided it and every earlier one, and no run of theirs goes on. If one of them did not end ok
+// Such a job has no schedule of its own. Its ticks are the instants that all schedules of its chain have in common, and the server decides which of
+// them are due: a tick is due when every parent has decided it and all earlier ticks, and all their runs have ended. If one parent did not end ok,
 // there is no tick.
 
 import (
@@ -14,25 +14,25 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// chain replaces the schedule of a job that runs after others. Its ticks are those instants of their schedules at which all of them ended ok. The server
-// decides which: a tick that one of them did not end ok is none of this job's, and its ledger has no entry for it.
+// A chain replaces the schedule of a job that runs after others. Its ticks are the common instants of their schedules at which all parents ended ok.
+// The server decides which these are. A tick that a parent did not end ok is not a tick of this job, and its ledger has no entry for it.
 type chain struct {
-	after  []string             // the jobs right before it, sorted
-	specs  []*cronspec.Schedule // of all jobs that it comes from in the end; its ticks are ticks of each: see named
-	digest string               // changes with them, and with Job.After
-	used   time.Time            // up to this tick the outcomes of the jobs before are not needed any more, as far as this replica knows
+	after  []string             // names of the parents, sorted
+	specs  []*cronspec.Schedule // the schedules of all ancestors that have one; a tick of the chain is a tick of each: see named
+	digest string               // identifies the parents and specs
+	used   time.Time            // the newest tick up to which the outcomes of the parents are no longer needed, as far as this replica knows
 	opened time.Time            // the newest tick that was opened here
 }
 
-// chained returns whether a job runs after others.
+// chained reports whether the job runs after others.
 func (j *Job) chained() bool { return len(j.After) > 0 }
 
-// has returns whether all schedules of the chain have a tick at an instant.
+// has reports whether all schedules of the chain have a tick at an instant.
 func (c *chain) has(at time.Time) bool {
 	return !slices.ContainsFunc(c.specs, func(s *cronspec.Schedule) bool { return !s.Has(at) })
 }
 
-// within is how long after an instant the next one of the chain is, at most limit.
+// within returns the time from an instant to the next common instant of the schedules, at most limit.
 func (c *chain) within(at time.Time, limit time.Duration) time.Duration {
 	end := at.Add(limit)
 	for next := at; ; {
@@ -49,12 +49,12 @@ func (c *chain) within(at time.Time, limit time.Duration) time.Duration {
 		if c.has(latest) {
 			return latest.Sub(at)
 		}
-		next = latest.Add(-time.Second) // no schedule with a later instant has one before it
+		next = latest.Add(-time.Second) // no common instant lies before latest
 	}
 }
 
-// pending returns the ticks of a job that may be claimed again, though they are decided: their run goes on, or its holder is dead, or they were given
-// back. The states of the jobs before it are no help: they may be of an earlier moment, at which such a tick was not due yet.
+// pending returns the decided ticks of a job that may be claimed again: their run is still going, its holder is dead, or they were given back. It
+// does not use the states of the parents, which may be of an earlier moment, at which such a tick was not due yet.
 func pending(own election.State) []time.Time {
 	ticks := slices.Clone(own.Open)
 	for _, r := range slices.Concat(own.Running, own.Orphans) {
@@ -65,7 +65,7 @@ func pending(own election.State) []time.Time {
 	return ticks
 }
 
-// common is the ticks that all of some jobs have ended ok, oldest first, each due since the last of them has.
+// common returns the ticks that all of some jobs ended ok, oldest first. Each is due from the moment at which the last job ended it.
 func common(states []election.State) (ticks []election.Ended) {
 	due := map[time.Time]time.Time{}
 	for i, st := range states {
@@ -84,7 +84,8 @@ func common(states []election.State) (ticks []election.Ended) {
 	return ticks
 }
 
-// afterFault returns the fault of a job that runs after others and has settings of a schedule, which it takes from them; "" if there is none.
+// afterFault returns why a job that runs after others is invalid: it sets something that it takes from its parents. It returns "" if nothing is
+// wrong.
 func (j *Job) afterFault() string {
 	if !j.chained() {
 		return ""

@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// link finds for each job that runs after others what it comes from, and for each job those that run after it.
+// link sets the chain of each job that runs after others, and the children of each job.
 func link(tasks map[string]*task) error {
 	l := linker{tasks: tasks, specs: map[*task][]*cronspec.Schedule{}}
 	for _, name := range slices.Sorted(maps.Keys(tasks)) {
@@ -25,7 +25,7 @@ func link(tasks map[string]*task) error {
 	return errors.Join(l.faults...)
 }
 
-// linkChildren finds for each job those that run after it.
+// linkChildren sets the children of each job.
 func linkChildren(tasks map[string]*task) {
 	for _, t := range tasks {
 		if t != nil {
@@ -44,11 +44,11 @@ func linkChildren(tasks map[string]*task) {
 	}
 }
 
-// linker goes from jobs to those before them.
+// A linker walks from each job to its parents.
 type linker struct {
 	tasks  map[string]*task
-	specs  map[*task][]*cronspec.Schedule // of those that are done with
-	path   []string                       // to the one that is being visited
+	specs  map[*task][]*cronspec.Schedule // the schedules of each visited task
+	path   []string                       // the names from the first task to the one that is being visited
 	faults []error
 }
 
@@ -56,7 +56,7 @@ func (l *linker) fault(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Errorf(format, args...))
 }
 
-// visit returns the schedules that a job comes from, sorted, each once.
+// visit returns the schedules that the ticks of a job come from, sorted, each once.
 func (l *linker) visit(t *task) []*cronspec.Schedule {
 	specs, done := l.specs[t]
 	switch from := slices.Index(l.path, t.Name); {
@@ -75,7 +75,7 @@ func (l *linker) visit(t *task) []*cronspec.Schedule {
 		if !known {
 			l.fault("job %s: After names %q, and there is no such job", t.Name, name)
 		}
-		if before != nil { // else it has a fault of its own
+		if before != nil { // a parent that is nil has a fault of its own
 			specs = append(specs, l.visit(before)...)
 		}
 	}
@@ -101,7 +101,7 @@ func digestOf(after []string, specs []*cronspec.Schedule) string {
 	return digest
 }
 
-// newTasks validates jobs. Those with one schedule share it: there may be many.
+// newTasks validates jobs and returns their tasks by name. Jobs with the same schedule share it, because there may be many of them.
 func newTasks(jobs []Job, labels Labels) (map[string]*task, error) {
 	var faults []error
 	tasks, specs := map[string]*task{}, map[string]*cronspec.Schedule{}

@@ -7,17 +7,17 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// The ticks of a chain have the names of those before them if these are all local times of one zone. Otherwise the jobs before have no names
-// in common, and their ticks are matched by instants, each by this replica's zone data.
+// The ticks of a chain have the names of the parents' ticks if all of these are local times of one zone. Otherwise the parents have no names in
+// common, and their ticks are matched by their instants, which each replica computes from its own zone data.
 
-// nominal returns whether the ticks of some schedules are all local times of one zone.
+// nominal reports whether the ticks of all schedules are local times of one zone.
 func nominal(specs []*cronspec.Schedule) bool {
 	return len(specs) > 0 && !slices.ContainsFunc(specs, func(s *cronspec.Schedule) bool {
 		return !s.Nominal() || !specs[0].Nominal() || s.Zone().String() != specs[0].Zone().String()
 	})
 }
 
-// instant returns the instant of a tick of the chain.
+// instant returns the instant of the tick with a name.
 func (c *chain) instant(name time.Time) time.Time {
 	if !nominal(c.specs) {
 		return name
@@ -26,7 +26,7 @@ func (c *chain) instant(name time.Time) time.Time {
 	return at
 }
 
-// names returns whether all schedules of the chain have a tick.
+// names reports whether all schedules of the chain have a tick with a name.
 func (c *chain) names(name time.Time) bool {
 	if !nominal(c.specs) {
 		return c.has(name)
@@ -34,7 +34,8 @@ func (c *chain) names(name time.Time) bool {
 	return !slices.ContainsFunc(c.specs, func(s *cronspec.Schedule) bool { _, ok := s.Instant(name); return !ok })
 }
 
-// from returns the name in this chain of a tick of a job before it. A name that is none of that job's ticks stands for those up to it.
+// from translates the name of a parent's tick to the name in this chain. A name that is not a tick of the parent stands for all its ticks up to that
+// name: the result is then the instant of the last of them.
 func (c *chain) from(before *task, name time.Time) time.Time {
 	if nominal(c.specs) || name.IsZero() {
 		return name
@@ -48,7 +49,7 @@ func (c *chain) from(before *task, name time.Time) time.Time {
 	return before.Spec.UpTo(name)
 }
 
-// to returns the name for a job before it of a tick of this chain.
+// to translates the name of a tick of this chain to the name in a parent.
 func (c *chain) to(before *task, name time.Time) time.Time {
 	specs := []*cronspec.Schedule{before.Spec}
 	if before.chained() {

@@ -9,14 +9,14 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// checkBatch is the cluster's states of some jobs, and of those that they run after.
+// A checkBatch has the states of some chained jobs and of their parents.
 type checkBatch struct {
 	tasks  []*task
-	after  []*chain           // the chain of each task at the time of the inspection
-	states [][]election.State // of the job itself, and then of those before it
+	after  []*chain           // the chain of each task when the states were requested
+	states [][]election.State // for each task its own state, then the states of its parents
 }
 
-// checks look for ticks of jobs that run after others, in batches.
+// checks finds the due ticks of chained jobs, in batches.
 type checks struct {
 	*core
 	lane[*task, checkBatch]
@@ -30,10 +30,10 @@ func newChecks(c *core, r *recoveries, in *inspector) *checks {
 	return of
 }
 
-// mustCheck is the longest interval between two checks of a job that runs after others: events may get lost.
+// mustCheck is the longest interval between two checks of a chained job. Events may get lost.
 const mustCheck = time.Minute
 
-// followUp looks at the jobs whose check is due, all in one batch.
+// followUp checks all jobs whose check is due, in one batch.
 func (c *checks) followUp(ctx context.Context, now time.Time) {
 	if c.busy {
 		return
@@ -73,11 +73,11 @@ func (c *checks) settleChecks(b checkBatch) {
 		failed := slices.ContainsFunc(b.states[i], func(st election.State) bool { return st.Err != nil })
 		switch {
 		case t.dismissed || !t.chained():
-		case t.chain != b.after[i]: // it was edited meanwhile
+		case t.chain != b.after[i]: // the job was edited meanwhile
 			c.check(t, now)
 		case failed:
 			c.check(t, now.Add(longestPause))
-		case t.unknown: // the jobs before know that it follows them: from now on they keep for it what it may need
+		case t.unknown: // the parents know that it follows them: from now on they keep the outcomes that it may need
 			c.inspectAt(t, now)
 		default:
 			c.inspectChained(t, b.states[i], now)
@@ -86,7 +86,7 @@ func (c *checks) settleChecks(b checkBatch) {
 	}
 }
 
-// inspectChained sees to it that the job is looked at when the runs that were seen may have ended.
+// inspectChained schedules the next check of a job, and inspections of the job and its parents at the times at which their runs may have ended.
 func (c *checks) inspectChained(t *task, states []election.State, now time.Time) {
 	c.check(t, now.Add(mustCheck))
 	for i, st := range states {
@@ -96,13 +96,13 @@ func (c *checks) inspectChained(t *task, states []election.State, now time.Time)
 		}
 		c.inspectRunning(of, st)
 		c.recoveries.enqueue(of, st, now)
-		if len(st.Orphans) > 0 { // the jobs after this one wait until orphans are deleted, or recovered
+		if len(st.Orphans) > 0 { // the children wait until orphans are deleted or recovered
 			c.check(t, now.Add(longestPause))
 		}
 	}
 }
 
-// inChain returns the states of the jobs before a chain, with the names that their ticks have in it.
+// inChain returns the states of the parents of a chain, with their ticks under the names that the chain has for them.
 func (c *checks) inChain(of *chain, states []election.State) []election.State {
 	in := slices.Clone(states)
 	for i, st := range states {
@@ -118,8 +118,8 @@ func (c *checks) inChain(of *chain, states []election.State) []election.State {
 	return in
 }
 
-// openChained opens the ticks of a job that are due and undecided. They stay with the server until they are decided and their runs have ended (a run may
-// be given back until then), so the ticks that are too many now come with a later check.
+// openChained opens the ticks of a job that are due and undecided. The server keeps a tick until it is decided and its runs have ended, because a run
+// may be given back until then. So ticks beyond the limit of open ones come with a later check.
 func (c *checks) openChained(t *task, states []election.State, now time.Time) {
 	own, before := states[0], c.inChain(t.chain, states[1:])
 	used, previous := before[0].Through, own.Decided

@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// claims sends the claims of ticks that are due, in batches.
+// claims sends the claims of due ticks to the server, in batches.
 type claims struct {
 	*core
 	lane[*tick, claimBatch]
@@ -21,7 +21,7 @@ type claims struct {
 	recoveries *recoveries
 	away       bool // the server does not answer
 	retry      *backoff.Backoff
-	askAgain   time.Time // while it is away
+	askAgain   time.Time // when to claim again while the server is away
 }
 
 func newClaims(c *core, s *starts, r *recoveries) *claims {
@@ -30,31 +30,30 @@ func newClaims(c *core, s *starts, r *recoveries) *claims {
 	return of
 }
 
-// claimBatch is the claims of some ticks and their results.
+// A claimBatch has the claims of some ticks and their results.
 type claimBatch struct {
 	ticks   []*tick
 	claims  []election.Claim
 	results []election.Result
 	sent    time.Time
-	stood   time.Duration // for how long this process did not run meanwhile
+	stood   time.Duration // the longest time for which this process did not run meanwhile
 }
 
-// maxClaims bounds one batch. A claim waits for those before it on the server; ticks that other replicas win meanwhile need not be claimed in the next
-// batch.
+// maxClaims bounds one batch. The server decides the claims of a batch one after the other, and ticks that other replicas win meanwhile need not be
+// claimed in the next batch.
 const maxClaims = 250
 
-// maxProbes bounds how many ticks find out whether a server that is away is back.
+// maxProbes bounds the unanswered ticks that are claimed in one batch while the server is away.
 const maxProbes = 16
 
 const (
-	// heldPause is how often a tick that waits for its turn is claimed again while all slots are held elsewhere.
+	// heldPause is the pause before a tick that found all slots held is claimed again.
 	heldPause = 250 * time.Millisecond
-	// longestHeldPause bounds the pause where other replicas publish when a slot is free.
+	// longestHeldPause bounds that pause if other replicas publish when a slot becomes free.
 	longestHeldPause = 4 * time.Second
 )
 
-// claim sends the claims of the ticks that are due, all in one batch. Ticks that come due while it is under way
-// go together in the next.
+// claim sends the claims of all due ticks in one batch. Ticks that come due while it is under way go into the next one.
 func (c *claims) claim(ctx context.Context, now time.Time) {
 	if c.busy {
 		return
@@ -67,7 +66,7 @@ func (c *claims) claim(ctx context.Context, now time.Time) {
 	for _, k := range asked {
 		if c.away && k.Unanswered() {
 			if probes++; probes > maxProbes {
-				c.agenda.PutBack(k, now.Add(max(c.retry.Last()/2, shortestPause))) // before those that are asked for now
+				c.agenda.PutBack(k, now.Add(max(c.retry.Last()/2, shortestPause))) // before the ticks of this batch are claimed again
 				continue
 			}
 		}
@@ -88,14 +87,14 @@ func (c *claims) claim(ctx context.Context, now time.Time) {
 		return
 	}
 	c.send(b, func(b *claimBatch) {
-		// A claim that is under way when ctx ends is answered all the same: it is bounded by the claimer's time-out.
+		// A claim under way is answered even if ctx ends. The timeout of the claimer bounds it.
 		running := startPulse()
 		b.results = c.cfg.Claimer.Claim(context.WithoutCancel(ctx), b.claims)
 		b.stood = running.end()
 	})
 }
 
-// claimOf makes a tick's claim. A replica that has no place for it abstains.
+// claimOf returns the claim of a tick. A replica that has no place for the tick abstains.
 func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	t := taskOf(k)
 	way := agenda.Claim{Full: !t.Elsewhere && c.places.free() <= 0}
@@ -123,8 +122,8 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	return claim
 }
 
-// replace sets in a claim of a job that replaces how a tick that finds all slots held is decided: a run is stopped for it. A tick that newer ones have
-// displaced is skipped, and leaves a slot that is free to them.
+// replace completes the claim of a job with OverlapReplace: a tick that finds all slots held stops a run. A tick that newer ones have displaced is
+// skipped, and leaves a free slot to them.
 func replace(c *election.Claim, k *tick, replaces bool) {
 	c.Replace = replaces
 	switch {
@@ -136,14 +135,14 @@ func replace(c *election.Claim, k *tick, replaces bool) {
 	}
 }
 
-// claimFor returns the part of a claim that is the same each time that a tick is claimed.
+// claimFor returns the part of a claim that is the same each time the tick is claimed.
 func (c *core) claimFor(k *tick) election.Claim {
 	j := jobOf(k)
 	return election.Claim{Job: j.Name, ID: k.ID, Claimant: c.cfg.identity(), Trigger: k.Trigger, Tick: k.Name, At: k.At, Previous: k.Previous, Schedule: taskOf(k).digest(),
 		NotBefore: k.Due, Deadline: k.LastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease, KeepOutcome: true}
 }
 
-// settleClaims deals with the results, in the order of the ticks.
+// settleClaims handles the results, in the order of the ticks.
 func (c *claims) settleClaims(b claimBatch) {
 	now, unknown := c.now(), 0 // unknown counts the claims without an answer
 	for i, k := range b.ticks {
@@ -152,7 +151,7 @@ func (c *claims) settleClaims(b claimBatch) {
 			unknown++
 		}
 		k.NoteAnswer(answerOf(r.Verdict), now)
-		if t := taskOf(k); r.Orphans > c.recoveries.of(t) { // else they are known, and wait for a slot
+		if t := taskOf(k); r.Orphans > c.recoveries.of(t) { // orphans that are known wait for a slot
 			c.inspectAt(t, now)
 		}
 		givenUp, _ := k.Unwanted()
@@ -178,7 +177,7 @@ func (c *claims) settleClaims(b claimBatch) {
 	c.wake(now, tasksOf(b.ticks)...)
 }
 
-// answerOf is what of a verdict matters for the next claim of a tick.
+// answerOf returns what a verdict means for the next claim of the tick.
 func answerOf(v election.Verdict) agenda.Answer {
 	switch v {
 	case election.CannotTell:
@@ -189,7 +188,7 @@ func answerOf(v election.Verdict) agenda.Answer {
 	return agenda.Answered
 }
 
-// settleUnwanted deals with the result for a tick that was given up meanwhile, and may have an outcome all the same.
+// settleUnwanted handles the result of a tick that was given up meanwhile. It may have an outcome all the same.
 func (c *claims) settleUnwanted(k *tick, r election.Result, now time.Time) {
 	switch r.Verdict {
 	case election.Settled:
@@ -197,23 +196,23 @@ func (c *claims) settleUnwanted(k *tick, r election.Result, now time.Time) {
 	case election.Before:
 		c.withdraw(k)
 		c.settled(k, r, now)
-	default: // a claim of it may still be on its way
+	default: // an earlier claim may still be on its way
 		c.withdraw(k)
 		c.agenda.Close(k)
 	}
 	c.places.unplace(k)
 }
 
-// settleClaim deals with the result for an open tick that was not granted.
+// settleClaim handles the result of an open tick that was not granted.
 func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
 	switch r.Verdict {
 	case election.Taken:
 		c.agenda.Close(k)
-		c.withdraw(k) // a claim of it may still be on its way, and its tick open again when it arrives
+		c.withdraw(k) // an earlier claim may still be on its way, and would be granted if the tick is open again when it arrives
 		c.inspectTaken(k, r.Until, now)
 	case election.Settled, election.Before:
 		if r.Verdict == election.Before {
-			c.withdraw(k) // as above
+			c.withdraw(k) // for the same reason
 		}
 		c.settled(k, r, now)
 	default:
@@ -221,7 +220,7 @@ func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
 	}
 }
 
-// settled records a tick that the server has decided without a run.
+// settled records a tick that the server decided without a run.
 func (c *claims) settled(k *tick, r election.Result, now time.Time) {
 	t := taskOf(k)
 	c.agenda.Close(k)
@@ -236,13 +235,13 @@ func (c *claims) settled(k *tick, r election.Result, now time.Time) {
 			c.ackWhenWritten(t, k.Name, now, written)
 		}
 	}
-	c.checkAfter(t, now) // the jobs after it may be due now
+	c.checkAfter(t, now) // the children may be due now
 	if r.Verdict == election.Settled {
 		logVerdict(c.log, t.Name, k.At, r.Outcome)
 	}
 }
 
-// stillOpen puts off a tick that is undecided. A replica that leaves has no interest in it any more.
+// stillOpen schedules the next claim of an undecided tick. A replica that is leaving drops the tick.
 func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 	t, way := taskOf(k), k.Claim()
 	switch {
@@ -255,14 +254,15 @@ func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 		k.Undecided("Redis had lost its data, and the job's lock was closed until "+r.Until.UTC().Format(time.RFC3339), now)
 		k.Wait(agenda.Cause{Reason: agenda.Redis})
 		c.agenda.AskSoon(k, r.Until, now)
-	case way.Abstains && k.Standing != agenda.Displaced && !way.Replaces: // where one that replaces finds a slot free, others take it, and it may be this replica's run that is to stop then
+	// A claim that replaces is not parked: the run that it stops may be this replica's own.
+	case way.Abstains && k.Standing != agenda.Displaced && !way.Replaces:
 		cause := k.Cause
-		if k.Rules.Overlap == agenda.Queued && !r.Until.IsZero() { // which has it wait, more than this replica
+		if k.Rules.Overlap == agenda.Queued && !r.Until.IsZero() { // all slots are held, which matters more than the lack of a place on this replica
 			cause = agenda.Cause{Reason: agenda.Slots}
 		}
 		k.Wait(cause)
 		c.agenda.Park(k, way.Full, now)
-	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // no replica could decide it: the votes of a quorum were split, each time
+	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // no replica could decide it, because the votes of a quorum were split each time
 		k.Undecided("no majority of the quorum agreed: its votes were split", now)
 		k.Wait(agenda.Cause{Reason: agenda.Redis})
 		c.agenda.LineUp(k)
@@ -278,8 +278,8 @@ func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 	}
 }
 
-// pauseHeld grows with the time for which a tick has found all slots held, by a sixteenth of it, where an event comes when that is over: then the tick
-// is claimed again only in case that the event is lost.
+// pauseHeld returns the pause before a tick that found all slots held is claimed again. If an event is published when a slot becomes free, the pause
+// grows to a sixteenth of the time for which the slots have been held: the claim only guards against a lost event.
 func (c *claims) pauseHeld(k *tick, now time.Time) time.Duration {
 	held := k.HeldFor(now)
 	if c.cfg.GrantEvents == nil || k.Rules.Overlap == agenda.Skip {
@@ -288,8 +288,8 @@ func (c *claims) pauseHeld(k *tick, now time.Time) time.Duration {
 	return min(max(held/16, heldPause), longestHeldPause)
 }
 
-// cannotTell asks again, with the same id, after a pause that all ticks share: while the server is away, waiting ticks
-// keep their order and do not skip each other.
+// cannotTell claims the tick again, with the same id, after a pause that all ticks share. So waiting ticks keep their order while the server is away,
+// and do not skip each other.
 func (c *claims) cannotTell(k *tick, r election.Result, b claimBatch, now time.Time) {
 	if !errors.Is(r.Err, election.ErrUnknown) {
 		c.log.Error("claim refused", "job", k.Job.Name, "tick", k.At.Format(time.RFC3339), "error", r.Err)
@@ -317,7 +317,7 @@ func (c *claims) cannotTell(k *tick, r election.Result, b claimBatch, now time.T
 	c.agenda.Doubt(k, c.askAgain)
 }
 
-// logUnanswered logs that claims are not answered: by a server that may be away, or by one whose answers this replica was too busy to hear.
+// logUnanswered logs that claims are not answered: the server may be away, or this process stood still and could not read the answers.
 func (c *claims) logUnanswered(err error, stood time.Duration) {
 	if stood >= standstill {
 		c.log.Warn("this replica stood still; due ticks are claimed again until their start deadline", "stood_still", stood.Round(time.Millisecond).String(), "error", err)
@@ -332,20 +332,20 @@ func logVerdict(log hclog.Logger, job string, tick time.Time, verdict string) {
 	log.Log(Outcome(outcome).level(reason, false), "tick not run", "job", job, "tick", tick.Format(time.RFC3339), "outcome", verdict)
 }
 
-// unheard withdraws a claim whose grant this replica has heard of only after the lease had ended. Then the tick is claimed under a new id, so that a late reply
-// to the old one starts nothing.
+// unheard withdraws a claim whose grant became known only after its lease had ended. The tick is then claimed under a new id, so that a late reply to
+// the old one starts nothing.
 func (c *claims) unheard(k *tick) {
 	c.log.Warn("a claim was granted, and its answer came only after the lease; the claim is withdrawn, and the tick is claimed anew", "job", k.Job.Name,
 		"tick", k.At.Format(time.RFC3339), "run_id", k.ID)
 	if !k.Placed {
 		c.places.take(taskOf(k))
 	}
-	k.Placed = false // the withdrawal has the place
+	k.Placed = false // the withdrawal holds the place now
 	c.agenda.Return(k)
 	c.starts.withdraw(&grant{task: taskOf(k), job: jobOf(k), of: named{k.Name, k.At}, due: k.Due, trigger: k.Trigger, returned: k}, c.claimFor(k))
 }
 
-// postpone has a tick of a damaged lock wait by itself: the ticks of other jobs are claimed as ever.
+// postpone delays a tick whose lock is damaged. The ticks of other jobs are claimed as usual.
 func (c *claims) postpone(k *tick, r election.Result, now time.Time) {
 	c.logDamage(taskOf(k), r.Err, now)
 	k.Undecided("the data of the job's lock in Redis is damaged; the log names the key", now)
@@ -353,19 +353,18 @@ func (c *claims) postpone(k *tick, r election.Result, now time.Time) {
 	c.agenda.Ask(k, now.Add(damagePause), now)
 }
 
-// damagePause is after how long a tick is asked for again whose job's lock is damaged in Redis: a person has to mend that.
+// damagePause is the pause before a tick of a damaged lock is claimed again. A person has to repair the data.
 const damagePause = 5 * time.Second
 
-// damaged returns whether an error is one lock's, and not the silence of the server.
+// damaged reports whether an error concerns the data of one lock, not the whole server.
 func damaged(err error) bool { return errors.Is(err, election.ErrCorrupt) }
 
-// granted starts a run, unless the grant is known only now that it is too late to start: then it is given back, and the
-// tick asked for again, so that the server settles it.
+// granted starts the run of a tick. A grant that became known too late is given back, and the tick is claimed again, so that the server settles it.
 func (c *claims) granted(k *tick, term *election.Term, now time.Time) {
 	if !k.Placed {
 		c.places.take(taskOf(k))
 	}
-	k.Placed = false // from here on it is the run that has the place
+	k.Placed = false // from here on the run holds the place
 	givenUp, dropped := k.Unwanted()
 	g := &grant{task: taskOf(k), job: jobOf(k), term: term, of: named{k.Name, k.At}, due: k.Due, trigger: k.Trigger, startBy: startBy(k, now)}
 	if k.Waits() && k.Late(now) && !givenUp {
@@ -385,8 +384,8 @@ func (c *claims) granted(k *tick, term *election.Term, now time.Time) {
 	}
 }
 
-// startBy returns until when a run of a tick that is granted now may wait for its pool. A tick that is caught up waits as long as a run without a
-// deadline does, though not beyond its last chance: that is for the time in which no replica was there, and may be a day.
+// startBy returns the instant until which a run of a tick that is granted now may wait for its pool. The deadline of a caught-up tick may be a day
+// away, so it waits at most as long as a run without a deadline.
 func startBy(k *tick, now time.Time) time.Time {
 	j := jobOf(k)
 	if k.Trigger == caughtUp {

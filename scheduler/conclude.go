@@ -2,8 +2,8 @@ package scheduler
 
 import "errors"
 
-// conclude derives the outcome: of the stop if there was one, else of the result. A failure after the lease has lapsed may be due to that, before this
-// replica could see it: this process stood still, and the run was killed.
+// conclude sets the outcome: from the cause of the stop if there was one, otherwise from the result. A failure after the lease has lapsed counts as
+// lost: this process may have stood still while the run was killed.
 func (r *Record) conclude(result Result, cause error, lapsed bool) {
 	r.ExitCode, r.Signal, r.Output, r.OutputCut = result.ExitCode, result.Signal, result.Output, result.OutputCut
 	r.Detail = result.LeftBehind
@@ -19,7 +19,7 @@ func (r *Record) conclude(result Result, cause error, lapsed bool) {
 		r.Outcome, r.Reason = Canceled, "replaced"
 	case errors.Is(cause, ErrLost):
 		r.Outcome = Lost
-	case errors.Is(cause, errStartTimeout): // though it has begun, in the last moment
+	case errors.Is(cause, errStartTimeout): // the work began at the last moment
 		r.Outcome, r.Reason = Failed, cause.Error()
 	case cause != nil:
 		r.Outcome, r.Reason = Canceled, "user"

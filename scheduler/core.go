@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// core is the state that the parts of the loop share: the jobs, their open ticks, and when each job is to be looked at.
+// A core is the state that the parts of the loop share: the jobs, their open ticks, and the times of their next inspections and checks.
 type core struct {
 	cfg  Config
 	log  hclog.Logger
@@ -25,7 +25,7 @@ type core struct {
 	leaving   bool                // the drain has begun
 }
 
-// now is the server's clock as far as it is known, else the replica's own.
+// now returns the server's clock as far as it is known, otherwise the clock of this replica.
 func (c *core) now() time.Time {
 	if c.cfg.Claimer != nil {
 		if t, ok := c.cfg.Claimer.Now(); ok {
@@ -35,8 +35,8 @@ func (c *core) now() time.Time {
 	return c.cfg.Clock()
 }
 
-// inspectAt looks at a job just after an instant, when the lease of another replica's run has ended unless it is renewed. A
-// replica that leaves leaves that to the others.
+// inspectAt schedules the inspection of a job just after an instant, such as the end of another replica's lease. A replica that is leaving inspects
+// nothing: the others do.
 func (c *core) inspectAt(t *task, until time.Time) {
 	if until.IsZero() || c.leaving {
 		return
@@ -47,7 +47,7 @@ func (c *core) inspectAt(t *task, until time.Time) {
 	}
 }
 
-// check looks at an instant whether there are ticks of a job that runs after others.
+// check schedules a look for new ticks of a job that runs after others.
 func (c *core) check(t *task, at time.Time) {
 	if c.leaving || t.dismissed {
 		return
@@ -57,14 +57,14 @@ func (c *core) check(t *task, at time.Time) {
 	}
 }
 
-// checkAfter does so at once for the jobs that run after one of which a tick may have ended.
+// checkAfter checks the children of a job now, because a tick of the job may have ended.
 func (c *core) checkAfter(t *task, now time.Time) {
 	for _, child := range t.children {
 		c.check(child, now)
 	}
 }
 
-// wake claims the ticks that were put aside, now that some ticks are decided or places are free.
+// wake claims parked ticks, because ticks of the changed jobs were decided or places became free.
 func (c *core) wake(now time.Time, changed ...*task) {
 	if c.leaving {
 		return
@@ -75,8 +75,8 @@ func (c *core) wake(now time.Time, changed ...*task) {
 	c.agenda.WakeStarved(c.places.free(), now)
 }
 
-// giveUp closes a tick that may be undecided. A claim that is under way keeps its place until it is answered: a withdrawal
-// beside it might give back what it brings.
+// giveUp closes a tick that may be undecided. A claim under way keeps its place until it is answered, because a withdrawal at the same time could
+// give back what the claim is granted.
 func (c *core) giveUp(k *tick, dropped bool) {
 	if c.agenda.GiveUp(k, dropped) {
 		return
@@ -85,7 +85,7 @@ func (c *core) giveUp(k *tick, dropped bool) {
 	c.places.unplace(k)
 }
 
-// withdraw gives back the grant that a claim without an answer may have had, or may yet have.
+// withdraw gives back the grant that an unanswered claim of the tick may have had, or may still get.
 func (c *core) withdraw(k *tick) {
 	if k.Doubted {
 		c.cfg.Claimer.Withdraw(c.claimFor(k))
@@ -99,8 +99,8 @@ func (c *core) ackWhenWritten(t *task, tick, now time.Time, written ...*receipt)
 	c.inspectAt(t, now.Add(ackDelay))
 }
 
-// forgetAcked drops the settlements that the server has acknowledged, and those that could not be written: the next inspection of any replica records
-// these again.
+// forgetAcked drops the settlements that the server has acknowledged, and those whose records could not be written: the next inspection of any
+// replica records them again.
 func (c *core) forgetAcked(t *task, ticks []time.Time, now time.Time) {
 	t.unacked = slices.DeleteFunc(t.unacked, func(u unacked) bool {
 		return slices.ContainsFunc(ticks, u.tick.Equal) || slices.ContainsFunc(u.written, (*receipt).failed)
@@ -110,7 +110,8 @@ func (c *core) forgetAcked(t *task, ticks []time.Time, now time.Time) {
 	}
 }
 
-// inspectRunning looks again at runs when their leases would have ended, and before at those that may not have begun: see [core.inspectTaken].
+// inspectRunning schedules inspections for the ends of the leases of running runs. If a run may not have begun yet, the inspection is earlier: see
+// [core.inspectTaken].
 func (c *core) inspectRunning(t *task, st election.State) {
 	for _, r := range st.Running {
 		until := r.Expires
@@ -121,7 +122,7 @@ func (c *core) inspectRunning(t *task, st election.State) {
 	}
 }
 
-// logDamage logs a damaged lock once a minute for each job.
+// logDamage logs a damaged lock, at most once a minute for each job.
 func (c *core) logDamage(t *task, err error, now time.Time) {
 	if now.Before(t.quietUntil) {
 		return
@@ -130,7 +131,7 @@ func (c *core) logDamage(t *task, err error, now time.Time) {
 	c.log.Error("damaged job data in Redis; ticks wait", "job", t.Name, "error", err)
 }
 
-// collectAll opens all ticks that are due.
+// collectAll opens all due ticks.
 func (c *core) collectAll(now time.Time) {
 	for {
 		c.fallBehind(c.agenda.Collect(now), now)
@@ -140,7 +141,7 @@ func (c *core) collectAll(now time.Time) {
 	}
 }
 
-// replan builds the timeline anew. All that is due by now must be open.
+// replan rebuilds the timeline. All ticks that are due by now must be open.
 func (c *core) replan(now time.Time) {
 	c.agenda.Clear()
 	for _, t := range c.tasks {
@@ -150,7 +151,7 @@ func (c *core) replan(now time.Time) {
 	}
 }
 
-// fallBehind makes the best of ticks that were given up: there were too many open ones.
+// fallBehind gives up ticks because there were too many open ones. The next inspection settles them.
 func (c *core) fallBehind(given []*tick, now time.Time) {
 	if len(given) == 0 {
 		return
@@ -164,8 +165,9 @@ func (c *core) fallBehind(given []*tick, now time.Time) {
 	c.wake(now, tasksOf(given)...)
 }
 
-// inspectTaken looks again at a tick that another replica has. That replica may give it back since it cannot start the run, and on a quorum nothing
-// publishes that. So the look is not left until the lease would have ended: it comes when the start is decided, or while the tick may still be started.
+// inspectTaken schedules the inspection of a tick that another replica won. That replica may give the tick back because it cannot start the run, and
+// on a quorum nothing publishes that. So the inspection does not wait for the end of the lease: it comes when the start must have been decided, or
+// while the tick may still be started.
 func (c *core) inspectTaken(k *tick, until, now time.Time) {
 	until = jobOf(k).startDecided(now, until)
 	if left := k.Deadline.Sub(now); left > 0 {
@@ -174,10 +176,11 @@ func (c *core) inspectTaken(k *tick, until, now time.Time) {
 	c.inspectAt(taskOf(k), until)
 }
 
-// startMargin is for a replica that gives a tick back, and for another that takes it up.
+// startMargin is the time for one replica to give a tick back, and for another to claim it.
 const startMargin = time.Second
 
-// startDecided is when it is known whether a run that was granted at some instant has begun, or when its lease ends if that is before.
+// startDecided returns the instant by which a run that was granted at some instant has begun or was given back, or the end of its lease if that is
+// earlier.
 func (j *Job) startDecided(granted, expires time.Time) time.Time {
 	if j.StartTimeout == 0 {
 		return expires

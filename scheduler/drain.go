@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// lastAnswers is how long a drain waits for the server's answers to claims whose outcome is unknown.
+// lastAnswers bounds the wait of a drain for the answers to claims whose outcome is unknown.
 const lastAnswers = 3 * time.Second
 
-// drain waits for the runs, and for the requests under way to the server. Each run stops itself in time: see guard. A claim that was under way when the
-// drain began, or that the server has not answered, may have been granted, and then no other replica claims its tick: it is run.
+// drain waits for the runs, and for the requests to the server that are under way. Each run stops itself in time: see guard. A claim that was under
+// way when the drain began, or that was not answered, may have been granted, and no other replica would claim its tick then. So its run is started.
 func (s *Scheduler) drain() {
 	if n := s.Running(); n > 0 {
 		s.log.Info("draining", "running", n, "drain_timeout", s.cfg.DrainTimeout.String())
@@ -59,7 +59,7 @@ func (s *Scheduler) drain() {
 	s.published.rest()
 }
 
-// forget closes the open ticks that meet a condition.
+// forget gives up the open ticks that meet a condition.
 func (s *Scheduler) forget(which func(*tick) bool) {
 	for _, t := range s.tasks {
 		for _, k := range slices.Clone(t.Open) {

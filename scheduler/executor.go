@@ -8,8 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// executor leads a run through its life: recorded, started, stopped in time, dead, recorded again, released. In
-// that order, whatever happens.
+// An executor takes a run through its life, always in this order: recorded, started, stopped in time, dead, recorded again, released.
 type executor struct {
 	replica  string
 	now      func() time.Time
@@ -20,13 +19,13 @@ type executor struct {
 	events   GrantEvents
 	breaker  breaker
 	backoffs startBackoffs
-	refused  atomic.Int32 // transitions of runs
+	refused  atomic.Int32 // the number of invalid phase changes of runs
 
 	draining context.Context     // ends when the drain begins
-	drain    func(time.Duration) // begins it
-	limit    time.Time           // when the drain is over; read after draining has ended
+	drain    func(time.Duration) // begins the drain
+	limit    time.Time           // the end of the drain; read after draining has ended
 	abort    context.Context     // ends when runs must be killed at once
-	parting  context.Context     // ends lastWords after the drain's limit, or after the abort: no record is waited for any more
+	parting  context.Context     // ends lastWords after the end of the drain, or after the abort: from then on no record is waited for
 }
 
 func newExecutor(cfg Config, now func() time.Time, abort context.Context) *executor {
@@ -45,10 +44,10 @@ func newExecutor(cfg Config, now func() time.Time, abort context.Context) *execu
 	return x
 }
 
-// newLife is that of a run whose tick was granted.
+// newLife returns the life of a run whose tick was granted.
 func (x *executor) newLife(run *Run) *life { return &life{log: x.logger(run), refused: &x.refused} }
 
-// logger has the keys of one run.
+// logger returns a logger with the keys of one run.
 func (x *executor) logger(run *Run) hclog.Logger {
 	about := []any{"job", run.Job, "run_id", run.ID, "token", run.Token}
 	if !run.Tick.IsZero() {

@@ -2,5 +2,5 @@
 
 package scheduler
 
-// failpoint is a moment at which tests kill the replica: see failpoint_armed.go. In a build for users it does nothing.
+// failpoint does nothing in a build for users. In a test build it may kill the replica: see failpoint_armed.go.
 func failpoint(string, *Run) {}

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// failpoint kills this process, as kill -9 does, where CRONCLAVE_FAILPOINTS asks for it: "JOB=POINT:FILE,...". The first of the replicas that gets there
-// makes the file, and dies; to the others it is nothing. The file has the tick of the run.
+// failpoint kills this process with SIGKILL if CRONCLAVE_FAILPOINTS, "JOB=POINT:FILE,...", has an entry for the job and the point. The first replica
+// to get there creates the file, with the tick of the run, and dies. The others go on.
 func failpoint(point string, run *Run) {
 	for _, armed := range strings.Split(os.Getenv("CRONCLAVE_FAILPOINTS"), ",") {
 		file, here := strings.CutPrefix(armed, run.Job+"="+point+":")

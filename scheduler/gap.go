@@ -8,26 +8,27 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// maxMissed bounds the records of ticks that were missed together: history keeps no more. One more is for all that were before them.
+// maxMissed bounds the records of ticks that were missed together, because the history keeps no more. One further record stands for all earlier
+// ticks.
 const maxMissed = 100
 
-// maxCounted bounds how many ticks of a gap are counted, besides those that are recorded one by one: a job of each second has six
-// hundred thousand in a week.
+// maxCounted bounds the ticks of a gap that are counted, beyond the ticks with a record of their own. A job that runs every second has 600,000 ticks
+// in a week.
 const maxCounted = 10_000
 
-// gap is ticks of a job that were settled together, since no replica was there to decide them.
+// A gap is a range of ticks of a job that were settled together, because no replica was there to decide them.
 type gap struct {
 	election.Settlement
 	pause election.Pause
 }
 
-// together returns whether a settlement is a gap.
+// together reports whether a settlement is a gap.
 func together(of election.Settlement) bool { return !of.After.IsZero() }
 
-// missedBecause is the outcome of ticks that no replica was there to decide.
+// missedBecause returns the verdict on ticks that were missed for a reason.
 func missedBecause(reason agenda.Reason) string { return string(Missed) + " " + string(reason) }
 
-// verdict is that on one of the ticks. Those of paused time are none that were missed.
+// verdict returns the verdict on one tick of the gap. Ticks in a pause have the outcome of the pause: they were not missed.
 func (g gap) verdict(at time.Time) string {
 	if g.pause.Covers(at) {
 		return g.pause.Outcome
@@ -35,7 +36,7 @@ func (g gap) verdict(at time.Time) string {
 	return g.Outcome
 }
 
-// missedBefore records a gap of a schedule that is the job's no more: which ticks it had is not known.
+// missedBefore records a gap of a schedule that the job no longer has. The ticks of that schedule are unknown, so there is one record for all.
 func (in *inspector) missedBefore(t *task, of election.Settlement) *receipt {
 	r := tickRecord(t.Name, named{of.Tick, of.Tick}, of.Outcome, in.replica, of.At)
 	r.Output = fmt.Appendf(nil, "one record for the ticks after %s and up to this one, of a schedule that was edited since", of.After.UTC().Format(time.RFC3339))
@@ -43,7 +44,7 @@ func (in *inspector) missedBefore(t *task, of election.Settlement) *receipt {
 	return written
 }
 
-// recordGap records the newest ticks of a gap one by one, and those before them together.
+// recordGap records the newest ticks of a gap one by one, and all earlier ones together.
 func (in *inspector) recordGap(t *task, g gap) (written []*receipt) {
 	failpoint("gap", &Run{Job: t.Name, Tick: g.Tick})
 	n, paused, at, rest := 0, 0, t.Spec.UpTo(g.Tick), ""
@@ -68,8 +69,8 @@ func (in *inspector) recordGap(t *task, g gap) (written []*receipt) {
 	return written
 }
 
-// summarize records together the ticks of a gap up to one, none of which ran. The record is that of the first of them, which is the same on every
-// replica and however far the gap has come, and its output has their number.
+// summarize writes one record for the ticks of a gap up to newest. It is the record of the first of them, so that it is the same on every replica and
+// stays the same while the gap grows. Its output has the number of ticks.
 func (in *inspector) summarize(t *task, g gap, newest time.Time) (written *receipt, summary string) {
 	n := 0
 	for at := newest; t.Spec.ID(at).After(g.After) && n < maxCounted; at = t.Spec.Prev(at) {

@@ -7,24 +7,24 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// grant is a tick, or an orphan's recovery, that this replica was granted. It has a place until it is over.
+// A grant is a tick, or the recovery of an orphan, that this replica was granted. It has a place until it is over.
 type grant struct {
 	task      *task
-	job       *Job // as it was when the claim was made
+	job       *Job // the job when the claim was made
 	term      *election.Term
 	of        named
 	due       time.Time
 	trigger   string
-	startBy   time.Time // until when it may wait for a slot of its pool; zero: as long as the job says
-	returned  *tick     // if it became known too late to start, and is being given back or withdrawn
-	unstarted bool      // its run was not able to begin, and the grant was given back
+	startBy   time.Time // until when the run may wait for a slot of its pool; zero: as long as the job allows
+	returned  *tick     // the tick whose grant became known too late, and is being given back or withdrawn; may be nil
+	unstarted bool      // the run could not begin, and the grant was given back
 }
 
-// starts has the runs that go on here, each in a goroutine of its own.
+// starts runs the grants of this replica, each in a goroutine of its own.
 type starts struct {
 	*core
 	active   runningCounts
-	finished chan *grant // a grant that is over
+	finished chan *grant // receives each grant when it is over
 }
 
 // start runs a grant in a goroutine of its own.
@@ -41,7 +41,8 @@ func (s *starts) start(g *grant) {
 	}()
 }
 
-// withdraw withdraws a claim whose run will not begin here, for good. It goes on until the cluster has acknowledged that, or the drain begins.
+// withdraw withdraws a claim for good, because its run will not begin here. It tries until the cluster has acknowledged the withdrawal, or the drain
+// begins.
 func (s *starts) withdraw(g *grant, c election.Claim) {
 	s.active.add(g.job.Name, 1)
 	go func() {
@@ -50,7 +51,8 @@ func (s *starts) withdraw(g *grant, c election.Claim) {
 	}()
 }
 
-// awaitWithdrawal reports whether a claim is withdrawn for good. If the drain begins before, the withdrawal goes on in the background.
+// awaitWithdrawal reports whether a claim was withdrawn for good. It returns false if the drain begins first; the withdrawal then goes on in the
+// background.
 func (x *executor) awaitWithdrawal(claimer Claimer, c election.Claim) bool {
 	for retry := newBackoff(); ; {
 		err := claimer.AwaitWithdrawal(x.draining, c)
@@ -65,7 +67,7 @@ func (x *executor) awaitWithdrawal(claimer Claimer, c election.Claim) bool {
 	}
 }
 
-// giveBack returns a term that came too late.
+// giveBack returns a term that was granted too late.
 func (s *starts) giveBack(g *grant, term *election.Term) {
 	s.active.add(g.job.Name, 1)
 	go func() {

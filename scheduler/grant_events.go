@@ -6,7 +6,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// events returns the channel of the grants of other replicas. It is nil until all ticks are open that are due: a tick that is not open could not be closed.
+// events returns the channel of the grants of other replicas. It returns nil while due ticks are not open yet, because an event could not close them.
 func (s *Scheduler) events() <-chan []election.GrantEvent {
 	if s.agenda.More() {
 		return nil
@@ -14,7 +14,7 @@ func (s *Scheduler) events() <-chan []election.GrantEvent {
 	return s.grants
 }
 
-// handleGrants handles the grants that have been published: a tick that another replica has won need not be claimed.
+// handleGrants handles all published grants that have arrived. A tick that another replica won need not be claimed.
 func (s *Scheduler) handleGrants() {
 	for {
 		select {
@@ -26,11 +26,12 @@ func (s *Scheduler) handleGrants() {
 	}
 }
 
-// soon is less than the shortest lease lasts, and more than two replicas disagree on the server's time: a grant that ends so soon has ended already.
+// soon is shorter than any lease, and longer than the difference between two replicas' estimates of the server's clock. A grant that ends so soon has
+// ended already.
 const soon = 500 * time.Millisecond
 
-// handle closes ticks that others have won, and claims those that wait for a slot, of which one is free. A tick that was claimed here
-// already is left to its reply. A job with several grants for one tick is left alone: the event of one grant does not decide the tick.
+// handle closes ticks that other replicas won, and claims ticks that wait for a slot if one has become free. A tick that is being claimed here is
+// left to its reply. If a tick of the job has several grants, the event of one grant does not decide it, and is ignored.
 func (s *Scheduler) handle(events []election.GrantEvent) {
 	now := s.now()
 	var won []*task
@@ -40,7 +41,7 @@ func (s *Scheduler) handle(events []election.GrantEvent) {
 		case t != nil && n.Tick.IsZero():
 			s.recoveries.wakeWaiting(t, now)
 			s.checkAfter(t, now)
-		case t != nil && n.Until.Before(now.Add(soon)): // it was left to a recovery, or given back
+		case t != nil && n.Until.Before(now.Add(soon)): // the run was left to a recovery, or given back
 			s.inspectAt(t, n.Until)
 			continue
 		}

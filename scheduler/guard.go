@@ -8,22 +8,22 @@ import (
 	"github.com/cronclave/cronclave/internal/selffence"
 )
 
-// guard stops a run in time: at its timeout, near the end of a drain, and before the end of a lease that is not
-// renewed. After a timeout or a drain the lease is renewed through the whole grace; only its loss cuts the grace.
+// A guard stops a run in time: at its timeout, near the end of a drain, and before the end of a lease that is not renewed. After a timeout or in a
+// drain the lease is renewed through the whole grace; only its loss shortens the grace.
 type guard struct {
 	*executor
 	job    *Job
-	term   *election.Term  // nil without a lock, or if the run outlives it
-	cancel context.Context // ends when the end of this run is requested
-	asked  *election.Term  // so does it, through the server; nil without a lock
+	term   *election.Term  // nil without a lock, or if the run outlives its lease
+	cancel context.Context // ends when the caller wants the run to stop
+	asked  *election.Term  // the term through which the server asks the run to stop; nil without a lock
 	start  *start
 	life   *life
 	stop   context.CancelCauseFunc
 	kill   context.CancelFunc
 }
 
-// watch returns why it stopped the run; nil if the run was over before. A run that has not begun when it is to stop is called off: its runner, which may hang, is
-// not waited for.
+// watch waits for the end of the run and returns the cause of its stop, or nil if it ended by itself. A run that is to stop before it has begun is
+// called off. Its runner may hang, and is not waited for.
 func (g *guard) watch(over <-chan struct{}) (cause error) {
 	var timeout, grace, drain, lease, begin alarm
 	defer stopAll(&timeout, &grace, &drain, &lease, &begin)
@@ -73,7 +73,7 @@ func (g *guard) watch(over <-chan struct{}) (cause error) {
 			halt(ErrDrain, left)
 			if left > 0 {
 				drain.Reset(left)
-			} else { // whatever it was told to stop for before
+			} else { // whatever the run was stopped for before
 				g.kill()
 			}
 		case <-lease.C:
@@ -84,7 +84,7 @@ func (g *guard) watch(over <-chan struct{}) (cause error) {
 	return cause
 }
 
-// setAlarms sets those that a run has from its start.
+// setAlarms sets the alarms that a run has from its start.
 func (g *guard) setAlarms(timeout, begin, lease *alarm) {
 	if g.job.Timeout > 0 {
 		timeout.Reset(g.job.Timeout)
@@ -95,7 +95,7 @@ func (g *guard) setAlarms(timeout, begin, lease *alarm) {
 	if g.term != nil {
 		do, again := g.limits().Check(g.term.Remaining())
 		if do != selffence.GoOn {
-			again = 0 // checkLease does it
+			again = 0 // checkLease acts on it
 		}
 		lease.Reset(again)
 	}
@@ -109,7 +109,7 @@ func (g *guard) end(over <-chan struct{}) {
 	}
 }
 
-// ended is closed when the term is over.
+// ended returns a channel that is closed when the term is over.
 func (g *guard) ended() <-chan struct{} {
 	if g.term == nil {
 		return nil
@@ -117,7 +117,7 @@ func (g *guard) ended() <-chan struct{} {
 	return g.term.Context().Done()
 }
 
-// lapsed returns whether a term is over that its run must not outlive.
+// lapsed reports whether the term of a run is over, unless the run may outlive it.
 func lapsed(job *Job, term *election.Term) bool {
 	return term != nil && !job.OutlivesLease && (term.Context().Err() != nil || term.Remaining() <= 0)
 }
@@ -126,7 +126,7 @@ func (g *guard) limits() selffence.Limits {
 	return selffence.Limits{Lease: g.job.Lease, Grace: g.job.KillGrace}
 }
 
-// checkLease stops the run when its lease nears its end, and kills it before that. It returns when to check again.
+// checkLease stops the run when its lease is about to end, and kills it before the end. It returns the time until the next check.
 func (g *guard) checkLease(halt func(error, time.Duration)) (again time.Duration) {
 	do, again := g.limits().Check(g.term.Remaining())
 	switch do {
@@ -139,9 +139,9 @@ func (g *guard) checkLease(halt func(error, time.Duration)) (again time.Duration
 	return again
 }
 
-// alarm is a timer that is made when it is needed: most are not, and runs may be many.
+// An alarm is a timer that is created on first use. Most alarms are never set, and there may be many runs.
 type alarm struct {
-	C     <-chan time.Time // nil until then
+	C     <-chan time.Time // nil until first use
 	timer *time.Timer
 }
 

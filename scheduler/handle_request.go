@@ -9,19 +9,20 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// requestHandler is one try of this replica to act on a trigger request.
+// A requestHandler is one attempt of this replica to act on a trigger request.
 type requestHandler struct {
 	exec     *executor
 	requests Requests
 	claimer  Claimer
-	identity string // of this replica
+	identity string // the identity of this replica
 	request  Request
 	job      *Job
-	isTick   bool // the request's tick is one of the job, if it has one
-	bound    bool // it must not start a run
+	isTick   bool // the tick of the request, if it has one, is a tick of the job
+	bound    bool // this replica must not start the run
 }
 
-// run returns when to try again, zero if the request is done with; and after the run, if there is one, its term.
+// run claims the request and, if it is granted, runs it. again is the time of the next attempt, zero if the request is decided. term is the ended
+// term of the run, or nil.
 func (h requestHandler) run() (again time.Time, term *election.Term) {
 	ctx := h.exec.draining
 	r := h.requests.ClaimTrigger(context.WithoutCancel(ctx), election.TriggerRequest{Job: h.job.Name, ID: h.request.ID, Claimant: newRunID(),
@@ -48,7 +49,7 @@ func (h requestHandler) run() (again time.Time, term *election.Term) {
 	return h.exec.now().Add(heldPause), nil
 }
 
-// taken goes on when this replica, and no other, may act on the request.
+// taken handles a request that only this replica may act on now.
 func (h requestHandler) taken(ctx context.Context, right *election.Term) (again time.Time, term *election.Term) {
 	if why := h.fault(); why != "" {
 		return h.refuse(right, why), nil
@@ -65,20 +66,20 @@ func (h requestHandler) taken(ctx context.Context, right *election.Term) (again 
 	default:
 		return h.leave(right), nil
 	}
-	if err := h.exec.breaker.check(); err != nil { // a request that was begun can't be left to another replica
+	if err := h.exec.breaker.check(); err != nil { // after begin, the request can't be left to another replica
 		h.exec.breaker.failed(err)
-		_ = term.Return(context.Background()) // it goes on in the background
+		_ = term.Return(context.Background()) // the return goes on in the background
 		return h.leave(right), nil
 	}
 	if !h.begin(ctx, right) {
-		_ = term.Return(context.Background()) // it goes on in the background
+		_ = term.Return(context.Background()) // the return goes on in the background
 		return h.exec.now().Add(heldPause), nil
 	}
 	h.execute(term)
 	return time.Time{}, term
 }
 
-// fault returns why the tick of a request can't be run again.
+// fault returns why the tick of a request can't be run again, or "" if it can.
 func (h requestHandler) fault() string {
 	tick := h.request.Tick
 	switch {
@@ -100,14 +101,14 @@ func (h requestHandler) leave(right *election.Term) (again time.Time) {
 	return h.exec.now().Add(heldPause)
 }
 
-// begin is the step after which no other replica starts the request. If begin can't be sure of that it returns false, and the run is not started.
+// begin takes the step after which no other replica starts the request. It returns false if that is uncertain, and the run must not start.
 func (h requestHandler) begin(ctx context.Context, right *election.Term) bool {
-	if ctx.Err() != nil || right.Context().Err() != nil || right.Remaining() < requestLease/2 { // a slow step would find it gone
+	if ctx.Err() != nil || right.Context().Err() != nil || right.Remaining() < requestLease/2 { // a slow step might outlast the lease
 		h.leave(right)
 		return false
 	}
 	err := right.End(context.Background())
-	if errors.Is(err, election.ErrUnknown) { // again: the server remembers what it did
+	if errors.Is(err, election.ErrUnknown) { // once more: the server remembers what it did
 		err = right.End(context.Background())
 	}
 	if err != nil {
@@ -116,9 +117,9 @@ func (h requestHandler) begin(ctx context.Context, right *election.Term) bool {
 	return err == nil
 }
 
-// slot waits for a slot of the job until the request expires. A non-empty why is the reason for which there will be none: the request is decided without
-// a run. Without a term and without a reason the request is left to other replicas. Where a replica has died over the request, the slot that is held may
-// be the one that it took: nothing is skipped for that.
+// slot waits for a slot of the job until the request expires. A why that is not empty decides the request without a run. Without a term and without a
+// why, the request is left to other replicas. If a replica has died over the request, the held slot may be the one that it took, so the request is
+// not skipped.
 func (h requestHandler) slot(ctx context.Context, right *election.Term) (term *election.Term, why string) {
 	c := election.Claim{Job: h.job.Name, ID: newRunID(), Trigger: manual, Slots: h.job.Parallel, PerTick: h.job.PerTick, Lease: h.job.Lease,
 		Abstain: h.bound, Claimant: h.identity, Deadline: h.request.Expires}
@@ -144,7 +145,7 @@ func (h requestHandler) slot(ctx context.Context, right *election.Term) (term *e
 				c.ID, doubted = newRunID(), false
 				continue
 			}
-		case r.Verdict == election.Held && h.bound && r.By == "": // there is a slot, for another replica
+		case r.Verdict == election.Held && h.bound && r.By == "": // a slot is free, for another replica
 			return nil, ""
 		case r.Verdict == election.Held && right.Attempt() == 1 && h.job.Overlap == OverlapSkip:
 			return nil, "overlap"
@@ -157,7 +158,7 @@ func (h requestHandler) slot(ctx context.Context, right *election.Term) (term *e
 	return nil, ""
 }
 
-// rest waits between two looks for a slot.
+// rest waits between two attempts to get a slot.
 func (h requestHandler) rest(ctx context.Context, right *election.Term) {
 	timer := time.NewTimer(min(heldPause, max(h.request.Expires.Sub(h.exec.now()), agenda.ClockSlack)))
 	defer timer.Stop()
@@ -177,7 +178,8 @@ func (h requestHandler) end(right *election.Term, outcome Outcome, reason string
 	return time.Time{}
 }
 
-// refuse decides a request for an instant that is no tick, or none yet. It writes no record: that would stand in the history as the outcome of a tick.
+// refuse decides a request for an instant that is no tick, or is yet to come. It writes no record, which would stand in the history as the outcome of
+// a tick.
 func (h requestHandler) refuse(right *election.Term, why string) (again time.Time) {
 	if err := right.End(context.Background()); err != nil {
 		return h.exec.now().Add(heldPause)
@@ -186,7 +188,7 @@ func (h requestHandler) refuse(right *election.Term, why string) (again time.Tim
 	return time.Time{}
 }
 
-// dispose decides a request that has no run. It has a record, as a tick would.
+// dispose records a request that has no run, as it would a tick, and answers the requester.
 func (h requestHandler) dispose(outcome Outcome, reason string) {
 	h.exec.recorder.add(Record{RunID: h.request.ID, Job: h.job.Name, Tick: h.request.Tick, Trigger: manual, Replica: h.exec.replica,
 		Outcome: outcome, Reason: reason, Finished: h.exec.now()})
@@ -199,7 +201,7 @@ func (h requestHandler) deny(outcome Outcome, reason string) {
 	h.answer(Answer{Outcome: outcome, Reason: reason})
 }
 
-// execute runs the job. The requester gets its answer at the same time, so that a slow journal delays nothing.
+// execute runs the job. The answer is sent at the same time, so that a slow journal delays nothing.
 func (h requestHandler) execute(term *election.Term) {
 	run := &Run{ID: term.ID(), Job: h.job.Name, Tick: h.request.Tick, Trigger: manual, Slot: term.Slot(), Slots: h.job.Parallel,
 		Attempt: term.Attempt(), Token: term.Token(), insist: h.request.Expires}
@@ -212,15 +214,15 @@ func (h requestHandler) execute(term *election.Term) {
 	<-told
 }
 
-// answerTries is how often at least an answer is sent to a journal that does not take it.
+// answerTries is the minimum number of attempts to deliver an outcome to the requester.
 const answerTries = 3
 
-// answer sends an answer to the requester. An outcome is sent repeatedly to a journal that does not take it, until the request expires or this replica
-// goes: the journal's server may be about to be replaced.
+// answer sends an answer to the requester. An outcome is sent again until it is delivered, the request expires, or this replica leaves: the server of
+// the journal may be about to be replaced.
 func (h requestHandler) answer(say Answer) {
 	say.Request, say.Replica = h.request.ID, h.exec.replica
 	tries := answerTries
-	if say.Outcome == "" { // that matters little
+	if say.Outcome == "" { // a progress report matters little
 		tries = 1
 	}
 	awaited := func() bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// inspectionBatch is the cluster's states of some jobs.
+// An inspectionBatch has the states of some jobs in the cluster.
 type inspectionBatch struct {
 	tasks     []*task
 	requests  []election.InspectRequest
@@ -23,7 +23,7 @@ func (b *inspectionBatch) add(t *task, q election.InspectRequest) {
 	b.tasks, b.requests = append(b.tasks, t), append(b.requests, q)
 }
 
-// inspect asks the server for the state of the jobs that are to be inspected, all in one batch.
+// inspect requests the states of all jobs whose inspection is due, in one batch.
 func (s *Scheduler) inspect(ctx context.Context, now time.Time) {
 	if s.inspections.busy {
 		return
@@ -39,7 +39,7 @@ func (s *Scheduler) inspect(ctx context.Context, now time.Time) {
 		case t.unknown:
 			q = t.announcement(now)
 			q.Acked = t.ackable()
-		case t.Behind != "": // whatever the deadlines: no replica keeps more open ticks than that
+		case t.Behind != "": // whatever the deadlines: no replica keeps more open ticks
 			q.SettleThrough = t.Spec.ID(t.Spec.Prev(now.Add(time.Nanosecond)))
 			if len(t.Open) > 0 {
 				q.SettleThrough = t.Open[0].Previous
@@ -71,13 +71,13 @@ func (s *Scheduler) settleInspections(b inspectionBatch) {
 			s.welcome(t, b.requests[i], st, now)
 		}
 		s.missed(t, st, now)
-		if through := b.requests[i].SettleThrough; !through.IsZero() && !t.unknown { // of the schedule that it has
+		if through := b.requests[i].SettleThrough; !through.IsZero() && !t.unknown { // unknown: the schedule was replaced meanwhile
 			if len(t.Open) == 0 || !through.Before(t.Open[0].Previous) {
 				t.Behind = ""
 			}
 			s.agenda.Wake(&t.line, s.places.free(), now)
 		}
-		if t.Behind != "" { // further than the inspection knew
+		if t.Behind != "" { // the job fell further behind meanwhile
 			s.inspectAt(t, now)
 		}
 		s.inspectRunning(t, st)
@@ -88,8 +88,8 @@ func (s *Scheduler) settleInspections(b inspectionBatch) {
 	}
 }
 
-// begin announces the schedules to the cluster, and takes up the undecided ticks of the past: ticks within their deadline are open, earlier ones are
-// missed. It waits for the server.
+// begin announces the schedules to the cluster, and takes up the undecided ticks of the past: ticks within their deadline are opened, earlier ones
+// are missed. It waits for the server.
 func (s *Scheduler) begin(ctx context.Context) error {
 	var announce, settle inspectionBatch
 	retry := newBackoff()
@@ -106,7 +106,7 @@ func (s *Scheduler) begin(ctx context.Context) error {
 	}
 	now = s.now()
 	for i, t := range announce.tasks {
-		if err := announce.states[i].Err; err != nil { // it is looked at again, and has its ticks from then on
+		if err := announce.states[i].Err; err != nil { // it is inspected again, and has its ticks from then on
 			s.logDamage(t, err, now)
 			s.introduce(t, now.Add(longestPause))
 			continue
@@ -130,7 +130,7 @@ func (s *Scheduler) begin(ctx context.Context) error {
 	return nil
 }
 
-// insist inspects until the server has answered for all of a batch, or has named its damaged keys. It fails only when ctx ends.
+// insist repeats an inspection until the server has answered for every job of a batch, or has found its data damaged. It fails only when ctx ends.
 func (s *Scheduler) insist(ctx context.Context, b *inspectionBatch, retry *backoff.Backoff) error {
 	b.states = make([]election.State, len(b.tasks))
 	todo := make([]int, len(b.tasks))
@@ -163,21 +163,21 @@ func (s *Scheduler) insist(ctx context.Context, b *inspectionBatch, retry *backo
 	return nil
 }
 
-// resume opens the ticks of the past that are undecided and within their deadline; it returns how those before are to be settled.
+// resume opens the ticks of the past that are undecided and within their deadline. It returns a request that settles the ticks before them.
 func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.InspectRequest {
 	settle := election.InspectRequest{Job: t.Name, SettleOutcome: missedBecause(s.cfg.missed(t, agenda.Down)), SettleSchedule: t.digest()}
 	var open []time.Time
 	t.NewRules = st.RulesSince
-	singly := 0 // of the ticks that are too late, how many are settled one by one
+	singly := 0 // the number of late ticks that are settled one by one
 	if t.PerTick > 1 {
-		singly = maxMissed // since one that ran, though not as often as it might, was not missed
+		singly = maxMissed // a tick that ran, though not as often as it might, was not missed
 	}
 	for at := t.Spec.Prev(now.Add(time.Nanosecond)); t.Spec.ID(at).After(st.Decided); at = t.Spec.Prev(at) {
 		deadline := t.Extended(at, t.Deadline(at, t.Spec.Next(at)), len(open) == 0)
 		late := deadline.Before(st.Now)
 		if late && singly == 0 || len(open) == agenda.MaxOpen {
 			settle.SettleThrough = t.Spec.ID(at)
-			if late { // else whatever its deadline, as no replica keeps more open ticks than that
+			if late { // otherwise the deadline does not matter: no replica keeps more open ticks
 				settle.SettleDeadline = deadline
 			}
 			break
@@ -194,8 +194,8 @@ func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.I
 	return settle
 }
 
-// missed records the ticks that were settled together, by this replica or another, and that no replica has recorded yet: the replica that settled them
-// may have died before it could. The record of a tick is the same on every replica.
+// missed records the ticks that were settled together, by any replica, and are not recorded yet: the replica that settled them may have died before
+// it could. The record of a tick is the same on every replica.
 func (s *Scheduler) missed(t *task, st election.State, now time.Time) {
 	for _, of := range st.Settled {
 		switch {

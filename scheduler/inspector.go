@@ -14,15 +14,15 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// inspector reads the states of jobs from the server, and records the outcomes of ticks and runs that no replica has recorded yet. Its methods may be
-// called at any time, by several goroutines.
+// An inspector reads the states of jobs from the server, and records the outcomes of ticks and runs that no replica has recorded yet. It is safe for
+// concurrent use.
 type inspector struct {
 	claimer   Claimer
 	recorder  *recorder
 	log       hclog.Logger
 	replica   string
 	gone      func(identity string) bool
-	rules     atomic.Pointer[map[string]recoverRules] // of the jobs that have recoveries
+	rules     atomic.Pointer[map[string]recoverRules] // only the jobs that have recoveries
 	abandoned abandonedRecords
 }
 
@@ -31,8 +31,8 @@ func newInspector(cfg Config, recorder *recorder) *inspector {
 		abandoned: abandonedRecords{byJob: map[string]map[string]*receipt{}}}
 }
 
-// look asks for the state of jobs, and records the runs whose holders died. undeleted has an error for each job of which
-// orphans could not be deleted.
+// look requests the states of jobs, and records the runs whose holders died. undeleted has an entry for each job: the error if orphans could not be
+// deleted.
 func (in *inspector) look(ctx context.Context, requests []election.InspectRequest) (states []election.State, undeleted []error) {
 	for part := range slices.Chunk(requests, maxInspections) {
 		states = append(states, in.claimer.Inspect(ctx, part)...)
@@ -52,7 +52,7 @@ func (in *inspector) look(ctx context.Context, requests []election.InspectReques
 	return states, undeleted
 }
 
-// abandon decides which orphans are recorded, before they are. Each state then has its orphans as they are after that.
+// abandon decides which orphans are recorded, before they are. It replaces the orphans of each state by the orphans after that decision.
 func (in *inspector) abandon(ctx context.Context, requests []election.InspectRequest, states []election.State) {
 	var asked []election.InspectRequest
 	var places []int
@@ -73,7 +73,7 @@ func (in *inspector) abandon(ctx context.Context, requests []election.InspectReq
 	}
 	for n, after := range in.claimer.Inspect(ctx, asked) {
 		st := &states[places[n]]
-		if after.Err != nil { // none of them is recorded by this look
+		if after.Err != nil { // this look records no orphan of the job
 			in.log.Debug("runs not abandoned; trying again", "job", asked[n].Job, "error", after.Err)
 			continue
 		}
@@ -82,15 +82,15 @@ func (in *inspector) abandon(ctx context.Context, requests []election.InspectReq
 	}
 }
 
-// isDecided returns whether the tick of an orphan stays decided, whatever its claimant does.
+// isDecided reports whether the tick of an orphan stays decided, whatever its claimant does.
 func isDecided(o election.Run) bool { return o.Abandoned || o.EndedWell || o.Stopped != "" }
 
-// mayWithdraw returns whether the claimant of an orphan may never have heard of its grant, and is there to withdraw its claim in time.
+// mayWithdraw reports whether the claimant of an orphan may never have received its grant, and may still withdraw its claim in time.
 func (in *inspector) mayWithdraw(o election.Run, now time.Time) bool {
 	return o.Claimant != "" && now.Before(o.Deadline) && in.gone != nil && !in.gone(o.Claimant)
 }
 
-// lookAgain returns when the orphans of a job are to be looked at again whose claimants may yet withdraw; zero if there are none.
+// lookAgain returns the time to inspect a job again because claimants of its orphans may still withdraw; zero if there are none.
 func lookAgain(st election.State, now time.Time) (at time.Time) {
 	for _, o := range st.Orphans {
 		if isDecided(o) {
@@ -107,8 +107,9 @@ func lookAgain(st election.State, now time.Time) (at time.Time) {
 	return at
 }
 
-// recordSettled records ticks that were settled without a run and are not recorded yet: the replica that settled them may have died before it could, and
-// no other may have opened them. They are kept until that is written. Ticks that were settled together are left to the loop, which knows the schedule.
+// recordSettled records ticks that were settled without a run and are not recorded yet: the replica that settled them may have died before it could,
+// and no other replica may have opened them. The server keeps them until they are written. Ticks that were settled together are left to the loop,
+// which knows the schedule.
 func (in *inspector) recordSettled(ctx, limit context.Context, requests []election.InspectRequest, states []election.State) {
 	var told []election.InspectRequest
 	for i, st := range states {
@@ -129,12 +130,12 @@ func (in *inspector) recordSettled(ctx, limit context.Context, requests []electi
 		}
 	}
 	if len(told) > 0 {
-		in.claimer.Inspect(ctx, told) // an acknowledgement that is lost is sent once more
+		in.claimer.Inspect(ctx, told) // a lost acknowledgement is sent again
 	}
 }
 
-// recordAbandoned records orphans as abandoned, with why they were to stop if they were, but for those that had ended well. Every replica that sees one does so, once: the record is the same, and the journal knows which replica was the first.
-// One that is undecided has none.
+// recordAbandoned records orphans as abandoned, with the reason of their stop if there was one. An orphan that had ended well is recorded as ok.
+// Every replica that sees an orphan records it once: the records are equal, and the journal knows the first. An undecided orphan is not recorded.
 func (in *inspector) recordAbandoned(job string, st election.State) (written []*receipt) {
 	lost := in.unrecoverable(job, st)
 	for _, o := range st.Orphans {
@@ -150,7 +151,7 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 		if o.EndedWell {
 			outcome, reason = OK, ""
 		}
-		if in.recorder.journal == nil && outcome == Abandoned { // a journal says so once, by the replica whose record is the first
+		if in.recorder.journal == nil && outcome == Abandoned { // with a journal, the replica that recorded it first logs it
 			in.log.Error("run abandoned: its holder is gone", "job", job, "run_id", o.ID, "token", o.Token, "replica", o.Holder)
 		}
 		written = append(written, in.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.At, Local: named{o.Tick, o.At}.local(), Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
@@ -159,7 +160,7 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 	return written
 }
 
-// deleteOrphans deletes the orphans that await no recovery, once their records are written: nothing is lost if this replica dies between the two.
+// deleteOrphans deletes the orphans that await no recovery, after their records are written, so that nothing is lost if this replica dies in between.
 func (in *inspector) deleteOrphans(ctx, limit context.Context, job string, st election.State, written []*receipt) error {
 	var ids []string
 	var unwritten error
@@ -187,13 +188,13 @@ func (in *inspector) deleteOrphans(ctx, limit context.Context, job string, st el
 	return errors.Join(unwritten, in.claimer.DeleteOrphans(ctx, job, ids...))
 }
 
-// awaitsRecovery returns whether an orphan is to be recovered, by this replica or another. It returns false if the run had succeeded, or was
-// to stop for a user or for a newer tick. It may be called at any time.
+// awaitsRecovery reports whether a replica is to recover an orphan. It returns false if the run had succeeded, or was to stop for a user or for a
+// newer tick. It may be called at any time.
 func (in *inspector) awaitsRecovery(job string, o election.Run) bool {
 	return !o.EndedWell && o.Stopped == "" && (*in.rules.Load())[job].allows(o.Tick, o.Attempt)
 }
 
-// unrecoverable returns those of a job's orphans that no replica will recover.
+// unrecoverable returns the ids of the orphans of a job that no replica will recover.
 func (in *inspector) unrecoverable(job string, st election.State) (ids map[string]bool) {
 	ids = map[string]bool{}
 	for i, o := range st.Orphans {
@@ -204,13 +205,13 @@ func (in *inspector) unrecoverable(job string, st election.State) (ids map[strin
 	return ids
 }
 
-// abandonedRecords is the records of orphans that await a recovery: such orphans are seen at each inspection, and recorded as abandoned once.
+// An abandonedRecords holds the records of orphans that await a recovery. Every inspection finds such an orphan, and only the first one records it.
 type abandonedRecords struct {
 	mu    sync.Mutex
-	byJob map[string]map[string]*receipt // of their records, by run id
+	byJob map[string]map[string]*receipt // by job and run id
 }
 
-// receipt is nil if an orphan is still to be recorded.
+// receipt returns the receipt for the record of an orphan, or nil if the orphan is still to be recorded.
 func (m *abandonedRecords) receipt(job, id string) *receipt {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,7 +221,7 @@ func (m *abandonedRecords) receipt(job, id string) *receipt {
 	return nil
 }
 
-// keep forgets those of a job that are orphans no more.
+// keep replaces the receipts of a job, which forgets past orphans.
 func (m *abandonedRecords) keep(job string, receipts map[string]*receipt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

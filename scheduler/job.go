@@ -14,124 +14,129 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// Job is a Runner, the schedule at whose ticks it runs, and the policies for its runs.
+// A Job is a Runner, the schedule at whose ticks it runs, and the policies for its runs.
 type Job struct {
-	// Name is [A-Za-z0-9][A-Za-z0-9_-]{0,127}. All replicas know the job by it.
+	// Name matches [A-Za-z0-9][A-Za-z0-9_-]{0,127}. It is the job's identity on all replicas.
 	Name string
-	// Schedule is one or more expressions: see package cronspec. Location is the zone they are read in; defaults to UTC.
-	// [cronspec.LoadLocation] gives the same zone on every machine.
+	// Schedule has one or more expressions: see package cronspec. Location is the zone in which they are read; it defaults to UTC.
+	// [cronspec.LoadLocation] returns the same zone on every machine.
 	Schedule []string
 	Location *time.Location
-	// Except are expressions, and ExceptDates days of Location's clock such as "2026-12-25", whose instants are no ticks of the job: they are neither run
-	// nor recorded. No tick is before StartsAt, and none at or after ExpiresAt; zero is no bound. Settings that leave no tick at all are a fault; a job that
-	// has expired is not.
+	// Except has expressions, and ExceptDates days in Location such as "2026-12-25", whose instants are not ticks of the job: they are neither run
+	// nor recorded. No tick is before StartsAt, or at or after ExpiresAt; zero is no bound. Settings that leave no tick at all are an error; a job
+	// that has expired is not.
 	Except, ExceptDates []string
 	StartsAt, ExpiresAt time.Time
-	// After, instead of a Schedule, are the jobs that this one runs after: once for each tick that all of them have ended ok, with that tick as its own. A tick is
-	// due when all of them have decided it, and every one before it, and no run of those goes on; so StartDeadline counts from then, and defaults to
-	// the time until the next instant that all their schedules name, at most 1h. Where one of them fails, or is not run, there is no tick. It takes
-	// nothing else that is about a schedule.
+	// After, instead of a Schedule, has the names of the parents: the job runs once for each tick that all parents ended ok, with the same tick. The
+	// tick is due when every parent has decided it and all earlier ticks, and all their runs have ended. StartDeadline counts from then, and defaults
+	// to the time until the next common instant of their schedules, at most 1h. If a parent fails or is not run, there is no tick. A job with After
+	// must not set Schedule, Location, Except, ExceptDates, StartsAt, ExpiresAt, Jitter or CatchUp.
 	After []string
-	// Jitter delays each tick by a hash of the job and the tick, the same on every replica, never past the next tick.
+	// Jitter bounds the delay of each tick. The delay is a hash of the job and the tick, the same on every replica, and never reaches the next tick.
 	Jitter time.Duration
 	// Runner runs the job. Required.
 	Runner Runner
-	// Parallel is how many runs there may be at once in the cluster, PerTick how many of them for one tick, PerReplica how many
-	// on one replica. Each defaults to 1.
+	// Parallel is the maximum number of runs at once in the cluster, PerTick the number of runs for one tick, and PerReplica the maximum number of
+	// runs at once on one replica. Each defaults to 1.
 	Parallel, PerTick, PerReplica int
 	// Pool is a semaphore that jobs share: a run also needs one of its slots. Defaults to none.
 	Pool Pool
 	// Overlap decides a tick that finds all slots held. Defaults to OverlapSkip.
 	Overlap Overlap
-	// StartDeadline is how late a tick may start after its jitter, before it is missed. Defaults to the next tick, at most 1h; with OverlapQueue to 1h.
+	// StartDeadline is the maximum delay of a start, after the jitter; a later tick is missed. Defaults to the time until the next tick, at most 1h,
+	// or with OverlapQueue to 1h.
 	StartDeadline time.Duration
-	// CatchUp decides the ticks that are past their StartDeadline because no replica, or no server, was there. Defaults to CatchUpNone.
+	// CatchUp decides the ticks whose StartDeadline passed because no replica or no server was there. Defaults to CatchUpNone.
 	CatchUp CatchUp
-	// Timeout stops a run, and KillGrace later kills it. They default to 24h and 10s; a negative Timeout is none,
-	// a negative KillGrace kills at once.
+	// Timeout stops a run, and KillGrace is the time until a stopped run is killed. They default to 24h and 10s. A negative Timeout is no timeout; a
+	// negative KillGrace kills at once.
 	Timeout, KillGrace time.Duration
-	// StartTimeout is how long the Runner may take to begin, by [Run.Begin]: a grant whose work has not begun by then is given back. Defaults to none: then a run has
-	// begun when its Runner is called.
+	// StartTimeout bounds the time until the Runner calls [Run.Begin]. A grant whose work has not begun by then is given back. Defaults to no bound:
+	// then a run has begun when its Runner is called.
 	StartTimeout time.Duration
-	// Retry has a run that failed tried again.
+	// Retry repeats a run that failed.
 	Retry Retry
-	// Recover has a tick run again whose run was interrupted.
+	// Recover runs a tick again if its run was interrupted.
 	Recover Recover
-	// Lease is how long the cluster waits for a replica that has died. Defaults to 30s; at least 1s, at most 24h.
+	// Lease is the time after which the cluster replaces a replica that has died. Defaults to 30s; at least 1s, at most 24h.
 	Lease time.Duration
-	// Where are the labels that a replica must have to run the job: see [Config.Labels]. The others only see to it that each tick has an
-	// outcome. Defaults to none: any replica may run it.
+	// Where has the labels that a replica needs to run the job: see [Config.Labels]. The other replicas only make sure that each tick has an outcome.
+	// Defaults to none: any replica may run it.
 	Where Labels
-	// OutlivesLease lets a run go on when its lease is lost: then another may start beside it, and only the token protects. By
-	// default the run is stopped in time.
+	// OutlivesLease lets a run go on when its lease is lost. Another run may then start beside it, and only the token protects. By default the run is
+	// stopped in time.
 	OutlivesLease bool
 }
 
-// Runner runs a job. It returns when nothing of the run is left: no process, no goroutine.
+// A Runner runs a job. Its Run returns when nothing of the run is left: no process, no goroutine.
 type Runner interface {
-	// Run starts to stop when ctx ends; context.Cause is the reason: [ErrTimeout], [ErrDrain], [ErrLost], [ErrCanceled] or [ErrReplaced]. It stops by force
-	// when run.Kill ends. A Result whose Err is ErrLost without that cause reports a run that another party, such as a warden, has stopped in time.
+	// Run begins to stop when ctx ends; context.Cause returns the reason: [ErrTimeout], [ErrDrain], [ErrLost], [ErrCanceled] or [ErrReplaced]. It
+	// stops by force when run.Kill ends. A Result whose Err is ErrLost without that cause reports a run that another party, such as a warden, stopped
+	// in time.
 	Run(ctx context.Context, run *Run) Result
 }
 
-// Run is one execution of a job.
+// A Run is one execution of a job.
 type Run struct {
-	ID          string // also the lease id
-	Job         string
-	Replica     string
-	Tick        time.Time // zero outside the schedule
-	Local       time.Time // the local time, as if it were UTC, that identifies the tick on every replica; zero where Tick does
-	Due         time.Time // from when it could start: its jitter after Tick, or when the jobs before it had ended; zero for others than ticks as they come due
-	Trigger     string    // schedule, catch_up, recovery, manual
+	ID      string // the id of the run and of its lease
+	Job     string
+	Replica string
+	Tick    time.Time // zero outside the schedule
+	Local   time.Time // the local time, as if it were UTC, that identifies the tick on every replica; zero if Tick does
+	// Due is the earliest start: Tick after its jitter, or the end of the parents' runs. It is zero for recoveries and manual runs.
+	Due         time.Time
+	Trigger     string // schedule, catch_up, recovery or manual
 	Slot, Slots int
-	Attempt     int             // of its tick: 1, and more for each try after one that failed, or was interrupted
+	Attempt     int             // the attempt of the tick: 1, and one more for each try after a failed or interrupted one
 	Token       int64           // the fencing token; 0 without a lock
-	Lease       Lease           // by whose end the run must be dead; nil without a lock, or if the run outlives it
+	Lease       Lease           // the run must be dead before it ends; nil without a lock, or if the run outlives it
 	Kill        context.Context // ends when the run must be dead at once
-	Logger      hclog.Logger    // with the run's keys
+	Logger      hclog.Logger    // has the keys of the run
 
-	startBy  time.Time // until when it may wait for a slot of its pool; zero: as long as its job says
-	insist   time.Time // until when its start is tried again and again, since no other replica can begin it; zero: its grant is given back instead
-	followed bool      // some job runs after this one's tick
-	start    *start    // of this try
-	life     *life     // where it is
-	returned bool      // its end is returned to a caller, and is not for the log
+	startBy time.Time // until when the run may wait for a slot of its pool; zero: as long as the job allows
+	// insist is the instant until which the start is repeated, because no other replica can begin the run. Zero: the grant is given back instead.
+	insist   time.Time
+	followed bool   // a child of the job needs the outcome of this tick
+	start    *start // the start of this try
+	life     *life  // the phase of the run
+	returned bool   // its end is returned to a caller, and not logged
 }
 
-// newRunID makes an identity for a run: 16 characters, 80 random bits.
+// newRunID returns a new id for a run: 16 characters, 80 random bits.
 func newRunID() string { return strings.ToLower(rand.Text()[:16]) }
 
-// Lease is a [Runner]'s view of the lease of its run, to have the run ended in time even if this process can't any more.
+// A Lease is the view that a [Runner] has of the lease of its run. With it, the run can be ended in time even if this process no longer can.
 // [election.Term] is one.
 type Lease interface {
-	// Length is how long it lasts without renewal.
+	// Length returns the length of the lease without renewal.
 	Length() time.Duration
-	// Deadline is the instant at which it ends if no renewal comes through, by CLOCK_BOOTTIME.
+	// Deadline returns the instant at which the lease ends unless it is renewed, by CLOCK_BOOTTIME.
 	Deadline() time.Duration
-	// OnExtend has f called with the new deadline after each renewal, until stop is called. f must return at once.
+	// OnExtend calls f with the new deadline after each renewal, until stop is called. f must return at once.
 	OnExtend(f func(deadline time.Duration)) (stop func())
 }
 
-// Result is how a run ended. It is ok if Err is nil.
+// A Result is the end of a run. It is ok if Err is nil.
 type Result struct {
 	Err      error
-	ExitCode *int   // of a command
-	Signal   string // that ended a command
-	Output   []byte // the tail of it, for the journal
-	// OutputCut is how many bytes of output were before that tail.
+	ExitCode *int   // the exit status of a command; may be nil
+	Signal   string // the signal that ended a command
+	Output   []byte // the tail of the output, for the journal
+	// OutputCut is the number of bytes of output before that tail.
 	OutputCut int64
-	// EndedAgo is how long before the return of Run the work has ended, where this process stood still in between and another has killed it; else 0.
+	// EndedAgo is the time from the end of the work to the return of Run. It is positive if this process stood still in between, and another one has
+	// killed the work; otherwise 0.
 	EndedAgo time.Duration
-	// LeftBehind names the processes that the work left behind when it ended by itself, and that had to be stopped; "" for none. A stop of the run after that end
-	// does not change its outcome.
+	// LeftBehind names the processes that the work left behind when it ended by itself, and that had to be stopped; "" for none. A stop of the run
+	// after that end does not change its outcome.
 	LeftBehind string
 }
 
-// Func is a [Runner] of a Go function. It must return when its context ends: a goroutine cannot be killed, so after the loss of a lease only the token
-// protects. An error is a failed run, and so is a panic, in this as in any other Runner.
+// A Func is a [Runner] that calls a Go function. The function must return when its context ends: a goroutine cannot be killed, so after the loss of a
+// lease only the token protects. An error is a failed run, and so is a panic, here as in any other Runner.
 type Func func(ctx context.Context, run *Run) error
 
-// Run calls the function.
+// Run calls f.
 func (f Func) Run(ctx context.Context, run *Run) Result { return Result{Err: f(ctx, run)} }
 
 var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)

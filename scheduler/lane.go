@@ -6,22 +6,22 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// lane sends requests to the server in batches, one batch at a time: requests that come while one is under way go together in the next. So requests
-// neither overtake each other nor pile up in front of a server that is slow. T is a request that waits in the queue, B a batch with its answers.
+// A lane sends requests to the server in batches, one batch at a time. Requests that arrive while one is under way go into the next. So requests do
+// not overtake each other, or pile up in front of a slow server. T is a request that waits in the queue, B a batch with its answers.
 //
 // A lane belongs to the loop, which receives from answers and passes each answer to settle.
 type lane[T, B any] struct {
-	due     *agenda.Queue[T] // by when it is to be sent
+	due     *agenda.Queue[T] // the requests by the time at which they are to be sent
 	answers chan B           // capacity 1: sending an answer never blocks
 	busy    bool             // a batch is under way
-	deal    func(B)          // with a batch that is answered
+	deal    func(B)          // handles an answered batch
 }
 
 func newLane[T, B any](due *agenda.Queue[T], deal func(B)) lane[T, B] {
 	return lane[T, B]{due: due, answers: make(chan B, 1), deal: deal}
 }
 
-// next is when the next batch is to be sent; ok is false while one is under way, or nothing waits.
+// next returns the time at which to send the next batch. ok is false while a batch is under way, or nothing waits.
 func (l *lane[T, B]) next() (at time.Time, ok bool) {
 	if l.busy {
 		return time.Time{}, false
@@ -29,7 +29,7 @@ func (l *lane[T, B]) next() (at time.Time, ok bool) {
 	return l.due.First()
 }
 
-// send has ask complete a batch, in a goroutine of its own.
+// send sends a batch: ask completes it in a goroutine of its own.
 func (l *lane[T, B]) send(b B, ask func(*B)) {
 	l.busy = true
 	go func() {
@@ -38,11 +38,11 @@ func (l *lane[T, B]) send(b B, ask func(*B)) {
 	}()
 }
 
-// settle deals with a batch that is answered.
+// settle handles an answered batch.
 func (l *lane[T, B]) settle(b B) {
 	l.busy = false
 	l.deal(b)
 }
 
-// discard is settle for an answer that is not needed any more.
+// discard drops an answered batch that is no longer needed.
 func (l *lane[T, B]) discard(B) { l.busy = false }

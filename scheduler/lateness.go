@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// lateness lets other goroutines ask the loop which tick is the latest.
+// A lateness lets other goroutines ask the loop for the age of the latest tick.
 type lateness struct {
 	asks  chan chan<- time.Duration
-	round atomic.Pointer[time.Time] // when the loop last came round; nil before it begins, and in the drain
+	round atomic.Pointer[time.Time] // the last iteration of the loop; nil before the first, and in a drain
 }
 
-// longestAnswer is for how long [Scheduler.Lateness] waits for the loop.
+// longestAnswer bounds the wait of [Scheduler.Lateness] for the loop.
 const longestAnswer = 500 * time.Millisecond
 
-// Lateness is for how long the oldest tick has been due that has no outcome yet, as far as this replica knows, and has none for another reason than that the
-// job's own slots are held. A loop that does not answer is late since it last came round. ok is false while there is no loop: before the server has answered
-// for the first time, and in a drain. It may be called at any time, and returns within half a second.
+// Lateness returns how long the oldest undecided tick has been due, as far as this replica knows. Ticks that only wait for a slot of their own job do
+// not count. If the loop does not answer, Lateness returns the time since its last iteration. ok is false while there is no loop: before the server
+// has answered for the first time, and in a drain. It may be called at any time, and returns within half a second.
 func (s *Scheduler) Lateness() (late time.Duration, ok bool) {
 	round := s.late.round.Load()
 	if round == nil {
@@ -33,13 +33,13 @@ func (s *Scheduler) Lateness() (late time.Duration, ok bool) {
 	}
 }
 
-// comesRound notes that the loop has.
+// comesRound records an iteration of the loop.
 func (l *lateness) comesRound(at time.Time) { l.round.Store(&at) }
 
-// end notes that the loop has ended.
+// end records the end of the loop.
 func (l *lateness) end() { l.round.Store(nil) }
 
-// latest is for how long the latest tick of some tasks has been due.
+// latest returns how long the latest tick of some tasks has been due.
 func latest(tasks map[string]*task, now time.Time) (late time.Duration) {
 	for _, t := range tasks {
 		if due, ok := t.Overdue(); ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// launch runs one try under its two contexts and returns why it was stopped, if it was. began is called, by the runner's goroutine, when the work has begun.
-// The runner gets a copy of the run: one that was called off may still use it when the next try is launched.
+// launch runs one try under its two contexts and returns the cause of its stop, if it was stopped. The goroutine of the runner calls began when the
+// work has begun. The runner gets a copy of the run, because a try that was called off may still use it when the next one is launched.
 func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election.Term, began func(at time.Time)) (begin *start, result Result, cause error) {
 	stop, stopNow := context.WithCancelCause(context.Background())
 	kill, killNow := context.WithCancel(context.Background())
@@ -34,10 +34,10 @@ func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election
 		run.Lease = term
 	}
 	if job.StartTimeout == 0 {
-		_ = begin.begin() // nothing else can have left that state yet
+		_ = begin.begin() // the state is still preparing, so it succeeds
 		begin.confirm()
 	}
-	returned := Result{Err: errNoReturn} // unless it does
+	returned := Result{Err: errNoReturn} // in case the runner never returns
 	go func() {
 		defer close(begin.over)
 		returned = job.call(stop, run)
@@ -53,11 +53,11 @@ func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election
 	return begin, returned, cause
 }
 
-// lastWord is the time that a Runner gets for news of its start: why it has not begun a try that was called off, or that the work has begun although the time
-// for that is over. A process that stood still hears both late.
+// lastWord bounds the wait for a Runner's report about its start: the reason for which it has not begun, or, after a pause of this process, that the work
+// has begun.
 const lastWord = 250 * time.Millisecond
 
-// returns reports whether a Runner that was told to stop returns soon. It may hang.
+// returns reports whether a Runner that was stopped returns soon. It may hang.
 func returns(over <-chan struct{}) bool {
 	timer := time.NewTimer(lastWord)
 	defer timer.Stop()
@@ -69,7 +69,8 @@ func returns(over <-chan struct{}) bool {
 	}
 }
 
-// awaitLease waits until a run has its whole lease: a run whose grant became known late might be stopped before it has done anything.
+// awaitLease waits until the lease of a run has its whole length. Otherwise a run whose grant became known late might be stopped before it has done
+// anything.
 func (x *executor) awaitLease(ctx context.Context, term *election.Term) {
 	if term == nil {
 		return
@@ -84,7 +85,7 @@ func (x *executor) awaitLease(ctx context.Context, term *election.Term) {
 	}
 }
 
-// tooLate returns why a run must not be started any more: it took too long to get here.
+// tooLate returns the reason for which a run must not be started any more: it took too long to get here.
 func (x *executor) tooLate(term *election.Term) error {
 	switch {
 	case term != nil && term.Context().Err() != nil:
@@ -95,10 +96,10 @@ func (x *executor) tooLate(term *election.Term) error {
 	return whyStopped(term)
 }
 
-// errNoReturn is the result of a function that ended its goroutine.
+// errNoReturn is the result of a Runner that ended its goroutine without returning.
 var errNoReturn = errors.New("runtime.Goexit was called")
 
-// call runs the runner; a panic is a failed run.
+// call calls the runner. A panic is a failed run.
 func (j *Job) call(stop context.Context, run *Run) (result Result) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// level is how much an outcome matters. ERROR is for a run that has failed for good. WARN is for a tick or run that has another chance, or was lost
-// without a failure. INFO is for an outcome that a policy or a user has decided. pending means that a recovery follows.
+// level returns the log level of an outcome. ERROR is for a run that has failed for good. WARN is for a tick or run that has another chance, or was
+// lost without a failure. INFO is for an outcome that a policy or a user has decided. pending means that a recovery follows.
 func (o Outcome) level(reason string, pending bool) hclog.Level {
 	switch o {
 	case Failed, TimedOut, Lost, Abandoned:
@@ -27,7 +27,7 @@ func (o Outcome) level(reason string, pending bool) hclog.Level {
 	return hclog.Info
 }
 
-// tell logs the end of a run, once it is known whether a recovery follows. Where the end is returned to a caller, the caller logs it.
+// tell logs the end of a run, once it is known whether a recovery follows. If the end is returned to a caller, the caller logs it.
 func (r *Record) tell(run *Run, what string, pending bool, more ...any) {
 	level := r.Outcome.level(r.Reason, pending)
 	if run.returned {
@@ -40,10 +40,10 @@ func (r *Record) tell(run *Run, what string, pending bool, more ...any) {
 	run.Logger.Log(level, what, args...)
 }
 
-// streakTimeout bounds how long the log line of a failed run waits for the failures before it. The run keeps its place on the replica meanwhile.
+// streakTimeout bounds the wait of the log line of a failed run for the failures before it. The run keeps its place on the replica meanwhile.
 const streakTimeout = recordTimeout / 4
 
-// failures returns what the log line of a failed run says about the failures before it; nil if the history does not answer.
+// failures returns the keys and values about earlier failures for the log line of a failed run, or nil if the history does not answer.
 func (x *executor) failures(r *Record) []any {
 	if x.streak == nil || x.recorder.failing.Load() || r.Outcome != Failed && r.Outcome != TimedOut && r.Outcome != Lost {
 		return nil
@@ -54,7 +54,7 @@ func (x *executor) failures(r *Record) []any {
 	return x.streak(ctx, r.Job)
 }
 
-// logLostLease logs the loss of a lease that its run outlives, until stop is called. Any other loss is logged with the end of the run.
+// logLostLease logs the loss of a lease that the run outlives, until stop is called. Any other loss is logged with the end of the run.
 func logLostLease(job *Job, run *Run, term *election.Term) (stop func() bool) {
 	if term == nil || !job.OutlivesLease {
 		return func() bool { return true }

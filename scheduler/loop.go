@@ -19,10 +19,10 @@ func (s *Scheduler) loop(ctx context.Context) error {
 		s.noticeReady(now)
 		s.fallBehind(s.agenda.Collect(now), now)
 		s.handleGrants()
-		s.recoveries.claim(ctx, now) // before newer ticks have the places
+		s.recoveries.claim(ctx, now) // before newer ticks take the places
 		s.claims.claim(ctx, now)
 		s.requests.tryRequests(now)
-		if !s.agenda.More() { // of a job with no open tick all are decided
+		if !s.agenda.More() { // a job with no open tick has none that is undecided
 			s.inspect(ctx, now)
 		}
 		s.checks.followUp(ctx, now)
@@ -65,8 +65,8 @@ func (s *Scheduler) loop(ctx context.Context) error {
 // longestSleep bounds every sleep, so that a stepped clock or a suspended machine is noticed soon.
 const longestSleep = 2 * time.Second
 
-// sleep returns for how long there is nothing to do, rounded up to microseconds, the resolution of the estimated server clock. A shorter sleep would end
-// at the same instant of that clock, and the loop would spin.
+// sleep returns the time for which there is nothing to do, rounded up to microseconds, the resolution of the estimated server clock. A shorter sleep
+// would end at the same instant of that clock, and the loop would spin.
 func (s *Scheduler) sleep(now time.Time) time.Duration {
 	wake := now.Add(longestSleep)
 	earlier := func(t time.Time) {
@@ -93,14 +93,14 @@ func (s *Scheduler) sleep(now time.Time) time.Duration {
 }
 
 const (
-	// smallStep is how far the server's clock may seem to step back since an estimate became a better one.
+	// smallStep is the largest backward step of the server's clock that a better estimate of it may cause.
 	smallStep = 2 * time.Second
-	// bigStep is how far it may step back before the timeline follows: as far as a ledger is ahead of it at most.
+	// bigStep is the largest backward step that the timeline does not follow. A ledger is ahead of the clock by no more.
 	bigStep = time.Minute
 )
 
-// noticeStep follows the clock when it has been set back: claims and looks that were due by then are due now, and after a big step the timeline is built
-// anew: its ticks are due again, as far as the ledgers allow.
+// noticeStep follows a server clock that was set back. Claims and inspections that were due by the old time are due now. After a big step the
+// timeline is rebuilt: its ticks are due again, as far as the ledgers allow.
 func (s *Scheduler) noticeStep(now time.Time) {
 	back := s.latest.Sub(now)
 	if back <= smallStep {
@@ -117,16 +117,16 @@ func (s *Scheduler) noticeStep(now time.Time) {
 	s.checks.due.Advance(now)
 	s.requests.due.Advance(now)
 	if back > bigStep {
-		s.collectAll(now) // it came due
+		s.collectAll(now) // ticks that came due by the old time
 		s.replan(now)
 	}
 }
 
-// Abort makes a [Scheduler.Run] that drains kill its jobs at once. It may be called at any time, more than once.
+// Abort makes a [Scheduler.Run] that is draining kill its jobs at once. It may be called at any time, and several times.
 func (s *Scheduler) Abort() { s.abortNow() }
 
-// Run schedules until ctx ends, and then drains: it claims nothing more, waits for running jobs, stops those that are left
-// near the end of DrainTimeout, and returns when all of them are dead and released. The server may be away when it starts.
+// Run schedules until ctx ends, and then drains: it claims nothing more, waits for running jobs, stops the remaining ones near the end of
+// DrainTimeout, and returns when all of them are dead and released. The server may be away when it starts.
 func (s *Scheduler) Run(ctx context.Context) error {
 	if s.cfg.Claimer == nil {
 		return errNoClaimer
@@ -149,7 +149,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return nil
 }
 
-// noticeReady claims the ticks that were put aside while no run might be started.
+// noticeReady claims the ticks that were parked while no run might be started.
 func (s *Scheduler) noticeReady(now time.Time) {
 	was := s.places.unready
 	s.places.unready = s.cfg.Ready != nil && !s.cfg.Ready() || s.exec.breaker.why() != ""
@@ -158,8 +158,7 @@ func (s *Scheduler) noticeReady(now time.Time) {
 	}
 }
 
-// watchLoop notes whether the loop comes round much later than it wanted: then ticks that have come due meanwhile were not looked at, and answers were
-// not taken in.
+// watchLoop records whether the loop is much later than planned. Then ticks that came due meanwhile were not claimed, and answers were not read.
 func (s *Scheduler) watchLoop() {
 	s.agenda.StoodStill = !s.wanted.IsZero() && time.Since(s.wanted) >= standstill
 	s.wanted = time.Now()

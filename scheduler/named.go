@@ -6,11 +6,11 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// named is a tick: its identity on every replica, and the instant at which it is due by some replica's zone data. The two are equal where the
-// instant identifies it. See [cronspec.Schedule.ID].
+// A named is a tick: its identity on every replica, and the instant at which it is due by the zone data of some replica. The two are equal if the
+// instant identifies the tick. See [cronspec.Schedule.ID].
 type named struct{ name, at time.Time }
 
-// local is the local time that identifies the tick, as if it were UTC; zero if its instant does.
+// local returns the local time that identifies the tick, as if it were UTC; zero if its instant identifies it.
 func (n named) local() time.Time {
 	if n.name.Equal(n.at) {
 		return time.Time{}

@@ -10,15 +10,15 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// ErrHeld means that all slots of a job are held, ErrPoolHeld that all those of its pool are.
+// ErrHeld means that all slots of a job are held, ErrPoolHeld that all slots of its pool are.
 var (
 	ErrHeld     = errors.New("all slots of the job are held")
 	ErrPoolHeld = errors.New("all slots of the job's pool are held")
 )
 
-// RunNow runs a job here and now, outside its schedule, and returns its record. It holds one of the job's slots, and one of its pool's if it has one. It
-// fails with [ErrHeld] or [ErrPoolHeld] if none is free, and with [ErrElsewhere] where this replica has not the job's labels. Without lock it does not
-// contact the server, and has no token. When ctx ends the run is stopped. It is for a scheduler that is not running.
+// RunNow runs a job here and now, outside its schedule, and returns its record. The run holds a slot of the job, and of its pool if there is one.
+// RunNow returns [ErrHeld] or [ErrPoolHeld] if no slot is free, and [ErrElsewhere] if this replica lacks labels that the job requires. Without lock
+// it does not contact the server, and the run has no token. When ctx ends the run is stopped. RunNow is for a scheduler that is not running.
 func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, error) {
 	t := s.tasks[job]
 	if t == nil {
@@ -50,7 +50,7 @@ func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, 
 	return end.record, end.unstarted
 }
 
-// subscribeOnce has the one run told at once that it is to stop; the function it returns ends that, and waits.
+// subscribeOnce subscribes to the events of the cluster, so that the run learns at once that it is to stop. end cancels the subscription and waits.
 func (s *Scheduler) subscribeOnce() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var hearing sync.WaitGroup
@@ -87,7 +87,7 @@ func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election
 	}
 }
 
-// enterNow takes a slot of the pool for a run here and now. It does not wait.
+// enterNow takes a slot of the pool for a run, and does not wait for one.
 func (s *Scheduler) enterNow(ctx context.Context, job *Job, term *election.Term) (*election.Term, error) {
 	if job.Pool.Name == "" {
 		return term, nil
@@ -96,7 +96,7 @@ func (s *Scheduler) enterNow(ctx context.Context, job *Job, term *election.Term)
 	if ok {
 		return term.With(slot), nil
 	}
-	_ = term.Return(context.Background()) // it goes on in the background, or ends by itself
+	_ = term.Return(context.Background()) // the return goes on in the background, or the lease ends by itself
 	if err == nil {
 		err = fmt.Errorf("%w: %s", ErrPoolHeld, job.Pool.Name)
 	}

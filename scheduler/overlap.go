@@ -11,16 +11,16 @@ import (
 	"fmt"
 )
 
-// Overlap decides a tick that finds all slots of its job held, by earlier ticks or outside the schedule.
+// An Overlap decides a tick that finds all slots of its job held, by earlier ticks or outside the schedule.
 type Overlap string
 
-// The policies of overlap.
+// The overlap policies.
 const (
-	OverlapSkip  Overlap = "skip"  // it is skipped. The default
-	OverlapQueue Overlap = "queue" // the first one waits for a slot until its StartDeadline, those behind it are skipped
-	// OverlapReplace has the oldest run stopped that had begun before the tick, on any replica; it ends as canceled (replaced), and the tick is run when it
-	// is dead. A tick that still waits for that when newer ones need all the slots is skipped. Ticks that have waited since the server, or all replicas,
-	// were away run one after the other, and replace nothing that was started meanwhile; but when such a run outlasts a period, the newest tick wins again.
+	OverlapSkip  Overlap = "skip"  // the tick is skipped; the default
+	OverlapQueue Overlap = "queue" // the first tick waits for a slot until its StartDeadline; the ones behind it are skipped
+	// OverlapReplace stops the oldest run that began before the tick, on any replica. That run ends as canceled (replaced), and the tick runs when it
+	// is dead. A tick that still waits when newer ones need all the slots is skipped. Ticks that waited because the server or all replicas were away
+	// run one after the other, and replace nothing that was started meanwhile; but if such a run outlasts a period, the newest tick wins again.
 	OverlapReplace Overlap = "replace"
 )
 

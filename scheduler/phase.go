@@ -7,16 +7,16 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// phaseName is where a run is in its life.
+// A phaseName is a stage in the life of a run.
 type phaseName int
 
 const (
 	phaseGranted      phaseName = iota // it has a lease, or needs none
 	phaseAwaitingPool                  // it waits for a slot of its pool
-	phaseRunning                       // a try goes on
-	phaseStopping                      // a try was told to stop
-	phaseDead                          // nothing of the last try's work goes on, nor ever will
-	phaseRecorded                      // its end is with the journal
+	phaseRunning                       // a try is under way
+	phaseStopping                      // a try was asked to stop
+	phaseDead                          // nothing of the last try's work goes on, now or later
+	phaseRecorded                      // its end is in the journal
 	phaseReleased                      // its lease is released, handed over, given back, or left to end by itself
 )
 
@@ -24,15 +24,15 @@ func (n phaseName) String() string {
 	return [...]string{"granted", "awaiting its pool", "running", "stopping", "dead", "recorded", "released"}[n]
 }
 
-// phase is a phaseName with the data that only it has.
+// A phase is a phaseName with the data of that phase.
 type phase struct {
 	name phaseName
-	try  int   // the attempt that is running
-	why  error // it is stopping
+	try  int   // the attempt, while running
+	why  error // the cause, while stopping
 }
 
-// phases are all transitions that there are. No run is released before it is dead and recorded, unless its work has never begun: then its grant is given back,
-// and there is no record.
+// phases has all valid transitions. No run is released before it is dead and recorded, except a run whose work never began: its grant is given back,
+// and it has no record.
 var phases = map[phaseName][]phaseName{
 	phaseGranted:      {phaseAwaitingPool, phaseRunning},
 	phaseAwaitingPool: {phaseRunning, phaseRecorded, phaseReleased},
@@ -42,14 +42,14 @@ var phases = map[phaseName][]phaseName{
 	phaseRecorded:     {phaseReleased},
 }
 
-// life is the phase of a run. It belongs to the goroutine that leads the run.
+// A life is the current phase of a run. It belongs to the goroutine that executes the run.
 type life struct {
 	now     phase
 	log     hclog.Logger
 	refused *atomic.Int32
 }
 
-// to moves a run on. A transition that is none is a fault of this program: the run goes on, and the fault is logged.
+// to moves a run to the next phase. An invalid transition is a bug of this program: it is logged, and the run goes on.
 func (l *life) to(next phase) {
 	if slices.Contains(phases[l.now.name], next.name) {
 		l.now = next

@@ -1,13 +1,13 @@
 package scheduler
 
-// places are how many runs this replica may have at once. Claims that may become a run have one, too. It belongs to the loop.
+// places counts the runs that this replica has, and may have, at once. A claim that may become a run has a place, too. It belongs to the loop.
 type places struct {
 	most    int
 	taken   int
 	unready bool // no run may be started
 }
 
-// free is how many more runs may start now.
+// free returns the number of runs that may start now.
 func (p *places) free() int {
 	if p.unready {
 		return 0
@@ -15,25 +15,25 @@ func (p *places) free() int {
 	return p.most - p.taken
 }
 
-// take counts a run that a claim may start.
+// take takes a place for a run of a job.
 func (p *places) take(t *task) {
 	t.Running++
 	p.taken++
 }
 
-// release is take's opposite.
+// release gives back a place that take took.
 func (p *places) release(t *task) {
 	t.Running--
 	p.taken--
 }
 
-// place gives a tick that is claimed its place.
+// place gives a place to a tick that is claimed.
 func (p *places) place(k *tick) {
 	k.Placed = true
 	p.take(taskOf(k))
 }
 
-// unplace takes it away, if it has one.
+// unplace takes the place from a tick, if it has one.
 func (p *places) unplace(k *tick) {
 	if k.Placed {
 		k.Placed = false

@@ -1,9 +1,9 @@
 package scheduler
 
-// Pool: jobs share slots across the cluster.
+// Pools: jobs share slots across the cluster.
 //
-// A run takes a slot of its pool after its tick was granted, and before its work begins, first come, first served. It holds the slot
-// through all its tries. While it waits it keeps its slot of the job. A tick that gets no slot until its start deadline is missed (pool).
+// A run takes a slot of its pool after its tick was granted and before its work begins, first come, first served. It holds the slot through all its
+// tries. While it waits it keeps its slot of the job. A tick that gets no slot before its start deadline is missed (pool).
 
 import (
 	"context"
@@ -14,18 +14,18 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// Pool is a semaphore that jobs share across the cluster, first come, first served. A run that was granted its tick waits for a slot until the tick's
-// StartDeadline, and holds it until it is over, tries and all. The zero value is none.
+// A Pool is a semaphore that jobs share across the cluster, first come, first served. A run whose tick was granted waits for a slot until the
+// StartDeadline of the tick, and holds it through all its tries. The zero value is no pool.
 type Pool struct {
-	// Name is [A-Za-z0-9][A-Za-z0-9_-]{0,127}.
+	// Name matches [A-Za-z0-9][A-Za-z0-9_-]{0,127}.
 	Name string
-	// Slots is how many of them there are, from 1 to 1000. Jobs of one pool say the same.
+	// Slots is the number of slots, from 1 to 1000. All jobs of a pool must have the same number.
 	Slots int
 }
 
-// Pools have the slots of pools. [election.Elector] is one.
+// Pools grants the slots of pools. [election.Elector] implements it.
 type Pools interface {
-	// AcquirePool waits for a slot until ctx ends, TryAcquirePool does not.
+	// AcquirePool waits for a slot until ctx ends; TryAcquirePool does not wait.
 	AcquirePool(ctx context.Context, entry election.Entry) (*election.Term, error)
 	TryAcquirePool(ctx context.Context, entry election.Entry) (term *election.Term, ok bool, err error)
 }
@@ -42,14 +42,14 @@ func (p Pool) fault() string {
 	return ""
 }
 
-// entry asks for a slot of the job's pool for a run, for as long as its own.
+// entry returns the request of a run for a slot of the job's pool, with the lease length of the job.
 func (j *Job) entry(runID string) election.Entry {
 	return election.Entry{Pool: j.Pool.Name, Slots: j.Pool.Slots, Lease: j.Lease, Run: runID}
 }
 
-// poolMargin is how long before the next tick comes due a run gives its pool up whose deadline lasts until then: else the next one would find the
-// job's slot held, and be skipped.
+// poolMargin is the time before the next tick at which a run gives up the wait for its pool, if its deadline lasts until that tick. Otherwise the
+// next tick would find the slot of the job held, and be skipped.
 const poolMargin = 50 * time.Millisecond
 
-// poolWait is how long a run waits for its pool that has no deadline of its own.
+// poolWait returns the maximum wait for the pool of a run that has no deadline of its own.
 func (j *Job) poolWait() time.Duration { return orDefault(j.StartDeadline, agenda.LongestAuto) }

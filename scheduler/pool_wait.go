@@ -9,13 +9,13 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// errPoolFull ends the wait for a pool at the tick's deadline.
+// errPoolFull is the cause of the end of a wait for a pool at the tick's deadline.
 var errPoolFull = errors.New("all slots of the pool were held")
 
-// longWait is the time after which a run that waits is logged.
+// longWait is the time after which the wait of a run for its pool is logged.
 const longWait = time.Second
 
-// enter waits for a slot of the pool. If the run is not to start any more, why is the reason.
+// enter waits for a slot of the pool. why is the reason if the run must not start any more.
 func (x *executor) enter(ctx context.Context, job *Job, run *Run, term *election.Term) (slot *election.Term, why error) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -39,7 +39,7 @@ func (x *executor) enter(ctx context.Context, job *Job, run *Run, term *election
 	if until.IsZero() {
 		until = x.now().Add(job.poolWait())
 	}
-	for ctx.Err() == nil && x.now().Before(until) { // again where the server's clock was set back meanwhile
+	for ctx.Err() == nil && x.now().Before(until) { // again if the server's clock was set back meanwhile
 		waiting, cancel := context.WithTimeoutCause(ctx, until.Sub(x.now()), errPoolFull)
 		slot = x.lineUp(waiting, job, run)
 		cancel()
@@ -54,12 +54,12 @@ func (x *executor) enter(ctx context.Context, job *Job, run *Run, term *election
 		why = errPoolFull
 	}
 	if slot != nil && why != nil {
-		_ = slot.Return(context.Background()) // it goes on in the background, or ends by itself
+		_ = slot.Return(context.Background()) // the return goes on in the background, or the lease ends by itself
 	}
 	return slot, why
 }
 
-// lineUp waits until ctx ends, whatever the server says; then there is no slot.
+// lineUp waits for a slot until ctx ends, whatever errors the server returns. It returns nil if there is none by then.
 func (x *executor) lineUp(ctx context.Context, job *Job, run *Run) *election.Term {
 	retry := newBackoff()
 	for first := true; ; first = false {
@@ -76,8 +76,8 @@ func (x *executor) lineUp(ctx context.Context, job *Job, run *Run) *election.Ter
 	}
 }
 
-// withhold ends the term of a run that does not start. The tick of a replica that drains is given back: others run it. A run that was requested is not:
-// it would not be requested again.
+// withhold ends the term of a run that does not start. The tick of a draining replica is given back, and another replica runs it. A requested run is
+// not given back, since it would not be requested again.
 func (x *executor) withhold(job *Job, run *Run, term *election.Term, why error) Record {
 	log := x.logger(run)
 	if errors.Is(why, ErrDrain) && run.Trigger != manual {
@@ -92,7 +92,8 @@ func (x *executor) withhold(job *Job, run *Run, term *election.Term, why error) 
 		record.Slot, record.Attempt, record.Token = run.Slot, run.Attempt, run.Token
 		record.conclude(Result{}, why, false)
 	}
-	x.recordEnd(record, job.Lease/4) // under the run's id: if this replica dies now the others find the run abandoned, which is the same record
+	// It has the id of the run: if this replica dies now, the others record the run as abandoned under the same id.
+	x.recordEnd(record, job.Lease/4)
 	run.life.to(phase{name: phaseRecorded})
 	if err := x.part(job, run, term, &record, false); err != nil {
 		log.Warn("the lease could not be released; it ends by itself", "error", err)

@@ -9,31 +9,31 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// publisher publishes the grants of this replica, one message after the other: grants that come while a message is under way go together in the next. It
+// A publisher publishes the grants of this replica, one message after the other. Grants that arrive while a message is under way go into the next. It
 // belongs to the loop.
 type publisher struct {
-	events     GrantEvents // nil for none: then nothing is published
+	events     GrantEvents // nil: nothing is published
 	log        hclog.Logger
-	begun      []*election.Term // to be published
-	ended      []*election.Term // to be published
-	publishing chan struct{}    // closed when the message that is under way is published; nil while none is
+	begun      []*election.Term // terms whose runs have begun, still to be published
+	ended      []*election.Term // terms that have ended, still to be published
+	publishing chan struct{}    // closed when the message under way is published; nil if there is none
 }
 
-// begin has a grant published whose run begins.
+// begin queues the term of a run that has begun.
 func (p *publisher) begin(term *election.Term) {
 	if p.events != nil {
 		p.begun = append(p.begun, term)
 	}
 }
 
-// end has a grant published whose run has ended.
+// end queues the term of a run that has ended.
 func (p *publisher) end(term *election.Term) {
 	if p.events != nil {
 		p.ended = append(p.ended, term)
 	}
 }
 
-// publish sends the grants that wait, unless a message is under way.
+// publish sends the queued terms, unless a message is under way.
 func (p *publisher) publish() {
 	if p.publishing != nil || len(p.begun)+len(p.ended) == 0 {
 		return
@@ -57,28 +57,28 @@ func (p *publisher) rest() {
 	}
 }
 
-// wait waits for the message that is under way.
+// wait waits for the message under way.
 func (p *publisher) wait() {
 	if p.publishing != nil {
 		<-p.publishing
 	}
 }
 
-// orderedGrantEvents publishes one message after the other: that a grant was given back must not be overtaken by the news of the grant, which would have the others
-// close its tick.
+// An orderedGrantEvents publishes one message after the other. Otherwise the news of a grant could arrive after the news of its return, and the other
+// replicas would close the tick.
 type orderedGrantEvents struct {
 	GrantEvents
 	mu sync.Mutex
 }
 
-// Publish publishes, when its turn comes, the terms that are then still true.
+// Publish waits for earlier calls, and then publishes the terms that are still valid.
 func (o *orderedGrantEvents) Publish(ctx context.Context, begun, ended []*election.Term) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.GrantEvents.Publish(ctx, begun, ended) //nolint:wrapcheck // it is what it stands for
 }
 
-// subscribe passes the messages that receive gets to a channel until ctx ends or end is called. end waits until receive has returned.
+// subscribe passes the messages from receive to a channel until ctx ends or end is called. end waits until receive has returned.
 func subscribe[T any](ctx context.Context, receive func(context.Context, func([]T)), to chan<- []T) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})

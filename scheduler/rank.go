@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// rankStep is by how much each rank asks later than the one before: about how long a grant and its event take.
+	// rankStep is the delay of each rank behind the one before it: about the time that a grant and its event take.
 	rankStep = 5 * time.Millisecond
-	// maxRankDelay bounds that, where there are many replicas.
+	// maxRankDelay bounds the delay of the last ranks in a large cluster.
 	maxRankDelay = 100 * time.Millisecond
-	// groups is into how many the jobs fall: of ticks that are due together a favourite asks for one group after the other, and the others, should it take
-	// long, for the last first. So they help it from the other end, instead of claiming the ticks that it is about to be granted.
+	// groups is the number of groups of jobs. Of ticks that are due together, the first rank asks for one group after the other, and the later ranks
+	// begin with the last group. So they help it from the other end, instead of claiming the ticks that it is about to be granted.
 	groups = 16
 )
 
-// rank returns how many of the peers come before self for a tick of a job: rendezvous hashing (Thaler and Ravishankar
-// 1998), so that each tick has its favourite, and each peer as many of them, also where there are few jobs.
+// rank returns the number of peers that come before self for a tick of a job. It uses rendezvous hashing (Thaler and Ravishankar 1998): each tick has
+// one first rank, and each peer is first equally often, even if there are few jobs.
 func rank(job string, tick time.Time, self string, peers []string) int {
 	place := append(make([]byte, 0, 128), job...)
 	place = append(strconv.AppendInt(append(place, 0), tick.Unix(), 10), 0)
@@ -34,7 +34,7 @@ func rank(job string, tick time.Time, self string, peers []string) int {
 	return n
 }
 
-// identity is this replica's among its peers; "" without any.
+// identity returns the identity of this replica among its peers, or "" without Peers.
 func (c *Config) identity() string {
 	if c.Peers == nil {
 		return ""
@@ -43,7 +43,8 @@ func (c *Config) identity() string {
 	return self
 }
 
-// missed returns the reason of a job's tick that was missed. A replica without the job's labels tells apart whether other replicas with them are alive.
+// missed returns the reason for which a tick of a job was missed. A replica without the job's labels distinguishes whether another replica with them
+// is alive.
 func (c *Config) missed(t *task, reason agenda.Reason) agenda.Reason {
 	if reason == agenda.Down && t.Elsewhere && c.Peers != nil {
 		if _, fit := c.Peers(t.Where); len(fit) == 0 {
@@ -53,7 +54,7 @@ func (c *Config) missed(t *task, reason agenda.Reason) agenda.Reason {
 	return reason
 }
 
-// turn is how long this replica lets others ask first for a tick of a job; as many as the tick has grants ask at once.
+// turn returns the time for which this replica lets others ask first for a tick of a job. As many replicas as the tick has grants ask at once.
 func (c *Config) turn(t *task, tick time.Time) time.Duration {
 	if c.Peers == nil {
 		return 0

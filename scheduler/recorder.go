@@ -12,17 +12,17 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// recorder writes records to the journal in batches: those that come while one is being written go together in the next. While
-// the journal is away they wait, up to maxWaiting of them; then the oldest are dropped, which is logged.
+// A recorder writes records to the journal in batches. Records that arrive while one is being written go into the next. While the journal is away
+// they wait, up to maxWaiting of them; beyond that the oldest are dropped, and the recorder logs it.
 type recorder struct {
 	journal Journal
 	log     hclog.Logger
 	wake    chan struct{} // capacity 1
-	failing atomic.Bool   // the last attempt to write failed
+	failing atomic.Bool   // the last write failed
 
 	mu      sync.Mutex
 	waiting []waitingRecord
-	pending map[recordKey]*receipt // of records that wait or are being written
+	pending map[recordKey]*receipt // the receipts of records that wait or are being written
 	ended   bool                   // nothing is written any more
 }
 
@@ -31,7 +31,7 @@ type waitingRecord struct {
 	receipt *receipt
 }
 
-// recordKey identifies a record: the same record twice is one record.
+// A recordKey identifies a record: records with equal keys are the same record.
 type recordKey struct {
 	runID   string
 	outcome Outcome
@@ -40,10 +40,10 @@ type recordKey struct {
 
 func (r *Record) key() recordKey { return recordKey{r.RunID, r.Outcome, r.Attempt} }
 
-// receipt shows whether a record was written.
+// A receipt is the state of the write of a record.
 type receipt struct {
-	done chan struct{} // closed when it was written or dropped
-	err  error         // why it was not written; read after done is closed
+	done chan struct{} // closed when the record was written or dropped
+	err  error         // the reason for which it was not written; read after done is closed
 }
 
 func (r *receipt) settle(err error) {
@@ -51,7 +51,7 @@ func (r *receipt) settle(err error) {
 	close(r.done)
 }
 
-// failed returns whether the record will not be written any more.
+// failed reports whether the record was dropped, and will not be written.
 func (r *receipt) failed() bool {
 	select {
 	case <-r.done:
@@ -61,7 +61,7 @@ func (r *receipt) failed() bool {
 	}
 }
 
-// succeeded returns whether the record was written.
+// succeeded reports whether the record was written.
 func (r *receipt) succeeded() bool {
 	select {
 	case <-r.done:
@@ -71,7 +71,7 @@ func (r *receipt) succeeded() bool {
 	}
 }
 
-// wait returns when the record was written, or why it was not or not yet.
+// wait waits for the write of the record. It returns the reason if the record was dropped, or is not written when ctx ends.
 func (r *receipt) wait(ctx context.Context) error {
 	select {
 	case <-r.done:
@@ -83,10 +83,10 @@ func (r *receipt) wait(ctx context.Context) error {
 
 const (
 	maxWaiting     = 10_000
-	dropAtOnce     = maxWaiting / 10 // so that one log line covers many
+	dropAtOnce     = maxWaiting / 10 // so that one log line covers many records
 	maxRecordBatch = 500
 	recordTimeout  = 2 * time.Second
-	lastWords      = 2 * time.Second // how long the rest is tried to be written at the end
+	lastWords      = 2 * time.Second // for how long the recorder tries to write the rest at the end
 )
 
 var (
@@ -98,7 +98,7 @@ func newRecorder(journal Journal, log hclog.Logger) *recorder {
 	return &recorder{journal: journal, log: log, wake: make(chan struct{}, 1), pending: map[recordKey]*receipt{}}
 }
 
-// add queues a record, unless the same is waiting already. Without a journal all records count as written.
+// add queues a record, unless the same record waits already. Without a journal all records count as written.
 func (r *recorder) add(record Record) (written *receipt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *recorder) add(record Record) (written *receipt) {
 	return w
 }
 
-// settle ends the waiting for some records. mu is held.
+// settle settles the receipts of some records. The caller holds mu.
 func (r *recorder) settle(records []waitingRecord, err error) {
 	for _, w := range records {
 		delete(r.pending, w.key())
@@ -137,7 +137,7 @@ func (r *recorder) settle(records []waitingRecord, err error) {
 	}
 }
 
-// run writes until ctx ends, and then the records that are left, for lastWords, but not beyond parting.
+// run writes until ctx ends, and then for up to lastWords the records that are left, but not beyond parting.
 func (r *recorder) run(ctx, parting context.Context) {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -159,14 +159,14 @@ func (r *recorder) run(ctx, parting context.Context) {
 	}
 }
 
-// begin is called before run: from here on records are taken.
+// begin lets add accept records. It is called before run.
 func (r *recorder) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = false
 }
 
-// take removes the next batch.
+// take removes the next batch from the queue.
 func (r *recorder) take() []waitingRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +176,7 @@ func (r *recorder) take() []waitingRecord {
 	return batch
 }
 
-// end returns whether nothing is left to write; nothing is taken after that.
+// end reports whether nothing is left to write. If so, add refuses records from then on.
 func (r *recorder) end() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,7 +184,7 @@ func (r *recorder) end() bool {
 	return r.ended
 }
 
-// write tries until the batch is written or hard ends.
+// write writes a batch, trying again until it succeeds or hard ends.
 func (r *recorder) write(hard context.Context, batch []waitingRecord) {
 	err := r.insist(hard, batch)
 	if err != nil {

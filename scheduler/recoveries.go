@@ -10,25 +10,25 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// recovery is an orphan that this replica may recover. The loop keeps it from when it sees the orphan until a replica has recovered or deleted that.
+// A recovery is an orphan that this replica may recover. The loop keeps it until a replica has recovered or deleted the orphan.
 type recovery struct {
 	task    *task
-	job     *Job   // as it is when the claim is made
-	id      string // of the claim, and of the run
+	job     *Job   // the job when the claim is made
+	id      string // the id of the claim, and of the run
 	of      election.Run
 	placed  bool // it has a place on this replica: its claim is under way, or has an unknown outcome
-	doubted bool // some claim of it was not answered
+	doubted bool // a claim of it was not answered
 	queued  agenda.Entry[*recovery]
 }
 
-// recoveries are claimed for orphans that this replica has seen, in batches.
+// recoveries sends the claims for the orphans that this replica has seen, in batches.
 type recoveries struct {
 	*core
 	lane[*recovery, recoveryBatch]
 	starts    *starts
 	inspector *inspector
 	known     map[string]*recovery // by the id of the orphan
-	swept     chan []string        // jobs with orphans that no replica may have noticed; never waited for
+	swept     chan []string        // jobs with orphans that no replica may have noticed; a send never blocks
 }
 
 func newRecoveries(c *core, s *starts, in *inspector) *recoveries {
@@ -42,7 +42,7 @@ type recoveryBatch struct {
 	results []election.Result
 }
 
-// enqueue has orphans of a job claimed. A replica that may not run the job leaves them to those that may.
+// enqueue queues the orphans of a job for a claim. A replica that must not run the job leaves them to the others.
 func (r *recoveries) enqueue(t *task, st election.State, now time.Time) {
 	if t.Elsewhere || t.dismissed || r.leaving || len(st.Orphans) == 0 {
 		return
@@ -59,7 +59,7 @@ func (r *recoveries) enqueue(t *task, st election.State, now time.Time) {
 	}
 }
 
-// claim claims the orphans whose time has come, all in one batch. Where there is no place for one it is left to the others meanwhile.
+// claim sends the claims of all orphans that are due, in one batch. An orphan for which there is no place is left to the other replicas for a while.
 func (r *recoveries) claim(ctx context.Context, now time.Time) {
 	if r.busy {
 		return
@@ -70,13 +70,13 @@ func (r *recoveries) claim(ctx context.Context, now time.Time) {
 		switch t := h.task; {
 		case t.Elsewhere || t.dismissed || !r.inspector.awaitsRecovery(t.Name, h.of):
 			r.drop(h)
-			r.inspectAt(t, now) // and there it is found to be abandoned
+			r.inspectAt(t, now) // the inspection finds it abandoned
 			continue
 		case !h.placed && (r.places.free() <= 0 || t.Running >= t.PerReplica):
 			r.due.Set(&h.queued, now.Add(heldPause))
 			continue
 		case !h.placed && !h.doubted:
-			h.job = t.Job // as it is now
+			h.job = t.Job // a reload may have changed the job
 		}
 		if !h.placed {
 			h.placed = true
@@ -92,9 +92,9 @@ func (r *recoveries) claim(ctx context.Context, now time.Time) {
 	})
 }
 
-// claim is the same each time: an answer that was lost is given again.
+// claim returns the claim of the recovery. It is the same each time, so a lost answer is given again.
 func (h *recovery) claim() election.Claim {
-	var at time.Time // which a run keeps whose tick has a name
+	var at time.Time // kept by a run whose tick has a name
 	if !h.of.At.Equal(h.of.Tick) {
 		at = h.of.At
 	}
@@ -131,7 +131,7 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 		if result.Until.After(again) {
 			again = result.Until
 		}
-	default: // another replica has recovered it, or deleted it: that one may die as well
+	default: // another replica has recovered or deleted it, and may die as well
 		if result.Err != nil {
 			r.log.Error("recovery refused", "job", h.task.Name, "run_id", h.of.ID, "error", result.Err)
 		}
@@ -142,10 +142,10 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 	r.due.Set(&h.queued, again)
 }
 
-// startRun starts the next attempt of a tick. A replica that leaves gives it back instead: the orphan waits for another recovery.
+// startRun starts the next attempt of a tick. A replica that is leaving gives it back instead, and the orphan waits for another recovery.
 func (r *recoveries) startRun(h *recovery, term *election.Term) {
 	delete(r.known, h.of.ID)
-	h.placed = false // from here on it is the run that has the place
+	h.placed = false // from here on the run holds the place
 	g := &grant{task: h.task, job: h.job, of: named{h.of.Tick, h.of.At}, trigger: recovered}
 	if r.leaving {
 		r.starts.giveBack(g, term)
@@ -157,7 +157,7 @@ func (r *recoveries) startRun(h *recovery, term *election.Term) {
 	r.starts.start(g)
 }
 
-// of is how many orphans of a job this replica is about to recover.
+// of returns the number of orphans of a job that this replica is about to recover.
 func (r *recoveries) of(t *task) (n int) {
 	for _, h := range r.known {
 		if h.task == t {
@@ -167,7 +167,7 @@ func (r *recoveries) of(t *task) (n int) {
 	return n
 }
 
-// wakeOf has the orphans of a job claimed at once, since a slot is free: else its ticks, which get the event, would have each slot before them.
+// wakeOf claims the orphans of a job at once, because a slot is free. Otherwise the job's ticks, which get the event, would take each slot first.
 func (r *recoveries) wakeOf(t *task, now time.Time) (any bool) {
 	for _, h := range r.known {
 		if _, waiting := h.queued.When(); waiting && h.task == t {
@@ -178,7 +178,7 @@ func (r *recoveries) wakeOf(t *task, now time.Time) (any bool) {
 	return any
 }
 
-// unplace takes the place of a recovery away, if it has one.
+// unplace takes the place from a recovery, if it has one.
 func (r *recoveries) unplace(h *recovery) {
 	if h.placed {
 		h.placed = false
@@ -186,7 +186,7 @@ func (r *recoveries) unplace(h *recovery) {
 	}
 }
 
-// drop forgets an orphan.
+// drop forgets an orphan, and withdraws its claim if that may have been granted.
 func (r *recoveries) drop(h *recovery) {
 	delete(r.known, h.of.ID)
 	r.due.Remove(&h.queued)
@@ -196,7 +196,7 @@ func (r *recoveries) drop(h *recovery) {
 	r.unplace(h)
 }
 
-// dropAll is for a drain. A claim under way is dealt with when it is answered.
+// dropAll forgets all orphans, for a drain. A claim under way is handled when it is answered.
 func (r *recoveries) dropAll() {
 	for _, h := range r.known {
 		if _, waiting := h.queued.When(); waiting {
@@ -205,7 +205,7 @@ func (r *recoveries) dropAll() {
 	}
 }
 
-// reportSwept has the loop inspect the jobs in which a sweep has found orphans that await a recovery, or gaps that are not recorded.
+// reportSwept lets the loop inspect the jobs in which a sweep found orphans that await a recovery, or gaps without a record.
 func (r *recoveries) reportSwept(requests []election.InspectRequest, states []election.State) {
 	var jobs []string
 	for i, st := range states {
@@ -231,7 +231,7 @@ func (r *recoveries) handleSwept(jobs []string, now time.Time) {
 	}
 }
 
-// roomFor wakes the ticks that wait for the end of a run, here and on other replicas. The job is as it was when the run began.
+// roomFor wakes the ticks that wait for the end of a run, here and on other replicas. job has the settings from the beginning of the run.
 func (r *recoveries) roomFor(t *task, job *Job, term *election.Term, now time.Time) {
 	r.checkAfter(t, now)
 	if !r.leaving {
@@ -243,8 +243,7 @@ func (r *recoveries) roomFor(t *task, job *Job, term *election.Term, now time.Ti
 	}
 }
 
-// wakeWaiting claims the ticks that wait for a slot of a job, since one is free: ticks that are to be recovered, and then others, each replica in its
-// turn.
+// wakeWaiting claims the ticks that wait for a slot of a job, because one is free: first its orphans, then its open ticks. The replicas take turns.
 func (r *recoveries) wakeWaiting(t *task, now time.Time) {
 	from := now
 	if r.wakeOf(t, now) {

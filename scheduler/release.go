@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// recordEnd records an end before the release, if the journal answers.
+// recordEnd records the end of a run and waits for the write, unless the journal is failing.
 func (x *executor) recordEnd(record Record, most time.Duration) {
 	if x.recorder.journal == nil {
 		return
@@ -23,14 +23,14 @@ func (x *executor) recordEnd(record Record, most time.Duration) {
 	_ = written.wait(limit) // the recorder logs the records that it could not write
 }
 
-// markSucceeded has the cluster know of a run that has ended well, where that is decisive: for jobs that run after it, and for recoveries. Else a replica that is killed
-// before the release would have them go by the lease that ends.
+// markSucceeded records a success in the cluster before the release, if a child or a recovery depends on it. Otherwise, if this replica is killed in
+// between, they would see a lease that expired.
 func (x *executor) markSucceeded(job *Job, run *Run, term *election.Term, record *Record) {
 	if term == nil || record.Outcome != OK || !run.followed && (job.Recover.Max == 0 || run.Trigger == manual) {
 		return
 	}
 	err := term.EndedWell(x.parting, run.followed)
-	if errors.Is(err, election.ErrUnknown) { // once more: if a run is recorded as ok, and lost with its replica, no job would run after it
+	if errors.Is(err, election.ErrUnknown) { // once more: if a run is recorded as ok and its replica dies now, no child would run
 		err = term.EndedWell(x.parting, run.followed)
 	}
 	if err != nil {
@@ -38,8 +38,8 @@ func (x *executor) markSucceeded(job *Job, run *Run, term *election.Term, record
 	}
 }
 
-// part ends a term whose run is over and recorded. It is handed over to a recovery if the run was interrupted, and may have one. The end of any other run
-// is kept for the jobs that run after it.
+// part ends the term of a run that is over and recorded. An interrupted run that may be recovered is handed over. The outcome of any other run is
+// kept for the children of the job.
 func (x *executor) part(job *Job, run *Run, term *election.Term, record *Record, interrupted bool) error {
 	switch {
 	case x.recovers(job, run, record, interrupted):
@@ -50,7 +50,7 @@ func (x *executor) part(job *Job, run *Run, term *election.Term, record *Record,
 	return term.End(context.Background())
 }
 
-// recovers returns whether a run that is over is left to a recovery: one that was interrupted, if its job has that.
+// recovers reports whether a run that is over is left to a recovery: it was interrupted, and its job allows another attempt.
 func (x *executor) recovers(job *Job, run *Run, record *Record, interrupted bool) bool {
 	interrupted = interrupted || record.Outcome == Lost || record.Outcome == Canceled && record.Reason == reasonDrain
 	return interrupted && run.Trigger != manual && job.Recover.allows(record.Tick, record.Attempt)

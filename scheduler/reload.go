@@ -12,20 +12,24 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// ErrDraining means that a scheduler takes no more jobs: it drains, or has ended.
+// ErrDraining means that a scheduler takes no more jobs, because it is draining or has ended.
 var ErrDraining = errors.New("the scheduler drains")
 
-// reload is a new set of jobs on its way to the loop.
+// A reload is a new set of jobs on its way to the loop.
 type reload struct {
 	tasks map[string]*task
 	done  chan struct{} // closed when they are in force
 }
 
-// Reload replaces the jobs of a scheduler that runs, and returns when the new ones are in force. If any of them is faulty nothing changes, and every
-// fault is in the error. Runs that are under way go on as they began. A job that keeps its schedule keeps its place in it, and its due ticks; any other
-// change counts for ticks that come due from then on. A Location of other zone data is taken as by a replica that starts with it. A schedule that is new, or edited, counts from when the server has it, so it never fires in
-// retrospect; ticks of the one before that were waiting are dropped. It waits for the loop, that is for the server's first answer after [Scheduler.Run]
-// has begun, until ctx ends; then, and after the drain has begun ([ErrDraining]), nothing is changed. It may be called by several goroutines.
+// Reload replaces the jobs of a running scheduler, and returns when the new ones are in force. If any of them is faulty nothing changes, and every
+// fault is in the error.
+//
+// Runs that are under way go on as they began. A job with the same schedule keeps its due ticks; its other settings apply to ticks that come due from
+// then on. A schedule that is new or changed counts from when the server has it, so it never fires in retrospect; waiting ticks of the old schedule
+// are dropped. A Location with other zone data has the same effect as on a replica that starts with it.
+//
+// Reload waits for the loop, which begins when the server has first answered after [Scheduler.Run] was called. If ctx ends before, or the drain has
+// begun ([ErrDraining]), nothing is changed. It is safe for concurrent use.
 func (s *Scheduler) Reload(ctx context.Context, jobs []Job) error {
 	tasks, err := newTasks(jobs, s.cfg.Labels)
 	if err := errors.Join(err, s.cfg.poolFault(jobs)); err != nil {
@@ -62,7 +66,7 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 			s.introduce(to, now)
 		case t.key() == to.key() && t.sameZones(to, now) && s.tasks[name] == t:
 			t.edit(to)
-			s.agenda.Wake(&t.line, s.places.free(), now) // there may be more place for it now
+			s.agenda.Wake(&t.line, s.places.free(), now) // there may be more places for it now
 		default:
 			s.dropOpen(t)
 			t.reschedule(to)
@@ -76,18 +80,18 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 	s.replan(now)
 }
 
-// dismiss forgets a job. Its runs go on, and it is looked at until none is left: their holders may die.
+// dismiss removes a job. Its runs go on, and it is inspected until none is left, because their holders may die.
 func (s *Scheduler) dismiss(t *task) {
 	s.dropOpen(t)
 	t.dismissed = true
 	s.inspectAt(t, s.now())
-	if t.Running > 0 { // it may come back before they have ended, and they count
+	if t.Running > 0 { // the job may come back before they have ended, and they count
 		s.dismissed[t.Name] = t
 	}
 }
 
-// dropOpen closes the open ticks of a schedule that is no more. One that is granted by a claim under way is run all the same: no other replica will run
-// it.
+// dropOpen closes the open ticks of a schedule that is gone. A tick whose claim is under way is run if it is granted, because no other replica will
+// run it.
 func (s *Scheduler) dropOpen(t *task) {
 	if n := len(t.Open); n > 0 {
 		s.log.Info("waiting ticks dropped: the job was removed, or its schedule or zone data changed", "job", t.Name, "ticks", n, "first", t.Open[0].At.Format(time.RFC3339))
@@ -97,19 +101,19 @@ func (s *Scheduler) dropOpen(t *task) {
 	}
 }
 
-// introduce announces a job's schedule to the server. It has ticks from then on.
+// introduce announces a job's schedule to the server. The job has ticks from then on.
 func (s *Scheduler) introduce(t *task, now time.Time) {
 	t.unknown = true
-	if t.chained() { // the jobs before it come first
+	if t.chained() { // its parents come first
 		s.check(t, now)
 		return
 	}
 	s.inspectAt(t, now)
 }
 
-// welcome begins a job whose schedule was announced to the server, as [Scheduler.begin] does.
+// welcome starts a job whose schedule was announced to the server, as [Scheduler.begin] does.
 func (s *Scheduler) welcome(t *task, told election.InspectRequest, st election.State, now time.Time) {
-	if told.Schedule != t.digest() { // it was edited again meanwhile, or before it was asked
+	if told.Schedule != t.digest() { // the job was edited meanwhile, or before the announcement was sent
 		s.inspectAt(t, now)
 		return
 	}
@@ -125,7 +129,7 @@ func (s *Scheduler) welcome(t *task, told election.InspectRequest, st election.S
 	}
 }
 
-// nameTasks publishes to other goroutines the names of the jobs, and which are recovered.
+// nameTasks publishes the names of the jobs, and the rules of their recoveries, to other goroutines.
 func (s *Scheduler) nameTasks() {
 	names, recovers := make([]string, 0, len(s.tasks)), map[string]recoverRules{}
 	for name, t := range s.tasks {

@@ -7,13 +7,13 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// reopen takes up ticks that were granted, and given back before their start: replicas that had closed them ask for them again. They do not skip.
+// reopen opens ticks that were granted and given back before their start, because replicas have closed them. These ticks wait: they are not skipped.
 func (s *Scheduler) reopen(t *task, st election.State, now time.Time) {
 	reason := agenda.Late // the replica that gave it back may record a better reason
 	if t.Pool.Name != "" {
 		reason = agenda.Pool
 	}
-	if t.chained() { // then the jobs before it decide which of them are its ticks
+	if t.chained() { // the parents decide which of them are its ticks
 		if len(st.Open) > 0 {
 			s.check(t, now)
 		}
@@ -27,7 +27,7 @@ func (s *Scheduler) reopen(t *task, st election.State, now time.Time) {
 	}
 }
 
-// reopenTick takes up one tick, unless it is open here.
+// reopenTick opens one tick, unless it is open here.
 func (s *Scheduler) reopenTick(t *task, name time.Time, reason agenda.Reason, now time.Time) {
 	if _, open := t.Find(name); open || t.unknown || t.dismissed || len(t.Open) >= agenda.MaxOpen {
 		return
@@ -43,7 +43,7 @@ func (s *Scheduler) reopenTick(t *task, name time.Time, reason agenda.Reason, no
 	}
 }
 
-// restore takes up a tick whose grant was given back since this replica was not able to start its run, unless another replica has it by now.
+// restore opens a tick whose grant was given back because this replica could not start its run, unless another replica has won it.
 func (s *Scheduler) restore(g *grant, now time.Time) {
 	t := g.task
 	if s.leaving {
@@ -52,7 +52,7 @@ func (s *Scheduler) restore(g *grant, now time.Time) {
 	switch {
 	case g.trigger == recovered: // the orphan awaits a recovery again
 		s.inspectAt(t, now)
-	case t.chained(): // the jobs before it decide which of them are its ticks
+	case t.chained(): // the parents decide which of them are its ticks
 		s.check(t, now)
 	default:
 		if i, open := t.Find(g.of.name); open { // for another of its grants

@@ -7,30 +7,30 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// Request asks the cluster for a run of a job outside its schedule. Times are by the server's clock.
+// A Request asks the cluster for a run of a job outside its schedule. Times are by the server's clock.
 type Request struct {
 	ID, Job string
-	// Tick is the past tick that is run again on purpose; zero for none. It must be an instant of the job's schedule.
+	// Tick is a past tick that is to run again; zero for none. It must be an instant of the job's schedule.
 	Tick time.Time
-	// No replica starts it at Expires or later.
+	// No replica starts the request at Expires or later.
 	Created, Expires time.Time
 }
 
-// Answer is the outcome of a [Request], or with an empty Outcome the news that Replica has taken it and waits.
+// An Answer is the outcome of a [Request]. With an empty Outcome it reports that Replica has taken the request and waits.
 type Answer struct {
 	Request string
-	// Outcome is Running once it was started. Otherwise it never will be: Skipped, Missed or Failed, with a Reason.
+	// Outcome is Running once the run was started. With Skipped, Missed or Failed, and a Reason, it never will be.
 	Outcome        Outcome
 	Reason         string
 	Replica, RunID string
 }
 
-// Requests are what people ask of the cluster.
+// Requests delivers the trigger requests of users.
 type Requests interface {
-	// Subscribe calls f, from one goroutine, until ctx ends. The same request may come again and again.
+	// Subscribe calls f with requests, from one goroutine, until ctx ends. The same request may come several times.
 	Subscribe(ctx context.Context, f func([]Request))
-	// ClaimTrigger gives a request to at most one replica at a time: see [election.Elector.ClaimTrigger].
+	// ClaimTrigger grants a request to at most one replica at a time: see [election.Elector.ClaimTrigger].
 	ClaimTrigger(ctx context.Context, pendingRequest election.TriggerRequest) election.Result
-	// Answer must come back soon. It is called by several goroutines.
+	// Answer sends an answer to the requester. It must return soon, and must be safe for concurrent use.
 	Answer(ctx context.Context, a Answer) error
 }

@@ -8,37 +8,37 @@ import (
 )
 
 const (
-	// requestLease is how long a replica that has taken a request, and died before it began the run, is waited for.
+	// requestLease is the time after which a request of a replica that died before it began the run goes to another.
 	requestLease = 5 * time.Second
 	// maxRequests bounds the requests that a replica remembers.
 	maxRequests = 1000
 )
 
-// pendingRequest is a request on this replica. It belongs to the loop.
+// A pendingRequest is a request on this replica. It belongs to the loop.
 type pendingRequest struct {
 	Request
 	task  *task
-	bound bool // the replica runs the job as often as it may: it can only find out that others do, too
+	bound bool // this replica has no place for the job: it only finds out whether the other replicas have none either
 
 	queued agenda.Entry[*pendingRequest]
 }
 
-// handledRequest is when a request is to be looked at again; zero if it is decided.
+// A handledRequest is a request with the time of its next attempt; zero if it is decided.
 type handledRequest struct {
 	*pendingRequest
 	again time.Time
 	job   *Job
-	term  *election.Term // of its run, which is over; nil without one
+	term  *election.Term // the ended term of its run; nil if there was none
 }
 
-// requests are the trigger requests that this replica may run.
+// requests has the trigger requests that this replica may run.
 type requests struct {
 	*core
 	starts     *starts
 	recoveries *recoveries
 	requested  chan []Request
-	over       chan handledRequest        // of a requestHandler
-	known      map[string]*pendingRequest // by its id, until it has expired
+	over       chan handledRequest        // receives the results of requestHandlers
+	known      map[string]*pendingRequest // by request id, until the request has expired
 	due        agenda.Queue[*pendingRequest]
 }
 
@@ -46,12 +46,12 @@ func newRequests(c *core, s *starts, r *recoveries) *requests {
 	return &requests{core: c, starts: s, recoveries: r, requested: make(chan []Request), over: make(chan handledRequest), known: map[string]*pendingRequest{}}
 }
 
-// handleRequests takes in new requests. Replicas take turns to look at a request first, as they do with ticks. One that this replica may not run is left
-// to the others.
+// handleRequests queues new requests. The replicas take turns, as they do with ticks. A request for a job that this replica must not run is left to
+// the others.
 func (q *requests) handleRequests(requests []Request) {
 	now := q.now()
 	for id, e := range q.known {
-		if now.After(e.Expires.Add(longestPause)) { // it is listed no more
+		if now.After(e.Expires.Add(longestPause)) { // it is no longer listed
 			q.due.Remove(&e.queued)
 			delete(q.known, id)
 		}
@@ -68,7 +68,7 @@ func (q *requests) handleRequests(requests []Request) {
 	}
 }
 
-// putOff has a request looked at later; just after it has expired for the last time, so that a replica records that.
+// putOff schedules the next attempt. The last attempt is just after the request has expired, so that a replica records that.
 func (q *requests) putOff(e *pendingRequest, at time.Time) {
 	if last := e.Expires.Add(agenda.ClockSlack); at.After(last) && q.now().Before(last) {
 		at = last
@@ -76,7 +76,7 @@ func (q *requests) putOff(e *pendingRequest, at time.Time) {
 	q.due.Set(&e.queued, at)
 }
 
-// tryRequests attempts the requests that are due. A replica that has no place leaves them to the others, until they expire.
+// tryRequests attempts the requests that are due. A replica without a free place leaves them to the others until they expire.
 func (q *requests) tryRequests(now time.Time) {
 	for _, e := range q.due.Take(now, maxRequests) {
 		t := q.tasks[e.Job]
@@ -85,7 +85,7 @@ func (q *requests) tryRequests(now time.Time) {
 		case t == nil || t.Elsewhere: // since a reload
 		case q.places.free() <= 0 && !expired:
 			q.putOff(e, now.Add(heldPause))
-		case t.Running >= t.PerReplica && !e.bound && !expired: // others may have a place: they go first
+		case t.Running >= t.PerReplica && !e.bound && !expired: // other replicas may have a place: they go first
 			e.bound = true
 			q.putOff(e, now.Add(maxRankDelay))
 		default:
@@ -94,12 +94,12 @@ func (q *requests) tryRequests(now time.Time) {
 	}
 }
 
-// tryRequest tries to claim a request, in a goroutine that has a place on this replica.
+// tryRequest claims a request, in a goroutine that has a place on this replica.
 func (q *requests) tryRequest(e *pendingRequest, t *task) {
 	e.task, e.bound = t, t.Running >= t.PerReplica
 	q.places.take(t)
 	q.starts.active.add(t.Name, 1)
-	isTick := e.Tick.IsZero() || t.has(e.Tick) // found out here, since a reload may change what the task's ticks are
+	isTick := e.Tick.IsZero() || t.has(e.Tick) // here, because a reload may change the ticks of the task
 	try := requestHandler{q.exec, q.cfg.Requests, q.cfg.Claimer, q.cfg.identity(), e.Request, t.Job, isTick, e.bound}
 	go func() {
 		again, term := try.run()
@@ -107,7 +107,7 @@ func (q *requests) tryRequest(e *pendingRequest, t *task) {
 	}()
 }
 
-// settleHandled handles the end of a requestHandler.
+// settleHandled handles the result of a requestHandler.
 func (q *requests) settleHandled(e handledRequest) {
 	q.starts.active.add(e.task.Name, -1)
 	q.places.release(e.task)

@@ -1,9 +1,9 @@
 package scheduler
 
-// Retry: a run that failed or timed out is tried again on the same replica.
+// Retries: a run that failed or timed out is tried again on the same replica.
 //
-// All tries have one lease, one token and one slot. Try n+1 begins after a pause of Delay*2^(n-1), at most MaxDelay, less up to half of it
-// by chance. Recoveries and retries share one counter of attempts.
+// All tries have the same lease, token and slot. Try n+1 begins after a pause of Delay*2^(n-1), at most MaxDelay, less a random part of up to half.
+// Recoveries and retries share one counter of attempts.
 
 import (
 	"fmt"
@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Retry has a run that failed, or took longer than its timeout, tried again on the same replica, under the same lease and with the same token. Each try has
-// its own timeout. The zero value is none.
+// Retry repeats a run that failed, or took longer than its timeout, on the same replica, under the same lease and with the same token. Each try has
+// its own timeout. The zero value is no retry.
 type Retry struct {
-	// Max is how many more tries there are at most; 100 at most. The attempts of [Recover] count, too.
+	// Max is the maximum number of further tries; at most 100. Attempts of [Recover] count, too.
 	Max int
-	// Delay lies before the second try. It doubles with each try up to MaxDelay, and up to half of it is taken off by chance, so that what failed together
-	// is not tried again together. They default to 5s (or MaxDelay, if that is less) and 5m.
+	// Delay is the pause before the second try. It doubles with each try up to MaxDelay. A random part of up to half is subtracted, so that runs that
+	// failed together are not tried again together. They default to 5s (or MaxDelay, if that is less) and 5m.
 	Delay, MaxDelay time.Duration
 }
 
@@ -42,7 +42,7 @@ func (r Retry) fault() string {
 	return ""
 }
 
-// pause is the time before a try; before the second it is number 1.
+// pause returns the pause before a try. Number 1 is the pause before the second try.
 func (r Retry) pause(number int) time.Duration {
 	d := r.Delay
 	for ; number > 1 && d < r.MaxDelay; number-- {

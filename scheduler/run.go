@@ -4,8 +4,8 @@ package scheduler
 //
 //	granted -> awaiting its pool -> running -> stopping -> dead -> recorded -> released
 //
-// A dead try may be followed by another. A run whose work never begins is given back: it is released without a record. phase.go has all transitions, and
-// a run is in one phase at a time. So no lease is released while something of the run may still go on.
+// A dead try may be followed by another. A run whose work never begins is given back: it is released without a record. phase.go has all transitions,
+// and a run is in one phase at a time. So no lease is released while something of the run may still go on.
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// execute leads a run through its life, once it has a slot of its pool, if its job has one. While it waits it holds its slot of the job, and its place on this
-// replica. There is no final record if the tick was given back.
+// execute executes a run, after it has got a slot of its pool if its job has one. While it waits it holds its slot of the job, and its place on this
+// replica. The record of the ending is empty if the tick was given back.
 func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *election.Term) ending {
 	failpoint("granted", run)
 	run.life = x.newLife(run)
@@ -30,11 +30,12 @@ func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *electi
 	return x.carryOut(ctx, job, run, term.With(slot))
 }
 
-// ending is how a run has gone.
+// An ending is the result of a run.
 type ending struct {
-	record     Record
-	unstarted  error           // why nothing of it has ever begun: its grant was given back, and there is no record
-	unreturned <-chan struct{} // closed when the Runner of its last try has returned, which may be later than the end of the run if that was called off
+	record    Record
+	unstarted error // why its work never began: the grant was given back, and there is no record
+	// unreturned is closed when the Runner of the last try has returned. If that try was called off, this may be after the end of the run.
+	unreturned <-chan struct{}
 }
 
 // carryOut runs the job and returns its final record, which is queued for the journal. When ctx ends the run is stopped.
@@ -52,7 +53,7 @@ func (x *executor) carryOut(ctx context.Context, job *Job, run *Run, term *elect
 	failpoint("ended", run)
 	x.markSucceeded(job, run, term, &record)
 	failpoint("told", run)
-	x.recordEnd(record, job.Lease/4) // before the release: else a replica that dies in between leaves a run that seems to go on for ever
+	x.recordEnd(record, job.Lease/4) // before the release: otherwise a replica that dies in between leaves a run that seems to go on for ever
 	run.life.to(phase{name: phaseRecorded})
 	failpoint("recorded", run)
 	if term != nil {
@@ -66,10 +67,10 @@ func (x *executor) carryOut(ctx context.Context, job *Job, run *Run, term *elect
 	return ending{record: record, unreturned: end.unreturned}
 }
 
-// tryEnd is how the tries of a run have ended.
+// A tryEnd is the end of the tries of a run.
 type tryEnd struct {
 	state      endState
-	why        error           // of notStarted
+	why        error           // set for notStarted
 	unreturned <-chan struct{} // see [ending]
 }
 
@@ -77,11 +78,11 @@ type endState int
 
 const (
 	concluded   endState = iota // the record has the outcome
-	interrupted                 // there was to be another try, which another replica may have
+	interrupted                 // another try was due, which another replica may run
 	notStarted                  // no try has begun
 )
 
-// tries leads a run through its tries. record has the outcome of the last one then; each before has a record of its own.
+// tries runs the tries of a run. record then has the outcome of the last one; each earlier one has a record of its own.
 func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) (end tryEnd) {
 	var last *pastTry
 	for asked := x.now(); ; {
@@ -106,7 +107,7 @@ func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election
 		}
 		record.Finished = later(x.now().Add(-result.EndedAgo), began)
 		record.conclude(result, cause, lapsed(job, term))
-		if last != nil && !begin.is(started) { // stopped before that: the try counts, and so does the one before
+		if last != nil && !begin.is(started) { // stopped before that: this try counts, and so does the one before
 			x.recorder.add(last.try)
 		}
 		if run.Attempt > job.Retry.Max || record.Outcome != Failed && record.Outcome != TimedOut {

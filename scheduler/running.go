@@ -4,14 +4,14 @@ import (
 	"sync"
 )
 
-// runningCounts counts the runs of this replica. It may be asked by anybody.
+// A runningCounts counts the runs of this replica. It is safe for concurrent use.
 type runningCounts struct {
 	mu   sync.Mutex
 	all  int
-	jobs map[string]int // those that have any
+	jobs map[string]int // only jobs that have runs
 }
 
-// add counts runs of a job that begin, or with a negative n end.
+// add adds n to the number of runs of a job. A negative n counts runs that have ended.
 func (c *runningCounts) add(job string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,9 +35,9 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// Scheduler is one replica. Run it once.
+// A Scheduler is one replica. Run it once.
 type Scheduler struct {
-	*core // of the loop, as all that follows
+	*core // belongs to the loop, like the following fields
 
 	claims      *claims
 	recoveries  *recoveries
@@ -46,20 +46,20 @@ type Scheduler struct {
 	inspector   *inspector
 	requests    *requests
 	starts      *starts
-	dismissed   map[string]*task // that a reload has removed while they ran
+	dismissed   map[string]*task // jobs that a reload has removed while they ran
 	latest      time.Time        // the newest instant that the loop has seen
-	wanted      time.Time        // when the loop is to come round again, by this machine's clock
+	wanted      time.Time        // the planned time of the next iteration of the loop, by the clock of this machine
 
-	// Other goroutines use these.
+	// Other goroutines use the fields from here on.
 	grants   chan []election.GrantEvent
 	reloads  chan reload
 	late     lateness
-	names    atomic.Pointer[[]string] // of the jobs
+	names    atomic.Pointer[[]string] // the names of the jobs
 	abort    context.Context          // ends when running jobs must be killed at once
 	abortNow context.CancelFunc
 }
 
-// New validates the configuration. Every fault is in the error.
+// New returns a scheduler for a valid configuration. Otherwise the error has every fault.
 func New(cfg Config) (*Scheduler, error) {
 	var faults []error
 	if cfg.MaxRunning < 0 || cfg.DrainTimeout < 0 {
@@ -103,7 +103,7 @@ func New(cfg Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// record starts the recorder; the function it returns ends it, and waits.
+// record starts the recorder. end stops it and waits.
 func (s *Scheduler) record() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var recorder sync.WaitGroup
@@ -115,29 +115,30 @@ func (s *Scheduler) record() (end func()) {
 	}
 }
 
-// Unable returns why this replica claims nothing at present: its machine can't start programs; "" if it can. It may be called at any time.
+// Unable returns the reason for which this replica claims nothing: its machine cannot start programs. It returns "" if it can. It may be called at
+// any time.
 func (s *Scheduler) Unable() string { return s.exec.breaker.why() }
 
-// Unstartable returns the jobs that this replica was not able to start when it tried last, and why. It may be called at any time.
+// Unstartable returns the jobs whose last start on this replica failed, with the reasons. It may be called at any time.
 func (s *Scheduler) Unstartable() map[string]string { return s.exec.backoffs.all() }
 
-// Running is how many runs this replica has. It may be called at any time.
+// Running returns the number of runs on this replica. It may be called at any time.
 func (s *Scheduler) Running() int {
 	s.starts.active.mu.Lock()
 	defer s.starts.active.mu.Unlock()
 	return s.starts.active.all
 }
 
-// RunningByJob is of which jobs they are; it has those only of which there are any. It may be called at any time.
+// RunningByJob returns the number of running runs per job. Jobs without one are absent. It may be called at any time.
 func (s *Scheduler) RunningByJob() map[string]int {
 	s.starts.active.mu.Lock()
 	defer s.starts.active.mu.Unlock()
 	return maps.Clone(s.starts.active.jobs)
 }
 
-// Sweep looks at all jobs and records the outcomes of runs whose holder died unwatched. The leader of a cluster calls it from time to time, since all
-// replicas that watched may have been restarted. It may be called while Run is under way. The names of jobs that no replica runs any more are passed as
-// idle.
+// Sweep inspects all jobs and records the outcomes of runs whose holder died unnoticed. The leader of a cluster calls it from time to time, because
+// all replicas that had seen the holder may have been restarted. It may be called while Run is under way. idle has the names of jobs that no replica
+// runs any more.
 func (s *Scheduler) Sweep(ctx context.Context, idle ...string) error {
 	names := slices.Sorted(slices.Values(slices.Concat(*s.names.Load(), idle)))
 	var requests []election.InspectRequest

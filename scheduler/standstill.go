@@ -3,14 +3,14 @@ package scheduler
 import "time"
 
 const (
-	// standstill is how long this process must not have run to be the reason for ticks that were not claimed, or answers that were not taken in, in time: it is
-	// starved of CPU time, or was stopped.
+	// standstill is a limit: a longer pause of this process, because it was stopped or had no CPU time, is blamed for late claims and unread answers,
+	// instead of Redis.
 	standstill = 250 * time.Millisecond
-	// pulseEvery is how often a pulse beats.
+	// pulseEvery is the interval at which a pulse wakes up.
 	pulseEvery = 50 * time.Millisecond
 )
 
-// pulse measures for how long this process did not run while something was under way.
+// A pulse measures the longest time for which this process did not run while something was under way.
 type pulse struct {
 	over    chan struct{}
 	longest chan time.Duration
@@ -37,7 +37,7 @@ func (p pulse) beat() {
 	}
 }
 
-// end returns the longest time in which this process did not run.
+// end returns the longest time for which this process did not run.
 func (p pulse) end() time.Duration {
 	close(p.over)
 	return <-p.longest

@@ -8,24 +8,24 @@ import (
 )
 
 var (
-	// ErrNotStarted is wrapped by the [Result] of a Runner that could not begin its work for want of something that this replica lacks, such as processes or
-	// file descriptors: the grant is given back, for another replica to use. It counts only if the run has not begun.
+	// ErrNotStarted is wrapped by the [Result] of a Runner that could not begin its work because this replica lacks something, such as processes or
+	// file descriptors. The grant is given back, so that another replica can use it. It counts only if the run has not begun.
 	ErrNotStarted = errors.New("not started")
-	// errStartTimeout is why a run is called off whose Runner takes too long to begin.
+	// errStartTimeout is the cause of the stop of a run whose Runner took too long to begin.
 	errStartTimeout = fmt.Errorf("%w within the time for that", ErrNotStarted)
-	// errCalledOff is the error for a Runner that begins too late.
+	// errCalledOff is returned to a Runner that begins too late.
 	errCalledOff = fmt.Errorf("%w: the run was called off", ErrNotStarted)
 )
 
-// startState is where a try of a run is on the way from its grant to its work.
+// A startState is the progress of a try from its grant to its work.
 type startState int32
 
 const (
-	// preparing: nothing has begun. The Runner can begin, or the executor call the run off, whichever comes first.
+	// preparing: nothing has begun. Either the Runner begins, or the executor calls the run off.
 	preparing startState = iota
-	// starting: the Runner is in the step that can't be undone from outside. It alone knows whether that step worked.
+	// starting: the Runner is in the step that cannot be undone from outside. Only the Runner knows whether it succeeded.
 	starting
-	// overdue: as starting, and the time for the start is over. News of it may be on its way, if this process stood still.
+	// overdue: the Runner is in that step, and the time for it is over. If this process stood still, the Runner's report is about to come.
 	overdue
 	// started: the work has begun, and the grant is never given back.
 	started
@@ -33,23 +33,23 @@ const (
 	calledOff
 )
 
-// start decides, once for each try of a run, between its work and the return of its grant: both leave the state preparing by one compare-and-swap.
+// A start decides, once for each try of a run, between its work and the return of its grant: both leave the state preparing by one compare-and-swap.
 type start struct {
 	state atomic.Int32
-	began func(at time.Time) // told when the work has begun
+	began func(at time.Time) // called when the work has begun
 	now   func() time.Time
-	at    time.Time     // when that was; read after the Runner has returned
+	at    time.Time     // when the work began; read after the Runner has returned
 	over  chan struct{} // closed when the Runner has returned
 }
 
 func (s *start) is(state startState) bool { return startState(s.state.Load()) == state }
 
-// callOff returns whether the work never begins: it has not, and the run is called off now or was before.
+// callOff calls the run off if nothing has begun. It reports whether the run is called off, now or before, so that its work never begins.
 func (s *start) callOff() bool {
 	return s.state.CompareAndSwap(int32(preparing), int32(calledOff)) || s.is(calledOff)
 }
 
-// begin leaves preparing for starting.
+// begin moves from preparing to starting.
 func (s *start) begin() error {
 	if !s.state.CompareAndSwap(int32(preparing), int32(starting)) {
 		return errCalledOff
@@ -57,10 +57,10 @@ func (s *start) begin() error {
 	return nil
 }
 
-// awaitNews reports whether to wait a moment longer for news of a start whose time is over. It does so once, for a start that was under way.
+// awaitNews reports whether to wait a little longer for the report of a start whose time is over. It does so once, for a start that is under way.
 func (s *start) awaitNews() bool { return s.state.CompareAndSwap(int32(starting), int32(overdue)) }
 
-// confirm notes that the work has begun.
+// confirm records that the work has begun.
 func (s *start) confirm() {
 	if s.state.CompareAndSwap(int32(starting), int32(started)) || s.state.CompareAndSwap(int32(overdue), int32(started)) {
 		s.at = s.now()
@@ -68,7 +68,7 @@ func (s *start) confirm() {
 	}
 }
 
-// beganAt is when the work of a try that has returned began, or was to begin.
+// beganAt returns the time at which the work of a returned try began, or asked if it never did.
 func (s *start) beganAt(asked time.Time) time.Time {
 	if s.is(started) {
 		return s.at
@@ -76,9 +76,9 @@ func (s *start) beganAt(asked time.Time) time.Time {
 	return asked
 }
 
-// Begin is called by a Runner of a job with a [Job.StartTimeout] right before the step by which its work begins. An error means that the grant was given
-// back meanwhile: the work must not begin, and Run returns the error. After Begin the Runner calls [Run.Began], or returns an error that wraps
-// [ErrNotStarted] if the step did not work for want of something that this replica lacks. For other jobs it does nothing.
+// Begin must be called by the Runner of a job with a [Job.StartTimeout], right before the step by which its work begins. An error means that the
+// grant was given back meanwhile: the work must not begin, and Run returns the error. After Begin the Runner calls [Run.Began], or returns an error
+// that wraps [ErrNotStarted] if the step failed because this replica lacks something. For other jobs Begin does nothing.
 func (r *Run) Begin() error {
 	if r.start == nil || r.start.is(started) {
 		return nil
@@ -86,14 +86,15 @@ func (r *Run) Begin() error {
 	return r.start.begin()
 }
 
-// Began is called right after the step by which the work begins: see [Run.Begin].
+// Began must be called right after the step by which the work begins: see [Run.Begin].
 func (r *Run) Began() {
 	if r.start != nil {
 		r.start.confirm()
 	}
 }
 
-// unstarted returns why the work of a try has never begun, if that is no outcome of the run: this replica was not able to begin it, or not in time.
+// unstarted returns the reason for which the work of a try never began, if that is not an outcome of the run: this replica could not begin it, or not
+// in time.
 func (s *start) unstarted(result Result, cause error) error {
 	switch {
 	case s.is(started):

@@ -6,13 +6,13 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// The causes with which a run's context ends when a user or a newer tick stops it.
+// The causes with which the context of a run ends when a user or a newer tick stops it.
 var (
 	ErrCanceled = errors.New("the run was canceled")
 	ErrReplaced = errors.New("a newer tick replaces the run")
 )
 
-// whyStopped is the cause that a term's holder was given; nil if there is none.
+// whyStopped returns the cause for which the holder of a term was asked to stop, or nil.
 func whyStopped(term *election.Term) error {
 	if term == nil {
 		return nil
@@ -26,7 +26,7 @@ func whyStopped(term *election.Term) error {
 	return ErrCanceled
 }
 
-// stopping is closed when the holder of a term is asked to stop.
+// stopping returns a channel that is closed when the holder of a term is asked to stop.
 func stopping(term *election.Term) <-chan struct{} {
 	if term == nil {
 		return nil

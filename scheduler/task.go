@@ -11,27 +11,27 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// The agenda's types, as this package calls them.
+// The names that this package has for types of the agenda.
 type (
 	line = agenda.Job
 	tick = agenda.Tick
 )
 
-// task is a job and this replica's knowledge of it. It belongs to the loop.
+// A task is a job and what this replica knows of it. It belongs to the loop.
 type task struct {
-	*Job // never changed: a reload brings another
-	line // its ticks
+	*Job // never changed: a reload replaces it
+	line // the ticks of the job
 
-	unknown   bool // its schedule is not announced to the server yet: it has no ticks
-	dismissed bool // it is no job of this replica any more
+	unknown   bool // the schedule is not announced to the server yet: there are no ticks
+	dismissed bool // a reload has removed the job
 
 	unacked    []unacked
-	quietUntil time.Time // until then it is not said again that its lock is damaged
+	quietUntil time.Time // a damaged lock is not logged again before this time
 
-	chain    *chain  // instead of a schedule, if it runs after others
-	children []*task // that run after it
+	chain    *chain  // replaces the schedule of a job that runs after others
+	children []*task // the tasks that run after this one
 
-	inInspections, inChecks agenda.Entry[*task] // of the scheduler
+	inInspections, inChecks agenda.Entry[*task] // entries in the queues of inspections and checks
 }
 
 func newTask(job Job) (*task, error) {
@@ -53,13 +53,13 @@ func (j *Job) rules() *agenda.Rules {
 		Overlap: agenda.Overlap(j.Overlap), CatchUp: agenda.CatchUp(j.CatchUp.Policy), CatchUpWindow: j.CatchUp.Window, Of: j}
 }
 
-// taskOf is the task of a tick.
+// taskOf returns the task of a tick.
 func taskOf(k *tick) *task { return k.Job.Of.(*task) }
 
-// jobOf is the job of a tick as it was when the tick was opened.
+// jobOf returns the job of a tick, with the settings that it had when the tick was opened.
 func jobOf(k *tick) *Job { return k.Rules.Of.(*Job) }
 
-// tasksOf are the tasks of some ticks.
+// tasksOf returns the tasks of some ticks.
 func tasksOf(ticks []*tick) []*task {
 	tasks := make([]*task, len(ticks))
 	for i, k := range ticks {
@@ -68,16 +68,16 @@ func tasksOf(ticks []*tick) []*task {
 	return tasks
 }
 
-// edit gives a task the configuration of another one with the same schedule.
+// edit takes over the configuration of another task with the same schedule.
 func (t *task) edit(to *task) { t.Job, t.Rules, t.Elsewhere = to.Job, to.Rules, to.Elsewhere }
 
-// reschedule gives a task the configuration of another one, with its schedule. It must have no open ticks.
+// reschedule takes over the configuration of another task, with its schedule. There must be no open ticks.
 func (t *task) reschedule(to *task) {
 	t.edit(to)
 	t.Spec, t.chain, t.Behind = to.Spec, to.chain, ""
 }
 
-// parse parses the schedule; nil if the job has none, but runs after others.
+// parse parses the schedule. It returns nil for a job that runs after others.
 func (j *Job) parse() (*cronspec.Schedule, error) {
 	if j.chained() {
 		return nil, nil
@@ -90,10 +90,11 @@ func (j *Job) parse() (*cronspec.Schedule, error) {
 	return spec, nil
 }
 
-// follower is the name by which a job follows others. Replicas that disagree on what it comes from do not use up the outcomes that each other needs.
+// follower returns the name under which the job follows its parents. It has the digest of the chain, so that replicas with different chains do not
+// use up the outcomes that the others need.
 func (t *task) follower() string { return t.Name + "." + t.chain.digest }
 
-// has returns whether an instant may be a tick of the job.
+// has reports whether an instant may be a tick of the job.
 func (t *task) has(at time.Time) bool {
 	if t.chained() {
 		return t.chain.has(at)
@@ -101,12 +102,12 @@ func (t *task) has(at time.Time) bool {
 	return t.Spec.Has(at)
 }
 
-// follows returns whether some job needs to know how a tick ends.
+// follows reports whether a child of the job needs the outcome of a tick.
 func (t *task) follows(name time.Time) bool {
 	return !name.IsZero() && slices.ContainsFunc(t.children, func(c *task) bool { return c.chain.names(c.chain.from(t, name)) })
 }
 
-// announcement announces the schedule to the server.
+// announcement returns the request that announces the schedule to the server.
 func (t *task) announcement(now time.Time) election.InspectRequest {
 	q := election.InspectRequest{Job: t.Name, Schedule: t.digest()}
 	switch {
@@ -118,7 +119,7 @@ func (t *task) announcement(now time.Time) election.InspectRequest {
 	return q
 }
 
-// sameZones reports whether the zones of another configuration of the job have the same clocks: a reload may bring other zone data.
+// sameZones reports whether the zones of another configuration of the job have the same clocks. A reload may bring other zone data.
 func (t *task) sameZones(to *task, now time.Time) bool {
 	if !t.chained() {
 		return t.Spec.SameZone(to.Spec, now)
@@ -126,7 +127,7 @@ func (t *task) sameZones(to *task, now time.Time) bool {
 	return slices.EqualFunc(t.chain.specs, to.chain.specs, func(a, b *cronspec.Schedule) bool { return a.SameZone(b, now) })
 }
 
-// digest identifies a job's schedule for the server: schedules that differ have digests that differ.
+// digest returns the identity of the job's schedule for the server. Different schedules have different digests.
 func (t *task) digest() string {
 	if t.chained() {
 		return t.chain.digest
@@ -134,7 +135,7 @@ func (t *task) digest() string {
 	return t.Spec.Digest()
 }
 
-// key does the same for this process.
+// key returns the identity of the job's schedule for this process.
 func (t *task) key() string {
 	if t.chained() {
 		return "after " + t.chain.digest
@@ -142,7 +143,7 @@ func (t *task) key() string {
 	return t.Spec.Key()
 }
 
-// poolFault returns an error if some jobs have pools and there is no claimer for these.
+// poolFault returns an error if a job has a pool, and the configuration has no Pools.
 func (c *Config) poolFault(jobs []Job) error {
 	if c.Pools != nil || c.Claimer == nil {
 		return nil

@@ -8,11 +8,12 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 )
 
-// retryStart is how long a try that follows others is started again and again where this replica is not able to: no other replica has the lease.
+// retryStart is the time for which a later try of a run is started again if this replica cannot start it. No other replica can: this one has the
+// lease.
 const retryStart = time.Minute
 
-// unstartedTry handles a try that has not begun, and returns whether it is to be started again, after a pause. It is no attempt. If it is the first one
-// the grant is given back; another is started again under the same number, as long as it is waited for. last is the try before it, if there was one.
+// unstartedTry handles a try whose work has not begun. It waits and returns true if the try is to be started again, under the same attempt. A run
+// whose first try did not begin is given back instead, unless no other replica can begin it. last is the try before, or nil.
 func (x *executor) unstartedTry(ctx context.Context, run *Run, term *election.Term, last *pastTry, since time.Time, why error) (again bool) {
 	until := run.insist
 	if last != nil {
@@ -26,8 +27,8 @@ func (x *executor) unstartedTry(ctx context.Context, run *Run, term *election.Te
 	return x.rest(ctx, term, pause)
 }
 
-// undo ends the term of a run that has never begun. It is given back, and that is published, so that another replica runs it; a run that no other
-// replica can begin is recorded.
+// undo ends the term of a run that never began. It gives the grant back and publishes that, so that another replica runs it. A run that no other
+// replica can begin is recorded instead.
 func (x *executor) undo(job *Job, run *Run, term *election.Term, record *Record, end tryEnd) ending {
 	switch {
 	case term == nil:
@@ -40,7 +41,7 @@ func (x *executor) undo(job *Job, run *Run, term *election.Term, record *Record,
 	return ending{unstarted: end.why, unreturned: end.unreturned}
 }
 
-// abandonRequest records a run that was requested, and that was not started until the request expired, or the run was stopped.
+// abandonRequest records a requested run that was not started before the request expired, or before the run was stopped.
 func (x *executor) abandonRequest(job *Job, run *Run, term *election.Term, record *Record) Record {
 	record.Started, record.Finished = time.Time{}, x.now()
 	switch why := whyStopped(term); {
@@ -63,8 +64,8 @@ func (x *executor) abandonRequest(job *Job, run *Run, term *election.Term, recor
 	return *record
 }
 
-// holdPlace keeps the place of a run that was not started until its Runner has returned, which may hang. A replica that can start other programs leaves the job to
-// the others for a pause that grows; where it can start none the breaker keeps it from claiming.
+// holdPlace holds the place of a run that was not started until its Runner, which may hang, has returned. A replica that can start other programs
+// leaves the job to the others for a growing pause. If it can start none, the breaker stops it from claiming.
 func (x *executor) holdPlace(job *Job, end ending) {
 	var pause time.Duration
 	if !x.breaker.failed(end.unstarted) {
@@ -78,7 +79,7 @@ func (x *executor) holdPlace(job *Job, end ending) {
 	}
 }
 
-// giveBack opens the tick again, and has the others told, who believe it taken.
+// giveBack opens the tick of a term again, and publishes that to the replicas that believe it taken.
 func (x *executor) giveBack(term *election.Term, run *Run, reason string) {
 	log := x.logger(run)
 	if err := term.Return(context.Background()); err != nil {

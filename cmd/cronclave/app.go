@@ -12,26 +12,26 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// app is what all commands share: the global flags and the streams.
+// app has the global flags and the streams, which all commands share.
 type app struct {
 	streams
 	configPath string
 	redisURL   string
 	trial      redisconn.Embedded
-	rights     redisconn.Rights // that the user of the Redis in use needs
+	rights     redisconn.Rights // rights that the user of the Redis in use needs
 	namespace  string
 	logLevel   string
 	logFormat  string
-	started    bool                           // the command line was understood
-	logWriter  atomic.Pointer[logging.Writer] // nil before something may be logged
-	force      func(code int)                 // ends the process, whatever the command waits for
-	trust      safefile.Trust                 // whose files are read
+	started    bool                           // whether the command line was valid
+	logWriter  atomic.Pointer[logging.Writer] // nil until a logger exists
+	force      func(code int)                 // ends the process, even if the command hangs
+	trust      safefile.Trust                 // restricts the owners of files
 }
 
-// defaultConfig is read if no other is named.
+// defaultConfig is the path of the configuration if no other is named.
 const defaultConfig = "jobs.toml"
 
-// configFile returns the path of the configuration, and whether the user named it.
+// configFile returns the path of the configuration, and reports whether the user named it.
 func (a *app) configFile() (path string, named bool) {
 	switch {
 	case a.configPath != "":
@@ -42,7 +42,7 @@ func (a *app) configFile() (path string, named bool) {
 	return defaultConfig, false
 }
 
-// takePath takes the configuration from the argument of a command, if there is one.
+// takePath uses the argument of a command as the path of the configuration, if there is one.
 func (a *app) takePath(args []string) error {
 	switch {
 	case len(args) > 0 && a.configPath != "":
@@ -53,7 +53,7 @@ func (a *app) takePath(args []string) error {
 	return nil
 }
 
-// load reads the configuration that a command can't do without.
+// load reads the configuration for a command that needs one.
 func (a *app) load() (*config.Config, error) {
 	if err := a.needConfig(); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (a *app) load() (*config.Config, error) {
 	return cfg, err
 }
 
-// needConfig demands that a configuration is named, or there.
+// needConfig returns an error if no configuration is named and the default one does not exist.
 func (a *app) needConfig() error {
 	path, named := a.configFile()
 	if named {
@@ -74,7 +74,7 @@ func (a *app) needConfig() error {
 	return nil
 }
 
-// read reads the configuration, and returns the files that it consists of, also if it is faulty.
+// read reads the configuration. It also returns the files that were read, even if the configuration is faulty.
 func (a *app) read() (*config.Config, *config.Files, error) {
 	path, _ := a.configFile()
 	files := &config.Files{}
@@ -85,7 +85,7 @@ func (a *app) read() (*config.Config, *config.Files, error) {
 	return cfg, files, err
 }
 
-// loadIfNamed reads the configuration if somebody named it; else it is empty, for commands that are run in any folder.
+// loadIfNamed reads the configuration if the user named one. Otherwise it returns an empty one, for commands that work in any folder.
 func (a *app) loadIfNamed() (*config.Config, error) {
 	if _, named := a.configFile(); named {
 		return a.load()

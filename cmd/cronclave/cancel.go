@@ -34,7 +34,7 @@ history shows it. Where nothing runs, there is nothing to do (0); a run that is 
 	return cmd
 }
 
-// cancel has the runs of a job stopped, or one of them, and prints which.
+// cancel stops the runs of a job, or one of them, and prints them.
 func (a *app) cancel(ctx context.Context, req operator.CancelRequest, asJSON bool) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {

@@ -41,15 +41,15 @@ func newCheckCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// checked is the JSON of check.
+// checked is the JSON output of check.
 type checked struct {
 	Path string `json:"path"`
 	OK   bool   `json:"ok"`
 	Jobs int    `json:"jobs"`
-	// ZoneData is the version of the time zones by which jobs have ticks; "" for a faulty configuration.
+	// ZoneData is the version of the time zones that the jobs use, or "" for a faulty configuration.
 	ZoneData string         `json:"zone_data,omitempty"`
 	Faults   []checkedFault `json:"faults"`
-	// Accounts are the users of jobs that are not in /etc/passwd, with their entries in the directory service.
+	// Accounts has the users of jobs that are not in /etc/passwd, with their entries in the directory service.
 	Accounts map[string]string `json:"accounts,omitempty"`
 }
 
@@ -92,16 +92,17 @@ func (a *app) check(ctx context.Context, path string, o config.Options, strict, 
 	return nil
 }
 
-// checkSizes returns the jobs of this replica whose command and environment are too long for the kernel, with the environment at hand. A file that cannot be read is not counted.
+// checkSizes returns faults for jobs of this replica whose command and environment are too long for the kernel, in the present environment. It
+// ignores files that it can't read.
 func checkSizes(ctx context.Context, cfg *config.Config, accounts *command.Accounts) error {
-	const reading = 5 * time.Second // of all files together: a mount may hang
+	const reading = 5 * time.Second // for all files together, because a mount may hang
 	ctx, cancel := context.WithTimeout(ctx, reading)
 	defer cancel()
 	var faults config.Faults
 	labels := scheduler.Labels(cfg.Replica.Labels)
 	for i := range cfg.Jobs {
 		job := &cfg.Jobs[i]
-		if !job.Enabled || !labels.Include(job.Where) { // its files were not looked at, and may be on a mount that hangs
+		if !job.Enabled || !labels.Include(job.Where) { // its files were not checked, and may be on a hanging mount
 			continue
 		}
 		spec := replica.Environment(cfg, job, &scheduler.Run{Job: job.Name})
@@ -127,7 +128,7 @@ func checkSizes(ctx context.Context, cfg *config.Config, accounts *command.Accou
 	return nil
 }
 
-// directoryAccounts returns the users of jobs that the directory service knows. A user that it does not know has a warning at its key.
+// directoryAccounts returns the users of jobs that the directory service knows. Unknown users have a warning in the check of the configuration.
 func directoryAccounts(cfg *config.Config, from *command.Accounts) map[string]string {
 	accounts := map[string]string{}
 	for i := range cfg.Jobs {

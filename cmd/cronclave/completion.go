@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// namesOf are the names of the configured jobs, also of those that are not enabled.
+// namesOf returns the names of all jobs in a configuration, including jobs that are not enabled.
 func namesOf(cfg *config.Config) []string {
 	names := make([]string, len(cfg.Jobs))
 	for i, j := range cfg.Jobs {
@@ -21,17 +21,17 @@ func namesOf(cfg *config.Config) []string {
 	return names
 }
 
-// noJob says that there is no job of this name, and which one may be meant.
+// noJob returns the error for an unknown job. It suggests a name that may be meant.
 func noJob(name string, known []string) error {
 	return exitError{exitUsage, operator.UnknownJob(name, known)}
 }
 
-// tomlFiles offers the files that a command takes, and folders.
+// tomlFiles completes the names of TOML files and folders.
 func tomlFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return []cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// addCompletion has the shell offer no files where a command or flag takes none.
+// addCompletion disables the completion of files, except for commands and flags that take a file.
 func addCompletion(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	for flag, complete := range map[string]cobra.CompletionFunc{
@@ -39,11 +39,11 @@ func addCompletion(root *cobra.Command) {
 		"log-level":  cobra.FixedCompletions([]string{"trace", "debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp),
 		"log-format": cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
-		_ = root.RegisterFlagCompletionFunc(flag, complete) // it is there
+		_ = root.RegisterFlagCompletionFunc(flag, complete) // the flag exists
 	}
 }
 
-// addExamples gives cobra's own commands what all others have.
+// addExamples adds examples to the commands that cobra provides.
 func addExamples(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -61,8 +61,8 @@ func addExamples(root *cobra.Command) {
 	}
 }
 
-// completeJobs offers the configured jobs to the shell: as many as the command takes, each once. A configuration with faults offers none, because a
-// shell that waits for the next key has no place for messages.
+// completeJobs completes the names of configured jobs, as many as the command takes, each only once. For a faulty configuration it offers none,
+// because a shell has no place for messages at that moment.
 func (a *app) completeJobs(most int) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		path, _ := a.configFile()

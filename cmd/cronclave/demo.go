@@ -54,7 +54,7 @@ demo ends. The file's [redis] is ignored.`,
 	return cmd
 }
 
-// demo runs a demonstration of a file, or of the built-in configuration.
+// demo runs a demo of a file, or of the built-in configuration.
 func (a *app) demo(ctx context.Context, path string, length time.Duration) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *app) demo(ctx context.Context, path string, length time.Duration) error
 	return exitError{exitFailed, err}
 }
 
-// demoWorkCommand is what the jobs of the demo run.
+// newDemoWorkCommand returns the command that the jobs of the demo execute.
 func newDemoWorkCommand(a *app) *cobra.Command {
 	var length time.Duration
 	cmd := &cobra.Command{

@@ -8,17 +8,17 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// duration is the value of a flag that is written as in the configuration: 90s, 1h30m or 30d.
+// duration is the value of a flag in the form of the configuration: 90s, 1h30m or 30d.
 type duration time.Duration
 
-// durationFlag adds such a flag. Its default is the value of d.
+// durationFlag adds such a flag. The default is the present value of d.
 func durationFlag(flags *pflag.FlagSet, d *time.Duration, name, usage string) {
 	flags.Var((*duration)(d), name, usage)
 }
 
 func (d *duration) Type() string { return "duration" }
 
-// String is empty for a default of 0, which is then left out of the help.
+// String returns "" for 0, so that the help shows no default.
 func (d *duration) String() string {
 	if *d == 0 {
 		return ""

@@ -1,6 +1,6 @@
 package main
 
-// The environment variables that cronclave reads. Each has its meaning in readVariables.
+// The environment variables that cronclave reads. readVariables has their meanings.
 const (
 	envConfig      = "CRONCLAVE_CONFIG"
 	envRedis       = "CRONCLAVE_REDIS"
@@ -12,7 +12,7 @@ const (
 	envGC          = "GOGC"
 )
 
-// readVariable is an environment variable that cronclave reads.
+// readVariable describes an environment variable that cronclave reads.
 type readVariable struct{ name, doc string }
 
 func readVariables() []readVariable {

@@ -92,7 +92,7 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 	return execResult(record, err)
 }
 
-// quieter leaves the start and the end of the one run out of the log.
+// quieter removes the lines about the start and the end of the run from the log.
 func quieter(log hclog.Logger) hclog.Logger {
 	if !log.IsDebug() {
 		log.SetLevel(hclog.Warn)
@@ -100,7 +100,7 @@ func quieter(log hclog.Logger) hclog.Logger {
 	return log
 }
 
-// coordinate connects a run to the cluster.
+// coordinate connects a run to the cluster. end closes the connections.
 func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, once *replica.OnceConfig) (end func(), err error) {
 	conn, err := a.openRedis(cfg)
 	if err != nil {
@@ -110,8 +110,8 @@ func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, o
 		return nil, errors.Join(err, conn.Close())
 	}
 	end = func() {
-		_ = once.Locks.Close() // it only waits
-		_ = conn.Close()       // nothing is under way
+		_ = once.Locks.Close() // only waits
+		_ = conn.Close()       // no request is under way
 	}
 	if once.Journal, err = greet(ctx, cfg, conn); err != nil {
 		end()
@@ -120,8 +120,8 @@ func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, o
 	return end, nil
 }
 
-// auditExec writes the run into the audit log. The run starts also if that fails, as the machine may be cut off, but not beyond the rate of its user. With
-// --no-lock there is no Redis to write to.
+// auditExec writes the run to the audit log. If that fails, the run starts anyway, because the machine may be cut off. If the user has exceeded the
+// rate of acts, it does not start. With --no-lock there is no Redis, so there is no entry.
 func auditExec(ctx context.Context, once *replica.OnceConfig) error {
 	act := journal.Act{By: requester().By, Kind: journal.ActExec, Jobs: []string{once.Job.Name}}
 	log := once.Log.With("job", once.Job.Name, "user", act.By)
@@ -155,7 +155,7 @@ func execResult(r scheduler.Record, err error) error {
 	}
 	code := exitFailed
 	switch {
-	case r.Outcome == scheduler.Missed, r.Outcome == scheduler.Skipped: // trigger: it never got its pool
+	case r.Outcome == scheduler.Missed, r.Outcome == scheduler.Skipped: // the run was triggered, and got no slot of its pool
 		code = exitNotAcquired
 	case r.ExitCode != nil && *r.ExitCode != 0:
 		code = *r.ExitCode
@@ -165,7 +165,7 @@ func execResult(r scheduler.Record, err error) error {
 	return exitError{code, fmt.Errorf("job %s: %s", r.Job, strings.TrimSuffix(string(r.Outcome)+": "+r.Reason, ": "))}
 }
 
-// ownOutput is this process' own, to which a job in the foreground prints. The job waits for the reader, as if it wrote there itself.
+// ownOutput prints the output of a job to the streams of this process. The job waits for their reader, as if it wrote there itself.
 type ownOutput struct{ *app }
 
 // Line prints a line.
@@ -177,10 +177,10 @@ func (o ownOutput) Line(stream string, line []byte) {
 	fmt.Fprintf(w, "%s\n", line)
 }
 
-// End does nothing: the job waits for the reader of each line.
+// End does nothing: no output was dropped.
 func (ownOutput) End() {}
 
-// printJob shows the job as it would run, with secrets masked.
+// printJob prints the job as it would run, with secrets masked.
 func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.Job) error {
 	env, mask, err := command.MaskedEnvironment(ctx, replica.Environment(cfg, job, &scheduler.Run{
 		ID: "(run id)", Job: job.Name, Replica: "(replica)", Trigger: "manual", Attempt: 1, Slots: job.Parallel,
@@ -210,7 +210,7 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 	return nil
 }
 
-// printMachine shows what a job asks of the machine, and of its pool, if it does.
+// printMachine prints the requirements of a job for the machine, and its pool.
 func (s streams) printMachine(job *config.Job) {
 	if job.Nice != nil {
 		fmt.Fprintf(s.out, "nice     %d\n", *job.Nice)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The exit codes of cronclave's own, beside 0 for done. Each has its meaning in exitCodes.
+// The exit codes of cronclave itself, besides 0. exitCodes has their meanings.
 const (
 	exitFailed      = 1
 	exitUsage       = 2
@@ -16,14 +16,14 @@ const (
 	exitTimeout     = 124
 )
 
-// exitMeaning is what an exit code says.
+// exitMeaning is the meaning of an exit code.
 type exitMeaning struct {
 	code    int
 	meaning string // in a few words
-	detail  string // and which commands have it, in a sentence of Markdown
+	detail  string // a sentence of Markdown about the commands that use it
 }
 
-// exitCodes are all codes of cronclave's own, in the order of their numbers.
+// exitCodes returns all exit codes of cronclave itself, in numerical order.
 func exitCodes() []exitMeaning {
 	return []exitMeaning{
 		{0, "done", "`run`: drained, also when jobs had to be stopped at the end of the drain."},
@@ -37,7 +37,7 @@ func exitCodes() []exitMeaning {
 	}
 }
 
-// exitCodeHelp is what the help of cronclave says of exit codes.
+// exitCodeHelp returns the text about exit codes in the help of cronclave.
 func exitCodeHelp() string {
 	var b strings.Builder
 	b.WriteString("Exit codes:\n")
@@ -48,7 +48,7 @@ func exitCodeHelp() string {
 	return b.String()
 }
 
-// exitError ends the program with a code. Without a cause nothing is printed: it was said before.
+// exitError ends the program with an exit code. If cause is nil, nothing is printed, because the message was printed before.
 type exitError struct {
 	code  int
 	cause error

@@ -54,14 +54,14 @@ are gone when Redis loses its memory.`,
 	return cmd
 }
 
-// fencing is what the command is asked.
+// fencing has the arguments of fence.
 type fencing struct {
 	resource string
 	token    locking.Token
 	idle     time.Duration
 }
 
-// parseToken reads what a job finds in its environment. An empty one is no token: that of a job that was run without a lock.
+// parseToken parses a token from a job's environment. It refuses an empty one, which a job has that was run without a lock.
 func parseToken(s string) (locking.Token, error) {
 	n, err := strconv.ParseUint(s, 10, 53)
 	if err != nil || n == 0 {
@@ -70,11 +70,11 @@ func parseToken(s string) (locking.Token, error) {
 	return locking.Token(n), nil //nolint:gosec // below 2^53
 }
 
-// fenceVerdict is the JSON of the command.
+// fenceVerdict is the JSON output of fence.
 type fenceVerdict struct {
 	Resource string        `json:"resource"`
 	Token    locking.Token `json:"token"`
-	Newest   locking.Token `json:"newest"` // the greatest that is recorded now
+	Newest   locking.Token `json:"newest"` // the greatest recorded token
 	Stale    bool          `json:"stale"`
 }
 
@@ -102,7 +102,7 @@ func (a *app) fence(ctx context.Context, f fencing, asJSON bool) error {
 	return nil
 }
 
-// passFence passes the token to Redis. Its error carries the exit code, unless it is a stale token.
+// passFence records the token in Redis. Its error has an exit code, unless it is about a stale token.
 func (a *app) passFence(ctx context.Context, f fencing) error {
 	cfg, err := a.loadIfNamed()
 	if err != nil {
@@ -134,7 +134,7 @@ func (a *app) passFence(ctx context.Context, f fencing) error {
 	return exitError{exitUsage, err}
 }
 
-// inspectForFence refuses a Redis that may evict the recorded tokens: then any token would pass.
+// inspectForFence refuses a Redis that may evict the recorded tokens, because then any token would pass.
 func inspectForFence(ctx context.Context, cfg *config.Config, rdb *redisconn.Conn, f fencing) error {
 	if _, err := greet(ctx, cfg, rdb); err != nil {
 		return err

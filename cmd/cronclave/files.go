@@ -6,7 +6,7 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// trustOfRoot is for the commands that execute the content of files: as root they refuse files that others may change.
+// trustOfRoot returns the trust for commands that execute the content of files. As root, they refuse files that other users can change.
 func trustOfRoot() safefile.Trust {
 	if os.Geteuid() == 0 {
 		return safefile.Administrators

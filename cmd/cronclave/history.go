@@ -15,7 +15,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// historyOptions are the flags of history.
+// historyOptions has the flags of history.
 type historyOptions struct {
 	n                      int
 	failed, output, asJSON bool
@@ -60,11 +60,11 @@ func newHistoryCommand(a *app) *cobra.Command {
 	zoneFlag(cmd, &o.zone)
 	cmd.Flags().BoolVar(&o.output, "output", false, "with the end of what each run printed")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(journal.Outcomes(), cobra.ShellCompDirectiveNoFileComp)) // it is there
+	_ = cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(journal.Outcomes(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	return cmd
 }
 
-// request is what the flags ask for; its bounds are by this machine's clock.
+// request returns the request for the flags. Relative bounds use the clock of this machine.
 func (o historyOptions) request(args []string) (req operator.HistoryRequest, err error) {
 	req = operator.HistoryRequest{Limit: o.n, Output: o.output, Outcomes: o.outcomes}
 	switch {
@@ -85,11 +85,11 @@ func (o historyOptions) request(args []string) (req operator.HistoryRequest, err
 	if len(args) > 0 {
 		req.Job = args[0]
 	}
-	err = o.bound(&req, time.Now()) // a wrong bound is refused before Redis is asked
+	err = o.bound(&req, time.Now()) // reports a faulty bound before Redis is asked
 	return req, err
 }
 
-// bound sets the bounds of a request.
+// bound sets the bounds of a request, relative to now.
 func (o historyOptions) bound(req *operator.HistoryRequest, now time.Time) (err error) {
 	if o.since != "" {
 		if req.Since, err = past(now, o.since); err != nil {
@@ -107,7 +107,8 @@ func (o historyOptions) bound(req *operator.HistoryRequest, now time.Time) (err 
 	return nil
 }
 
-// history reads the newest runs of a job, or of all, and returns the zone in which to show them. Times that were given as how long ago are counted by the clock of Redis, as those of records.
+// history reads the latest runs of one job or all jobs. It also returns the zone for printed times. Relative bounds use the clock of Redis, like the
+// times in records.
 func (a *app) history(ctx context.Context, req operator.HistoryRequest, opt historyOptions) (h *operator.History, zone *time.Location, err error) {
 	o, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
 		zone, err = a.zone(zones, opt.zone)

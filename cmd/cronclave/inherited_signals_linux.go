@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inheritedSignals are the signals that this process was started to ignore, as under nohup. It goes on to ignore them.
+// inheritedSignals has the signals that this process ignored at its start, as under nohup. It still ignores them.
 var inheritedSignals = map[syscall.Signal]bool{}
 
-// keepSignals keeps the signals that this process ignores or blocks since its start from the programs that it starts. The runtime resets a signal in them
-// that is caught here, so this process catches what it ignores. A blocked signal is unblocked by executing this program anew: the runtime gives the mask
-// of the start to all threads.
+// keepSignals makes programs of this process inherit the signals that the process ignores or blocks since its start. The runtime resets signals in
+// them that this process has caught, so it catches and drops the ignored ones. It unblocks blocked signals by executing this program again, because
+// the runtime gives the initial mask to all threads.
 func keepSignals() {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -33,17 +33,17 @@ func keepSignals() {
 			continue
 		}
 		inheritedSignals[s] = true
-		// At a terminal these two are sent again until the process stops or ignores them.
+		// A terminal sends these two again and again until the process stops or ignores them.
 		if s != unix.SIGTTIN && s != unix.SIGTTOU || !hasTerminal() {
 			signal.Notify(dropped, s)
 		}
 	}
 }
 
-// ignoredAtStart reports whether this process was started to ignore a signal.
+// ignoredAtStart reports whether this process ignored a signal at its start.
 func ignoredAtStart(s syscall.Signal) bool { return inheritedSignals[s] }
 
-// executeUnblocked executes this program anew with no signal blocked. It returns if that fails.
+// executeUnblocked executes this program again with no signal blocked. It returns only if that fails.
 func executeUnblocked() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -63,7 +63,7 @@ func hasTerminal() bool {
 	return true
 }
 
-// signalMask reads a set of signals in the text of /proc/PID/status.
+// signalMask returns a signal mask from the text of /proc/PID/status.
 func signalMask(status []byte, name string) uint64 {
 	_, rest, _ := bytes.Cut(status, []byte("\n"+name+":\t"))
 	text, _, _ := bytes.Cut(rest, []byte("\n"))

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// keepSignals has no system call for it here.
+// keepSignals does nothing: it is only implemented on Linux.
 func keepSignals() {}
 
-// ignoredAtStart reports whether this process was started to ignore a signal.
+// ignoredAtStart reports whether this process ignored a signal at its start.
 func ignoredAtStart(s syscall.Signal) bool { return signal.Ignored(s) }

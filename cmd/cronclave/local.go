@@ -9,8 +9,8 @@ import (
 	"github.com/cronclave/cronclave/internal/console"
 )
 
-// loadIfAny reads the configuration if it is named or there; else it is empty, for commands that need only Redis. faults is how many it has: then it
-// is nothing but the way to the cluster.
+// loadIfAny reads the configuration if it is named or exists. Otherwise it returns an empty one, for commands that need only Redis. faults is the
+// number of faults; if there are any, the configuration has only the namespace and the access to Redis.
 func (a *app) loadIfAny() (cfg *config.Config, faults int, err error) {
 	path, named := a.configFile()
 	if !named {
@@ -32,8 +32,8 @@ func (a *app) loadIfAny() (cfg *config.Config, faults int, err error) {
 	return cfg, faults, err
 }
 
-// access is the way to the cluster of a faulty configuration. The flags and the environment go before what it says, and are demanded where what it
-// says is in doubt.
+// access returns the access to a cluster, according to a faulty configuration. Flags and environment take precedence. They are required if the
+// configuration is uncertain about them.
 func (a *app) access(path, faults string) (*config.Config, error) {
 	known := config.ReadAccess(path, config.Options{})
 	namespace := a.namespace
@@ -49,7 +49,7 @@ func (a *app) access(path, faults string) (*config.Config, error) {
 		}
 	}
 	withheld := ""
-	if known.RedisErr != nil && known.Redis.PasswordFile != "" { // for which servers it is, and whether over TLS, is not known
+	if known.RedisErr != nil && known.Redis.PasswordFile != "" { // unknown for which servers it is, and whether it is sent over TLS
 		known.Redis.PasswordFile = ""
 		withheld = "; its password_file is not sent, since its [redis] is faulty: use CRONCLAVE_REDIS with the password"
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// lockJob is what a command line of lock asks for.
+// lockJob has the arguments and flags of lock.
 type lockJob struct {
 	name     string // of the lock, or of the pool
 	pool     bool
@@ -27,11 +27,11 @@ type lockJob struct {
 	forever  bool
 	lease    time.Duration
 	fair     bool
-	busyCode int // the exit code if the lock is not acquired in time
+	busyCode int // exit code if the lock is not acquired in time
 	argv     []string
 }
 
-// shortestLease leaves the warden and the network some time.
+// shortestLease leaves time for the warden and the network.
 const shortestLease = time.Second
 
 func newLockCommand(a *app) *cobra.Command {
@@ -74,12 +74,12 @@ version, 1 for a Redis that cannot keep a lock, such as one that evicts keys.`,
 	flags.StringVar(&lease, "lease", "30s", "how long the lock outlives a holder that has died; it is renewed every third of that (on a quorum every 30s at least)")
 	flags.BoolVar(&j.fair, "fair", false, "wait in line: first come, first served (on a quorum: the first to ask)")
 	flags.IntVarP(&j.busyCode, "conflict-exit-code", "E", exitNotAcquired, "the exit code if the lock is not acquired in time")
-	_ = cmd.RegisterFlagCompletionFunc("pool", a.completePools) // they are there
+	_ = cmd.RegisterFlagCompletionFunc("pool", a.completePools) // the flags exist
 	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"0s", "1m", "forever"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// parse checks the command line; args are all arguments, of which those from dash on stand behind the --.
+// parse checks the command line. args has all arguments; those after the -- begin at index dash.
 func (j *lockJob) parse(args []string, dash int, pool, wait, lease string, slotsSet bool) error {
 	if dash < 0 || dash == len(args) {
 		return usageError("no command: put it behind --, as in: cronclave lock NAME -- COMMAND")
@@ -129,8 +129,8 @@ func (j *lockJob) parseLimits(wait, lease string) (err error) {
 	return nil
 }
 
-// lockName is the lock in Redis. Its second part keeps it apart from those of jobs ({NAME}:job) and offices ({NAME}:office). A pool is the one
-// that jobs share.
+// lockName returns the name of the lock in Redis. Its suffix distinguishes it from the locks of jobs ({NAME}:job) and of leaders ({NAME}:office). For
+// a pool, it is the lock that jobs use.
 func (j *lockJob) lockName() string {
 	if j.pool {
 		return election.PoolLock(j.name)
@@ -138,7 +138,7 @@ func (j *lockJob) lockName() string {
 	return operator.PlainLock(j.name)
 }
 
-// title names the lock for messages.
+// title returns the name of the lock for messages.
 func (j *lockJob) title() string {
 	if j.pool {
 		return "pool " + j.name
@@ -162,7 +162,7 @@ func (a *app) lock(ctx context.Context, j *lockJob) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rdb.Close() }() // nothing is under way
+	defer func() { _ = rdb.Close() }() // no request is under way
 	if err := inspect(ctx, cfg, rdb); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (a *app) lock(ctx context.Context, j *lockJob) error {
 	return r.run(ctx)
 }
 
-// findPool looks a pool up.
+// findPool looks up the pool in the configuration.
 func (j *lockJob) findPool(cfg *config.Config) error {
 	if !j.pool {
 		return nil
@@ -194,7 +194,7 @@ func (j *lockJob) findPool(cfg *config.Config) error {
 		j.slots = p.Slots
 		return nil
 	}
-	if cfg.Timezone == nil { // nothing was read
+	if cfg.Timezone == nil { // no configuration was read
 		return usageError("--pool %s needs the configuration with [pools.%s]: name it with --config or CRONCLAVE_CONFIG", j.name, j.name)
 	}
 	message := fmt.Sprintf("no pool %q in the configuration", j.name)
@@ -204,7 +204,7 @@ func (j *lockJob) findPool(cfg *config.Config) error {
 	return usageError("%s", message)
 }
 
-// reportWaiting reports the reason of the wait at a terminal. Elsewhere the command reports faults only.
+// reportWaiting prints the reason of the wait on a terminal. On other outputs the command prints only faults.
 func (a *app) reportWaiting(format string, args ...any) {
 	if console.IsTerminal(a.err) {
 		fmt.Fprintf(a.says(), "cronclave: "+format+"\n", args...)
@@ -219,7 +219,7 @@ func completeLock(cmd *cobra.Command, args []string, _ string) ([]cobra.Completi
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completePools offers the configured pools.
+// completePools completes the names of configured pools.
 func (a *app) completePools(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	path, _ := a.configFile()
 	cfg, err := config.Load(path, config.Options{KeepUnset: true})
@@ -233,5 +233,5 @@ func (a *app) completePools(*cobra.Command, []string, string) ([]cobra.Completio
 	return offers, cobra.ShellCompDirectiveNoFileComp
 }
 
-// holderName names the holder of a row, which may have gone.
+// holderName returns the name of the holder of a row. The holder may have ended.
 func holderName(holder string) string { return cmp.Or(holder, "a process that has ended") }

@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// lockVariable is an environment variable of the command of lock.
+// lockVariable describes an environment variable for the command of lock.
 type lockVariable struct {
 	name, doc string
 	value     func(*lockJob, *engine.Lease) string
@@ -26,7 +26,7 @@ func lockVariables() []lockVariable {
 	}
 }
 
-// lockVariableHelp is what the help of lock says of them.
+// lockVariableHelp returns the text about these variables in the help of lock.
 func lockVariableHelp() string {
 	var b strings.Builder
 	for _, v := range lockVariables() {

@@ -26,7 +26,7 @@ import (
 	"github.com/cronclave/cronclave/internal/selffence"
 )
 
-// lockGrace is the time between SIGTERM and SIGKILL when a lease is about to be lost, as far as a third of it allows.
+// lockGrace is the time between SIGTERM and SIGKILL before a lease is lost, but at most a third of the lease.
 const lockGrace = 5 * time.Second
 
 // lockRun is one execution of lock.
@@ -36,19 +36,19 @@ type lockRun struct {
 	cfg   *config.Config
 	redis *redisconn.Conn
 	locks *engine.Client
-	// history lists this use of the lock for status, by the name of its owner.
+	// history records this use of the lock, under the name of its owner, for status.
 	history *journal.Journal
 	owner   string
 	log     hclog.Logger
-	silent  bool // Redis has let the lease run out, and does not answer: there is nothing more to say to it
+	silent  bool // Redis has not answered while the lease ran out, so no request is sent any more
 }
 
-// run attends to signals from before the lock is asked for, so that none ends this process while it holds the lock.
+// run handles signals from before the request for the lock on, so that no signal ends this process while it holds the lock.
 func (r *lockRun) run(ctx context.Context) error {
 	signals := takeSignals()
 	defer signals.stop()
 	waiting, done := signals.interrupting(ctx)
-	// The id is made here, so that a repeated request gets the grant whose answer was lost.
+	// The client makes the id, so that a repeated request gets the grant whose answer was lost.
 	id := strings.ToLower(crypto.Text()[:16])
 	defer operator.ShowLock(r.history, journal.LockUse{ID: id, Lock: r.name, Pool: r.pool, Slots: r.slots, Owner: r.owner}, r.lease, r.locks.EstimatedTime)()
 	lease, err := (&acquisition{lockJob: r.lockJob, locks: r.locks, id: id, at: r.redis.Authority(), say: r.reportWaiting}).win(waiting)
@@ -57,7 +57,7 @@ func (r *lockRun) run(ctx context.Context) error {
 	switch {
 	case errors.As(context.Cause(waiting), &interrupted):
 		if lease != nil {
-			_ = engine.RunOf(lease).Undo(ctx) // or it ends by itself
+			_ = engine.RunOf(lease).Undo(ctx) // otherwise it ends by itself
 		}
 		return exitError{interrupted.code(), fmt.Errorf("%s: %w", r.title(), interrupted)}
 	case err != nil:
@@ -66,16 +66,16 @@ func (r *lockRun) run(ctx context.Context) error {
 	return r.runUnderLease(ctx, lease, signals)
 }
 
-// end releases the lock within its time limit, but not on a server that has never answered.
+// end closes the client, which releases the lock within its time limit. It does not wait for a server that has never answered.
 func (r *lockRun) end() {
 	if r.silent {
-		return // the process ends, and with it the requests without an answer
+		return // the end of the process ends the requests without an answer
 	}
 	r.redis.CloseSilent()
-	_ = r.locks.Close() // it only waits
+	_ = r.locks.Close() // only waits
 }
 
-// runUnderLease runs the command, and gives the lease back when all of it is dead.
+// runUnderLease runs the command, and releases the lease when all its processes are dead.
 func (r *lockRun) runUnderLease(ctx context.Context, lease *engine.Lease, s *signals) error {
 	exit, lost, err := runLocked(r.lockJob, r.cfg, lease, s, r.log)
 	if lost {
@@ -94,28 +94,28 @@ func (r *lockRun) runUnderLease(ctx context.Context, lease *engine.Lease, s *sig
 		return exitError{exit.Status(), exit.Err}
 	}
 	if code := exit.Status(); code != 0 {
-		return exitError{code: code} // which says it all
+		return exitError{code: code} // the command has printed its own message
 	}
 	return nil
 }
 
-// lost ends a lock whose command was killed for the sake of its lease. That may have been renewed since, as Redis has come back: then it is given back.
+// lost ends a lock whose command was killed to protect the lease. If Redis came back, the lease may have been renewed since; then it is released.
 func (r *lockRun) lost(ctx context.Context, lease *engine.Lease) error {
 	why := context.Cause(lease.Context())
-	if why == nil { // the command is killed some time before the lease ends
+	if why == nil { // the command is killed some time before the end of the lease
 		why = fmt.Errorf("%w: not renewed in time by %s", engine.ErrLost, r.redis.Authority())
 	}
 	r.silent = true
-	if lease.Remaining() > longestRelease { // else it has ended by itself before that is over
+	if lease.Remaining() > longestRelease { // otherwise the lease ends earlier than the release
 		r.silent = errors.Is(lease.Release(ctx), engine.ErrUnknown)
 	}
 	return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", r.title(), why)}
 }
 
-// longestRelease is how long a release takes where Redis is silent.
+// longestRelease is the maximum duration of a release if Redis does not answer.
 const longestRelease = 2 * redisconn.Timeout
 
-// runLocked runs the command under a warden. lost: it was killed because the lease is.
+// runLocked runs the command under a warden. lost reports whether the command was killed because its lease is lost.
 func runLocked(j *lockJob, cfg *config.Config, lease *engine.Lease, s *signals, log hclog.Logger) (exit command.Exit, lost bool, err error) {
 	env, err := command.Environment(lease.Context(), lockEnvironment(j, cfg, lease))
 	if err != nil {
@@ -138,16 +138,16 @@ func runLocked(j *lockJob, cfg *config.Config, lease *engine.Lease, s *signals, 
 		})
 	}()
 	lost = guardLease(lease, over, func() { stopNow(engine.ErrLost) }, killNow)
-	return exit, lost || exit.Late, nil // which a process that was frozen may learn before it sees how late it is
+	return exit, lost || exit.Late, nil // after standing still, a process may learn from the warden that its command was killed
 }
 
-// guardLease stops the command before the lease ends, and returns when it is over. lost is whether it was stopped.
+// guardLease stops the command before the lease ends, and returns when the command has ended. lost reports whether it was stopped.
 func guardLease(lease *engine.Lease, over <-chan struct{}, stop, kill func()) (lost bool) {
 	limits := selffence.Limits{Lease: lease.Length(), Grace: lockGrace}
 	for {
 		do, again := limits.Check(lease.Remaining())
 		switch {
-		case do == selffence.Kill || lease.Context().Err() != nil: // another has its row
+		case do == selffence.Kill || lease.Context().Err() != nil: // another client has the lock
 			stop()
 			kill()
 			<-over
@@ -168,7 +168,8 @@ func guardLease(lease *engine.Lease, over <-chan struct{}, stop, kill func()) (l
 	}
 }
 
-// lockEnvironment hands on the variables of a job, which its command may need as well under a lock of its own; those of the lock go before them.
+// lockEnvironment returns the environment of the command. It passes on the variables of a job, because a job may use lock inside its run. The
+// variables of the lock take precedence.
 func lockEnvironment(j *lockJob, cfg *config.Config, lease *engine.Lease) command.EnvSpec {
 	extra := map[string]string{}
 	for _, v := range replica.Variables() {
@@ -180,23 +181,23 @@ func lockEnvironment(j *lockJob, cfg *config.Config, lease *engine.Lease) comman
 		extra[v.name] = v.value(j, lease)
 	}
 	taken := maps.Clone(cfg.EnvTaken)
-	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} { // which no configuration makes a secret
+	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} { // no configuration makes them secret
 		delete(taken, name)
 	}
 	return command.EnvSpec{Base: os.Environ(), InheritEnv: true, EnvTaken: taken, Extra: extra}
 }
 
-// signals are those that end this process unless it attends to them: at first they end the wait, then they are the command's.
+// signals are the signals that would end this process. At first they end the wait, and later they are passed on to the command.
 type signals struct {
 	arrived chan os.Signal
-	broken  chan os.Signal // SIGPIPE: the reader of our output has gone, which is no reason to let the command die
+	broken  chan os.Signal // SIGPIPE: a lost reader of this process's output must not end the command
 	ending  []os.Signal
 }
 
 func takeSignals() *signals {
 	s := &signals{arrived: make(chan os.Signal, 16), broken: make(chan os.Signal, 1), ending: []os.Signal{syscall.SIGTERM, syscall.SIGQUIT}}
 	for _, one := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		if !ignoredAtStart(one) { // as in the background of a script, and under nohup
+		if !ignoredAtStart(one) { // as in the background of a script, or under nohup
 			s.ending = append(s.ending, one)
 		}
 	}
@@ -210,7 +211,7 @@ func (s *signals) stop() {
 	signal.Stop(s.broken)
 }
 
-// interrupting ends a context at the first signal. done must be called: it ends the watch, and waits for it.
+// interrupting returns a context that ends at the first signal. done must be called: it ends the watch and waits for it.
 func (s *signals) interrupting(ctx context.Context) (waiting context.Context, done func()) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	end := watchSignals(func(one os.Signal) { cancel(interruption{one}) }, s.ending...)
@@ -220,20 +221,20 @@ func (s *signals) interrupting(ctx context.Context) (waiting context.Context, do
 	}
 }
 
-// passing are the signals for the command.
+// passing returns the signals for the command.
 func (s *signals) passing() <-chan os.Signal {
 	signal.Notify(s.arrived, slices.Concat(s.ending, userSignals)...)
 	return s.arrived
 }
 
-// interruption is why somebody does not wait any more.
+// interruption is the cause of a wait that was ended by a signal.
 type interruption struct{ os.Signal }
 
 func (i interruption) Error() string {
 	return "ended by a signal before it was acquired: " + i.String()
 }
 
-// code is that of a program that the signal has ended.
+// code returns the exit code of a program that was ended by the signal.
 func (i interruption) code() int {
 	n, _ := i.Signal.(syscall.Signal)
 	return 128 + int(n)

@@ -14,22 +14,22 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// acquisition is an attempt to get a lock.
+// acquisition is an attempt to acquire a lock.
 type acquisition struct {
 	*lockJob
 	locks    *engine.Client
 	id       string // of the request
-	at       string // where they are
+	at       string // address of the servers
 	say      func(format string, args ...any)
 	request  engine.Request
 	begun    time.Time
 	reported bool
 }
 
-// errWaited ends a wait that has reached its --wait.
+// errWaited is the cause of a wait that has reached its --wait.
 var errWaited = errors.New("waited long enough")
 
-// silence that is longer than this is told as such, however short the wait was to be.
+// silenceLimit is the least time for which an unanswered request is repeated, even if --wait is shorter.
 const silenceLimit = 2 * redisconn.Timeout
 
 // win returns the lease, or an error that ends the program.
@@ -56,19 +56,19 @@ func (c *acquisition) win(ctx context.Context) (*engine.Lease, error) {
 	return c.won(a.Lease), nil
 }
 
-// The pauses between two requests for a held lock grow from the first to the last, and are shortened by chance, to half at least, so that the waiting
-// processes do not all come at once. The server wakes only processes that wait in line.
+// The pauses between requests for a held lock grow from the first to the last. Each is shortened by a random amount, to at least half, so that
+// waiting processes do not ask at the same time. The server notifies only processes in the queue.
 const firstPause, lastPause = 50 * time.Millisecond, time.Second
 
-// left is how much time there is to wait.
+// left returns the remaining time to wait.
 func (c *acquisition) left() time.Duration {
 	if c.forever {
-		return time.Hour // again and again
+		return time.Hour // renewed at each call
 	}
 	return c.wait - time.Since(c.begun)
 }
 
-// ask asks until the answer is known. It does not overtake processes that wait in line: the server serves them first.
+// ask repeats the request until the answer is known. It does not overtake processes in the queue, which the server serves first.
 func (c *acquisition) ask(ctx context.Context) engine.Answer {
 	if !c.forever {
 		var cancel context.CancelFunc
@@ -84,14 +84,14 @@ func (c *acquisition) ask(ctx context.Context) engine.Answer {
 	}
 }
 
-// until is when to ask again: after the pause, or earlier if a lease ends before, unless it is renewed.
+// until returns the pause before the next request. It is shorter if a lease ends earlier, unless that is renewed.
 func (c *acquisition) until(a engine.Answer, pause time.Duration) time.Duration {
 	now, known := c.locks.EstimatedTime()
 	if !known || a.Until.IsZero() {
 		return pause
 	}
 	out := max(a.Until.Sub(now), 0) + rand.N(firstPause)
-	if a.Verdict == engine.Closed { // nothing is granted before
+	if a.Verdict == engine.Closed { // no lease is granted earlier
 		return max(out, pause)
 	}
 	return min(out, pause)
@@ -109,14 +109,14 @@ func (c *acquisition) lineUp(ctx context.Context) (*engine.Lease, error) {
 	if c.pool {
 		options = append(options, engine.WithAnyLimit())
 	}
-	lease, err := c.locks.Semaphore(c.lockName(), c.slots, options...).For(c.id).AcquireConfirmed(waiting) // the command needs its grace
+	lease, err := c.locks.Semaphore(c.lockName(), c.slots, options...).For(c.id).AcquireConfirmed(waiting) // with its whole length, which the grace needs
 	switch {
 	case err == nil:
 		return c.won(lease), nil
 	case !errors.Is(err, errWaited) || errors.Is(err, engine.ErrUnknown): // the server would not answer with the holder either
 		return nil, c.failure(err)
 	}
-	c.request.Abstain = true // asks for the holder only
+	c.request.Abstain = true // asks only for the holder
 	a := c.ask(ctx)
 	if a.Verdict == engine.Unknown {
 		return nil, c.failure(a.Err)
@@ -140,7 +140,7 @@ func (c *acquisition) won(lease *engine.Lease) *engine.Lease {
 
 func (c *acquisition) waited() time.Duration { return time.Since(c.begun).Round(10 * time.Millisecond) }
 
-// why is the reason that the lock is not granted. Instants are those of Redis' clock.
+// why returns the reason for which the lock is not granted. Times are by the clock of Redis.
 func (c *acquisition) why(a engine.Answer) string {
 	switch {
 	case a.Verdict == engine.Closed:
@@ -153,7 +153,7 @@ func (c *acquisition) why(a engine.Answer) string {
 	return fmt.Sprintf("held by %s until %s, unless it is renewed", holderName(a.Holder), console.Stamp(a.Until))
 }
 
-// lost is the error of a lock that was not acquired in time.
+// lost returns the error of a lock that was not acquired in time.
 func (c *acquisition) lost(a engine.Answer) error {
 	after := ""
 	if c.wait > 0 {
@@ -162,7 +162,7 @@ func (c *acquisition) lost(a engine.Answer) error {
 	return exitError{c.busyCode, fmt.Errorf("%s: not acquired%s: %s", c.title(), after, c.why(a))}
 }
 
-// failure is the error of a lock whose state is unknown.
+// failure returns the error of a lock whose state is unknown.
 func (c *acquisition) failure(err error) error {
 	switch {
 	case errors.Is(err, engine.ErrLimit):

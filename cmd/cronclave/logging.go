@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// logPatience is how long the end of a command waits for the reader of its log, and lastLog how long that of one that is ended by force.
+	// logPatience bounds the wait for the reader of the log at the end of a command, lastLog at the end of one that is ended by force.
 	logPatience, lastLog = time.Second, 50 * time.Millisecond
 )
 
-// logger logs to stderr: text on a terminal, JSON elsewhere, unless a flag says which. It never waits for the reader of stderr.
+// logger returns a logger to stderr. Unless flags say otherwise, it writes text to a terminal and JSON to other files. It never waits for the reader.
 func (a *app) logger() (hclog.Logger, error) {
 	o, err := a.logOptions()
 	if err != nil {
@@ -25,7 +25,7 @@ func (a *app) logger() (hclog.Logger, error) {
 	}
 	out := a.err
 	if !console.IsTerminal(out) {
-		out = console.Behind(out) // The log needs the file: a write to descriptor 2 ends the process by SIGPIPE once the reader is gone.
+		out = console.Behind(out) // the log needs the file itself: a write to descriptor 2 ends the process by SIGPIPE if the reader is gone
 	}
 	log, writer := logging.New(out, o)
 	a.logWriter.Store(writer)
@@ -49,7 +49,8 @@ func (a *app) logOptions() (logging.Options, error) {
 	return o, nil
 }
 
-// says is stderr for what a command says beside its log: in order with it, and without waiting for the reader, where there is one.
+// says returns the writer for messages besides the log. It is stderr, through the log's writer if there is one: then messages and log lines are in
+// order, and no message waits for the reader.
 func (a *app) says() io.Writer {
 	if w := a.logWriter.Load(); w != nil {
 		return w
@@ -57,7 +58,7 @@ func (a *app) says() io.Writer {
 	return a.err
 }
 
-// logDropped is how many lines did not get into the log.
+// logDropped returns the number of lines that the log has dropped.
 func (a *app) logDropped() uint64 {
 	if w := a.logWriter.Load(); w != nil {
 		return w.Dropped()
@@ -65,7 +66,7 @@ func (a *app) logDropped() uint64 {
 	return 0
 }
 
-// closeLog waits for the reader of the log, but not for long, and hardly at all once the process is ended by force.
+// closeLog waits for the reader of the log, up to logPatience, or up to lastLog if the process is ended by force.
 func (a *app) closeLog(forced context.Context) {
 	w := a.logWriter.Load()
 	if w == nil {

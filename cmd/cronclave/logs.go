@@ -51,7 +51,7 @@ Redis in pieces, a few times a second. Of a run that prints faster than that, by
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "show what current runs have printed, and what is printed from now on")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON: the runs, or with -f a line for each line")
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "with -f, print the lines alone, without time and replica")
-	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // it is there
+	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // the flag exists
 	return cmd
 }
 
@@ -77,7 +77,7 @@ func (a *app) logs(ctx context.Context, jobs []string, opt logsOptions) error {
 	if opt.asJSON {
 		return a.printJSON(records)
 	}
-	for _, r := range slices.Backward(records) { // the newest comes last, as in any log
+	for _, r := range slices.Backward(records) { // the latest run comes last, as in any log
 		fmt.Fprintf(a.err, "==> %s\n", headline(r))
 		if r.OutputCut > 0 {
 			fmt.Fprintln(a.err, operator.LeftOut(r.OutputCut))
@@ -91,7 +91,7 @@ func (a *app) logs(ctx context.Context, jobs []string, opt logsOptions) error {
 	return nil
 }
 
-// addPrinted adds what the runs that are under way have printed so far, and says how to follow them. The records are good without it.
+// addPrinted adds the output so far of runs that are under way, and prints how to follow them. If that fails, the records stay valid.
 func (s streams) addPrinted(ctx context.Context, o *operating, records []journal.Record) {
 	if err := o.AddPrinted(ctx, records); err != nil {
 		fmt.Fprintln(s.err, "cronclave: warning: the output of runs under way is missing:", err)
@@ -111,7 +111,7 @@ func (s streams) addPrinted(ctx context.Context, o *operating, records []journal
 	}
 }
 
-// logViewer prints the followed output: that of one run as it is, and that of several behind time and replica.
+// logViewer returns the viewer of followed output. It prints the lines of one run unchanged, and the lines of several runs with time and replica.
 func (s streams) logViewer(zones *cronspec.Zones, jobs []string, opt logsOptions) operator.Viewer {
 	logs := s.followed(zones)
 	switch {
@@ -125,13 +125,13 @@ func (s streams) logViewer(zones *cronspec.Zones, jobs []string, opt logsOptions
 	return logs.Prefixed(len(jobs) > 1)
 }
 
-// followed prints output that is followed, with times in the machine's zone on a terminal.
+// followed returns the printer of followed output. On a terminal, times are in the machine's zone.
 func (s streams) followed(zones *cronspec.Zones) console.Logs {
-	zone, _ := s.zone(zones, "") // which is there
+	zone, _ := s.zone(zones, "") // can't fail without a name
 	return console.Logs{Out: s.out, Err: s.err, Zone: zone}
 }
 
-// headline says whose output follows.
+// headline describes the run whose output follows.
 func headline(r journal.Record) string {
 	words := []string{"run", r.RunID, "on", r.Replica, console.Stamp(r.Started), strings.TrimSpace(r.Outcome + " " + r.Reason)}
 	if r.Trigger == "manual" {

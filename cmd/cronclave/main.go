@@ -1,5 +1,5 @@
-// Command cronclave is highly available cron: the same binary and the same jobs.toml on N machines, and each tick of each
-// job runs on exactly the replica that wins it.
+// Command cronclave is highly available cron. It runs with the same jobs.toml on N machines, and each tick of each job runs on exactly the replica
+// that wins it.
 package main
 
 import (
@@ -15,22 +15,22 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == warden.Subcommand { // with nothing else of this program
+	if len(os.Args) == 2 && os.Args[1] == warden.Subcommand { // the helper needs nothing else of this program
 		os.Exit(beWarden())
 	}
 	keepSignals()
 	protect()
-	redis.SetLogger(silence{}) // every error is returned as well, and told once
+	redis.SetLogger(silence{}) // every error is also returned, and printed once
 	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, console.NewOutput(os.Stdout), console.NewOutput(os.Stderr)}))
 }
 
-// silence is where the Redis client's own log goes.
+// silence drops the log of the Redis client.
 type silence struct{}
 
 // Printf drops the message.
 func (silence) Printf(context.Context, string, ...any) {}
 
-// beWarden runs this program as the helper of another: see package warden.
+// beWarden runs this process as the helper of another one: see package warden.
 func beWarden() int {
 	if err := warden.Main(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "cronclave:", err)

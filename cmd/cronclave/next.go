@@ -52,7 +52,7 @@ func newNextCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// mostTicks bounds what --until alone may print.
+// mostTicks caps the ticks that --until alone may print.
 const mostTicks = 1_000_000
 
 func newWindow(now time.Time, from, until string, n int, nGiven bool) (operator.Window, error) {
@@ -77,12 +77,12 @@ func newWindow(now time.Time, from, until string, n int, nGiven bool) (operator.
 	return w, nil
 }
 
-// instant reads RFC 3339, or a duration from now.
+// instant parses a time in RFC 3339, or a duration from now.
 func instant(now time.Time, s string) (time.Time, error) {
 	return readInstant(s, now.Add)
 }
 
-// past reads RFC 3339, or how long ago it was.
+// past parses a time in RFC 3339, or a duration before now.
 func past(now time.Time, s string) (time.Time, error) {
 	return readInstant(s, func(d time.Duration) time.Time { return now.Add(-d) })
 }
@@ -116,7 +116,7 @@ func selectJobs(cfg *config.Config, names []string) ([]*config.Job, error) {
 	return jobs, nil
 }
 
-// coming are the next ticks of the jobs. Those that run after others have none.
+// coming returns the next ticks of the jobs. Jobs with `after` have none.
 func coming(jobs []*config.Job, w operator.Window) []operator.Tick {
 	var scheduled []operator.Scheduled
 	for _, j := range jobs {

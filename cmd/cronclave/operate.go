@@ -11,11 +11,11 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// operating is what a command that sees or steers a cluster works with.
+// operating is an open cluster, for a command that shows or controls it.
 type operating struct {
 	*operator.Operator
 	redis  *redisconn.Conn
-	faulty bool // the configuration, whose jobs are then not known
+	faulty bool // whether the configuration is faulty, so that its jobs are unknown
 }
 
 // openOperator opens the cluster that the flags, the environment or the configuration name.
@@ -23,7 +23,8 @@ func (a *app) openOperator(ctx context.Context) (*operating, error) {
 	return a.openOperatorWith(ctx, func(*cronspec.Zones) error { return nil })
 }
 
-// openOperatorWith does so after a function has got the time zones of the configuration: a wrong --zone is refused before Redis is asked.
+// openOperatorWith opens the cluster after it has called take with the time zones of the configuration. So a wrong --zone is reported before Redis is
+// asked.
 func (a *app) openOperatorWith(ctx context.Context, take func(*cronspec.Zones) error) (*operating, error) {
 	cfg, faults, err := a.loadIfAny()
 	if err == nil {
@@ -58,7 +59,7 @@ func (a *app) operate(ctx context.Context, do func(*operating) error) error {
 	return o.exit(do(o))
 }
 
-// configured are the jobs of a configuration, also those that are not enabled.
+// configured returns the jobs of a configuration, including jobs that are not enabled.
 func configured(cfg *config.Config) []operator.ConfiguredJob {
 	jobs := make([]operator.ConfiguredJob, len(cfg.Jobs))
 	for i, j := range cfg.Jobs {
@@ -68,11 +69,11 @@ func configured(cfg *config.Config) []operator.ConfiguredJob {
 }
 
 func (o *operating) close() {
-	_ = o.Close()       // it only waits
-	_ = o.redis.Close() // nothing is under way
+	_ = o.Close()       // only waits
+	_ = o.redis.Close() // no request is under way
 }
 
-// exit gives an error of an operator its exit code, and adds what only the command line can do about it.
+// exit returns an error of an operator with its exit code, and with advice for the command line.
 func (o *operating) exit(err error) error {
 	var away *operator.UnavailableError
 	switch {

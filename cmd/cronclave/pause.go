@@ -11,13 +11,13 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// selectionFlags are the ways to select jobs other than by their names.
+// selectionFlags adds the flags that select jobs in other ways than by name.
 func selectionFlags(cmd *cobra.Command, s *operator.Selection) {
 	cmd.Flags().StringArrayVar(&s.Tags, "tag", nil, "the jobs that have this tag; may be repeated")
 	cmd.Flags().BoolVar(&s.All, "all", false, "all jobs of the namespace")
 }
 
-// checkSelection demands one way to name jobs.
+// checkSelection requires exactly one way of selecting jobs.
 func checkSelection(s operator.Selection) error {
 	ways := 0
 	for _, given := range []bool{len(s.Jobs) > 0, len(s.Tags) > 0, s.All} {
@@ -88,7 +88,7 @@ func newResumeCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// steer pauses or resumes jobs, and prints what became of each.
+// steer pauses or resumes jobs, and prints the result for each.
 func (a *app) steer(ctx context.Context, asJSON bool, do func(*operator.Operator) ([]operator.PausedJob, error)) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {

@@ -6,13 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// protect keeps other processes of the same user, such as jobs, from reading this one's environment and memory through /proc or ptrace, since they
-// hold CRONCLAVE_REDIS and the content of password files. A program that this process executes is readable again.
+// protect prevents other processes of the same user, such as jobs, from reading the environment and memory of this process by /proc or ptrace. They
+// contain CRONCLAVE_REDIS and the contents of password files. A program that this process executes is not protected.
 //
-// A process inside a run stays readable, unless it has such a secret itself: the run's replica finds stray processes by their environment.
+// A process inside a run is not protected either, unless it has CRONCLAVE_REDIS itself: the replica of the run finds stray processes by their
+// environment.
 func protect() {
 	if os.Getenv(envRunID) != "" && os.Getenv(envRedis) == "" {
 		return
 	}
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // Linux knows it since 2.4
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // in Linux since 2.4
 }

@@ -13,14 +13,15 @@ import (
 	"github.com/cronclave/cronclave/internal/replica"
 )
 
-// execute runs one command line and returns the exit code. A command that is ended by force is left behind: the process is to end.
+// execute runs one command line and returns the exit code. It does not wait for a command that is ended by force, because the process is about to
+// end.
 func execute(ctx context.Context, args []string, s streams) int {
 	forced, force := context.WithCancelCause(context.Background())
 	defer force(nil)
 	a := &app{streams: s, force: func(code int) { force(exitError{code: code}) }}
 	ended := make(chan int, 1)
 	go func() {
-		defer a.closeLog(forced) // also if the command panics: its earlier log lines may hold the reason
+		defer a.closeLog(forced) // also after a panic of the command: earlier log lines may have the reason
 		ended <- a.command(ctx, args)
 	}()
 	var code int
@@ -35,7 +36,8 @@ func execute(ctx context.Context, args []string, s streams) int {
 	return code
 }
 
-// command runs the command, prints its error, and returns the exit code. Output that got lost fails any command but a stale fence, whose code says all.
+// command runs the command, prints its error, and returns the exit code. Lost output makes any command fail, except a stale fence, whose exit code
+// says everything.
 func (a *app) command(ctx context.Context, args []string) (code int) {
 	root := newRoot(a) //nolint:contextcheck // the commands get the context from cobra
 	root.SetArgs(args)
@@ -47,16 +49,16 @@ func (a *app) command(ctx context.Context, args []string) (code int) {
 	case !errors.Is(lost, syscall.EPIPE):
 		fmt.Fprintln(a.says(), "cronclave:", lost)
 		return exitFailed
-	case code == 0: // a reader that has seen enough, such as head, needs no message
+	case code == 0: // a reader that has read enough, such as head, needs no message
 		return exitFailed
 	}
 	return code
 }
 
-// exitCode returns the exit code of a command that ended with err, which it prints.
+// exitCode prints the error of a command and returns its exit code.
 func (a *app) exitCode(cmd *cobra.Command, err error) int {
 	lost := console.WriteError(a.out)
-	if err == nil || errors.Is(err, lost) || lost != nil && errors.Is(err, context.Canceled) { // command prints lost output once
+	if err == nil || errors.Is(err, lost) || lost != nil && errors.Is(err, context.Canceled) { // lost output has its own message
 		return 0
 	}
 	var faults config.Faults
@@ -104,7 +106,7 @@ Redis. A job with per_tick = K has K runs of each tick.
 		},
 	}
 	root.SetIn(a.in)
-	root.SetOut(a.out) // before cobra's completion command is made, which keeps it
+	root.SetOut(a.out) // before cobra makes its completion command, which keeps the writer
 	root.SetErr(a.err)
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.configPath, "config", "c", "", "a file, or a folder of *.toml (default jobs.toml; env CRONCLAVE_CONFIG)")
@@ -122,7 +124,7 @@ Redis. A job with per_tick = K has K runs of each tick.
 	return root
 }
 
-// checkFlags holds the global flags against what they may be, whether the command uses them or not.
+// checkFlags checks the values of the global flags, even if the command does not use them.
 func (a *app) checkFlags() error {
 	if a.namespace != "" && !config.ValidName(a.namespace) {
 		return usageError("--namespace %q: a name is %s", a.namespace, config.NameRule)
@@ -131,7 +133,7 @@ func (a *app) checkFlags() error {
 	return err
 }
 
-// plannedCommands are in the contract with users, and refused until they work.
+// plannedCommands returns commands that are specified but do not work yet. They return an error.
 func plannedCommands() []*cobra.Command {
 	var commands []*cobra.Command
 	for _, name := range []string{"import"} {

@@ -36,12 +36,12 @@ func newRunCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&name, "replica", "", "this replica's name (default: the host's name)")
 	cmd.Flags().BoolVar(&embed, "embedded-redis", false, "run an in-process Redis, for a trial on one machine: it coordinates with no other replica")
 	cmd.Flags().BoolVar(&trial, "trial", false, "the URL of a demo's embedded Redis comes from stdin; [redis] is ignored")
-	_ = cmd.Flags().MarkHidden("trial") // it is there
+	_ = cmd.Flags().MarkHidden("trial") // the flag exists
 	return cmd
 }
 
-// heapGrowth is GOGC of a replica, in percent: it holds little and allocates in bursts, when many jobs are due at once. With Go's 100 the
-// collector takes half of the time in which ten thousand are claimed; the price are some ten megabytes.
+// heapGrowth is GOGC of a replica in percent. A replica has little data and allocates in bursts when many jobs are due at once. With Go's default of
+// 100, the collector takes half of the time to claim ten thousand of them. The price is about ten megabytes.
 const heapGrowth = 400
 
 func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
@@ -55,7 +55,7 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	if err := a.needConfig(); err != nil {
 		return err
 	}
-	if !trial { // else it is a demo's, of a file that may be anybody's
+	if !trial { // the file of a demo may belong to any user
 		a.trust = trustOfRoot()
 	}
 	cfg, files, err := a.read()
@@ -102,7 +102,7 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	return r.Run(ctx, reload)
 }
 
-// wardenLog is this process' own log, unless that leaves warnings out.
+// wardenLog returns the log of the warden. It is this process's own, unless the log level excludes warnings.
 func (a *app) wardenLog() replica.WardenLog {
 	stderr, isFile := console.Behind(a.err).(*os.File)
 	o, err := a.logOptions()
@@ -112,7 +112,7 @@ func (a *app) wardenLog() replica.WardenLog {
 	return replica.WardenLog{Stderr: stderr, JSON: o.JSON}
 }
 
-// setting is where a replica runs: in production, as a trial with the embedded Redis of its own process, or as one of a demo's.
+// setting is the kind of a replica: in production, in a trial with the embedded Redis of its own process, or in a demo.
 type setting int
 
 const (
@@ -121,7 +121,7 @@ const (
 	demonstration
 )
 
-// settingOf finds the Redis of a trial. end closes it.
+// settingOf returns the setting, and prepares the Redis of a trial. end closes that Redis.
 func (a *app) settingOf(embed, ofDemo bool) (s setting, end func(), err error) {
 	end = func() {}
 	switch {
@@ -141,7 +141,7 @@ func (a *app) settingOf(embed, ofDemo bool) (s setting, end func(), err error) {
 	return trialAlone, server.Close, nil
 }
 
-// confine takes from a configuration what a trial does not use: its Redis, and in a demo all that others outside would notice.
+// confine removes what a trial must not use from a configuration: its Redis and, in a demo, its heartbeat and server.
 func (s setting) confine(cfg *config.Config) {
 	if s != production {
 		cfg.Redis = config.Redis{}
@@ -151,10 +151,10 @@ func (s setting) confine(cfg *config.Config) {
 	}
 }
 
-// replicaName defaults to the host's name.
+// replicaName returns the name of the replica. It defaults to the host's name.
 func replicaName(name string) (string, error) {
 	if name != "" {
-		if !config.ValidName(strings.ReplaceAll(name, ".", "-")) { // names of hosts have dots
+		if !config.ValidName(strings.ReplaceAll(name, ".", "-")) { // host names have dots
 			return "", usageError("--replica %q is not a name; write %s, or dots between them", name, config.NameRule)
 		}
 		return name, nil
@@ -166,7 +166,7 @@ func replicaName(name string) (string, error) {
 	return host, nil
 }
 
-// clockOffset reads CRONCLAVE_CLOCK_OFFSET, a rehearsal aid that sets this replica's wall clock wrong.
+// clockOffset parses CRONCLAVE_CLOCK_OFFSET, which sets this replica's wall clock wrong for tests.
 func clockOffset(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil

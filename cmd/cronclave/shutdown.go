@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// sameSignal is how long after the first signal another one means the same: supervisors, and terminals with them, send two at a time.
+	// sameSignal is the time for which further signals count as the first one. Supervisors and terminals may each send the same signal.
 	sameSignal = time.Second
-	// lastResort is how long after the second signal the process ends by force, and leaves its jobs to the warden. With what then remains to be done it has
-	// ended within a second, whatever hangs: Redis, the log, a disk.
+	// lastResort is the time from the second signal to the end of the process by force, which leaves its jobs to the warden. With the remaining work,
+	// the process ends within a second even if Redis, the log or a disk hangs.
 	lastResort = 850 * time.Millisecond
 )
 
-// shutdown has a replica end as signals ask for. Its methods are called by one goroutine.
+// shutdown ends a replica according to signals. Its methods are called by one goroutine.
 type shutdown struct {
 	log hclog.Logger
-	// drain has the replica end when its jobs have, abort has them killed, and force ends the process. None of them waits for anything.
+	// drain ends the replica after its jobs, abort kills the jobs, and force ends the process. They do not block.
 	drain, abort, force func()
 
 	stage stage
-	begun time.Time // the drain
+	begun time.Time // start of the drain
 }
 
-// stage is how far a shutdown is.
+// stage is the progress of a shutdown.
 type stage int
 
 const (
@@ -35,7 +35,7 @@ const (
 	stopping
 )
 
-// onSignals takes SIGTERM and SIGINT for a shutdown, and SIGHUP for a reload, until it is told to stop.
+// onSignals handles SIGTERM and SIGINT as a shutdown, and SIGHUP as a reload, until stop is called.
 func (d *shutdown) onSignals(reload chan<- struct{}) (stop func()) {
 	return watchSignals(func(s os.Signal) {
 		if s != syscall.SIGHUP {
@@ -44,12 +44,12 @@ func (d *shutdown) onSignals(reload chan<- struct{}) (stop func()) {
 		}
 		select {
 		case reload <- struct{}{}:
-		default: // one is asked for already
+		default: // a reload is pending already
 		}
 	}, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 }
 
-// signal takes one signal.
+// signal handles one signal.
 func (d *shutdown) signal(s os.Signal) {
 	switch {
 	case d.stage == running:

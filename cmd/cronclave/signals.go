@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// watchSignals calls react for each of some signals that comes, one after the other. They don't end the process meanwhile. stop
-// ends the watch, and waits for the last call.
+// watchSignals calls react for each of the given signals, one after another. They do not end the process in the meantime. stop ends the watch, and
+// waits for the last call.
 func watchSignals(react func(os.Signal), signals ...os.Signal) (stop func()) {
 	arrived := make(chan os.Signal, 4)
 	signal.Notify(arrived, signals...)
@@ -34,12 +34,12 @@ func watchSignals(react func(os.Signal), signals ...os.Signal) (stop func()) {
 	}
 }
 
-// stopOnSignal ends the context of foreground work at the first signal, and calls abort when the user sends another. A terminal that goes (SIGHUP,
-// which comes from the kernel and from the shell) and a reader that goes (SIGPIPE, which comes with every line) only stop it. done ends the watch.
+// stopOnSignal returns a context that ends at the first signal. abort is called when the user sends another one. The loss of a terminal (SIGHUP, from
+// the kernel and from the shell) and of a reader (SIGPIPE, with every line) only end the context. done ends the watch.
 func stopOnSignal(ctx context.Context, log hclog.Logger, abort func()) (run context.Context, done func()) {
 	run, cancel := context.WithCancel(ctx)
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE}
-	if !ignoredAtStart(syscall.SIGHUP) { // nohup has it so
+	if !ignoredAtStart(syscall.SIGHUP) { // as under nohup
 		signals = append(signals, syscall.SIGHUP)
 	}
 	stop := watchSignals(func(s os.Signal) {

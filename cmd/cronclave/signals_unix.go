@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// userSignals mean what a program likes.
+// userSignals have no meaning of their own for most programs.
 var userSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2}

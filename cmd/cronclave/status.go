@@ -17,7 +17,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// statusOptions are the flags of status.
+// statusOptions has the flags of status.
 type statusOptions struct {
 	operator.StatusRequest
 	layout       string
@@ -58,10 +58,10 @@ replicas differ are marked.`,
 	return cmd
 }
 
-// watchEvery is the pause between two prints of status --watch.
+// watchEvery is the pause between two outputs of status --watch.
 const watchEvery = 2 * time.Second
 
-// print prints the status, once or again and again.
+// print prints the status, once or repeatedly.
 func (o statusOptions) print(ctx context.Context, a *app) error {
 	var p console.Printer
 	cluster, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
@@ -92,7 +92,7 @@ func (o statusOptions) print(ctx context.Context, a *app) error {
 	return err
 }
 
-// watchCluster prints a status every two seconds until ctx ends. Redis may be away meanwhile, or without its data.
+// watchCluster prints the status every two seconds until ctx ends. Redis may be away or lose its data in the meantime.
 func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p console.Printer, s streams) error {
 	for first := true; ; first = false {
 		st, err := cluster.Status(ctx, o.StatusRequest)
@@ -115,7 +115,7 @@ func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p c
 	}
 }
 
-// printer is the printer that the flags ask for.
+// printer returns the printer for the flags.
 func (o statusOptions) printer(s streams, zones *cronspec.Zones) (p console.Printer, err error) {
 	p = console.Printer{Out: s.out, Colour: s.colour(), Wide: o.layout == "wide"}
 	switch {
@@ -134,7 +134,7 @@ func zoneFlag(cmd *cobra.Command, zone *string) {
 	cmd.Flags().StringVar(zone, "zone", "", "the zone of instants (default: the machine's on a terminal, else UTC)")
 }
 
-// zone is the zone of that name; without one the machine's on a terminal, else UTC.
+// zone returns the zone with a name. Without a name it returns the machine's zone for a terminal, and UTC for other outputs.
 func (s streams) zone(zones *cronspec.Zones, name string) (*time.Location, error) {
 	switch {
 	case name != "":

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// streams are where a command reads and writes.
+// streams has stdin, stdout and stderr of a command.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer

@@ -69,7 +69,7 @@ func (o triggerOptions) check() (tick time.Time, err error) {
 	return tick, nil
 }
 
-// errTimeout is the cause with which --timeout ends the waiting.
+// errTimeout is the cause of a wait that was ended by --timeout.
 var errTimeout = errors.New("--timeout has passed")
 
 func (a *app) trigger(ctx context.Context, req operator.TriggerRequest, opt triggerOptions) error {
@@ -102,18 +102,18 @@ func (a *app) trigger(ctx context.Context, req operator.TriggerRequest, opt trig
 	return a.await(ctx, o, t, opt)
 }
 
-// requester names the user and the machine that ask, for people.
+// requester returns the user and the machine that make a request, for people.
 func requester() operator.Requester {
-	host, _ := os.Hostname() // for people
+	host, _ := os.Hostname() // without a name it is "somewhere"
 	return operator.Requester{By: cmp.Or(os.Getenv(envUser), "somebody") + "@" + cmp.Or(host, "somewhere")}
 }
 
-// reasonFlag is for acts, whose reason goes into the audit log.
+// reasonFlag adds the flag for the reason of an act, which is written to the audit log.
 func reasonFlag(cmd *cobra.Command, r *operator.Requester) {
 	cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for people: one line of at most 200 characters")
 }
 
-// printWaiting says what a request waits for.
+// printWaiting prints the reason for which a request is waiting.
 func (s streams) printWaiting(r journal.Request, replica string) {
 	if replica == "" {
 		fmt.Fprintf(s.err, "cronclave: no replica has taken it yet; waiting until %s\n", r.Expires.Format(time.RFC3339))
@@ -122,7 +122,7 @@ func (s streams) printWaiting(r journal.Request, replica string) {
 	fmt.Fprintf(s.err, "cronclave: replica %s has taken it and waits for a slot of the job, until %s\n", replica, r.Expires.Format(time.RFC3339))
 }
 
-// notRun is the end of a request without a run.
+// notRun returns the error of a request without a run.
 func notRun(t *operator.Triggered, wait bool) error {
 	err := fmt.Errorf("job %s: %s: %s", t.Job, t.Outcome, t.Reason)
 	if wait && t.Outcome != journal.OutcomeFailed {
@@ -135,8 +135,8 @@ func (s streams) printTriggered(t *operator.Triggered, opt triggerOptions) error
 	switch {
 	case opt.asJSON:
 		return s.printJSON(t)
-	case t.RunID == "": // the error says it
-	case opt.wait: // stdout is the job's
+	case t.RunID == "": // the error has the details
+	case opt.wait: // stdout belongs to the job
 		fmt.Fprintf(s.err, "cronclave: run %s started by replica %s\n", t.RunID, t.Replica)
 	default:
 		fmt.Fprintf(s.out, "run %s started by replica %s\n", t.RunID, t.Replica)
@@ -144,7 +144,7 @@ func (s streams) printTriggered(t *operator.Triggered, opt triggerOptions) error
 	return nil
 }
 
-// await shows the run until it has ended, and ends as it did.
+// await shows the run until its end, and returns its result.
 func (a *app) await(ctx context.Context, o *operating, t *operator.Triggered, opt triggerOptions) error {
 	ctx, done := console.WhileWritable(ctx, a.out)
 	defer done()

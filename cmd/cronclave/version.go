@@ -14,7 +14,7 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// licenses has the licences of all that is linked into the program. `go test ./cmd/cronclave -run TestLicenses -update` writes it.
+// licenses has the licences of everything that is linked into the program. `go test ./cmd/cronclave -run TestLicenses -update` writes it.
 //
 //go:embed licenses.txt
 var licenses string

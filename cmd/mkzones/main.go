@@ -2,10 +2,8 @@
 //
 //	mkzones FOLDER ARCHIVE
 //
-// FOLDER has compiled zones (TZif files) below their names, as /usr/share/zoneinfo
-// does, and states its version in +VERSION or in the first line of tzdata.zi. The
-// archive depends on names and contents alone, so the same data gives the same
-// bytes.
+// FOLDER has compiled zones (TZif files) under their names, like /usr/share/zoneinfo. It states its version in +VERSION or in the first line of
+// tzdata.zi. The archive depends only on names and contents, so the same data gives the same bytes.
 package main
 
 import (
@@ -53,7 +51,7 @@ func pack(folder string) ([]byte, error) {
 	var archive bytes.Buffer
 	w := zip.NewWriter(&archive)
 	for _, name := range sortedNames(files) {
-		// No time of change, so that the bytes do not depend on it.
+		// Without a modification time, the same data gives the same bytes.
 		f, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate})
 		if err != nil {
 			return nil, fmt.Errorf("add %s: %w", name, err)
@@ -96,11 +94,10 @@ func readVersion(folder string) (string, error) {
 	return version, nil
 }
 
-// notPlaces are names below a zone folder that depend on the machine, or repeat
-// all zones in another form.
+// notPlaces are names in a zone folder that depend on the machine, or repeat all zones in another form.
 var notPlaces = []string{"localtime", "posixrules", "posix", "right"}
 
-// readZones returns the compiled zones of a folder by their names.
+// readZones returns the compiled zones in a folder by name.
 func readZones(folder string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// maxBodyBytes is more than the longest list of jobs takes, bodyTimeout how long it may take to arrive.
+	// maxBodyBytes is the size limit of a body, above the longest list of jobs. bodyTimeout is the time in which a body must arrive.
 	maxBodyBytes = 256 << 10
 	bodyTimeout  = 10 * time.Second
 )
 
-// ActReason is the part of a body that all acts have.
+// ActReason is the part that the bodies of all acts have in common.
 type ActReason struct {
 	Reason string `json:"reason,omitempty" maxLength:"200" doc:"for the audit log: one line"`
 }
@@ -26,14 +26,14 @@ func (b ActReason) requester(user string) operator.Requester {
 	return operator.Requester{By: user, Reason: b.Reason}
 }
 
-// Trigger is the body of a request for a run.
+// Trigger is the body of a trigger request.
 type Trigger struct {
 	ActReason
 	Tick time.Time `json:"tick,omitzero" doc:"a past tick of the schedule, which the run gets as its own"`
 	ID   string    `json:"id,omitempty" maxLength:"128" doc:"your own id: requests of a user with the same id, job and tick within ten minutes are one"`
 }
 
-// Requested is a request for a run, which a replica takes within a minute, or none does.
+// Requested describes an accepted trigger request. A replica starts the run within a minute, or none does.
 type Requested struct {
 	Request string    `json:"request" doc:"id of the request"`
 	Job     string    `json:"job"`
@@ -47,7 +47,7 @@ type Cancel struct {
 	RunID string `json:"run_id,omitempty" maxLength:"128" doc:"id of one run (default: all of the job)"`
 }
 
-// Resume is the body of a request to end pauses. The jobs are chosen in one of three ways.
+// Resume is the body of a request to end pauses. It selects jobs in one of three ways.
 type Resume struct {
 	ActReason
 	Jobs []string `json:"jobs,omitempty" maxItems:"1000" doc:"names of jobs"`
@@ -65,13 +65,13 @@ type Pause struct {
 	For string `json:"for,omitempty" maxLength:"32" doc:"how long, as 2h or 7d (default: until the jobs are resumed)"`
 }
 
-// ofJob is a request about one job, whose body may be left out.
+// ofJob is the input of a request about one job. Its body may be absent.
 type ofJob[B any] struct {
 	JobPath
 	Body *B
 }
 
-// ofJobs is a request about the jobs that its body chooses.
+// ofJobs is the input of a request about the jobs that its body selects.
 type ofJobs[B any] struct{ Body B }
 
 func orZero[B any](b *B) *B {
@@ -81,7 +81,7 @@ func orZero[B any](b *B) *B {
 	return b
 }
 
-// registerActs registers the acts.
+// registerActs registers the routes that change something.
 func (r *routes) registerActs(api huma.API) {
 	act(r, api, "/jobs/{job}/trigger", "Trigger", func(ctx context.Context, in *ofJob[Trigger], user string) (Requested, error) {
 		b := orZero(in.Body)
@@ -109,10 +109,10 @@ func (r *routes) registerActs(api huma.API) {
 	})
 }
 
-// act registers a route that acts, for users that may.
+// act registers a route that changes something. It requires a user with the right to act.
 func act[I, O any](r *routes, api huma.API, path, summary string, do func(ctx context.Context, in *I, user string) (O, error)) {
 	op := describe(http.MethodPost, path, summary, "acts", http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests)
-	op.MaxBodyBytes, op.BodyReadTimeout = maxBodyBytes+1, bodyTimeout // huma refuses also a body as long as that
+	op.MaxBodyBytes, op.BodyReadTimeout = maxBodyBytes+1, bodyTimeout // huma also refuses a body of exactly the limit
 	op.Middlewares = huma.Middlewares{r.refuseViewers(api)}
 	huma.Register(api, op, func(ctx context.Context, in *I) (*answer[O], error) {
 		user, _ := r.User(ctx)
@@ -124,12 +124,13 @@ func act[I, O any](r *routes, api huma.API, path, summary string, do func(ctx co
 	})
 }
 
-// refuseViewers refuses users that may not act, before their request is looked at.
+// refuseViewers refuses users without the right to act, before their request is parsed.
 func (r *routes) refuseViewers(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		user, mayAct := r.User(ctx.Context())
 		if !mayAct {
-			_ = huma.WriteErr(api, ctx, http.StatusForbidden, "user "+user+" may not act: that takes the role operator, by [server].token_file or [server].oidc") // else the client has gone
+			// a failed write means that the client has gone
+			_ = huma.WriteErr(api, ctx, http.StatusForbidden, "user "+user+" may not act: that takes the role operator, by [server].token_file or [server].oidc")
 			return
 		}
 		next(ctx)

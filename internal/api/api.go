@@ -1,5 +1,5 @@
-// Package api is the HTTP API of a cluster, version 1: the commands that see and steer it, as JSON, answered by any replica for the whole cluster. It
-// decides nothing; [operator.Shared] does. The description of its routes (OpenAPI 3.1) is made of the handlers themselves.
+// Package api is the HTTP API of a cluster, version 1: the commands that show and control the cluster, as JSON. Any replica answers for the whole cluster.
+// The package decides nothing; [operator.Shared] does. The description of the routes (OpenAPI 3.1) is generated from the handlers.
 package api
 
 import (
@@ -17,27 +17,27 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// prefix begins every path of this version, rootPath those of all.
+// rootPath begins the paths of all versions, prefix the paths of this version.
 const rootPath, prefix = "/api/", "/api/v1"
 
-// Config of an API.
+// Config configures an API.
 type Config struct {
-	// Operator is the cluster. It stays the caller's.
+	// Operator accesses the cluster. The caller closes it.
 	Operator *operator.Shared
-	// Version is that of the program.
+	// Version is the version of the program.
 	Version string
-	// User returns the name of a request's user, and whether that user may act, from the request's context.
+	// User returns, from a request's context, the name of the user and whether that user may act.
 	User func(context.Context) (name string, mayAct bool)
-	// Stopping returns a channel that is closed when the server of a request ends, from the request's context.
+	// Stopping returns, from a request's context, a channel that is closed when the server stops.
 	Stopping func(context.Context) <-chan struct{}
-	// Log gets the faults of requests that are the server's.
+	// Log receives the requests that failed by a fault of the server.
 	Log hclog.Logger
 }
 
-// routes are the handlers of an API.
+// routes holds the handlers of an API.
 type routes struct {
 	Config
-	streams chan struct{} // one for each stream of events that is open
+	streams chan struct{} // holds a value for each open stream of events
 	damaged logging.Rarely
 }
 
@@ -48,7 +48,7 @@ func New(cfg Config) (http.Handler, error) {
 	c := huma.DefaultConfig("cronclave", cfg.Version)
 	c.Info.Description = "The status, the history and the control of one cluster. Any replica answers for all."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
-	c.CreateHooks = nil // no links to schemas in the answers: they are those of the command line
+	c.CreateHooks = nil // no links to schemas: answers have the same JSON as the command line
 	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshalJSON}
 	c.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
@@ -68,14 +68,14 @@ func New(cfg Config) (http.Handler, error) {
 	return uncached(mux), nil
 }
 
-// writeError answers a request that no operation answers.
+// writeError answers a request that does not reach an operation.
 func writeError(w http.ResponseWriter, fault huma.StatusError) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(fault.GetStatus())
-	_ = json.NewEncoder(w).Encode(fault) // otherwise the client has gone
+	_ = json.NewEncoder(w).Encode(fault) // a failed write means that the client has gone
 }
 
-// uncached keeps answers out of caches: they are true at one moment, and for one user.
+// uncached forbids caches to store answers, which are valid at one moment and for one user.
 func uncached(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -84,7 +84,7 @@ func uncached(next http.Handler) http.Handler {
 	})
 }
 
-// describeIn serves the description of an API, which is made once: huma makes it by the first request, without a lock.
+// describeIn serves the description of an API. It generates the description once, because huma would do so in the first request without a lock.
 func describeIn(mux *http.ServeMux, api huma.API) error {
 	asJSON, err := api.OpenAPI().MarshalJSON()
 	if err != nil {
@@ -98,16 +98,16 @@ func describeIn(mux *http.ServeMux, api huma.API) error {
 		kind := "application/vnd.oai.openapi+" + name[len("openapi."):]
 		mux.HandleFunc("GET "+prefix+"/"+name, refuseQuery(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", kind)
-			_, _ = w.Write(text) // else the client has gone
+			_, _ = w.Write(text) // a failed write means that the client has gone
 		}))
 	}
 	return nil
 }
 
-// answer is a successful one with a body.
+// An answer is the output of a successful operation.
 type answer[T any] struct{ Body T }
 
-// describe makes an operation of a route. Its id is the summary in one word.
+// describe returns the operation of a route. Its id is the summary with dashes.
 func describe(method, path, summary, tag string, errs ...int) huma.Operation {
 	id := strings.ReplaceAll(strings.ToLower(summary), " ", "-")
 	return huma.Operation{OperationID: id, Method: method, Path: prefix + path, Summary: summary, Tags: []string{tag},

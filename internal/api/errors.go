@@ -15,13 +15,13 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// maxErrorDetails bounds the faults of one request that its answer lists.
+// maxErrorDetails is the maximum number of faults that an answer lists.
 const maxErrorDetails = 10
 
-// maxLocation bounds the place of a fault, which has names of the request.
+// maxLocation is the maximum length of the location of a fault, in characters, because a location contains names from the request.
 const maxLocation = 200
 
-func init() { // huma makes all its errors by these variables
+func init() { // huma creates all its errors through these variables
 	huma.NewErrorWithContext = func(_ huma.Context, code int, detail string, errs ...error) huma.StatusError {
 		return newError(code, detail, errs...)
 	}
@@ -47,13 +47,13 @@ const (
 	notInstant = "must be an instant in RFC 3339, as 2026-03-01T00:30:00Z"
 )
 
-// Texts of huma that no variable holds.
+// Texts of huma that no variable replaces.
 const (
-	unreadableBody   = "cannot read request body" // it breaks off
+	unreadableBody   = "cannot read request body" // the body breaks off
 	validationFailed = "validation failed"
 )
 
-// ourWords are the texts of huma that no variable replaces.
+// ourWords maps texts of huma that no variable replaces to the texts of this API.
 var ourWords = map[string]string{
 	unreadableBody:                                     "the body broke off",
 	"request body is required":                         "this route needs a body",
@@ -65,7 +65,7 @@ var ourWords = map[string]string{
 	"invalid date/time for format " + time.RFC3339Nano: notInstant,
 }
 
-// ourText returns a text of huma in our words.
+// ourText returns the text of this API for a text of huma.
 func ourText(text string) string {
 	switch ours, known := ourWords[text]; {
 	case known:
@@ -78,11 +78,11 @@ func ourText(text string) string {
 	return text
 }
 
-// newError makes the body of an answer, application/problem+json. It does not repeat the request: a body of many faults would become an answer of
-// gigabytes, and may have a secret. A body that cannot be read is the client's fault.
+// newError returns the body of an answer, application/problem+json. It does not repeat values of the request: the answer to a body with many faults would
+// grow to gigabytes, and could contain a secret. A body that cannot be read is the client's fault.
 func newError(code int, detail string, errs ...error) huma.StatusError {
 	if code == http.StatusInternalServerError && detail == unreadableBody {
-		code, errs = http.StatusBadRequest, nil // which name addresses
+		code, errs = http.StatusBadRequest, nil // their texts contain network addresses
 	}
 	model := &huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: ourText(detail)}
 	for i, err := range errs {
@@ -107,7 +107,7 @@ func newError(code int, detail string, errs ...error) huma.StatusError {
 	return model
 }
 
-// summarizeFaults names the first fault of a request, and counts the others.
+// summarizeFaults returns a sentence with the first fault of a request and the number of faults.
 func summarizeFaults(faults []*huma.ErrorDetail) string {
 	first, others := faults[0], ""
 	if len(faults) > 1 {
@@ -121,7 +121,7 @@ func summarizeFaults(faults []*huma.ErrorDetail) string {
 	return fmt.Sprintf("%s %q %s%s", kinds[kind], name, first.Message, others)
 }
 
-// codes are the HTTP status codes of the reasons for which an operation fails.
+// codes maps the errors of operations to HTTP status codes.
 var codes = []struct {
 	reason error
 	code   int
@@ -138,7 +138,7 @@ var codes = []struct {
 	{operator.ErrInvalid, http.StatusUnprocessableEntity},
 }
 
-// fault is the answer to a request that failed. A client that has gone, or whose connection was closed at the end of the server, is no fault.
+// fault returns the answer to a failed request. It logs only faults of the server: that a client has gone, or that the server is stopping, is none.
 func (r *routes) fault(ctx context.Context, err error) error {
 	var known huma.StatusError
 	if err == nil || errors.As(err, &known) {

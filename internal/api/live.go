@@ -16,39 +16,39 @@ import (
 )
 
 const (
-	// maxStreams is how many streams are open at once: each asks Redis once a second.
+	// maxStreams is the maximum number of streams that are open at once, because each one calls Redis once a second.
 	maxStreams = 256
-	// streamEvery is how often a stream looks for more output.
+	// streamEvery is the interval at which a stream checks for new output.
 	streamEvery = time.Second
-	// pingEvery is how often a stream without news shows that it is open, so that no proxy cuts it.
+	// pingEvery is the interval of pings on a stream without output, so that no proxy closes it.
 	pingEvery = 15 * time.Second
-	// maxStream is how long a stream lasts: its client connects again, and needs a token that is still valid.
+	// maxStream is the longest duration of a stream. Its client then reconnects, which requires a token that is still valid.
 	maxStream = time.Hour
 )
 
-// The events of a stream, beside operator.OutputLine.
+// The events of a stream, besides operator.OutputLine.
 type (
-	// note is a remark on the output, such as the size of a gap in it.
+	// A note is a remark on the output, such as the size of a gap in it.
 	note struct {
 		RunID string `json:"run_id"`
 		Note  string `json:"note"`
 	}
-	// ended says that a stream is complete: of one run with its record.
+	// An ended event is the last one of a stream. In a stream about one run it contains the run's record.
 	ended struct {
 		Run   *journal.Record `json:"run,omitempty"`
 		Error string          `json:"error,omitempty"`
 	}
-	// ping says that the stream is open.
+	// A ping shows that the stream is open.
 	ping struct{}
 )
 
-// liveInput says which output to follow.
+// liveInput selects the output to follow.
 type liveInput struct {
 	JobPath
 	RunID string `query:"run_id" maxLength:"128" doc:"id of one run, with whose end the stream ends (default: all runs of the job)"`
 }
 
-// registerStreams registers the output of runs while they print it.
+// registerStreams registers the live output of runs.
 func (r *routes) registerStreams(api huma.API) {
 	op := describe(http.MethodGet, "/jobs/{job}/output", "Live output", "runs", http.StatusNotFound, http.StatusTooManyRequests)
 	op.Description = "Server-sent events. A replica has at most 256 streams at once; a stream ends after an hour, and when its reader is slow."
@@ -56,7 +56,8 @@ func (r *routes) registerStreams(api huma.API) {
 	sse.Register(api, op, map[string]any{"line": operator.OutputLine{}, "note": note{}, "end": ended{}, "ping": ping{}}, r.stream)
 }
 
-// limitStreams refuses a stream that is one too many. The others outlast the time in which a request has to arrive: it has, as it has no body.
+// limitStreams refuses streams beyond maxStreams. It removes the read deadline of the others, which is for the arrival of a request: they have no body, and
+// so have arrived.
 func (r *routes) limitStreams(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		select {
@@ -64,17 +65,18 @@ func (r *routes) limitStreams(api huma.API) func(huma.Context, func(huma.Context
 			defer func() { <-r.streams }()
 		default:
 			ctx.SetHeader("Retry-After", "30")
-			_ = huma.WriteErr(api, ctx, http.StatusTooManyRequests, fmt.Sprintf("%d streams are open on this replica; try again later, or another replica", maxStreams)) // else the client has gone
+			// a failed write means that the client has gone
+			_ = huma.WriteErr(api, ctx, http.StatusTooManyRequests, fmt.Sprintf("%d streams are open on this replica; try again later, or another replica", maxStreams))
 			return
 		}
-		ctx.SetHeader("X-Accel-Buffering", "no") // nginx would hold events back
+		ctx.SetHeader("X-Accel-Buffering", "no") // nginx would buffer events
 		_, w := humago.Unwrap(ctx)
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a writer that knows no deadline sets none
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a writer without deadlines has none to remove
 		next(ctx)
 	}
 }
 
-// stream sends the output of runs until the client goes, the server ends, or the run has ended.
+// stream sends the output of runs until the client goes, the server stops, or the run ends.
 func (r *routes) stream(ctx context.Context, in *liveInput, send sse.Sender) {
 	ctx, cancel := context.WithTimeout(ctx, maxStream)
 	defer cancel()
@@ -85,14 +87,14 @@ func (r *routes) stream(ctx context.Context, in *liveInput, send sse.Sender) {
 		case <-ctx.Done():
 		}
 	}
-	go func() { // ends with ctx, and is waited for by forward, which reads until events is closed
+	go func() { // it ends with ctx, and is waited for below: events is read until it is closed
 		defer close(events)
 		emit(r.follow(ctx, in, emit))
 	}()
 	forward(events, r.Stopping(ctx), send, cancel)
 }
 
-// follow passes on the output of runs, and returns how that ended.
+// follow passes the output of runs to emit, and returns the event that ends the stream.
 func (r *routes) follow(ctx context.Context, in *liveInput, emit func(any)) (end ended) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -114,11 +116,11 @@ func (r *routes) follow(ctx context.Context, in *liveInput, emit func(any)) (end
 	if err != nil {
 		return ended{Error: err.Error()}
 	}
-	records[0].Output = nil // which was sent
+	records[0].Output = nil // it was sent already
 	return ended{Run: &records[0]}
 }
 
-// forward sends events until there are no more. A client that is gone, or too slow, cancels, and so does the end of the server.
+// forward sends events until the channel is closed. It cancels the stream if the client has gone or is too slow, or if the server stops.
 func forward(events <-chan any, stopping <-chan struct{}, send sse.Sender, cancel func()) {
 	pings := time.NewTicker(pingEvery)
 	defer pings.Stop()
@@ -137,7 +139,7 @@ func forward(events <-chan any, stopping <-chan struct{}, send sse.Sender, cance
 			gone = gone || send.Data(ping{}) != nil
 		case <-stopping:
 			if !gone {
-				_ = send.Data(ended{Error: "the replica is stopping; ask another one"}) // else the client has gone
+				_ = send.Data(ended{Error: "the replica is stopping; ask another one"}) // a failed write means that the client has gone
 			}
 			gone, stopping = true, nil
 		}

@@ -12,12 +12,12 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// JobPath names a job.
+// JobPath is a path with the name of a job.
 type JobPath struct {
 	Job string `path:"job" maxLength:"128" doc:"name of the job"`
 }
 
-// jobFilter chooses jobs, which have to match all that is set.
+// jobFilter selects the jobs that match all fields that are set.
 type jobFilter struct {
 	Failed  bool   `query:"failed" doc:"only jobs with a problem"`
 	Running bool   `query:"running" doc:"only jobs with a run"`
@@ -41,7 +41,7 @@ func registerPart[T any](r *routes, api huma.API, path, summary string, part fun
 	})
 }
 
-// registerViews registers the views of the cluster as it is.
+// registerViews registers the routes that show the present state of the cluster.
 func (r *routes) registerViews(api huma.API) {
 	huma.Register(api, describe(http.MethodGet, "/status", "Status", "cluster", 404), func(ctx context.Context, q *jobFilter) (*answer[*operator.Status], error) {
 		st, err := r.Operator.Status(ctx, q.request())
@@ -80,7 +80,7 @@ func (r *routes) registerViews(api huma.API) {
 	})
 }
 
-// registerParts registers the parts of the status.
+// registerParts registers a route for each part of the status.
 func (r *routes) registerParts(api huma.API) {
 	registerPart(r, api, "/replicas", "Replicas", func(st *operator.Status) []operator.Replica { return st.Replicas })
 	registerPart(r, api, "/leader", "Leader", func(st *operator.Status) *operator.Leader { return st.Leader })
@@ -91,13 +91,13 @@ func (r *routes) registerParts(api huma.API) {
 	registerPart(r, api, "/locks", "Locks", func(st *operator.Status) []operator.Lock { return st.Locks })
 }
 
-// Tick is an instant of a job's schedule, in the job's zone.
+// A Tick is a tick of a job. Its time is in the job's zone.
 type Tick struct {
 	Job  string    `json:"job"`
 	Tick time.Time `json:"tick"`
 }
 
-// longestWindow is how far ahead ticks are listed.
+// longestWindow is the longest window in which ticks are listed.
 const longestWindow = 366 * 24 * time.Hour
 
 // ticks lists the next ticks of jobs.
@@ -136,10 +136,10 @@ func (r *routes) ticks(ctx context.Context, q *struct {
 	return &answer[[]Tick]{ticks}, nil
 }
 
-// calendar returns whether an instant can be shown in each time zone.
+// calendar reports whether an instant can be shown in every time zone.
 func calendar(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9998 }
 
-// why explains an instant of a job.
+// why explains what happened to a job at an instant.
 func (r *routes) why(ctx context.Context, q *struct {
 	JobPath
 	Time string `query:"time" required:"true" maxLength:"64" doc:"RFC 3339, or a date and a time by the clock of the job's zone"`

@@ -15,10 +15,10 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// huma answers for the first of a repeated query parameter and drops the rest, leaves empty and malformed ones out, and has the last of a repeated key of
-// a body win. A client that is not understood must not get another answer than it asked for, so requests are checked here.
+// huma uses the first value of a repeated query parameter and drops the others, ignores empty and malformed ones, and uses the last value of a repeated key
+// of a body. A client must not get an answer to another question than it asked, so these checks refuse such requests.
 
-// checkQueries refuses requests whose query the operation would not read as a whole, with 422 and the name of each parameter.
+// checkQueries refuses requests with query parameters that the operation would ignore, with 422 and the name of each parameter.
 func checkQueries(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		asked := ctx.URL()
@@ -49,7 +49,7 @@ func queryFaults(raw string, known []*huma.Param) (faults []error) {
 	return faults
 }
 
-// refuseQuery refuses requests with a query to a handler that reads none.
+// refuseQuery refuses requests with a query, for a handler that reads none.
 func refuseQuery(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if faults := queryFaults(r.URL.RawQuery, nil); len(faults) > 0 {
@@ -74,7 +74,8 @@ func parameterFault(name string, values []string, known []*huma.Param) string {
 	return ""
 }
 
-// repeatedKey returns the first key that an object of a JSON text has more than once, with the keys that lead to it, or "". A text that is no JSON has none.
+// repeatedKey returns the first key that occurs twice in one object of a JSON text, as a path such as "a.b", or "". It returns "" for a text that is not
+// JSON.
 func repeatedKey(text []byte) string {
 	d := json.NewDecoder(bytes.NewReader(text))
 	var at []object
@@ -103,15 +104,15 @@ func repeatedKey(text []byte) string {
 	}
 }
 
-// object is a JSON object or list of which a part was read.
+// An object is a JSON object or list that was read in part.
 type object struct {
 	keys   map[string]bool
-	key    string // the last one
-	hasKey bool   // and its value is next
+	key    string // the last key
+	hasKey bool   // the value of key comes next
 	isList bool
 }
 
-// enter notes a key, and reports whether the object has had it.
+// enter records a key, and reports whether the object already had it.
 func (o *object) enter(token json.Token) (repeated bool) {
 	o.key, o.hasKey = fmt.Sprint(token), true
 	repeated = o.keys[o.key]
@@ -126,7 +127,7 @@ func last(at []object) *object {
 	return &at[len(at)-1]
 }
 
-// path names the key that was read last.
+// path returns the path of the key that was read last.
 func path(at []object) string {
 	var keys []string
 	for _, o := range at {
@@ -137,10 +138,11 @@ func path(at []object) string {
 	return operator.FirstLine(strings.Join(keys, "."), maxLocation)
 }
 
-// givenTwice ends the message about a repeated key.
+// givenTwice ends the error about a repeated key.
 const givenTwice = "more than once; send it once"
 
-// unmarshalJSON is json.Unmarshal without repeated keys, and with errors in our words. huma calls it for an any first, and then for the type of the body.
+// unmarshalJSON is json.Unmarshal with errors in the words of this API. It refuses repeated keys. huma calls it with an *any first, and then with the type of
+// the body.
 func unmarshalJSON(data []byte, v any) error {
 	if _, first := v.(*any); first {
 		if key := repeatedKey(data); key != "" {

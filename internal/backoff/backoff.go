@@ -1,4 +1,4 @@
-// Package backoff grows the pauses between tries, with jitter, so that replicas that failed together do not try again together.
+// Package backoff computes growing pauses between tries, with jitter, so that replicas that failed together do not try again together.
 package backoff
 
 import (
@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Backoff is the pauses between tries: each is twice as long as the one before, up to a maximum, and then shortened by chance, to half of that at least. It
+// A Backoff computes the pauses between tries. Each pause is twice as long as the one before, up to a maximum, less a random part of up to half. It
 // belongs to one goroutine.
 type Backoff struct{ first, most, pause time.Duration }
 
-// New returns pauses that grow from first to most, both more than 0.
+// New returns a backoff with pauses that grow from first to most. Both must be greater than 0.
 func New(first, most time.Duration) *Backoff { return &Backoff{first: first, most: most} }
 
 // Next returns the next pause.
@@ -20,10 +20,10 @@ func (b *Backoff) Next() time.Duration {
 	return b.pause - rand.N(b.pause/2+1)
 }
 
-// Last is about as long as the last pause; 0 before the first one.
+// Last returns the last pause without its random part; 0 before the first one.
 func (b *Backoff) Last() time.Duration { return b.pause }
 
-// Reset has the pauses begin anew, after a success.
+// Reset starts again with the first pause, after a success.
 func (b *Backoff) Reset() { b.pause = 0 }
 
 // Wait waits for the next pause. It returns false if ctx ended first.

@@ -21,7 +21,7 @@ type account struct {
 	name, home, shell string // for the environment
 	source            string // of the answer: fromPasswd, fromGetent, or "" for a number without an entry
 
-	by *Accounts // which looks it up
+	by *Accounts // looks the user up
 }
 
 // The sources of accounts.
@@ -30,8 +30,8 @@ const (
 	fromGetent = "getent passwd"
 )
 
-// setUser fills in the user's fields. It returns no user for a number that has no entry. If a group is named too, that includes a number that is not in /etc/passwd
-// while the directory service does not answer: the two are enough for a start. Each call asks anew.
+// setUser fills in the user's fields. The returned user is nil for a number without an entry. It is nil too for a number that is not in /etc/passwd
+// if a group is named and the directory service does not answer: the two numbers are enough for a start.
 func (a *account) setUser(name, groupName string) (*user.User, error) {
 	uid, numErr := number(name)
 	most := getentTime
@@ -59,7 +59,8 @@ func (a *account) setUser(name, groupName string) (*user.User, error) {
 	return u, nil
 }
 
-// find looks in the file, and then asks the directory service for the time most. The error wraps [errNoEntry] if neither has the user.
+// find looks for the user in /etc/passwd, and then asks the directory service for at most the time most. The error wraps [errNoEntry] if neither has
+// the user.
 func (a *account) find(name string, most time.Duration) (u *user.User, shell string, err error) {
 	f, err := passwdEntry("/etc/passwd", name)
 	if a.source = fromPasswd; errors.Is(err, errNoEntry) {
@@ -75,7 +76,7 @@ func (a *account) find(name string, most time.Duration) (u *user.User, shell str
 	return &user.User{Username: f[0], Uid: f[2], Gid: f[3], Name: f[4], HomeDir: orText(f[5], "/")}, orText(f[6], "/bin/sh"), nil
 }
 
-// ask asks the system's library, where that is a part of this program and there is no getent, as on macOS.
+// ask looks the user up with package os/user. It is for machines without getent, such as macOS, whose library asks the directory service itself.
 func (a *account) ask(name string) (u *user.User, shell string, err error) {
 	a.source = "the system"
 	if u, err = user.Lookup(name); err != nil {
@@ -100,8 +101,8 @@ func (by *Accounts) directoryEntry(name string, most time.Duration) ([]string, e
 	return f, nil
 }
 
-// sameName reports whether an entry of the directory service has the name that was asked for. The service may return it in another case, or with a domain added, as SSSD does
-// for Active Directory.
+// sameName reports whether an entry of the directory service has the requested name. The service may return it in another case, or with a domain
+// added, as SSSD does for Active Directory.
 func sameName(entry, asked string) bool {
 	if strings.EqualFold(entry, asked) {
 		return true
@@ -117,8 +118,7 @@ func orText(text, instead string) string {
 	return text
 }
 
-// number reads a user's or a group's number. The greatest one is none: it means "leave as it is" to the
-// system calls.
+// number parses the number of a user or a group. The greatest 32-bit number is refused, because system calls take it for "leave unchanged".
 func number(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || n == math.MaxUint32 {
@@ -130,7 +130,8 @@ func number(s string) (uint32, error) {
 // passwdFields is the number of fields of a line of passwd(5).
 const passwdFields = 7
 
-// passwdEntry returns the fields of the user's line in a passwd(5) file: that of the name, otherwise that of the number. The error is [errNoEntry] if there is none.
+// passwdEntry returns the fields of the user's line in a passwd(5) file. A line with the user's name takes precedence over one with that number. The
+// error is [errNoEntry] if there is neither.
 func passwdEntry(passwd, name string) (entry []string, err error) {
 	f, err := os.Open(passwd)
 	if exhaustion.Is(err) {

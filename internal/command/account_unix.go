@@ -21,10 +21,9 @@ type identity struct {
 	groups []uint32
 }
 
-// lookupIdentity resolves a user and a group, each by name or by number, each "" for the replica's own. The
-// supplementary groups are those that initgroups(3) gives: the groups that list the user, and the group
-// itself. With no user there are none. A number needs no entry in the user database, but then there is no
-// primary group to take and the group must be named.
+// lookupIdentity resolves a user and a group, each by name or by number; "" is the replica's own. With a user, the supplementary groups are the ones
+// that initgroups(3) sets: every group that lists the user, and the primary group. Without a user there are none. A number needs no entry in the user
+// database, but has no primary group then, so the group must be named.
 func (by *Accounts) lookupIdentity(userName, groupName string) (*identity, error) {
 	a := &identity{account: account{uid: uint32(os.Getuid()), gid: uint32(os.Getgid()), by: by}}
 	var u *user.User
@@ -76,7 +75,8 @@ func (a *identity) setGroups(u *user.User) error {
 	return nil
 }
 
-// Sources says which source has answered for a user and its groups, for people; "" for none. It asks as a start does.
+// Sources describes the identity of a user and a group, and the source that it comes from, for people. It returns "" without a user. It looks both up
+// as a start does.
 func (by *Accounts) Sources(userName, groupName string) (string, error) {
 	if userName == "" {
 		return "", nil
@@ -94,7 +94,7 @@ func (a *identity) String() string {
 	return fmt.Sprintf("uid %d, gid %d, groups %s, from %s", a.uid, a.gid, orText(groups, "none"), orText(a.source, "no entry"))
 }
 
-// Rights are those with which a job's files are opened: its user's, or nil where that is this process's own user.
+// Rights returns the identity with which a job's files are opened. It is nil if they are opened by this process's own user.
 func (by *Accounts) Rights(userName, groupName string) (*safefile.Identity, error) {
 	if userName == "" {
 		return nil, nil
@@ -133,7 +133,7 @@ func (by *Accounts) lookupGroup(name string) (uint32, error) {
 	}
 }
 
-// credential is the identity as the kernel wants it. keepGroups leaves the supplementary groups alone.
+// credential returns the identity in the form that the kernel takes. keepGroups leaves the supplementary groups unchanged.
 func (a *identity) credential(keepGroups bool) *syscall.Credential {
 	// A process that runs as its own user needs no privilege, and setgroups would require one.
 	self := os.Geteuid() != 0 && int(a.uid) == os.Geteuid() && int(a.gid) == os.Getegid()

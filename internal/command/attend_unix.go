@@ -21,7 +21,7 @@ type attendance struct {
 	passed   []os.Signal
 }
 
-// attend is called before the start, so that none of the terminal's keys is missed.
+// attend prepares the sharing. It is called before the start, so that no key of the terminal is missed.
 func (s *Spec) attend() *attendance {
 	a := &attendance{signals: s.Signals}
 	if s.Attached {
@@ -37,7 +37,7 @@ func (a *attendance) begin(leader int) {
 	}
 }
 
-// pass passes a signal on to the whole group, once: a member that starts commands itself, in groups of their own, does the same.
+// pass passes a signal on to the whole group, once. A member that starts commands in groups of their own does the same.
 func (a *attendance) pass(s os.Signal) {
 	if number, ok := s.(syscall.Signal); ok {
 		a.passed = append(a.passed, s)
@@ -45,7 +45,7 @@ func (a *attendance) pass(s os.Signal) {
 	}
 }
 
-// leave takes the terminal back. The leader is dead and not reaped yet, or was not started.
+// leave takes the terminal back, after the leader has died or was not started. The leader is not reaped yet.
 func (a *attendance) leave() {
 	if a.terminal != nil {
 		a.terminal.takeBack()
@@ -67,15 +67,15 @@ func (a *attendance) resound(exit Exit) {
 // otherwise the user could not go on working on the terminal.
 type terminal struct {
 	fd     int
-	own    int // our own process group
-	leader int // that of the command
+	own    int // this process's own group
+	leader int // process group of the command
 	lent   bool
-	stops  chan os.Signal // Ctrl-Z, where it was we who got it
+	stops  chan os.Signal // Ctrl-Z that this process received
 	over   chan struct{}
 	work   sync.WaitGroup
 }
 
-// openTerminal returns nil if there is none.
+// openTerminal returns the controlling terminal, or nil if there is none.
 func openTerminal() *terminal {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -86,11 +86,11 @@ func openTerminal() *terminal {
 	return t
 }
 
-// lend gives the terminal to a command that has just started. Where it looks as if the command stood in a pipeline, other programs of
-// which may want the terminal, it gets it only when it asks for it.
+// lend gives the terminal to a command that has just started. If stdin or stdout is not a terminal, the command may be part of a pipeline whose other
+// programs want the terminal. Then it gets the terminal only when it asks for it.
 func (t *terminal) lend(leader int) {
 	t.leader = leader
-	signal.Ignore(unix.SIGTTOU) // it would stop us when we take the terminal back. The command does not inherit that any more
+	signal.Ignore(unix.SIGTTOU) // it would stop this process when it takes the terminal back. The command no longer inherits that
 	if isTerminal(0) && isTerminal(1) {
 		t.give()
 	}
@@ -111,7 +111,7 @@ func (t *terminal) foreground() int {
 	return group
 }
 
-// give hands the terminal to the command if it is ours to give. It returns whether the command has it.
+// give hands the terminal to the command if this process has it. It reports whether the command has the terminal now.
 func (t *terminal) give() bool {
 	switch t.foreground() {
 	case t.leader:
@@ -123,7 +123,7 @@ func (t *terminal) give() bool {
 	return false
 }
 
-// reclaim takes the terminal from the command, and returns whether it had it.
+// reclaim takes the terminal back from the command, and reports whether the command had it.
 func (t *terminal) reclaim() (had bool) {
 	if had = t.foreground() == t.leader; had {
 		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own)
@@ -142,7 +142,7 @@ func (t *terminal) takeBack() {
 	unix.Close(t.fd)
 }
 
-// hear hands Ctrl-Z on when the terminal was not the command's.
+// hear passes Ctrl-Z on to the command if this process got it, because the terminal was not the command's.
 func (t *terminal) hear() {
 	for {
 		select {
@@ -154,7 +154,7 @@ func (t *terminal) hear() {
 	}
 }
 
-// stopped is called when the command was stopped by a signal.
+// stopped handles a stop of the command by a signal.
 func (t *terminal) stopped(by syscall.Signal) {
 	switch by {
 	case unix.SIGTTIN, unix.SIGTTOU: // it wants to use the terminal
@@ -168,17 +168,17 @@ func (t *terminal) stopped(by syscall.Signal) {
 		if had {
 			t.give()
 		}
-	default: // it is not the terminal's doing
+	default: // the terminal is not the cause
 		return
 	}
 	_ = unix.Kill(-t.leader, unix.SIGCONT)
 }
 
-// suspend stops this process and its group, as Ctrl-Z does, and returns when it continues. It does not stop where no process could continue it (the
-// group is that of the session's leader, as in a container, or the leader has gone), which is also how the kernel treats SIGTSTP. SIGSTOP is used
-// because the runtime does not give SIGTSTP back once it has caught it.
+// suspend stops this process and its group, as Ctrl-Z does, and returns when it continues. It does not stop if no process could continue it: its
+// group is the group of the session's leader, as in a container, or the leader has gone. The kernel ignores SIGTSTP in the same cases. SIGSTOP is
+// used because the runtime does not restore SIGTSTP once it has caught it.
 func (t *terminal) suspend() {
-	const effect = 100 * time.Millisecond // more than the signal needs
+	const effect = 100 * time.Millisecond // longer than the signal takes to arrive
 	stopped := time.NewTimer(effect)
 	defer stopped.Stop()
 	if leader, err := unix.Getsid(0); err == nil && leader != t.own && unix.Kill(leader, 0) == nil {

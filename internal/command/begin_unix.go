@@ -19,13 +19,14 @@ import (
 )
 
 const (
-	// abortEvery is how often a start that hangs is looked at once it is to be killed.
+	// abortEvery is the interval at which a hanging start is checked after kill.
 	abortEvery = 20 * time.Millisecond
-	// slowStart is how long a start counts as one of those that go on at once. One that takes longer may hang, and must not keep others waiting.
+	// slowStart is the time after which a start gives up its turn. It may hang, and must not keep others waiting.
 	slowStart = 200 * time.Millisecond
 )
 
-// unable marks an error of the way to a start that is not the command's fault, but this machine's, of its warden, or of a file system that does not answer.
+// unable wraps an error on the way to a start in [ErrNotStarted] if the command is not at fault: this machine or its warden lacks something, or a
+// file system does not answer.
 func unable(err error) error {
 	if err == nil || errors.Is(err, ErrNotStarted) || !exhaustion.Is(err) && !errors.Is(err, safefile.ErrUnanswered) {
 		return err
@@ -33,7 +34,7 @@ func unable(err error) error {
 	return fmt.Errorf("%w: %w", ErrNotStarted, err)
 }
 
-// begin starts the command. Only a few starts go on at once, and a start that waits for its turn can still be abandoned.
+// begin starts the command when it is its turn, because only a few starts go on at once. A start that waits for its turn can be abandoned.
 func (h *Host) begin(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	if h.stuck.has(startKey(cmd)) {
 		return nil, hanging(cmd, "still hangs since an earlier start")
@@ -64,13 +65,14 @@ func (h *Host) awaitTurn(stop, kill context.Context) error {
 }
 
 const (
-	// busyTime is how long a start waits for a program that is open for writing, and absentTime for one that is not there: it may be about to be replaced.
+	// busyTime and absentTime are the times for which a start waits for a program that is open for writing, or that is missing. Both programs may be
+	// about to be replaced.
 	busyTime, absentTime = 10 * time.Second, time.Second
 	// The pauses between two starts of the same command.
 	firstRetry, lastRetry = 20 * time.Millisecond, 250 * time.Millisecond
 )
 
-// startAgain starts the command, and again while its program seems to be replaced. It lets the next start have its turn meanwhile.
+// startAgain starts the command, and tries again while its program seems to be replaced. After the first try it gives up its turn.
 func (h *Host) startAgain(kill context.Context, cmd *exec.Cmd, s *Spec, t tree, next func()) (*os.Process, error) {
 	pause := backoff.New(firstRetry, lastRetry)
 	for since := time.Now(); ; {
@@ -84,7 +86,7 @@ func (h *Host) startAgain(kill context.Context, cmd *exec.Cmd, s *Spec, t tree, 
 	}
 }
 
-// startDirectly starts the command without a process between. When kill ends it kills the forked process; the command has begun only if it was executed.
+// startDirectly starts the command without a starter. When kill ends it kills the forked process, unless the command has been executed already.
 func startDirectly(kill context.Context, cmd *exec.Cmd, t tree) (*os.Process, error) {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Start() }()
@@ -109,8 +111,8 @@ func startDirectly(kill context.Context, cmd *exec.Cmd, t tree) (*os.Process, er
 	}
 }
 
-// whyNotStarted returns why the command could not be started. A start that fails for want of room in the run's own limits is the run's fault, as long
-// as the machine can start other processes.
+// whyNotStarted returns the error of a command that could not be started. If the start failed for lack of resources, and the machine can start other
+// processes, the run's own limits or the user's limit are to blame.
 func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 	if errors.Is(err, ErrNotStarted) {
 		return err
@@ -128,7 +130,8 @@ func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 	return unable(why)
 }
 
-// userLimit is the error of a user with as many processes as the kernel permits. Commands of other users start. It hides EAGAIN, which would blame the machine.
+// userLimit returns the error of a user with as many processes as the kernel permits. Commands of other users still start, so the error hides EAGAIN,
+// which would blame the machine.
 func (s *Spec) userLimit(path string) error {
 	return fmt.Errorf("start %s: %w: the user %s may have %s processes and threads (RLIMIT_NPROC of cronclave, \"LimitNPROC=\" of its service)", path, ErrUserLimit, s.User,
 		processLimit())
@@ -137,8 +140,8 @@ func (s *Spec) userLimit(path string) error {
 // probeTime bounds a probe.
 const probeTime = 10 * time.Second
 
-// Probe returns whether a command could be started now. It takes the same resources as a run, and starts one that is not there.
-// It takes no turn of a start: those may be taken by starts that hang.
+// Probe returns an error if no command could be started now. It takes the same resources as a run, and starts a program that does not exist. It needs
+// no turn, because hanging starts may have them all.
 func (h *Host) Probe() error {
 	late, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()

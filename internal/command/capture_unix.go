@@ -16,20 +16,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drainTime is how long a run waits for the end of its output once its tree is dead. The end is there at
-// once, unless a pipe was handed to a process outside the tree.
+// drainTime bounds the wait for the end of a run's output once its tree is dead. The end comes at once, unless a process outside the tree holds a
+// pipe.
 const drainTime = 2 * time.Second
 
-// stdio is where a command reads and writes.
+// stdio is the stdin, stdout and stderr of a command.
 type stdio interface {
-	// attach hands it to a command that is about to start; begin is called once it has.
+	// attach sets the files of a command before its start.
 	attach(cmd *exec.Cmd)
+	// begin starts to read the output, after the start of the command.
 	begin()
-	// drain waits for the end of the output, at most for the time given. It returns whether it saw it.
+	// drain waits for the end of the output, at most for the time given, and reports whether it saw the end.
 	drain(most time.Duration) bool
-	// tail is what Spec.Keep says.
+	// tail returns the end of the output, at most Spec.Keep bytes.
 	tail() []byte
-	// before is how many bytes were printed before these.
+	// before returns the number of bytes that were printed before the tail.
 	before() int64
 	close()
 }
@@ -53,19 +54,19 @@ func (ownStdio) tail() []byte             { return nil }
 func (ownStdio) before() int64            { return 0 }
 func (ownStdio) close()                   {}
 
-// pipe carries one stream from the command to us.
+// pipe carries one stream of the command's output to this process.
 type pipe struct {
 	stream string
 	r, w   *os.File
 }
 
-// capture is the pipes of one run, whose stdin is empty, and the goroutines that read them.
+// capture is the pipes of one run and the goroutines that read them. The run's stdin is empty.
 type capture struct {
 	output
 	pipes   []*pipe
 	buffers *sync.Pool
 	readers sync.WaitGroup
-	cut     atomic.Bool // a stream was given up before its end
+	cut     atomic.Bool // whether a stream was given up before its end
 }
 
 func newCapture(s *Spec, buffers *sync.Pool) (*capture, error) {
@@ -81,8 +82,8 @@ func newCapture(s *Spec, buffers *sync.Pool) (*capture, error) {
 	return c, nil
 }
 
-// attach makes the pipes the command's output. A command that runs as another user gets them as its own, so
-// that it can also open them by name, as in "echo >/dev/stderr".
+// attach makes the pipes the command's output. A command that runs as another user gets to own them, so that it can also open them by name, as in
+// "echo >/dev/stderr".
 func (c *capture) attach(cmd *exec.Cmd) {
 	cmd.Stdout, cmd.Stderr = c.pipes[0].w, c.pipes[1].w
 	if as := cmd.SysProcAttr.Credential; as != nil && os.Geteuid() == 0 {
@@ -92,7 +93,7 @@ func (c *capture) attach(cmd *exec.Cmd) {
 	}
 }
 
-// begin starts reading, once the command has its ends of the pipes.
+// begin closes this process's copies of the write ends, which the command has now, and starts the readers.
 func (c *capture) begin() {
 	for _, p := range c.pipes {
 		p.w.Close()
@@ -110,14 +111,14 @@ func (c *capture) begin() {
 	}
 }
 
-// lateReader reads a pipe until its deadline, and then the bytes that are in it already. They hold all that a dead tree has written, however busy the
-// machine was.
+// lateReader reads a pipe until its deadline, and then only what the pipe already holds. A dead tree has written no more, so nothing is lost even on
+// a busy machine.
 type lateReader struct {
 	file *os.File
-	left int // bytes that it may still take after the deadline; another process that holds the pipe may write for ever
+	left int // bytes that may still be read after the deadline; another process with the pipe may write forever
 }
 
-// pipeSize is what a pipe holds, unless somebody has enlarged it.
+// pipeSize is the capacity of a pipe, unless a process has enlarged it.
 const pipeSize = 64 << 10
 
 func (l *lateReader) Read(b []byte) (n int, err error) {

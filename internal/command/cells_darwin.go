@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cells makes the tree of each run: on macOS a process group, nothing else.
+// cells makes the trees of runs: on macOS they are process groups.
 type cells struct{}
 
 func newCells(hclog.Logger) *cells { return &cells{} }
@@ -33,10 +33,10 @@ func (*cells) allow(Limits) error {
 	return fmt.Errorf("%w: they take a cgroup, which only Linux has", ErrLimits)
 }
 
-// startsAtOnce is how many starts are under way at once: the runtime forks one after the other.
+// startsAtOnce is the number of starts that go on at the same time. The runtime forks one after the other.
 const startsAtOnce = 1
 
-// start starts the command. Umask and priority belong to the whole process on macOS, so a shell sets them for the command. The shell runs as the
+// start starts the command. On macOS umask and priority belong to the whole process, so a shell sets them for the command. The shell runs as the
 // command's user, so it can raise the priority only as root.
 func (*Host) start(kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	if s.Umask != nil {
@@ -51,10 +51,9 @@ func (*Host) start(kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Pr
 	return startDirectly(kill, cmd, t)
 }
 
-// reap reaps the command.
 func (*Host) reap(p *os.Process) (*os.ProcessState, error) { return p.Wait() }
 
-// removeTime bounds the wait for starts that hang at the end.
+// removeTime bounds the wait for hanging starts when the host is closed.
 const removeTime = time.Second
 
 func checkNice(n int) error {
@@ -68,8 +67,7 @@ func checkNice(n int) error {
 	return nil
 }
 
-// awaitExit blocks until the child is dead, and leaves it to be reaped. waitid can't: on macOS it also
-// returns for a child that is stopped (golang/go#19314).
+// awaitExit blocks until the child is dead, without reaping it. On macOS waitid would also return for a child that is stopped (golang/go#19314).
 func awaitExit(pid int) error {
 	queue, err := unix.Kqueue()
 	if err != nil {
@@ -91,10 +89,10 @@ func awaitExit(pid int) error {
 	}
 }
 
-// groupLives returns whether a process group has a member that is not a zombie.
+// groupLives reports whether a process group has a member that is not a zombie.
 func groupLives(id int) bool { return len(groupPrograms(id)) > 0 }
 
-// groupPrograms returns the programs of the members of a process group that are not zombies, by their numbers.
+// groupPrograms returns the programs of the members of a process group that are not zombies, by PID.
 func groupPrograms(id int) map[int]string {
 	const zombie = 5 // SZOMB of <sys/proc.h>
 	programs := map[int]string{}
@@ -107,5 +105,5 @@ func groupPrograms(id int) map[int]string {
 	return programs
 }
 
-// programsOf has nothing to do: no process that left its group is found.
+// programsOf returns nothing: on macOS no process is found that has left its group.
 func programsOf([]int) map[int]string { return nil }

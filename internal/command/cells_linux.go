@@ -12,11 +12,11 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// cells makes the tree of each run: a cgroup where it can, else a process group.
+// cells makes the trees of runs: cgroups if possible, otherwise process groups.
 type cells struct {
 	log     hclog.Logger
-	base    *base // the replica's cgroup; nil: no cgroups
-	reason  error // why there is no base
+	base    *base // the replica's cgroup; nil without cgroups
+	reason  error // the error that explains a nil base
 	orphans *orphans
 	warned  sync.Once
 }
@@ -33,7 +33,7 @@ func (c *cells) describe() string {
 	return "cgroup v2 at " + c.base.dir
 }
 
-// cgroups are the directories of the replica's cgroups, as far as it has any.
+// cgroups returns the directories of the replica's cgroups.
 func (c *cells) cgroups() []string {
 	if c.base == nil {
 		return nil
@@ -41,7 +41,7 @@ func (c *cells) cgroups() []string {
 	return []string{c.base.dir, c.base.leaf}
 }
 
-// tree makes that of a run. Without a cgroup there are no limits.
+// tree makes the tree of a run. It fails for a run with limits if there is no cgroup.
 func (c *cells) tree(s *Spec) (tree, error) {
 	limited := s.Limits != (Limits{})
 	if c.base == nil && limited {
@@ -55,7 +55,7 @@ func (c *cells) tree(s *Spec) (tree, error) {
 		if limited {
 			return nil, fmt.Errorf("%w: %w", ErrLimits, err)
 		}
-		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) { // which keeps no run from having one later
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) { // a later run may get its cgroup
 			return nil, fmt.Errorf("cgroup of the run: %w", err)
 		}
 		c.warned.Do(func() {
@@ -77,7 +77,7 @@ func (c *cells) close() error {
 	return c.base.close()
 }
 
-// awaitExit blocks until the child is dead, and leaves it to be reaped.
+// awaitExit blocks until the child is dead, without reaping it.
 func awaitExit(pid int) error {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -90,7 +90,7 @@ func awaitExit(pid int) error {
 	}
 }
 
-// groupPrograms returns the programs of the living members of a process group, by their numbers.
+// groupPrograms returns the programs of the living members of a process group, by PID.
 func groupPrograms(id int) map[int]string {
 	all, _ := proc.All()
 	var pids []int
@@ -102,7 +102,7 @@ func groupPrograms(id int) map[int]string {
 	return programsOf(pids)
 }
 
-// programsOf returns the programs of the processes that still live, by their numbers.
+// programsOf returns the programs of those processes that still live, by PID.
 func programsOf(pids []int) map[int]string {
 	programs := map[int]string{}
 	for _, pid := range pids {
@@ -113,8 +113,8 @@ func programsOf(pids []int) map[int]string {
 	return programs
 }
 
-// groupLives returns whether a process group has a member that is not a zombie, or one that is out of our reach. Where /proc can't be read every
-// group lives, until the kernel says that there is none.
+// groupLives reports whether a process group has a member that is not a zombie, or one that this process may not signal. If /proc can't be read, a
+// group counts as alive.
 func groupLives(id int) bool {
 	if errors.Is(unix.Kill(-id, 0), unix.EPERM) {
 		return true

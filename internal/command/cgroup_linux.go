@@ -19,18 +19,18 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// removeTime is how long the kernel may take to let go of a cgroup that has become empty.
+// removeTime bounds the wait for the kernel to release a cgroup that has become empty.
 const removeTime = time.Second
 
-// base is the replica's cgroup, below which each run gets one. The replica itself stays where it is, until runs have limits.
+// base is the replica's cgroup. Every run gets a cgroup below it. The replica itself stays in its old cgroup until a run has limits.
 type base struct {
 	dir  string
-	leaf string   // where the replica is then, beside dir
-	lock *os.File // the directory, locked as long as we live, so that no replica takes it for a dead one's
+	leaf string   // beside dir; the replica moves there once a run has limits
+	lock *os.File // the directory, locked while this process lives, so that no other replica takes it for a dead replica's
 	runs atomic.Uint64
 }
 
-// newBase makes a cgroup below our own and tries on it all that a run will need.
+// newBase makes a cgroup below this process's own, and tries everything on it that a run will need.
 func newBase() (*base, error) {
 	own, err := ownCgroup("/proc/self/mountinfo", "/proc/self/cgroup")
 	if err != nil {
@@ -39,7 +39,7 @@ func newBase() (*base, error) {
 	removeStale(own)
 	for try := 1; ; try++ {
 		b, err := makeBase(own)
-		// Another replica that starts now may clear away what we have made but not locked yet.
+		// Another replica that starts now may remove a directory that is made but not locked yet.
 		if err == nil || try == 3 || !errors.Is(err, fs.ErrNotExist) {
 			return b, err
 		}
@@ -65,8 +65,7 @@ func makeBase(own string) (*base, error) {
 	return b, nil
 }
 
-// probe makes a cgroup as for a run, starts a process in it that ends by finding nothing to execute, and
-// writes its cgroup.kill (Linux 5.14).
+// probe makes a cgroup as for a run, starts a process in it whose program does not exist, and writes to its cgroup.kill (Linux 5.14).
 func (b *base) probe() error {
 	c, err := b.child("probe")
 	if err != nil {
@@ -76,7 +75,7 @@ func (b *base) probe() error {
 	attr := &syscall.SysProcAttr{}
 	c.place(attr)
 	nothing := filepath.Join(c.dir, "nothing")
-	// ENOENT comes from the execution, after the process was born inside; any other error from before it.
+	// ENOENT comes from the exec, when the process is in the cgroup already. Any other error comes from before.
 	_, err = syscall.ForkExec(nothing, []string{nothing}, &syscall.ProcAttr{Sys: attr})
 	if !errors.Is(err, syscall.ENOENT) {
 		return fmt.Errorf("start a process in %s: %w", c.dir, err)
@@ -85,7 +84,7 @@ func (b *base) probe() error {
 	return err
 }
 
-// removeStale removes the cgroups of killed replicas. It leaves those of a living replica, and those with a process in them.
+// removeStale removes the cgroups of dead replicas. A cgroup stays if its replica lives, or if a process is in it.
 func removeStale(own string) {
 	dirs, _ := filepath.Glob(filepath.Join(own, "cronclave-*"))
 	for _, dir := range dirs {
@@ -134,13 +133,13 @@ func (b *base) child(name string) (*cgroup, error) {
 	return c, nil
 }
 
-// cgroup is a tree that is held by a cgroup, and by its process group: a process with the right to do so can
-// move itself to another cgroup (pam_systemd does, for sudo and su), but it rarely leaves both.
+// cgroup is a tree that is held by a cgroup and by its process group. A process with the right to do so can move itself to another cgroup
+// (pam_systemd does, for sudo and su), but it rarely leaves both.
 type cgroup struct {
 	group
 	dir string
 	fd  *os.File // the directory
-	// events and killer are what the end of a run needs. They are open from its start: a replica may have no free descriptor then.
+	// events and killer are for the end of the run. They are opened before its start, because the replica may have no free descriptor at the end.
 	events, killer *os.File
 }
 
@@ -175,7 +174,7 @@ func (c *cgroup) place(attr *syscall.SysProcAttr) {
 
 func (c *cgroup) describe(r *Watched) { r.Cgroup = c.dir }
 
-// missing is asked when nothing could be started. The warden removes the cgroup of a run that is late.
+// missing is called after a failed start. The warden removes the cgroup of a run that is late.
 func (c *cgroup) missing() error {
 	if err := unix.Access(c.dir, unix.F_OK); err != nil {
 		return fmt.Errorf("its cgroup %s was removed", c.dir)
@@ -183,8 +182,8 @@ func (c *cgroup) missing() error {
 	return nil
 }
 
-// terminate signals each process by a handle that was opened before the process was seen in the cgroup: if
-// the number was given to a stranger meanwhile, the handle belongs to the dead one. Without a free descriptor there are no handles: then the group is signalled.
+// terminate opens a pidfd of each process before it reads the list of members: if a PID was given to another process meanwhile, the pidfd still
+// belongs to the dead one. If there is no free descriptor, it signals the group instead.
 func (c *cgroup) terminate(leader int) {
 	handles := map[int]int{}
 	for pid := range proc.CgroupProcesses(c.dir) {
@@ -197,7 +196,7 @@ func (c *cgroup) terminate(leader int) {
 		return
 	}
 	inside := proc.CgroupProcesses(c.dir)
-	_ = unix.Kill(leader, unix.SIGTERM) // wherever it is: unreaped, so its number is safe
+	_ = unix.Kill(leader, unix.SIGTERM) // it may have left the cgroup; it is unreaped, so its PID is not reused
 	for pid, fd := range handles {
 		if inside[pid] && pid != leader {
 			_ = unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)
@@ -206,7 +205,7 @@ func (c *cgroup) terminate(leader int) {
 	}
 }
 
-// kill misses no process: the kernel kills also those that are being forked.
+// kill misses no process: the kernel also kills processes that are just being forked.
 func (c *cgroup) kill(leader int) {
 	if c.populated() {
 		_, _ = c.killer.WriteString("1")
@@ -216,7 +215,8 @@ func (c *cgroup) kill(leader int) {
 
 func (c *cgroup) alive(leader int) bool { return c.populated() || c.group.alive(leader) }
 
-// left costs one system call if nothing is left. Processes of the group that moved to another cgroup are passed over: they take a look at all of the machine's.
+// left takes one system call if no process is left. It ignores processes of the group that have moved to another cgroup, because finding them takes a
+// scan of all processes of the machine.
 func (c *cgroup) left(leader int) []string {
 	if !c.populated() {
 		return nil
@@ -234,18 +234,18 @@ func (c *cgroup) remove() {
 	c.close()
 	late, cancel := context.WithTimeout(context.Background(), removeTime)
 	defer cancel()
-	// A directory that is left is removed with the base.
+	// A directory that stays is removed with the base.
 	poll(late, func() bool { return proc.RemoveCgroup(c.dir) == nil })
 }
 
-// populated returns whether a living process is in the cgroup or in one that was made below it.
+// populated reports whether a living process is in the cgroup or below it.
 func (c *cgroup) populated() bool {
 	var events [64]byte
 	n, err := unix.Pread(int(c.events.Fd()), events[:], 0)
 	return proc.Populated(events[:max(n, 0)], err)
 }
 
-// readAt reads the beginning of a file in a directory, with fewer system calls than os.ReadFile.
+// readAt reads the beginning of a file in a directory. It takes fewer system calls than os.ReadFile.
 func readAt(dir *os.File, name string, buffer []byte) (int, error) {
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -255,7 +255,7 @@ func readAt(dir *os.File, name string, buffer []byte) (int, error) {
 	return unix.Read(fd, buffer)
 }
 
-// writeControl writes to a file of a cgroup. It is there, or the cgroup can't do that.
+// writeControl writes to a control file of a cgroup. It never creates one: a missing file means that the cgroup lacks the feature.
 func writeControl(dir, file, text string) error {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {

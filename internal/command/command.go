@@ -1,25 +1,22 @@
-// Package command runs one execution of a command as a tree of processes, and promises that the whole
-// tree is dead when [Host.Run] returns.
+// Package command runs a command as a tree of processes. When [Host.Run] returns, the whole tree is dead.
 //
-// A job's command is rarely one process: shells fork, daemons leave their session, and a pipeline goes on
-// when its first member is killed. Exclusivity ("at most parallel runs") is worth nothing if a grandchild
-// writes on after the lease was released, so the unit here is the tree. Two means hold it together:
+// A job's command is rarely one process: shells fork, daemons leave their session, and a pipeline goes on when its first member is killed.
+// Exclusivity ("at most parallel runs") is worth nothing if a grandchild still writes after the lease was released. So a run is a tree, which is held
+// together by two means:
 //
-//   - A cgroup (version 2) for each run, where the machine lets us make one. The command is born inside it,
-//     so nothing it forks can get out by setsid or by a double fork. One write to cgroup.kill ends it all.
-//   - A process group for each run, always. Without cgroups it is all there is: a grandchild that made a
-//     session of its own escapes SIGTERM. After the run its orphans are handed to us, because the replica is
-//     a subreaper, and those that carry this run's CRONCLAVE_RUN_ID in their environment are killed. One that
-//     cleared its environment, or runs as a user whom we may not inspect, gets away.
+//   - A cgroup (version 2) for each run, if the machine permits it. The command is born in it, so its descendants can't escape by setsid or by a
+//     double fork. One write to cgroup.kill ends them all.
+//   - A process group for each run, always. Without cgroups, a grandchild with a session of its own escapes SIGTERM to the group. The replica is a
+//     subreaper, so it becomes the parent of such orphans after the run, and kills those with the run's CRONCLAVE_RUN_ID in their environment. A
+//     process escapes if it has cleared its environment, or if it runs as a user whose processes the replica may not inspect.
 //
-// The leader of the group, which is the command itself, stays unreaped (a zombie) until its group was
-// killed: as long as it is there, the kernel gives its number to no other process and the signal can't hit a
-// stranger.
+// The leader of the group is the command itself. It stays unreaped (a zombie) until its group was killed: until then the kernel does not reuse its
+// PID, so the signal can't hit another process.
 //
-// This package can't keep the promise when the replica dies or stands still. That is the job of a helper process
-// outside of the replica, the [Warden]. A Host with a warden registers each run there before the command starts.
+// A replica that is dead or stands still can't kill anything. A helper process outside the replica does it instead, the [Warden]. A Host with a
+// warden registers each run there before its command starts.
 //
-// Production is on Linux. On macOS there are process groups only; elsewhere [NewHost] refuses.
+// Production is on Linux. On macOS there are only process groups. On other platforms [NewHost] returns [ErrNotSupported].
 package command
 
 import (
@@ -32,122 +29,117 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Errors of a command that could not be started, for errors.Is. A shell's exit codes for them are 127 and 126, see [Exit.Status].
+// Errors of a command that could not be started, for errors.Is. [Exit.Status] has their exit codes.
 var (
-	// ErrNotFound says that there is no such command.
+	// ErrNotFound reports that the command does not exist.
 	ErrNotFound = errors.New("command not found")
-	// ErrNotExecutable says that the command is there, but the system won't execute it.
+	// ErrNotExecutable reports that the command exists, but the system can't execute it.
 	ErrNotExecutable = errors.New("command can't be executed")
-	// ErrNice says that the command's priority can't be set: it is above the replica's own, which takes a privilege.
+	// ErrNice reports that the command's priority can't be set: it is above the replica's own, which takes a privilege.
 	ErrNice = errors.New("the priority can't be set")
-	// ErrLimits says that this machine can't limit what a run takes.
+	// ErrLimits reports that this machine can't enforce the limits of a run.
 	ErrLimits = errors.New("limits can't be kept on this machine")
-	// ErrUserLimit says that the command's user has as many processes as that user may have.
+	// ErrUserLimit reports that the command's user has as many processes as the kernel permits.
 	ErrUserLimit = errors.New("the user's limit of processes is reached")
-	// ErrNotStarted says that the command was not started, and that this is not its fault: the machine lacks something for it (file descriptors, processes,
-	// memory), there is no warden, or the start was given up. Nothing of it has begun.
+	// ErrNotStarted reports that the command was not started, and is not at fault: the machine lacks file descriptors, processes or memory, there is no
+	// warden, or the start was given up. The command has done nothing.
 	ErrNotStarted = errors.New("not started")
-	// ErrNotSupported says that this platform runs no commands.
+	// ErrNotSupported reports that commands don't run on this platform.
 	ErrNotSupported = errors.New("running commands is not supported on this platform")
 )
 
-// HostConfig is what a [Host] needs.
+// HostConfig has the dependencies of a [Host].
 type HostConfig struct {
 	// Logger gets the messages that belong to no single run, such as a cgroup that could not be made. Defaults to none.
 	Logger hclog.Logger
-	// Warden ends runs in this process' place. Defaults to none: then runs outlive a process that is killed.
+	// Warden ends runs if this process can't. Defaults to none: then runs outlive a process that is killed.
 	Warden Warden
 }
 
 // Spec describes one execution of a command.
 type Spec struct {
-	// Name is the run's id, which no other run has at the time. The run's cgroup is called after it. Where
-	// Env has it as CRONCLAVE_RUN_ID and there are no cgroups, an orphan that has it too is taken as this
-	// run's.
+	// Name is the run's id, unique among the runs at any time. The run's cgroup is named after it. Without cgroups, an orphan belongs to the run if both
+	// have this id as CRONCLAVE_RUN_ID in their environment.
 	Name string
 	// Job is the job's name, for the log.
 	Job string
-	// Argv is the command and its arguments. A command with a slash is a path, relative to Dir; one without
-	// is looked up in the PATH of Env (not the replica's), whose empty and relative entries are passed over.
+	// Argv is the command and its arguments. A command with a slash is a path, relative to Dir. A command without one is looked up in the PATH of Env
+	// (not of the replica), without its empty and relative entries.
 	Argv []string
 	// Dir is the working directory. Defaults to the replica's.
 	Dir string
 	// Env is the whole environment, as NAME=value. See [Environment].
 	Env []string
-	// User and Group are whom the command runs as, by name or by number. A User without a Group gets its
-	// primary group; either way it gets its own supplementary groups and none of the replica's. A Group
-	// without a User replaces the primary group only. Default to the replica's.
+	// User and Group name the user and the group of the command, by name or by number; they default to the replica's. A User without a Group gets its
+	// primary group. A User always gets its own supplementary groups, and not the replica's. A Group without a User replaces only the primary group.
 	User, Group string
-	// NoNewPrivs keeps programs that the command executes from getting more rights than it has, by a set-user-ID bit or capabilities of a file. Only Linux can.
+	// NoNewPrivs denies the command's programs additional rights from a set-user-ID bit or from file capabilities. Linux only.
 	NoNewPrivs bool
 	// Umask is the command's file mode creation mask. Defaults to the replica's.
 	Umask *uint32
 	// Nice is the command's priority, from -20 (goes first) to 19 (goes last). Defaults to the replica's.
 	Nice *int
-	// Limits are what the command may take together with all processes that come from it. Default to none.
+	// Limits bound the resources of the command and of all its descendants. Default to none.
 	Limits Limits
-	// Lease is what the run must not outlive, and KillGrace the time between SIGTERM and SIGKILL before its end, as far as a third
-	// of the lease allows. They are for the [Warden]: stop and kill are up to the caller. Lease defaults to none. KillGrace also
-	// bounds the time that processes have which the command leaves behind.
+	// Lease bounds the life of the run; defaults to none. KillGrace is the time between SIGTERM and SIGKILL before the lease ends, but at most a third
+	// of the lease. Both are for the [Warden]: the caller's stop and kill are independent of them. KillGrace also bounds the time for processes that the
+	// command leaves behind.
 	Lease     Lease
 	KillGrace time.Duration
-	// Begin is called when all is prepared and the next step is the start; an error keeps the command from being started. Started is called when it was started.
-	// Either may be nil.
+	// Begin is called immediately before the start. If it returns an error, the command is not started. Started is called after the start. Either may be
+	// nil.
 	Begin   func() error
 	Started func()
-	// Keep is how many bytes of the output's end [Exit.Tail] has. Defaults to none.
+	// Keep is the number of bytes that [Exit.Tail] keeps of the end of the output. Defaults to 0.
 	Keep int64
-	// Line gets each line of the output without its newline, stream being "stdout" or "stderr". Lines longer
-	// than 64 KiB come in pieces. It is called from one goroutine at a time, never after Run has returned,
-	// and must not keep line. May be nil.
+	// Line receives each line of the output without its newline; stream is "stdout" or "stderr". Lines longer than 64 KiB come in pieces. It is called
+	// from one goroutine at a time, never after Run has returned, and must not keep line. May be nil.
 	Line func(stream string, line []byte)
-	// Attached hands this process' own stdin, stdout and stderr to the command, in place of an empty stdin and of Keep and Line.
-	// Where this process has a terminal the command may use it, and is stopped (Ctrl-Z) and continued together with this process.
+	// Attached gives this process's own stdin, stdout and stderr to the command. Keep and Line don't apply then. If this process has a terminal, the
+	// command may use it, and Ctrl-Z stops and continues both together.
 	Attached bool
-	// account describes the entries of User and Group, as found at the start.
+	// account describes User and Group as they were looked up at the start.
 	account string
-	// Signals are passed on to the command's process group, as a terminal does with that of Ctrl-C. May be nil.
+	// Signals are passed on to the command's process group, as a terminal sends SIGINT to its foreground group on Ctrl-C. May be nil.
 	Signals <-chan os.Signal
 }
 
-// Limits bound what the processes of a run may take together. The kernel keeps them, by the run's cgroup: see [Host.Check].
+// Limits bound the resources that the processes of a run use together. The kernel enforces them in the run's cgroup: see [Host.Check].
 type Limits struct {
-	// Memory is in bytes. A run that needs more is killed as a whole: [Exit.OutOfMemory]. Its memory is not swapped out. 0 is no limit.
+	// Memory is in bytes; 0 is no limit. A run that needs more is killed as a whole: [Exit.OutOfMemory]. Its memory is not swapped out.
 	Memory int64
-	// Pids is the number of processes and threads; beyond it fork fails. 0 is no limit.
+	// Pids is the number of processes and threads; 0 is no limit. At the limit, fork fails.
 	Pids int
 }
 
-// Exit is how a run ended.
+// Exit is the end of a run.
 type Exit struct {
 	// Code is the command's exit code, 0 to 255; -1 if a signal ended it or if it never started.
 	Code int
-	// Signal is the name of the signal that ended the command, such as "SIGKILL"; else "".
+	// Signal is the name of the signal that ended the command, such as "SIGKILL", or "".
 	Signal string
-	// Late says that the [Warden] has stopped the run, or killed it, or kept it from being started, since its lease was about to end:
-	// then how it ended is none of the command's doing.
+	// Late reports whether the [Warden] has stopped or killed the run, or prevented its start, because its lease was about to end. Then the command is
+	// not responsible for how it ended.
 	Late bool
-	// Killed is when the [Warden] has killed the run; zero if it has not. This process may have stood still since.
+	// Killed is the time at which the [Warden] killed the run, or zero. This process may have stood still since.
 	Killed time.Time
-	// Left names the programs of the processes that the command left behind when it ended by itself. They got SIGTERM, and SIGKILL a little later.
+	// Left names the programs of processes that the command left behind when it ended by itself. They got SIGTERM, and SIGKILL a little later.
 	Left []string
-	// OutOfMemory says that the kernel has killed processes of a run that did not end well, since memory was short: that of its Limits, or what
-	// a cgroup around it has.
+	// OutOfMemory reports whether the kernel killed processes of a failed run because memory was short, either within the run's Limits or in a cgroup
+	// around it.
 	OutOfMemory bool
-	// OOMKills is the number of processes of this process's cgroup that the kernel has killed for memory while the run took place, if that did not end well.
-	// They may have been other runs'.
+	// OOMKills is the number of processes in this process's cgroup that the kernel killed for memory during a failed run. They may belong to other runs.
 	OOMKills int64
-	// Tail is the end of the output, at most Spec.Keep bytes, both streams in the order of their lines.
+	// Tail is the end of the output, at most Spec.Keep bytes, with the lines of both streams in their order.
 	Tail []byte
-	// Cut is how many bytes of output were before the Tail, if any is kept.
+	// Cut is the number of bytes of output before Tail, if any output is kept.
 	Cut int64
-	// Err says why the command could not be started, or not be waited for. It wraps [ErrNotFound] or [ErrNotExecutable] where
-	// that is the reason.
+	// Err is the reason for which the command could not be started or waited for, and may wrap [ErrNotFound] or [ErrNotExecutable].
 	Err error
 }
 
-// Status is the exit code by which a shell reports such an end: the command's own, 128+N where signal N ended it, 127 where it was not found, 126
-// where it can't be executed, and 1 where it could not be started for another reason.
+// Status returns the exit code that a shell would report: the command's own code, 128+N after signal N, 127 if the command was not found, 126 if it
+// can't be executed, and 1 if it could not be started for another reason.
 func (e Exit) Status() int {
 	switch {
 	case errors.Is(e.Err, ErrNotFound):
@@ -162,10 +154,10 @@ func (e Exit) Status() int {
 	return e.Code
 }
 
-// refused is the end of a run that never started.
+// refused returns the end of a run that never started.
 func refused(err error) Exit { return Exit{Code: -1, Err: err} }
 
-// fromNumbered reads the name of a signal that has none of its own, such as SIG42; 0 if it is none.
+// fromNumbered returns the number of a signal without a name of its own, such as SIG42, or 0 for any other name.
 func fromNumbered(name string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, "SIG"))
 	if err != nil {

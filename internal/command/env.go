@@ -10,38 +10,38 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// maxValue is the longest value of a variable; Linux takes 128 KiB for NAME=value.
+// maxValue is the maximum length of a variable's value in bytes. Linux limits NAME=value to 128 KiB.
 const maxValue = 128 << 10
 
-// EnvSpec lists the parts of a job's environment. Where several parts set a variable the later field counts.
+// EnvSpec lists the parts of a job's environment. If several parts set a variable, the later field takes precedence.
 type EnvSpec struct {
 	// Base is the replica's own environment, as from os.Environ.
 	Base []string
-	// InheritEnv hands Base on, without its CRONCLAVE_ variables and those of the service manager. Else only PATH, HOME, LANG and TZ are.
+	// InheritEnv passes Base on, without CRONCLAVE_ variables and the service manager's variables. Otherwise only PATH, HOME, LANG and TZ are passed on.
 	InheritEnv bool
-	// EnvTaken names the variables of Base that the configuration took outside the job's own env. They are
-	// never handed on: they may be the daemon's secrets.
+	// EnvTaken names the variables of Base that the configuration uses outside the job's own env. They are never passed on, because they may be the
+	// daemon's secrets.
 	EnvTaken map[string]bool
-	// User sets HOME, USER, LOGNAME and SHELL; "" leaves them. A user without an entry in the user database
-	// has / and /bin/sh. EnvFile and EnvFromFile are opened with the rights of User and Group, as far as this process may
-	// take them: they are the job's, and nothing that the job could not read itself may reach it.
+	// User sets HOME, USER, LOGNAME and SHELL; "" leaves them unchanged. A user without an entry in the user database has / and /bin/sh. EnvFile and
+	// EnvFromFile are opened with the rights of User and Group, as far as this process may take them, so that no file reaches the job that the job could
+	// not read itself.
 	User, Group string
-	// Accounts looks User and Group up. Defaults to asking each time.
+	// Accounts looks up User and Group. nil looks them up each time.
 	Accounts *Accounts
 	// EnvFile is a file of NAME=value lines, in the format of [textfile.ParseEnv]; "" is none. It is read each time.
 	EnvFile string
-	// Env is the job's own table.
+	// Env is the job's env table.
 	Env map[string]string
-	// EnvFromFile has variables whose values are the contents of files, less one newline at the end.
+	// EnvFromFile maps variables to files. A variable's value is the content of its file, without one newline at the end.
 	EnvFromFile map[string]string
-	// Trust says whose the files may be. Defaults to everybody's.
+	// Trust restricts the owners of the files. The zero value permits everybody.
 	Trust safefile.Trust
-	// Extra is set by the replica: CRONCLAVE_JOB and so on.
+	// Extra has the variables that the replica sets, such as CRONCLAVE_JOB.
 	Extra map[string]string
 }
 
-// Environment makes a job's environment, sorted by name. Its errors name variables, files and lines, and
-// never a value. The files are read until ctx ends.
+// Environment returns a job's environment, sorted by name. Its errors name variables, files and lines, but never a value. Reading the files stops
+// when ctx ends.
 func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
 	env, _, err := s.build(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
 	return list(env), nil
 }
 
-// build makes the environment. filed are the variables whose value came from a file.
+// build returns the environment, and the names of the variables whose value came from a file.
 func (s *EnvSpec) build(ctx context.Context) (env map[string]string, filed map[string]bool, err error) {
 	env, filed = s.inherited(), map[string]bool{}
 	if s.User != "" {
@@ -88,11 +88,11 @@ func (s *EnvSpec) build(ctx context.Context) (env map[string]string, filed map[s
 	return env, filed, checkVariables(env)
 }
 
-// supervision are the variables by which a service manager speaks to the process that it started (sd_notify(3), sd_watchdog_enabled(3),
-// sd_listen_fds(3)). A job that took them for its own would report that the replica is ready or alive.
+// supervision lists the variables by which a service manager talks to the process that it has started (sd_notify(3), sd_watchdog_enabled(3),
+// sd_listen_fds(3)). A job that inherits them could report in the name of the replica that it is ready or alive.
 var supervision = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID"}
 
-// inherited is what the job gets of the replica's environment.
+// inherited returns the variables that the job gets from the replica's environment.
 func (s *EnvSpec) inherited() map[string]string {
 	few := []string{"PATH", "HOME", "LANG", "TZ"}
 	env := map[string]string{}
@@ -108,7 +108,7 @@ func (s *EnvSpec) inherited() map[string]string {
 	return env
 }
 
-// checkVariables refuses what the system can't pass on.
+// checkVariables refuses variables that the system can't pass to a program.
 func checkVariables(env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") {

@@ -17,33 +17,35 @@ import (
 )
 
 const (
-	// getentTime is the time after which a lookup in a directory service (LDAP, SSSD) is given up. Only the start that asked loses that time.
+	// getentTime bounds a lookup in a directory service (LDAP, SSSD). Only the start that asked waits.
 	getentTime = 5 * time.Second
-	// numberTime is that time for a user that can do without the answer. A start asks up to three times, and must then still begin within the shortest time that
-	// a grant gives it, 5 s.
+	// numberTime bounds a lookup that a user can do without. A start asks up to three times, and must still begin within 5 s, the shortest time that a
+	// grant leaves it.
 	numberTime = 1500 * time.Millisecond
 	// mostGetent caps the bytes of an answer: a group may have some ten thousand members.
 	mostGetent = 4 << 20
 )
 
-// getentPrograms are the places of getent(1), which asks what nsswitch.conf names: LDAP, SSSD, systemd-homed. This program can't: it is linked statically, and reads
-// files alone.
+// getentPrograms are the paths of getent(1). It asks the services of nsswitch.conf: LDAP, SSSD, systemd-homed. This program is linked statically and
+// can only read files.
 var getentPrograms = []string{"/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"}
 
-// errNoEntry says that there is no such entry, and errNoGetent that this machine has no getent.
+// errNoEntry reports that there is no such entry, errNoGetent that this machine has no getent.
 var (
 	errNoEntry  = errors.New("no entry")
 	errNoGetent = errors.New("this machine has no getent to ask a directory with")
 )
 
-// silent is the error of a directory service that does not answer. It matches [safefile.ErrUnanswered], because the start that asked has not begun and is not at fault.
+// silent is the error of a directory service that does not answer. It matches [safefile.ErrUnanswered]: the command has not begun, and is not at
+// fault.
 type silent struct{ error }
 
 // Is reports whether target is [safefile.ErrUnanswered].
 func (silent) Is(target error) bool { return target == safefile.ErrUnanswered }
 
-// Accounts caches lookups of users and groups. It asks the directory service once per entry. After a lookup without an answer it returns that error for all lookups
-// that would not wait longer. Use one Accounts per check, start or reload. A nil *Accounts asks each time, as the start of a run does. It is safe for concurrent use.
+// Accounts caches lookups of users and groups. It asks the directory service once per entry. After a lookup without an answer, it returns that error
+// for all lookups that would not wait longer. Use one Accounts per check, start or reload. A nil *Accounts asks each time, as the start of a run
+// does. It is safe for concurrent use.
 type Accounts struct {
 	mu     sync.Mutex
 	known  map[[2]string]directoryAnswer // by database and key
@@ -89,8 +91,8 @@ func (by *Accounts) getent(most time.Duration, database, key string) (string, er
 	return line, err
 }
 
-// getent returns the first line of the answer of getent(1). The error wraps [errNoEntry] if there is no such entry, and matches [safefile.ErrUnanswered] if the
-// directory service does not answer within the time most.
+// getent returns the first line of the answer of getent(1). The error wraps [errNoEntry] if there is no such entry, and matches
+// [safefile.ErrUnanswered] if the directory service does not answer within most.
 func getent(most time.Duration, database, key string) (string, error) {
 	program := getentProgram()
 	switch {
@@ -107,7 +109,7 @@ func getent(most time.Duration, database, key string) (string, error) {
 	cmd.Stdout = &out
 	cmd.WaitDelay = time.Second
 	done := make(chan error, 1)
-	go func() { done <- cmd.Run() }() // which may hang in the kernel, beyond SIGKILL
+	go func() { done <- cmd.Run() }() // it may hang in the kernel, where SIGKILL does not end it
 	var err error
 	select {
 	case err = <-done:
@@ -136,7 +138,7 @@ func getentProgram() string {
 	return ""
 }
 
-// limitedBuffer keeps mostGetent bytes, and refuses more.
+// limitedBuffer keeps up to mostGetent bytes, and refuses more.
 type limitedBuffer struct{ text []byte }
 
 // Write fails if the answer is too long.
@@ -148,7 +150,8 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// directoryServices returns the services beside files that nsswitch.conf names for the first of the databases that is in it. Without the file glibc asks files alone.
+// directoryServices returns the services besides files that nsswitch.conf names for the first of the databases that it mentions. It returns none
+// without the file, like glibc.
 func directoryServices(nsswitch []byte, databases ...string) (services []string) {
 	for _, database := range databases {
 		for line := range bytes.Lines(nsswitch) {
@@ -168,8 +171,9 @@ func directoryServices(nsswitch []byte, databases ...string) (services []string)
 	return nil
 }
 
-// directoryGroups returns the numbers of the groups that a directory has a user in, beside those of /etc/group; none if the machine has no directory. For a user of
-// /etc/passwd the service systemd is none: it makes up users and groups of this machine, and Debian names it by default.
+// directoryGroups returns the numbers of the groups that a directory service lists for a user, besides the groups of /etc/group. It returns none if
+// the machine has no directory service. For a user of /etc/passwd, systemd does not count as one: it makes up users and groups of this machine, and
+// Debian names it by default.
 func (by *Accounts) directoryGroups(user, source string) ([]string, error) {
 	nsswitch, err := os.ReadFile("/etc/nsswitch.conf")
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is a tree that is held by nothing but its process group, whose number is the leader's.
+// group is a tree that is held only by its process group. The group's number is the PID of the leader.
 type group struct {
-	// escaped finds what escaped from the group and can be told to be this run's by its id; nil if there is no way.
+	// escaped finds processes of the run that have left the group, by the run's id. It is nil if that is not possible.
 	escaped escaped
 	id      string
 }
@@ -22,12 +22,12 @@ type group struct {
 // noGroup is the number of no process group.
 const noGroup = 0
 
-// escaped are the processes of runs that left their group.
+// escaped finds processes of runs that have left their group.
 type escaped interface {
-	// signal signals those of one run that are not in a process group, or lists them only if the signal is 0. unclear reports whether there might be more
-	// of them.
+	// signal sends a signal to the escaped processes of a run, except members of the group but. Signal 0 only lists them. unclear reports whether there
+	// may be more.
 	signal(id string, signal unix.Signal, but int) (found []int, unclear bool)
-	// sweep kills those of one run until none is left.
+	// sweep kills the escaped processes of a run until none is left.
 	sweep(id string)
 }
 
@@ -40,12 +40,11 @@ func (group) missing() error { return nil }
 func (g group) terminate(leader int) {
 	_ = unix.Kill(-leader, unix.SIGTERM)
 	if g.escaped != nil {
-		g.escaped.signal(g.id, unix.SIGTERM, leader) // the group has its SIGTERM: a second one may end a program that is cleaning up
+		g.escaped.signal(g.id, unix.SIGTERM, leader) // the members have had their SIGTERM: a second one may end a program that is cleaning up
 	}
 }
 
-// kill can't miss a process that is being forked: the kernel lets no fork of a group through between a
-// signal to the group and its delivery.
+// kill misses no process that is just being forked: the kernel holds forks of a group back while a signal to the group is delivered.
 func (group) kill(leader int) { _ = unix.Kill(-leader, unix.SIGKILL) }
 
 func (g group) alive(leader int) bool { return groupLives(leader) || len(g.left(leader)) > 0 }
@@ -53,14 +52,13 @@ func (g group) alive(leader int) bool { return groupLives(leader) || len(g.left(
 func (g group) left(leader int) []string {
 	programs := groupPrograms(leader)
 	if g.escaped != nil {
-		found, _ := g.escaped.signal(g.id, 0, noGroup) // orphans, which may be of the group, too
+		found, _ := g.escaped.signal(g.id, 0, noGroup) // orphans may still be in the group
 		maps.Copy(programs, programsOf(found))
 	}
 	return slices.Sorted(maps.Values(programs))
 }
 
-// settle needs no care about the group's number: the kernel keeps it from being used again as long as one
-// member is left, dead or alive, and nothing is signalled here.
+// settle sends no signal, and the kernel does not reuse the group's number while a member is left, dead or alive.
 func (g group) settle(leader int) {
 	poll(context.Background(), func() bool { return groupGone(leader) })
 	if g.escaped != nil {
@@ -72,8 +70,7 @@ func (group) starved() bool { return false }
 
 func (group) remove() {}
 
-// groupGone returns whether the group with this number has no living member. Dead ones that are ours are
-// reaped; one that waits for a parent elsewhere to be reaped does not count.
+// groupGone reports whether the group has no living member. It reaps dead members that are children of this process. Other dead members don't count.
 func groupGone(id int) bool {
 	for {
 		pid, err := unix.Wait4(-id, nil, unix.WNOHANG, nil)

@@ -15,24 +15,24 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// killWarning is how long processes may outlive SIGKILL before it is logged.
+// killWarning is the time that processes may outlive SIGKILL before a warning is logged.
 const killWarning = 5 * time.Second
 
-// Host runs commands on this machine. A process should have one: on Linux it makes the process a subreaper
-// and reaps the orphans that come to it. It is safe for concurrent use.
+// Host runs commands on this machine. A process should have only one: on Linux it makes the process a subreaper, and reaps the orphans that become
+// its children. It is safe for concurrent use.
 type Host struct {
 	log       hclog.Logger
 	cells     *cells
-	warden    Warden        // nil: none
+	warden    Warden        // nil for none
 	oom       oomCounter    // of the cgroup in which this process was started
-	leftGrace time.Duration // see the constant
+	leftGrace time.Duration // defaults to the constant
 	buffers   sync.Pool     // *bufio.Reader of maxLine bytes, for the output of runs
-	turns     chan struct{} // taken by the starts that are under way
+	turns     chan struct{} // has one element per start that is under way
 	stuck     stuck
 }
 
-// NewHost finds this machine's means to hold processes together and prepares them: on Linux a cgroup for the replica, and the reaper of orphans.
-// Fewer means are no error, see [Host.Isolation].
+// NewHost prepares the means of this machine to hold processes together: on Linux a cgroup for the replica, and the reaper of orphans. A lack of
+// means is not an error: see [Host.Isolation].
 func NewHost(c HostConfig) (*Host, error) {
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
@@ -54,7 +54,7 @@ func newHost(log hclog.Logger, c *cells, w Warden) *Host {
 // Isolation describes in one line the means that hold the processes of a run together, for the start log.
 func (h *Host) Isolation() string { return h.cells.describe() }
 
-// Close removes the replica's cgroup and ends the reaper. It is called after the last Run has returned.
+// Close removes the replica's cgroup and ends the reaper. Call it after the last Run has returned.
 func (h *Host) Close() error {
 	if !h.stuck.wait(removeTime) {
 		h.log.Warn("starts of commands still hang in the kernel; they were killed, and execute nothing any more")
@@ -62,9 +62,9 @@ func (h *Host) Close() error {
 	return h.cells.close()
 }
 
-// Check returns the parts of a [Spec] that this machine can't provide, however often it is tried: its Nice ([ErrNice]) and its Limits ([ErrLimits]).
-// Limits need a cgroup (version 2) that hands its controllers on to those below it. Where one is possible Check prepares it, for which it may move
-// this process and its children to a cgroup of their own. Call it before the first Run.
+// Check returns an error for the parts of a [Spec] that this machine can never provide: its Nice ([ErrNice]) and its Limits ([ErrLimits]). Limits
+// need a cgroup (version 2) whose controllers work in the cgroups below it. Check prepares it if possible, and may move this process and its children
+// to a cgroup of their own for that. Call it before the first Run.
 func (h *Host) Check(s Spec) error {
 	var faults []error
 	if s.Nice != nil {
@@ -76,14 +76,14 @@ func (h *Host) Check(s Spec) error {
 	return errors.Join(faults...)
 }
 
-// Run starts the command and blocks until it and every process that it left behind are dead.
+// Run starts the command and blocks until the command and all its descendants are dead.
 //
-// When stop is done the tree gets SIGTERM, and when kill is done SIGKILL; between the two, processes that
-// outlive the command itself keep their time. After an end without a stop, those left behind get SIGTERM, and
-// SIGKILL two seconds later, or Spec.KillGrace if that is less: see [Exit.Left]. If stop or kill is done already, nothing is started.
+// When stop is done, the tree gets SIGTERM, and when kill is done, SIGKILL. In between, processes that outlive the command may go on. If the command
+// ends without a stop, the processes that it left behind get SIGTERM, and SIGKILL after two seconds, or after Spec.KillGrace if that is less: see
+// [Exit.Left]. If stop or kill is done already, nothing is started.
 //
-// A process that SIGKILL can't end (it hangs in the kernel, or changed its user and we are not root and have
-// no cgroup) keeps Run waiting: the tree is not dead.
+// Run does not return while a process survives SIGKILL. A process does if it hangs in the kernel, or if it has changed its user while this process is
+// not root and has no cgroup.
 func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	for _, c := range []context.Context{kill, stop} {
 		if c.Err() != nil {
@@ -121,7 +121,7 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 		ours.leave()
 		exit := refused(h.whyNotStarted(cmd, &s, t, err))
 		exit.Late, _ = ward.Reap()
-		if _, hangs := errors.AsType[stillHangs](err); !hangs { // otherwise it is removed when the start is gone
+		if _, hangs := errors.AsType[stillHangs](err); !hangs { // otherwise the tree is removed when the start has ended
 			t.remove()
 		}
 		return exit
@@ -145,8 +145,8 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	return exit
 }
 
-// supervise passes stop and kill on to the tree, and signals. It returns the end of the command when nothing of the tree lives, with processes that were left behind
-// and the part of the warden.
+// supervise passes stop, kill and signals on to the tree. It returns the end of the command, once the whole tree is dead, with the processes that
+// were left behind and with what the warden did.
 func (h *Host) supervise(stop, kill context.Context, p *os.Process, s *Spec, t tree, ward Ward, ours *attendance) (exit Exit) {
 	leader := p.Pid
 	ended := make(chan error, 1)
@@ -190,13 +190,13 @@ func (h *Host) supervise(stop, kill context.Context, p *os.Process, s *Spec, t t
 	defer outlived.Stop()
 	ours.leave()
 	exit.judge(ward.Reap())
-	state, err := h.reap(p) // from here on the leader's number may be anybody's
+	state, err := h.reap(p) // from here on another process may have the leader's PID
 	t.settle(leader)
 	exit.conclude(state, errors.Join(failed, err))
 	return exit
 }
 
-// judge notes the part of the warden. A process that it has killed was not left behind.
+// judge records what the warden did to the run. A process that the warden killed was not left behind.
 func (e *Exit) judge(late bool, ago time.Duration) {
 	if e.Late = late; late {
 		e.Left = nil
@@ -206,7 +206,7 @@ func (e *Exit) judge(late bool, ago time.Duration) {
 	}
 }
 
-// conclude notes how a command that was started has ended; err is what waiting for it returned.
+// conclude records how a started command has ended. err is the error of waiting for it.
 func (e *Exit) conclude(state *os.ProcessState, err error) {
 	if state == nil {
 		e.Code, e.Err = -1, fmt.Errorf("wait for the command: %w", err)

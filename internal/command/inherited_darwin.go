@@ -2,5 +2,5 @@ package command
 
 import "errors"
 
-// markAll has no system call on macOS.
+// markAll returns an error: macOS has no system call for it.
 func markAll() error { return errors.ErrUnsupported }

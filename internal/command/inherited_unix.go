@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KeepInherited keeps the files that this process was started with, beyond stdin, stdout and stderr, from the programs that it starts: the runtime has marked all
-// that it opens so, and leaves what it finds open. It is called before the first one starts; not by the command lock,
-// whose command takes its caller's place, with `diff <(a) <(b)` too.
+// KeepInherited keeps the files with which this process was started, beyond stdin, stdout and stderr, from its programs. The runtime sets the
+// close-on-exec flag only on files that it opens itself. Call it before the first program starts. The lock command does not call it, because its
+// command takes the place of the caller and must get its files: `cronclave lock x -- diff <(a) <(b)`.
 func KeepInherited() {
 	if markAll() == nil {
 		return

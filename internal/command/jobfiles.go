@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// jobFiles reads the files of a job: with its user's rights, and until the run's context ends.
+// jobFiles reads the files of a job with the rights of its user, until the run's context ends.
 type jobFiles struct {
 	ctx  context.Context //nolint:containedctx // it lives as long as one call
 	user string
@@ -17,7 +17,7 @@ type jobFiles struct {
 	trust safefile.Trust
 }
 
-// files prepares the reading of the files that the environment is made of.
+// files prepares reading the files of the environment.
 func (s *EnvSpec) files(ctx context.Context) (*jobFiles, error) {
 	f := &jobFiles{ctx: ctx, user: s.User, trust: s.Trust}
 	if s.EnvFile == "" && len(s.EnvFromFile) == 0 {
@@ -28,7 +28,7 @@ func (s *EnvSpec) files(ctx context.Context) (*jobFiles, error) {
 	return f, err
 }
 
-// read reads a file of limited size.
+// read reads a file of at most limit bytes.
 func (f *jobFiles) read(path string, limit int64) (string, error) {
 	content, err := safefile.Read(f.ctx, path, safefile.Policy{MaxBytes: limit, As: f.as, Trust: f.trust})
 	if err != nil && f.as != nil {
@@ -37,7 +37,7 @@ func (f *jobFiles) read(path string, limit int64) (string, error) {
 	return string(content), err
 }
 
-// readValue reads a file that is a variable's value, less one newline at its end.
+// readValue reads a variable's value from a file, without one newline at the end.
 func (f *jobFiles) readValue(path string) (string, error) {
 	content, err := f.read(path, maxValue)
 	if err != nil {

@@ -15,22 +15,22 @@ import (
 	"github.com/cronclave/cronclave/internal/starter"
 )
 
-// startsAtOnce is how many starts are under way at once, besides those that are slow.
+// startsAtOnce is the number of starts that go on at the same time, not counting slow ones.
 const startsAtOnce = 4
 
-// launch is a start that a starter carries out.
+// launch is a start that a starter process carries out.
 type launch struct {
 	starter *exec.Cmd
 	channel *os.File
-	replies chan launchReply // has room for the only one
+	replies chan launchReply // buffered for the only reply
 }
 
 type launchReply struct {
 	starter.Reply
-	err error // the starter has ended without a reply
+	err error // set if the starter has ended without a reply
 }
 
-// newLaunch executes a starter, with an order.
+// newLaunch executes a starter and sends it an order.
 func newLaunch(order *starter.Order, cmd *exec.Cmd, t tree) (*launch, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -57,8 +57,8 @@ func newLaunch(order *starter.Order, cmd *exec.Cmd, t tree) (*launch, error) {
 	return l, nil
 }
 
-// starterEnv returns the environment of a starter. Its processes are found by the run's id, and so is its child until the child has executed the command.
-// A fork blocks one of the two processors of the runtime.
+// starterEnv returns the environment of a starter. It contains the run's id, by which the starter and its child are found until the child has
+// executed the command. It limits the runtime to two processors: a fork blocks one of them.
 func starterEnv(t tree) []string {
 	env := []string{"GOMAXPROCS=2", "GOGC=off"}
 	if g, ok := t.(group); ok && g.id != "" {
@@ -67,7 +67,7 @@ func starterEnv(t tree) []string {
 	return env
 }
 
-// exchange sends the order and receives the reply. It ends with the channel.
+// exchange sends the order and receives the reply. It returns when the channel is closed.
 func (l *launch) exchange(order []byte) {
 	reply := make([]byte, starter.ReplySize)
 	_, err := l.channel.Write(order)
@@ -81,20 +81,20 @@ func (l *launch) exchange(order []byte) {
 	l.replies <- launchReply{Reply: starter.ParseReply(reply)}
 }
 
-// end ends the starter, whose child is then this process's own: it is a subreaper.
+// end ends the starter. The starter's child becomes a child of this process, which is a subreaper.
 func (l *launch) end() error {
 	l.channel.Close()
 	return l.starter.Wait() //nolint:wrapcheck // the caller does
 }
 
-// order returns what a starter is told. cmd is never started itself.
+// order returns the order for a starter. cmd itself is never started.
 func (s *Spec) order(cmd *exec.Cmd) *starter.Order {
 	return &starter.Order{Path: cmd.Path, Dir: cmd.Dir, Argv: cmd.Args, Env: cmd.Environ(), Credential: cmd.SysProcAttr.Credential, Umask: s.Umask, Nice: s.Nice,
 		DropInheritable: s.User != "", NoNewPrivs: s.NoNewPrivs}
 }
 
-// start starts the command through a starter, and ends the start when kill ends: the command has begun only if it was executed. A command that has this process's own files, and so
-// is its only one, is started without a starter, which could not hand them all on.
+// start starts the command through a starter. When kill ends it ends the start, unless the command was executed already. An attached command is
+// started directly, because a starter could not pass on all files of this process.
 func (h *Host) start(kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	if s.Attached {
 		return startDirectly(kill, cmd, t)
@@ -122,7 +122,7 @@ func (h *Host) adopt(l *launch, r launchReply, s *Spec, t tree) (*os.Process, er
 		_ = l.end()
 		return nil, s.refusal(r.Reply)
 	}
-	p, err := os.FindProcess(r.PID) // before the starter's end it is not reaped
+	p, err := os.FindProcess(r.PID) // the starter has not ended, so the PID is not reaped yet
 	if err != nil {
 		return nil, errors.Join(err, l.end())
 	}
@@ -131,7 +131,7 @@ func (h *Host) adopt(l *launch, r launchReply, s *Spec, t tree) (*os.Process, er
 	return p, nil
 }
 
-// refusal returns why a starter has not started the command.
+// refusal returns the error with which a starter has not started the command.
 func (s *Spec) refusal(r starter.Reply) error {
 	switch r.Step {
 	case starter.Nice:
@@ -142,7 +142,7 @@ func (s *Spec) refusal(r starter.Reply) error {
 	return r.Error
 }
 
-// eradicate kills all of a tree whose leader is not known.
+// eradicate kills a whole tree whose leader is unknown.
 func (h *Host) eradicate(t tree) {
 	switch t := t.(type) {
 	case *cgroup:
@@ -157,11 +157,11 @@ func (h *Host) eradicate(t tree) {
 	}
 }
 
-// hangLooks is how often in a row a killed child is seen in uninterruptible sleep before its start is given up.
+// hangLooks is the number of times in a row that a killed child is seen in uninterruptible sleep before its start is given up.
 const hangLooks = 5
 
-// abort kills the starter's child unless it has executed the command. A child that sleeps in the kernel uninterruptibly is not waited for: SIGKILL was sent, so
-// it executes nothing any more, but it stays until the sleep ends.
+// abort kills the starter's child, unless the child has executed the command. It does not wait for a child in uninterruptible sleep in the kernel.
+// That child has got SIGKILL and executes nothing any more, but it stays until the sleep ends.
 func (h *Host) abort(l *launch, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	for looks := 0; ; {
 		hung := killUnexecuted(l.starter.Process.Pid, t)
@@ -186,7 +186,8 @@ func (h *Host) abort(l *launch, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, er
 	}
 }
 
-// unexecuted reaps a child that has died before it executed the command, and returns whether it has. The runtime of the starter takes it for one that was started.
+// unexecuted reaps a child that died before it executed the command, and reports whether there was one. The runtime of the starter takes such a child
+// for a started command.
 func (h *Host) unexecuted(p *os.Process) bool {
 	if executed(p.Pid) || awaitExit(p.Pid) != nil || executed(p.Pid) {
 		return false
@@ -195,13 +196,14 @@ func (h *Host) unexecuted(p *os.Process) bool {
 	return true
 }
 
-// killUnexecuted kills a starter's child that has not executed the command yet. It returns a child that sleeps in the kernel uninterruptibly after SIGKILL.
+// killUnexecuted kills a starter's child that has not executed the command yet. It returns the PID of a child that is in uninterruptible sleep in the
+// kernel after SIGKILL, or 0.
 func killUnexecuted(starter int, t tree) (hung int) {
 	if c, ok := t.(*cgroup); ok {
 		_, _ = c.killer.WriteString("1")
 	}
 	for _, p := range proc.ChildrenOf(starter) {
-		if p.Dead() || executed(p.PID) { // it may have since the list was made
+		if p.Dead() || executed(p.PID) { // it may have since the list was read
 			continue
 		}
 		_ = unix.Kill(p.PID, unix.SIGKILL)
@@ -212,7 +214,7 @@ func killUnexecuted(starter int, t tree) (hung int) {
 	return hung
 }
 
-// leave leaves a child that hangs to itself. Until it is gone its command is not started again: see [stuck].
+// leave abandons a child that hangs. Its command is not started again until the child is gone: see [stuck].
 func (h *Host) leave(l *launch, child int, cmd *exec.Cmd, t tree) {
 	p, err := os.FindProcess(child)
 	h.cells.orphans.spare(child)
@@ -226,7 +228,7 @@ func (h *Host) leave(l *launch, child int, cmd *exec.Cmd, t tree) {
 	})
 }
 
-// reap waits for the command, and lets its number be used again.
+// reap waits for the command and releases its PID.
 func (h *Host) reap(p *os.Process) (*os.ProcessState, error) {
 	defer h.cells.orphans.release(p.Pid)
 	return p.Wait() //nolint:wrapcheck // the caller does

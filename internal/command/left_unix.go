@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// leftGrace is the time that processes have between SIGTERM and SIGKILL which a command left behind when it ended by itself. The slot of the run is held
-// meanwhile. It is enough to remove a lock file, and no more.
+// leftGrace is the time between SIGTERM and SIGKILL for processes that a command left behind when it ended by itself. It is enough to remove a lock
+// file, and short because the run keeps its slot meanwhile.
 const leftGrace = 2 * time.Second
 
-// signalGrace is the time that the other processes of a command have to end by a signal that was passed on to all of them, before they count as left behind.
+// signalGrace bounds the wait for the other processes of a command to end by a signal that all of them got. Those that end later count as left behind.
 const signalGrace = 500 * time.Millisecond
 
-// awaitSignaled waits until the processes of a command have ended by a signal that has ended the command, for at most signalGrace.
+// awaitSignaled waits up to signalGrace until no process of the command is alive except its dead leader.
 func awaitSignaled(kill context.Context, t tree, leader int) {
 	grace, cancel := context.WithTimeout(kill, signalGrace)
 	defer cancel()
 	poll(grace, func() bool { return !t.alive(leader) })
 }
 
-// stopLeft stops the processes that a command left behind, and returns their programs. It returns when they are dead, or are to be killed. If there are none
-// it waits for nothing.
+// stopLeft sends SIGTERM to the processes that a command left behind, and returns their programs. It waits until they are dead or their time is up.
+// Without such processes it returns at once.
 func (h *Host) stopLeft(kill context.Context, s *Spec, t tree, leader int, ward Ward) []string {
 	left := t.left(leader)
 	if len(left) == 0 || kill.Err() != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// controllers are those that keep the limits.
+// controllers returns the cgroup controllers that enforce the limits.
 func (l Limits) controllers() (names []string) {
 	if l.Memory > 0 {
 		names = append(names, "memory")
@@ -27,7 +27,7 @@ func (l Limits) controllers() (names []string) {
 	return names
 }
 
-// allow makes sure that the cgroups of runs can have limits.
+// allow prepares the cgroups of runs for limits, or returns an error.
 func (c *cells) allow(l Limits) error {
 	err := c.reason
 	if c.base != nil {
@@ -40,9 +40,9 @@ func (c *cells) allow(l Limits) error {
 	return nil
 }
 
-// provide has the controllers work in the cgroups of runs, two levels below our own. Only a cgroup without processes hands controllers on, so we
-// leave ours. That does not wait for the kernel's EBUSY: pids alone it does hand on, and makes our cgroup one of threads, below which no process
-// can be started any more. The root of all may do both; it has no type.
+// provide enables the controllers in the cgroups of runs, two levels below this process's own cgroup. A cgroup passes controllers on only if it has
+// no processes, so this process leaves its own. It does so before the kernel returns EBUSY, because for pids alone the kernel does not: it turns the
+// cgroup into a threaded one, in whose descendants no process can be started. The root cgroup, which has no cgroup.type, may have both.
 func (b *base) provide(controllers []string) error {
 	own := filepath.Dir(b.dir)
 	if err := available(own, controllers); err != nil {
@@ -61,7 +61,7 @@ func (b *base) provide(controllers []string) error {
 	return nil
 }
 
-// available returns whether a cgroup has controllers to hand on.
+// available returns an error if one of the controllers is not available in a cgroup.
 func available(dir string, controllers []string) error {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -75,8 +75,8 @@ func available(dir string, controllers []string) error {
 	return nil
 }
 
-// vacate moves all processes of a cgroup to one below it. They must be this one and its children: others are not ours to move. If it is left
-// behind it is taken for that of a dead replica when there is no process in it any more.
+// vacate moves all processes of a cgroup to a leaf below it. It fails if one of them is neither this process nor its child. A leaf that stays behind
+// is removed like the cgroup of a dead replica, once no process is in it.
 func vacate(own, leaf string) error {
 	for range 3 { // a child that is just being started is in the next list
 		pids, err := members(own)
@@ -98,8 +98,8 @@ func vacate(own, leaf string) error {
 	return nil
 }
 
-// goHome undoes the changes of provide to our own cgroup: it hands no controllers on, and we are in it again, so that another replica can start
-// there. It changes nothing while other processes are below the cgroup, since they may need the controllers.
+// goHome ends the use of this process's original cgroup for limits: it disables the controllers and moves back, so that another replica can start
+// there. It changes nothing while other processes are below that cgroup, because they may need the controllers.
 func (b *base) goHome() error {
 	own := filepath.Dir(b.leaf)
 	if unix.Access(b.leaf, unix.F_OK) != nil || len(proc.CgroupsBelow(own)) > 1 {
@@ -121,13 +121,13 @@ func (b *base) goHome() error {
 	return errors.Join(move(pids, own), proc.RemoveCgroup(b.leaf))
 }
 
-// members lists the processes of a cgroup, without those below it.
+// members returns the PIDs in a cgroup, without those in cgroups below it.
 func members(dir string) ([]string, error) {
 	list, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	return strings.Fields(string(list)), err
 }
 
-// move moves processes to a cgroup. They may end meanwhile.
+// move moves processes to a cgroup. Processes that have ended are skipped.
 func move(pids []string, dir string) error {
 	for _, pid := range pids {
 		if err := writeControl(dir, "cgroup.procs", pid); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -137,17 +137,17 @@ func move(pids []string, dir string) error {
 	return nil
 }
 
-// isOurs returns whether a process is this one or a child of it. A process that has just ended is neither.
+// isOurs reports whether a process is this one or its child. A process that has ended counts, because it needs no move.
 func isOurs(text string) bool {
 	pid, err := strconv.Atoi(text)
-	if err != nil || pid == 0 { // one that our pid namespace does not have
+	if err != nil || pid == 0 { // PID 0 is a process outside this PID namespace
 		return false
 	}
 	p, ok := proc.Of(pid)
 	return !ok || pid == os.Getpid() || p.Parent == os.Getpid()
 }
 
-// limited sets a run's limits, before anything runs in it; where that fails the cgroup is given back.
+// limited sets a run's limits before anything runs in the cgroup. If it fails, the cgroup is removed.
 func (c *cgroup) limited(l Limits) (tree, error) {
 	if err := c.limit(l); err != nil {
 		c.remove()
@@ -166,15 +166,15 @@ func (c *cgroup) limit(l Limits) error {
 	}
 	if l.Memory > 0 {
 		set("memory.max", l.Memory)
-		set("memory.oom.group", 1)                                                               // half a tree is of no use to anybody
-		if err := writeControl(c.dir, "memory.swap.max", "0"); !errors.Is(err, fs.ErrNotExist) { // where there is no swap
+		set("memory.oom.group", 1)                                                               // kill the whole tree: half a tree is useless
+		if err := writeControl(c.dir, "memory.swap.max", "0"); !errors.Is(err, fs.ErrNotExist) { // missing without swap
 			faults = append(faults, err)
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// starved reads memory.events, which is there if the memory controller works in the cgroup.
+// starved reads memory.events. The file exists if the memory controller is enabled in the cgroup.
 func (c *cgroup) starved() bool {
 	var events [512]byte
 	n, err := readAt(c.fd, "memory.events", events[:])

@@ -9,13 +9,13 @@ import (
 	"github.com/cronclave/cronclave/internal/redact"
 )
 
-// openVariables are never masked, whatever process they come from: they name the user, the place and the terminal.
+// openVariables are never masked, because they only describe the user, the folder and the terminal.
 var openVariables = []string{"PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "TERM", "SHLVL", "_"}
 
-// MaskedEnvironment makes the same environment as [Environment] for people to look at, and a function that masks other texts. Masked is what
-// came from a file or from the environment of this process: a variable as a whole, and its value inside other texts where that is not too short.
-// So are values with a name like a secret's, or with a URL that has a password ([redact.Texts]). composed names the variables of Env whose values have
-// something of the environment in them.
+// MaskedEnvironment returns the environment of [Environment] for people to look at, and a function that masks other texts. A variable is masked if
+// its value comes from a file or from the environment of this process, and so are occurrences of that value in other texts, unless it is too short. A
+// variable is also masked if its name is like a secret's or if its value is a URL with a password ([redact.Texts]). composed names the variables of
+// Env whose values contain parts of the environment.
 func MaskedEnvironment(ctx context.Context, s EnvSpec, composed map[string]bool) (env []string, mask func(string) string, err error) {
 	vars, filed, err := s.build(ctx)
 	if err != nil {
@@ -38,7 +38,7 @@ func MaskedEnvironment(ctx context.Context, s EnvSpec, composed map[string]bool)
 	return list(vars), mask, nil
 }
 
-// openless is an environment without the variables that may be shown.
+// openless returns an environment without the open variables.
 func openless(environ []string) map[string]string {
 	vars := map[string]string{}
 	for _, entry := range environ {
@@ -49,7 +49,7 @@ func openless(environ []string) map[string]string {
 	return vars
 }
 
-// secretsOf are all values of the environment, and those of vars that are from files.
+// secretsOf returns the values of the inherited variables, and of the variables that come from files.
 func secretsOf(inherited, vars map[string]string, filed map[string]bool) []string {
 	secrets := slices.Collect(maps.Values(inherited))
 	for name, fromFile := range filed {

@@ -10,10 +10,9 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// ownCgroup finds the directory of the version 2 cgroup that this process is in. The hybrid layout, with
-// version 2 at /sys/fs/cgroup/unified beside the controllers of version 1, is as good as the plain one: the features
-// in use here (membership, cgroup.kill) belong to no controller. The files are those of proc(5) and
-// cgroups(7).
+// ownCgroup returns the directory of this process's version 2 cgroup. The files are described in proc(5) and cgroups(7). The hybrid layout also
+// works: there version 2 is at /sys/fs/cgroup/unified, beside the controllers of version 1, and the features that are used here (membership,
+// cgroup.kill) need no controller.
 func ownCgroup(mountinfo, cgroup string) (string, error) {
 	member, err := os.ReadFile(cgroup)
 	if err != nil {
@@ -30,7 +29,7 @@ func ownCgroup(mountinfo, cgroup string) (string, error) {
 	return locate(string(mounts), path)
 }
 
-// unifiedPath takes the version 2 line, "0::/path", out of /proc/PID/cgroup.
+// unifiedPath returns the path of the version 2 line of /proc/PID/cgroup, "0::/path".
 func unifiedPath(member string) (string, error) {
 	for line := range strings.Lines(member) {
 		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
@@ -43,7 +42,7 @@ func unifiedPath(member string) (string, error) {
 	return "", errors.New("this process is in none")
 }
 
-// locate finds where a mount shows the cgroup's path.
+// locate returns the directory at which a mount shows the cgroup's path.
 func locate(mountinfo, path string) (string, error) {
 	for _, m := range proc.ParseMounts(mountinfo) {
 		rel, err := filepath.Rel(m.Root, path)

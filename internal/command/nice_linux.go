@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setNice sets the priority of this thread, and of what it starts.
+// setNice sets the priority of this thread and of the processes that it starts.
 func setNice(n int) error {
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, n); err != nil {
 		return niceError(n, err)
@@ -14,21 +14,21 @@ func setNice(n int) error {
 	return nil
 }
 
-// checkNice finds out by trying: a capability permits it, or a resource limit.
+// checkNice tries to set the priority on a thread of its own. It depends on a capability or a resource limit.
 func checkNice(n int) error {
 	return onThread(func() error { return setNice(n) })
 }
 
-// onThread calls f on a thread that nothing else runs on, before or after.
+// onThread calls f on a thread that runs nothing else, before or after.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() != unix.Getpid() {
 			done <- f()
-			return // locked, so the thread ends
+			return // the goroutine is still locked, so the thread ends
 		}
-		// The main thread stands for the process in /proc and never ends: hold it, and use another.
+		// The main thread stands for the process in /proc and never ends: occupy it, and use another thread.
 		defer runtime.UnlockOSThread()
 		done <- onThread(f)
 	}()

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// oomCounter is the file in which the kernel counts the processes that it killed for memory in this process's cgroup: memory.events of version 2, which also counts those
-// of the cgroups below, or memory.oom_control of version 1. "" is none.
+// oomCounter is the path of the file in which the kernel counts processes of this process's cgroup that it killed for memory, or "". It is
+// memory.events of version 2, which includes cgroups below, or memory.oom_control of version 1.
 type oomCounter string
 
-// newOOMCounter finds the file. It is called before this process moves to a cgroup of its own.
+// newOOMCounter finds the file. It must be called before this process moves to a cgroup of its own.
 func newOOMCounter() oomCounter {
 	if own, err := ownCgroup("/proc/self/mountinfo", "/proc/self/cgroup"); err == nil {
 		file := filepath.Join(own, "memory.events")
@@ -29,7 +29,7 @@ func newOOMCounter() oomCounter {
 	return oomCounter(locateOOMControl(string(mounts), string(member)))
 }
 
-// locateOOMControl finds memory.oom_control of version 1 by the texts of mountinfo and of /proc/PID/cgroup: "4:memory:/path".
+// locateOOMControl returns the path of memory.oom_control of version 1, given the texts of mountinfo and of /proc/PID/cgroup ("4:memory:/path").
 func locateOOMControl(mountinfo, member string) string {
 	path, found := "", false
 	for line := range strings.Lines(member) {
@@ -51,7 +51,7 @@ func locateOOMControl(mountinfo, member string) string {
 	return ""
 }
 
-// read returns the number of kills so far; 0 if it is not known.
+// read returns the number of kills so far, or 0 if it is unknown.
 func (c oomCounter) read() int64 {
 	if c == "" {
 		return 0

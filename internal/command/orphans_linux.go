@@ -17,22 +17,21 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// reapPause lies between the death of a child and the look for orphans, so that a burst of deaths is one
-// look, which by then rarely meets a child whose own parent code is about to reap it.
+// reapPause is the time between the death of a child and the search for orphans. A burst of deaths then takes one search, and a child is usually
+// reaped by its own waiter before.
 const reapPause = 100 * time.Millisecond
 
-// orphans looks after processes that lost their parent and became our children, because we are a subreaper or process 1 of a container. It reaps the
-// dead ones; the living ones stay until the end of a run kills them.
+// orphans takes care of processes that lost their parent and became children of this process, because it is a subreaper or process 1 of a container.
+// It reaps the dead ones. The living ones stay until the end of their run kills them.
 //
-// It must not reap every dead child: wait4 on a child that an exec.Cmd in this process still waits for would steal its exit status. But an os.Process
-// holds a handle (a pidfd) of its process from its birth until it was waited for. So a dead child without a pidfd of ours has no waiter. The rule is
-// exact, also for children that this package knows nothing about. Where the kernel has no pidfds (before 5.4) nothing is reaped: a zombie is the
-// smaller harm.
+// It must not reap every dead child: wait4 on a child that an exec.Cmd in this process waits for would steal its exit status. But an os.Process holds
+// a pidfd of its process until it was waited for. So a dead child without a pidfd in this process has no waiter. The rule is exact, also for children
+// of other packages. On a kernel without pidfds (before 5.4) nothing is reaped, because a zombie does less harm.
 type orphans struct {
-	mu sync.Mutex // while it is held, no orphan's number becomes free
-	// The last look at the living children. Runs that end meanwhile share the next one: it goes through all
-	// processes of the machine, which takes milliseconds.
-	looked time.Time // when it began
+	mu sync.Mutex // while it is held, no PID of an orphan is reused
+	// The result of the last search for living children. Runs that end during a search share the next one, because it reads all processes of the
+	// machine, which takes milliseconds.
+	looked time.Time // start of the search
 	byRun  map[string][]int
 	spared map[int]bool // children that a run waits for
 
@@ -58,7 +57,7 @@ func newOrphans(log hclog.Logger) *orphans {
 	return o
 }
 
-// spare leaves a child to a run, which reaps it: where no descriptor is free it has no handle.
+// spare reserves a child for its run, which reaps it. Without a free descriptor the child has no pidfd that would show this.
 func (o *orphans) spare(pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,7 +67,7 @@ func (o *orphans) spare(pid int) {
 	o.spared[pid] = true
 }
 
-// release ends that, once the child was reaped.
+// release ends the reservation after the child was reaped.
 func (o *orphans) release(pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,7 +79,7 @@ func (o *orphans) close() {
 	o.done.Wait()
 }
 
-// watch reaps after each death, until quit.
+// watch reaps orphans after each death, until quit is closed.
 func (o *orphans) watch(deaths <-chan os.Signal) {
 	for {
 		o.reap()
@@ -107,7 +106,7 @@ func (o *orphans) reap() {
 		return
 	}
 	children := proc.Children()
-	// The handles come second: a child that was dead before and is waited for has one until it is reaped.
+	// The pidfds are listed second: a child that was dead before has one now if something waits for it.
 	owned, err := handles()
 	if err != nil {
 		return
@@ -119,8 +118,8 @@ func (o *orphans) reap() {
 	}
 }
 
-// sweep kills the living orphans whose environment says that they belong to a run, and those that come to us
-// when their parents die of it, until none is left.
+// sweep kills the living orphans of a run, by the id in their environment, and those that become orphans when their parents are killed, until none is
+// left.
 func (o *orphans) sweep(id string) {
 	poll(context.Background(), func() bool {
 		found, unclear := o.signal(id, unix.SIGKILL, noGroup)
@@ -128,7 +127,8 @@ func (o *orphans) sweep(id string) {
 	})
 }
 
-// signal signals the living orphans of one run that are not in a process group, or lists all of them if the signal is 0. unclear reports whether there might be more of them.
+// signal sends a signal to the living orphans of a run, except members of the group but. Signal 0 only lists them. unclear reports whether there may
+// be more.
 func (o *orphans) signal(id string, signal unix.Signal, but int) (found []int, unclear bool) {
 	if !hasChild(false) {
 		return nil, false
@@ -142,17 +142,17 @@ func (o *orphans) signal(id string, signal unix.Signal, but int) (found []int, u
 	}
 	for _, pid := range o.byRun[id] {
 		in, err := unix.Getpgid(pid)
-		if now, _ := proc.RunOf(pid); now == id && (err != nil || in != but) { // the look may have been some time ago
+		if now, _ := proc.RunOf(pid); now == id && (err != nil || in != but) { // the list may be old
 			_ = unix.Kill(pid, signal)
 		}
 	}
 	return o.byRun[id], len(o.byRun[unknown]) > 0
 }
 
-// unknown stands for the run of a child that can't be told at the moment.
+// unknown is the key of children whose run can't be determined at the moment.
 const unknown = ""
 
-// childrenByRun lists the living children that say which run they belong to, and those that can't say.
+// childrenByRun returns the living children by the id of their run. Children without a run are left out.
 func childrenByRun() map[string][]int {
 	children := map[string][]int{}
 	for _, p := range proc.Children() {
@@ -169,7 +169,7 @@ func childrenByRun() map[string][]int {
 	return children
 }
 
-// hasChild returns, at the cost of one system call, whether we have a child, or a dead one, at all.
+// hasChild reports whether this process has a child, or a dead child. It takes one system call.
 func hasChild(dead bool) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
@@ -179,8 +179,8 @@ func hasChild(dead bool) bool {
 	return !errors.Is(err, unix.ECHILD)
 }
 
-// handlesWork returns whether an os.Process has a handle on this kernel, and we may look at it. Before Linux 5.14 a process whose
-// environment is protected may not, unless it is root's.
+// handlesWork reports whether an os.Process has a pidfd on this kernel, and this process may list it. Before Linux 5.14, a process whose environment
+// is protected may not, except as root.
 func handlesWork() bool {
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
@@ -195,7 +195,7 @@ func handlesWork() bool {
 	return err == nil && seen
 }
 
-// handles lists the processes that pidfds of ours point at.
+// handles returns the PIDs for which this process has a pidfd.
 func handles() (map[int]bool, error) {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -203,7 +203,7 @@ func handles() (map[int]bool, error) {
 	}
 	owned := map[int]bool{}
 	for _, f := range files {
-		// anon_inode:[pidfd], since Linux 6.9 pidfd:[NUMBER]; a file that is closed by now was no child's.
+		// The link is anon_inode:[pidfd], since Linux 6.9 pidfd:[NUMBER]. A file that was closed meanwhile was no child's.
 		if kind, err := os.Readlink("/proc/self/fd/" + f.Name()); err != nil || !strings.Contains(kind, "pidfd") {
 			continue
 		}
@@ -211,7 +211,7 @@ func handles() (map[int]bool, error) {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 			continue
 		}
-		if err != nil { // then it is not known whose handle that is
+		if err != nil { // the owner of this pidfd is unknown
 			return nil, err
 		}
 		_, pid, _ := strings.Cut(string(info), "\nPid:\t")

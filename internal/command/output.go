@@ -11,21 +11,20 @@ import (
 	"unicode/utf8"
 )
 
-// maxLine is where a line is cut into pieces.
+// maxLine is the number of bytes at which a line is cut into pieces.
 const maxLine = 64 << 10
 
-// output takes what a run prints: two streams, one order.
+// output receives the two streams of a run in one order.
 type output struct {
 	mu   sync.Mutex // orders the lines of the two streams
 	line func(stream string, line []byte)
 	kept tail
 }
 
-// read passes a stream on, line by line, until its end or until it can't be read any more. The reader's
-// buffer is maxLine bytes.
+// read passes a stream on, line by line, until its end or an error. The buffer of r has maxLine bytes.
 func (o *output) read(stream string, r *bufio.Reader) error {
-	cut := false     // the line's first piece has been passed on already
-	var begun []byte // a character of which the last piece had the beginning
+	cut := false     // whether the first piece of the line has been passed on
+	var begun []byte // beginning of a character that the last piece cut
 	for {
 		piece, err := r.ReadSlice('\n')
 		if len(begun) > 0 {
@@ -49,7 +48,7 @@ func (o *output) read(stream string, r *bufio.Reader) error {
 	}
 }
 
-// wholeCharacters returns the length of a text without a character at its end that is incomplete.
+// wholeCharacters returns the length of text without an incomplete character at its end.
 func wholeCharacters(text []byte) int {
 	for i := len(text) - 1; i >= 0 && i > len(text)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(text[i]) {
@@ -62,8 +61,8 @@ func wholeCharacters(text []byte) int {
 	return len(text)
 }
 
-// add takes a line or a piece of one. rest says that it goes on from a piece, so that a newline alone is its
-// end and not a line.
+// add passes on a line or a piece of one. rest reports whether a piece of this line was passed on before, so that a single newline is its end and not
+// an empty line.
 func (o *output) add(stream string, piece []byte, rest bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +78,7 @@ func (o *output) add(stream string, piece []byte, rest bool) {
 	}
 }
 
-// tail keeps the last max bytes that were added, from the beginning of a character on, in at most twice that memory and one piece.
+// tail keeps the last max bytes, starting with a whole character, in at most twice that memory plus one piece.
 type tail struct {
 	max  int64
 	buf  []byte
@@ -108,5 +107,5 @@ func (t *tail) bytes() []byte {
 	return t.buf
 }
 
-// before is how many bytes were added before those that are kept.
+// before returns the number of bytes that came before the kept ones.
 func (t *tail) before() int64 { return t.seen - int64(len(t.bytes())) }

@@ -8,11 +8,11 @@ import (
 	"unicode"
 )
 
-// mostPrograms caps the programs that a list names.
+// mostPrograms caps the programs in a list.
 const mostPrograms = 5
 
-// ListPrograms lists programs for people, each once, and of many only the first: "git, sleep (3), ...". A process chooses its own name, so a byte that is not
-// visible in it becomes a question mark.
+// ListPrograms lists programs for people, each once, and at most five: "git, sleep (3), ...". A process chooses its own name, so unprintable
+// characters are replaced by question marks.
 func ListPrograms(programs []string) string {
 	count := map[string]int{}
 	for _, p := range programs {

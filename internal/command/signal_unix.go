@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signalName is a signal's name, such as SIGTERM, or SIG42 for one that has none.
+// signalName returns the name of a signal, such as SIGTERM, or SIG42 for a signal without a name.
 func signalName(s syscall.Signal) string {
 	if name := unix.SignalName(s); name != "" {
 		return name
@@ -17,7 +17,7 @@ func signalName(s syscall.Signal) string {
 	return "SIG" + strconv.Itoa(int(s))
 }
 
-// signalNumber is the inverse of signalName, 0 for a name that is none.
+// signalNumber is the inverse of signalName. It returns 0 for an unknown name.
 func signalNumber(name string) int {
 	if s := unix.SignalNum(name); s != 0 {
 		return int(s)

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrTooLong says that the kernel refuses a command and its environment for their length.
+// ErrTooLong reports that a command and its environment are too long for the kernel.
 var ErrTooLong = errors.New("too long for the kernel")
 
-// longestString is the longest argument, or variable with its name: Linux' MAX_ARG_STRLEN, without the NUL at its end.
+// longestString is the maximum length of an argument, or of NAME=value: MAX_ARG_STRLEN of Linux, without the final NUL.
 const longestString = 128<<10 - 1
 
-// CheckSize returns an error that wraps [ErrTooLong] if the kernel would refuse to pass a command and its environment on to a program. It names variables, and
+// CheckSize returns an error that wraps [ErrTooLong] if the kernel can't pass the arguments and the environment to a program. It names variables, but
 // no value.
 func CheckSize(argv, env []string) error {
 	for i, arg := range argv {
@@ -31,7 +31,7 @@ func CheckSize(argv, env []string) error {
 	}
 	arguments, variables, most := sizeOf(argv), sizeOf(env), mostArguments()
 	if len(argv) > 0 {
-		arguments += len(argv[0]) + 1 // the kernel also has the file's name
+		arguments += len(argv[0]) + 1 // the kernel also passes the file name
 	}
 	if arguments+variables > most {
 		return fmt.Errorf("%w: the arguments take %d bytes and the environment %d, together at most %d are possible (a quarter of ulimit -s, 6 MiB at most); "+
@@ -40,7 +40,7 @@ func CheckSize(argv, env []string) error {
 	return nil
 }
 
-// sizeOf returns the number of bytes that strings take when a program is executed: each with its NUL and a pointer.
+// sizeOf returns the bytes that strings take when a program is executed, each with its NUL and a pointer.
 func sizeOf(list []string) (n int) {
 	const pointer = 8
 	for _, s := range list {
@@ -49,7 +49,8 @@ func sizeOf(list []string) (n int) {
 	return n
 }
 
-// mostArguments returns how many bytes arguments and environment may take together, as bprm_stack_limits of the kernel's fs/exec.c has it since Linux 4.13.
+// mostArguments returns the bytes that arguments and environment may take together. The rule is bprm_stack_limits in the kernel's fs/exec.c, since
+// Linux 4.13.
 func mostArguments() int {
 	const least, most = 128 << 10, 6 << 20
 	var stack unix.Rlimit

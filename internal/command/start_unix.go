@@ -22,7 +22,7 @@ import (
 	"github.com/cronclave/cronclave/internal/textfile"
 )
 
-// command prepares the process, with everything checked that can be said more clearly before the start.
+// command prepares the process. It checks what the error of a failed start would not explain well.
 func (s *Spec) command(ctx context.Context) (*exec.Cmd, error) {
 	if len(s.Argv) == 0 || s.Argv[0] == "" {
 		return nil, fmt.Errorf("%w: it is empty", ErrNotFound)
@@ -38,7 +38,7 @@ func (s *Spec) command(ctx context.Context) (*exec.Cmd, error) {
 		Path:        path,
 		Args:        s.Argv,
 		Dir:         s.Dir,
-		Env:         append([]string{}, s.Env...), // never nil, which would stand for the replica's own
+		Env:         append([]string{}, s.Env...), // never nil, which would mean the replica's own
 		SysProcAttr: &syscall.SysProcAttr{},
 	}
 	if s.User == "" && s.Group == "" {
@@ -53,7 +53,7 @@ func (s *Spec) command(ctx context.Context) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// statWithin returns what the system says of a file or folder, or an error once ctx has ended.
+// statWithin calls os.Stat, and returns an error when ctx ends first.
 func statWithin(ctx context.Context, path string) (fs.FileInfo, error) {
 	return safefile.Ask(ctx, path, func() (fs.FileInfo, error) { return os.Stat(path) })
 }
@@ -71,8 +71,8 @@ func (s *Spec) checkDir(ctx context.Context) error {
 	return nil
 }
 
-// startError says why the command could not be started. The kernel gives one number for the whole of
-// changing user, entering the directory and executing, so the message names all that had a part.
+// startError returns the error of a failed start. The kernel returns one number for changing the user, entering the folder and executing the program,
+// so the message names all three.
 func (s *Spec) startError(cmd *exec.Cmd, t tree, err error) error {
 	what := "start " + cmd.Path
 	if s.User != "" || s.Group != "" {
@@ -101,10 +101,10 @@ func (s *Spec) startError(cmd *exec.Cmd, t tree, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// scriptTimeout bounds the look at a program that did not start.
+// scriptTimeout bounds the inspection of a program that did not start.
 const scriptTimeout = time.Second
 
-// notThere says what the kernel has not found. All was there a moment ago, so it is looked for again.
+// notThere returns the error for what the kernel did not find. Everything existed a moment ago, so it is checked again.
 func (s *Spec) notThere(cmd *exec.Cmd) error {
 	ctx, cancel := context.WithTimeout(context.Background(), scriptTimeout)
 	defer cancel()
@@ -119,13 +119,13 @@ func (s *Spec) notThere(cmd *exec.Cmd) error {
 			return fmt.Errorf("%w: %s", ErrNotExecutable, fault)
 		}
 	}
-	return fmt.Errorf("%w: its interpreter is missing", ErrNotExecutable) // which its first line names, or its header
+	return fmt.Errorf("%w: its interpreter is missing", ErrNotExecutable) // the one in its first line or in its ELF header
 }
 
-// errPrivileges says that the privileges of a command could not be taken from it.
+// errPrivileges reports that the command's privileges could not be dropped.
 var errPrivileges = errors.New("its privileges cannot be dropped")
 
-// processLimit returns how many processes and threads a user may have, as far as this process's own limit says.
+// processLimit returns the number of processes and threads that a user may have, as text. It is the limit of this process.
 func processLimit() string {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur == unix.RLIM_INFINITY {
@@ -134,7 +134,7 @@ func processLimit() string {
 	return strconv.FormatUint(uint64(limit.Cur), 10)
 }
 
-// reason strips a PathError of its path, which the message around it names already.
+// reason removes the path from a PathError, because the message around it names the path.
 func reason(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err
@@ -142,7 +142,8 @@ func reason(err error) error {
 	return err
 }
 
-// lookupAgain looks for the program, and again for a moment, since it may be about to be replaced. With Attached a person waits: then it looks once.
+// lookupAgain looks for the program, and tries again for absentTime, because the program may be about to be replaced. For an attached command it
+// looks once: a person waits.
 func (s *Spec) lookupAgain(ctx context.Context) (string, error) {
 	pause := backoff.New(firstRetry, lastRetry)
 	for since := time.Now(); ; {
@@ -156,7 +157,7 @@ func (s *Spec) lookupAgain(ctx context.Context) (string, error) {
 	}
 }
 
-// lookup finds the file to execute for a command, see [Spec.Argv].
+// lookup returns the file to execute for a command: see [Spec.Argv].
 func lookup(ctx context.Context, name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		path := name
@@ -173,7 +174,7 @@ func lookup(ctx context.Context, name, dir string, env []string) (string, error)
 	if !ok {
 		return "", fmt.Errorf("%w: %s: the environment has no PATH", ErrNotFound, name)
 	}
-	var found error // the first file of that name that can't be executed
+	var found error // error of the first file of that name that can't be executed
 	for _, d := range filepath.SplitList(search) {
 		if !filepath.IsAbs(d) {
 			continue
@@ -193,7 +194,7 @@ func lookup(ctx context.Context, name, dir string, env []string) (string, error)
 	return "", fmt.Errorf("%w: %s is not in the PATH %s", ErrNotFound, name, search)
 }
 
-// executable returns the obstacle to executing a file, judged by its mode.
+// executable returns an error if a file can't be executed, judging by its mode.
 func executable(ctx context.Context, path string) error {
 	info, err := statWithin(ctx, path)
 	switch {
@@ -209,7 +210,7 @@ func executable(ctx context.Context, path string) error {
 	return nil
 }
 
-// variable is a variable's value in an environment; of several entries the last counts, as in exec.Cmd.
+// variable returns the value of a variable. Of several entries the last one counts, as in exec.Cmd.
 func variable(env []string, name string) (string, bool) {
 	for i := len(env) - 1; i >= 0; i-- {
 		if n, v, ok := strings.Cut(env[i], "="); ok && n == name {
@@ -219,19 +220,19 @@ func variable(env []string, name string) (string, bool) {
 	return "", false
 }
 
-// maskThroughShell makes the command set its own umask.
+// maskThroughShell sets the command's umask with a shell.
 func maskThroughShell(cmd *exec.Cmd, mask uint32) {
 	throughShell(cmd, `umask "$0"`, fmt.Sprintf("%04o", mask))
 }
 
-// throughShell has a shell run a command line, with an argument in $0, and then execute the command in its place. The shell may add variables of its
-// own (PWD, for one) to the environment, and reports a file that can't be executed by exit code 126.
+// throughShell replaces the command by a shell that runs the line before, with arg as $0, and then executes the command. The shell may add variables
+// such as PWD to the environment. If the file can't be executed, it exits with 126.
 func throughShell(cmd *exec.Cmd, before, arg string) {
 	cmd.Args = append([]string{"sh", "-c", before + ` && exec "$@"`, arg, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 }
 
-// niceError returns why a priority can't be set. The system's error is none of the start's: EACCES would blame the program.
+// niceError returns the error of a priority that can't be set. It does not wrap the system's error, because EACCES would blame the program.
 func niceError(n int, err error) error {
 	return fmt.Errorf("%w: nice = %d: %s; one above the replica's own takes root, CAP_SYS_NICE or (on Linux) a higher RLIMIT_NICE", ErrNice, n, err.Error())
 }

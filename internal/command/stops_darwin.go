@@ -1,4 +1,4 @@
 package command
 
-// watch does nothing on macOS, where a stop can't be waited for without reaping the command: there Ctrl-Z stops the command alone.
+// watch does nothing: on macOS, waiting for a stop would also reap the command. So Ctrl-Z stops only the command.
 func (*terminal) watch(int) {}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childInfo is the beginning of siginfo_t as waitid fills it in. The fields after the code are aligned as a pointer is.
+// childInfo is the beginning of siginfo_t as waitid fills it in. The fields after the code are aligned like a pointer.
 type childInfo struct {
 	_, _, code int32
 	_          [unsafe.Sizeof(uintptr(0))/4 - 1]int32
@@ -16,7 +16,7 @@ type childInfo struct {
 	status     int32
 }
 
-// watch sees to each stop of the command, until it is dead; it is left to be reaped.
+// watch handles each stop of the command until the command is dead. It does not reap the command.
 func (t *terminal) watch(leader int) {
 	const stopped = 5 // CLD_STOPPED
 	for {
@@ -30,7 +30,7 @@ func (t *terminal) watch(leader int) {
 			return
 		}
 		by := syscall.Signal(child.status)
-		_ = unix.Waitid(unix.P_PID, leader, &info, unix.WSTOPPED|unix.WNOHANG, nil) // it is told once
+		_ = unix.Waitid(unix.P_PID, leader, &info, unix.WSTOPPED|unix.WNOHANG, nil) // consume the report, which would come again
 		t.stopped(by)
 	}
 }

@@ -12,17 +12,18 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// stuck has the starts that hang in the kernel and were given up. While one hangs its command is not started again, so that each command has one such process at most.
+// stuck counts starts that hang in the kernel and were given up. While one hangs, its command is not started again, so each command has at most one
+// such process.
 type stuck struct {
 	mu   sync.Mutex
-	all  map[string]int // their number, by their key
+	all  map[string]int // number of hanging starts by key
 	work sync.WaitGroup
 }
 
-// startKey identifies what a start may hang at.
+// startKey identifies the program and the folder at which a start may hang.
 func startKey(cmd *exec.Cmd) string { return cmd.Path + "\x00" + cmd.Dir }
 
-// hold keeps a start until gone, which waits for its processes, has returned.
+// hold counts a start until gone returns. gone waits for the processes of the start.
 func (s *stuck) hold(key string, gone func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +47,7 @@ func (s *stuck) has(key string) bool {
 	return s.all[key] > 0
 }
 
-// wait returns whether all are gone within a time.
+// wait waits for all hanging starts, at most for the time most, and reports whether they have ended.
 func (s *stuck) wait(most time.Duration) bool {
 	gone := make(chan struct{})
 	go func() {
@@ -63,13 +64,13 @@ func (s *stuck) wait(most time.Duration) bool {
 	}
 }
 
-// stillHangs is the error of a start that was left to itself. Its tree belongs to it until it is gone: see [Host.leave].
+// stillHangs is the error of a start that was abandoned. The tree is removed when the start ends: see [Host.leave].
 type stillHangs struct{ error }
 
-// Unwrap returns the error in it.
+// Unwrap returns the wrapped error.
 func (s stillHangs) Unwrap() error { return s.error }
 
-// hanging is the error of a start that did not return.
+// hanging returns the error of a start that did not return.
 func hanging(cmd *exec.Cmd, how string) error {
 	where := []string{"executing " + cmd.Path + proc.OnMount(cmd.Path)}
 	if cmd.Dir != "" {

@@ -1,7 +1,7 @@
 package command
 
-// executed can't be told on macOS.
+// executed returns true: macOS can't tell.
 func executed(int) bool { return true }
 
-// killUnexecuted does nothing on macOS, where a child can't be told from a thread of this process before it has executed its program.
+// killUnexecuted does nothing: on macOS a child that has not executed its program looks like a thread of this process.
 func killUnexecuted(int, tree) (hung int) { return 0 }

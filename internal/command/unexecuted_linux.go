@@ -2,7 +2,7 @@ package command
 
 import "github.com/cronclave/cronclave/internal/proc"
 
-// executed returns whether a child that was not reaped yet has executed a program; yes if that can't be told.
+// executed reports whether an unreaped child has executed a program. It returns true if that is unknown.
 func executed(pid int) bool {
 	p, ok := proc.Of(pid)
 	return !ok || p.Executed()

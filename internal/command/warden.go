@@ -5,51 +5,51 @@ import (
 	"time"
 )
 
-// Warden is a process beside this one that ends the processes of runs where this one can't: because it is gone, or because it
-// stands still until a lease has ended. It is safe for concurrent use.
+// Warden is a helper process that ends the processes of runs if this process can't, because it is dead or stands still until a lease has ended. It is
+// safe for concurrent use.
 type Warden interface {
-	// Inherit has a cgroup removed once this process is gone. The warden may be in it itself.
+	// Inherit makes the warden remove a cgroup once this process is gone. The warden itself may be in it.
 	Inherit(cgroup string)
-	// Watch has a run watched, and returns at once: the run may start when [Ward.Known] says so.
+	// Watch registers a run and returns at once. The run may start after [Ward.Known] has returned nil.
 	Watch(r Watched) Ward
 }
 
-// Watched is what a [Warden] has to know of a run before it starts.
+// Watched describes a run to a [Warden] before the run starts.
 type Watched struct {
-	// Name is the run's, and Job its job's.
+	// Name is the run's id, Job the name of its job.
 	Name, Job string
-	// ID is the CRONCLAVE_RUN_ID by which the run's processes are to be told; "" if they are not.
+	// ID is the CRONCLAVE_RUN_ID by which the run's processes are found, or "".
 	ID string
-	// Cgroup is the directory of the run's cgroup; "" if it has none.
+	// Cgroup is the directory of the run's cgroup, or "".
 	Cgroup string
-	// Deadline is when the run must be dead, by CLOCK_BOOTTIME; 0 for no such instant. Before it the tree has min(Grace, Lease/3)
-	// from SIGTERM on.
+	// Deadline is the time on CLOCK_BOOTTIME at which the run must be dead; 0 is none. SIGTERM comes before it, earlier by Grace or by a third of Lease,
+	// whichever is less.
 	Deadline, Lease, Grace time.Duration
 }
 
-// Ward is a run that a [Warden] watches. None of its methods but Known and Reap waits for anything.
+// Ward is a run that a [Warden] watches. Only Known and Reap block.
 type Ward interface {
-	// Known returns when the warden knows of the run and of its deadline so far; only then the run may start. ctx ends the wait.
+	// Known waits until the warden has registered the run and its deadline so far. The run must not start before. ctx ends the wait.
 	Known(ctx context.Context) error
-	// Started passes on the leader of the run's process group.
+	// Started passes on the PID of the leader of the run's process group.
 	Started(leader int)
 	// Extend moves the deadline.
 	Extend(deadline time.Duration)
-	// Told says that the tree has had its SIGTERM.
+	// Told informs the warden that the tree has got SIGTERM.
 	Told()
-	// Reap returns when the leader's number is not signalled any more, so that the leader may be waited for. late reports whether the
-	// warden has stopped the run, or killed it, since its deadline was near. ago is the time since it has killed the run; 0 if it has not.
+	// Reap waits until the warden no longer signals the leader's PID, so that the leader may be waited for. late reports whether the warden stopped or
+	// killed the run because its deadline was near. ago is the time since it killed the run, or 0.
 	Reap() (late bool, ago time.Duration)
-	// Release says that nothing is left of the run.
+	// Release informs the warden that nothing is left of the run.
 	Release()
 }
 
-// Lease bounds a run also when this process can't end it any more.
+// Lease bounds the life of a run even if this process can't end the run.
 type Lease interface {
-	// Length is how long it lasts without an extension.
+	// Length returns the duration of the lease without an extension.
 	Length() time.Duration
-	// Deadline is when it ends if no extension comes, by CLOCK_BOOTTIME.
+	// Deadline returns the time on CLOCK_BOOTTIME at which the lease ends without an extension.
 	Deadline() time.Duration
-	// OnExtend has f called with each new deadline, until stop is called.
+	// OnExtend calls f with each new deadline until stop is called.
 	OnExtend(f func(deadline time.Duration)) (stop func())
 }

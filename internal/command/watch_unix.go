@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// watch makes a run known to the warden, if there is one. The function it returns ends that.
+// watch registers a run with the warden, if there is one. end cancels that.
 func (s *Spec) watch(ctx context.Context, w Warden, t tree) (ward Ward, end func(), err error) {
 	if w == nil {
 		return unwatched{}, func() {}, nil
@@ -19,10 +19,10 @@ func (s *Spec) watch(ctx context.Context, w Warden, t tree) (ward Ward, end func
 	}
 	ward = w.Watch(r)
 	end = ward.Release
-	if s.Lease != nil { // extensions count from now on: the warden's word may take longer than the lease lasts
+	if s.Lease != nil { // extensions count from now on: registering may take longer than the lease lasts
 		stop := s.Lease.OnExtend(ward.Extend)
 		end = func() { stop(); ward.Release() }
-		ward.Extend(s.Lease.Deadline()) // there may have been one in between
+		ward.Extend(s.Lease.Deadline()) // there may have been an extension since
 	}
 	if err = ward.Known(ctx); err != nil {
 		end()
@@ -31,7 +31,7 @@ func (s *Spec) watch(ctx context.Context, w Warden, t tree) (ward Ward, end func
 	return ward, end, nil
 }
 
-// unwatched is a run without a warden.
+// unwatched is the [Ward] of a run without a warden.
 type unwatched struct{}
 
 func (unwatched) Known(context.Context) error { return nil }

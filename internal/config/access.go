@@ -10,18 +10,18 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// Access is the way to a cluster, read from a configuration that may be faulty. A doubtful value is an error and not a guess: a command that pauses
-// jobs must not act on another cluster than the one that was meant.
+// Access describes how to reach a cluster, according to a configuration that may be faulty. An uncertain value is an error and never a guess, because
+// a command that pauses jobs must not act on another cluster than the user meant.
 type Access struct {
-	// Namespace is the cluster's name, unless NamespaceErr says why it is not known.
+	// Namespace is the cluster's name. It is not set if NamespaceErr is not nil.
 	Namespace    string
 	NamespaceErr error
-	// Redis is [redis], unless RedisErr says why it is not known; then it has the settings that were read, for a Redis that is named elsewhere.
+	// Redis is [redis]. If RedisErr is not nil, Redis has only the settings that could be read, for a Redis that is named elsewhere.
 	Redis    Redis
 	RedisErr error
 }
 
-// ReadAccess reads the namespace and [redis] of a configuration that Load refuses, and nothing else of it.
+// ReadAccess reads only the namespace and [redis] of a configuration, for one that Load refuses.
 func ReadAccess(path string, o Options) Access {
 	l := newLoader(o)
 	l.load(path)
@@ -31,7 +31,7 @@ func ReadAccess(path string, o Options) Access {
 	return a
 }
 
-// all are the values that the files have at their top levels for a key.
+// all returns the values of a key at the top levels of all files.
 func (l *loader) all(key string) (values []document.Value) {
 	for _, root := range l.roots {
 		if v, set := root.Get(key); set {
@@ -41,8 +41,8 @@ func (l *loader) all(key string) (values []document.Value) {
 	return values
 }
 
-// soundNamespace is the namespace if its key is there once and valid. The default holds only where no other can be meant: all files were read, and no
-// key looks like a misplaced or misspelt namespace. Call it when the files were loaded, and nothing else was read.
+// soundNamespace returns the namespace if its key is set once and valid. It returns the default only if no other can be meant: every file was read,
+// and no key looks like a misplaced or misspelt namespace. Call it after the files were loaded, and before anything else is read.
 func (l *loader) soundNamespace() (name string, err error) {
 	before, missing, again := l.Failures(), l.unreadable(), l.repeats("namespace")
 	values := l.all("namespace")
@@ -67,7 +67,8 @@ func (l *loader) soundNamespace() (name string, err error) {
 	return DefaultNamespace, nil
 }
 
-// stray is a key at the top level that is unknown or has the name of a table, or a namespace behind the header of a table; "" if there is none.
+// stray returns a key at the top level that may be meant as the namespace, or "": an unknown key, one with the name of a table, or a namespace below
+// the header of a table.
 func stray(root document.Value) string {
 	const deep = 2 // the depth of [jobs.NAME]
 	tree, _ := root.Raw.(map[string]any)
@@ -83,7 +84,7 @@ func stray(root document.Value) string {
 	return ""
 }
 
-// misplaced is the path of a key in a table or in those that it holds, down to a depth; "" if it is in none.
+// misplaced returns the path of a key in a table, or in the tables in it down to a depth, or "".
 func misplaced(table map[string]any, key string, depth int) string {
 	if _, is := table[key]; is {
 		return key
@@ -98,7 +99,7 @@ func misplaced(table map[string]any, key string, depth int) string {
 	return ""
 }
 
-// soundRedis reads [redis]. A fault in it leaves it unknown as a whole: without its quorum, its url names a Redis that has no locks.
+// soundRedis reads [redis]. Any fault in it is an error: without its quorum, its url names a Redis without locks.
 func (l *loader) soundRedis(to *Redis) error {
 	before := l.Failures()
 	for _, redis := range l.all("redis") {
@@ -107,7 +108,7 @@ func (l *loader) soundRedis(to *Redis) error {
 	checkRedis(l.Reader, to)
 	newFileChecks(l.Report, l.options).ofReplica(l.Reader, to, nil)
 	if to.TLS == nil && l.unread("tls") {
-		to.TLS = &TLS{} // else a password could go to Sentinels or a Cluster in the clear
+		to.TLS = &TLS{} // otherwise a password could go to Sentinels or a Cluster unencrypted
 	}
 	switch {
 	case l.Failures() > before, l.repeats("redis", "tls", "url", "quorum"):
@@ -120,21 +121,21 @@ func (l *loader) soundRedis(to *Redis) error {
 	return nil
 }
 
-// repeats returns whether a file defines one of these keys or tables a second time: which of the two is meant is not known.
+// repeats reports whether a file defines one of these keys or tables twice. Then it is unknown which one is meant.
 func (l *loader) repeats(names ...string) bool {
 	return slices.ContainsFunc(l.files, func(f *document.File) bool { return f.Repeats(names...) })
 }
 
-// unread returns whether a word is in text that was not read.
+// unread reports whether a word is in text that could not be parsed.
 func (l *loader) unread(word string) bool {
 	return slices.ContainsFunc(l.files, func(f *document.File) bool { return f.Unread(word) })
 }
 
-// unreadable is how many files were not read.
+// unreadable returns the number of failures in reading the files.
 func (l *loader) unreadable() int {
 	n := l.Failures()
 	for _, f := range l.files {
-		n -= f.Repeated() // which are faults as well
+		n -= f.Repeated() // a repeated key is a fault, but its file was read
 	}
 	return n
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// jobNames reads the names of jobs. Whether there are such jobs is found out when all are read.
+// jobNames reads names of jobs. [checkChains] reports names of unknown jobs, after all jobs were read.
 func jobNames(r *schema.Reader, v document.Value) ([]expression, bool) {
 	const want = `a list of jobs such as ["extract"]`
 	return schema.List(r, v, want, func(item document.Value) (expression, bool) {
@@ -22,8 +22,8 @@ func jobNames(r *schema.Reader, v document.Value) ([]expression, bool) {
 	})
 }
 
-// finishAfter leaves a job that runs after others without a schedule. A schedule in the job's own table is a fault; a schedule in [defaults] is for
-// the other jobs. A job with a schedule of its own ignores the `after` of [defaults].
+// finishAfter removes the schedule of a job with `after`. A schedule in the job's own table is a fault; a schedule in [defaults] is for the other
+// jobs. A job with its own schedule ignores the `after` of [defaults].
 func finishAfter(r *schema.Reader, v document.Value, d *draft) {
 	after, chained := d.at["after"]
 	own := after.Path == v.Path+".after"
@@ -44,13 +44,13 @@ func finishAfter(r *schema.Reader, v document.Value, d *draft) {
 	d.After = slices.Compact(d.After)
 }
 
-// link is where a job names one that it runs after.
+// link is a name in a job's `after`, with its place.
 type link struct {
 	job string
 	expression
 }
 
-// checkChains reports names in after that are no jobs, or none that run, and jobs that would wait for themselves.
+// checkChains reports names in `after` that are not jobs, jobs in `after` that are not enabled, and cycles.
 func checkChains(r *document.Report, jobs []Job, links []link) {
 	byName, before := map[string]*Job{}, map[string][]link{}
 	for i := range jobs {
@@ -77,7 +77,8 @@ func checkChains(r *document.Report, jobs []Job, links []link) {
 	}
 }
 
-// zonesBefore returns the zones whose local times identify the ticks that a job comes from, and "" if instants do.
+// zonesBefore returns the zones whose local times identify the ticks at the start of a chain of jobs. The zone "" stands for ticks that instants
+// identify.
 func zonesBefore(jobs map[string]*Job, before map[string][]link, job string, seen map[string]bool) (zones map[string]bool) {
 	zones = map[string]bool{}
 	if seen[job] {
@@ -97,7 +98,7 @@ func zonesBefore(jobs map[string]*Job, before map[string][]link, job string, see
 	return zones
 }
 
-// circles goes from jobs to those before them.
+// circles searches `after` for cycles.
 type circles struct {
 	*document.Report
 	before map[string][]link

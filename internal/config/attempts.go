@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// mostAttempts bounds the attempts of a tick beyond the first: those of retry and those of recover.
+	// mostAttempts caps the attempts of a tick after the first, separately for retry and recover.
 	mostAttempts = 100
-	// noMax stands for a number of tries that is not set.
+	// noMax is the value of a retry.max that is not set.
 	noMax = -1
-	// usualRecover is what `recover = true` means.
+	// usualRecover is the number of attempts for `recover = true`.
 	usualRecover = 3
 )
 
-// attemptKeys say when a job is run again.
+// attemptKeys returns the keys for repeated attempts of a job.
 func attemptKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Table("retry", func(d *draft) *Retry { return &d.Retry }, retryKeys(), "Tries a run that failed or timed out again: see [retry](#retry)."),
@@ -29,7 +29,7 @@ func attemptKeys() []schema.Key[draft] {
 	}
 }
 
-// stopKeys limit the duration of a run, and set the ways to end it.
+// stopKeys returns the keys that limit the duration of a run and define how it is stopped.
 func stopKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Limit("timeout", "none", func(d *draft) *time.Duration { return &d.Timeout }, "How long a try may take before it is stopped by SIGTERM."),
@@ -59,7 +59,7 @@ func retryKeys() schema.Section[Retry] {
 	}}
 }
 
-// finishRetry looks at the job's own retry and that of [defaults] together: each key of the one takes the place of the other's.
+// finishRetry checks the result of the job's own retry and the retry in [defaults]. The keys of the former take precedence one by one.
 func finishRetry(r *schema.Reader, d *draft) {
 	v, set := d.at["retry"]
 	switch {
@@ -88,7 +88,7 @@ func readRecover(r *schema.Reader, v document.Value, d *draft) {
 	}
 }
 
-// recoverOf is false, or a table.
+// recoverOf returns the setting: false or a table.
 func recoverOf(d *draft) any {
 	if d.Recover == 0 {
 		return false
@@ -103,7 +103,7 @@ func recoverKeys() schema.Section[int] {
 	}}
 }
 
-// finishRecover refuses recovery for a job that can't be recovered.
+// finishRecover refuses recovery for a job with several runs per tick.
 func finishRecover(r *schema.Reader, d *draft) {
 	if d.Recover > 0 && d.PerTick > 1 && !d.wrong["recover"] && !d.wrong["per_tick"] {
 		r.Fault(d.nearestPlace("recover", "per_tick"), "recover needs per_tick = 1, not %d: of several runs of a tick it could not tell which one to repeat; set one of them only",

@@ -6,12 +6,11 @@ import (
 	"encoding/json"
 )
 
-// digest hashes what the job means. Where it is written, in which order, and with which default spelled out makes no
-// difference.
+// digest returns a hash of the job's meaning. The place of its definition, the order of keys and explicit defaults do not change it.
 func (d *draft) digest() string {
 	j := d.Job
 	meaning := j.Location.String()
-	if j.Spec != nil { // nil where a variable was left open
+	if j.Spec != nil { // nil if a variable was not replaced
 		meaning, j.Schedule = j.Spec.Key(), nil
 	}
 	j.File, j.Line, j.Spec, j.Location, j.EnvTaken, j.Digest = "", 0, nil, nil, nil, ""
@@ -23,12 +22,10 @@ func (d *draft) digest() string {
 	}{j, meaning, d.hidden.files})
 }
 
-// Digest identifies what the replicas of a cluster must agree on: the namespace, what the history keeps, how many replicas are expected, and all jobs.
-// Replicas with equal digests run the same jobs in the same way. How a machine reaches Redis and how much it takes on
-// is its own affair, and so are the values that `env` takes from the machine's environment: of these and of paths the
-// digest sees only what the file says. It covers literal values of `env` and arguments
-// of commands: they cannot be read from it, but a short one could be
-// guessed, and the guess be tried.
+// Digest identifies what the replicas of a cluster must agree on: the namespace, the limits of the history, the expected number of replicas, and all
+// jobs. Replicas with equal digests run the same jobs in the same way. It does not cover how a machine reaches Redis and what it limits for itself.
+// Paths, and values of `env` with variables, count as they are written in the file. The digest covers literal values of `env` and arguments of
+// commands. They can't be read from it, but a guess at a short one could be verified.
 func (c *Config) Digest() string {
 	jobs := make(map[string]string, len(c.Jobs))
 	for i := range c.Jobs {
@@ -38,14 +35,14 @@ func (c *Config) Digest() string {
 		Namespace string
 		History   History
 		Jobs      map[string]string
-		Replicas  int `json:",omitempty"` // left out, so that a configuration without it has the digest of earlier versions
+		Replicas  int `json:",omitempty"` // omitted when zero, so that a configuration without it keeps the digest of earlier versions
 	}{c.Namespace, c.History, jobs, c.Cluster.Replicas})
 }
 
-// shortDigest is the number of digits that distinguish the digests of one job.
+// shortDigest is the number of hex digits that distinguish digests of the same job.
 const shortDigest = 8
 
-// JobDigests identifies each job, by its name, so that replicas whose digests differ can name the jobs that do.
+// JobDigests returns a short digest of each job by name. Replicas with different digests use it to name the jobs that differ.
 func (c *Config) JobDigests() map[string]string {
 	jobs := make(map[string]string, len(c.Jobs))
 	for i := range c.Jobs {
@@ -54,9 +51,9 @@ func (c *Config) JobDigests() map[string]string {
 	return jobs
 }
 
-// digestOf returns 16 hex digits of a hash. JSON has maps in the order of their keys, so it is the same everywhere.
+// digestOf returns 16 hex digits of a hash. JSON sorts the keys of maps, so the result is the same everywhere.
 func digestOf(v any) string {
 	h := sha256.New()
-	_ = json.NewEncoder(h).Encode(v) // strings, numbers, lists and maps of them: nothing that could fail
+	_ = json.NewEncoder(h).Encode(v) // can't fail for strings, numbers, lists and maps
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }

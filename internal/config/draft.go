@@ -10,40 +10,40 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// draft is a job in the making: [defaults], and what a job's own table has changed so far.
+// draft is an unfinished job: [defaults], changed by the keys of the job's own table that were read so far.
 type draft struct {
 	Job
-	at    map[string]document.Value // where each key is set, in the job's table or in [defaults]; those of a table within by "table.key"
-	wrong map[string]bool           // keys that have a fault, so that nothing need be concluded from them
-	named map[string]bool           // variables that this table's own env names
-	filed map[string]document.Value // where each variable of env_from_file is
+	at    map[string]document.Value // the value of each key, from the job's table or from [defaults]; keys of an inner table are "table.key"
+	wrong map[string]bool           // keys with a fault, which later checks ignore
+	named map[string]bool           // variables in this table's own env
+	filed map[string]document.Value // the value of each variable in env_from_file
 
 	exprs  []expression
 	except []expression
-	before []expression // the jobs that it runs after
+	before []expression // the jobs in `after`
 	pool   schema.Expansion
 	argv   []string // command, if it is a list
 	script string   // command, if it is a string
 	shell  []string
 	hidden hidden
-	zones  *cronspec.Zones // in which its zone is looked up
+	zones  *cronspec.Zones // for the job's time zone
 }
 
-// hidden is what a digest sees in place of values that differ between machines or that are secret: the text that the
-// file has, without what the environment and the file's folder make of it.
+// hidden has the text that a digest uses in place of values that differ between machines or are secret. It is the text of the file, before variables
+// and relative paths are resolved.
 type hidden struct {
-	env   map[string]string // by the variable's name
-	files map[string]string // by the key
-	zone  string            // only where a variable has a part in it; of a setting alone, as a digest sees the zone itself
+	env   map[string]string // by variable name
+	files map[string]string // by key
+	zone  string            // only if it contains a variable; for the settings only, because a digest uses the resolved zone
 }
 
-// expression is one of a schedule, with its place.
+// expression is one expression of a schedule, with its place.
 type expression struct {
 	document.Value
 	schema.Expansion
 }
 
-// textsOf are the texts of expressions, with their variables replaced.
+// textsOf returns the texts of expressions, with variables replaced.
 func textsOf(exprs []expression) []string {
 	var texts []string
 	for _, e := range exprs {
@@ -52,7 +52,7 @@ func textsOf(exprs []expression) []string {
 	return texts
 }
 
-// newDraft returns a job of which nothing is set.
+// newDraft returns a job with nothing but defaults.
 func newDraft(zone *time.Location, zones *cronspec.Zones) draft {
 	return draft{
 		Job: Job{
@@ -75,7 +75,7 @@ func newDraft(zone *time.Location, zones *cronspec.Zones) draft {
 	}
 }
 
-// derive returns a draft that starts from this one and shares nothing that a job changes.
+// derive returns a copy of the draft. It shares no map that a job changes.
 func (d *draft) derive() draft {
 	c := *d
 	c.Env, c.EnvFromFile = maps.Clone(d.Env), maps.Clone(d.EnvFromFile)
@@ -85,7 +85,7 @@ func (d *draft) derive() draft {
 	return c
 }
 
-// noting returns a key that notes where it is, and whether it has a fault.
+// noting returns a key whose reader also records the key's value, and whether it has a fault.
 func noting(key schema.Key[draft]) schema.Key[draft] {
 	set := key.Read
 	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
@@ -102,7 +102,7 @@ func noting(key schema.Key[draft]) schema.Key[draft] {
 	return key
 }
 
-// nearestPlace returns the place of the first of the keys that the job's own table sets, else that of the first.
+// nearestPlace returns the place of the first of the keys that the job's own table sets. If it sets none, it returns the place of the first key.
 func (d *draft) nearestPlace(keys ...string) document.Value {
 	for _, key := range keys {
 		if v, set := d.at[key]; set && strings.HasPrefix(v.Path, "jobs.") {
@@ -112,7 +112,7 @@ func (d *draft) nearestPlace(keys ...string) document.Value {
 	return d.at[keys[0]]
 }
 
-// path returns a key of a path, which keeps for the digest how the path is written.
+// path returns a key for a path. For the digest, its reader records the path as it is written.
 func path(name string, field func(*draft) *string, doc string) schema.Key[draft] {
 	key := schema.Path(name, field, doc)
 	read := key.Read
@@ -123,7 +123,7 @@ func path(name string, field func(*draft) *string, doc string) schema.Key[draft]
 	return key.ValueOf(func(d *draft) any { return d.hidden.files[name] })
 }
 
-// need reports that a key is missing, unless the key that takes its place is there (and not supported yet), or one that may mean either.
+// need reports a missing key, unless the alternative key is set (even if it is not supported yet), or an unknown key that may mean one of the two.
 func need(r *schema.Reader, v document.Value, d *draft, key, or string) {
 	_, set := d.at[key]
 	_, instead := d.at[or]

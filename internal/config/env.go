@@ -9,10 +9,10 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// fromFile begins the names of env_from_file's entries in hidden.files.
+// fromFile is the prefix of the entries for env_from_file in hidden.files.
 const fromFile = "env_from_file."
 
-// ownVariables are those that cronclave sets in a job's environment, whatever else would set them.
+// ownVariables returns the variables that cronclave itself sets in a job's environment.
 func ownVariables() []string {
 	return []string{
 		"CRONCLAVE_JOB", "CRONCLAVE_NAMESPACE", "CRONCLAVE_REPLICA", "CRONCLAVE_RUN_ID", "CRONCLAVE_TICK",
@@ -21,7 +21,7 @@ func ownVariables() []string {
 	}
 }
 
-// environmentKeys set the environment of a job's command.
+// environmentKeys returns the keys for the environment of a job's command.
 func environmentKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		{Name: "env", Kind: "table of strings", Read: readEnv, Value: variablesOf, Doc: "Variables of the command. A job's own are added to those of `[defaults]`."},
@@ -34,8 +34,8 @@ func environmentKeys() []schema.Key[draft] {
 	}
 }
 
-// readEnv reads the variables of `env`. A job's own are added to those of [defaults], or take their places, also in
-// env_from_file.
+// readEnv reads the variables of `env`. A job's own are added to the variables of [defaults], and replace variables of the same name in `env` and
+// `env_from_file`.
 func readEnv(r *schema.Reader, v document.Value, d *draft) {
 	if d.EnvTaken != nil {
 		r = r.Noting(d.EnvTaken)
@@ -57,8 +57,7 @@ func readEnv(r *schema.Reader, v document.Value, d *draft) {
 	})
 }
 
-// readEnvFromFile reads the files of `env_from_file`. Keys are read in the order of their names, so `env` of the same
-// table has been read.
+// readEnvFromFile reads the files of `env_from_file`. Keys are read in alphabetical order, so `env` of the same table comes first.
 func readEnvFromFile(r *schema.Reader, v document.Value, d *draft) {
 	variables(r, v, `{ PGPASSWORD = "/run/secrets/pg" }`, func(item document.Value) {
 		if d.named[item.Name] {
@@ -74,7 +73,7 @@ func readEnvFromFile(r *schema.Reader, v document.Value, d *draft) {
 	})
 }
 
-// variables reads a table whose keys are the names of environment variables.
+// variables calls each for the values in a table of environment variables with valid names.
 func variables(r *schema.Reader, v document.Value, example string, each func(document.Value)) {
 	table, ok := v.Raw.(map[string]any)
 	if !ok {
@@ -94,7 +93,7 @@ func variables(r *schema.Reader, v document.Value, example string, each func(doc
 	}
 }
 
-// composed names the variables of `env` whose values have a variable of the environment in them; nil for none.
+// composed returns the names of the variables in `env` whose values use the environment; nil for none.
 func (d *draft) composed() map[string]bool {
 	var names map[string]bool
 	for name, written := range d.hidden.env {

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// calendars are days by the name of their calendar, each as "2026-12-25".
+// calendars maps the name of a calendar to its days, such as "2026-12-25".
 type calendars map[string][]string
 
 func calendarKeys() schema.Section[[]string] {
@@ -23,7 +23,7 @@ func calendarKeys() schema.Section[[]string] {
 	}}
 }
 
-// readCalendars reads [calendars]: a table of named lists of days.
+// readCalendars reads [calendars], a table of named lists of days.
 func readCalendars(r *schema.Reader, v document.Value, to calendars) {
 	eachNamed(r, v, "calendar", func(calendar document.Value) {
 		var dates []string
@@ -37,9 +37,9 @@ func readCalendars(r *schema.Reader, v document.Value, to calendars) {
 
 var datePattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
 
-// day reads a day, in a string or as TOML's own kind of date.
+// day reads a day from a string or from a TOML date.
 func day(r *schema.Reader, v document.Value) (string, bool) {
-	if t, isTime := v.Raw.(time.Time); isTime && t.Location().String() == "date-local" { // the library's mark
+	if t, isTime := v.Raw.(time.Time); isTime && t.Location().String() == "date-local" { // the mark that the TOML library sets
 		return t.Format(time.DateOnly), true
 	}
 	return schema.Parsed(r, v, `a day without a time, such as "2026-12-25"`, func(s string) (string, error) {
@@ -54,11 +54,11 @@ func day(r *schema.Reader, v document.Value) (string, bool) {
 	})
 }
 
-// instant reads a time of RFC 3339, in a string or as TOML's own kind. Without an offset it would depend on the machine.
+// instant reads a time of RFC 3339 from a string or from a TOML date-time. It refuses a time without an offset, which would depend on the machine.
 func instant(r *schema.Reader, v document.Value) (time.Time, bool) {
 	const want = `a time with its offset from UTC, such as "2026-01-31T09:00:00Z" or "2026-01-31T09:00:00+01:00"`
 	if t, isTime := v.Raw.(time.Time); isTime {
-		if strings.HasSuffix(t.Location().String(), "-local") { // the library's mark
+		if strings.HasSuffix(t.Location().String(), "-local") { // the mark that the TOML library sets
 			r.Fault(v, "%q must be %s; this has no offset", v.Name, want)
 			return time.Time{}, false
 		}
@@ -79,13 +79,13 @@ func instant(r *schema.Reader, v document.Value) (time.Time, bool) {
 
 var offsetPattern = regexp.MustCompile(`[+-]([0-9]{2}):([0-9]{2})$`)
 
-// validOffset refuses offsets that RFC 3339 does not have, such as +24:00 and +01:60. Both the library and package time take them.
+// validOffset reports whether RFC 3339 permits the offset of a time. The TOML library and package time also accept offsets such as +24:00 and +01:60.
 func validOffset(s string) bool {
 	m := offsetPattern.FindStringSubmatch(s)
 	return m == nil || m[1] <= "23" && m[2] <= "59"
 }
 
-// exceptions reads names and expressions. An empty list takes back what [defaults] except.
+// exceptions reads names of calendars and expressions. An empty list removes the exceptions of [defaults].
 func exceptions(r *schema.Reader, v document.Value) ([]expression, bool) {
 	if list, isList := v.Raw.([]any); isList && len(list) == 0 {
 		return nil, true
@@ -93,7 +93,7 @@ func exceptions(r *schema.Reader, v document.Value) ([]expression, bool) {
 	return expressions(r, v, `the name of a calendar or an expression such as "* * 24 12 *", in a string, or a list of them`)
 }
 
-// finishExcept separates the expressions from the names of calendars: an expression contains a blank, or begins with @.
+// finishExcept separates expressions from names of calendars. An expression contains a blank or begins with @.
 func finishExcept(r *schema.Reader, d *draft, known calendars) (exprs []expression) {
 	for _, e := range d.except {
 		dates, found := known[e.Text]

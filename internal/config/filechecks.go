@@ -16,19 +16,19 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// fileChecks report files that the configuration names and that others could change, or that could not be read.
+// fileChecks reports files of the configuration that untrusted users can change, and files that can't be read.
 type fileChecks struct {
 	*document.Report
 	trust   safefile.Trust
-	machine bool // [Options.Machine]
+	machine bool // Options.Machine
 	rights  func(user, group string) (*safefile.Identity, error)
 	known   map[namedFile]finding
 	probe   *mountProbe
-	skipped map[string]bool // [Config.Unchecked]
+	skipped map[string]bool // Config.Unchecked
 }
 
-// mostChecking is how long all files together may take. A file that hangs, on a network or by the will of the job's user, is not to hold up a start or a
-// reload for ever: it is warned of, and checked again when it is read.
+// mostChecking bounds the time for checking all files. A file may hang, on a network or because the job's user wants it to, and must not block a
+// start or a reload. Files that were not checked get a warning, and are checked again when they are read.
 const mostChecking = 5 * time.Second
 
 func newFileChecks(to *document.Report, o Options) *fileChecks {
@@ -36,17 +36,17 @@ func newFileChecks(to *document.Report, o Options) *fileChecks {
 		probe: &mountProbe{perPath: 2 * time.Second, inAll: mostChecking}}
 }
 
-// namedFile is a file that the configuration names, with the user that opens it.
+// namedFile is a file that the configuration names, and the user who opens it.
 type namedFile struct {
 	owner             string // "the job" or "the replica"
 	path, user, group string
 	secret            bool
 }
 
-// finding is what a file is refused for, or its user is warned of.
+// finding is a fault or a warning about a file.
 type finding struct{ fault, warning string }
 
-// ofReplica checks the files that the replica opens for itself, at the places of their keys. server is nil where [server] was not read.
+// ofReplica checks the files that the replica itself opens. server is nil if [server] was not read.
 func (c *fileChecks) ofReplica(r *schema.Reader, redis *Redis, server *Server) {
 	files := map[string]namedFile{"redis.password_file": {path: redis.PasswordFile, secret: true}}
 	if tls := redis.TLS; tls != nil {
@@ -76,7 +76,7 @@ func (c *fileChecks) ofReplica(r *schema.Reader, redis *Redis, server *Server) {
 	}
 }
 
-// ofJob checks the files of a job, which are opened with its user's rights.
+// ofJob checks the files of a job, with the rights of its user.
 func (c *fileChecks) ofJob(d *draft) {
 	if v, set := d.at["env_file"]; set && !d.wrong["env_file"] {
 		c.check(v, namedFile{"the job", d.EnvFile, d.User, d.Group, false})
@@ -86,7 +86,7 @@ func (c *fileChecks) ofJob(d *draft) {
 	}
 }
 
-// check reports what is found of a file. One that is missing may still come.
+// check reports the finding about a file. A missing file is no fault, because it may be created later.
 func (c *fileChecks) check(v document.Value, f namedFile) {
 	if c.trust == safefile.Everybody || f.path == "" {
 		return
@@ -110,13 +110,13 @@ func (c *fileChecks) inspect(f namedFile) finding {
 	if f.user != "" && c.rights != nil {
 		var err error
 		if as, err = c.rights(f.user, f.group); err != nil {
-			return finding{} // which is found out where the user is needed
+			return finding{} // the user is reported elsewhere
 		}
 	}
 	if as != nil {
 		reader = " by the user " + f.user
 	}
-	const enough = 1 << 40 // a file that is too long is a fault where it is read
+	const enough = 1 << 40 // a file that is too long is a fault elsewhere
 	var info safefile.Info
 	err := c.probe.probePath(f.path, func(ctx context.Context) (err error) {
 		info, err = safefile.Inspect(ctx, f.path, safefile.Policy{MaxBytes: enough, As: as, Trust: c.trust})
@@ -138,7 +138,7 @@ func (c *fileChecks) inspect(f namedFile) finding {
 	return finding{}
 }
 
-// unchecked notes a path that could not be probed, and returns its warning. The owner, "the job" or "the replica", needs the path to start.
+// unchecked records a path that was not checked, and returns the warning. owner, "the job" or "the replica", needs the path to start.
 func (c *fileChecks) unchecked(owner, path string, err error) string {
 	if c.skipped == nil {
 		c.skipped = map[string]bool{}
@@ -155,7 +155,7 @@ func (c *fileChecks) unchecked(owner, path string, err error) string {
 	return fmt.Sprintf("%s not checked: the files of the configuration took longer than %v to look at", path, mostChecking)
 }
 
-// bare takes the operation and the file's name off an error, since a fault has the file in a field.
+// bare removes the operation and the file name from an error, because the fault names the file.
 func bare(err error) error {
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		return pathErr.Err

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// leastHeartbeat is as often as the heartbeat may be.
+// leastHeartbeat is the shortest interval of the heartbeat.
 const leastHeartbeat = time.Second
 
 func heartbeatKeys() schema.Section[Heartbeat] {
@@ -23,14 +23,14 @@ func heartbeatKeys() schema.Section[Heartbeat] {
 	}
 }
 
-// checkHeartbeat reports a heartbeat without a URL. table is the first [heartbeat].
+// checkHeartbeat reports a missing heartbeat.url. table is the first [heartbeat].
 func checkHeartbeat(r *schema.Reader, table document.Value) {
 	if _, set := r.Set("heartbeat.url"); table.IsTable() && !set && !r.Meant("heartbeat.url") {
 		r.Fault(table.AtKey(), "[heartbeat] has no url; set url")
 	}
 }
 
-// webURL reads the URL of a web service. No message repeats it, since it may be a secret.
+// webURL reads the URL of a web service. No message contains it, because it may be a secret.
 func webURL(r *schema.Reader, v document.Value) (string, bool) {
 	e, ok := r.Text(v, "a URL in a string")
 	if !ok || e.Open {

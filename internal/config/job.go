@@ -9,11 +9,11 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// Job is one job with its defaults filled in. Paths that the configuration gives as relative ones have become relative
-// to the folder of the file that names them. (The order of the fields, with those of the parts, is that of the digest.)
+// Job is one job with its defaults filled in. Relative paths are resolved against the folder of the file that names them. The order of the fields,
+// including the fields of the embedded parts, determines the digest.
 type Job struct {
 	Name        string
-	File        string // where it is defined
+	File        string // the file that defines the job
 	Line        int
 	Description string
 	Tags        []string
@@ -23,92 +23,92 @@ type Job struct {
 	Slots
 	Times
 	Output Output
-	// Retry says how often a run that failed is tried again; the zero value is not at all.
+	// Retry limits the tries after a failed run. The zero value permits none.
 	Retry Retry `json:",omitzero"`
-	// Recover is how many more attempts than the first a tick may have whose run was interrupted; 0 is none.
+	// Recover is the maximum number of attempts after the first for a tick whose run was interrupted. 0 permits none.
 	Recover int `json:",omitempty"`
 
-	// Digest identifies what the job means; see [Config.Digest].
+	// Digest identifies the meaning of the job: see [Config.Digest].
 	Digest string
 }
 
-// Ticks say at which instants a job is to run.
+// Ticks define the instants at which a job runs.
 type Ticks struct {
-	// After names the jobs that it runs after, sorted; then it has no Schedule, and Spec is nil.
+	// After has the names of the jobs that this job runs after, sorted. Such a job has no Schedule, and its Spec is nil.
 	After []string `json:",omitempty"`
-	// Schedule holds the expressions as they are written, and Spec what they mean, in Location.
+	// Schedule has the expressions as they are written. Spec is their parsed form in the zone Location.
 	Schedule []string
 	Spec     *cronspec.Schedule
 	Location *time.Location
-	// Except holds the expressions of `except`, and ExceptDates the days of its calendars, sorted: their instants are no ticks.
-	// StartsAt and ExpiresAt bound the ticks; they are zero if not set. (Spec has it all, and so has the digest.)
+	// Except has the expressions of `except`, ExceptDates the days of its calendars, sorted. Their instants are no ticks. StartsAt and ExpiresAt bound
+	// the ticks; they are zero if not set. The digest does not need these fields, because Spec includes them.
 	Except      []string  `json:"-"`
 	ExceptDates []string  `json:"-"`
 	StartsAt    time.Time `json:"-"`
 	ExpiresAt   time.Time `json:"-"`
 }
 
-// Program is what a run executes, as which user, and with what of the machine.
+// Program defines what a run executes, with which user, limits and environment.
 type Program struct {
-	// Command is the list form, or the shell's list and then the string. Shell is true for the latter.
+	// Command is a program with its arguments. If Shell is true, it is the shell with its arguments, followed by the script.
 	Command []string
 	Shell   bool
-	// Dir is the working directory; "" is the replica's.
+	// Dir is the working directory. "" is the replica's.
 	Dir string
 	Environment
 	User, Group string
-	// NoNewPrivs is nil where the job does not say: see [Program.KeepsPrivileges].
+	// NoNewPrivs is nil if not set: see [Program.KeepsPrivileges].
 	NoNewPrivs *bool `json:",omitempty"`
-	// Umask is nil where the job keeps the replica's.
+	// Umask is nil for the replica's.
 	Umask       *uint32
 	OKExitCodes []int
-	// Nice is nil where the job keeps the replica's. (Digests contain it only if it is set, as before the key existed.)
+	// Nice is nil for the replica's. Digests contain it only if it is set, as before the key existed.
 	Nice   *int   `json:",omitempty"`
 	Limits Limits `json:",omitzero"`
 }
 
-// Environment is that of a command.
+// Environment defines the environment of a command.
 type Environment struct {
-	// Env and EnvFromFile (a variable's name and the file with its value) have no name in common.
+	// Env maps variables to values, EnvFromFile to files with the value. They have no name in common.
 	Env         map[string]string
 	EnvFile     string
 	EnvFromFile map[string]string
 	InheritEnv  bool
-	// EnvTaken holds the names of the variables that the job's own `env` took from the environment.
+	// EnvTaken has the names of the environment variables that the job's own `env` uses.
 	EnvTaken map[string]bool
-	// EnvComposed holds the names of those of Env whose values have such a variable in them.
+	// EnvComposed has the names of the variables in Env whose values use such a variable.
 	EnvComposed map[string]bool `json:"-"`
 }
 
-// Slots say where a job runs, and how many of its runs there are at once.
+// Slots limit the number of a job's runs and the replicas that may run it.
 type Slots struct {
-	// Where are the labels that a replica must have to run the job; none: any replica may.
+	// Where has the labels that a replica needs to run the job. Any replica may run a job without labels.
 	Where map[string]string `json:",omitempty"`
 
 	Parallel, PerTick, PerReplica int
-	// Pool is the name of the pool of which each run needs a slot, "" for none; PoolSlots is how many it has.
+	// Pool is the name of the pool in which each run needs a slot, or "". PoolSlots is the number of slots in the pool.
 	Pool      string `json:",omitempty"`
 	PoolSlots int    `json:",omitempty"`
-	// Overlap is "" for skip, "queue" or "replace".
+	// Overlap is "" (skip), "queue" or "replace".
 	Overlap string `json:",omitempty"`
 }
 
-// Times bound when a tick may start, and how long its run and its lease last.
+// Times bound the start of a tick and the duration of its run and its lease.
 type Times struct {
-	// CatchUp is "" for none, "latest" or "all"; CatchUpWindow is zero without it.
+	// CatchUp is "" (none), "latest" or "all". CatchUpWindow is zero without it.
 	CatchUp       string        `json:",omitempty"`
 	CatchUpWindow time.Duration `json:",omitempty"`
-	// StartDeadline is 0 for "auto": until the job's next tick, at most 1h; of a job that queues 1h.
+	// StartDeadline is 0 for "auto": until the job's next tick, but at most 1h. For a job with overlap "queue" it is 1h.
 	StartDeadline time.Duration
 	// Timeout is 0 for "none".
 	Timeout                  time.Duration
 	KillGrace, Lease, Jitter time.Duration
-	// OutlivesLease is true for `on_lease_lost = "continue"`. (A digest has it only then, as it was before there was the key.)
+	// OutlivesLease is true for `on_lease_lost = "continue"`. Digests contain it only then, as before the key existed.
 	OutlivesLease bool `json:",omitempty"`
 }
 
-// KeepsPrivileges returns whether programs that the command executes get no more rights than the command has, as by a set-user-ID bit. no_new_privs
-// sets it; by default it is true where the job has a user.
+// KeepsPrivileges reports whether programs that the command executes are denied additional rights, for example by a set-user-ID bit. It is
+// no_new_privs if that is set; otherwise it is true if the job has a user.
 func (p *Program) KeepsPrivileges() bool {
 	if p.NoNewPrivs != nil {
 		return *p.NoNewPrivs
@@ -116,15 +116,15 @@ func (p *Program) KeepsPrivileges() bool {
 	return p.User != ""
 }
 
-// Retry says how a run that failed is tried again.
+// Retry limits the tries after a failed run.
 type Retry struct {
-	// Max is how many more tries there are at most.
+	// Max is the maximum number of tries after the first.
 	Max int
-	// Delay lies before the first of them, and doubles with each, up to MaxDelay; 0 if not set.
+	// Delay is the pause before the first of them. It doubles with each try, up to MaxDelay. 0 if not set.
 	Delay, MaxDelay time.Duration
 }
 
-// Limits bound what a run may take, with all its processes.
+// Limits bound the resources of a run with all its processes.
 type Limits struct {
 	// Memory is in bytes; 0 for no limit.
 	Memory int64 `json:",omitempty"`
@@ -132,15 +132,15 @@ type Limits struct {
 	Pids int `json:",omitempty"`
 }
 
-// Output configures the handling of a run's output.
+// Output configures the output of runs.
 type Output struct {
-	// Keep is how many bytes of the tail the history gets; 16 KiB if not set.
+	// Keep is the number of bytes of the output's end that the history keeps. Defaults to 16 KiB.
 	Keep int64
-	// Log is whether all of it goes to the log, line by line; true if not set.
+	// Log enables logging of the whole output, line by line. Defaults to true.
 	Log bool
 }
 
-// String writes limits as 1GiB of memory, 200 processes and threads.
+// String formats the limits for people: "1GiB of memory, 200 processes and threads".
 func (l Limits) String() string {
 	var list []string
 	if l.Memory > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// jobKeys are the keys of a job's table.
+// jobKeys returns the keys of a job's table.
 func jobKeys() schema.Section[draft] {
 	s := schema.Section[draft]{
 		Keys:  slices.Concat(tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys(), aboutKeys()),
@@ -20,14 +20,14 @@ func jobKeys() schema.Section[draft] {
 	return s
 }
 
-// defaultKeys are those of [defaults]: any job key, each once in the configuration.
+// defaultKeys returns the keys of [defaults]. It may have any job key, but each only once in the configuration.
 func defaultKeys() schema.Section[draft] {
 	s := jobKeys()
 	s.Once = true
 	return s
 }
 
-// aboutKeys describe a job and set the handling of its output.
+// aboutKeys returns the keys that describe a job and configure its output.
 func aboutKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Bool("enabled", func(d *draft) *bool { return &d.Enabled }, "Whether the job runs at all."),
@@ -44,7 +44,7 @@ func outputKeys() schema.Section[Output] {
 	}}
 }
 
-// jobReader reads jobs, and has all that they may rest on.
+// jobReader reads jobs, and has everything that a job may refer to.
 type jobReader struct {
 	*schema.Reader
 	keys       schema.Section[draft]
@@ -59,7 +59,7 @@ type jobReader struct {
 	settings   Settings
 }
 
-// read reads one job's table on top of the defaults and checks it as a whole. It returns the jobs that this one runs after as well.
+// read reads a job's table on top of the defaults, and checks the job as a whole. It also returns the links of the job's `after`.
 func (r *jobReader) read(v document.Value) (Job, []link) {
 	d := r.base.derive()
 	d.Name, d.File, d.Line = v.Name, v.File(), v.Line()

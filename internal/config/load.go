@@ -14,30 +14,30 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// Options say how Load reads.
+// Options configure [Load].
 type Options struct {
-	// Env looks a variable up; nil is the process's environment.
+	// Env looks up an environment variable. Defaults to os.LookupEnv.
 	Env func(name string) (value string, set bool)
-	// KeepUnset takes a variable that is not set as given: ${NAME} stays as it is written, and what it stands in is
-	// not checked. Such a configuration is good for checking only; a job's Spec may be nil in it.
+	// KeepUnset leaves ${NAME} of an unset variable unchanged, and does not check the value that contains it. The result is only good for checking: the
+	// Spec of a job may be nil.
 	KeepUnset bool
-	// Files, if set, gets the names of all files and folders that were looked at, also if there are faults.
+	// Files, if not nil, receives the names of all files and folders that were read or looked for, even if there are faults.
 	Files *Files
-	// Trust says whose files are read: those of the configuration, and of those that it names. Where it judges, secrets that others
+	// Trust restricts the owners of the files: of the configuration itself, and of the files that it names. With a restriction, secrets that other users
 	// may read are a warning.
 	Trust safefile.Trust
-	// Rights looks up with whose rights a job's files are opened; nil, as its result, is this process's own.
+	// Rights returns the identity with which a job's files are opened. A nil Rights, or a nil result, stands for this process's own user.
 	Rights func(user, group string) (*safefile.Identity, error)
-	// Machine has users, folders, files and programs of jobs that this machine lacks reported as warnings.
+	// Machine enables warnings about users, folders, files and programs of jobs that do not exist on this machine.
 	Machine bool
-	// SystemZones is the folder with the machine's own time zones; with Machine, newer ones than those in use are a warning. Defaults to /usr/share/zoneinfo.
+	// SystemZones is the folder of the machine's own time zones. If Machine is set, newer zones than those in use are a warning. Defaults to
+	// /usr/share/zoneinfo.
 	SystemZones string
-	// Now is the instant by which a job has expired; nil is time.Now.
+	// Now returns the time against which jobs expire. Defaults to time.Now.
 	Now func() time.Time
 }
 
-// Load reads the configuration at path, which is a file or a folder of *.toml files. If anything is wrong with it the
-// error is [Faults]: all faults, and the warnings among them.
+// Load reads the configuration at path, a file or a folder of *.toml files. If it has faults, the error is [Faults] with all faults and warnings.
 func Load(path string, o Options) (*Config, error) {
 	l := newLoader(o)
 	l.load(path)
@@ -59,9 +59,9 @@ type loader struct {
 	bounds  *document.Bounds
 	files   []*document.File
 	probe   *mountProbe
-	roots   []document.Value // of the files that are TOML
-	order   map[string]int   // of the files' names, as they were reached
-	known   map[string]bool  // files that were read, by their real paths
+	roots   []document.Value // of the files that could be parsed
+	order   map[string]int   // order in which the files were reached, by name
+	known   map[string]bool  // files that were read, by real path
 	taken   map[string]bool  // Config.EnvTaken
 }
 
@@ -85,7 +85,7 @@ func newLoader(o Options) *loader {
 	}
 }
 
-// load reads the file or folder that the user named, and all that is included from there.
+// load reads the file or folder that the user named, and all files that are included from there.
 func (l *loader) load(path string) {
 	l.order[path] = 0
 	l.watch(path, false)
@@ -107,8 +107,7 @@ func (l *loader) load(path string) {
 	}
 }
 
-// file reads one file, unless it was read before, and those that it includes. A fault in reading it at all belongs to
-// the place that named it.
+// file reads a file and the files that it includes, unless it was read before. If it can't be read, the fault is at the place that names it.
 func (l *loader) file(name string, from document.Value) {
 	l.watch(name, false)
 	path, err := probeBlocking(l.probe, name, func() (string, error) { return realPath(name), nil })
@@ -139,14 +138,14 @@ func (l *loader) file(name string, from document.Value) {
 	}
 }
 
-// watch notes a file, or a pattern, before it is looked at.
+// watch records a file or a pattern before it is read.
 func (l *loader) watch(name string, pattern bool) {
 	if l.options.Files != nil {
 		l.options.Files.add(l.probe, name, pattern)
 	}
 }
 
-// parse reads the text of a file, and the files that it includes.
+// parse parses the text of a file, and reads the files that it includes.
 func (l *loader) parse(f *document.File) {
 	if _, known := l.order[f.Name()]; !known {
 		l.order[f.Name()] = len(l.order)
@@ -165,7 +164,7 @@ func (l *loader) parse(f *document.File) {
 	}
 }
 
-// include reads what a file includes: names and patterns, relative to the file's folder.
+// include reads the files that a file includes by names and patterns, relative to its folder.
 func (l *loader) include(v document.Value) {
 	const want = `a list of files and patterns, such as ["jobs.d/*.toml"]`
 	if list, isList := v.Raw.([]any); isList && len(list) == 0 {
@@ -192,7 +191,7 @@ func (l *loader) include(v document.Value) {
 	})
 }
 
-// matches returns the files that match a pattern in a folder, sorted.
+// matches returns the files in a folder that match a pattern, sorted.
 func (l *loader) matches(folder, pattern string, from document.Value) []string {
 	full := pattern
 	if folder != "" {
@@ -210,14 +209,15 @@ func (l *loader) matches(folder, pattern string, from document.Value) []string {
 	folders, _ := probeBlocking(l.probe, full, func() ([]string, error) { return filepath.Glob(filepath.Dir(full)) })
 	for _, folder := range folders {
 		l.folder(folder, from)
-		if _, err := probeBlocking(l.probe, folder, func() ([]fs.DirEntry, error) { return os.ReadDir(folder) }); err != nil && !errors.Is(err, fs.ErrNotExist) { // else it would seem to be empty
+		// A folder that can't be read would otherwise seem to be empty.
+		if _, err := probeBlocking(l.probe, folder, func() ([]fs.DirEntry, error) { return os.ReadDir(folder) }); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			l.Fault(from, "%s cannot be read: %v", folder, bare(err))
 		}
 	}
 	return names
 }
 
-// folder refuses a folder in which others may add files.
+// folder reports a folder in which untrusted users may add files.
 func (l *loader) folder(name string, from document.Value) {
 	var untrusted *safefile.UntrustedError
 	_, err := probeBlocking(l.probe, name, func() (none struct{}, err error) { return none, safefile.InspectFolder(name, l.options.Trust) })

@@ -13,8 +13,8 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// labels reads a table of labels: those that a replica has, or those that a job requires. A job's own table takes the place of that of [defaults] as
-// a whole, so that an empty one lets the job run anywhere.
+// labels reads a table of labels, of a replica or in the `where` of a job. A job's own table replaces the one in [defaults] as a whole, so an empty
+// table lets the job run anywhere.
 func labels(r *schema.Reader, v document.Value) (all map[string]string, ok bool) {
 	table, ok := v.Raw.(map[string]any)
 	if !ok {
@@ -34,7 +34,7 @@ func labels(r *schema.Reader, v document.Value) (all map[string]string, ok bool)
 	return all, ok
 }
 
-// finishUser warns of a job that gets the environment of another user without asking for it.
+// finishUser warns about a job that passes the replica's environment to another user without an explicit inherit_env.
 func finishUser(r *schema.Reader, d *draft) {
 	user, set := d.at["user"]
 	if _, said := d.at["inherit_env"]; set && d.User != "" && !said && len(d.Command) > 0 {
@@ -43,7 +43,7 @@ func finishUser(r *schema.Reader, d *draft) {
 	}
 }
 
-// machineKeys say where a job runs, as which user, and what it may take of the machine.
+// machineKeys returns the keys for the replica, the user and the resources of a job.
 func machineKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Field("where", "table of strings", func(d *draft) *map[string]string { return &d.Where }, labels,
@@ -62,7 +62,7 @@ func machineKeys() []schema.Key[draft] {
 	}
 }
 
-// optional makes a function read into a field that is nil where the key is not set.
+// optional turns a reader into one for a field that is nil if its key is not set.
 func optional[T any](read func(*schema.Reader, document.Value) (T, bool)) func(*schema.Reader, document.Value) (*T, bool) {
 	return func(r *schema.Reader, v document.Value) (*T, bool) {
 		value, ok := read(r, v)
@@ -91,10 +91,10 @@ func umaskOf(d *draft) any {
 	return fmt.Sprintf("%03o", *d.Umask)
 }
 
-// mostPids is the most that Linux can have.
+// mostPids is the greatest pid_max of Linux.
 const mostPids = 4 << 20
 
-// leastMemory is what hardly a program starts without.
+// leastMemory is the least memory with which a program can be expected to start.
 const leastMemory = 1 << 20
 
 func limitsKeys() schema.Section[Limits] {

@@ -15,14 +15,15 @@ import (
 	"github.com/cronclave/cronclave/internal/textfile"
 )
 
-// machineChecks warn of users, folders and files that jobs name and this machine lacks. They may still come, and a job may be meant for other machines, so
-// none of it is a fault.
+// machineChecks warns about users, folders and files of jobs that do not exist on this machine. They are no faults: they may be created later, and
+// the job may be meant for other machines.
 type machineChecks struct {
 	*fileChecks
-	labels map[string]string // of the replica of this file
+	labels map[string]string // labels of this replica
 }
 
-// ofJob warns of a user, a folder, files and a program that are not there. A program without a slash depends on the PATH of the replica, which is not known.
+// ofJob warns about a missing user, folder, file or program of a job. It does not check a program without a slash, because the PATH of the replica is
+// unknown.
 func (c machineChecks) ofJob(d *draft) {
 	if !c.machine || !d.Enabled || !c.isFor(d) {
 		return
@@ -48,7 +49,7 @@ func (c machineChecks) ofJob(d *draft) {
 	}
 }
 
-// user warns if a user is not known here, or if the directory service does not answer.
+// user warns about an unknown user, and about a directory service that does not answer.
 func (c machineChecks) user(v document.Value, d *draft) {
 	switch _, err := c.rights(d.User, d.Group); {
 	case errors.Is(err, safefile.ErrUnanswered):
@@ -58,7 +59,7 @@ func (c machineChecks) user(v document.Value, d *draft) {
 	}
 }
 
-// isFor reports whether a replica with the labels of this file may run a job.
+// isFor reports whether a replica with the labels in this configuration may run a job.
 func (c machineChecks) isFor(d *draft) bool {
 	for name, value := range d.Where {
 		if c.labels[name] != value {
@@ -68,7 +69,7 @@ func (c machineChecks) isFor(d *draft) bool {
 	return true
 }
 
-// exists warns of a path that is not there; there is whether it can be looked at.
+// exists warns about a missing path. there reports whether info is valid.
 func (c machineChecks) exists(v document.Value, path string) (info fs.FileInfo, there bool) {
 	if path == "" {
 		return nil, false
@@ -96,7 +97,7 @@ func (c machineChecks) program(v document.Value, path string) {
 	} else if there {
 		var start []byte
 		err := c.probe.probePath(path, func(ctx context.Context) (err error) {
-			start, err = safefile.ReadStart(ctx, path, safefile.Policy{}) // root reads what the job's user may only execute
+			start, err = safefile.ReadStart(ctx, path, safefile.Policy{}) // as root, because the job's user may only need to execute the program
 			return err
 		})
 		if fault := textfile.InterpreterFault(start); err == nil && fault != "" {
@@ -108,14 +109,14 @@ func (c machineChecks) program(v document.Value, path string) {
 	}
 }
 
-// envFile warns of an env file that is missing, of its faults, and of lines that other programs read in another way.
+// envFile warns about a missing env file, about its faults, and about lines that other programs read differently.
 func (c machineChecks) envFile(v document.Value, d *draft) {
 	if _, there := c.exists(v, d.EnvFile); !there {
 		return
 	}
 	var as *safefile.Identity
 	if c.rights != nil {
-		as, _ = c.rights(d.User, d.Group) // a user that is not here has a warning
+		as, _ = c.rights(d.User, d.Group) // an unknown user has its own warning
 	}
 	var text []byte
 	err := c.probe.probePath(d.EnvFile, func(ctx context.Context) (err error) {
@@ -126,7 +127,7 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 		c.Warn(v, "%s", c.unchecked("the job", d.EnvFile, err))
 	}
 	if err != nil {
-		return // another check says so
+		return // reported elsewhere
 	}
 	_, warnings, err := textfile.ParseEnv(d.EnvFile, string(text))
 	if err != nil {

@@ -15,20 +15,21 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// A mountProbe asks file systems about paths, with a time limit for each path and one for all. Once a mount has not answered, its other paths fail at once.
+// mountProbe asks file systems about paths, within a time limit per path and one for all paths. After a mount has not answered, requests about its
+// other paths fail at once.
 type mountProbe struct {
 	perPath, inAll time.Duration     // time limits
-	since          time.Time         // when the first path was probed; zero before
-	silent         map[string]string // the mounts that did not answer, and the path that each was asked about; also paths of which the mount is not known
+	since          time.Time         // start of the first probe
+	silent         map[string]string // the path that got no answer, by mount; by path if the mount is unknown
 }
 
 // silentMount is the error of a path whose mount does not answer. It wraps [safefile.ErrUnanswered].
 type silentMount struct {
-	at    string // a path on that mount, free of symbolic links; "" if the mount is not known
-	asked string // the earlier path that the mount did not answer for; "" for none
+	at    string // a path on that mount, without symbolic links; "" if the mount is unknown
+	asked string // the earlier path for which the mount did not answer, or ""
 }
 
-// Error names the mount.
+// Error returns a text that names the mount.
 func (s *silentMount) Error() string {
 	text := safefile.ErrUnanswered.Error()
 	if s.at != "" {
@@ -43,13 +44,14 @@ func (s *silentMount) Error() string {
 // Unwrap returns [safefile.ErrUnanswered].
 func (*silentMount) Unwrap() error { return safefile.ErrUnanswered }
 
-// isUnchecked reports whether an error of [mountProbe.probePath] says that nothing is known of the path: its mount did not answer, or the time was used up.
+// isUnchecked reports whether an error of [mountProbe.probePath] leaves the state of the path unknown: the mount did not answer, or the time was used
+// up.
 func isUnchecked(err error) bool {
 	return errors.Is(err, safefile.ErrUnanswered) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// probePath calls ask with a context that ends at the time limit; ask must return then, as the functions of safefile do. The error wraps [safefile.ErrUnanswered] if
-// the mount does not answer, and only [context.DeadlineExceeded] if the time for all paths was used up before that is known.
+// probePath calls ask with a context that ends at the time limit. ask must return then, like the functions of safefile. The error wraps
+// [safefile.ErrUnanswered] if the mount does not answer, and [context.DeadlineExceeded] if the time for all paths was used up before.
 func (p *mountProbe) probePath(path string, ask func(context.Context) error) error {
 	if p.since.IsZero() {
 		p.since = time.Now()
@@ -68,7 +70,7 @@ func (p *mountProbe) probePath(path string, ask func(context.Context) error) err
 	switch {
 	case !errors.Is(err, safefile.ErrUnanswered):
 		return err
-	case short && ctx.Err() != nil: // a mount that is only slow may have answered within perPath
+	case short && ctx.Err() != nil: // within perPath, a slow mount might have answered
 		return &fs.PathError{Op: "read", Path: path, Err: context.DeadlineExceeded}
 	}
 	at, _ := p.followLinks(path)
@@ -76,7 +78,8 @@ func (p *mountProbe) probePath(path string, ask func(context.Context) error) err
 	return &fs.PathError{Op: "read", Path: path, Err: &silentMount{at: at}}
 }
 
-// findSilent returns a path on the silent mount that a path leads to, and the path that this mount was asked about, which is "" if no silent mount is met.
+// findSilent reports that a path leads to a mount that is known to be silent. at is a path on that mount, and asked the path for which it did not
+// answer; asked is "" if there is none.
 func (p *mountProbe) findSilent(path string) (at, asked string) {
 	if len(p.silent) == 0 {
 		return "", ""
@@ -94,7 +97,7 @@ func (p *mountProbe) findSilent(path string) (at, asked string) {
 	return at, p.silent[mountOf(at)]
 }
 
-// markSilent notes that the mount of at did not answer for a path. If at is "", only the path itself is noted.
+// markSilent records that the mount of at did not answer for a path. If at is "", it records only the path.
 func (p *mountProbe) markSilent(at, path string) {
 	if p.silent == nil {
 		p.silent = map[string]string{}
@@ -105,30 +108,30 @@ func (p *mountProbe) markSilent(at, path string) {
 	p.silent[cmp.Or(at, path)] = path
 }
 
-// followTime limits the time for the links of a path.
+// followTime bounds the time for following the links of a path.
 const followTime = time.Second
 
-// followLinks follows the symbolic links of a path, which may lead from a mount that answers to one that does not. It asks each component, and none on a mount
-// that is known to be silent. It returns the place, free of symbolic links, where it stopped, and whether the mount of the place is silent. If everything answers,
-// the place is the end of the path. If the end cannot be found, for example because the path is a pattern, the place is "".
+// followLinks follows the symbolic links of a path, which may lead to another mount. It asks the file system about each component, but never a mount
+// that is known to be silent. It returns the place at which it stopped, without symbolic links, and whether the mount of that place is silent. If
+// every mount answers, the place is the target of the path. The place is "" if the target can't be found, for example because the path is a pattern.
 func (p *mountProbe) followLinks(path string) (at string, silent bool) {
-	const mostLinks = 40 // as Linux has it
+	const mostLinks = 40 // as in Linux
 	ctx, cancel := context.WithTimeout(context.Background(), followTime)
 	defer cancel()
 	at = "/"
 	rest := strings.Split(proc.AbsolutePath(path), "/")
 	for links := 0; len(rest) > 0; {
-		next := filepath.Join(at, rest[0]) // of a real folder, ".." is its parent
+		next := filepath.Join(at, rest[0]) // at is free of links, so ".." is its parent
 		rest = rest[1:]
 		if p.silent[mountOf(next)] != "" {
 			return next, true
 		}
-		// A name of its own, because a hanging request for the whole path does not say which component hangs.
+		// Each component is asked under its own name, because a hanging request for the whole path would not show which component hangs.
 		target, err := safefile.Ask(ctx, "the link "+next, func() (string, error) { return os.Readlink(next) })
 		switch {
 		case errors.Is(err, safefile.ErrUnanswered):
 			return next, true
-		case errors.Is(err, syscall.EINVAL): // no link
+		case errors.Is(err, syscall.EINVAL): // not a link
 			at = next
 			continue
 		case err != nil, links == mostLinks:
@@ -142,11 +145,12 @@ func (p *mountProbe) followLinks(path string) (at string, silent bool) {
 	return at, false
 }
 
-// mountOf returns a text that all paths of a mount share, without a request to its file system. The path must be free of symbolic links. For a path on no known mount
-// it returns the path.
+// mountOf returns a text that identifies the mount of a path, without asking its file system. The path must be free of symbolic links. If no mount is
+// known, it returns the path.
 func mountOf(path string) string { return cmp.Or(proc.OnMount(path), path) }
 
-// probeBlocking is [mountProbe.probePath] for a function that takes no context. The function may go on after the time limit: see [safefile.Ask].
+// probeBlocking calls [mountProbe.probePath] with a function that takes no context. The function may still run after the time limit: see
+// [safefile.Ask].
 func probeBlocking[T any](p *mountProbe, path string, ask func() (T, error)) (found T, err error) {
 	err = p.probePath(path, func(ctx context.Context) error {
 		found, err = safefile.Ask(ctx, path, ask)

@@ -9,10 +9,10 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// callbackPath is where the server takes browsers back from the provider.
+// callbackPath is the path to which the provider redirects browsers.
 const callbackPath = "/login/oidc/callback"
 
-// newOIDC is a [server.oidc] without keys.
+// newOIDC returns the defaults of [server.oidc].
 func newOIDC() *OIDC { return &OIDC{NameClaim: "email", RoleClaim: "groups"} }
 
 func oidcKeys() schema.Section[OIDC] {
@@ -38,7 +38,8 @@ func oidcKeys() schema.Section[OIDC] {
 	}
 }
 
-// providerURL reads a URL to which secrets are sent: by HTTPS, or on this machine. No message repeats it: it may have a password where none belongs.
+// providerURL reads a URL to which secrets are sent. It must be HTTPS or on this machine. No message contains it, because it may have a password by
+// mistake.
 func providerURL(r *schema.Reader, v document.Value) (string, bool) {
 	e, ok := r.Text(v, "a URL in a string")
 	if !ok || e.Open {
@@ -65,7 +66,7 @@ func checkProviderURL(s string) error {
 	return nil
 }
 
-// checkOIDC reports what [server.oidc] lacks, and a redirect_url that leads past the TLS of the server.
+// checkOIDC reports missing keys in [server.oidc], and a redirect_url that the server does not serve.
 func checkOIDC(r *schema.Reader, s Server) {
 	table, set := r.Set("server.oidc")
 	if !set || !table.IsTable() {
@@ -88,7 +89,7 @@ func checkOIDC(r *schema.Reader, s Server) {
 	}
 }
 
-// checkRedirect reports a redirect_url at which the server does not answer.
+// checkRedirect reports a redirect_url with a path or a scheme that the server does not serve.
 func checkRedirect(r *schema.Reader, s Server) {
 	at, set := r.Set("server.oidc.redirect_url")
 	if !set || s.OIDC == nil || s.OIDC.RedirectURL == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// commandKeys say what a job executes.
+// commandKeys returns the keys for the command of a job.
 func commandKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		{
@@ -25,7 +25,7 @@ func commandKeys() []schema.Key[draft] {
 	}
 }
 
-// readCommand reads a list, or a string for the shell. Neither has its variables replaced.
+// readCommand reads a list, or a string for the shell. Variables are not replaced in either.
 func readCommand(r *schema.Reader, v document.Value, d *draft) {
 	const want = `a list of strings such as ["/usr/bin/backup", "--all"], or a string for the shell`
 	if script, isString := v.Raw.(string); isString {
@@ -42,7 +42,7 @@ func readCommand(r *schema.Reader, v document.Value, d *draft) {
 	}
 }
 
-// arguments reads the list of a program and its arguments as they are. A ${NAME} there looks as if it were replaced.
+// arguments reads a list of a program and its arguments, unchanged. It warns about ${NAME}, which looks as if it were replaced.
 func arguments(r *schema.Reader, v document.Value, want string) ([]string, bool) {
 	argv, ok := schema.List(r, v, want, func(item document.Value) (string, bool) {
 		s, ok := item.Raw.(string)
@@ -65,7 +65,7 @@ func arguments(r *schema.Reader, v document.Value, want string) ([]string, bool)
 	return argv, ok
 }
 
-// argument refuses what the system can't pass on to a program.
+// argument reports an argument that the system can't pass to a program.
 func argument(r *schema.Reader, v document.Value, s string) bool {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		r.Fault(v.AtByte(i), "%q must not hold a NUL character", v.Name)
@@ -78,14 +78,14 @@ func argument(r *schema.Reader, v document.Value, s string) bool {
 	return true
 }
 
-// longestArgument is the longest argument, or variable with its name, that Linux passes on to a program: MAX_ARG_STRLEN, without the NUL at its end.
+// longestArgument is the maximum length of an argument, or of NAME=value, in Linux: MAX_ARG_STRLEN, without the final NUL.
 const longestArgument = 128<<10 - 1
 
 func exitCodes(r *schema.Reader, v document.Value) ([]int, bool) {
 	return schema.List(r, v, "a list of whole numbers such as [0, 1]", func(item document.Value) (int, bool) { return r.Integer(item, 0, 255) })
 }
 
-// finishCommand joins shell and command.
+// finishCommand combines shell and command.
 func finishCommand(r *schema.Reader, v document.Value, d *draft) {
 	need(r, v, d, "command", "http")
 	d.Command = d.argv

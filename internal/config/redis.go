@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// mostAcked bounds how many replicas a write may have to reach.
+	// mostAcked caps acked_replicas.
 	mostAcked = 100
-	// ack_timeout is a part of the time that one round trip may take.
+	// The bounds of ack_timeout: it is part of the time for one round trip.
 	leastAckTimeout, mostAckTimeout = time.Millisecond, 500 * time.Millisecond
 )
 
@@ -60,7 +60,7 @@ func tlsKeys() schema.Section[TLS] {
 	}
 }
 
-// leastMasters is of how many masters a majority is more than all but one of them.
+// leastMasters is the smallest number of masters whose majority survives the loss of one.
 const leastMasters = 3
 
 // quorum reads the URLs of independent masters.
@@ -80,7 +80,7 @@ func quorum(r *schema.Reader, v document.Value) ([]string, bool) {
 	return urls, true
 }
 
-// oneMaster refuses a URL that is not one independent server.
+// oneMaster refuses a URL of more than one server.
 func oneMaster(u RedisURL) error {
 	if u.Topology != Single {
 		return errors.New("must name one server: redis://, rediss:// or unix://")
@@ -88,7 +88,7 @@ func oneMaster(u RedisURL) error {
 	return nil
 }
 
-// redisURL reads the URL of a Redis. No message repeats it, since it may hold a password.
+// redisURL reads the URL of a Redis. No message contains it, because it may have a password.
 func redisURL(r *schema.Reader, v document.Value, name string, check func(RedisURL) error) (string, bool) {
 	e, ok := r.Text(v, "a URL in a string")
 	if !ok || e.Open {
@@ -143,7 +143,7 @@ func checkPair(r *schema.Reader, at document.Value, tls *TLS) {
 	}
 }
 
-// checkSentinel checks [redis].sentinel against the URL, if that is known.
+// checkSentinel checks [redis].sentinel, against the URL if that is known.
 func checkSentinel(r *schema.Reader, to *Redis, u RedisURL, known bool) {
 	if to.Sentinel == nil {
 		return
@@ -160,7 +160,7 @@ func checkSentinel(r *schema.Reader, to *Redis, u RedisURL, known bool) {
 	}
 }
 
-// secure returns whether a URL asks for TLS.
+// secure reports whether a URL asks for TLS.
 func secure(raw string) bool {
 	u, err := ParseRedisURL(raw)
 	return err == nil && u.TLS

@@ -13,42 +13,42 @@ import (
 
 var (
 	databasePath = regexp.MustCompile(`^/?([0-9]{1,9})?$`)
-	// masterName is what Sentinel takes as one.
+	// masterName matches the names of masters that Sentinel accepts.
 	masterName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 )
 
-// Topology is how the servers that a URL names belong together.
+// Topology is the kind of deployment that a URL names.
 type Topology int
 
 const (
 	// Single is one server.
 	Single Topology = iota
-	// Sentinel is a master, and replicas that take its place, watched by the Sentinels that are named.
+	// Sentinel is a master with replicas, under the control of the named Sentinels.
 	Sentinel
-	// Cluster is several masters that share the keys.
+	// Cluster is several masters, each with a part of the keys.
 	Cluster
 )
 
-// RedisURL is the URL of a Redis, taken apart.
+// RedisURL is a parsed URL of a Redis.
 type RedisURL struct {
 	Topology Topology
-	// TLS is whether the scheme asks for it.
+	// TLS reports whether the scheme asks for TLS.
 	TLS            bool
 	User, Password string
-	// Socket is the path of a Unix socket; "" where Addrs are.
+	// Socket is the path of a Unix socket, or "" if there are Addrs.
 	Socket string
 	// Addrs are host:port of the server, of the Sentinels, or of some nodes of the Cluster.
 	Addrs []string
-	// Master is the name that the Sentinels know the master by.
+	// Master is the name of the master at the Sentinels.
 	Master string
 	DB     int
 }
 
-// scheme is what a URL may begin with.
+// scheme is the meaning of a URL scheme.
 type scheme struct {
 	topology Topology
 	tls      bool
-	port     string // where the URL names none
+	port     string // default port
 }
 
 var schemes = map[string]scheme{
@@ -60,8 +60,8 @@ var schemes = map[string]scheme{
 	"rediss-cluster":  {Cluster, true, "6379"},
 }
 
-// ParseRedisURL reads the URL of a Redis. Its errors complete a sentence that begins with the URL's name, and do not
-// repeat the URL. Accepted are
+// ParseRedisURL parses the URL of a Redis. An error completes a sentence that begins with the name of the URL, and never contains the URL. These
+// forms are valid:
 //
 //	redis://[USER][:PASSWORD@]HOST[:PORT][/DB]
 //	redis-sentinel://[USER][:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/MASTER[/DB]
@@ -90,7 +90,7 @@ func ParseRedisURL(raw string) (RedisURL, error) {
 	return u, u.readPath(path)
 }
 
-// errNoURL is the fault of a part that can't be read at all.
+// errNoURL is the error of a part that can't be parsed.
 var errNoURL = errors.New("is not a URL; in a password, write %XX for characters other than letters and digits")
 
 // readAuthority reads the user, the password and the hosts.
@@ -122,7 +122,7 @@ func (u *RedisURL) readAuthority(authority string, s scheme) error {
 	return nil
 }
 
-// readHost returns host:port.
+// readHost returns host:port of a host, with port as the default.
 func readHost(host, port string) (string, error) {
 	h, err := url.Parse("redis://" + host)
 	switch {
@@ -161,7 +161,7 @@ func (u *RedisURL) readPath(path string) error {
 		}
 		return errors.New("must end with the number of a database, such as /0, or with nothing after the host")
 	}
-	u.DB, _ = strconv.Atoi(strings.TrimPrefix(path, "/")) // none is 0
+	u.DB, _ = strconv.Atoi(strings.TrimPrefix(path, "/")) // an empty path is 0
 	return nil
 }
 
@@ -183,7 +183,7 @@ func parseSocket(raw string) (RedisURL, error) {
 	}
 	s := RedisURL{User: u.User.Username(), Socket: u.Path}
 	s.Password, _ = u.User.Password()
-	s.DB, _ = strconv.Atoi(db) // none is 0
+	s.DB, _ = strconv.Atoi(db) // no db is 0
 	return s, nil
 }
 

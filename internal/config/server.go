@@ -47,7 +47,7 @@ func serverTLSKeys() schema.Section[Server] {
 	}
 }
 
-// hosts reads names by which clients may ask, without ports.
+// hosts reads the permitted names of the Host header, without ports.
 func hosts(r *schema.Reader, v document.Value) ([]string, bool) {
 	const want = `a list of names such as ["cron.example.org"]`
 	return schema.List(r, v, want, func(item document.Value) (string, bool) {
@@ -60,7 +60,7 @@ func hosts(r *schema.Reader, v document.Value) ([]string, bool) {
 	})
 }
 
-// outsideURL reads where browsers find the pages.
+// outsideURL reads the address of the pages for browsers.
 func outsideURL(r *schema.Reader, v document.Value) (string, bool) {
 	e, ok := r.Text(v, "a URL in a string")
 	if !ok || e.Open {
@@ -79,7 +79,7 @@ func outsideURL(r *schema.Reader, v document.Value) (string, bool) {
 	return text, true
 }
 
-// basePath reads what all paths begin with.
+// basePath reads the prefix of all paths.
 func basePath(r *schema.Reader, v document.Value) (string, bool) {
 	e, ok := r.Text(v, "a path in a string, as \"/cron\"")
 	if !ok || e.Open {
@@ -92,17 +92,17 @@ func basePath(r *schema.Reader, v document.Value) (string, bool) {
 	return e.Text, true
 }
 
-// baseForm excludes characters that proxies and browsers may write in several ways.
+// baseForm excludes characters that proxies and browsers may encode in different ways.
 var baseForm = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 
-// OwnPaths are the first parts of the paths that the server itself has. Below a base path that begins with one of them, a request whose base path a proxy has
-// taken off could not be distinguished from one that has it.
+// OwnPaths returns the first parts of the server's own paths. A base path must not begin with one of them: if a proxy removes the base path, such a
+// request could not be distinguished from one that still has it.
 func OwnPaths() []string {
 	return []string{"api", "assets", "audit", "calendar", "calendar.ics", "cluster", "go", "healthz", "jobs", "login", "login.css", "logout", "metrics", "palette.json",
 		"pause", "readyz", "resume", "timeline"}
 }
 
-// faultOfBase completes a sentence that begins with a base path, or is "".
+// faultOfBase returns the end of a sentence that begins with a faulty base path, or "".
 func faultOfBase(path string) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch {
@@ -153,7 +153,7 @@ func isPort(s string) bool {
 	return err == nil
 }
 
-// isHost returns whether a text is an IP address or a name.
+// isHost reports whether a text is an IP address or looks like a host name.
 func isHost(s string) bool {
 	if net.ParseIP(s) != nil {
 		return true
@@ -166,7 +166,7 @@ func isHost(s string) bool {
 	return true
 }
 
-// checkServer reports a server that other machines can reach without a login, and one that does not listen. table is the first [server].
+// checkServer reports a server without a login that other machines can reach, and a missing server.listen. table is the first [server].
 func checkServer(r *schema.Reader, table document.Value, s Server) {
 	if !table.IsTable() {
 		return
@@ -191,7 +191,7 @@ func checkServer(r *schema.Reader, table document.Value, s Server) {
 	}
 }
 
-// pathOf returns the path of a URL that was checked.
+// pathOf returns the path of a valid URL.
 func pathOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -200,7 +200,7 @@ func pathOf(address string) string {
 	return u.EscapedPath()
 }
 
-// Base returns what all paths begin with in browsers, or "".
+// Base returns the prefix of all paths in browsers, or "".
 func (s Server) Base() string {
 	if s.BasePath == "" {
 		return pathOf(s.URL)
@@ -208,7 +208,7 @@ func (s Server) Base() string {
 	return s.BasePath
 }
 
-// RedirectURL returns where the provider leads browsers back to. There must be an OIDC.
+// RedirectURL returns the address to which the provider redirects browsers. OIDC must not be nil.
 func (s Server) RedirectURL() string {
 	if s.OIDC.RedirectURL == "" {
 		return s.URL + callbackPath
@@ -216,7 +216,7 @@ func (s Server) RedirectURL() string {
 	return s.OIDC.RedirectURL
 }
 
-// isLoopback returns whether only this machine reaches an address.
+// isLoopback reports whether an address can only be reached from this machine.
 func isLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	return err != nil || isLoopbackHost(host)

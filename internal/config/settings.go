@@ -16,19 +16,19 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// Setting is a key of a job with the value that is in force, as a file would have it, or in words. Keys of a table are "table.key".
+// Setting is a key of a job and its effective value, in TOML or in words. A key in an inner table is "table.key".
 type Setting struct{ Key, Value string }
 
-// Settings are all keys of all jobs, for people on any machine. No argument of a command and no value of a variable is among them: where the environment
-// has a part in a value, it is the text of the file. As in [Config.Digest] paths are as they are written.
+// Settings are all keys of all jobs, for people on any machine. They contain no arguments of commands and no values of variables. A value that uses
+// the environment is shown as the file has it, and so are paths, as in [Config.Digest].
 type Settings struct {
 	// Common are all keys in the order of the reference, with the values of a job that sets none itself.
 	Common []Setting
-	// Own are the values that differ from those, by job and key.
+	// Own are the values that differ from Common, by job and key.
 	Own map[string]map[string]string
 }
 
-// Of returns the settings of one job.
+// Of returns the settings of a job.
 func (s Settings) Of(job string) []Setting {
 	all := slices.Clone(s.Common)
 	for i := range all {
@@ -39,7 +39,7 @@ func (s Settings) Of(job string) []Setting {
 	return all
 }
 
-// add keeps what a job has of its own.
+// add records the settings of a job that differ from Common.
 func (s Settings) add(job string, all []Setting) {
 	own := map[string]string{}
 	for i, setting := range all {
@@ -50,8 +50,8 @@ func (s Settings) add(job string, all []Setting) {
 	s.Own[job] = own
 }
 
-// settings are those of the draft as it is. defaults are the values of a draft of which nothing is set. The text of the file stands for a value with a
-// "${" in it, but not where that is not in force, as a window in [defaults] for a job that catches nothing up.
+// settings returns the settings of the draft in its present state. defaults are the values of a draft without any keys. A value in which the file has
+// a "${" is shown as in the file, unless it has no effect, such as a window in [defaults] for a job without catch_up.
 func (d *draft) settings(keys schema.Section[draft], defaults map[string]string) []Setting {
 	entries := keys.Entries(d)
 	all := make([]Setting, 0, len(entries))
@@ -66,7 +66,7 @@ func (d *draft) settings(keys schema.Section[draft], defaults map[string]string)
 	return all
 }
 
-// defaultTexts are the values of a job that sets nothing, by key.
+// defaultTexts returns the values of a job without any keys.
 func defaultTexts(keys schema.Section[draft]) map[string]string {
 	empty, texts := newDraft(time.UTC, nil), map[string]string{}
 	for _, e := range keys.Entries(&empty) {
@@ -75,7 +75,7 @@ func defaultTexts(keys schema.Section[draft]) map[string]string {
 	return texts
 }
 
-// hasDollar returns whether a value of a file has a variable in it, or a "$${".
+// hasDollar reports whether a raw value contains "${", which also is a part of "$${".
 func hasDollar(raw any) bool {
 	switch raw := raw.(type) {
 	case string:
@@ -88,10 +88,10 @@ func hasDollar(raw any) bool {
 	return false
 }
 
-// described is a value in words, in place of one that is not shown.
+// described is a description of a value that is not shown.
 type described string
 
-// programOf describes a list of a program and its arguments. Arguments may be secrets, so that they leave the machine in no form.
+// programOf describes a program and the number of its arguments. Arguments may be secrets, so they never leave the machine.
 func programOf(argv []string) any {
 	if len(argv) < 2 {
 		return described(strings.Join(quotedAll(argv), ""))
@@ -116,7 +116,7 @@ func count(n int, thing string) string {
 
 var bareName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// keyName is a name as a file would have it.
+// keyName returns a name as a TOML key.
 func keyName(name string) string {
 	if bareName.MatchString(name) {
 		return name
@@ -124,7 +124,7 @@ func keyName(name string) string {
 	return strconv.Quote(name)
 }
 
-// variablesOf are the names of the variables of `env`.
+// variablesOf describes the variables of `env`: their names, and whether they use the environment.
 func variablesOf(d *draft) any {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(d.hidden.env)) {
@@ -137,7 +137,7 @@ func variablesOf(d *draft) any {
 	return described(strings.Join(names, ", "))
 }
 
-// filedOf are the names of the variables of `env_from_file`.
+// filedOf describes the variables of `env_from_file` by their names.
 func filedOf(d *draft) any {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(d.EnvFromFile)) {
@@ -146,10 +146,10 @@ func filedOf(d *draft) any {
 	return described(strings.Join(names, ", "))
 }
 
-// notSet stands where a key has no value, and no default.
+// notSet is the text for a key without a value and a default.
 const notSet = "–"
 
-// settingText is a value as a file would have it, or in words.
+// settingText returns a value as TOML or in words.
 func settingText(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -177,7 +177,7 @@ func settingText(v any) string {
 	return rawText(v)
 }
 
-// rawText is a value as the parser or a default has it.
+// rawText returns a raw value, or a default, as TOML.
 func rawText(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -191,7 +191,7 @@ func rawText(v any) string {
 		return strconv.Quote(units.FormatSize(int64(v)))
 	case []int:
 		return "[" + strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ", "), "[]") + "]"
-	case []any: // with a variable in it, as all lists with variables are of strings
+	case []any: // contains a variable, so it is a list of strings
 		var texts []string
 		for _, item := range v {
 			texts = append(texts, fmt.Sprint(item))
@@ -229,10 +229,10 @@ func tableText[V any](table map[string]V, text func(V) string) string {
 	return "{ " + strings.Join(items, ", ") + " }"
 }
 
-// mostOfASetting is how many bytes of a value are kept: Redis has those of all jobs.
+// mostOfASetting caps the bytes of a value, because Redis keeps the values of all jobs.
 const mostOfASetting = 1000
 
-// bounded cuts a long text. A digest stands for the rest, so that two texts that differ there do not look equal.
+// bounded shortens a long text. It adds a digest of the whole text, so that texts that differ only in the cut part look different.
 func bounded(text string) string {
 	if len(text) <= mostOfASetting {
 		return text

@@ -8,10 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// mostSlots is how many slots a lock may have.
+// mostSlots is the maximum number of slots of a lock.
 const mostSlots = 1000
 
-// slotKeys limit the runs of a job, and set the handling of a tick that finds no slot.
+// slotKeys returns the keys that limit the runs of a job, and decide about a tick without a free slot.
 func slotKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Integer("parallel", 1, mostSlots, func(d *draft) *int { return &d.Parallel }, "Slots of the job: how many of its runs there may be at once in the cluster."),
@@ -25,7 +25,8 @@ func slotKeys() []schema.Key[draft] {
 	}
 }
 
-// overlap has a message of its own for a policy that other programs have, and "" stands for its default, which a job's own key may take back.
+// overlap returns the key overlap. Its reader explains the policy "allow" of other programs, and stores "skip" as "", so that a job can return to the
+// default.
 func overlap() schema.Key[draft] {
 	key := schema.Word("overlap", func(d *draft) *string { return &d.Overlap },
 		"When all slots are held at a tick: skip it, let the first such tick wait, or stop the oldest run and start.", "skip", "queue", "replace")
@@ -43,7 +44,7 @@ func overlap() schema.Key[draft] {
 	return key
 }
 
-// readPools reads [pools]: a table of named semaphores.
+// readPools reads [pools], a table of named semaphores.
 func readPools(r *schema.Reader, v document.Value, to map[string]Pool) {
 	eachNamed(r, v, "pool", func(pool document.Value) {
 		var p Pool
@@ -61,12 +62,12 @@ func poolKeys() schema.Section[Pool] {
 	}}
 }
 
-// poolName reads a job's pool. An empty name takes back that of [defaults].
+// poolName reads a job's pool. An empty name removes the pool of [defaults].
 func poolName(r *schema.Reader, v document.Value) (schema.Expansion, bool) {
 	return r.Text(v, "the name of a pool in a string")
 }
 
-// finishPool looks the pool up.
+// finishPool looks up the job's pool.
 func finishPool(r *schema.Reader, d *draft, known map[string]Pool) {
 	p, found := known[d.pool.Text]
 	switch {

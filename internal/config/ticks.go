@@ -10,10 +10,10 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// scheduleKeys say when a job runs. One that runs after others has none of them.
+// scheduleKeys are the keys for a job's ticks. A job with `after` must not set them.
 var scheduleKeys = []string{"schedule", "timezone", "jitter", "except", "starts_at", "expires_at", "catch_up", "catch_up_window"}
 
-// tickKeys say when a job runs.
+// tickKeys returns the keys for a job's ticks.
 func tickKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Field("schedule", "string, or list of strings", func(d *draft) *[]expression { return &d.exprs }, schedule,
@@ -35,7 +35,7 @@ func tickKeys() []schema.Key[draft] {
 	}
 }
 
-// timezone keeps for the settings how a zone is written, as a job has that of the top level or of [defaults] too.
+// timezone returns the key timezone. For the settings, its reader records the text of a zone with a variable.
 func timezone() schema.Key[draft] {
 	always := func(read zoneReader) zoneReader { return read }
 	key := zoneKey("timezone", func(d *draft) **time.Location { return &d.Location }, func(d *draft) *cronspec.Zones { return d.zones }, always,
@@ -53,7 +53,7 @@ func timezone() schema.Key[draft] {
 	})
 }
 
-// writtenZone is the text of a zone with a variable in it; "" for any other.
+// writtenZone returns the text of a zone if it contains a variable, or "".
 func writtenZone(v document.Value) string {
 	if text, _ := v.Raw.(string); len(schema.Find(text)) > 0 {
 		return text
@@ -61,7 +61,7 @@ func writtenZone(v document.Value) string {
 	return ""
 }
 
-// caughtUp is how old a tick may be that is caught up, if any is.
+// caughtUp returns catch_up_window, or a dash for a job without catch_up.
 func caughtUp(d *draft) any {
 	if d.CatchUp == "" || d.CatchUp == "none" {
 		return schema.Prose(notSet)
@@ -69,12 +69,12 @@ func caughtUp(d *draft) any {
 	return d.CatchUpWindow
 }
 
-// schedule reads an expression or a list of them. They are parsed when the job's name and zone are known.
+// schedule reads an expression or a list of them. finishSchedule parses them, because it knows the job's name and zone.
 func schedule(r *schema.Reader, v document.Value) ([]expression, bool) {
 	return expressions(r, v, `an expression in a string, such as "0 3 * * *", or a list of them`)
 }
 
-// expressions reads a string, or a non-empty list of them.
+// expressions reads a string or a non-empty list of strings.
 func expressions(r *schema.Reader, v document.Value, want string) ([]expression, bool) {
 	one := func(item document.Value) (expression, bool) {
 		e, ok := r.Text(item, want)
@@ -109,12 +109,12 @@ func finishSchedule(r *schema.Reader, v document.Value, d *draft, known calendar
 	finishBounds(r, d, err, now)
 }
 
-// wrongSchedule reports the mistakes in the expressions of a schedule, and in those of its exceptions.
+// wrongSchedule reports the faults in the expressions of a schedule and of its exceptions.
 func wrongSchedule(r *schema.Reader, d *draft, err error, except []expression) {
 	for _, one := range unjoin(err) {
 		var wrong *cronspec.ParseError
 		if errors.Is(one, cronspec.ErrNoTick) {
-			continue // see finishBounds
+			continue // reported by finishBounds
 		}
 		if errors.As(one, &wrong) {
 			if e, found := expressionOf(d, except, wrong); found {
@@ -138,7 +138,7 @@ func expressionOf(d *draft, except []expression, about *cronspec.ParseError) (e 
 	return of[about.Index], true
 }
 
-// unjoin returns the errors that errors.Join has made one.
+// unjoin returns the errors in an error of errors.Join.
 func unjoin(err error) []error {
 	if err == nil {
 		return nil
@@ -149,7 +149,8 @@ func unjoin(err error) []error {
 	return []error{err}
 }
 
-// reportExpression points into the expression. With a variable in it that can't be done, and the message might reveal a value from the environment.
+// reportExpression reports a message at its place in the expression. If the expression contains a variable, it reports only the whole expression,
+// because the message might reveal a value from the environment.
 func reportExpression(report func(document.Value, string, ...any), e expression, wrong *cronspec.ParseError) {
 	if len(e.Names) > 0 {
 		report(e.Value, "%s %q is not a valid schedule once its variables are replaced", e.Name, e.Raw)
@@ -162,7 +163,7 @@ func reportExpression(report func(document.Value, string, ...any), e expression,
 	report(e.AtByte(wrong.Offset), "%s", document.OneLine(message))
 }
 
-// finishBounds checks what starts_at and expires_at leave of the ticks, and warns of a job that has none any more.
+// finishBounds reports a schedule whose ticks are all excluded by except, starts_at and expires_at, and warns about a job that has expired.
 func finishBounds(r *schema.Reader, d *draft, err error, now func() time.Time) {
 	switch {
 	case !d.StartsAt.IsZero() && !d.ExpiresAt.IsZero() && !d.StartsAt.Before(d.ExpiresAt):
@@ -175,7 +176,7 @@ func finishBounds(r *schema.Reader, d *draft, err error, now func() time.Time) {
 	}
 }
 
-// finishCatchUp leaves nothing of it where nothing is caught up.
+// finishCatchUp removes the catch_up keys of a job without catch_up.
 func finishCatchUp(r *schema.Reader, v document.Value, d *draft) {
 	window, windowed := d.at["catch_up_window"]
 	switch {

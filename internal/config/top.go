@@ -10,12 +10,11 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// top gathers what the files' top levels hold. Defaults and jobs are kept until all files are read, since a job in the
-// first file may rest on what the last one says.
+// top collects the top levels of the files. Defaults and jobs are read after all files, because a job in the first file may refer to the last one.
 type top struct {
 	Config
 	calendars calendars
-	tables    map[string]document.Value // the first one of each name, as several files may share one
+	tables    map[string]document.Value // the first table of each name; several files may have one
 	defaults  []document.Value
 	jobs      []document.Value
 }
@@ -31,7 +30,7 @@ func topKeys() schema.Section[top] {
 	}
 }
 
-// clusterKeys are the single keys of the top level.
+// clusterKeys returns the single keys of the top level.
 func clusterKeys() []schema.Key[top] {
 	return []schema.Key[top]{
 		schema.Field("namespace", schema.KindString, func(t *top) *string { return &t.Namespace }, once(namespace),
@@ -53,7 +52,7 @@ func namespace(r *schema.Reader, v document.Value) (string, bool) {
 	return schema.Parsed(r, v, "a string", validName)
 }
 
-// once reads a key of which all files together may have one.
+// once returns a reader for a key that may be set only once in all files.
 func once[T any](read func(*schema.Reader, document.Value) (T, bool)) func(*schema.Reader, document.Value) (T, bool) {
 	return func(r *schema.Reader, v document.Value) (T, bool) {
 		value, ok := read(r, v)
@@ -61,7 +60,7 @@ func once[T any](read func(*schema.Reader, document.Value) (T, bool)) func(*sche
 	}
 }
 
-// tables are those of the top level.
+// tables returns the tables of the top level.
 func tables() []schema.Key[top] {
 	table := func(name, doc string, read func(*schema.Reader, document.Value, *top)) schema.Key[top] {
 		return schema.Key[top]{Name: name, Kind: schema.KindTable, Doc: doc, Read: func(r *schema.Reader, v document.Value, t *top) {
@@ -100,7 +99,7 @@ func replicaKeys() schema.Section[Replica] {
 	}
 }
 
-// mostReplicas is the greatest number of replicas that may be expected.
+// mostReplicas is the maximum of [cluster].replicas.
 const mostReplicas = 1000
 
 func clusterSection() schema.Section[ClusterSettings] {
@@ -113,7 +112,7 @@ func clusterSection() schema.Section[ClusterSettings] {
 	}
 }
 
-// mostRuns is how many records of a job the history may keep.
+// mostRuns is the maximum number of records that the history keeps for a job.
 const mostRuns = 100_000
 
 func historyKeys() schema.Section[History] {
@@ -127,10 +126,10 @@ func historyKeys() schema.Section[History] {
 	}
 }
 
-// WholeHistory is for a reader without the cluster's [history]: it bounds nothing that a replica keeps.
+// WholeHistory returns the limits for a reader that does not know the cluster's [history]. They exclude nothing that a replica keeps.
 func WholeHistory() History { return History{Runs: mostRuns, MaxAge: schema.AnyLength} }
 
-// defaults is the configuration of an empty file.
+// defaults returns the configuration of an empty file.
 func defaults() Config {
 	return Config{
 		Namespace: DefaultNamespace,
@@ -143,7 +142,7 @@ func defaults() Config {
 	}
 }
 
-// synonyms are names that other schedulers have for keys.
+// synonyms maps the names that other schedulers use for a key to its name here.
 var synonyms = map[string]string{
 	"args": "command", "cmd": "command", "exec": "command", "run": "command", "script": "command",
 	"at": "schedule", "cron": "schedule", "interval": "schedule", "when": "schedule",
@@ -156,8 +155,8 @@ var synonyms = map[string]string{
 	"max_runtime": "timeout", "log": "output", "on_failure": "notify", "notifications": "notify",
 }
 
-// home is the table in which a key is known that is unknown in another. A line behind a table's header belongs to that table, which is easily
-// forgotten.
+// home returns the table that has a key which is unknown in another table. A common mistake is a key of the top level below the header of a table:
+// TOML assigns it to that table.
 func home(key, table string) string {
 	homes := []struct {
 		where string
@@ -184,7 +183,7 @@ func home(key, table string) string {
 	return ""
 }
 
-// assemble makes the configuration of the top levels of all files. It is complete only if no fault was found.
+// assemble builds the configuration from the top levels of all files. It is complete only if no fault was found.
 func assemble(r *schema.Reader, roots []document.Value, files *fileChecks, o Options) *Config {
 	t := newTop()
 	t.readZones(r, roots, o)
@@ -206,7 +205,7 @@ func assemble(r *schema.Reader, roots []document.Value, files *fileChecks, o Opt
 	jobs.settings = Settings{Common: jobs.base.settings(jobs.keys, jobs.defaults), Own: map[string]map[string]string{}}
 	var all []link
 	for _, v := range t.jobs {
-		if r.Full() { // the configuration is refused, and a job takes some KiB
+		if r.Full() { // the configuration is refused anyway, and a job takes some KiB
 			break
 		}
 		job, links := jobs.read(v)

@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-// Files are the files that a configuration was looked for in, also those that were not there, and the patterns: to notice when something has
-// changed since. The zero value is for one [Load].
+// Files records the files and patterns that Load looked for, including missing files, so that later changes can be noticed. The zero value is ready
+// for one [Load].
 type Files struct {
 	watched []watched
 }
 
-// watched is a file by its name, or a pattern by the names that match it, which need not be looked for in a folder that changes for other reasons.
+// watched is a file, or a pattern. A pattern is represented by the matching names, so other changes in its folder do not matter.
 type watched struct {
 	name    string
 	pattern bool
-	read    string // its stamp just before it was read
+	read    string // stamp before the file was read
 }
 
-// add is called before a file is read, or a pattern looked for, so that no later change escapes.
+// add records the stamp of a file or a pattern. It is called before the file is read, so that no later change is missed.
 func (f *Files) add(by *mountProbe, name string, pattern bool) {
 	if slices.ContainsFunc(f.watched, func(w watched) bool { return w.name == name && w.pattern == pattern }) {
 		return
 	}
-	w := watched{name: name, pattern: pattern, read: name + " -"} // as if it were not there, if its mount does not answer
+	w := watched{name: name, pattern: pattern, read: name + " -"} // the stamp of a missing file, for a mount that does not answer
 	if stamp, err := probeBlocking(by, name, w.stamp); err == nil {
 		w.read = stamp
 	}
 	f.watched = append(f.watched, w)
 }
 
-// AsRead is the [Files.Stamp] of the files as they were read.
+// AsRead returns the [Files.Stamp] of the files at the time when they were read.
 func (f *Files) AsRead() string {
 	var read []string
 	for _, w := range f.watched {
@@ -44,10 +44,11 @@ func (f *Files) AsRead() string {
 	return strings.Join(read, "\n")
 }
 
-// Stamp is a text that is another one than [Files.AsRead] when a file was written, replaced (itself, or what a symbolic link on the way to it leads to),
-// added or removed since, or given another mode. It asks the system for each file and folder, and opens none.
+// Stamp returns a text that differs from [Files.AsRead] if a file was changed, replaced, added or removed since, or if its mode has changed. A file
+// counts as replaced too if a symbolic link on the way to it leads elsewhere. Stamp asks the system about each file and folder, and opens none.
 //
-// All files together get five seconds, and each file one. A file without an answer in that time counts as unchanged, and the error is the error of the first such file.
+// All files together get five seconds, and each file one. A file without an answer in that time counts as unchanged, and the error is the error of
+// the first such file.
 func (f *Files) Stamp() (stamp string, err error) {
 	var now []string
 	by := &mountProbe{perPath: time.Second, inAll: 5 * time.Second}
@@ -61,23 +62,23 @@ func (f *Files) Stamp() (stamp string, err error) {
 	return strings.Join(now, "\n"), err
 }
 
-// stamp has no error of its own: a file that is not there is one state of it.
+// stamp never fails: a missing file has a stamp, too.
 func (w watched) stamp() (string, error) {
 	if w.pattern {
-		names, _ := matching(w.name) // a faulty pattern is told elsewhere
+		names, _ := matching(w.name) // a faulty pattern is reported elsewhere
 		return fmt.Sprintf("%s %q", w.name, names), nil
 	}
 	info, err := os.Stat(w.name)
 	switch {
 	case err != nil:
 		return w.name + " -", nil
-	case info.IsDir(): // only the matching files count
+	case info.IsDir(): // only its matching files count
 		return realPath(w.name), nil
 	}
 	return fmt.Sprint(realPath(w.name), " ", info.Mode(), " ", info.Size(), " ", info.ModTime().UnixNano()), nil
 }
 
-// realPath is the same for all names of a file.
+// realPath returns a path that is the same for all names of a file.
 func realPath(name string) string {
 	absolute, err := filepath.Abs(name)
 	if err != nil {
@@ -89,7 +90,8 @@ func realPath(name string) string {
 	return absolute
 }
 
-// matching is the files that match a pattern, sorted. As in a shell, hidden ones have to be asked for (an editor's lock file is no configuration).
+// matching returns the files that match a pattern, sorted. As in a shell, a pattern matches hidden files only if it begins with a dot. An editor's
+// lock file is no configuration.
 func matching(pattern string) ([]string, error) {
 	names, err := filepath.Glob(pattern)
 	hidden := strings.HasPrefix(filepath.Base(pattern), ".")
@@ -101,7 +103,7 @@ func matching(pattern string) ([]string, error) {
 	return names, err //nolint:wrapcheck // the caller words it
 }
 
-// literally keeps a folder's name from being taken for a pattern.
+// literally escapes the name of a folder for use in a pattern.
 func literally(folder string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(folder)
 }

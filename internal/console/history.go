@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// History prints records, each with its output below it, if that was read.
+// History prints records. Each is followed by its output, if that was read.
 func (p Printer) History(records []journal.Record) {
 	if len(records) == 0 {
 		fmt.Fprintln(p.Out, "no runs")
@@ -35,11 +35,11 @@ func (p Printer) History(records []journal.Record) {
 	t.print(p)
 }
 
-// late is how long after its tick a run starts at least that is shown to be late.
+// late is the least delay of a run after its tick that is shown.
 const late = 2 * time.Second
 
-// Late returns how long after its tick the first try of a run started: by the job's jitter, or since no slot, no place in the pool or no replica was
-// free. It is 0 where that is usual, and for runs that the schedule did not start.
+// Late returns the time between a tick and the start of its first try. Causes are the job's jitter, or the wait for a slot, for a place in the pool
+// or for a replica. Late returns 0 for a short time, and for runs that the schedule did not start.
 func Late(r journal.Record) time.Duration {
 	by := r.Started.Sub(r.Tick)
 	if r.Started.IsZero() || r.Tick.IsZero() || by < late || r.Trigger != "" && r.Trigger != "schedule" || r.Attempt > 1 || r.FailedTries > 0 {
@@ -48,10 +48,10 @@ func Late(r journal.Record) time.Duration {
 	return by
 }
 
-// Why adds to the outcome of a record: the trigger unless that was the schedule, that it started late, the reason, and the attempts.
+// Why returns the details of an outcome, or "-": the delay after the tick, a trigger other than the schedule, the reason, and the attempts.
 func Why(r journal.Record) string { return cmp.Or(additions(r, r.Reason), "-") }
 
-// WhyInFull is as Why with the reason in full, as `cronclave why` has it; "" where there is nothing to add.
+// WhyInFull returns the same as [Why] with the reason in full, for `cronclave why`. It returns "" without details.
 func WhyInFull(r journal.Record) string { return additions(r, operator.ReasonText(r)) }
 
 func additions(r journal.Record, reason string) string {
@@ -71,7 +71,7 @@ func additions(r journal.Record, reason string) string {
 	return strings.TrimSpace(strings.Join(words, ", ") + tries(r))
 }
 
-// tries says of a try that it was followed by another, and of a run how many have failed before its end.
+// tries returns whether a try was followed by another one, or the number of failed tries before the end of a run, as text.
 func tries(r journal.Record) string {
 	switch {
 	case r.Retried:
@@ -84,7 +84,7 @@ func tries(r journal.Record) string {
 	return ""
 }
 
-// ifRun leaves out what a tick without a run does not have.
+// ifRun returns s for a record of a run, and "-" for a tick without a run.
 func ifRun(r journal.Record, s string) string {
 	if r.Token == 0 && r.Started.IsZero() {
 		return "-"
@@ -106,10 +106,10 @@ func slotOf(r journal.Record) string {
 	return fmt.Sprint(*r.Slot)
 }
 
-// Stamp formats an instant as RFC 3339, in UTC, for messages that a script may read.
+// Stamp formats a time as RFC 3339 in UTC, for messages that a script may read.
 func Stamp(t time.Time) string { return Printer{}.stamp(t) }
 
-// stamp formats an instant as RFC 3339, in the printer's zone.
+// stamp formats a time as RFC 3339 in the printer's zone.
 func (p Printer) stamp(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -8,10 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// factIndent is where the facts about a job begin, behind their names.
+// factIndent is the column of the facts about a job, after their names.
 const factIndent = 13
 
-// Job prints all that a status has of one job, and the problems of the cluster.
+// Job prints everything about one job in a status, and the problems of the cluster.
 func (p Printer) Job(st *operator.Status, j operator.Job) {
 	p.line(jobMark(j), fmt.Sprintf("job %s: %s", p.cut(j.Name, 64), last(st, j.Last)))
 	p.problems(st)
@@ -60,7 +60,7 @@ func (p Printer) Job(st *operator.Status, j operator.Job) {
 	}
 }
 
-// recent prints the newest runs. `history` has more of each.
+// recent prints the latest runs. `cronclave history` shows more of each.
 func (p Printer) recent(st *operator.Status, j operator.Job) {
 	if len(j.Recent) == 0 {
 		return
@@ -77,7 +77,7 @@ func (p Printer) recent(st *operator.Status, j operator.Job) {
 	t.print(p)
 }
 
-// pauseOf says by which user, since when, until when and why a job is paused.
+// pauseOf describes the pause of a job: the user, the begin, the end and the reason.
 func pauseOf(p Printer, st *operator.Status, j operator.Job) string {
 	until := "it is resumed"
 	if j.PausedUntil != nil {

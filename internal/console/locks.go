@@ -17,7 +17,7 @@ func (p Printer) locks(st *operator.Status) {
 	p.lockTable("LOCK", st.Now, st.Locks)
 }
 
-// mostHolders is how many holders of a lock have a row each, unless the text is wide.
+// mostHolders caps the rows for the holders of a lock, except in wide output.
 const mostHolders = 5
 
 func (p Printer) lockTable(title string, now time.Time, locks []operator.Lock) {
@@ -36,7 +36,7 @@ func (p Printer) lockTable(title string, now time.Time, locks []operator.Lock) {
 	t.print(p)
 }
 
-// lock makes a row for each holder of a lock, or one if there is none.
+// lock adds a row for each holder of a lock, or one row if there is none.
 func (p Printer) lock(t *table, now time.Time, l operator.Lock) {
 	m := plain
 	if l.Full() {
@@ -62,7 +62,7 @@ func (p Printer) lock(t *table, now time.Time, l operator.Lock) {
 	}
 }
 
-// waiting says how many wait, and which is the first, or which all are where the text is wide.
+// waiting returns the number of waiters and the first one. Wide output has all of them.
 func (p Printer) waiting(now time.Time, l operator.Lock) string {
 	if l.Waiters == 0 {
 		return "-"

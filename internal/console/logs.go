@@ -12,25 +12,25 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// Logs prints the output of runs while it is written: their stdout to Out, their stderr and remarks to Err.
+// Logs prints the output of runs while it is written. Lines of stdout go to Out; lines of stderr and remarks go to Err.
 type Logs struct {
 	Out, Err io.Writer
 	Zone     *time.Location // of the times before lines
 }
 
-// Bare prints the lines alone.
+// Bare returns a viewer that prints only the lines.
 func (l Logs) Bare() operator.Viewer {
 	return operator.Viewer{Note: l.note, Line: func(line operator.OutputLine) { fmt.Fprintln(l.writer(line), line.Line) }}
 }
 
-// JSON prints each line as a line of JSON.
+// JSON returns a viewer that prints each line as a line of JSON.
 func (l Logs) JSON() operator.Viewer {
 	return operator.Viewer{Note: l.note, Line: func(line operator.OutputLine) {
-		_ = json.NewEncoder(l.Out).Encode(line) // as with all output, a reader that is gone needs no error
+		_ = json.NewEncoder(l.Out).Encode(line) // ignored as for all output: the reader is gone
 	}}
 }
 
-// Headed prints the lines alone, below a heading wherever the output of another run begins.
+// Headed returns a viewer that prints the lines, and a heading before the output of another run.
 func (l Logs) Headed() operator.Viewer {
 	current, v := "", l.Bare()
 	show := v.Line
@@ -44,7 +44,8 @@ func (l Logs) Headed() operator.Viewer {
 	return v
 }
 
-// Prefixed prints each line behind its time and its replica, and the job if several are followed. Each run has a heading on Err when it begins.
+// Prefixed returns a viewer that prints each line with its time and its replica, and with the job if withJob is set. Each run gets a heading on Err
+// when it begins.
 func (l Logs) Prefixed(withJob bool) operator.Viewer {
 	p := &prefixed{Logs: l, withJob: withJob, begun: map[string]journal.Record{}}
 	return operator.Viewer{Begin: p.begin, Line: p.line, Note: p.remark}
@@ -63,11 +64,11 @@ func (l Logs) note(run, text string) { fmt.Fprintf(l.Err, "cronclave: run %s: %s
 type prefixed struct {
 	Logs
 	withJob bool
-	begun   map[string]journal.Record // by the id of the run
-	width   int                       // of the longest name of an origin so far
+	begun   map[string]journal.Record // by run id
+	width   int                       // of the longest origin so far
 }
 
-// mostBegun bounds the runs that a remark can be attributed to by name.
+// mostBegun caps the runs whose remarks can be shown with an origin.
 const mostBegun = 1000
 
 func (p *prefixed) begin(r journal.Record) {
@@ -86,7 +87,7 @@ func (p *prefixed) line(l operator.OutputLine) {
 	fmt.Fprintln(p.writer(l), p.prefix(l.Time, p.origin(l.Replica, l.Job, l.Slot))+l.Line)
 }
 
-// remark prints a remark on a run where a line of it would stand.
+// remark prints a remark on a run in the format of its lines.
 func (p *prefixed) remark(run, text string) {
 	r, known := p.begun[run]
 	if !known {
@@ -96,7 +97,7 @@ func (p *prefixed) remark(run, text string) {
 	fmt.Fprintln(p.Err, p.prefix(time.Time{}, p.origin(r.Replica, r.Job, slotNumber(r)))+text)
 }
 
-// origin names the replica, with the slot where it is not the first, and the job.
+// origin names the replica, the slot unless it is the first, and the job.
 func (p *prefixed) origin(replica, job string, slot int) string {
 	if slot > 0 {
 		replica = fmt.Sprintf("%s/%d", replica, slot)
@@ -107,7 +108,7 @@ func (p *prefixed) origin(replica, job string, slot int) string {
 	return replica
 }
 
-// prefix stands before a line. Origins are as wide as the longest so far.
+// prefix returns the text before a line. Origins are padded to the longest so far.
 func (p *prefixed) prefix(at time.Time, origin string) string {
 	clock := "--:--:--"
 	if !at.IsZero() {

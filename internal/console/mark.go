@@ -7,7 +7,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// mark shows what became of something, by a sign and a colour. The sign alone says it, too.
+// mark is a sign and a colour for an outcome or a level. The sign alone is enough, so colours are optional.
 type mark struct{ sign, colour string }
 
 var (
@@ -16,13 +16,13 @@ var (
 	bad     = mark{"✗", "31"}
 	warning = mark{"!", "33"}
 	running = mark{"▸", "36"}
-	notRun  = mark{"-", "2"} // by a policy, or because a user wanted that
+	notRun  = mark{"-", "2"} // by a policy or at the wish of a user
 	advice  = mark{"·", ""}
 )
 
 var levels = map[operator.Level]mark{operator.LevelError: bad, operator.LevelWarning: warning, operator.LevelAdvice: advice}
 
-// markOf is the mark of an outcome. One that a newer version has is a warning.
+// markOf returns the mark of an outcome. An unknown outcome, of a newer version, is a warning.
 func markOf(outcome string) mark {
 	switch outcome {
 	case journal.OutcomeOK:
@@ -37,7 +37,7 @@ func markOf(outcome string) mark {
 	return warning
 }
 
-// strip is the signs of records, the newest at the right.
+// strip returns the signs of records, with the latest on the right.
 func strip(newestFirst []journal.Record) string {
 	var signs strings.Builder
 	for i := len(newestFirst) - 1; i >= 0; i-- {

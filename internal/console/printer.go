@@ -1,4 +1,4 @@
-// Package console lays out the texts of commands for people: times, signs, colours and tables. Scripts read JSON, which is not made here.
+// Package console formats the output of commands for people: times, signs, colours and tables. It does not produce the JSON for scripts.
 package console
 
 import (
@@ -10,18 +10,18 @@ import (
 	"unicode/utf8"
 )
 
-// Width is how many columns a text may take, unless it is wide.
+// Width is the number of columns of a text, except in wide output.
 const Width = 100
 
-// Printer prints to one reader.
+// Printer prints to one writer.
 type Printer struct {
 	Out    io.Writer
-	Zone   *time.Location // of instants; UTC if it is nil
-	Colour bool           // lines are coloured by what they report
+	Zone   *time.Location // of printed times; nil for UTC
+	Colour bool           // lines are coloured by their marks
 	Wide   bool           // cells are not cut, and there are more columns
 }
 
-// local is an instant by the clock of the printer's zone.
+// local returns a time in the printer's zone.
 func (p Printer) local(t time.Time) time.Time {
 	if p.Zone == nil {
 		return t.UTC()
@@ -29,10 +29,10 @@ func (p Printer) local(t time.Time) time.Time {
 	return t.In(p.Zone)
 }
 
-// at is an instant for people, in the printer's zone.
+// at formats a time for people in the printer's zone.
 func (p Printer) at(t time.Time) string { return p.local(t).Format("2006-01-02 15:04:05 MST") }
 
-// ago is how long ago an instant was.
+// ago returns the time since t as text.
 func ago(now, t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -40,10 +40,10 @@ func ago(now, t time.Time) string {
 	return Span(now.Sub(t)) + " ago"
 }
 
-// in is how long it is until an instant.
+// in returns the time until t as text.
 func in(now, t time.Time) string { return "in " + Span(t.Sub(now)) }
 
-// Span is a length of time in one unit, rounded down; 0s for one that is negative.
+// Span formats a duration in one unit, rounded down. A negative duration is 0s.
 func Span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -57,7 +57,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/day)
 }
 
-// cut shortens a text to so many characters of one line, with a mark where some are missing.
+// cut shortens a text to one line of at most most characters. It replaces the missing end by an ellipsis.
 func (p Printer) cut(text string, most int) string {
 	text = OneLine(text)
 	if p.Wide || utf8.RuneCountInString(text) <= most {
@@ -66,7 +66,7 @@ func (p Printer) cut(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
-// cutMiddle shortens a text as cut does, but keeps its end, such as the number of a process.
+// cutMiddle shortens a text to at most most characters, but keeps its end, such as the number of a process.
 func (p Printer) cutMiddle(text string, most int) string {
 	letters := []rune(OneLine(text))
 	if p.Wide || len(letters) <= most {
@@ -76,7 +76,7 @@ func (p Printer) cutMiddle(text string, most int) string {
 	return string(letters[:most-tail-1]) + "…" + string(letters[len(letters)-tail:])
 }
 
-// wrap breaks a text into lines of at most so many characters, between words, or within one that is longer.
+// wrap breaks a text into lines of at most most characters. It breaks between words, or inside a word that is longer than a line.
 func wrap(text string, most int) (lines []string) {
 	line := ""
 	for word := range strings.FieldsSeq(strings.ToValidUTF8(text, "?")) {
@@ -102,7 +102,7 @@ type table struct {
 	rows  strings.Builder
 	cells *tabwriter.Writer
 	marks []mark        // of the rows
-	below func(row int) // prints more below a row; the title is row 0. May be nil
+	below func(row int) // prints more text below a row; the title is row 0; may be nil
 }
 
 func newTable(title ...string) *table {
@@ -115,13 +115,13 @@ func newTable(title ...string) *table {
 func (t *table) row(m mark, cells ...string) {
 	t.marks = append(t.marks, m)
 	for i := range cells {
-		cells[i] = OneLine(cells[i]) // damaged data must not move a row, or end one
+		cells[i] = OneLine(cells[i]) // damaged data must not move or end a row
 	}
 	fmt.Fprintln(t.cells, strings.Join(cells, "\t"))
 }
 
 func (t *table) print(p Printer) {
-	_ = t.cells.Flush() // into memory
+	_ = t.cells.Flush() // into memory, so it does not fail
 	for i, line := range strings.Split(strings.TrimSuffix(t.rows.String(), "\n"), "\n") {
 		p.line(t.marks[i], strings.TrimRight(line, " "))
 		if t.below != nil {
@@ -138,7 +138,7 @@ func (p Printer) line(m mark, text string) {
 	fmt.Fprintln(p.Out, text)
 }
 
-// item prints a text behind the sign of a mark, indented where it takes several lines.
+// item prints a text after the sign of a mark, with an indent for further lines.
 func (p Printer) item(m mark, text string) {
 	sign := m.sign
 	for _, line := range p.lines(text, 2) {
@@ -147,7 +147,7 @@ func (p Printer) item(m mark, text string) {
 	}
 }
 
-// lines breaks a text where it is too long for a line that is indented so far. Its own lines stay apart.
+// lines breaks a text into lines that fit after the given indent. Existing line ends are kept.
 func (p Printer) lines(text string, indent int) (lines []string) {
 	for part := range strings.Lines(text) {
 		if p.Wide {
@@ -159,5 +159,5 @@ func (p Printer) lines(text string, indent int) (lines []string) {
 	return lines
 }
 
-// OneLine makes a text one cell of a table.
+// OneLine returns a text as a single line, for a cell of a table.
 func OneLine(s string) string { return strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ") }

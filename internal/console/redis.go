@@ -8,12 +8,12 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// RedisCells are the facts about a server of Redis as texts. Unknown facts are "".
+// RedisCells are the facts about a Redis server as texts. Unknown facts are "".
 type RedisCells struct {
 	Keeps, State, Version, Uptime, RoundTrip, Persistence, Memory, Clients, Replicas string
 }
 
-// RedisCellsOf are the texts for a server.
+// RedisCellsOf returns the texts for a server.
 func RedisCellsOf(s operator.RedisServer) RedisCells {
 	c := RedisCells{Keeps: string(s.Keeps), State: string(s.State), Version: s.Version, Persistence: string(s.Persistence), Clients: countOf(s.Clients), Replicas: countOf(s.Replicas)}
 	if s.UptimeS != nil {
@@ -34,10 +34,10 @@ func RedisCellsOf(s operator.RedisServer) RedisCells {
 	return c
 }
 
-// maxUptime keeps a damaged number of seconds within a length of time.
+// maxUptime caps a damaged number of seconds, so that it fits into a duration.
 const maxUptime = 100 * 365 * 24 * 3600
 
-// IncidentText says what happened to Redis, when, and which replica saw it. stamp writes an instant.
+// IncidentText describes an incident of Redis: its kind, its time, and the replica that noticed it. stamp formats times.
 func IncidentText(in journal.Incident, stamp func(time.Time) string) string {
 	if in.Kind == journal.DataLoss {
 		return fmt.Sprintf("lost its data between %s and %s (seen by %s)", stamp(in.From), stamp(in.To), in.Replica)
@@ -52,7 +52,7 @@ func countOf(n *int64) string {
 	return fmt.Sprint(*n)
 }
 
-// sizeOf is a size in the greatest unit of which there is one.
+// sizeOf formats a size in the greatest unit that is not larger than it.
 func sizeOf(n int64) string {
 	size, unit := float64(n), 0
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
@@ -65,7 +65,7 @@ func sizeOf(n int64) string {
 	return fmt.Sprintf("%.1f %s", size, units[unit])
 }
 
-// redis prints the servers of Redis, and their limits, where the text is wide.
+// redis prints the servers of Redis and their limits, in wide output only.
 func (p Printer) redis(st *operator.Status) {
 	if !p.Wide || st.Redis.Kind == "" {
 		return

@@ -8,10 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// settingIndent is where the values of settings begin, behind their keys.
+// settingIndent is the column of the values of settings, after their keys.
 const settingIndent = 20
 
-// settings prints all settings of a job, and how the replicas differ.
+// settings prints all settings of a job, and the differences between replicas.
 func (p Printer) settings(s *operator.JobSettings) {
 	fmt.Fprintln(p.Out)
 	title := "configuration: " + Agreement(s)
@@ -40,10 +40,10 @@ func (p Printer) settings(s *operator.JobSettings) {
 	}
 }
 
-// NoSuchKey stands for the value of a key that the version of a replica does not have.
+// NoSuchKey is the value of a key that does not exist in the version of a replica.
 const NoSuchKey = "no such key in this version"
 
-// differing prints a key in which replicas differ, with the replicas of each form.
+// differing prints a key whose value differs, with the replicas of each form.
 func (p Printer) differing(s *operator.JobSettings, key string) {
 	name := key
 	for _, f := range s.Forms {
@@ -59,7 +59,7 @@ func (p Printer) differing(s *operator.JobSettings, key string) {
 	}
 }
 
-// setting prints a key, "" for that of the line above, and a value.
+// setting prints a key and a value. A key of "" continues the key above.
 func (p Printer) setting(m mark, key, value string) {
 	sign := m.sign
 	if sign == "" || key == "" {
@@ -71,7 +71,7 @@ func (p Printer) setting(m mark, key, value string) {
 	}
 }
 
-// usual is the known form that the most replicas have.
+// usual returns the known form of most replicas.
 func usual(s *operator.JobSettings) (known operator.JobForm) {
 	if i := slices.IndexFunc(s.Forms, func(f operator.JobForm) bool { return f.State == operator.FormKnown }); i >= 0 {
 		known = s.Forms[i]
@@ -81,10 +81,10 @@ func usual(s *operator.JobSettings) (known operator.JobForm) {
 
 func (p Printer) replicasOf(f operator.JobForm) string { return p.cut(Replicas(f), 40) }
 
-// mostNames is how many replicas of a form are named.
+// mostNames caps the replicas of a form that are named.
 const mostNames = 6
 
-// Replicas are the names of those that have a form.
+// Replicas returns the names of the replicas that have a form.
 func Replicas(f operator.JobForm) string {
 	if more := len(f.Replicas) - mostNames; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(f.Replicas[:mostNames], ", "), more)
@@ -92,10 +92,10 @@ func Replicas(f operator.JobForm) string {
 	return strings.Join(f.Replicas, ", ")
 }
 
-// notShown is where replicas may differ although their settings look the same.
+// notShown describes differences between replicas that the settings do not show.
 const notShown = "something that is not shown: an argument of the command, a value of a variable, a day of a calendar, or the slots of a pool"
 
-// Agreement says whether the replicas have a job with the same settings.
+// Agreement describes whether all replicas have a job with the same settings.
 func Agreement(s *operator.JobSettings) string {
 	if s.Fault != "" {
 		return agreement(s) + ": " + s.Fault
@@ -123,7 +123,7 @@ func agreement(s *operator.JobSettings) string {
 	return "the same on " + Replicas(s.Forms[0])
 }
 
-// FormNote says why a form has no settings; "" if it has some.
+// FormNote returns the reason for which a form has no settings, or "".
 func FormNote(f operator.JobForm) string {
 	switch f.State {
 	case operator.FormAbsent:

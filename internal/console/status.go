@@ -38,7 +38,7 @@ func (p Printer) summary(st *operator.Status) {
 	fmt.Fprintf(p.Out, "namespace %s at %s: %s up, %s, %s\n", p.cut(st.Namespace, 12), p.at(st.Now), Count(up, "replica"), leader, jobs)
 }
 
-// problems prints each with its age.
+// problems prints the problems, each with its age.
 func (p Printer) problems(st *operator.Status) {
 	if len(st.Problems) > 0 {
 		fmt.Fprintln(p.Out)
@@ -60,7 +60,7 @@ func (p Printer) problems(st *operator.Status) {
 	}
 }
 
-// pauses prints the jobs that are paused, with the reason.
+// pauses prints the paused jobs with the reasons.
 func (p Printer) pauses(st *operator.Status) {
 	first := len(st.Problems) == 0
 	for _, j := range st.Jobs {
@@ -102,7 +102,7 @@ func (p Printer) replicas(st *operator.Status) {
 	t.print(p)
 }
 
-// margin is the least margin of the leases of a replica.
+// margin formats the least lease margin of a replica.
 func margin(m *journal.LeaseMargin) string {
 	if m == nil {
 		return "-"
@@ -130,7 +130,7 @@ func (p Printer) jobs(st *operator.Status) {
 	t.print(p)
 }
 
-// jobMark colours the jobs that a person may look for: those that failed, and those that are paused.
+// jobMark returns the colour of a job that needs attention, because it failed or is paused.
 func jobMark(j operator.Job) mark {
 	switch {
 	case j.LastEnd != nil && markOf(j.LastEnd.Outcome) != good:
@@ -186,7 +186,7 @@ func heldBy(holders []operator.Holder) string {
 	return strings.Join(names, ", ")
 }
 
-// Scheduled is a short text of when a job runs.
+// Scheduled returns a short description of a job's schedule.
 func Scheduled(schedule, after []string) string {
 	if len(after) > 0 {
 		return "after " + strings.Join(after, ", ")
@@ -201,7 +201,7 @@ func why(r *journal.Record) string {
 	return Why(*r)
 }
 
-// Count says how many of something there are.
+// Count returns a number with a noun, in the plural unless the number is 1.
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -13,19 +13,20 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// Output is stdout or stderr of this process. It remembers its first error, so that a command that prints in many places fails if any of it got lost.
+// Output is stdout or stderr of this process. It remembers its first error, so that a command with output in many places fails if any of it was lost.
 //
-// Names, output and errors may come from others. On a terminal they could otherwise move the cursor, hide lines or answer in the user's name, so an
-// Output quotes bytes that are no text there; colours pass, since a command uses them. Elsewhere, as in a pipe, it writes byte by byte what it is given.
+// Names, output and errors may come from other people. On a terminal they could move the cursor, hide lines or answer in the user's name. Therefore
+// an Output quotes control characters and invalid bytes if it is a terminal. It passes colours, because commands use them. To other files, such as
+// pipes, it writes all bytes unchanged.
 //
 // It is safe for concurrent use.
 type Output struct {
 	file     io.Writer
 	terminal bool
-	failed   chan struct{} // closed by the first error
+	failed   chan struct{} // closed after the first error
 
 	mu   sync.Mutex
-	rest []byte // the beginning of a character, whose end comes with the next Write
+	rest []byte // beginning of a character that the next Write completes
 	err  error  // the first error
 }
 
@@ -34,7 +35,7 @@ func NewOutput(f *os.File) *Output {
 	return &Output{file: f, terminal: isatty.IsTerminal(f.Fd()), failed: make(chan struct{})}
 }
 
-// Write takes all of p, or returns the first error of this output.
+// Write writes p, or returns the first error of this output.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,7 +61,7 @@ func (o *Output) Err() error {
 	return o.err
 }
 
-// WhileWritable returns a context that ends when a Write to w, an [Output], has failed. Other writers never end it.
+// WhileWritable returns a context that ends when a Write to w has failed, if w is an [Output]. Other writers never end it.
 func WhileWritable(ctx context.Context, w io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	o, ok := w.(*Output)
@@ -81,7 +82,7 @@ func WhileWritable(ctx context.Context, w io.Writer) (context.Context, context.C
 	}
 }
 
-// WriteError returns the first error of an [Output]. Other writers have none.
+// WriteError returns the first error of an [Output]. For other writers it returns nil.
 func WriteError(w io.Writer) error {
 	if o, ok := w.(*Output); ok {
 		return o.Err()
@@ -89,7 +90,7 @@ func WriteError(w io.Writer) error {
 	return nil
 }
 
-// Behind returns the file of an [Output], and any other writer itself: for the warden, which prints nothing that comes from others.
+// Behind returns the file of an [Output], and any other writer unchanged. The warden uses it, because it prints nothing from other people.
 func Behind(w io.Writer) io.Writer {
 	if o, ok := w.(*Output); ok {
 		return o.file
@@ -103,11 +104,11 @@ func IsTerminal(w io.Writer) bool {
 	return ok && o.terminal
 }
 
-// colours are the sequences that pass: neither concealed, nor black, nor with a background.
+// colours matches the escape sequences that pass. They neither hide text, nor make it black, nor set a background.
 var colours = regexp.MustCompile(`^\x1b\[(?:(?:0|1|2|3|4|22|39|3[1-7]|9[1-7])(?:;(?:0|1|2|3|4|22|39|3[1-7]|9[1-7]))*)?m`)
 
-// quoteControls quotes bytes that are no text as JSON does it, so that JSON stays JSON: all control characters but the ends of lines and tabs, those
-// that change the direction of writing, and bytes that are no characters. rest is the beginning of a character at the end.
+// quoteControls quotes characters in the way of JSON, so that JSON stays valid. It quotes control characters other than line ends and tabs,
+// characters that change the direction of writing, and invalid bytes. rest is the beginning of an incomplete character at the end.
 func quoteControls(text []byte) (quoted, rest []byte) {
 	for len(text) > 0 {
 		if !utf8.FullRune(text) {
@@ -132,7 +133,7 @@ func quoteControls(text []byte) (quoted, rest []byte) {
 	return quoted, nil
 }
 
-// Clear has a terminal print from the top.
+// Clear clears a terminal, so that output starts at the top.
 func Clear(w io.Writer) {
-	_, _ = io.WriteString(Behind(w), "\x1b[H\x1b[2J") // else the text follows the last one
+	_, _ = io.WriteString(Behind(w), "\x1b[H\x1b[2J") // otherwise the text is appended
 }

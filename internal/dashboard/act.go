@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// mostForm is how many bytes a form may have, as the server in front has it: the names of mostNamed jobs.
+	// mostForm is the size limit of a form in bytes, the same as in the server in front: it allows the names of mostNamed jobs.
 	mostForm = 256 << 10
-	// awaitStart is how long an answer waits for a run that was asked for.
+	// awaitStart is the time for which an answer waits for the start of a triggered run.
 	awaitStart = 2 * time.Second
 )
 
-// action does what a form asks for. It returns where the browser goes then.
+// An action does what a form requests. It returns the path to which the browser is redirected.
 type action func(*http.Request) (to string, err error)
 
-// acting serves an action to clients that may act.
+// acting returns a handler that performs an action for users with the right to act.
 func (h *handler) acting(act action) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, may := h.actor(r); !may {
@@ -45,7 +45,7 @@ func (h *handler) acting(act action) http.Handler {
 	})
 }
 
-// requester is the user of a request, with the reason that its form gives.
+// requester returns the user of a request, with the reason in its form.
 func (h *handler) requester(r *http.Request) operator.Requester {
 	name, _ := h.actor(r)
 	return operator.Requester{By: name, Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
@@ -79,10 +79,10 @@ func (h *handler) trigger(r *http.Request) (string, error) {
 	return "", fmt.Errorf("%w: job %s: %s %s", operator.ErrNoReplica, job, answer.Outcome, answer.Reason)
 }
 
-// cancel stops the runs that a form lists: those that the user has seen.
+// cancel stops the runs that a form lists, which are the ones that the user has seen.
 func (h *handler) cancel(r *http.Request) (string, error) {
 	job, listed := r.PathValue("job"), r.PostForm["run"]
-	if len(listed) == 0 || slices.Contains(listed, "") { // which would be all of them
+	if len(listed) == 0 || slices.Contains(listed, "") { // an empty id would mean all runs
 		return "", fmt.Errorf("%w: no runs are selected", operator.ErrInvalid)
 	}
 	said := "idle"
@@ -110,7 +110,7 @@ func (h *handler) resumeOne(r *http.Request) (string, error) {
 	return saying(jobPath(job), "resumed"), err
 }
 
-// pause pauses jobs for as long and for the reason that a form says.
+// pause pauses jobs for the time and the reason in a form.
 func (h *handler) pause(r *http.Request, jobs []string) error {
 	req := operator.PauseRequest{Selection: operator.Selection{Jobs: jobs}, Requester: h.requester(r)}
 	if text := strings.TrimSpace(r.PostForm.Get("for")); text != "" {

@@ -13,11 +13,11 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// assets are the files beside the pages. The name of each has a hash of its content, so browsers may keep it for ever.
+// assets are the static files. Their names contain a hash of the content, so browsers may cache them forever.
 type assets struct {
-	base   string            // the path before all that the server has
-	named  map[string]string // from the name of a file to that with its hash
-	bodies map[string][]byte // by the latter
+	base   string            // path before all paths of the server
+	named  map[string]string // from the name of a file to its name with the hash
+	bodies map[string][]byte // by name with the hash
 }
 
 func readAssets(base string) (*assets, error) {
@@ -38,7 +38,7 @@ func readAssets(base string) (*assets, error) {
 	return a, nil
 }
 
-// url is where a file is.
+// url returns the URL of a file.
 func (a *assets) url(name string) (string, error) {
 	hashed, ok := a.named[name]
 	if !ok {
@@ -47,7 +47,7 @@ func (a *assets) url(name string) (string, error) {
 	return a.base + "/assets/" + hashed, nil
 }
 
-// link is where a path leads in browsers. A fragment leads within the page.
+// link returns a path as browsers need it. A fragment stays within the page.
 func (a *assets) link(path string) string {
 	if strings.HasPrefix(path, "#") {
 		return path

@@ -14,27 +14,27 @@ import (
 )
 
 const (
-	// actsShown is how many acts the page of the cluster has.
+	// actsShown is the maximum number of acts on the page of the cluster.
 	actsShown = 20
-	// actsOfAPage is how many each page of the whole audit log has.
+	// actsOfAPage is the number of acts per page of the audit log.
 	actsOfAPage = 100
 )
 
-// auditPage shows the audit log, the newest acts first.
+// auditPage shows the audit log, from new to old.
 type auditPage struct {
 	Acts  []act
-	Lost  string // which acts are not in it
+	Lost  string // describes the acts that are missing
 	Pages []link
 }
 
-// act is something that a user asked the cluster to do.
+// An act is a request of a user to the cluster.
 type act struct {
 	When             moment
 	By, Kind, Reason string
-	Note             string // the end of a pause, or the tick that is run again
+	Note             string // end of a pause, or the tick that is run again
 	Run              link
 	Jobs             []link
-	More             int // jobs without a link
+	More             int // number of jobs without a link
 }
 
 func (h *handler) audit(r *http.Request) (*page, error) {
@@ -49,7 +49,7 @@ func (h *handler) audit(r *http.Request) (*page, error) {
 	p := pageOf("audit", "Audit log", st)
 	p.Here = "cluster"
 	count := max((len(acts)+actsOfAPage-1)/actsOfAPage, 1)
-	at, _ := strconv.Atoi(r.URL.Query().Get("page")) // another text is the first page
+	at, _ := strconv.Atoi(r.URL.Query().Get("page")) // any other text selects the first page
 	at = min(max(at, 1), count)
 	body := &auditPage{Lost: lost, Acts: actsOf(st.Now, acts[(at-1)*actsOfAPage:min(at*actsOfAPage, len(acts))])}
 	for n := 1; n <= count && count > 1; n++ {

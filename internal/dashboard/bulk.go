@@ -8,16 +8,16 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// mostNamed is how many jobs a form names: with the longest names it still fits.
+// mostNamed is the maximum number of jobs in a form. With the longest names it still fits into mostForm.
 const mostNamed = 1000
 
-// bulk lists the jobs that an action is about to affect. The form sends these names, so that it affects the jobs that were shown.
+// A bulk lists the jobs that an action will affect. The form sends these names, so that it affects exactly the jobs that were shown.
 type bulk struct {
 	Verb, Action, Back string
 	Pausing            bool
 	Rows               []row
-	Same               int // that are paused, or not, already
-	More               int // that match, and are not in the form
+	Same               int // number that are already paused, or already not paused
+	More               int // number that match, and are not in the form
 }
 
 func (h *handler) previewPause(r *http.Request) (*page, error)  { return h.preview(r, "Pause", true) }
@@ -33,11 +33,11 @@ func (h *handler) preview(r *http.Request, verb string, pausing bool) (*page, er
 	return bulkOf(st, f, &bulk{Verb: verb, Action: r.URL.Path, Back: f.link("/"), Pausing: pausing}), nil
 }
 
-// bulkOf adds the jobs.
+// bulkOf adds the jobs to b and returns its page.
 func bulkOf(st *operator.Status, f filter, b *bulk) *page {
 	bad := failing(st)
 	for _, j := range f.choose(st) {
-		affected := b.Pausing || j.Paused // a job that is paused already gets another end and reason
+		affected := b.Pausing || j.Paused // a job that is already paused gets another end and reason
 		if affected && len(b.Rows) == mostNamed {
 			b.More++
 			continue
@@ -54,7 +54,7 @@ func bulkOf(st *operator.Status, f filter, b *bulk) *page {
 	return p
 }
 
-// named is the jobs that a form lists.
+// named returns the jobs that a form lists.
 func named(r *http.Request) ([]string, error) {
 	jobs := r.PostForm["job"]
 	if len(jobs) == 0 {

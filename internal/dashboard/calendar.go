@@ -14,15 +14,15 @@ import (
 
 const (
 	daysOfAWeek = 7
-	// mostCounted is how many ticks the calendar counts: more take longer than a page may.
+	// mostCounted is the maximum number of ticks that the calendar counts, because more would take too long for a page.
 	mostCounted = 100_000
-	// mostAnHour is how many ticks an hour a job may have that is counted beside others: the load of one that ticks more often is the same at all times.
+	// mostAnHour is the maximum number of ticks per hour of a job that is counted together with others. A job with more ticks has the same load at all times.
 	mostAnHour = 11
-	// oftenNamed is how many of those are named.
+	// oftenNamed is the maximum number of jobs named as ticking more often.
 	oftenNamed = 20
-	// namesOfAnHour is how many jobs the title of an hour names.
+	// namesOfAnHour is the maximum number of jobs in the title of an hour.
 	namesOfAnHour = 12
-	// heats is how many shades an hour may have.
+	// heats is the number of shades of an hour.
 	heats = 4
 )
 
@@ -36,21 +36,21 @@ type calendarPage struct {
 	Often                  []link // jobs that are left out
 }
 
-// hourRow is one hour of all days.
+// An hourRow is the same hour on all days.
 type hourRow struct {
 	Hour  string
 	Cells []hourCell
 }
 
-// hourCell is one hour: how many ticks it has.
+// An hourCell is one hour with its number of ticks.
 type hourCell struct {
 	Count       int
-	Heat        int // 0 for none, up to heats
+	Heat        int // 0 without ticks, up to heats
 	Name        string
 	Title, Href string
 }
 
-// hourCount is the ticks of an hour.
+// hourCount counts the ticks of an hour.
 type hourCount struct {
 	ticks int
 	jobs  map[string]int
@@ -88,12 +88,12 @@ func (h *handler) calendar(r *http.Request) (*page, error) {
 	return p, nil
 }
 
-// dayOf is the beginning of a day.
+// dayOf returns the start of a day.
 func dayOf(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location())
 }
 
-// ticksOf is the ticks of jobs; none without jobs.
+// ticksOf returns the ticks of jobs; none if there are no jobs.
 func (h *handler) ticksOf(ctx context.Context, names []string, w operator.Window) ([]operator.Tick, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -101,7 +101,7 @@ func (h *handler) ticksOf(ctx context.Context, names []string, w operator.Window
 	return h.operator.NextTicks(ctx, names, w)
 }
 
-// seldom splits the jobs of a filter by how often they tick in the densest hour of a week. Where all tick often, none is left out.
+// seldom splits the jobs of a filter by the number of ticks in the densest hour of a week. If all jobs tick often, none is left out.
 func (h *handler) seldom(ctx context.Context, st *operator.Status, f filter, first time.Time) (names []string, often []link, err error) {
 	names = namesOf(f.choose(st))
 	schedules, err := h.operator.Schedules(ctx)
@@ -145,7 +145,7 @@ func countHours(ticks []operator.Tick, zone *time.Location) map[string]*hourCoun
 	return hours
 }
 
-// fill makes a cell of each hour. The shade of the busiest hour is the darkest.
+// fill sets the cell of each hour. The busiest hour has the darkest shade.
 func (c *calendarPage) fill(first time.Time, hours map[string]*hourCount) {
 	most := 0
 	for _, h := range hours {

@@ -10,23 +10,23 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// clusterPage shows the replicas, how they differ, and the warnings about Redis. Each kind of thing has a section of its own.
+// clusterPage shows the replicas, how they differ, and the warnings about Redis.
 type clusterPage struct {
 	Mark      mark
 	Problems  []problem
 	Replicas  []replica
 	Lost      []lost
-	Answer    string // how long Redis took to answer
+	Answer    string // response time of Redis
 	Redis     redisPart
 	Pools     locks
 	Locks     locks
-	Acts      []act // the newest
+	Acts      []act // from new to old
 	MoreActs  bool
-	LostActs  string // which acts are not in it
+	LostActs  string // describes the acts that are missing
 	Incidents []string
 }
 
-// replica is a replica that is up.
+// A replica is a registered replica.
 type replica struct {
 	Mark                            mark
 	Name, State, Unable             string
@@ -40,13 +40,13 @@ type replica struct {
 	Config, Digest, Build, ZoneData string
 }
 
-// gauge is a reading that stands out where it is bad.
+// A gauge is a value that is highlighted if it is bad.
 type gauge struct {
 	Text string
 	Bad  bool
 }
 
-// lost is a replica whose registration expired.
+// A lost replica is one whose registration has expired.
 type lost struct {
 	Name string
 	Seen moment
@@ -103,7 +103,7 @@ func clusterOf(st *operator.Status, answer time.Duration) *clusterPage {
 	return c
 }
 
-// worst is the mark of a cluster: that of its worst replica or problem.
+// worst returns the mark of a cluster: the mark of its worst replica or problem.
 func worst(st *operator.Status, c *clusterPage) mark {
 	marks := []mark{}
 	for _, e := range c.Replicas {
@@ -127,7 +127,7 @@ func worst(st *operator.Status, c *clusterPage) mark {
 func replicaOf(st *operator.Status, e operator.Replica, digests map[string]int) replica {
 	shown := replica{Mark: stateMarks[e.State], Name: clean(e.Name), State: string(e.State), Unable: clean(e.Unable), Seen: momentOf(st.Now, e.Seen), Started: momentOf(st.Now, e.Started),
 		Load: e.Load(), Clock: gauge{e.Clock().String(), e.Clock().Excessive()}, Digest: e.ConfigDigest, Config: fmt.Sprintf("%.8s", e.ConfigDigest), Build: clean(e.Version), ZoneData: clean(e.ZoneData)}
-	shown.Differs = 2*digests[e.ConfigDigest] <= len(st.Replicas) // it is not that of the majority, which there may not be
+	shown.Differs = 2*digests[e.ConfigDigest] <= len(st.Replicas) // it is not the digest of a majority, which may not exist
 	if e.LeaseMargin != nil {
 		shown.Margin = gauge{e.LeaseMargin.String(), e.LowMargin()}
 	}
@@ -148,8 +148,8 @@ func replicaOf(st *operator.Status, e operator.Replica, digests map[string]int) 
 	return shown
 }
 
-// Warning is the mark of cells that stand out.
+// Warning returns the mark of highlighted cells.
 func (*clusterPage) Warning() mark { return markWarning }
 
-// Bad is the mark of a lost replica.
+// Bad returns the mark of a lost replica.
 func (*clusterPage) Bad() mark { return markBad }

@@ -1,5 +1,5 @@
-// Package dashboard shows a cluster as web pages, and acts on it by forms. Pages are made on the server by html/template, are whole without JavaScript,
-// and are renewed by it. Everything is read and done through an [operator.Shared]. The server in front authenticates requests, and refuses those of
+// Package dashboard shows a cluster as web pages, and changes it by forms. The server renders pages with html/template. They are complete without JavaScript,
+// which only refreshes them. All reading and acting goes through an [operator.Shared]. The server in front authenticates requests, and refuses requests from
 // other origins.
 package dashboard
 
@@ -11,18 +11,17 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// Config is what the pages need.
+// Config configures the pages.
 type Config struct {
 	Operator *operator.Shared
-	// Actor names the user of a request, and says whether it may act. The server in front has authenticated it, and ends its session at POST /logout. The name
-	// is "" where users need not log in.
+	// Actor returns the name of a request's user, and whether the user may act. The server in front has authenticated the user, and ends the session at POST
+	// /logout. The name is "" if users need not log in.
 	Actor func(*http.Request) (name string, mayAct bool)
-	// BasePath is what the paths of the pages begin with in browsers, as "/cron"; "" for none. The server in front takes it off requests, and
-	// puts it before redirects.
+	// BasePath begins the paths of the pages in browsers, such as "/cron"; "" for none. The server in front removes it from requests, and adds it to redirects.
 	BasePath string
 }
 
-// New returns the handler of all pages. It makes no call to Redis.
+// New returns the handler of all pages. It sends nothing to Redis.
 func New(cfg Config) (http.Handler, error) {
 	if cfg.Operator == nil || cfg.Actor == nil {
 		return nil, errors.New("dashboard: an operator and an actor are needed")
@@ -39,7 +38,7 @@ func New(cfg Config) (http.Handler, error) {
 	return secured(h.routes()), nil
 }
 
-// views are the routes that show a page.
+// views returns the routes that show a page.
 func (h *handler) views() map[string]view {
 	return map[string]view{
 		"GET /{$}":                  h.overview,
@@ -56,7 +55,7 @@ func (h *handler) views() map[string]view {
 	}
 }
 
-// actions are the routes that act. There are no others.
+// actions returns the routes that change something. No other route does.
 func (h *handler) actions() map[string]action {
 	return map[string]action{
 		"POST /pause":              h.pauseMany,
@@ -83,10 +82,10 @@ func (h *handler) routes() *http.ServeMux {
 	return mux
 }
 
-// policy allows nothing but files of ours: no inline script or style, and no page around ours.
+// policy allows only files of this server: no inline scripts or styles, and no embedding in another page.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 
-// secured sets the headers that hold for every response. Assets replace the one for caches.
+// secured sets the headers of every response. Assets replace Cache-Control.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()

@@ -9,19 +9,19 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// errNoPage means that there is no such page.
+// errNoPage means that the page does not exist.
 var errNoPage = errors.New("no such page")
 
-// errMayNotAct means that the client may look only.
+// errMayNotAct means that the user may only view pages.
 var errMayNotAct = errors.New("you may not act on this cluster")
 
-// failure is the body of a page that says why there is no other.
+// A failure is the body of a page that reports an error.
 type failure struct {
 	Mark            mark
 	Message, Advice string
 }
 
-// failedPage explains an error.
+// failedPage returns the page for an error.
 func failedPage(err error) *page {
 	p := &page{Template: "failed", Title: "This did not work", Code: http.StatusInternalServerError, Now: time.Now()}
 	f := failure{Mark: markBad, Message: clean(err.Error())}

@@ -10,15 +10,15 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// filter chooses jobs, as a form asks for them. Jobs have to match all that is set.
+// A filter selects jobs by the fields of a form. Jobs must match all fields that are set.
 type filter struct {
-	Query   string // a part of the name, or a pattern as in a shell
+	Query   string // a part of the name, or a shell pattern
 	Tag     string
 	Outcome string // one of outcomeChoices
-	page    int    // of the list, from 1
+	page    int    // page of the list, from 1
 }
 
-// outcomeChoices are the outcomes and states that jobs can be searched by.
+// outcomeChoices lists the outcomes and states in the search form.
 var outcomeChoices = []string{"failing", "running", "late", "paused", "ok", "failed", "timeout", "lost", "abandoned", "missed", "never ran"}
 
 func filterOf(q url.Values) filter {
@@ -26,10 +26,10 @@ func filterOf(q url.Values) filter {
 	return filter{Query: strings.TrimSpace(clean(q.Get("q"))), Tag: clean(q.Get("tag")), Outcome: clean(q.Get("outcome")), page: max(n, 1)}
 }
 
-// Set returns whether the filter leaves jobs out.
+// Set reports whether the filter leaves jobs out.
 func (f filter) Set() bool { return f.Query != "" || f.Tag != "" || f.Outcome != "" }
 
-// values are those of a link with the same filter.
+// values returns the query of a link with the same filter.
 func (f filter) values() url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{"q": f.Query, "tag": f.Tag, "outcome": f.Outcome} {
@@ -40,7 +40,7 @@ func (f filter) values() url.Values {
 	return q
 }
 
-// link is a page with the same filter.
+// link returns the path of a page with the same filter. more has names and values of further query parameters.
 func (f filter) link(to string, more ...string) string {
 	q := f.values()
 	for i := 0; i+1 < len(more); i += 2 {
@@ -86,7 +86,7 @@ func (f filter) ended(j *operator.Job, failing bool) bool {
 	return j.LastEnd != nil && j.LastEnd.Outcome == f.Outcome
 }
 
-// failing are the jobs with a problem, by their names, with the places of these among the problems, from 1.
+// failing returns the jobs with a problem. The value is the position of the problem in the list, from 1.
 func failing(st *operator.Status) map[string]int {
 	jobs := map[string]int{}
 	for i, p := range st.Problems {
@@ -97,7 +97,7 @@ func failing(st *operator.Status) map[string]int {
 	return jobs
 }
 
-// choose returns the jobs that match: those with a problem first, in the order of the problems, and the others by name.
+// choose returns the jobs that match: first those with a problem, in the order of the problems, then the others by name.
 func (f filter) choose(st *operator.Status) []*operator.Job {
 	bad, late := failing(st), late(st)
 	var jobs, rest []*operator.Job
@@ -114,7 +114,7 @@ func (f filter) choose(st *operator.Status) []*operator.Job {
 	return append(jobs, rest...)
 }
 
-// cleaned is tags as pages have them, and links.
+// cleaned returns tags in the form in which pages and links have them.
 func cleaned(tags []string) []string {
 	list := make([]string, len(tags))
 	for i, tag := range tags {
@@ -123,7 +123,7 @@ func cleaned(tags []string) []string {
 	return list
 }
 
-// tagsOf are all tags, sorted.
+// tagsOf returns all tags, sorted.
 func tagsOf(st *operator.Status) []string {
 	var tags []string
 	for _, j := range st.Jobs {

@@ -9,13 +9,13 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// moment is an instant as pages show it: its distance from now as text, which the browser keeps right, and the instant itself for it to show.
+// A moment is an instant on a page. Its text is the distance from now, which the browser keeps up to date; ISO is the instant itself, for the browser.
 type moment struct{ ISO, Text, Title string }
 
-// stamp is how instants are written in full.
+// stamp is the format of instants in full.
 const stamp = "2006-01-02 15:04:05 MST"
 
-// momentOf is an instant; empty if it is zero. The browser rewrites titles to the viewer's zone.
+// momentOf returns the moment of an instant, or an empty one if the instant is zero. The browser rewrites titles to the viewer's zone.
 func momentOf(now, t time.Time) (m moment) {
 	if t.IsZero() {
 		return m
@@ -29,7 +29,7 @@ func momentOf(now, t time.Time) (m moment) {
 	return m
 }
 
-// took is the length of a run for people.
+// took returns a duration as text.
 func took(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -42,7 +42,7 @@ func took(d time.Duration) string {
 	return fmt.Sprintf("%d h %02d min", d/time.Hour, d%time.Hour/time.Minute)
 }
 
-// durationOf is how long a run took, or has taken until now; ok is false where there was none.
+// durationOf returns the duration of a run, until now if it is in progress; ok is false if there was no run.
 func durationOf(now time.Time, r journal.Record) (d time.Duration, ok bool) {
 	switch {
 	case r.DurationMS != nil:
@@ -55,7 +55,7 @@ func durationOf(now time.Time, r journal.Record) (d time.Duration, ok bool) {
 
 func jobPath(job string) string { return "/jobs/" + url.PathEscape(job) }
 
-// runPath is where a record is shown: the page of a run, or for a tick without a run its story.
+// runPath returns the path of a record: the page of its run, or the explanation of a tick without a run.
 func runPath(r journal.Record) string {
 	if r.Started.IsZero() && !r.Tick.IsZero() {
 		return whyPath(r.Job, r.Tick)

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	laneHeight = 22 // of a lane, in pixels
+	laneHeight = 22 // in pixels
 	axisHeight = 26
-	groupSpace = 8 // between groups
+	groupSpace = 8 // between groups, in pixels
 )
 
-// gantt is a drawing of runs and ticks over time: groups of lanes, in which nothing overlaps. Places along time are in percent, so that text keeps its
-// size whatever the width; others are in pixels.
+// A gantt is a drawing of runs and ticks over time. It has groups of lanes, and nothing overlaps within a lane. Positions along time are in percent, so that
+// text keeps its size at any width; others are in pixels.
 type gantt struct {
 	Height    int
 	Axis      []axisLine
@@ -25,34 +25,34 @@ type gantt struct {
 	Bars      []span
 	Ticks     []point
 	Takeovers []takeover
-	NowX      string // "" where now is outside
+	NowX      string // "" if now is outside
 }
 
-// axisLine is an instant on the axis.
+// An axisLine is an instant on the axis.
 type axisLine struct {
 	X, Text, Form string
 	MS            int64
 }
 
-// group is a replica, or a job, with the lanes of its runs.
+// A group is a replica or a job, with the lanes of its runs.
 type group struct {
 	Name, Href        string
 	Y, TextY, BottomY int
-	Slots             []slotLabel // of a job with several
+	Slots             []slotLabel // slots of a job with more than one
 }
 
-// span is a run.
+// A span is a run.
 type span struct {
 	Mark          mark
 	X, Width      string
 	Y, Height     int
 	Href, Title   string
-	Name          string // "" where there is no room for it
-	NameX, NameTo string // the place of the name, which is cut there, and its width: a drawing on a phone is a quarter as wide
-	Tight         bool   // on a phone not even a sign has room
+	Name          string // "" if there is no room for it
+	NameX, NameTo string // position and width of the name, which is cut there: a drawing on a phone is a quarter as wide
+	Tight         bool   // on a phone not even a sign fits
 }
 
-// point is a tick that did not run, or is to come.
+// A point is a tick that did not run, or is in the future.
 type point struct {
 	Mark        mark
 	X           string
@@ -60,32 +60,32 @@ type point struct {
 	Href, Title string
 }
 
-// takeover leads from a run whose replica died, or gave it up, to the run of the same tick elsewhere.
+// A takeover is a line from a run whose replica died, or handed it over, to the run that recovers it.
 type takeover struct {
 	X1, X2, Title string
 	Y1, Y2        int
 }
 
-// item is one run or tick in a lane.
+// An item is a run or a tick in a lane.
 type item struct {
 	from, until time.Time
 	record      journal.Record
-	tick        operator.Tick // where record is empty
+	tick        operator.Tick // set if record is empty
 	lane        int
 }
 
-// drawing puts a gantt together.
+// A drawing is a gantt under construction.
 type drawing struct {
 	gantt
 	q    timelineQuery
 	now  time.Time
 	y    int
-	ends map[string][]place // of runs, by job and tick
+	ends map[string][]place // places of runs, by job and tick
 
 	jobs map[string]*operator.Job
 }
 
-// place is where a run was drawn.
+// A place is the position at which a run was drawn.
 type place struct {
 	record journal.Record
 	x1, x2 string
@@ -102,7 +102,7 @@ func newGantt(q timelineQuery, st *operator.Status, past []journal.Record, comin
 		}
 		groups[name] = append(groups[name], d.itemOf(r))
 	}
-	const toCome = "\xffto come" // sorts behind all names, of which none has this byte
+	const toCome = "\xffto come" // sorts after all names, because no name has this byte
 	for _, t := range coming {
 		name := toCome
 		if q.byJob {
@@ -145,7 +145,7 @@ func sortedKeys(m map[string][]item) []string {
 	return keys
 }
 
-// itemOf is a record as its place in time. A tick without a run is an instant: its tick.
+// itemOf returns the item of a record. A tick without a run has no length: it is at its tick.
 func (d *drawing) itemOf(r journal.Record) item {
 	i := item{from: r.When(), until: r.Finished, record: r}
 	switch {
@@ -160,7 +160,7 @@ func (d *drawing) itemOf(r journal.Record) item {
 	return i
 }
 
-// group draws a group, that of a job with its slots.
+// group draws a group. slots is the number of slots of a job, and 0 for a replica.
 func (d *drawing) group(g group, slots int, items []item) {
 	slices.SortStableFunc(items, func(a, b item) int { return cmp.Or(a.from.Compare(b.from), b.until.Compare(a.until)) })
 	lanes := lanesOf(slots, items)
@@ -176,7 +176,7 @@ func (d *drawing) group(g group, slots int, items []item) {
 	d.Groups = append(d.Groups, g)
 }
 
-// extent is the time that the drawing of an item covers: more than a short run takes. A sign is around its instant.
+// extent returns the time that the drawing of an item covers, which is longer than a short run. The sign of a tick extends around its instant.
 func (d *drawing) extent(i item) (from, until time.Time) {
 	if i.record.Started.IsZero() {
 		return i.from.Add(-d.q.length / 200), i.until.Add(d.q.length / 200)
@@ -184,7 +184,7 @@ func (d *drawing) extent(i item) (from, until time.Time) {
 	return i.from, latest(i.until, i.from.Add(d.q.length/200))
 }
 
-// x is where an instant is, in percent of the width.
+// x returns the position of an instant, in percent of the width.
 func (d *drawing) x(t time.Time) float64 {
 	return 100 * float64(t.Sub(d.q.from)) / float64(d.q.length)
 }
@@ -201,7 +201,7 @@ func (d *drawing) item(i item, y int) {
 	}
 }
 
-// coming draws a tick that is to come, or will be skipped as its job is paused.
+// coming draws a tick in the future, or one that will be skipped because its job is paused.
 func (d *drawing) coming(i item, y int) {
 	p := point{markComing, percent(d.x(i.from)), y + laneHeight/2, y + 15, jobPath(i.tick.Job), clean(i.tick.Job) + " at " + i.from.UTC().Format(stamp)}
 	if j := d.jobs[i.tick.Job]; j != nil && j.Paused && (j.PausedUntil == nil || i.from.Before(*j.PausedUntil)) {
@@ -231,18 +231,18 @@ func (d *drawing) bar(i item, y int) {
 		b.Title += ", " + took(length)
 	}
 	b.NameX, b.NameTo = percent(max(from, 0)), percent(from+width-max(from, 0))
-	const letter, phoneLetter = 0.9, 4.0 // the width of one, in percent of a drawing of usual size, and of one of 250 pixels
+	const letter, phoneLetter = 0.9, 4.0 // width of a letter, in percent of a drawing of usual size, and of one of 250 pixels
 	b.Tight = from+width-max(from, 0) < phoneLetter
 	if room := int((width - 1) / letter); room >= 4 {
 		name := clean(r.Job)
-		if d.q.byJob { // the row has it
+		if d.q.byJob { // the row has the name of the job
 			name = took(i.until.Sub(i.from))
 		}
 		b.Name = b.Mark.Sign + " " + operator.FirstLine(name, room)
 	} else if width > 1.2 {
 		b.Name = b.Mark.Sign
 	}
-	if b.Name == "" && b.Mark == markOK { // where there is no room for signs, failures are taller
+	if b.Name == "" && b.Mark == markOK { // if there is no room for signs, failures are taller
 		b.Y, b.Height = b.Y+4, b.Height-8
 	}
 	d.Bars = append(d.Bars, b)
@@ -252,7 +252,7 @@ func (d *drawing) bar(i item, y int) {
 	}
 }
 
-// takeovers joins a run that ended without an end of its own to the next attempt at its tick.
+// takeovers draws a line from each run to the recovery that follows it.
 func (d *drawing) takeovers() {
 	for _, places := range d.ends {
 		slices.SortFunc(places, func(a, b place) int { return a.record.Attempt - b.record.Attempt })

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// handler serves the pages.
+// A handler serves the pages.
 type handler struct {
 	operator *operator.Shared
 	windows  *operator.Windows
@@ -18,18 +18,18 @@ type handler struct {
 	pages    pages
 }
 
-// recordsOfAStatus is how many records of each job a status has: enough for most of its problems. Pages read those of the jobs that they list.
+// recordsOfAStatus is the number of records per job in a status: enough for most problems. Pages read more for the jobs that they list.
 const recordsOfAStatus = 2
 
-// status is that of the whole cluster. Pages only read it: others have the same.
+// status returns the status of the whole cluster. Callers share it and must not change it.
 func (h *handler) status(ctx context.Context) (*operator.Status, error) {
 	return h.operator.Status(ctx, operator.StatusRequest{Recent: recordsOfAStatus})
 }
 
-// view makes a page.
+// A view returns a page.
 type view func(*http.Request) (*page, error)
 
-// shown serves what a view makes.
+// shown returns a handler that serves the page of a view.
 func (h *handler) shown(show view) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := show(r)
@@ -40,7 +40,7 @@ func (h *handler) shown(show view) http.Handler {
 	})
 }
 
-// render writes a page, or nothing of it if it cannot be made.
+// render writes a page. If rendering fails, it writes only an error.
 func (h *handler) render(w http.ResponseWriter, r *http.Request, p *page) {
 	p.Actor, p.MayAct = h.actor(r)
 	p.Said = said(r.URL.Query())
@@ -56,7 +56,7 @@ func (h *handler) render(w http.ResponseWriter, r *http.Request, p *page) {
 	_, _ = body.WriteTo(w)
 }
 
-// notFound answers for every other path.
+// notFound answers all other paths.
 func (h *handler) notFound(r *http.Request) (*page, error) {
 	return nil, fmt.Errorf("%w: %s", errNoPage, r.URL.Path)
 }

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// feedDays is how far a calendar feed looks ahead.
+	// feedDays is the number of days ahead in a calendar feed.
 	feedDays = 14
-	// mostOften is how many events a job may have there: one that ticks more often than hourly would hide all others.
+	// mostOften is the maximum number of events of a job in a feed, because a job that ticks more often than hourly would hide all others.
 	mostOften = 24 * feedDays
-	// mostEvents is how many events a feed has.
+	// mostEvents is the maximum number of events in a feed.
 	mostEvents = 5000
-	// eventLength is how long an event takes; a tick is an instant.
+	// eventLength is the length of an event, because a tick itself has none.
 	eventLength = "PT5M"
 )
 
-// feed is the coming ticks as an iCalendar (RFC 5545), for the calendars of people.
+// feed serves the coming ticks as an iCalendar (RFC 5545), for calendar programs.
 func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	st, ticks, err := h.feedTicks(r)
 	if err != nil {
@@ -34,7 +34,7 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(icalOf(st, ticks))
 }
 
-// feedTicks is the coming ticks of the jobs of a request.
+// feedTicks returns the coming ticks of the jobs of a request.
 func (h *handler) feedTicks(r *http.Request) (*operator.Status, []operator.Tick, error) {
 	st, err := h.status(r.Context())
 	if err != nil {

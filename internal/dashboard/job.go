@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// runsOfAJob is how many records its page lists and plots.
+	// runsOfAJob is the number of records on the page of a job.
 	runsOfAJob = 50
-	// ticksOfAJob is how many coming ticks its page lists.
+	// ticksOfAJob is the number of coming ticks on the page of a job.
 	ticksOfAJob = 6
 )
 
-// jobPage shows one job: its configuration, its runs, and why its newest ticks ran or not.
+// jobPage shows one job: its configuration, its runs, and why its newest ticks ran or did not.
 type jobPage struct {
 	Name, URL       string
 	Mark            mark
@@ -39,10 +39,10 @@ type jobPage struct {
 	CanTrigger      bool
 }
 
-// RunningMark is that of its holders.
+// RunningMark returns the mark of its holders.
 func (*jobPage) RunningMark() mark { return markRunning }
 
-// coming is a tick to come, by two clocks.
+// coming is a tick in the future, by two clocks.
 type coming struct {
 	At        moment
 	Here, UTC string
@@ -76,7 +76,7 @@ func (h *handler) job(r *http.Request) (*page, error) {
 	return p, h.addTicks(ctx, body, st.Now, &st.Jobs[i])
 }
 
-// describe adds the description of a job that replicas have.
+// describe adds the description of a job that a replica has.
 func (b *jobPage) describe(st *operator.Status, j *operator.Job) {
 	e := endOf(st.Now, j)
 	b.Mark, b.Verdict = e.Mark, strings.TrimSpace(e.Outcome+" "+e.When.Text)
@@ -99,7 +99,7 @@ func (b *jobPage) describe(st *operator.Status, j *operator.Job) {
 	b.Facts = factsOfJob(j)
 }
 
-// concerns returns whether a problem is that of a job. Warnings about a job name it in their messages alone.
+// concerns reports whether a problem belongs to a job. Some warnings name the job only in their message.
 func concerns(p operator.Problem, job string) bool {
 	switch p.Code {
 	case "nowhere":
@@ -134,7 +134,7 @@ func factsOfJob(j *operator.Job) []detail {
 	return facts
 }
 
-// addTicks adds the coming ticks of a job that has any.
+// addTicks adds the coming ticks of a job.
 func (h *handler) addTicks(ctx context.Context, b *jobPage, now time.Time, j *operator.Job) error {
 	ticks, err := h.operator.NextTicks(ctx, []string{j.Name}, operator.Window{From: now, Limit: ticksOfAJob})
 	if err != nil {
@@ -147,7 +147,8 @@ func (h *handler) addTicks(ctx context.Context, b *jobPage, now time.Time, j *op
 	return nil
 }
 
-// newestStory explains the newest tick that did not end well, or else the newest; nil where there is none. The page is good without it.
+// newestStory explains the newest tick that did not end well, or the newest tick if all did; nil if there is none. An error is ignored, because the page is
+// useful without the story.
 func (h *handler) newestStory(ctx context.Context, now time.Time, job string, newestFirst []journal.Record) *story {
 	i := slices.IndexFunc(newestFirst, func(r journal.Record) bool { return !r.Tick.IsZero() })
 	if i < 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// jump leads to the job of a name, or to the list of those that have it as a part.
+// jump redirects to the job with a name, or to the list of jobs whose names contain it.
 func (h *handler) jump(w http.ResponseWriter, r *http.Request) {
 	query := strings.TrimSpace(r.URL.Query().Get("q"))
 	st, err := h.status(r.Context())
@@ -27,14 +27,14 @@ func (h *handler) jump(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// target is where the command palette leads.
+// A target is an entry of the command palette.
 type target struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
 	Href string `json:"href"`
 }
 
-// palette lists all pages and jobs.
+// palette lists all pages, jobs and tags.
 func (h *handler) palette(w http.ResponseWriter, r *http.Request) {
 	targets := []target{{"Overview", "page", "/"}, {"Timeline", "page", "/timeline"}, {"Cluster", "page", "/cluster"}, {"Calendar", "page", "/calendar"},
 		{"Failing jobs", "page", "/?outcome=failing"}, {"Running jobs", "page", "/?outcome=running"}, {"Paused jobs", "page", "/?outcome=paused"}}

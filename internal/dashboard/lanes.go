@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// mostSlotLanes bounds how many slots of a job have a lane of their own.
+// mostSlotLanes is the maximum number of slots of a job that have their own lanes.
 const mostSlotLanes = 20
 
-// lanes are those of a group, in which nothing overlaps. In a group of a job with several slots the first lanes are those of the slots.
+// lanes are the lanes of a group, in which nothing overlaps. If the group is a job with several slots, the first lanes belong to the slots.
 type lanes struct {
 	slots int
-	ends  []time.Time // of the last item of each
+	ends  []time.Time // end of the last item of each lane
 }
 
-// lanesOf are the lanes of a job with so many slots, as far as its items use them; 0 or 1 for any other group.
+// lanesOf returns the lanes of a job with this number of slots, as far as its items use them. slots is 0 or 1 for any other group.
 func lanesOf(slots int, items []item) lanes {
 	used := 0
 	for _, i := range items {
@@ -26,8 +26,8 @@ func lanesOf(slots int, items []item) lanes {
 	return lanes{slots: used, ends: make([]time.Time, used)}
 }
 
-// take returns the lane of an item that is drawn between two instants: that of its slot if it is free, or else the first free one behind those of slots. Short
-// runs are drawn longer than they are, so two of one slot may overlap.
+// take returns the lane of an item that is drawn between two instants. It is the lane of the item's slot if that is free, and otherwise the first free lane
+// after the slots' lanes. Two runs of one slot may overlap, because short runs are drawn longer than they are.
 func (l *lanes) take(i item, from, until time.Time) int {
 	lane, held := i.slot()
 	if !held || lane >= l.slots || l.ends[lane].After(from) {
@@ -41,13 +41,13 @@ func (l *lanes) take(i item, from, until time.Time) int {
 	return lane
 }
 
-// slotLabel names the lane of a slot.
+// A slotLabel names the lane of a slot.
 type slotLabel struct {
 	Text string
 	Y    int
 }
 
-// labels are those of the slots' lanes; the first of them is at y.
+// labels returns the labels of the slots' lanes. The first one is at y.
 func (l *lanes) labels(y int) (all []slotLabel) {
 	for slot := range l.slots {
 		all = append(all, slotLabel{strconv.Itoa(slot), y + slot*laneHeight})
@@ -55,7 +55,7 @@ func (l *lanes) labels(y int) (all []slotLabel) {
 	return all
 }
 
-// slot is the slot that a run holds, or has held; held is false for a tick without a run.
+// slot returns the slot that a run holds or held; held is false for a tick without a run.
 func (i item) slot() (slot int, held bool) {
 	if i.record.Started.IsZero() || i.record.Slot == nil {
 		return 0, false

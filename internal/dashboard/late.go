@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// late says of each job whose newest tick is late how: it was missed, its run started long after it, or waits for a pool.
+// late returns the jobs whose newest tick is late, with a description: it was missed, its run started long after it, or the run is waiting for a pool.
 func late(st *operator.Status) map[string]string {
 	jobs := map[string]string{}
 	bad := failing(st)
@@ -17,7 +17,7 @@ func late(st *operator.Status) map[string]string {
 			continue
 		}
 		jitter := time.Duration(j.JitterMS) * time.Millisecond
-		if by := console.Late(*j.Last); by > jitter && len(j.After) == 0 { // a job after others begins when they have ended
+		if by := console.Late(*j.Last); by > jitter && len(j.After) == 0 { // a chained job starts when its parents have ended
 			jobs[j.Name] = "began " + console.Span(by) + " after its tick"
 		}
 		if bad[j.Name] > 0 && j.LastEnd != nil && j.LastEnd.Outcome == journal.OutcomeMissed {
@@ -34,5 +34,5 @@ func late(st *operator.Status) map[string]string {
 	return jobs
 }
 
-// LateMark is the mark of a job that is late.
+// LateMark returns the mark of a job that is late.
 func (*overview) LateMark() mark { return markWarning }

@@ -15,27 +15,27 @@ type locks struct {
 	List []lock
 }
 
-// lock is one of them, with a line for each slot that is held and for each waiter that is known.
+// A lock is a row of the table, with a line for each held slot and each known waiter.
 type lock struct {
 	Name, Use string
 	Mark      mark
-	Jobs      []link // that need a slot of it
+	Jobs      []link // jobs whose runs need a slot of it
 	Users     []lockUser
-	Unnamed   int // waiters without a line
+	Unnamed   int // number of waiters without a line
 }
 
-// Lines is how many lines it has in the table.
+// Lines returns the number of lines in the table.
 func (l lock) Lines() int { return max(len(l.Users), 1) + min(l.Unnamed, 1) }
 
-// lockUser holds a slot of a lock, or waits for one.
+// A lockUser holds a slot of a lock, or waits for one.
 type lockUser struct {
 	Mark   mark
 	State  string
-	Who    string // a replica, or a process
-	Job    link   // "" outside of jobs
+	Who    string // a replica or a process
+	Job    link   // empty if it is not a job
 	Token  int64  // 0 for a waiter
 	Since  moment
-	Expiry moment // when the slot is free unless the lease is renewed
+	Expiry moment // time when the slot becomes free unless the lease is renewed
 }
 
 func poolsOf(st *operator.Status) locks {
@@ -75,7 +75,7 @@ func lockOf(now time.Time, l operator.Lock) lock {
 	return shown
 }
 
-// runLink leads from the name of a job to one of its runs.
+// runLink returns a link from the name of a job to one of its runs.
 func runLink(job, run string) link {
 	if job == "" {
 		return link{}
@@ -83,7 +83,7 @@ func runLink(job, run string) link {
 	return link{clean(job), jobPath(job) + "/runs/" + url.PathEscape(run)}
 }
 
-// momentAt is an instant that may not be known.
+// momentAt returns the moment of an instant that may be nil.
 func momentAt(now time.Time, t *time.Time) moment {
 	if t == nil {
 		return moment{}

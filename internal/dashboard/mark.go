@@ -5,7 +5,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// mark shows what became of something by a sign, a shape and a colour. The sign alone says it, too. The style sheet has a shape and a colour for each class.
+// A mark shows a state by a sign, a shape and a colour. The sign alone is sufficient. The style sheet has a shape and a colour for each class.
 type mark struct{ Class, Sign string }
 
 var (
@@ -13,7 +13,7 @@ var (
 	markBad     = mark{"bad", "✗"}
 	markWarning = mark{"warn", "!"}
 	markRunning = mark{"run", "▸"}
-	markNotRun  = mark{"off", "–"} // by a policy, or because a user wanted that
+	markNotRun  = mark{"off", "–"} // by a policy, or at the request of a user
 	markAdvice  = mark{"note", "·"}
 	markComing  = mark{"next", "○"}
 )
@@ -22,7 +22,7 @@ var levelMarks = map[operator.Level]mark{operator.LevelError: markBad, operator.
 
 var stateMarks = map[operator.ReplicaState]mark{operator.ReplicaUp: markOK, operator.ReplicaDraining: markNotRun, operator.ReplicaUnable: markBad, operator.ReplicaSilent: markWarning}
 
-// markOf is the mark of an outcome. One that a newer version has is a warning.
+// markOf returns the mark of an outcome. An unknown outcome, from a newer version, is a warning.
 func markOf(outcome string) mark {
 	switch outcome {
 	case journal.OutcomeOK:

@@ -6,7 +6,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// weeklyLoads remembers of schedules whether they tick often: many jobs have the same.
+// weeklyLoads caches whether schedules tick often, because many jobs have the same schedule.
 type weeklyLoads map[string]bool
 
 func (w weeklyLoads) often(j operator.Scheduled, first time.Time) bool {
@@ -18,10 +18,10 @@ func (w weeklyLoads) often(j operator.Scheduled, first time.Time) bool {
 	return often
 }
 
-// ticksOften returns whether a job has more than mostAnHour ticks within an hour of the week that begins at first, whichever hour that is. It reads no more
-// ticks than it needs: of a job that does not tick often, those of a week are few.
+// ticksOften reports whether a job has more than mostAnHour ticks within any hour of the week that begins at first. It reads no more ticks than necessary: a
+// job that does not tick often has few in a week.
 func ticksOften(j operator.Scheduled, first time.Time) bool {
-	var last [mostAnHour]time.Time // a ring
+	var last [mostAnHour]time.Time // ring buffer
 	end := first.AddDate(0, 0, daysOfAWeek)
 	at := first.Add(-time.Nanosecond)
 	for n := 0; ; n++ {

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// rowsOfAPage is how many jobs the overview lists at once: 100 rows stay below 300 kB.
+	// rowsOfAPage is the number of jobs per page of the overview: 100 rows stay below 300 kB.
 	rowsOfAPage = 100
-	// problemsShown is how many problems are unfolded.
+	// problemsShown is the number of problems that are unfolded.
 	problemsShown = 8
-	// renewMS is after how many milliseconds the browser renews a page. With the age of a snapshot, a change is seen within 2 s.
+	// renewMS is the interval at which the browser refreshes a page, in milliseconds. Together with the age of a snapshot, a change is visible within 2 s.
 	renewMS = 1500
 )
 
@@ -34,56 +34,56 @@ type overview struct {
 	Matching       int
 	All            int
 	Pages          []link
-	Pause, Resume  string // where the jobs of the filter are paused and resumed
+	Pause, Resume  string // paths at which the jobs of the filter are paused and resumed
 }
 
-// fact is a number with a name, and where it leads; "" for nowhere.
+// A fact is a number with a name and a link; Href is "" without a link.
 type fact struct{ Value, Name, Href string }
 
-// link is one of several places; that without an Href is where the viewer is.
+// A link is one of several choices. The present one has no Href.
 type link struct{ Text, Href string }
 
-// problem is something that people should know, as a line.
+// A problem is a line about something that people should know.
 type problem struct {
 	Mark    mark
 	Message string
 	Since   moment
-	Href    string // of its job; "" for none
+	Href    string // page of its job; "" for none
 }
 
-// row is a job in the list.
+// A row is a job in the list.
 type row struct {
 	Name, Href, Schedule string
 	Tags                 []string
 	Failing              bool
-	Strip                []cell // the oldest first
+	Strip                []cell // from old to new
 	End                  end
 	Next                 next
 	Holders              []holder
-	Late                 string // how its newest tick is late; "" if it is not
+	Late                 string // describes why its newest tick is late; "" if it is not
 }
 
-// cell is one run or tick in a strip.
+// A cell is a run or a tick in a strip.
 type cell struct {
 	Mark        mark
 	Href, Title string
 }
 
-// end is how a job ended last.
+// An end is the last end of a job.
 type end struct {
 	Mark                mark
 	Outcome, More, Href string
-	Streak              string // the failures in a row, and the last ok; "" if it does not fail
+	Streak              string // the failures in a row, and the last success; "" if the job does not fail
 	When                moment
 }
 
-// next is the next tick of a job, or why there is none, with the user and the reason of a pause.
+// next is the next tick of a job, or the reason that there is none, with the user and the reason of a pause.
 type next struct {
 	At         moment
 	Text, Note string
 }
 
-// holder is a run that holds a slot.
+// A holder is a run that holds a slot.
 type holder struct {
 	Place string // replica and slot
 	RunID string
@@ -127,7 +127,7 @@ func (h *handler) addRows(ctx context.Context, o *overview, st *operator.Status,
 	return nil
 }
 
-// pagesOf links the pages of a list; nil where one page has all.
+// pagesOf returns links to the pages of a list; nil if there is only one page.
 func pagesOf(f filter, at, count int) (links []link) {
 	for n := 1; n <= count && count > 1; n++ {
 		l := link{Text: strconv.Itoa(n)}
@@ -164,7 +164,7 @@ func factsOf(st *operator.Status) []fact {
 		{strconv.Itoa(running), "running", "/?outcome=running"}, {strconv.Itoa(len(late(st))), "late", "/?outcome=late"}, {strconv.Itoa(paused), "paused", "/?outcome=paused"}}
 }
 
-// addProblems adds the problems of the cluster. A job that fails stands once on the page: the list of jobs begins with it.
+// addProblems adds the problems of the cluster. It leaves out the problems of jobs, because the list of jobs begins with those.
 func (o *overview) addProblems(st *operator.Status) {
 	for _, p := range st.Problems {
 		if p.Job == "" {
@@ -202,7 +202,7 @@ func namesOf(jobs []*operator.Job) (names []string) {
 	return names
 }
 
-// stripOf is the newest records, the oldest first.
+// stripOf returns the newest records as cells, from old to new.
 func stripOf(now time.Time, newestFirst []journal.Record) (cells []cell) {
 	for _, r := range slices.Backward(newestFirst) {
 		title := clean(r.Outcome) + " " + momentOf(now, r.When()).Text
@@ -214,7 +214,7 @@ func stripOf(now time.Time, newestFirst []journal.Record) (cells []cell) {
 	return cells
 }
 
-// endOf is the last end of a job, or its last record where the newest ones have no end.
+// endOf returns the last end of a job, or its last record if the newest records lack an end.
 func endOf(now time.Time, j *operator.Job) (e end) {
 	r := j.LastEnd
 	if r == nil {
@@ -241,7 +241,7 @@ func endOf(now time.Time, j *operator.Job) (e end) {
 	return e
 }
 
-// streakOf says how often a job has failed in a row, and when it was ok last.
+// streakOf returns the number of failures in a row and the time of the last success as text.
 func streakOf(now time.Time, f *operator.Streak) string {
 	var parts []string
 	if f != nil && f.Count > 1 {
@@ -272,7 +272,7 @@ func nextOf(now time.Time, j *operator.Job) next {
 	return next{Text: "–"}
 }
 
-// pausedBy is the user that paused a job, and the reason; "" where neither is known.
+// pausedBy returns the user who paused a job, and the reason; "" if both are unknown.
 func pausedBy(j *operator.Job) string {
 	text := clean(j.PausedReason)
 	if j.PausedBy != "" {

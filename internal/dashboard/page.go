@@ -11,10 +11,10 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// pages are the templates by the names of their files.
+// pages are the templates, by file name.
 type pages map[string]*template.Template
 
-// parsePages parses each page together with what all pages share.
+// parsePages parses each page together with the shared templates.
 func parsePages(files *assets) (pages, error) {
 	shared, err := template.New("layout.html").Funcs(template.FuncMap{"asset": files.url, "link": files.link, "base": func() string { return files.base }}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
 	if err != nil {
@@ -33,26 +33,26 @@ func parsePages(files *assets) (pages, error) {
 	return parsed, nil
 }
 
-// page is a page before it is rendered: the frame that all pages have, and a body of its own.
+// A page is a page before rendering: the frame that all pages share, and a body.
 type page struct {
 	Template string // of the body
-	Code     int    // of the response; 0 is OK
+	Code     int    // of the response; 0 means OK
 	Title    string
-	Here     string // the entry of the navigation that it belongs to
-	Every    int    // after how many milliseconds it is renewed; 0 for never
+	Here     string // its entry in the navigation
+	Every    int    // refresh interval in milliseconds; 0 for never
 	Now      time.Time
-	// Namespace is "" where Redis did not answer.
+	// Namespace is "" if Redis did not answer.
 	Namespace string
 	Actor     string
 	MayAct    bool
-	Said      string // the message of the action that led here
+	Said      string // message of the action before
 	Body      any
 }
 
-// NowMS is the time by the clock of Redis, for the countdowns of the browser.
+// NowMS returns the time by the clock of Redis in milliseconds, for the countdowns in the browser.
 func (p *page) NowMS() int64 { return p.Now.UnixMilli() }
 
-// pageOf begins a page about a cluster at a moment.
+// pageOf returns a page without a body, for a status.
 func pageOf(name, title string, st *operator.Status) *page {
 	return &page{Template: name, Title: title, Here: name, Now: st.Now, Namespace: st.Namespace}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// plotHeight is that of the area of bars, in pixels; widths are in percent, so that text keeps its size.
+// plotHeight is the height of the area of bars in pixels. Widths are in percent, so that text keeps its size.
 const plotHeight = 96
 
-// plot draws how long the newest runs took.
+// A plot shows the durations of the newest runs.
 type plot struct {
 	Bars           []bar
 	Most, Median   string
@@ -19,14 +19,14 @@ type plot struct {
 	Height, Bottom int
 }
 
-// bar is a run.
+// A bar is a run.
 type bar struct {
 	Mark                 mark
 	X, Width, Y, H, Mid  string
 	Href, Title, Outcome string
 }
 
-// plotOf draws the runs among records; nil where fewer than two took time.
+// plotOf returns the plot of the runs among records; nil if fewer than two have a duration.
 func plotOf(now time.Time, newestFirst []journal.Record) *plot {
 	var runs []journal.Record
 	var lengths []time.Duration

@@ -8,14 +8,14 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// records are a table of runs and of ticks that were not run.
+// records is a table of runs and of ticks that were not run.
 type records struct {
 	Label   string
-	Named   bool // whether each line names its job
+	Named   bool // each line names its job
 	Records []line
 }
 
-// line is one of them.
+// A line is a row of the table.
 type line struct {
 	Mark          mark
 	Outcome, Href string
@@ -46,7 +46,7 @@ func lineOf(now time.Time, r journal.Record) line {
 	return l
 }
 
-// placeOf is the replica of a record, with its slot where a run held one.
+// placeOf returns the replica of a record, with its slot if a run held one.
 func placeOf(r journal.Record) string {
 	switch {
 	case r.Replica == "":
@@ -57,5 +57,5 @@ func placeOf(r journal.Record) string {
 	return fmt.Sprintf("%s/%d", clean(r.Replica), *r.Slot)
 }
 
-// detail is a property with its value.
+// A detail is a property with its value.
 type detail struct{ Name, Value string }

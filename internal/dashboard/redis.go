@@ -5,22 +5,22 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// redisPart shows the Redis of a cluster: its servers, and its limits.
+// redisPart shows the Redis of a cluster: its servers and its limits.
 type redisPart struct {
 	Kind    string
 	Servers []redisServer
-	More    int // servers without a line
+	More    int // number of servers without a line
 	Limits  []string
 }
 
-// redisServer is a server of Redis.
+// A redisServer is a server of Redis.
 type redisServer struct {
 	Mark           mark
 	Address, Fault string
 	console.RedisCells
 }
 
-// redisKinds are the kinds of Redis as texts.
+// redisKinds has the names of the kinds of Redis.
 var redisKinds = map[string]string{
 	"single": "One server", "sentinel": "A master that Sentinels watch", "cluster": "A Redis Cluster", "quorum": "A quorum of independent masters", "embedded": "An embedded server",
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// mostOutput is how many bytes of output a page shows: the last ones.
+// mostOutput is the maximum number of bytes of output on a page, the last ones.
 const mostOutput = 256 << 10
 
-// output is the text that a run printed.
+// An output is the text that a run printed.
 type output struct {
 	ID, Title, Href   string
 	Text, Empty, Note string
@@ -24,7 +24,7 @@ type output struct {
 // runPage shows one run: its record, its output, and the story of its tick.
 type runPage struct {
 	Job, JobHref, ID string
-	URL              string // of the job's actions
+	URL              string // path of the job's actions
 	Mark             mark
 	Facts            []detail
 	Story            *story
@@ -63,7 +63,7 @@ func (h *handler) run(r *http.Request) (*page, error) {
 	return p, err
 }
 
-// factsOfRun lists what a record has.
+// factsOfRun lists the fields of a record.
 func factsOfRun(now time.Time, r journal.Record) (facts []detail) {
 	const exact = "2006-01-02 15:04:05.000 MST"
 	length := "Took"
@@ -112,7 +112,7 @@ func exitCode(r journal.Record) string {
 	return strconv.Itoa(*r.ExitCode)
 }
 
-// newestOutputs is what the runs of a job that are under way print, and what the newest that has ended printed.
+// newestOutputs returns the output of the runs of a job in progress, and of the newest run that has ended.
 func (h *handler) newestOutputs(ctx context.Context, job string, newestFirst []journal.Record) (list []output, err error) {
 	const most = 3
 	for _, r := range newestFirst {
@@ -141,13 +141,13 @@ func (h *handler) newestOutputs(ctx context.Context, job string, newestFirst []j
 	return list, nil
 }
 
-// outputOf is what a run printed, or prints.
+// outputOf returns the output of a run, so far if it is in progress.
 func (h *handler) outputOf(ctx context.Context, r journal.Record) (o output, err error) {
 	o = output{ID: "output-" + r.RunID, Title: fmt.Sprintf("%s on %s, %s", clean(r.Outcome), placeOf(r), r.When().UTC().Format(stamp)), Href: runPath(r), Empty: "It printed nothing, or its output was removed."}
 	if r.Outcome == journal.OutcomeRunning {
 		o.Empty, o.Note = "Nothing was printed yet.", "Output as it comes: replicas publish it once a page asks for it."
 		var answered bool
-		if o.Text, answered, err = h.operator.Printed(ctx, r.Job, r.RunID); err != nil { // the rest of the page is good without it
+		if o.Text, answered, err = h.operator.Printed(ctx, r.Job, r.RunID); err != nil { // the rest of the page is useful without it
 			o.Empty, err = "Its output could not be read in time: Redis is slow, or away.", nil
 		} else if !answered {
 			o.Empty = "Its replica has not published its output yet: that takes a second."

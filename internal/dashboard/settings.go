@@ -7,24 +7,24 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// settings are those of a job on all replicas: the keys in which they differ side by side, and the others.
+// settings are the settings of a job on all replicas: the keys that differ, side by side, and the others.
 type settings struct {
 	Mark      mark
 	Note      string
-	Replicas  []string // of each form whose settings are known
+	Replicas  []string // replicas of each form whose settings are known
 	Differing []setting
 	Same      []setting
-	Others    []detail // the replicas of each form whose settings are not known
+	Others    []detail // replicas of each form whose settings are unknown
 	More      string
 }
 
-// setting is a key with its value in each form, or the one that all have.
+// A setting is a key with its value in each form, or with the one value that all forms have.
 type setting struct {
 	Key    string
 	Values []string
 }
 
-// Warning is the mark of keys that differ.
+// Warning returns the mark of keys that differ.
 func (*settings) Warning() mark { return markWarning }
 
 func shownSettings(s *operator.JobSettings) *settings {

@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// story explains an instant.
+// A story explains an instant.
 type story struct {
 	Job, JobHref, At, Fate, Href string
 	Mark                         mark
@@ -34,7 +34,7 @@ func storyOf(now time.Time, s *operator.Story) *story {
 
 var fateMarks = map[operator.Fate]mark{operator.Due: markComing, operator.Open: markWarning, operator.Running: markRunning}
 
-// why shows the story of an instant, which a form asks for.
+// why shows the story of the instant that a form names.
 func (h *handler) why(r *http.Request) (*page, error) {
 	now, err := h.operator.Now(r.Context())
 	if err != nil {

@@ -6,13 +6,12 @@ import (
 	"unicode"
 )
 
-// escapes are sequences that terminals obey: those that end with a letter, strings such as titles, and single letters. A string is short, and within a line:
-// else its beginning alone is removed, as it would take the rest of an output with it.
+// escapes matches the sequences that terminals interpret: those that end with a letter, strings such as titles, and single letters. A string must be short
+// and within a line. Otherwise only its beginning is removed, because it would take the rest of the output with it.
 var escapes = regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]|\x1b(?:[\]P^_X](?:[^\x07\x1b\n]{0,256}(?:\x07|\x1b\\))?|[ -/]*[0-~])?`)
 
-// clean is a text of others as a page may show it: without terminal sequences, control characters, characters that change the direction of writing,
-// and bytes that are no characters. Only the part of a line behind its last carriage return is left, as on a terminal. It is not escaped for HTML,
-// which templates do.
+// clean returns a foreign text in the form in which a page may show it: without terminal sequences, control characters, characters that change the direction
+// of writing, and invalid bytes. Of a line only the part after its last carriage return remains, as on a terminal. The templates escape it for HTML.
 func clean(text string) string {
 	text = escapes.ReplaceAllString(strings.ToValidUTF8(text, "\uFFFD"), "")
 	text = strings.ReplaceAll(text, "\r\n", "\n")

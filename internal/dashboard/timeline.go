@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// mostDrawn is how many runs and how many coming ticks a timeline draws.
+	// mostDrawn is the maximum number of runs, and of coming ticks, in a timeline.
 	mostDrawn = 2000
-	// mostListed is how many failures it lists as text, and mostUnfolded how many of them are unfolded: the drawing stands below them.
+	// mostListed is the maximum number of failures listed as text, and mostUnfolded the number of unfolded ones, because the drawing is below them.
 	mostListed, mostUnfolded = 200, 10
-	// mostAlone is of how many jobs the whole history is read for a window that ends now.
+	// mostAlone is the maximum number of jobs whose whole history is read for a window that ends now.
 	mostAlone = 20
 	// pastShare is the part of a window that is before its instant.
 	pastShare = 0.75
@@ -33,7 +33,7 @@ var spans = []struct {
 type timelinePage struct {
 	Query                string
 	ByJob                bool
-	At                   string // the instant, as a link has it; "" for now
+	At                   string // the instant, as in a link; "" for now
 	Span                 string
 	Spans                []link
 	Back, Forward, Today string
@@ -45,21 +45,21 @@ type timelinePage struct {
 	Note                 string
 }
 
-// tickLink is the next tick of a job in a list.
+// A tickLink is the next tick of a job in a list.
 type tickLink struct {
 	Job, Href string
 	At        moment
 }
 
-// legend names the marks that the page explains.
+// legend has the marks that the page explains.
 type legend struct{ OK, Bad, Warning, NotRun, Running, Coming mark }
 
-// Legend returns them.
+// Legend returns the marks that the page explains.
 func (*timelinePage) Legend() legend {
 	return legend{markOK, markBad, markWarning, markNotRun, markRunning, markComing}
 }
 
-// timelineQuery is the choice of a request.
+// A timelineQuery is the query of a request.
 type timelineQuery struct {
 	span        string
 	length      time.Duration
@@ -85,7 +85,7 @@ func timelineQueryOf(q url.Values, now time.Time) timelineQuery {
 	return t
 }
 
-// link is the same timeline with another instant and span.
+// link returns the path of the same timeline with another instant and span.
 func (t timelineQuery) link(at time.Time, span string) string {
 	q := t.filter.values()
 	q.Set("span", span)
@@ -120,7 +120,7 @@ func (h *handler) timeline(r *http.Request) (*page, error) {
 	body := q.draw(st, past, coming, known)
 	wanted := journal.FailuresRequest{From: q.from, Until: q.until, Includes: known, Most: mostListed}
 	if q.at.IsZero() && !q.filter.Set() {
-		wanted.Includes = nil // other viewers ask for the same
+		wanted.Includes = nil // other viewers request the same, so the result can be shared
 	}
 	failures, err := h.windows.Failures(ctx, wanted)
 	if err != nil {
@@ -129,12 +129,12 @@ func (h *handler) timeline(r *http.Request) (*page, error) {
 	body.list(st.Now, q, failures, slices.DeleteFunc(slices.Clone(past), func(r journal.Record) bool { return !known(r.Job) }))
 	p.Body = body
 	if q.at.IsZero() {
-		p.Every = max(renewMS, int(q.length.Milliseconds()/1000)) // a thousandth of the window is a pixel
+		p.Every = max(renewMS, int(q.length.Milliseconds()/1000)) // a thousandth of the window is about a pixel
 	}
 	return p, nil
 }
 
-// draw makes the page of the records and ticks in the window.
+// draw returns the page of the records and ticks in the window.
 func (t timelineQuery) draw(st *operator.Status, past []journal.Record, coming []operator.Tick, known func(job string) bool) *timelinePage {
 	within := slices.DeleteFunc(slices.Clone(past), func(r journal.Record) bool {
 		return r.When().After(t.until) || r.Outcome != journal.OutcomeRunning && r.Finished.Before(t.from)
@@ -145,7 +145,7 @@ func (t timelineQuery) draw(st *operator.Status, past []journal.Record, coming [
 	switch {
 	case len(drawn) > mostDrawn:
 		body.Note = fmt.Sprintf("The newest %d runs and ticks are drawn: choose jobs, or a shorter window.", mostDrawn)
-	case read > mostDrawn: // no more were read, and those may be of other jobs
+	case read > mostDrawn: // no more were read, and these may be of other jobs
 		body.Note = fmt.Sprintf("The jobs were looked for in the newest %d runs and ticks of all jobs: choose %d jobs at most, or a shorter window.", mostDrawn, mostAlone)
 	}
 	drawn = operator.NewestFirst(drawn, mostDrawn)
@@ -158,8 +158,8 @@ func (t timelineQuery) draw(st *operator.Status, past []journal.Record, coming [
 	return body
 }
 
-// records reads the records of the window, and maybe others. For a window that ends now the newest of all jobs are shared by all viewers, unless few jobs
-// are chosen.
+// records reads the records of the window, and maybe others. For a window that ends now, all viewers share the newest records of all jobs, unless the filter
+// selects few jobs.
 func (h *handler) records(ctx context.Context, q timelineQuery, names []string, known func(job string) bool) ([]journal.Record, error) {
 	few := q.filter.Set() && len(names) <= mostAlone
 	if q.at.IsZero() && !few {
@@ -168,9 +168,9 @@ func (h *handler) records(ctx context.Context, q timelineQuery, names []string, 
 	return h.windows.Read(ctx, q.from, q.until, known)
 }
 
-// list lists the failures of the window. Replicas of earlier versions did not index them: past has those, as far as they are among the newest records.
+// list lists the failures of the window. Replicas of older versions did not index failures: past has these, if they are among the newest records.
 func (b *timelinePage) list(now time.Time, q timelineQuery, found journal.FailuresFound, past []journal.Record) {
-	failed := slices.Clip(found.Records) // which viewers share
+	failed := slices.Clip(found.Records) // viewers share the list
 	for _, r := range past {
 		if found.More > 0 || !r.Failed() || r.Finished.Before(q.from) || r.Finished.After(q.until) {
 			continue
@@ -194,7 +194,7 @@ func (b *timelinePage) list(now time.Time, q timelineQuery, found journal.Failur
 	}
 }
 
-// comingOf lists the jobs that have a tick before an instant, with the first one of each.
+// comingOf lists the jobs that have a tick before until, with the first tick of each.
 func comingOf(st *operator.Status, known func(job string) bool, until time.Time) (list []tickLink) {
 	jobs := slices.DeleteFunc(slices.Clone(st.Jobs), func(j operator.Job) bool {
 		return j.Next == nil || j.Paused || !j.Enabled || j.Next.After(until) || !known(j.Name)
@@ -206,7 +206,7 @@ func comingOf(st *operator.Status, known func(job string) bool, until time.Time)
 	return list
 }
 
-// names are the jobs of the filter that replicas have; known returns whether the filter has a job, which may be gone.
+// names returns the jobs of the filter that replicas have. known reports whether the filter includes a job, which may have been removed.
 func (t timelineQuery) names(st *operator.Status) (names []string, known func(job string) bool) {
 	chosen := map[string]bool{}
 	for _, j := range t.filter.choose(st) {
@@ -216,7 +216,7 @@ func (t timelineQuery) names(st *operator.Status) (names []string, known func(jo
 	return names, func(job string) bool { return chosen[job] || !t.filter.Set() }
 }
 
-// page has the links and texts around the drawing.
+// page returns the page with the links and texts around the drawing.
 func (t timelineQuery) page(now time.Time) *timelinePage {
 	p := &timelinePage{Query: t.filter.Query, ByJob: t.byJob, Span: t.span, From: t.from.UTC().Format(time.RFC3339), Until: t.until.UTC().Format(time.RFC3339)}
 	middle := t.at

@@ -1,4 +1,4 @@
-// Package demo shows three replicas that share a schedule. It kills one of them, and counts what became of each tick.
+// Package demo runs three replicas that share a schedule. It kills one of them, and counts the outcomes of all ticks.
 package demo
 
 import (
@@ -27,34 +27,34 @@ var builtInConfig []byte
 const (
 	replicas  = 3
 	victimJob = "report" // the built-in job whose replica is killed
-	// Needs is the longest that the kill and the take-over take with the built-in configuration.
+	// Needs is the time in which the built-in configuration is certain to show the kill and the take-over.
 	Needs = 25 * time.Second
-	// Longest is a bound for what the history of the built-in configuration has to keep.
+	// Longest is the maximum of [Config.Length]. The history of the built-in configuration must keep all runs of that time.
 	Longest = time.Hour
 )
 
-// Config says what a demo runs, and where it shows it.
+// Config configures a demo.
 type Config struct {
-	// Out gets the lines; Colour is for a terminal.
+	// Out receives the lines. Colour enables colours for a terminal.
 	Out    io.Writer
 	Colour bool
-	// Path is a configuration whose commands really run; "" for the built-in one.
+	// Path is a configuration whose commands are executed, or "" for the built-in one.
 	Path string
-	// Length is how long the demo lasts, from a second to [Longest].
+	// Length is the duration of the demo, from a second to [Longest].
 	Length time.Duration
-	// Program is the path of cronclave, which the replicas run.
+	// Program is the path of cronclave, which the replicas execute.
 	Program string
-	// Signals ends the demo: the first drains the replicas, one a second later kills the jobs.
+	// Signals ends the demo: the first signal drains the replicas, and another one after at least a second kills the jobs.
 	Signals <-chan os.Signal
 }
 
-// ErrUnsuitable means that the demo cannot show a configuration.
+// ErrUnsuitable reports that the demo can't show a configuration.
 var ErrUnsuitable = errors.New("the demo cannot show this configuration")
 
-// ErrBroken means that cronclave did not do what it promises. Everything about it has been printed.
+// ErrBroken reports that cronclave broke a promise. The details have been printed.
 var ErrBroken = errors.New("a promise was broken")
 
-// Run runs a demonstration until it is over, or a signal ends it. Its errors are [config.Faults], ErrUnsuitable, ErrBroken, or of this machine.
+// Run runs a demo until it is over or a signal ends it. Its errors are [config.Faults], [ErrUnsuitable], [ErrBroken], or errors of this machine.
 func Run(ctx context.Context, cfg Config) (err error) {
 	d := &demo{Config: cfg, builtIn: cfg.Path == ""}
 	defer func() { err = errors.Join(err, d.close()) }()
@@ -69,13 +69,13 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return d.summarize(ctx)
 }
 
-// demo is one demonstration. It belongs to one goroutine.
+// demo is one demo. It must be used by one goroutine.
 type demo struct {
 	Config
 	cfg     *config.Config
-	jobs    []*config.Job // that are enabled
+	jobs    []*config.Job // the enabled ones
 	builtIn bool
-	dir     string // for its files
+	dir     string // for files of the demo
 
 	server  *embedded.Server
 	redis   *redisconn.Conn
@@ -86,15 +86,15 @@ type demo struct {
 	view  *view
 	known known
 	plan  plan
-	from  map[string]time.Time // by job: its ticks are due after this instant
-	until time.Time            // up to this one
-	// cut is whether a signal ended the demo, so that runs may be open.
+	from  map[string]time.Time // by job: its ticks after this time are due
+	until time.Time            // end of the due ticks
+	// cut reports whether a signal ended the demo, so that runs may be unfinished.
 	cut bool
-	// surprises counts the replicas that ended by themselves.
+	// surprises is the number of replicas that ended by themselves.
 	surprises int
 }
 
-// prepare sets all up but for the replicas.
+// prepare prepares everything but the replicas.
 func (d *demo) prepare() (err error) {
 	if d.dir, err = os.MkdirTemp("", "cronclave-demo-"); err != nil {
 		return fmt.Errorf("make a folder for the demo: %w", err)
@@ -122,7 +122,7 @@ func (d *demo) prepare() (err error) {
 	return d.prepareReplicas()
 }
 
-// connect starts the embedded Redis.
+// connect starts the embedded Redis and connects to it.
 func (d *demo) connect() (err error) {
 	if d.server, err = embedded.Start(embedded.Config{Password: rand.Text()}); err != nil {
 		return fmt.Errorf("start the embedded Redis: %w", err)
@@ -141,7 +141,7 @@ func (d *demo) connect() (err error) {
 	return err
 }
 
-// prepareReplicas prepares the replicas, and us for being their parent.
+// prepareReplicas prepares the replicas, and makes this process the parent of their orphans.
 func (d *demo) prepareReplicas() error {
 	if err := adoptOrphans(); err != nil {
 		return err
@@ -155,19 +155,19 @@ func (d *demo) prepareReplicas() error {
 	return nil
 }
 
-// runsFile is the file that the jobs of the built-in configuration write to.
+// runsFile returns the path of the file to which the jobs of the built-in configuration write.
 func (d *demo) runsFile() string { return filepath.Join(d.dir, "runs.jsonl") }
 
-// close releases the resources in the reverse order.
+// close releases all resources in reverse order.
 func (d *demo) close() error {
 	if d.fleet != nil {
 		d.sweep()
 	}
 	if d.locks != nil {
-		_ = d.locks.Close() // it only waits
+		_ = d.locks.Close() // only waits
 	}
 	if d.redis != nil {
-		_ = d.redis.Close() // nothing is under way
+		_ = d.redis.Close() // no request is under way
 	}
 	if d.server != nil {
 		d.server.Close()

@@ -6,28 +6,28 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-// plan is what a demo does to its replicas: one that runs a job is killed, the next tick of that job runs elsewhere, and
-// the replica starts again.
+// plan is the fault that a demo causes: a replica that runs a job is killed, the next tick of that job runs on another one, and the replica starts
+// again.
 type plan struct {
-	job      string        // whose run is hit; "" for any
-	notUntil time.Time     // when it may happen at the earliest
-	running  time.Duration // how long a run has lasted when it is hit
-	hurry    time.Time     // from when on it need not have lasted so long
-	end      time.Time     // of the demo: the take-over has to come before
+	job      string        // job of the killed run; "" for any
+	notUntil time.Time     // earliest time of the kill
+	running  time.Duration // least duration of the run before the kill
+	hurry    time.Time     // from this time on, any duration is enough
+	end      time.Time     // of the demo: the take-over must come before
 
 	victim     run // zero before the kill
 	lease      time.Duration
 	killedAt   time.Time
-	takeOver   run // the first run of a later tick elsewhere; zero before it has started
+	takeOver   run // first run of a later tick on another replica; zero before its start
 	takeOverAt time.Time
 	marked     bool // the take-over was shown
 	returned   bool // the replica was started again
 }
 
-// comfort is how long before the end the take-over should begin, so that there is something to see.
+// comfort is the least time between the take-over and the end of the demo, so that the take-over can be seen.
 const comfort = time.Second
 
-// hits returns whether this is the run to hit, and now the time: only if there is time left for the take-over.
+// hits reports whether a run is to be hit now. It is not if too little time is left for the take-over.
 func (p *plan) hits(r *run, job *config.Job, now time.Time) bool {
 	if p.killed() || now.Before(p.notUntil) || p.job != "" && r.Job != p.job {
 		return false
@@ -41,12 +41,12 @@ func (p *plan) hits(r *run, job *config.Job, now time.Time) bool {
 
 func (p *plan) killed() bool { return !p.killedAt.IsZero() }
 
-// hit remembers whose replica was killed.
+// hit records the run whose replica was killed.
 func (p *plan) hit(r run, job *config.Job, now time.Time) {
 	p.victim, p.lease, p.killedAt = r, job.Lease, now
 }
 
-// isTakeOver returns whether a run that starts is the take-over.
+// isTakeOver reports whether a starting run is the take-over, and records it.
 func (p *plan) isTakeOver(r *run) bool {
 	if !p.killed() || p.takeOver.ID != "" || r.Job != p.victim.Job || r.Replica == p.victim.Replica || !r.Tick.After(p.victim.Tick) {
 		return false
@@ -55,8 +55,8 @@ func (p *plan) isTakeOver(r *run) bool {
 	return true
 }
 
-// returns returns whether the killed replica should start again: a moment after the take-over, or when that is overdue;
-// and not for the last moments.
+// returns reports whether to start the killed replica again. It is started a moment after the take-over, or when the take-over is overdue, but not in
+// the last moments of the demo.
 func (p *plan) returns(now time.Time) bool {
 	const moment, patience, worthwhile = time.Second, 15 * time.Second, 2 * time.Second
 	if !p.killed() || p.returned || now.Add(worthwhile).After(p.end) {
@@ -70,8 +70,8 @@ func (p *plan) returns(now time.Time) bool {
 	return p.returned
 }
 
-// quiet is a moment from an instant on that is between ticks: the first that is half a second away from all of them, or
-// the best of the next three seconds.
+// quiet returns a time from a given one on that is half a second away from every tick. If there is none within three seconds, it returns the best
+// one.
 func quiet(jobs []*config.Job, from time.Time) time.Time {
 	const enough, step, span = 500 * time.Millisecond, 100 * time.Millisecond, 3 * time.Second
 	best, widest := from, time.Duration(-1)
@@ -83,7 +83,7 @@ func quiet(jobs []*config.Job, from time.Time) time.Time {
 	return best
 }
 
-// roomAt is how far away the nearest tick is.
+// roomAt returns the distance to the nearest tick.
 func roomAt(jobs []*config.Job, at time.Time) time.Duration {
 	room := time.Minute
 	for _, j := range jobs {
@@ -97,7 +97,7 @@ func roomAt(jobs []*config.Job, at time.Time) time.Duration {
 	return room
 }
 
-// lastDue is the newest tick of a job that may have started by an instant.
+// lastDue returns the latest tick of a job that may have started by an instant.
 func lastDue(job *config.Job, at time.Time) time.Time {
 	tick := job.Spec.Prev(at.Add(time.Nanosecond))
 	for !tick.IsZero() && dueAt(job, tick).After(at) {

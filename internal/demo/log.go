@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// run is one execution of a job, as the job itself or a replica's log reports it.
+// run is one execution of a job, according to the job itself or to a replica's log.
 type run struct {
 	ID, Job, Replica string
 	Tick             time.Time
 	Slot             int
 	Token            int64
-	Started, Ended   time.Time // Ended is zero while it is not known to have ended
+	Started, Ended   time.Time // Ended is zero until the run is known to have ended
 }
 
-// logLine holds the fields of a replica's log line that the demo reads. A line that is no JSON is all Message, without a Level.
+// logLine has the fields of a replica's log line that the demo uses. A line that is not JSON is a Message without a Level.
 type logLine struct {
 	Level   string    `json:"level"`
 	Message string    `json:"msg"`
 	At      time.Time `json:"time"`
-	Stream  string    `json:"stream"` // set where Message is a line that a job printed
+	Stream  string    `json:"stream"` // set if Message is output of a job
 	Job     string    `json:"job"`
 	RunID   string    `json:"run_id"`
 	Tick    time.Time `json:"tick"`
@@ -31,11 +31,11 @@ type logLine struct {
 	Lost    string    `json:"replica_lost"`
 	Error   string    `json:"error"`
 
-	from  *process // whose log it is
-	ended bool     // not a line: the replica's process has ended, with Error as the reason
+	from  *process // process of the log
+	ended bool     // no line: the process has ended, with Error as the reason
 }
 
-// The messages of a replica's log about ticks and runs.
+// The messages about ticks and runs in a replica's log.
 const (
 	saidStarted   = "started"
 	saidFinished  = "finished"
@@ -45,14 +45,14 @@ const (
 
 func parseLog(line []byte) logLine {
 	var l logLine
-	// Other lines may have other types at the same keys: the readable fields count.
+	// The keys of other lines may have other types. Use the fields that could be read.
 	if err := json.Unmarshal(line, &l); err != nil && l.Message == "" {
 		return logLine{Message: string(line), At: time.Now()}
 	}
 	return l
 }
 
-// run is the run that the line is about.
+// run returns the run that the line is about.
 func (l *logLine) run() run {
 	return run{ID: l.RunID, Job: l.Job, Replica: l.from.name, Tick: l.Tick, Slot: l.Slot, Token: l.Token, Started: l.At}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// tie keeps Ctrl-C on the terminal from a replica, which the demo itself ends, and has the kernel kill it when the demo
-// goes away in any other way. (The signal comes with the end of the thread that started it. Go ends a thread only
-// together with a goroutine that locked itself to it, which nothing here does.)
+// tie keeps Ctrl-C on the terminal from a replica, because the demo ends its replicas itself. If the demo ends in any other way, the kernel kills the
+// replica. The kernel does so at the end of the thread that started it. Go ends a thread only together with a goroutine that is locked to it, and the
+// demo has none.
 func tie(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// adoptOrphans makes this process the parent of what a killed replica leaves behind.
+// adoptOrphans makes this process the parent of processes that a killed replica leaves behind.
 func adoptOrphans() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the parent of orphans: %w", err)
@@ -27,11 +27,11 @@ func adoptOrphans() error {
 	return nil
 }
 
-// wardenTime is how long the wardens of killed replicas have for their work.
+// wardenTime bounds the wait for the wardens of killed replicas.
 const wardenTime = 3 * time.Second
 
-// endOrphans kills the processes that the wardens of killed replicas have left, with all that become our children when their parents die. It is
-// called when this process has no child of its own any more, and returns how many it had to kill.
+// endOrphans kills the processes that the wardens of killed replicas have left, and all that become children of this process when their parents die.
+// It must be called when this process has no other children. It returns the number of processes that it killed.
 func endOrphans() int {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
@@ -52,7 +52,7 @@ func endOrphans() int {
 	}
 }
 
-// reapChildren reaps the dead ones and returns the others.
+// reapChildren reaps the dead children and returns the others.
 func reapChildren() (living []int) {
 	for _, p := range proc.Children() {
 		if n, err := unix.Wait4(p.PID, nil, unix.WNOHANG, nil); n != p.PID && !errors.Is(err, unix.ECHILD) {

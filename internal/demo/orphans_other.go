@@ -9,7 +9,7 @@ import (
 
 func tie(*exec.Cmd) {}
 
-// adoptOrphans refuses: replicas don't run here.
+// adoptOrphans returns an error: replicas don't run on this platform.
 func adoptOrphans() error {
 	return errors.New("the demo runs replicas, which this platform does not support")
 }

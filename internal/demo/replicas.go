@@ -15,31 +15,31 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-// fleet is the replicas of a demo: processes of their own, whose logs come in through one channel. It belongs to one
-// goroutine, which reads events as long as a process is alive.
+// fleet is the replicas of a demo. They are separate processes whose logs arrive in one channel. It must be used by one goroutine, which reads events
+// while a process is alive.
 type fleet struct {
-	command   []string // that runs a replica, without its name
+	command   []string // runs a replica, without its name
 	env       []string
-	input     string // of each, at its start
+	input     string // stdin of each replica
 	events    chan logLine
-	processes map[string]*process // by name, the newest of each
+	processes map[string]*process // by name, the latest of each
 	alive     int                 // processes whose end has not been read from events
 	readers   sync.WaitGroup
 }
 
-// process is one process.
+// process is a process of a replica.
 type process struct {
 	name    string
 	process *exec.Cmd
-	leaving bool     // its end is no surprise
-	words   []string // the last of what it said outside its log, such as why it did not start
+	leaving bool     // its end is expected
+	words   []string // last lines outside its log, such as the reason for a failed start
 }
 
 func newFleet(command, env []string, input string) *fleet {
 	return &fleet{command: command, env: env, input: input, events: make(chan logLine, 256), processes: map[string]*process{}}
 }
 
-// start adds a replica, in place of one of that name that is over.
+// start starts a replica. It replaces an ended one of the same name.
 func (c *fleet) start(name string) error {
 	args := append(slices.Clone(c.command[1:]), "--replica", name)
 	m := &process{name: name, process: exec.Command(c.command[0], args...)}
@@ -58,7 +58,7 @@ func (c *fleet) start(name string) error {
 	return nil
 }
 
-// longestLog is more than a line of output that comes in one piece, escaped.
+// longestLog is longer than a log line with a whole piece of output, escaped.
 const longestLog = 1 << 20
 
 // follow reads a replica's log to its end, and waits for the process.
@@ -70,7 +70,7 @@ func (c *fleet) follow(m *process, stderr io.Reader) {
 		line.from = m
 		c.events <- line
 	}
-	_, _ = io.Copy(io.Discard, stderr) // so that a line that is too long does not block it
+	_, _ = io.Copy(io.Discard, stderr) // so that a line that is too long does not block the replica
 	end := logLine{from: m, ended: true, At: time.Now(), Error: "exit status 0"}
 	if err := m.process.Wait(); err != nil {
 		end.Error = err.Error()
@@ -78,7 +78,7 @@ func (c *fleet) follow(m *process, stderr io.Reader) {
 	c.events <- end
 }
 
-// note keeps the facts of an event that matter to the fleet itself.
+// note records the facts of an event that concern the fleet itself.
 func (c *fleet) note(e *logLine) {
 	if e.ended {
 		c.alive--
@@ -91,7 +91,7 @@ func (c *fleet) note(e *logLine) {
 	}
 }
 
-// signal sends a signal to all; their ends are no surprise then. Those that are over are passed over.
+// signal sends a signal to all replicas, whose ends are expected then. Errors of ended ones are ignored.
 func (c *fleet) signal(s os.Signal) {
 	for _, m := range c.processes {
 		m.leaving = true
@@ -99,7 +99,7 @@ func (c *fleet) signal(s os.Signal) {
 	}
 }
 
-// kill sends SIGKILL, which the replica cannot notice.
+// kill sends SIGKILL to a replica.
 func (c *fleet) kill(name string) error {
 	m := c.processes[name]
 	m.leaving = true
@@ -111,7 +111,7 @@ func (c *fleet) kill(name string) error {
 
 func (c *fleet) pid(name string) int { return c.processes[name].process.Process.Pid }
 
-// close kills the replicas that are left, and waits.
+// close kills all replicas and waits for their ends.
 func (c *fleet) close() {
 	c.signal(os.Kill)
 	for c.alive > 0 {
@@ -121,8 +121,8 @@ func (c *fleet) close() {
 	c.readers.Wait()
 }
 
-// replicaEnv is the environment of the demo's replicas: our own, less the variables that would change their flags or their identity. A variable that
-// the configuration itself asks for stays.
+// replicaEnv returns the environment of the replicas. It is this process's own, without the variables that would change flags or identities of
+// replicas. A variable that the configuration uses stays.
 func replicaEnv(environ []string, cfg *config.Config, more map[string]string) []string {
 	var env []string
 	for _, entry := range environ {

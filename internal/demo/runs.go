@@ -8,14 +8,14 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// known is what the replicas' logs have told so far: their runs, and the outcomes of these and of other ticks.
+// known is what the logs of the replicas contain so far: runs, and outcomes of runs and ticks.
 type known struct {
 	jobs     map[string]*config.Job
 	runs     []*run          // in the order of their starts
-	byID     map[string]*run // the same
-	open     []*run          // that are not known to have ended
-	shown    map[string]bool // by id: runs that were shown as running
-	long     map[string]bool // jobs whose runs last long enough to be shown as running
+	byID     map[string]*run // the same runs
+	open     []*run          // runs that are not known to have ended
+	shown    map[string]bool // runs that were shown as running, by id
+	long     map[string]bool // jobs whose runs are long enough to be shown as running
 	outcomes []journal.Record
 }
 
@@ -35,7 +35,7 @@ func (s *known) start(l *logLine) *run {
 	return &r
 }
 
-// end takes the outcome of a run. A run whose start was not reported is made up from the known facts.
+// end records the outcome of a run. If the start of the run is unknown, the run is made up from the log line.
 func (s *known) end(l *logLine, outcome string, finished bool) *run {
 	r := s.byID[l.RunID]
 	if r == nil {
@@ -53,15 +53,15 @@ func (s *known) end(l *logLine, outcome string, finished bool) *run {
 	return r
 }
 
-// idle takes the outcome of a tick without a run.
+// idle records the outcome of a tick without a run.
 func (s *known) idle(l *logLine) {
 	s.outcomes = append(s.outcomes, journal.Record{Job: l.Job, Tick: l.Tick, Outcome: l.Outcome})
 }
 
-// has returns whether a run's outcome is known.
+// has reports whether the outcome of a run is known.
 func (s *known) has(id string) bool {
 	return slices.ContainsFunc(s.outcomes, func(r journal.Record) bool { return r.RunID == id })
 }
 
-// longRun is from when on a run is shown as running, too.
+// longRun is the duration after which a run is shown as running.
 const longRun = time.Second

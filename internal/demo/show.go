@@ -29,7 +29,7 @@ func (d *demo) printIntroduction() {
 	d.view.header()
 }
 
-// watch shows the replicas at work, until it is over.
+// watch runs the replicas and shows their events until the demo is over.
 func (d *demo) watch(ctx context.Context) error {
 	if err := d.announce(ctx); err != nil {
 		return err
@@ -70,10 +70,10 @@ func (d *demo) watch(ctx context.Context) error {
 	return nil
 }
 
-// mostOvertime is how much later the demo may end to let the last ticks be decided.
+// mostOvertime bounds the extension of a demo to decide the last ticks.
 const mostOvertime = 10 * time.Second
 
-// announce makes the schedules known to the server: the ticks after that are due, with or without replicas.
+// announce registers the schedules in Redis. Later ticks are due, with or without replicas.
 func (d *demo) announce(ctx context.Context) error {
 	inquiries := make([]election.InspectRequest, len(d.jobs))
 	now := time.Now()
@@ -90,16 +90,16 @@ func (d *demo) announce(ctx context.Context) error {
 	return nil
 }
 
-// planKill writes the plan.
+// planKill sets the plan.
 func (d *demo) planKill(begun time.Time) {
 	d.plan = plan{notUntil: begun.Add(5 * time.Second), running: time.Second, hurry: begun.Add(d.Length / 4), end: begun.Add(d.Length)}
-	if d.builtIn { // between two ticks of the others
+	if d.builtIn { // between two ticks of the other jobs
 		d.plan.job, d.plan.running, d.plan.hurry = victimJob, 1500*time.Millisecond, d.plan.end
 		d.known.long[victimJob] = true
 	}
 }
 
-// decided returns whether nothing is open of the ticks that were due by now.
+// decided reports whether all ticks that were due by now are decided.
 func (d *demo) decided(ctx context.Context, now time.Time) bool {
 	inquiries := make([]election.InspectRequest, len(d.jobs))
 	for i, j := range d.jobs {
@@ -113,7 +113,7 @@ func (d *demo) decided(ctx context.Context, now time.Time) bool {
 	return true
 }
 
-// act does the due part of the plan, and shows runs that turn out to be long.
+// act does the due part of the plan, and shows runs that have become long.
 func (d *demo) act(now time.Time) error {
 	for _, r := range slices.Clone(d.known.open) {
 		if now.Sub(r.Started) > longRun {
@@ -131,7 +131,7 @@ func (d *demo) act(now time.Time) error {
 	return nil
 }
 
-// strike kills the replica of a run, if that is in the plan.
+// strike kills the replica of a run, if the plan says so.
 func (d *demo) strike(now time.Time, r *run) {
 	if !d.plan.hits(r, d.known.jobs[r.Job], now) {
 		return
@@ -153,7 +153,7 @@ func (d *demo) showRunning(at time.Time, r *run) {
 	d.view.run(at, r, "running", d.remark(r))
 }
 
-// remark marks the take-over, once.
+// remark returns the mark of the take-over, once.
 func (d *demo) remark(r *run) string {
 	if d.plan.takeOver.ID == "" || d.plan.takeOver.ID != r.ID || d.plan.marked {
 		return ""
@@ -162,13 +162,13 @@ func (d *demo) remark(r *run) string {
 	return "<- take-over"
 }
 
-// observe shows a replica's event.
+// observe shows an event of a replica.
 func (d *demo) observe(e *logLine) {
 	d.fleet.note(e)
 	switch {
 	case e.ended:
 		d.noteEnd(e)
-	case e.Level == "", e.Stream != "": // no log, or what a job prints
+	case e.Level == "", e.Stream != "": // not a log line, or output of a job
 	case e.Message == saidStarted:
 		r := d.known.start(e)
 		d.plan.isTakeOver(r)
@@ -183,7 +183,7 @@ func (d *demo) observe(e *logLine) {
 		d.known.idle(e)
 		d.view.run(e.At, &run{Job: e.Job, Tick: e.Tick, Replica: "-"}, e.Outcome, "")
 	case e.Message == saidAbandoned:
-		if !d.known.has(e.RunID) { // it had ended: its replica was killed before the record was written
+		if !d.known.has(e.RunID) { // otherwise it has ended: its replica was killed before the record was written
 			r := d.known.end(e, "abandoned", false)
 			d.view.run(e.At, r, "abandoned", "")
 		}
@@ -192,12 +192,12 @@ func (d *demo) observe(e *logLine) {
 	}
 }
 
-// warn shows other lines that matter.
+// warn shows other important lines.
 func (d *demo) warn(e *logLine) {
-	known := strings.HasPrefix(e.Message, "starting") || e.Message == "configuration warning" || // said at the beginning
-		strings.HasPrefix(e.Message, "second signal") || // sent by us
+	known := strings.HasPrefix(e.Message, "starting") || e.Message == "configuration warning" || // shown at the start
+		strings.HasPrefix(e.Message, "second signal") || // sent by the demo
 		e.from.leaving && (e.Message == "warden ends" || e.Message == "warden kills a run") || // of a replica that the demo has killed
-		e.Message == "replica lost" // which the demo has noticed itself
+		e.Message == "replica lost" // the demo has noticed it itself
 	if e.Level != "warn" && e.Level != "error" || known {
 		return
 	}
@@ -210,7 +210,7 @@ func (d *demo) warn(e *logLine) {
 	d.view.note(e.At, yellow, "%s: %s", e.from.name, text)
 }
 
-// noteEnd notices replicas that end by themselves.
+// noteEnd reports replicas that end by themselves.
 func (d *demo) noteEnd(e *logLine) {
 	if e.from.leaving {
 		return
@@ -222,10 +222,10 @@ func (d *demo) noteEnd(e *logLine) {
 	}
 }
 
-// sameSignal is how long after the first a signal counts as the same, as for cronclave run.
+// sameSignal is the time for which further signals count as the first one, as in `cronclave run`.
 const sameSignal = time.Second
 
-// drain drains the replicas: the first signal asks, the second kills.
+// drain drains the replicas. The next signal makes them stop their jobs at once, and the one after it kills them.
 func (d *demo) drain() {
 	const grace = 10 * time.Second
 	begun := time.Now()
@@ -241,7 +241,7 @@ func (d *demo) drain() {
 			d.observe(&e)
 		case <-d.Signals:
 			d.cut = true
-			if time.Since(begun) > sameSignal { // else one key, for which the terminal and a supervisor both send a signal
+			if time.Since(begun) > sameSignal { // otherwise it is the same key press, for which the terminal and a supervisor both send a signal
 				d.fleet.signal(insist)
 				insist = os.Kill
 			}
@@ -253,7 +253,7 @@ func (d *demo) drain() {
 	d.sweep()
 }
 
-// sweep ends what a killed replica has left behind.
+// sweep ends the processes that a killed replica has left behind.
 func (d *demo) sweep() {
 	d.fleet.close()
 	if n := endOrphans(); n > 0 {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// summarize prints what came of it all. It is an error if that is not what cronclave promises.
+// summarize prints the result. It returns an error if the result breaks a promise of cronclave.
 func (d *demo) summarize(ctx context.Context) error {
 	t := newTally(d.jobs, d.from, d.until)
 	t.killed = d.plan.victim.ID
@@ -31,7 +31,7 @@ func (d *demo) summarize(ctx context.Context) error {
 	return d.verdict(&c)
 }
 
-// gather gathers who ran what, and what became of the rest.
+// gather collects the runs, and the outcomes of the other ticks.
 func (d *demo) gather(ctx context.Context, t *tally) error {
 	if d.builtIn {
 		lines, err := readEntries(d.runsFile())
@@ -95,7 +95,7 @@ func (d *demo) incident(runs []run) string {
 	return fmt.Sprintf("take-over %.1fs after the kill (%s, elsewhere)", began.Sub(p.killedAt).Seconds(), which)
 }
 
-// verdict lists the faults. A run that was still open when a signal came, or that a file's own deadlines leave open, is none.
+// verdict prints the faults. A tick that is undecided because of a signal, or because of deadlines in a user's file, is not a fault.
 func (d *demo) verdict(c *counted) error {
 	open := c.due - c.settled
 	wrong := c.doubled + c.early + c.strays + c.shrank + d.surprises

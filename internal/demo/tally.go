@@ -10,29 +10,29 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// tally counts what became of the ticks of a demo. Which ticks were due it knows from the schedules alone, who ran them
-// from the runs, and the rest from the outcomes.
+// tally counts the outcomes of the ticks of a demo. It knows the due ticks from the schedules alone, the replicas from the runs, and everything else
+// from the outcomes.
 type tally struct {
 	jobs     []*config.Job
-	from     map[string]time.Time // by job: the ticks after it are due
-	until    time.Time            // up to here, in the zone in which times are shown
-	runs     []run                // one for each start, so a run that started twice is in it twice
-	outcomes map[string]string    // final ones, by the id of the run
-	idle     map[tickOf]bool      // ticks that ended without a run
-	killed   string               // the run whose replica was killed: that its process came to its end does not settle it
+	from     map[string]time.Time // by job: the ticks after this time are due
+	until    time.Time            // end of the due ticks, in the zone for printed times
+	runs     []run                // one per start, so a run that started twice is included twice
+	outcomes map[string]string    // final ones, by run id
+	idle     map[tickOf]bool      // ticks that were decided without a run
+	killed   string               // run whose replica was killed; the end of its process does not settle it
 }
 
-// tickOf names a tick.
+// tickOf identifies a tick.
 type tickOf struct {
 	job string
-	at  int64 // Unix seconds
+	at  int64 // Unix time in seconds
 }
 
 func newTally(jobs []*config.Job, from map[string]time.Time, until time.Time) *tally {
 	return &tally{jobs: jobs, from: from, until: until, outcomes: map[string]string{}, idle: map[tickOf]bool{}}
 }
 
-// record takes an outcome from the history, or from a log.
+// record adds an outcome from the history or from a log.
 func (t *tally) record(r journal.Record) {
 	switch {
 	case r.Outcome == journal.OutcomeRunning:
@@ -43,13 +43,13 @@ func (t *tally) record(r journal.Record) {
 	}
 }
 
-// counted is the sum.
+// counted is the result.
 type counted struct {
 	due, settled, doubled, early int
 	strays                       int // runs of ticks that were not due
 	shrank                       int // tokens that did not grow
 	runs                         map[string]int
-	faults                       []string // one by one
+	faults                       []string // one per fault
 }
 
 func (c *counted) fault(n *int, format string, args ...any) {
@@ -85,8 +85,7 @@ func (t *tally) count() counted {
 	return c
 }
 
-// due are the ticks of a job that were due in the time of the demo, and those after it that were run all the same while
-// the replicas were being stopped.
+// due returns the ticks of a job that were due during the demo, and later ones that were run while the replicas were being stopped.
 func (t *tally) due(job *config.Job) []time.Time {
 	var ticks []time.Time
 	for at := job.Spec.Next(t.from[job.Name]); !at.IsZero() && !dueAt(job, at).After(t.until); at = job.Spec.Next(at) {
@@ -101,7 +100,7 @@ func (t *tally) due(job *config.Job) []time.Time {
 	return ticks
 }
 
-// dueAt is the instant from which a tick may start: its jitter later.
+// dueAt returns the time at which a tick may start: the tick plus its jitter.
 func dueAt(job *config.Job, tick time.Time) time.Time {
 	if job.Jitter == 0 {
 		return tick
@@ -137,7 +136,7 @@ func (t *tally) countTick(c *counted, job *config.Job, at time.Time, runs []run)
 	c.faults = append(c.faults, fmt.Sprintf("%s %s has no outcome", job.Name, clock(at)))
 }
 
-// over returns whether a run has ended: by its own word, or by the history's where it can't have one.
+// over reports whether a run has ended, according to itself or, if it was killed, to the history.
 func (t *tally) over(r run) bool {
 	if !r.Ended.IsZero() && r.ID != t.killed {
 		return true
@@ -146,11 +145,11 @@ func (t *tally) over(r run) bool {
 	return known && outcome != journal.OutcomeOK
 }
 
-// countTokens looks for a token that did not grow. A run that started before another run's tick was granted before it, since no tick is granted
-// early. The order of runs that are less far apart is known to the server only, but no two may have the same token.
+// countTokens counts tokens that did not grow. A run that started before the tick of another run was granted before it, because no tick is granted
+// early. Only the server knows the order of runs that are closer, but no two may have the same token.
 func (t *tally) countTokens(c *counted, job *config.Job) {
 	var runs []run
-	seen := map[int64]string{} // the run that has a token
+	seen := map[int64]string{} // run id by token
 	for _, r := range t.runs {
 		if r.Job != job.Name {
 			continue
@@ -163,7 +162,7 @@ func (t *tally) countTokens(c *counted, job *config.Job) {
 	}
 	byStart := slices.SortedFunc(slices.Values(runs), func(a, b run) int { return a.Started.Compare(b.Started) })
 	byTick := slices.SortedFunc(slices.Values(runs), func(a, b run) int { return a.Tick.Compare(b.Tick) })
-	var greatest run // of those that started before the tick that is looked at
+	var greatest run // of the runs that started before the tick of r
 	for _, r := range byTick {
 		for len(byStart) > 0 && byStart[0].Started.Before(r.Tick) {
 			if byStart[0].Token > greatest.Token {
@@ -179,7 +178,7 @@ func (t *tally) countTokens(c *counted, job *config.Job) {
 
 func clock(t time.Time) string { return t.Format("15:04:05") }
 
-// String names a run in a sentence.
+// String describes a run in a sentence.
 func (r run) String() string {
 	return fmt.Sprintf("%s %s on %s (slot %d, token %d)", r.Job, clock(r.Tick), r.Replica, r.Slot, r.Token)
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-// view prints the events, a line each.
+// view prints the events, one line each.
 type view struct {
 	out    io.Writer
 	colour bool
-	zone   *time.Location // in which times are shown
+	zone   *time.Location // of printed times
 	job    int            // width of the column
 }
 
-// colour is an attribute of a terminal's text.
+// colour is an attribute of text on a terminal.
 type colour string
 
 const (
@@ -47,7 +47,7 @@ func (v *view) paint(c colour, text string) string {
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// say prints a line of its own.
+// say prints a separate line.
 func (v *view) say(c colour, format string, args ...any) {
 	fmt.Fprintln(v.out, v.paint(c, fmt.Sprintf(format, args...)))
 }
@@ -56,13 +56,13 @@ func (v *view) header() {
 	v.say(bold, "%s", v.columns("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME"))
 }
 
-// columns lays a line out: 61 columns before the outcome, where jobs have short names.
+// columns formats a line. If the names of jobs are short, there are 61 columns before the outcome.
 func (v *view) columns(at, job, tick, replica, slot, token, outcome string) string {
 	line := fmt.Sprintf("%-8s  %-*s  %-8s  %-7s  %-4s  %-16s  %s", at, v.job, cutTo(job, v.job), tick, replica, slot, token, outcome)
 	return strings.TrimRight(line, " ")
 }
 
-// run prints what became of a run; remark is "" or begins with an arrow.
+// run prints an event of a run. remark is "" or begins with an arrow.
 func (v *view) run(at time.Time, r *run, outcome, remark string) {
 	slot, token := strconv.Itoa(r.Slot), strconv.FormatInt(r.Token, 10)
 	if r.Token == 0 { // a tick without a run
@@ -88,7 +88,7 @@ func (v *view) clock(t time.Time) string {
 	return t.In(v.zone).Format("15:04:05")
 }
 
-// widestOutcome is what a line of 100 columns has room for.
+// widestOutcome is the width that a line of 100 columns leaves for the outcome.
 const widestOutcome = 28
 
 func colourOf(outcome string) colour {
@@ -103,7 +103,7 @@ func colourOf(outcome string) colour {
 	return red
 }
 
-// cutTo shortens a text that is too long for its place.
+// cutTo shortens a text to a width.
 func cutTo(s string, width int) string {
 	if r := []rune(s); len(r) > width {
 		return string(r[:width-1]) + "…"

@@ -14,15 +14,15 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 )
 
-// The variables through which the jobs of the built-in configuration find the program and the file they write to.
+// The environment variables with the program and the output file for the jobs of the built-in configuration.
 const (
 	programVariable  = "DEMO_PROGRAM"
 	runsFileVariable = "DEMO_RUNS_FILE"
 )
 
-// entry is a line that a job of the demo writes itself, at its start and at its end.
+// entry is a line that a job of the demo writes at its start and at its end.
 type entry struct {
-	Event   string    `json:"event"` // start, end
+	Event   string    `json:"event"` // start or end
 	Job     string    `json:"job"`
 	Tick    time.Time `json:"tick"`
 	Slot    int       `json:"slot"`
@@ -33,7 +33,8 @@ type entry struct {
 	At      time.Time `json:"at"`
 }
 
-// Work is a job of the demo: it writes into the file of runs when it starts, and after length when it ends. ErrNoDemo says that no demo has started it.
+// Work is a job of the demo. It writes to the file of runs at its start and, after length, at its end. It returns [ErrNoDemo] if no demo has started
+// it.
 func Work(ctx context.Context, length time.Duration) error {
 	t, err := newEntry(os.Getenv)
 	if err != nil {
@@ -47,10 +48,10 @@ func Work(ctx context.Context, length time.Duration) error {
 	return t.say("end", path)
 }
 
-// ErrNoDemo means that [Work] was not started by a job of the demo.
+// ErrNoDemo reports that [Work] was not started by a job of the demo.
 var ErrNoDemo = errors.New("demo-work runs as a job of the demo")
 
-// newEntry reads a run's facts from the environment that the replica sets.
+// newEntry reads the facts of a run from the environment that the replica sets.
 func newEntry(env func(string) string) (entry, error) {
 	t := entry{Job: env("CRONCLAVE_JOB"), Replica: env("CRONCLAVE_REPLICA"), RunID: env("CRONCLAVE_RUN_ID"), PID: os.Getpid()}
 	var errs [3]error
@@ -63,7 +64,7 @@ func newEntry(env func(string) string) (entry, error) {
 	return t, nil
 }
 
-// say appends one line in one write, so that lines of many jobs do not mix.
+// say appends one line in one write, so that the lines of several jobs do not mix.
 func (t entry) say(event, path string) error {
 	t.Event, t.At = event, time.Now()
 	line, err := json.Marshal(t)
@@ -81,7 +82,7 @@ func (t entry) say(event, path string) error {
 	return nil
 }
 
-// readEntries reads what the jobs wrote. No file means that none has run.
+// readEntries reads the lines of the jobs. A missing file means that no job has run.
 func readEntries(path string) ([]entry, error) {
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +99,7 @@ func readEntries(path string) ([]entry, error) {
 	return list, nil
 }
 
-// runsOf puts the lines together: a run for each start, in the order of the file.
+// runsOf combines the lines into runs, one per start, in the order of the file.
 func runsOf(lines []entry) []run {
 	var runs []run
 	for _, t := range lines {

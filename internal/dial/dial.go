@@ -1,8 +1,8 @@
-// Package dial connects to servers by name. Each step has a time-out of its own, and an error names the step that failed.
+// Package dial connects to servers by name. Each step has its own time-out, and an error names the step that failed.
 //
-// The addresses of a name are tried as RFC 8305 says: each family is looked up for itself, the first answer begins, and the next address is tried when the
-// one before has failed or is silent for a moment. A lookup goes on when its caller gives up, and its answer serves the next caller: a caller with little
-// time gets through as soon as the name is known.
+// The addresses of a name are tried as RFC 8305 describes: IPv6 and IPv4 addresses are looked up separately, and the first answer starts the attempts. The
+// next address is tried when the one before has failed, or has been silent for a moment. A lookup continues after its caller has given up, and its answer
+// serves the next caller: a caller with little time gets through as soon as the name is known.
 package dial
 
 import (
@@ -17,17 +17,17 @@ import (
 
 // The times of the steps.
 const (
-	// LookupTimeout is how long the lookup of a name may take: with a dead nameserver each name of the search list costs 5 s.
+	// LookupTimeout is the time limit of a lookup. It is long because a dead nameserver costs 5 s for each name of the search list.
 	LookupTimeout = 30 * time.Second
-	// ConnectTimeout is how long one address may take.
+	// ConnectTimeout is the time limit of a connection attempt to one address.
 	ConnectTimeout = 2 * time.Second
-	// NextAddress is how long an address may be silent before the next one is tried as well.
+	// NextAddress is the time without an answer after which the next address is tried too.
 	NextAddress = 250 * time.Millisecond
-	// otherFamily is how long an IPv4 address waits for those of IPv6, which go first.
+	// otherFamily is the time that IPv4 addresses wait for the IPv6 lookup, because IPv6 addresses go first.
 	otherFamily = 50 * time.Millisecond
-	// MostAddresses is how many addresses of a name are tried.
+	// MostAddresses is the maximum number of addresses of a name that are tried.
 	MostAddresses = 16
-	// Timeout bounds all steps together.
+	// Timeout is the time limit of all steps together.
 	Timeout = LookupTimeout + ConnectTimeout + MostAddresses*NextAddress
 )
 
@@ -37,14 +37,14 @@ type Config struct {
 	Resolver *net.Resolver
 }
 
-// Dialer connects to servers. It is safe for concurrent use.
+// A Dialer connects to servers. It is safe for concurrent use.
 type Dialer struct {
 	resolver *net.Resolver
 	net      net.Dialer
 	lookups  lookups
 }
 
-// New makes a Dialer. [Dialer.Close] ends its lookups.
+// New returns a Dialer. Its lookups run until they end or [Dialer.Close] is called.
 func New(cfg Config) *Dialer {
 	d := &Dialer{resolver: cmp.Or(cfg.Resolver, net.DefaultResolver), net: net.Dialer{Timeout: ConnectTimeout}}
 	d.lookups.byQuestion = map[question]*lookup{}
@@ -52,13 +52,13 @@ func New(cfg Config) *Dialer {
 	return d
 }
 
-// Close ends the lookups under way and waits for them.
+// Close cancels the lookups in progress and waits until they have returned.
 func (d *Dialer) Close() {
 	d.lookups.cancel()
 	d.lookups.running.Wait()
 }
 
-// Error is the failure of one step.
+// An Error is the failure of one step.
 type Error struct {
 	Step string // such as "look up redis.example.org"
 	Err  error
@@ -69,10 +69,10 @@ func (e *Error) Error() string { return e.Step + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrSilent is the cause of a step that took too long.
+// ErrSilent is the cause of the error of a step that took too long.
 var ErrSilent = errors.New("no answer")
 
-// silence returns the cause of a step that ended with its own time.
+// silence returns the error of a step that reached its own time limit.
 func silence(after time.Duration) error { return fmt.Errorf("%w within %v", ErrSilent, after) }
 
 // DialContext connects to an address, as [net.Dialer.DialContext] does.
@@ -80,7 +80,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	return d.Dial(ctx, network, addr, func(string) {})
 }
 
-// Dial is DialContext. It calls note at the begin of each step, with words such as "look up redis.example.org".
+// Dial does what DialContext does, and calls note when a step begins, with a text such as "look up redis.example.org".
 func (d *Dialer) Dial(ctx context.Context, network, addr string, note func(step string)) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if network != "tcp" || err != nil {
@@ -101,7 +101,7 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string, note func(step 
 	return conn, err
 }
 
-// connect makes one connection.
+// connect opens a connection to one address.
 func (d *Dialer) connect(ctx context.Context, network, addr, step string) (net.Conn, error) {
 	began := time.Now()
 	conn, err := d.net.DialContext(ctx, network, addr)
@@ -116,12 +116,13 @@ func (d *Dialer) connect(ctx context.Context, network, addr, step string) (net.C
 	case errors.As(err, &timeout) && timeout.Timeout():
 		err = silence(ConnectTimeout)
 	case errors.As(err, &op):
-		err = op.Err // the step has the rest
+		err = op.Err // the step has the address
 	}
 	return nil, &Error{step, err}
 }
 
-// ended returns why ctx has ended. A connection that waits ends at the deadline of ctx, which may be before the timer of ctx fires.
+// ended returns the reason if ctx has ended. It also checks the deadline itself, because a connection attempt ends at the deadline of ctx, which may be
+// before the timer of ctx fires.
 func ended(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded

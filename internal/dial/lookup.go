@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// question is what the resolver is asked: "ip4" or "ip6", and a name.
+// A question is one request to a resolver: a network, "ip4" or "ip6", and a name.
 type question struct{ network, host string }
 
-// families is the number of questions for a name.
+// families is the number of lookups per name: one for IPv6, one for IPv4.
 const families = 2
 
-// lookups are those of a Dialer that are under way, or whose answers may still be used.
+// lookups holds the lookups of a Dialer that are in progress, or whose answers may still be used.
 type lookups struct {
 	ctx     context.Context // ends with the Dialer
 	cancel  context.CancelFunc
@@ -26,7 +26,7 @@ type lookups struct {
 	byQuestion map[question]*lookup
 }
 
-// lookup is one question and its answer. The fields are set when done is closed.
+// A lookup is one question and its answer. ended, addrs and err are set before done is closed.
 type lookup struct {
 	began time.Time
 	done  chan struct{}
@@ -35,7 +35,7 @@ type lookup struct {
 	err   error
 }
 
-// usable reports whether a lookup is under way, or its answer is younger than the time it took: asking again would not make it newer by much.
+// usable reports whether the lookup is in progress, or its answer is younger than the time that the lookup took: a new answer would be hardly newer.
 func (l *lookup) usable(now time.Time) bool {
 	select {
 	case <-l.done:
@@ -45,7 +45,7 @@ func (l *lookup) usable(now time.Time) bool {
 	}
 }
 
-// start returns the lookup of a name, which goes on when the caller has gone.
+// start returns the lookup of a name, new or shared. It continues after the caller has gone.
 func (d *Dialer) start(q question) *lookup {
 	d.lookups.mu.Lock()
 	defer d.lookups.mu.Unlock()
@@ -70,14 +70,14 @@ func (d *Dialer) start(q question) *lookup {
 	return l
 }
 
-// answer is the outcome of a lookup as one caller sees it.
+// An answer is the result of a lookup for one caller.
 type answer struct {
 	network string
 	addrs   []netip.Addr
 	err     error
 }
 
-// await waits for a lookup as long as the caller has time.
+// await waits for the lookup, or until ctx ends.
 func (l *lookup) await(ctx context.Context, q question) answer {
 	select {
 	case <-l.done:
@@ -87,7 +87,7 @@ func (l *lookup) await(ctx context.Context, q question) answer {
 	}
 }
 
-// lookupError words an error of a resolver without the name, which the step has.
+// lookupError returns the error of a resolver without the name, which the step already has.
 func lookupError(err error) error {
 	var dns *net.DNSError
 	switch {
@@ -101,7 +101,7 @@ func lookupError(err error) error {
 	return dnsError{dns, dns.Err + " (nameserver " + dns.Server + ")"}
 }
 
-// dnsError is an error of a resolver with other words.
+// A dnsError is the error of a resolver with another text.
 type dnsError struct {
 	*net.DNSError
 	text string

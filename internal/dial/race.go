@@ -9,38 +9,38 @@ import (
 	"time"
 )
 
-// race connects to the first address of a name that answers.
+// A race connects to the addresses of a name and keeps the first connection.
 type race struct {
 	*Dialer
 	host, port string // host is "" for an address
 	note       func(step string)
-	answers    chan answer // one of each lookup
-	results    chan result // one of each attempt
+	answers    chan answer // one per lookup
+	results    chan result // one per attempt
 
-	asked, trying, tried int // lookups and attempts under way; attempts so far
+	asked, trying, tried int // lookups in progress, attempts in progress, attempts so far
 	queue                []netip.Addr
-	faults               []error // of the attempts
+	faults               []error // errors of the attempts
 	lookupFault          error
 }
 
-// result is the end of an attempt.
+// A result is the end of a connection attempt.
 type result struct {
 	conn net.Conn
 	err  error
 }
 
-// lookUp asks for the addresses of each family for itself, since one of the two answers may never come.
+// lookUp starts a lookup for each family, because one of the two answers may never come.
 func (r *race) lookUp(ctx context.Context) {
 	r.note("look up " + r.host)
 	for _, network := range []string{"ip6", "ip4"} {
 		r.asked++
 		q := question{network, r.host}
 		l := r.start(q)
-		go func() { r.answers <- l.await(ctx, q) }() // which ends with ctx, and never blocks
+		go func() { r.answers <- l.await(ctx, q) }() // it returns when ctx ends, and the channel has room for its answer
 	}
 }
 
-// run returns the first connection, or why there is none.
+// run returns the first connection, or the reason that there is none.
 func (r *race) run(ctx context.Context) (net.Conn, error) {
 	next := time.NewTimer(0) // the time to try the next address
 	defer next.Stop()
@@ -71,7 +71,7 @@ func (r *race) run(ctx context.Context) (net.Conn, error) {
 	return nil, r.fault()
 }
 
-// take adds the addresses of an answer and returns when the next address is to be tried.
+// take queues the addresses of an answer and returns the time until the next address is tried.
 func (r *race) take(a answer) time.Duration {
 	if a.err != nil && (r.lookupFault == nil || !isNotFound(a.err)) {
 		r.lookupFault = a.err
@@ -86,7 +86,7 @@ func (r *race) take(a answer) time.Duration {
 	return 0
 }
 
-// interleave puts the addresses of another family between those that wait.
+// interleave alternates the addresses of the two families, beginning with more.
 func interleave(waiting, more []netip.Addr) []netip.Addr {
 	var all []netip.Addr
 	for i := range max(len(waiting), len(more)) {
@@ -99,7 +99,7 @@ func interleave(waiting, more []netip.Addr) []netip.Addr {
 	return all
 }
 
-// try begins an attempt with the next address.
+// try starts an attempt to connect to the next address.
 func (r *race) try(ctx context.Context) {
 	addr := net.JoinHostPort(r.queue[0].Unmap().String(), r.port)
 	r.queue = r.queue[1:]
@@ -116,7 +116,7 @@ func (r *race) try(ctx context.Context) {
 	}()
 }
 
-// closeLosers waits for the attempts that are still under way, whose context has ended.
+// closeLosers waits for the attempts in progress, whose context has ended, and closes their connections.
 func (r *race) closeLosers() {
 	for ; r.trying > 0; r.trying-- {
 		if late := <-r.results; late.conn != nil {
@@ -125,7 +125,7 @@ func (r *race) closeLosers() {
 	}
 }
 
-// fault returns why there is no connection.
+// fault returns the error of a race without a connection.
 func (r *race) fault() error {
 	if len(r.faults) == 0 {
 		return &Error{"look up " + r.host, r.lookupFault}
@@ -136,7 +136,7 @@ func (r *race) fault() error {
 	return attemptErrors(r.faults)
 }
 
-// attemptErrors are those of several addresses, in one line.
+// attemptErrors are the errors of several addresses. Their text is one line.
 type attemptErrors []error
 
 func (a attemptErrors) Error() string {
@@ -147,5 +147,5 @@ func (a attemptErrors) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap returns all.
+// Unwrap returns all of them.
 func (a attemptErrors) Unwrap() []error { return a }

@@ -1,12 +1,12 @@
-// Package docpage holds the generated parts of a page in docs/ against the code that they are generated from. It is for tests.
+// Package docpage compares the generated parts of the pages in docs/ with the code that generates them. Only tests use it.
 //
-// A part stands between two comments that name its owner and itself:
+// A generated part stands between two comments. The first one names the owner and the part:
 //
 //	<!-- generated: config redis -->
 //	...
 //	<!-- end -->
 //
-// All else on the page is written by hand.
+// The rest of a page is written by hand.
 package docpage
 
 import (
@@ -19,8 +19,8 @@ import (
 
 var part = regexp.MustCompile(`(?s)<!-- generated: (\w+) ([^\n]*?) -->\n(.*?)<!-- end -->`)
 
-// Sync compares the parts of an owner on the page at path with the wanted parts, by their names, and returns the differences. With write it writes
-// the parts first, so that the remaining faults are parts that are missing or unknown.
+// Sync compares the parts of an owner on the page at path with the wanted texts, by the names of the parts, and returns the differences. If write is set, it
+// writes the wanted texts first; only parts that the page lacks, or that have no wanted text, remain as faults.
 func Sync(path, owner string, parts map[string]string, write bool) (faults []string, err error) {
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -37,7 +37,7 @@ func Sync(path, owner string, parts map[string]string, write bool) (faults []str
 	return faults, nil
 }
 
-// replace is the page with the parts as they are to be.
+// replace returns the page with the wanted texts, and the differences.
 func replace(page, owner string, parts map[string]string) (text string, faults []string) {
 	seen := map[string]bool{}
 	text = part.ReplaceAllStringFunc(page, func(found string) string {
@@ -65,7 +65,7 @@ func replace(page, owner string, parts map[string]string) (text string, faults [
 	return text, faults
 }
 
-// Table is a table in Markdown. Cells are Markdown, too; a pipe in them is escaped.
+// Table returns a table in Markdown. Cells are Markdown too; a pipe in a cell is escaped.
 func Table(header []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) {
@@ -83,10 +83,10 @@ func Table(header []string, rows [][]string) string {
 	return b.String()
 }
 
-// MostWords is how many words a cell may have.
+// MostWords is the maximum number of words in a cell.
 const MostWords = 30
 
-// LongCells are the cells with more than [MostWords] words.
+// LongCells returns the cells with more than [MostWords] words.
 func LongCells(rows [][]string) (long []string) {
 	for _, cell := range slices.Concat(rows...) {
 		if len(strings.Fields(cell)) > MostWords {

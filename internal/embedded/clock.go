@@ -8,37 +8,32 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// clock gives miniredis the time once for each command that a client sends, so
-// that all that the command does sees one instant, as in Redis: a key does not
-// expire between two calls of a script. It also spares miniredis the walk over
-// all keys that it would do for each call.
+// A clock sets the time of miniredis once per command of a client. Everything that the command does then happens at one instant, as in Redis: a key does not
+// expire between two calls of one script. It also spares miniredis a walk over all keys for each call of a script.
 type clock struct {
 	redis *miniredis.Miniredis
 
-	setting sync.Mutex // held while waiting for redis' lock
+	setting sync.Mutex // held while waiting for the lock of redis
 	last    time.Time
 
-	// known is never held while waiting for redis' lock, since a script's calls
-	// take it under that lock.
+	// known is never held while waiting for the lock of redis, because calls from scripts take known under that lock.
 	known   sync.Mutex
-	clients map[*server.Peer]struct{} // peers that are connections, not scripts
+	clients map[*server.Peer]struct{} // peers that are connections, not calls from scripts
 }
 
 func newClock(m *miniredis.Miniredis) *clock {
 	return &clock{redis: m, clients: map[*server.Peer]struct{}{}}
 }
 
-// beforeCommand is called by miniredis before each command, those of scripts
-// included. It returns false: the command is still to be done.
+// beforeCommand is the hook that miniredis calls before each command, calls from scripts included. It returns false, so that the command is executed.
 func (c *clock) beforeCommand(p *server.Peer, _ string, _ ...string) bool {
-	if c.isClient(p) { // for a script's call redis is locked, and its time stands
+	if c.isClient(p) { // during a script redis is locked and its time is fixed
 		c.set()
 	}
 	return false
 }
 
-// set moves redis' time on to now. Never back: miniredis would take the step
-// from all TTLs a second time.
+// set advances the time of redis to now. It never goes back, because miniredis would subtract the same step from all TTLs again.
 func (c *clock) set() {
 	c.setting.Lock()
 	defer c.setting.Unlock()
@@ -48,8 +43,8 @@ func (c *clock) set() {
 	}
 }
 
-// isClient returns whether a connection's peer is a client, and not the one that miniredis makes for each call of a script: the latter has its
-// context from the start, the former gets it with its first command.
+// isClient reports whether a peer is the connection of a client, not the peer that miniredis creates for each call from a script. A peer of a script has a
+// context from the start, the peer of a client only from its first command on.
 func (c *clock) isClient(p *server.Peer) bool {
 	c.known.Lock()
 	defer c.known.Unlock()

@@ -8,21 +8,20 @@ import (
 )
 
 const (
-	// maxQueued is how many bytes may wait for one client to read them; Redis'
-	// hard limit for clients of pub/sub by default.
+	// maxQueued is the maximum number of bytes that wait for one client to read them. It is the default hard limit of Redis for pub/sub clients.
 	maxQueued = 32 << 20
-	// linger is how long a closed connection may take to deliver the bytes that were written before the close (the answer to QUIT, say).
+	// linger is the time in which a closed connection must deliver the bytes written before the close, such as the answer to QUIT.
 	linger = time.Second
 )
 
 var errQueueFull = errors.New("client does not read its replies")
 
-// queuedConn is a connection whose Write never blocks: it queues the bytes for drain. Without the queue a client that sends a long pipeline before it
-// reads anything, as go-redis does, would deadlock on a net.Pipe, and one that stands still would stop the whole server.
+// A queuedConn is a connection whose Write never blocks: drain sends the queued bytes. Without the queue, a client that sends a long pipeline before it reads
+// anything, as go-redis does, would deadlock on a net.Pipe, and a client that stops reading would block the whole server.
 type queuedConn struct {
 	net.Conn
 	requests requests
-	wake     chan struct{} // capacity 1: there is something to send, or a close
+	wake     chan struct{} // capacity 1: bytes are queued, or Close was called
 
 	mu      sync.Mutex
 	queue   []byte
@@ -33,7 +32,7 @@ func newQueuedConn(c net.Conn) *queuedConn {
 	return &queuedConn{Conn: c, wake: make(chan struct{}, 1)}
 }
 
-// Read passes on the requests of the client. One that is none breaks the connection.
+// Read returns the requests of the client. It fails on bytes that are not a request.
 func (c *queuedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if fault := c.requests.read(p[:n]); fault != nil {
@@ -42,8 +41,7 @@ func (c *queuedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write queues p. It fails after Close, and closes the connection if the client
-// has left more than maxQueued bytes unread.
+// Write queues p. It fails after Close. If the client has left more than maxQueued bytes unread, it closes the connection.
 func (c *queuedConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +58,7 @@ func (c *queuedConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close lets drain deliver the queue, then close the connection. It does not wait.
+// Close makes drain deliver the queue and then close the connection. It does not wait for either.
 func (c *queuedConn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +70,7 @@ func (c *queuedConn) Close() error {
 	return c.SetWriteDeadline(time.Now().Add(linger))
 }
 
-// notify wakes drain; a wake-up that is pending already will do.
+// notify wakes drain. A wake-up that is already pending is enough.
 func (c *queuedConn) notify() {
 	select {
 	case c.wake <- struct{}{}:
@@ -80,7 +78,7 @@ func (c *queuedConn) notify() {
 	}
 }
 
-// drain sends the queue until the connection is closed or fails, and closes it, which ends the server's read from it too.
+// drain sends the queue until the connection is closed or fails. Then it closes the connection, which also ends the server's Read.
 func (c *queuedConn) drain() {
 	defer c.Conn.Close()
 	for range c.wake {
@@ -91,8 +89,7 @@ func (c *queuedConn) drain() {
 	}
 }
 
-// send writes batch, if there is one: a net.Pipe waits for a reader even for
-// nothing.
+// send writes batch unless it is empty: writing to a net.Pipe blocks even without bytes.
 func (c *queuedConn) send(batch []byte) bool {
 	if len(batch) == 0 {
 		return true
@@ -101,7 +98,7 @@ func (c *queuedConn) send(batch []byte) bool {
 	return err == nil
 }
 
-// take empties the queue, and returns whether more can come.
+// take empties the queue, and reports whether Close was called.
 func (c *queuedConn) take() (batch []byte, closing bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// The bounds of one request, far above any that a client of ours sends.
+// The limits of one request, far above any request of cronclave.
 const (
 	mostArguments = 1 << 20
 	mostRequest   = 64 << 20 // bytes of all its arguments
@@ -16,16 +16,16 @@ const (
 
 var errNoRequest = errors.New("not a request")
 
-// requests follows what a client sends. miniredis panics at a request without arguments, in a goroutine where nothing recovers, and makes room for as much as
-// a header names: a process of the same user, which a trial lets in to look, would end the replica.
+// requests parses what a client sends. miniredis panics on a request without arguments, in a goroutine that cannot recover, and allocates as much memory as a
+// header asks for. Without this check, any process of the same user, which a trial admits for reading, could end the replica.
 type requests struct {
-	line []byte // the beginning of a header
-	left int    // arguments that are to come of the request
-	size int    // bytes of those that came
-	skip int    // bytes that are to come of an argument, with its line end
+	line []byte // an incomplete header
+	left int    // arguments of the request still to come
+	size int    // bytes of the arguments so far
+	skip int    // bytes of an argument still to come, its line end included
 }
 
-// read takes in received bytes.
+// read parses received bytes.
 func (r *requests) read(p []byte) error {
 	for len(p) > 0 {
 		if r.skip > 0 {
@@ -52,7 +52,7 @@ func (r *requests) read(p []byte) error {
 	return nil
 }
 
-// header is "*N", before a request of N arguments, or "$N", before an argument of N bytes.
+// header parses "*N", before a request of N arguments, or "$N", before an argument of N bytes.
 func (r *requests) header(line []byte) error {
 	text, whole := bytes.CutSuffix(line, []byte("\r\n"))
 	if whole && len(text) > 1 {

@@ -8,24 +8,24 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// View is a way to the data of a Server by which clients look and change nothing.
+// A View serves the data of a Server to clients that may read it and not change it.
 type View struct {
 	Listener net.Listener
-	// Reads are the commands, in upper case, that are done with any arguments. They must not write and not block.
+	// Reads are the commands, in upper case, that are allowed with any arguments. They must not write and not block.
 	Reads []string
-	// Scripts are the texts of scripts that write nothing. EVAL_RO and EVALSHA_RO execute these alone, by their SHA-1: miniredis refuses
-	// every script that reads the clock, since it takes TIME for a command that writes.
+	// Scripts are the texts of scripts that write nothing, by their SHA-1. EVAL_RO and EVALSHA_RO execute only these: miniredis takes TIME for a command that
+	// writes, and so refuses every script that reads the clock.
 	Scripts map[string]string
-	// Hides returns whether an argument is a key whose value is not shown; nil hides none.
+	// Hides reports whether an argument is a key whose value is not shown; nil hides none.
 	Hides func(key string) bool
-	// Permits returns whether a command that writes, in upper case, is done all the same; nil permits none.
+	// Permits reports whether a command that writes, in upper case, is allowed anyway; nil permits none.
 	Permits func(command string, args []string) bool
 }
 
-// onlyAView is the reply to a command that writes; clients take it for a missing right.
+// onlyAView is the reply to a command that writes. Clients recognize it as a missing permission.
 const onlyAView = "NOPERM this connection may look, and change nothing"
 
-// IsRefusedByView returns whether an error is the refusal of a command by a view.
+// IsRefusedByView reports whether err is the refusal of a command by a view.
 func IsRefusedByView(err error) bool { return err != nil && strings.Contains(err.Error(), onlyAView) }
 
 // ServeView serves v until Close, which closes its listener.
@@ -48,14 +48,14 @@ func (s *Server) ServeView(v View) {
 	s.open(door{v.Listener, peers})
 }
 
-// permitted are the words with which a command is done, nil if it is not.
+// permitted returns the words to execute for a command, or nil if the view refuses it.
 func (v View) permitted(cmd string, args []string) []string {
 	switch {
 	case v.Hides != nil && slices.ContainsFunc(args, v.Hides):
 		return nil
 	case cmd == "EVAL_RO" || cmd == "EVALSHA_RO":
 		return v.script(cmd, args)
-	case cmd == "SELECT" && (len(args) != 1 || args[0] != "0"): // each database that is named costs memory
+	case cmd == "SELECT" && (len(args) != 1 || args[0] != "0"): // each database that is selected costs memory
 		return nil
 	case slices.Contains(v.Reads, cmd), v.Permits != nil && v.Permits(cmd, args):
 		return append([]string{cmd}, args...)
@@ -63,7 +63,7 @@ func (v View) permitted(cmd string, args []string) []string {
 	return nil
 }
 
-// script is the call of a script by its text. That it may write is no danger: it is one of ours.
+// script returns the call of a known script by its text. EVAL may write, but the known scripts do not.
 func (v View) script(cmd string, args []string) []string {
 	for sha, text := range v.Scripts {
 		if len(args) > 0 && (cmd == "EVAL_RO" && args[0] == text || cmd == "EVALSHA_RO" && args[0] == sha) {

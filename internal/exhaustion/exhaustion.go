@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// codes are the system's: of file descriptors, processes and threads, memory, and what a disk or a table of the kernel holds.
+// codes are the errors for a lack of file descriptors, of processes and threads, of memory, and of space on a disk or in a kernel table.
 var codes = []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC}
 
-// Is returns whether an error is of that kind: the same call may work later, or on another machine.
+// Is reports whether an error is caused by exhaustion. The same call may work later, or on another machine.
 func Is(err error) bool {
 	return slices.ContainsFunc(codes, func(code syscall.Errno) bool { return errors.Is(err, code) })
 }

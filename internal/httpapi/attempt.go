@@ -14,22 +14,23 @@ import (
 	"github.com/cronclave/cronclave/internal/oidc"
 )
 
-// attemptLength is how long a person may take at the provider.
+// attemptLength is the time in which a person must complete a sign-in at the provider.
 const attemptLength = 10 * time.Minute
 
-// attemptKey and sessionKey are the purposes of keys that are derived from the client secret.
+// attemptKey and sessionKey are the purposes of two keys derived from the client secret.
 const attemptKey, sessionKey = "sign-in", "session"
 
 const (
-	// slots are the sign-ins that a browser may have under way, as in several tabs. Each has a cookie, and a slot is one character.
+	// slots limits the sign-ins that a browser may have in progress, for example in several tabs. Each sign-in has a slot, which is one character, and a cookie
+	// of its own.
 	slots = "0123456789"
-	// maxNext bounds the path that a cookie keeps. With it the cookies of all slots are less than 8 KiB together, which proxies and this server accept: any
-	// site can have a browser begin sign-ins, which must not lock it out.
+	// maxNext is the maximum length of the path in a cookie. It keeps the cookies of all slots below 8 KiB in total, which proxies and this server accept. Any
+	// site can make a browser begin sign-ins; without the limit that would lock the browser out.
 	maxNext = 300
 )
 
-// newAttempt begins a sign-in of a browser, in a slot of which the browser has no cookie if there is one. Tabs that begin at once find the same slots free,
-// so it is a random one.
+// newAttempt begins a sign-in. It takes a random slot of those for which the browser has no cookie, because tabs that begin at once see the same slots free.
+// If none is free, it takes any slot.
 func (s *signIn) newAttempt(r *http.Request, next string, now time.Time) attempt {
 	if next = localPath(next); len(next) > maxNext {
 		next = "/"
@@ -45,23 +46,23 @@ func (s *signIn) newAttempt(r *http.Request, next string, now time.Time) attempt
 	return attempt{string(slot) + cryptorand.Text(), now.Add(attemptLength).Unix(), next}
 }
 
-// underWayIn returns whether a browser has a cookie of a slot.
+// underWayIn reports whether a browser has a cookie of a slot.
 func (c Config) underWayIn(r *http.Request, slot string) bool {
 	_, err := r.Cookie(c.attemptName(r, slot))
 	return err == nil
 }
 
-// underWay returns whether a browser has not come back from a sign-in.
+// underWay reports whether a browser has a sign-in in progress.
 func (c Config) underWay(r *http.Request) bool {
 	return strings.ContainsFunc(slots, func(slot rune) bool { return c.underWayIn(r, string(slot)) })
 }
 
-// attemptName is the name of the cookie of a slot.
+// attemptName returns the name of the cookie of a slot.
 func (c Config) attemptName(r *http.Request, slot string) string {
 	return c.cookieName(r) + "-sign-in-" + slot
 }
 
-// slot distinguishes the cookies of several sign-ins. The state begins with it.
+// slot returns the slot of the sign-in. The state begins with it too.
 func (a attempt) slot() string { return a.id[:1] }
 
 func (a attempt) text() string {
@@ -80,7 +81,7 @@ func (s *signIn) attemptCookie(r *http.Request, slot, value string, age int) *ht
 	return c
 }
 
-// attemptOf returns the sign-in that a callback belongs to: this browser has begun it, as its cookie and the state agree.
+// attemptOf returns the sign-in of a callback. The cookie and the state must match, so that only the browser that began a sign-in can complete it.
 func (s *signIn) attemptOf(r *http.Request, key []byte, now time.Time) (attempt, bool) {
 	state := r.FormValue("state")
 	if state == "" {
@@ -94,7 +95,7 @@ func (s *signIn) attemptOf(r *http.Request, key []byte, now time.Time) (attempt,
 	return a, ok && !a.over(now) && hmac.Equal([]byte(a.secrets(key).State), []byte(state))
 }
 
-// readAttempt reads a cookie that a replica has signed.
+// readAttempt parses a cookie and verifies that a replica has signed it.
 func readAttempt(key []byte, cookie string) (attempt, bool) {
 	part := strings.Split(cookie, ".")
 	if len(part) != 4 || !hmac.Equal([]byte(signature(key, strings.Join(part[:3], "."))), []byte(part[3])) {

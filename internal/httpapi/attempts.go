@@ -6,44 +6,44 @@ import (
 	"time"
 )
 
-// attempt is a sign-in that is under way. Only the browser keeps it, in a cookie "id.expiry.next.signature", so it can come back to any replica. Its secrets
-// are derived from the id, so a cookie that is read by others releases no code.
+// An attempt is a sign-in in progress. Only the browser stores it, in a cookie "id.expiry.next.signature", so the browser can return to any replica. The
+// secrets are derived from the id and the key, so a stolen cookie does not yield the code.
 type attempt struct {
-	id    string // the slot, and a random text
-	until int64  // in seconds since 1970
-	next  string // the path to go to afterwards
+	id    string // the slot and a random text
+	until int64  // seconds since 1970
+	next  string // path to open afterwards
 }
 
-// over returns whether the person has taken too long at the provider.
+// over reports whether the time for the sign-in has passed.
 func (a attempt) over(now time.Time) bool { return now.Unix() >= a.until }
 
-// attemptState is how far this replica is with the code with which a browser came back.
+// attemptState is the progress of this replica with the code of a callback.
 type attemptState int
 
 const (
-	unanswered attemptState = iota // the provider was not asked, or could not be used: the callback may be loaded again
-	asking                         // a request waits for the provider's answer
-	answered                       // the sign-in is used up
+	unanswered attemptState = iota // the provider was not asked, or was unavailable: the callback may be loaded again
+	asking                         // a request is waiting for the provider's answer
+	answered                       // the sign-in cannot be used again
 )
 
-// mostAttempts is how many attempts a replica remembers, more than MaxConnections requests wait with.
+// mostAttempts is the maximum number of sign-ins that a replica remembers. It exceeds MaxConnections, and so the number of requests that can wait.
 const mostAttempts = 4096
 
-// attempts are those that came back to this replica. A cookie and its state are good for any number of callbacks, each of which has the provider asked: so
-// a replica asks once for each attempt. Other replicas do not know of it, and the provider accepts no code twice.
+// attempts tracks the sign-ins whose callback came to this replica. A cookie and its state permit any number of callbacks, each with a request to the
+// provider; a replica therefore sends one request per sign-in. Other replicas do not know of it, but the provider accepts no code twice.
 type attempts struct {
 	mu    sync.Mutex
-	state map[attempt]attemptState // has no unanswered ones
+	state map[attempt]attemptState // without unanswered ones
 }
 
-// of returns the state of an attempt.
+// of returns the state of a sign-in.
 func (as *attempts) of(a attempt) attemptState {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	return as.state[a]
 }
 
-// claim returns whether a request may ask the provider with the code of an attempt. If so, it settles the attempt afterwards.
+// claim reports whether the caller may ask the provider with the code of a sign-in. If so, the caller must end the claim afterwards.
 func (as *attempts) claim(a attempt, now time.Time) bool {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -55,7 +55,7 @@ func (as *attempts) claim(a attempt, now time.Time) bool {
 	return true
 }
 
-// settle ends a claim, as answered or unanswered.
+// settle ends a claim. state is answered or unanswered.
 func (as *attempts) settle(a attempt, state attemptState) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -64,7 +64,8 @@ func (as *attempts) settle(a attempt, state attemptState) {
 	}
 }
 
-// makeRoom forgets attempts that are over, if there are many, and any that was answered if that is not enough: its code costs one more request to the provider.
+// makeRoom removes expired sign-ins once there are mostAttempts, and then answered ones. The callback of a removed one costs one more request to the
+// provider.
 func (as *attempts) makeRoom(now time.Time) {
 	if len(as.state) < mostAttempts {
 		return

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// takeBase serves requests below a base path as if they had none. A request without it comes from a proxy that has taken it off, or past the proxy, as
-// health checks do.
+// takeBase removes the base path from the paths of requests. A request without it comes from a proxy that has removed it, or directly, as health checks do.
 func takeBase(next http.Handler, base string) http.Handler {
 	if base == "" {
 		return next
@@ -24,7 +23,7 @@ func takeBase(next http.Handler, base string) http.Handler {
 	})
 }
 
-// rebase puts a base path before the redirects of a handler that knows none.
+// rebase adds the base path to the redirects of a handler that does not know it.
 func rebase(next http.Handler, base string) http.Handler {
 	if base == "" {
 		return next
@@ -45,5 +44,5 @@ func (w *rebased) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap returns the wrapped writer, for [http.ResponseController].
 func (w *rebased) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -9,36 +9,38 @@ import (
 	"sync"
 )
 
-// healthConnections is how many of MaxConnections are left for /healthz and /readyz when requests of users have all others.
+// healthConnections is the number of connections, out of MaxConnections, that stay available to /healthz and /readyz when requests of users occupy the
+// others.
 const healthConnections = 16
 
-// doors is a listener with a bounded number of connections. One without a request of a user gives its place to a newcomer, beginning with the oldest of the
-// address that has the most: so idle connections block no client. If users have all places, a newcomer gets one that is for health alone.
+// doors is a listener with a limited number of connections. If all are taken, a connection without a request of a user is closed for the new one: of the
+// client address with the most connections, the oldest. Idle connections therefore block no client. If users occupy all connections, a new connection serves
+// only health checks.
 type doors struct {
 	net.Listener
-	trusted []netip.Prefix // whose connections serve many clients
+	trusted []netip.Prefix // proxies: their connections serve many clients
 
 	mu     sync.Mutex
-	normal []*door // in the order of their arrival
-	spare  []*door // those that are for health alone
+	normal []*door // oldest first
+	spare  []*door // for health checks only, oldest first
 }
 
-// door is one connection.
+// A door is one connection.
 type door struct {
 	net.Conn
 	of    *doors
-	peer  netip.Addr // at its other end
-	spare bool       // it is for health alone
+	peer  netip.Addr // remote address
+	spare bool       // serves health checks only
 
-	client netip.Addr // by which it is counted: the peer, or whom a trusted proxy asks for now; guarded by of.mu
-	user   bool       // a request of a user is under way; guarded by of.mu
+	client netip.Addr // address by which the connection is counted: peer, or the client of a trusted proxy's present request; guarded by of.mu
+	user   bool       // a request of a user is in progress; guarded by of.mu
 }
 
 func newDoors(l net.Listener, trusted []netip.Prefix) *doors {
 	return &doors{Listener: l, trusted: trusted}
 }
 
-// Accept waits for a connection, and makes room for it.
+// Accept waits for a connection. If there are too many, it closes another one.
 func (d *doors) Accept() (net.Conn, error) {
 	conn, err := d.Listener.Accept()
 	if err != nil {
@@ -47,12 +49,12 @@ func (d *doors) Accept() (net.Conn, error) {
 	peer := addressOf(conn.RemoteAddr().String())
 	at := &door{Conn: conn, of: d, peer: peer, client: neighbourhood(peer)}
 	if given := d.enter(at); given != nil {
-		_ = given.Conn.Close() // its reader ends, and closes the door
+		_ = given.Conn.Close() // its reader fails, and closes the door
 	}
 	return at, nil
 }
 
-// enter adds a connection, and returns the one that has to leave for it, or nil.
+// enter adds a connection. It returns the connection to close for it, or nil.
 func (d *doors) enter(at *door) (given *door) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,8 +77,8 @@ func (d *doors) enter(at *door) (given *door) {
 	return given
 }
 
-// weakest returns the oldest connection without a request of a user, of the address that has the most connections with the newcomer; nil if users have all.
-// A connection of a trusted proxy without a request comes last: it may serve any client next.
+// weakest returns the oldest connection without a request of a user, of the address with the most connections, the new one included. It returns nil if users
+// occupy all. An idle connection of a trusted proxy is chosen last, because its next request may be for any client.
 func (d *doors) weakest(newcomer *door) (weakest *door) {
 	count := map[netip.Addr]int{newcomer.client: 1}
 	for _, one := range d.normal {
@@ -95,7 +97,7 @@ func (d *doors) weakest(newcomer *door) (weakest *door) {
 	return weakest
 }
 
-// remove forgets a connection. It may have been forgotten already.
+// remove removes a connection from its list. It may be called twice.
 func (d *doors) remove(at *door) {
 	list := &d.normal
 	if at.spare {
@@ -109,7 +111,7 @@ func (d *doors) remove(at *door) {
 	}
 }
 
-// Close closes the connection, and frees its place.
+// Close closes the connection and removes it.
 func (at *door) Close() error {
 	at.of.mu.Lock()
 	at.of.remove(at)
@@ -119,7 +121,7 @@ func (at *door) Close() error {
 
 type doorKey struct{}
 
-// remember keeps the connection in the context of its requests.
+// remember stores the connection in the context of its requests.
 func (d *doors) remember(ctx context.Context, conn net.Conn) context.Context {
 	if over, ok := conn.(*tls.Conn); ok {
 		conn = over.NetConn()
@@ -128,13 +130,13 @@ func (d *doors) remember(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, doorKey{}, at)
 }
 
-// doorOf returns the connection of a request, nil in a test without one. Its methods then do nothing.
+// doorOf returns the connection of a request. It returns nil in tests without a connection; the methods of a nil door do nothing.
 func doorOf(r *http.Request) *door {
 	at, _ := r.Context().Value(doorKey{}).(*door)
 	return at
 }
 
-// serve counts the connection by the client for whom a trusted proxy asks.
+// serve sets the client for which a trusted proxy sends the present request.
 func (at *door) serve(client netip.Addr) {
 	if at != nil {
 		at.of.mu.Lock()
@@ -143,7 +145,7 @@ func (at *door) serve(client netip.Addr) {
 	}
 }
 
-// admit marks the request under way as one of a user, which keeps its connection.
+// admit marks the present request as a request of a user, so that the connection is not closed for another one.
 func (at *door) admit() {
 	if at != nil {
 		at.of.mu.Lock()
@@ -152,7 +154,7 @@ func (at *door) admit() {
 	}
 }
 
-// dismiss ends the request under way. HTTP/1 has one at a time.
+// dismiss ends the present request. HTTP/1 has one at a time.
 func (at *door) dismiss() {
 	if at != nil {
 		at.of.mu.Lock()
@@ -161,7 +163,7 @@ func (at *door) dismiss() {
 	}
 }
 
-// keepForHealth refuses requests over connections that are for health alone.
+// keepForHealth refuses requests on connections that serve only health checks.
 func keepForHealth(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if at := doorOf(r); at != nil && at.spare {

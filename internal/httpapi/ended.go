@@ -13,22 +13,21 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// maxEnded is how many ended sessions a [SessionList] keeps.
+// maxEnded is the maximum number of sessions in a [SessionList].
 const maxEnded = 10_000
 
-// SessionList has the sessions of all replicas that were logged out before their time.
+// A SessionList has the sessions that were logged out before their expiry, on any replica.
 type SessionList interface {
-	// EndSessions adds sessions, by id. They may be dropped from the list at the instants when they end by themselves. Of more than
-	// maxEnded, those that end first are dropped.
+	// EndSessions adds sessions, by id, with their expiry. The list may drop expired sessions. If it has more than maxEnded, it drops those that expire first.
 	EndSessions(ctx context.Context, ended map[string]time.Time) error
 	// EndedSessions returns the sessions in the list, by id.
 	EndedSessions(ctx context.Context) (map[string]time.Time, error)
 }
 
-// endedSessions is the list as this replica knows it: read every few seconds, and with its own additions at once. Its methods may be called by several
-// goroutines.
+// endedSessions is this replica's copy of the list. It is read every few seconds, and contains this replica's own additions at once. It is safe for
+// concurrent use.
 type endedSessions struct {
-	list SessionList // nil for one that is of this replica alone
+	list SessionList // nil if the list is not shared
 	log  hclog.Logger
 
 	mu    sync.Mutex
@@ -39,7 +38,7 @@ func newEndedSessions(cfg Config) *endedSessions {
 	return &endedSessions{list: cfg.Ended, log: cfg.Log, until: map[string]time.Time{}}
 }
 
-// sessionID names a session without its cookie, which must not be readable in Redis.
+// sessionID returns an id for a session's cookie. The cookie itself must not be readable in Redis.
 func sessionID(cookie string) string {
 	sum := sha256.Sum256([]byte(cookie))
 	return hex.EncodeToString(sum[:16])
@@ -47,7 +46,7 @@ func sessionID(cookie string) string {
 
 // has reports whether a session was logged out.
 func (e *endedSessions) has(cookie string) bool {
-	if e == nil { // as in tests without sessions
+	if e == nil { // in tests without sessions
 		return false
 	}
 	e.mu.Lock()
@@ -56,7 +55,7 @@ func (e *endedSessions) has(cookie string) bool {
 	return ended
 }
 
-// add ends a session on all replicas. After an error it has ended on this one.
+// add ends a session on all replicas. After an error it has ended on this replica only.
 func (e *endedSessions) add(ctx context.Context, cookie string, until time.Time) error {
 	id := sessionID(cookie)
 	e.mu.Lock()
@@ -69,7 +68,7 @@ func (e *endedSessions) add(ctx context.Context, cookie string, until time.Time)
 	return e.list.EndSessions(ctx, map[string]time.Time{id: until}) //nolint:wrapcheck // it names the operation
 }
 
-// renew reads the list, forgets the sessions that have ended by themselves, and adds again what Redis has lost.
+// renew reads the list, removes expired sessions, and adds those again that Redis has lost.
 func (e *endedSessions) renew(ctx context.Context) {
 	if e.list == nil {
 		return
@@ -95,7 +94,8 @@ func (e *endedSessions) renew(ctx context.Context) {
 	}
 }
 
-// bound drops what Redis drops, in the same order: otherwise each renewal would add it again, and Redis drop it again. The caller holds the lock.
+// bound drops what Redis drops, in the same order. Otherwise each renewal would add the session again, and Redis would drop it again. The caller holds the
+// lock.
 func (e *endedSessions) bound() {
 	surplus := len(e.until) - maxEnded
 	if surplus <= 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/cronclave/cronclave/internal/logging"
 )
 
-// protect puts the checks of every request before the routes: its host, its origin, its size, and its user. Health needs no user.
+// protect puts the checks of every request before the routes: host, origin, size, and user. Health checks need no user.
 func protect(routes http.Handler, cfg Config, secret *sessionSecret, ended *endedSessions) http.Handler {
 	s := sessions{cfg, secret, ended, &rarely{}, &wrongTokens{of: map[netip.Addr]wrongCount{}}}
 	public := http.NewServeMux()
@@ -41,7 +41,7 @@ func protect(routes http.Handler, cfg Config, secret *sessionSecret, ended *ende
 	}
 	if cfg.URL != nil {
 		hosts = append(hosts, cfg.URL.Hostname())
-		_ = origins.AddTrustedOrigin(cfg.URL.Scheme + "://" + cfg.URL.Host) // the configuration was checked
+		_ = origins.AddTrustedOrigin(cfg.URL.Scheme + "://" + cfg.URL.Host) // the configuration was validated
 	}
 	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && host != "" {
 		hosts = append(hosts, host)
@@ -49,7 +49,7 @@ func protect(routes http.Handler, cfg Config, secret *sessionSecret, ended *ende
 	return headed(believeProxies(takeBase(logPanics(checkHost(origins.Handler(limitBody(rebase(health, cfg.BasePath))), hosts), cfg), cfg.BasePath), cfg.TrustedProxies), cfg)
 }
 
-// headed sets the headers of every answer. Those that may be kept in caches replace one of them.
+// headed sets the headers of every answer. The routes whose answers may be cached replace Cache-Control.
 func headed(next http.Handler, cfg Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -62,7 +62,7 @@ func headed(next http.Handler, cfg Config) http.Handler {
 	})
 }
 
-// refuse answers a request that is not let through: in the API as its errors are, application/problem+json.
+// refuse answers a refused request. Below apiPrefix the answer is application/problem+json, like the errors of the API.
 func refuse(w http.ResponseWriter, r *http.Request, code int, detail string) {
 	if !strings.HasPrefix(r.URL.Path, apiPrefix) {
 		http.Error(w, detail, code)
@@ -70,13 +70,14 @@ func refuse(w http.ResponseWriter, r *http.Request, code int, detail string) {
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(code), "status": code, "detail": detail}) // else the client has gone
+	// a failed write means that the client has gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(code), "status": code, "detail": detail})
 }
 
 // apiPrefix begins all paths of the API.
 const apiPrefix = "/api/"
 
-// logPanics logs faults of handlers, and answers with 500 where that is still possible. A client that goes early is no fault, though a handler may panic then.
+// logPanics logs panics of handlers, and answers with 500 if that is still possible. If the client has gone, a panic is no fault and is logged at DEBUG.
 func logPanics(next http.Handler, cfg Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -93,10 +94,10 @@ func logPanics(next http.Handler, cfg Config) http.Handler {
 	})
 }
 
-// maxBodyBytes is more than a thousand names of jobs take.
+// maxBodyBytes is the size limit of a body, above the size of a thousand names of jobs.
 const maxBodyBytes = 256 << 10
 
-// timedBody is a body that must arrive in time. The handler that has read it may take longer.
+// A timedBody is a body that must arrive in time. After its last byte the handler has more time.
 type timedBody struct {
 	io.ReadCloser
 	read func()
@@ -110,7 +111,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // io.EOF
 }
 
-// limitBody refuses bodies that are too long or too slow, and those of requests that have none.
+// limitBody refuses bodies that are too long or too slow, and bodies of GET and HEAD requests.
 func limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
@@ -119,7 +120,7 @@ func limitBody(next http.Handler) http.Handler {
 		}
 		if r.ContentLength != 0 {
 			c := http.NewResponseController(w)
-			_ = c.SetReadDeadline(time.Now().Add(bodyTimeout)) // a writer that knows no deadline sets none
+			_ = c.SetReadDeadline(time.Now().Add(bodyTimeout)) // a writer without deadlines ignores it
 			r.Body = &timedBody{r.Body, func() { _ = c.SetReadDeadline(time.Now().Add(requestTimeout)) }}
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
@@ -127,9 +128,9 @@ func limitBody(next http.Handler) http.Handler {
 	})
 }
 
-// checkHost refuses requests for other hosts. Otherwise a page of any site could have a browser on this machine ask this server, by a name of that site that
-// leads here (DNS rebinding). An address cannot lead elsewhere, so each is accepted. So is a request without a Host: browsers always send one, and health
-// checks by HTTP/1.0 do not.
+// checkHost refuses requests for other hosts. Otherwise a page of any site could make a browser on this machine send requests to this server, by a name of
+// that site that resolves to this machine (DNS rebinding). All IP addresses are accepted, because an address cannot be rebound. Requests without a Host are
+// accepted because browsers always send one, and health checks by HTTP/1.0 do not.
 func checkHost(next http.Handler, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)
@@ -142,7 +143,7 @@ func checkHost(next http.Handler, hosts []string) http.Handler {
 	})
 }
 
-// hostOf is a Host header without its port, the brackets of an IPv6 address and the dot at the end of a full name.
+// hostOf returns a Host header without the port, the brackets of an IPv6 address, and the final dot.
 func hostOf(header string) string {
 	host, _, err := net.SplitHostPort(header)
 	if err != nil {
@@ -151,7 +152,7 @@ func hostOf(header string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// authenticate lets requests of users through, with the user in the context.
+// authenticate passes requests of users on, with the user in the context, and refuses the others.
 func authenticate(next http.Handler, s sessions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, is := s.userOf(r, time.Now())
@@ -175,8 +176,9 @@ func authenticate(next http.Handler, s sessions) http.Handler {
 	})
 }
 
-// loginPath is where a browser gets a session. One that had a session of the provider goes there at once, unless a script asks: scripts cannot follow to
-// another site. Nor does a browser that has not come back from there: the provider may be broken, and the login page has the form for tokens.
+// loginPath returns the path at which a browser gets a session. A browser with an expired session of the provider is sent to the provider at once, with two
+// exceptions: a request of a script, which cannot follow to another site, and a browser with a sign-in in progress, because the provider may be broken and
+// the login page also has the form for tokens.
 func loginPath(r *http.Request, cfg Config, is standing) string {
 	if mode := r.Header.Get("Sec-Fetch-Mode"); is == ended && !cfg.underWay(r) && (mode == "" || mode == "navigate") {
 		return signInPath
@@ -184,7 +186,7 @@ func loginPath(r *http.Request, cfg Config, is standing) string {
 	return "/login"
 }
 
-// needed says what a request without a user lacks.
+// needed returns what a request without a user lacks.
 func needed(cfg Config, is standing) string {
 	switch {
 	case is == ended:
@@ -195,10 +197,10 @@ func needed(cfg Config, is standing) string {
 	return "no valid token; send Authorization: Bearer TOKEN"
 }
 
-// rarely counts requests, of which one a minute is logged.
+// rarely counts requests and logs one a minute.
 type rarely struct{ logging.Rarely }
 
-// warn counts a request, and logs how many there were if it is time to, with more fields of the last one.
+// warn counts a request. If a log line is due, it logs the number of requests since the last line, with more fields of this one.
 func (f *rarely) warn(log hclog.Logger, message string, r *http.Request, more ...any) {
 	if requests, due := f.Due(); due {
 		log.Warn(message, append([]any{"requests", requests, "address", r.RemoteAddr}, more...)...)

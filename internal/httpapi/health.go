@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// healthz answers that the process serves: a supervisor that gets no such answer restarts it.
+// healthz answers that the process serves. A supervisor restarts a process that does not answer.
 func healthz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") })
 }
 
-// readyz answers whether the replica claims ticks, and if it does not, why.
+// readyz answers whether the replica claims ticks, and the reason if it does not.
 func readyz(unready func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if unready != nil {

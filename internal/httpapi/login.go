@@ -19,12 +19,12 @@ var (
 
 var loginPage = template.Must(template.New("login").Parse(loginText))
 
-// sessions logs browsers in and out, and knows the users of requests.
+// sessions logs browsers in and out, and identifies the users of requests.
 type sessions struct {
 	cfg      Config
-	secret   *sessionSecret // used where there are tokens
+	secret   *sessionSecret // used if users have tokens
 	ended    *endedSessions
-	rejected *rarely // requests and logins with an unknown token
+	rejected *rarely // counts requests and logins with an unknown token
 	wrong    *wrongTokens
 }
 
@@ -32,7 +32,7 @@ func (s sessions) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) { s.show(w, http.StatusOK, r.FormValue("next"), "") })
 	mux.HandleFunc("GET /login.css", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/css; charset=utf-8")
-		_, _ = io.WriteString(w, loginStyle) // else the client has gone
+		_, _ = io.WriteString(w, loginStyle) // a failed write means that the client has gone
 	})
 	if s.cfg.Users != nil {
 		mux.HandleFunc("POST /login", s.login)
@@ -40,13 +40,13 @@ func (s sessions) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /logout", s.logout)
 }
 
-// logout ends the sessions of a browser, on all replicas.
+// logout ends the sessions of a browser on all replicas.
 func (s sessions) logout(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, s.cookie(r, "", -1))
 	now := time.Now()
 	for _, cookie := range r.CookiesNamed(s.cfg.cookieName(r)) {
 		if _, is := s.ofCookie(r.Context(), cookie.Value, now); is != known {
-			continue // it is none, or has ended
+			continue // not a session, or expired
 		}
 		if err := s.ended.add(r.Context(), cookie.Value, now.Add(sessionLength+clockTolerance)); err != nil {
 			s.cfg.Log.Warn("session ended on this replica alone", "error", err)
@@ -66,7 +66,7 @@ func (s sessions) login(w http.ResponseWriter, r *http.Request) {
 		s.show(w, http.StatusUnauthorized, next, "No user has this token.")
 		return
 	}
-	secret := s.secret.again(r.Context()) // another replica may have made a new one a moment ago
+	secret := s.secret.again(r.Context()) // another replica may have created a new one a moment ago
 	if secret == "" {
 		s.show(w, http.StatusServiceUnavailable, next, secretIsAway)
 		return
@@ -75,7 +75,7 @@ func (s sessions) login(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, localPath(next), http.StatusSeeOther)
 }
 
-// secretIsAway answers browsers as long as their sessions can be neither signed nor checked. Programs with tokens are let in.
+// secretIsAway is the answer to browsers while sessions can be neither signed nor verified. Requests with tokens still pass.
 const secretIsAway = "This replica cannot read from Redis what it needs to check logins. Try again in a few seconds. If this goes on, see the log of the replica."
 
 func (s sessions) cookie(r *http.Request, value string, age int) *http.Cookie {
@@ -97,10 +97,10 @@ func (s sessions) show(w http.ResponseWriter, code int, next, fault string) {
 	_ = loginPage.Execute(w, struct {
 		Base, Next, Fault, Provider string
 		Tokens                      bool
-	}{s.cfg.BasePath, localPath(next), fault, provider, s.cfg.Users != nil}) // else the client has gone
+	}{s.cfg.BasePath, localPath(next), fault, provider, s.cfg.Users != nil}) // a failed write means that the client has gone
 }
 
-// localPath is a path of this server; others become its first page, since a link to the login must not lead to another site.
+// localPath returns path if it is a path of this server, and otherwise "/", because a link to the login must not lead to another site.
 func localPath(path string) string {
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, `\`) || strings.ContainsFunc(path, unicode.IsControl) {
 		return "/"

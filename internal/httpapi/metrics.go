@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics count what a replica does, in Prometheus' way. Names and meaning are in docs/metrics.md. Methods may be called by several goroutines.
+// Metrics are the metrics of a replica for Prometheus. docs/metrics.md has their names and meaning. Its methods are safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 	perJob
@@ -24,28 +24,28 @@ type Metrics struct {
 	losses   prometheus.Counter
 	reloads  reloads
 
-	mu    sync.Mutex // for jobs and pools, and for changes of their series
+	mu    sync.Mutex // guards jobs and pools, and changes of their series
 	jobs  map[string]*jobTimes
 	pools map[string]bool
 }
 
-// reloads are about the configuration in force.
+// reloads holds the metrics of the configuration in use.
 type reloads struct {
 	successful, at prometheus.Gauge
 	zoneData       *prometheus.GaugeVec
 }
 
-// Outcome is how ticks or a run of a job ended.
+// An Outcome is the end of a run of a job, or of ticks that were not run.
 type Outcome struct {
 	Job, Outcome string
 	// Reason is one of a few words, or "".
 	Reason string
-	// Failed is whether people should know of it.
+	// Failed is set if people should notice the outcome.
 	Failed bool
-	// Ticks is how many ended so; 0 counts as 1.
+	// Ticks is the number of ticks with this outcome; 0 counts as 1.
 	Ticks    int
 	Finished time.Time
-	// Ran is whether there was a run, and Took how long it lasted.
+	// Ran is set if there was a run. Took is its duration.
 	Ran  bool
 	Took time.Duration
 }
@@ -58,7 +58,7 @@ var (
 	leftBuckets     = []float64{.1, .3, 1, 2, 3, 5, 10, 20, 30, 60}
 )
 
-// NewMetrics makes the metrics of a replica of a version. outcomes are all that a tick or a run may end with.
+// NewMetrics returns the metrics of a replica. outcomes lists every outcome that a tick or a run may have.
 func NewMetrics(version string, outcomes []string, g Gauges) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), perJob: newPerJob(outcomes), jobs: map[string]*jobTimes{}, pools: map[string]bool{},
 		duration: histogram("cronclave_run_duration_seconds", "How long runs took, of those that this replica counts in cronclave_outcomes_total.", durationBuckets),
@@ -114,7 +114,7 @@ func (m *Metrics) Ended(o Outcome) {
 	}
 }
 
-// TryFailed counts a try of a run that another one follows. The run itself has not ended.
+// TryFailed counts a failed try that is followed by another one. The run has not ended.
 func (m *Metrics) TryFailed(job string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +122,7 @@ func (m *Metrics) TryFailed(job string) {
 	m.tries.WithLabelValues(job).Inc()
 }
 
-// Recovering counts a run that takes over from one that was interrupted.
+// Recovering counts a run that recovers an interrupted one.
 func (m *Metrics) Recovering(job string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,10 +130,10 @@ func (m *Metrics) Recovering(job string) {
 	m.recoveries.WithLabelValues(job).Inc()
 }
 
-// Started notes how long after it was due a tick was started.
+// Started records the time from a tick's due time to its start.
 func (m *Metrics) Started(delay time.Duration) { m.delay.Observe(max(delay, 0).Seconds()) }
 
-// Waited notes how long a run waited for the slot of a pool that it has got.
+// Waited records the time that a run waited for the slot of a pool, once it has the slot.
 func (m *Metrics) Waited(pool string, wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,8 +141,7 @@ func (m *Metrics) Waited(pool string, wait time.Duration) {
 	m.poolWait.WithLabelValues(pool).Observe(wait.Seconds())
 }
 
-// Waiting notes that a run begins to wait for a slot of a pool; the function that it returns, that the wait is over. The pool may be removed already: the
-// next SetJobs drops its series then.
+// Waiting counts a run that waits for a slot of a pool, until over is called. If the pool was removed before, the next SetJobs drops its series.
 func (m *Metrics) Waiting(pool string) (over func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,10 +151,10 @@ func (m *Metrics) Waiting(pool string) (over func()) {
 	return series.Dec
 }
 
-// Renewed notes the rest of a lease when it was renewed.
+// Renewed records the time that was left of a lease when it was renewed.
 func (m *Metrics) Renewed(left time.Duration) { m.left.Observe(left.Seconds()) }
 
-// Lost counts a lease.
+// Lost counts a lost lease.
 func (m *Metrics) Lost() { m.lost.Inc() }
 
 // Incident counts a loss of the data in Redis, or an outage.
@@ -167,7 +166,7 @@ func (m *Metrics) Incident(dataLost bool) {
 	}
 }
 
-// Configured notes that a configuration is in force since an instant, with a version of zone data.
+// Configured records that a configuration has been in use since an instant, with a version of the time zone data.
 func (m *Metrics) Configured(at time.Time, zoneData string) {
 	m.reloads.zoneData.Reset()
 	m.reloads.zoneData.WithLabelValues(zoneData).Set(1)
@@ -175,13 +174,13 @@ func (m *Metrics) Configured(at time.Time, zoneData string) {
 	m.reloads.at.Set(seconds(at))
 }
 
-// Refused notes that a newer configuration was refused.
+// Refused records that a newer configuration was refused.
 func (m *Metrics) Refused() { m.reloads.successful.Set(0) }
 
-// seconds is a time as Prometheus has it.
+// seconds returns a time in seconds since 1970, the unit of Prometheus.
 func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
 
-// Handler answers with all of them.
+// Handler returns the handler of the route /metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }

@@ -6,27 +6,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Cluster is the state of the whole cluster, as the leader has read it. It is not changed any more.
+// Cluster is the state of the whole cluster that the leader has read. It is immutable.
 type Cluster struct {
-	Replicas       map[string]int       // by their state, with all states
-	Expected       int                  // that should be up
-	Lost           map[string]time.Time // replicas that were lost, by name, with when they were last seen
-	Configurations int                  // that differ
-	Paused         []string             // jobs
-	Ticks          map[string]NextTick  // by the job; jobs without a next tick are left out
+	Replicas       map[string]int       // number by state, with all states
+	Expected       int                  // number that should be up
+	Lost           map[string]time.Time // time of the last heartbeat of lost replicas, by name
+	Configurations int                  // number of different ones
+	Paused         []string             // names of jobs
+	Ticks          map[string]NextTick  // by job; jobs without a next tick are absent
 	Pools          map[string]PoolUse
 }
 
-// NextTick is when a job is next due, and Period the longest time between two of its coming ticks.
+// NextTick is the next due time of a job. Period is the longest time between two of its coming ticks.
 type NextTick struct {
 	At     time.Time
 	Period time.Duration
 }
 
-// PoolUse is how many slots a pool has, and how many are held.
+// PoolUse is the number of slots of a pool, and of held slots.
 type PoolUse struct{ Slots, Held int }
 
-// cluster collects whether Redis answers, and the state of the cluster that was read last. It makes no other request of Redis: a scrape does not wait for one that hangs.
+// cluster collects whether Redis answers, and the state of the cluster that was read last. It sends no other request to Redis, so a scrape does not wait for
+// a Redis that hangs.
 type cluster struct {
 	redisUp func() bool
 	known   func() *Cluster
@@ -51,14 +52,14 @@ var (
 	descHeld           = clusterDesc("pool_held_slots", "Slots of a pool that are held. Reported by the leader.", "pool")
 )
 
-// Describe names the metrics.
+// Describe sends the descriptions of the metrics.
 func (c cluster) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descRedisUp, descReplicas, descExpected, descLost, descConfigurations, descPaused, descNext, descPeriod, descSlots, descHeld} {
 		ch <- d
 	}
 }
 
-// Collect sends all values. While Redis does not answer it sends that alone: the state that was read before may be wrong by now.
+// Collect sends all values. While Redis does not answer, it sends only that, because the state may be out of date.
 func (c cluster) Collect(ch chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)

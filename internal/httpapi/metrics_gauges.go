@@ -7,19 +7,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Gauges are asked for when somebody wants to know, by several goroutines at once.
+// Gauges are functions that return current values. They are called at each scrape, and must be safe for concurrent use.
 type Gauges struct {
-	Leader      func() bool                  // whether the replica leads
-	RedisUp     func() bool                  // whether Redis answers, which may take a while to find out
-	ClockOffset func() (time.Duration, bool) // this machine's clock less that of Redis, if that is known
-	Lateness    func() (time.Duration, bool) // for how long the oldest tick without an outcome has been due, if that is known
-	Running     func() int                   // runs under way
-	ByJob       func() map[string]int        // of which jobs they are
-	LogDropped  func() uint64                // lines that were dropped from the log
-	Cluster     func() *Cluster              // the state that the leader has read last; nil on other replicas, and after an error
+	Leader      func() bool                  // reports whether the replica leads
+	RedisUp     func() bool                  // reports whether Redis answers; may take a while
+	ClockOffset func() (time.Duration, bool) // this machine's clock minus the clock of Redis, if known
+	Lateness    func() (time.Duration, bool) // time since the oldest undecided tick was due, if known
+	Running     func() int                   // number of runs in progress
+	ByJob       func() map[string]int        // the same per job; jobs without a run are absent
+	LogDropped  func() uint64                // number of lines dropped from the log
+	Cluster     func() *Cluster              // state that the leader has read last; nil on other replicas, and after an error
 }
 
-// collectors ask for the gauges of the replica itself.
+// collectors returns the gauges of the replica itself.
 func (g Gauges) collectors(version string) []prometheus.Collector {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
@@ -46,13 +46,13 @@ func (g Gauges) collectors(version string) []prometheus.Collector {
 	}
 }
 
-// byJob is a gauge of the jobs that have a value at the moment: there are no more of them than runs, however many jobs there are.
+// byJob is a gauge with the label of a job. Only jobs with a value have a series, so there are at most as many as runs.
 type byJob struct {
 	desc   *prometheus.Desc
 	values func() map[string]int
 }
 
-// Describe names it.
+// Describe sends the description of the metric.
 func (b byJob) Describe(ch chan<- *prometheus.Desc) { ch <- b.desc }
 
 // Collect sends the values of all jobs.

@@ -6,12 +6,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// jobLabel is the label of a job's name. Prometheus gives each series the label job for the scrape job that it is from, and would rename ours.
+// jobLabel is the label with a job's name. The label "job" is taken: Prometheus sets it to the name of the scrape job, and would rename a label of the same
+// name.
 const jobLabel = "job_name"
 
-// perJob are the metrics with the label of a job.
+// perJob holds the metrics with the label of a job.
 type perJob struct {
-	names      []string // of outcomes
+	names      []string // names of outcomes
 	outcomes   *prometheus.CounterVec
 	reasons    *prometheus.CounterVec
 	tries      *prometheus.CounterVec
@@ -21,13 +22,13 @@ type perJob struct {
 	lastOK, lastFailure, knownSince *prometheus.GaugeVec
 }
 
-// jobTimes are the values of a job's gauges; zero for those that have none yet.
+// jobTimes are the values of a job's gauges; zero without a value.
 type jobTimes struct{ ok, failure, known time.Time }
 
-// Job is a job that a replica has.
+// A Job is a job of the configuration in use.
 type Job struct {
 	Name string
-	// Retries and Recovers are whether its runs may have another try, and whether interrupted ones are taken over.
+	// Retries is set if its runs may have more than one try, Recovers if interrupted runs are recovered.
 	Retries, Recovers bool
 }
 
@@ -56,8 +57,8 @@ func (p *perJob) collectors() []prometheus.Collector {
 	return []prometheus.Collector{p.outcomes, p.reasons, p.tries, p.recoveries, p.runTime, p.lastOK, p.lastFailure, p.knownSince}
 }
 
-// SetJobs sets the jobs and the pools that the replica has from an instant on. The counters of those that are new start at zero, and the series of those that are gone
-// end: each costs memory here and where metrics are kept. A later run of such a job counts until SetJobs is called again.
+// SetJobs sets the jobs and pools of the configuration in use. Counters of new jobs start at zero. Series of removed jobs end, because each one costs memory
+// here and where metrics are stored; if such a job still ends a run, its series exists until the next SetJobs.
 func (m *Metrics) SetJobs(jobs []Job, pools []string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,7 +76,7 @@ func (m *Metrics) SetJobs(jobs []Job, pools []string, now time.Time) {
 	m.setPools(pools)
 }
 
-// begin is called with mu held.
+// begin creates the series of a job. The caller holds mu.
 func (m *Metrics) begin(job Job, now time.Time) {
 	for _, outcome := range m.names {
 		m.outcomes.WithLabelValues(job.Name, outcome)
@@ -102,7 +103,7 @@ func (p *perJob) drop(job string) {
 	}
 }
 
-// setPools is called with mu held.
+// setPools creates the series of new pools and deletes the series of removed ones. The caller holds mu.
 func (m *Metrics) setPools(pools []string) {
 	stay := map[string]bool{}
 	for _, pool := range pools {
@@ -120,7 +121,7 @@ func (m *Metrics) setPools(pools []string) {
 	}
 }
 
-// of is called with mu held. It notes the job also if that is removed already: the next SetJobs drops its series then.
+// of returns the times of a job. A job that was removed before is added again; the next SetJobs drops its series. The caller holds mu.
 func (m *Metrics) of(job string) *jobTimes {
 	times := m.jobs[job]
 	if times == nil {
@@ -130,10 +131,10 @@ func (m *Metrics) of(job string) *jobTimes {
 	return times
 }
 
-// Past is what the history knows of a job; each instant is zero if there is none.
+// Past is what the history has about a job. An instant is zero if there is none.
 type Past struct{ OK, Failure, Oldest time.Time }
 
-// Recall notes the past of a job that the replica has. It counts nothing.
+// Recall records the past of a job that the replica has. It counts nothing.
 func (m *Metrics) Recall(job string, past Past) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,7 +149,7 @@ func (m *Metrics) Recall(job string, past Past) {
 	}
 }
 
-// setLatest raises an instant to a later one; so the order in which runs become known does not matter. It is called with mu held.
+// setLatest raises *known to at, if at is later. The order in which runs are recorded therefore does not matter. The caller holds mu.
 func (m *Metrics) setLatest(known *time.Time, at time.Time, series func(...string) prometheus.Gauge, job string) {
 	if at.After(*known) {
 		*known = at
@@ -156,7 +157,7 @@ func (m *Metrics) setLatest(known *time.Time, at time.Time, series func(...strin
 	}
 }
 
-// setKnown is called with mu held.
+// setKnown sets the instant since which a job is known. The caller holds mu.
 func (m *Metrics) setKnown(job string, times *jobTimes, at time.Time) {
 	times.known = at
 	m.knownSince.WithLabelValues(job).Set(seconds(at))

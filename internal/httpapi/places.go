@@ -9,27 +9,28 @@ import (
 )
 
 const (
-	// mostSigningIn is how many requests wait for the provider at once: with one that hangs they would take up the connections of all clients.
+	// mostSigningIn is the maximum number of requests that wait for the provider at once. If the provider hangs, more of them would occupy the connections of
+	// all clients.
 	mostSigningIn = 16
-	// mostOfAddress is how many of them are from one address. They are not fewer, since all clients of a proxy have its address.
+	// mostOfAddress is the maximum from one address. It is not lower because all clients of a proxy have the same address.
 	mostOfAddress = mostSigningIn / 2
-	// mostPresent are those with the ones that wait for a place, with their connections.
+	// mostPresent is the maximum number of requests of one address, those that wait for a place included.
 	mostPresent = 64
-	// placeTimeout is how long a request waits for its turn among the others. Turns are in the order of arrival.
+	// placeTimeout is the time that a request waits for a place. Places are given in the order of arrival.
 	placeTimeout = time.Second
 )
 
-// places are those of the requests that wait for the provider. Each takes one of its address and one of all.
+// places limits the requests that wait for the provider, per address and in total.
 type places struct {
 	all  chan struct{}
-	of   [64]address  // by their hash: it takes no memory for each, and few others have the places of a client that takes all
-	seed maphash.Seed // so no client can choose whose
+	of   [64]address  // by the hash of the address: the memory is bounded, and a client that takes all places of its hash blocks few others
+	seed maphash.Seed // keeps clients from choosing their hash
 }
 
-// address is the requests of some addresses.
+// address counts the requests of the addresses with one hash.
 type address struct {
-	present chan struct{} // those that have a place, or wait for one
-	inside  chan struct{} // those that have a place
+	present chan struct{} // requests that have a place or wait for one
+	inside  chan struct{} // requests that have a place
 }
 
 func newPlaces() *places {
@@ -46,7 +47,7 @@ func (p *places) ofAddress(hostPort string) *address {
 	return &p.of[maphash.String(p.seed, host)%uint64(len(p.of))]
 }
 
-// enter waits for a place for a request, which calls leave at its end. The error is a [busyError].
+// enter waits for a place. The caller must call leave afterwards. An error is a [busyError].
 func (p *places) enter(r *http.Request) (leave func(), err error) {
 	of := p.ofAddress(r.RemoteAddr)
 	select {
@@ -83,7 +84,7 @@ func take(ctx context.Context, places chan<- struct{}) bool {
 	}
 }
 
-// busyError says why a request cannot wait for the provider at present.
+// A busyError is the reason that a request cannot wait for the provider now.
 type busyError string
 
 const (

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// believeProxies gives requests the address of the client that a trusted proxy names, in place of the proxy's own.
+// believeProxies sets the address of requests from trusted proxies to the address of the client that the proxy names.
 func believeProxies(next http.Handler, trusted []netip.Prefix) http.Handler {
 	if len(trusted) == 0 {
 		return next
@@ -24,8 +24,8 @@ func believeProxies(next http.Handler, trusted []netip.Prefix) http.Handler {
 	})
 }
 
-// clientOf returns the last address of X-Forwarded-For that is no trusted proxy: everything before it is the word of a stranger. It is not valid if the
-// request comes from no trusted proxy, or if the proxy names no client.
+// clientOf returns the last address of X-Forwarded-For that is not a trusted proxy; a stranger may have written everything before it. The address is invalid
+// if the request does not come from a trusted proxy, or if the proxy names no client.
 func clientOf(r *http.Request, trusted []netip.Prefix) (client netip.Addr) {
 	if !trusts(trusted, addressOf(r.RemoteAddr)) {
 		return netip.Addr{}
@@ -43,12 +43,12 @@ func clientOf(r *http.Request, trusted []netip.Prefix) (client netip.Addr) {
 	return client
 }
 
-// addressOf reads an IP address with or without a port.
+// addressOf parses an IP address with or without a port.
 func addressOf(text string) netip.Addr {
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
 	}
-	at, _ := netip.ParseAddr(strings.Trim(text, "[]")) // an address that is not valid otherwise
+	at, _ := netip.ParseAddr(strings.Trim(text, "[]")) // an invalid address if text is none
 	return at.Unmap().WithZone("")
 }
 
@@ -56,7 +56,7 @@ func trusts(trusted []netip.Prefix, at netip.Addr) bool {
 	return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(at) })
 }
 
-// neighbourhood is the address by which a client is counted. One that has an IPv6 address has all of its network.
+// neighbourhood returns the address by which a client is counted. An IPv6 client is counted by its /64 network, because it can use all addresses there.
 func neighbourhood(at netip.Addr) netip.Addr {
 	if at.Is6() && !at.Is4In6() {
 		network, _ := at.Prefix(64) // 64 is a valid length

@@ -12,28 +12,29 @@ import (
 )
 
 const (
-	// secretEvery is how often a server reads the secret of sessions: so it is restored after Redis has lost its data, and one that replaced it counts.
+	// secretEvery is the interval at which a server reads the secret of sessions. Each reading restores a secret that Redis has lost, and picks up one that was
+	// replaced.
 	secretEvery = 5 * time.Second
-	// secretPause is the time between two readings that requests cause: cookies that are made up cost Redis next to nothing.
+	// secretPause is the time between two readings that requests cause, so that forged cookies cause few calls to Redis.
 	secretPause = time.Second
 )
 
-// sessionSecret is the secret of the cluster that signs sessions, as far as this replica knows it. Its methods may be called by several goroutines.
+// sessionSecret is this replica's copy of the cluster's secret that signs sessions. It is safe for concurrent use.
 type sessionSecret struct {
 	read   func(ctx context.Context, known string) (string, error)
 	log    hclog.Logger
 	failed logging.Rarely
-	known  atomic.Pointer[string] // nil until it was read
+	known  atomic.Pointer[string] // nil before the first successful reading
 
-	mu    sync.Mutex // held while it is read: requests that come meanwhile share the answer
-	asked time.Time  // when the last reading ended
+	mu    sync.Mutex // held during a reading, so that concurrent requests share it
+	asked time.Time  // end of the last reading
 }
 
 func newSessionSecret(cfg Config) *sessionSecret {
 	return &sessionSecret{read: cfg.SessionSecret, log: cfg.Log}
 }
 
-// get returns the secret, "" if Redis has never given it.
+// get returns the secret, or "" if it was never read.
 func (s *sessionSecret) get(ctx context.Context) string {
 	if known := s.last(); known != "" {
 		return known
@@ -41,9 +42,9 @@ func (s *sessionSecret) get(ctx context.Context) string {
 	return s.again(ctx)
 }
 
-// again returns the secret as Redis has it now, unless it was read a moment ago. If Redis does not answer, the known one stays.
+// again reads the secret from Redis, unless it was read a moment ago, and returns it. If Redis does not answer, it returns the known one.
 func (s *sessionSecret) again(ctx context.Context) string {
-	return s.renew(context.WithoutCancel(ctx)) // a client that goes must not end a reading whose answer others share
+	return s.renew(context.WithoutCancel(ctx)) // a client that goes must not cancel a reading that others share
 }
 
 func (s *sessionSecret) renew(ctx context.Context) string {
@@ -54,7 +55,7 @@ func (s *sessionSecret) renew(ctx context.Context) string {
 		return known
 	}
 	secret, err := s.read(ctx, known)
-	if err == nil && secret == "" { // Redis must not be asked yet, and was not: the next reading need not wait
+	if err == nil && secret == "" { // reading was not allowed yet and did not happen, so the next one need not wait
 		return known
 	}
 	s.asked = time.Now()
@@ -75,7 +76,7 @@ func (s *sessionSecret) last() string {
 	return ""
 }
 
-// warn logs that no session can be checked. With a secret that is known all go on.
+// warn logs that the secret cannot be read. It is no problem as long as a secret is known.
 func (s *sessionSecret) warn(known string, err error) {
 	if known != "" {
 		s.log.Debug("cannot read the secret of sessions; the known one stays", "error", err)
@@ -86,7 +87,7 @@ func (s *sessionSecret) warn(known string, err error) {
 	}
 }
 
-// keepRenewed calls a function at once and from time to time, until ctx ends.
+// keepRenewed calls renew at once and then periodically, until ctx ends.
 func keepRenewed(ctx context.Context, renew func(context.Context)) {
 	ticks := time.NewTicker(secretEvery)
 	defer ticks.Stop()

@@ -1,5 +1,5 @@
-// Package httpapi is the HTTP server of a replica: it decides which requests are let through, from which users, and answers those about the replica itself:
-// for its health and its metrics. The API and the pages of the cluster are handlers that it is given.
+// Package httpapi is the HTTP server of a replica. It authenticates and limits requests, and serves the health and the metrics of the replica. The API and
+// the pages are handlers that it receives.
 package httpapi
 
 import (
@@ -19,71 +19,71 @@ import (
 	"github.com/cronclave/cronclave/internal/oidc"
 )
 
-// Config of a [Server].
+// Config configures a [Server].
 type Config struct {
-	// Listen is "host:port". A port of 0 is any that is free: see [Server.Addr].
+	// Listen is "host:port". Port 0 selects a free port: see [Server.Addr].
 	Listen string
-	// Users returns the users that are let in, by the bearer token ("Authorization: Bearer TOKEN") or by the cookie of a login; may be nil. Without Users and
-	// OIDC every client that reaches the address is let in, as an anonymous viewer.
+	// Users returns the users that are admitted, by a bearer token ("Authorization: Bearer TOKEN") or by the cookie of a login; may be nil. Without Users and
+	// OIDC, every client that reaches the address is admitted as an anonymous viewer.
 	Users func() Users
-	// SessionSecret reads the secret of the cluster that signs sessions of Users. If the cluster has none, the known one becomes it, which is "" for a
-	// random one. It returns "" as long as the secret must not be read yet. The call must end by itself. Needed with Users.
+	// SessionSecret reads the cluster's secret that signs the sessions of Users. If the cluster has none, it stores the known one, or a random one if known is
+	// "". It returns "" while the secret must not be read yet. A call must return without its context ending. Required with Users.
 	SessionSecret func(ctx context.Context, known string) (string, error)
 	// Ended is the list of sessions that were logged out; nil if each replica keeps its own.
 	Ended SessionList
 	// OIDC is the provider at which people may sign in with a browser; may be nil.
 	OIDC *oidc.Provider
-	// URL is where browsers find the server, if a proxy stands before it; nil otherwise.
+	// URL is the URL of the server for browsers, if there is a proxy in front of it; otherwise nil.
 	URL *url.URL
-	// BasePath is what all paths begin with in browsers, as "/cron"; "" for none. Requests may have it or not: some proxies take it off.
+	// BasePath begins all paths in browsers, such as "/cron"; "" for none. Requests may come with it or without, because some proxies remove it.
 	BasePath string
-	// TrustedProxies are the addresses whose X-Forwarded-For is believed.
+	// TrustedProxies are the addresses whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
-	// Hosts are names by which clients may ask, beside localhost, the hosts of Listen and URL, that to which OIDC leads back, and each IP address.
+	// Hosts are host names that clients may use, besides localhost, the hosts of Listen, URL and OIDC's redirect URL, and all IP addresses.
 	Hosts []string
-	// TLS has the server's certificate; nil for plain HTTP.
+	// TLS contains the server's certificate; nil for plain HTTP.
 	TLS *tls.Config
-	// Metrics answers GET /metrics, API all paths below /api/, and Pages all others. API and Pages may be nil.
+	// Metrics serves GET /metrics, API all paths below /api/, and Pages all others. API and Pages may be nil.
 	Metrics, API, Pages http.Handler
-	// Unready returns why the replica claims nothing at present, for GET /readyz, in words that are for everybody; "" if it does. May be nil.
+	// Unready returns the reason that the replica claims nothing now, for GET /readyz; "" if it claims. Anybody may read the text. May be nil.
 	Unready func() string
-	// Log gets the faults of connections and requests; nil for none.
+	// Log receives faults of connections and requests; may be nil.
 	Log hclog.Logger
 }
 
-// Server answers requests. Its methods may be called by several goroutines.
+// A Server serves requests. It is safe for concurrent use.
 type Server struct {
 	listener *doors
-	secret   *sessionSecret // nil without users that have tokens
+	secret   *sessionSecret // nil if Config.Users is nil
 	ended    *endedSessions
 	http     *http.Server
-	stopping chan struct{} // closed when the server begins to end
-	handlers sync.RWMutex  // held by the requests under way, each for reading
+	stopping chan struct{} // closed when the server begins to stop
+	handlers sync.RWMutex  // held for reading by each request in progress
 }
 
 type stoppingKey struct{}
 
-// Stopping returns a channel that is closed when the server of a request begins to end, from the request's context: streams end then.
+// Stopping returns, from the context of a request, a channel that is closed when the server begins to stop. Streams end then.
 func Stopping(ctx context.Context) <-chan struct{} {
 	stopping, _ := ctx.Value(stoppingKey{}).(chan struct{})
 	return stopping
 }
 
 const (
-	// A client that is slow, or sends much, holds up no other client, and its connection ends soon.
+	// The time limits keep a client that is slow, or that sends much, from holding a connection for long.
 	headerTimeout, requestTimeout, idleTimeout = 5 * time.Second, 30 * time.Second, 30 * time.Second
 	maxHeaderBytes                             = 16 << 10
-	// MaxConnections is how many connections are open at once: see [doors]. They must not use up the files that runs need.
+	// MaxConnections is the maximum number of open connections: see [doors]. It leaves file descriptors for runs.
 	MaxConnections = 440
-	// bodyTimeout is how long a body may take to arrive.
+	// bodyTimeout is the time in which a body must arrive.
 	bodyTimeout = 10 * time.Second
-	// shutdownTimeout is how long requests under way may take when the server ends, before their connections are closed.
+	// shutdownTimeout is the time that requests in progress have when the server stops, before their connections are closed.
 	shutdownTimeout = time.Second
-	// handlerTimeout is how long their handlers may take after that.
+	// handlerTimeout is the time that their handlers have after that.
 	handlerTimeout = 3 * time.Second
 )
 
-// New listens. An error says which address it is that can't be listened on.
+// New listens on the address of cfg. An error names the address that it can't listen on.
 func New(cfg Config) (*Server, error) {
 	if cfg.Metrics == nil || cfg.Users != nil && cfg.SessionSecret == nil {
 		return nil, errors.New("httpapi: Config.Metrics or Config.SessionSecret is missing")
@@ -109,17 +109,18 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.ended = newEndedSessions(cfg)
 	s.http = &http.Server{Handler: s.hold(protect(mux, cfg, s.secret, s.ended)), TLSConfig: cfg.TLS, MaxHeaderBytes: maxHeaderBytes, Protocols: &http.Protocols{},
-		ErrorLog:          cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), // of clients' faults; else it writes to stderr, past the log
+		// faults of clients; otherwise it writes to stderr, past the log
+		ErrorLog:          cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		ConnContext: s.listener.remember,
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), stoppingKey{}, s.stopping)
 		}}
-	s.http.Protocols.SetHTTP1(true) // in HTTP/2 the deadline of a write resets a stream that is quiet
+	s.http.Protocols.SetHTTP1(true) // in HTTP/2 a write deadline resets a stream without output
 	return s, nil
 }
 
-// hold marks the requests under way, which Run waits for.
+// hold marks the requests in progress, which Run waits for.
 func (s *Server) hold(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.RLock()
@@ -129,8 +130,7 @@ func (s *Server) hold(next http.Handler) http.Handler {
 	})
 }
 
-// awaitHandlers waits for the requests whose connections were closed, but not for one that hangs: an act on a Redis that does not answer ends by its own
-// time-out.
+// awaitHandlers waits for the handlers whose connections were closed, up to handlerTimeout: an act on a Redis that does not answer ends by its own time-out.
 func (s *Server) awaitHandlers() {
 	for end := time.Now().Add(handlerTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if s.handlers.TryLock() {
@@ -140,7 +140,7 @@ func (s *Server) awaitHandlers() {
 	}
 }
 
-// URL is where it answers.
+// URL returns the URL of the server.
 func (s *Server) URL() string {
 	if s.http.TLSConfig != nil {
 		return "https://" + s.Addr()
@@ -148,10 +148,10 @@ func (s *Server) URL() string {
 	return "http://" + s.Addr()
 }
 
-// Addr is where it listens.
+// Addr returns the address on which the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close stops listening, for a server that is not run.
+// Close closes the listener of a server that was never run.
 func (s *Server) Close() error { return s.listener.Close() }
 
 func (s *Server) serve() error {
@@ -161,7 +161,7 @@ func (s *Server) serve() error {
 	return s.http.Serve(s.listener)
 }
 
-// keepSessions keeps what Redis says about sessions until ctx ends, or the function that it returns is called.
+// keepSessions keeps the secret and the list of ended sessions up to date until ctx ends, or the returned function is called.
 func (s *Server) keepSessions(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var kept sync.WaitGroup
@@ -175,7 +175,8 @@ func (s *Server) keepSessions(ctx context.Context) (end func()) {
 	}
 }
 
-// Run answers until ctx ends. Requests under way then have a second until their connections are closed. Run returns when no handler runs any more, or three seconds later.
+// Run serves until ctx ends. Requests in progress then have a second before their connections are closed. Run returns when no handler runs any more, at most
+// three seconds later.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.keepSessions(ctx)()
 	ended := make(chan struct{})
@@ -185,7 +186,7 @@ func (s *Server) Run(ctx context.Context) error {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		if s.http.Shutdown(late) != nil {
-			_ = s.http.Close() // those that are left
+			_ = s.http.Close() // closes the remaining connections
 		}
 	})
 	err := s.serve()

@@ -15,20 +15,22 @@ import (
 )
 
 const (
-	// sessionLength is how long a login with a token lasts.
+	// sessionLength is the validity of a login with a token.
 	sessionLength = 12 * time.Hour
-	// personSessionLength is how long a sign-in at the provider lasts. The browser keeps the cookie for longer, and is led through the provider again, which
-	// takes no click while the person is signed in there: so a person that was removed there is out within this time.
+	// personSessionLength is the validity of a sign-in at the provider. The browser keeps the cookie longer; an expired one sends it to the provider again,
+	// which needs no click while the person is signed in there. After a removal at the provider, a person is locked out within this time.
 	personSessionLength = time.Hour
-	// clockTolerance is how far the clock of the replica that signed a session may be ahead.
+	// clockTolerance is the time by which the clock of the replica that signed a session may be ahead.
 	clockTolerance = 5 * time.Minute
 )
 
-// A session is a cookie "name.expiry.signature": the user, when the session ends in seconds since 1970, and an HMAC of both. Its key is made of the hash of
-// the user's token and of a secret that Redis keeps for all replicas. So it needs no memory of a replica, any replica accepts it, and it ends with the token.
-// That of a person of the provider is "oidc.name.role.expiry.signature", signed with a key that is derived from the client secret, and ends with that.
+// A session of a user with a token is a cookie "name.expiry.signature": the user's name, the expiry in seconds since 1970, and an HMAC of both. The key of
+// the HMAC is derived from the hash of the user's token and from a secret that Redis keeps for all replicas. So replicas need not store sessions, any replica
+// accepts one, and it ends when the token is removed. The session of a person who signed in at the provider is "oidc.name.role.expiry.signature". Its key is
+// derived from the client secret, and it ends when that changes.
 
-// cookieName has a prefix under TLS. "__Host-" keeps pages of sibling domains from setting the cookie, and browsers accept it for the path "/" alone.
+// cookieName returns the name of the session cookie. Under TLS it has a prefix. "__Host-" keeps pages of sibling domains from setting the cookie, but
+// browsers accept that prefix only with the path "/".
 func (c Config) cookieName(r *http.Request) string {
 	switch {
 	case !c.secure(r):
@@ -39,7 +41,7 @@ func (c Config) cookieName(r *http.Request) string {
 	return "__Host-cronclave"
 }
 
-// outside returns where browsers find the server: at the configured URL, or where the provider leads them back to. It returns nil if neither is set.
+// outside returns the URL of the server for browsers: the configured URL, or the provider's redirect URL. It returns nil if neither is set.
 func (c Config) outside() *url.URL {
 	if c.URL == nil && c.OIDC != nil {
 		return c.OIDC.RedirectURL()
@@ -47,8 +49,8 @@ func (c Config) outside() *url.URL {
 	return c.URL
 }
 
-// secure returns whether a browser sent a request by HTTPS: to the server itself, or to a proxy that browsers find at an https URL. A port that is another one
-// is that of the server behind the proxy, which speaks plain HTTP: no browser would send it a cookie that is for HTTPS alone.
+// secure reports whether a browser sent the request by HTTPS: to the server itself, or to a proxy with an https URL. A request with another port than the
+// proxy's went to the server behind the proxy, by plain HTTP. A browser would not send it a cookie that is for HTTPS only.
 func (c Config) secure(r *http.Request) bool {
 	to := c.outside()
 	if c.TLS != nil || to == nil {
@@ -58,14 +60,14 @@ func (c Config) secure(r *http.Request) bool {
 	return to.Scheme == "https" && strings.EqualFold(hostOf(r.Host), to.Hostname()) && (err != nil || port == cmp.Or(to.Port(), "443"))
 }
 
-// signature is an HMAC of a text, for a cookie or a URL.
+// signature returns an HMAC of a text, for a cookie or a URL.
 func signature(key []byte, text string) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// session returns the value of the cookie of a user until an instant.
+// session returns the cookie of a user's session.
 func (u *userToken) session(secret string, until time.Time) string {
 	text := u.encodedName() + "." + strconv.FormatInt(until.Unix(), 10)
 	return text + "." + u.sign(secret, text)
@@ -73,7 +75,7 @@ func (u *userToken) session(secret string, until time.Time) string {
 
 func (u *userToken) encodedName() string { return base64.RawURLEncoding.EncodeToString([]byte(u.Name)) }
 
-// sign needs the hash and the secret: a reader of the token file alone, or of Redis alone, can sign no session.
+// sign signs a session. It needs both the hash and the secret: neither the token file alone nor Redis alone suffices to forge a session.
 func (u *userToken) sign(secret, text string) string {
 	key := hmac.New(sha256.New, []byte(secret))
 	key.Write([]byte("session "))
@@ -81,21 +83,21 @@ func (u *userToken) sign(secret, text string) string {
 	return signature(key.Sum(nil), text)
 }
 
-// tokenSession is what a cookie of a login with a token says. Its signature is not verified yet.
+// tokenSession is the content of a cookie of a login with a token. Its signature is not verified yet.
 type tokenSession struct{ name, text, signature string }
 
-// readSession reads a cookie that a replica may have made, and that has not ended at an instant.
+// readSession parses a cookie. It reports false if the cookie is malformed or has expired.
 func readSession(cookie string, now time.Time) (tokenSession, bool) {
 	part := strings.Split(cookie, ".")
 	if len(part) != 3 {
 		return tokenSession{}, false
 	}
 	until, err := strconv.ParseInt(part[1], 10, 64)
-	latest := now.Add(sessionLength + clockTolerance).Unix() // no replica signs one for longer
+	latest := now.Add(sessionLength + clockTolerance).Unix() // no replica signs a longer one
 	return tokenSession{part[0], part[0] + "." + part[1], part[2]}, err == nil && now.Unix() < until && until <= latest
 }
 
-// ofSession returns the user of a session that was signed with a secret.
+// ofSession returns the user of a session if it was signed with the secret.
 func (us Users) ofSession(s tokenSession, secret string) (User, bool) {
 	for i := range us {
 		if secret != "" && us[i].encodedName() == s.name && hmac.Equal([]byte(us[i].sign(secret, s.text)), []byte(s.signature)) {
@@ -105,10 +107,10 @@ func (us Users) ofSession(s tokenSession, secret string) (User, bool) {
 	return User{}, false
 }
 
-// personCookie begins the cookies of people of the provider.
+// personCookie begins the cookies of people who signed in at the provider.
 const personCookie = "oidc."
 
-// personSession returns the value of the cookie of a person of the provider until an instant.
+// personSession returns the cookie of the session of a person who signed in at the provider.
 func personSession(key []byte, user User, until time.Time) string {
 	text := personCookie + base64.RawURLEncoding.EncodeToString([]byte(user.Name)) + "." + string(user.Role) + "." + strconv.FormatInt(until.Unix(), 10)
 	return text + "." + signature(key, text)
@@ -123,7 +125,7 @@ func personOf(key []byte, cookie string, now time.Time) (User, standing) {
 	name, err := base64.RawURLEncoding.DecodeString(part[1])
 	until, faulty := strconv.ParseInt(part[3], 10, 64)
 	switch {
-	case err != nil || faulty != nil, until > now.Add(personSessionLength+clockTolerance).Unix(): // no replica signs one for longer
+	case err != nil || faulty != nil, until > now.Add(personSessionLength+clockTolerance).Unix(): // no replica signs a longer one
 		return User{}, unknown
 	case now.Unix() >= until:
 		return User{}, ended
@@ -131,18 +133,18 @@ func personOf(key []byte, cookie string, now time.Time) (User, standing) {
 	return User{string(name), Role(part[2])}, known
 }
 
-// standing is whether a client is a user.
+// standing classifies the client of a request.
 type standing int
 
 const (
 	unknown standing = iota
-	ended            // the session of a person of the provider is over: the provider may renew it without a click
-	unsure           // Redis has not given the secret with which the session may be signed
+	ended            // the session of a person has expired; the provider may renew it without a click
+	unsure           // Redis has not given the secret to verify the session
 	known
 )
 
-// userOf returns the user of a request: by the token of its Authorization header if it has one, else by the session of a browser. Without tokens and a
-// provider every client is anonymous.
+// userOf returns the user of a request: by the token in its Authorization header if it has one, and otherwise by the session of a browser. Without tokens and
+// a provider, every client is anonymous.
 func (s sessions) userOf(r *http.Request, now time.Time) (User, standing) {
 	if s.cfg.Users == nil && s.cfg.OIDC == nil {
 		return anonymous, known
@@ -186,7 +188,8 @@ func (s sessions) ofToken(header string) (User, standing) {
 	return User{}, unknown
 }
 
-// ofSession returns the user of a cookie. Another replica may have made a new secret after Redis lost its data, so the secret is read anew before a refusal.
+// ofSession returns the user of a cookie. Before it refuses one, it reads the secret again, because another replica may have created a new secret after Redis
+// lost its data.
 func (s sessions) ofSession(ctx context.Context, cookie string, now time.Time) (User, standing) {
 	session, ok := readSession(cookie, now)
 	if !ok {

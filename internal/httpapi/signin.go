@@ -13,10 +13,11 @@ const (
 	callbackPath = signInPath + "/callback"
 )
 
-// personPrefix distinguishes people of the provider from users with tokens, whose names have no colon.
+// personPrefix begins the names of people of the provider. Names of users with tokens have no colon.
 const personPrefix = "oidc:"
 
-// signIn signs browsers in at an OpenID Connect provider. It is the only part of the server that asks something of others for a client without a user.
+// signIn signs browsers in at an OpenID Connect provider. It is the only part of the server that sends requests to another server for a client that is not a
+// user.
 type signIn struct {
 	sessions
 	provider                    *oidc.Provider
@@ -34,8 +35,8 @@ func (s *signIn) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+callbackPath, s.finish)
 }
 
-// begin leads a browser to the provider. The link to it is no form: a form's Content-Security-Policy would have to name all hosts to which the provider may
-// lead on.
+// begin redirects a browser to the provider. The login page has a link and not a form, because a form's Content-Security-Policy would have to name all hosts
+// to which the provider may redirect.
 func (s *signIn) begin(w http.ResponseWriter, r *http.Request) {
 	a := s.newAttempt(r, r.FormValue("next"), time.Now())
 	key := s.provider.Key(attemptKey)
@@ -48,9 +49,9 @@ func (s *signIn) begin(w http.ResponseWriter, r *http.Request) {
 	redirect(w, r, to)
 }
 
-// link returns where a browser is led to.
+// link returns the URL to which a browser is redirected.
 func (s *signIn) link(r *http.Request, a oidc.Attempt) (string, error) {
-	if !s.provider.Fresh() { // else it waits for nothing
+	if !s.provider.Fresh() { // otherwise it does not wait for the provider
 		leave, err := s.places.enter(r)
 		if err != nil {
 			return "", err
@@ -60,7 +61,7 @@ func (s *signIn) link(r *http.Request, a oidc.Attempt) (string, error) {
 	return s.provider.Begin(r.Context(), a) //nolint:wrapcheck // it says what it did
 }
 
-// finish signs the person in with whom the browser comes back from the provider.
+// finish signs the person in with whom the browser returns from the provider.
 func (s *signIn) finish(w http.ResponseWriter, r *http.Request) {
 	key := s.provider.Key(attemptKey)
 	a, ok := s.attemptOf(r, key, time.Now())
@@ -69,7 +70,7 @@ func (s *signIn) finish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	person, err := s.identify(r, a, key)
-	if stateAfter(r, err) == answered { // else the page may be loaded again
+	if stateAfter(r, err) == answered { // otherwise the page may be loaded again
 		http.SetCookie(w, s.attemptCookie(r, a.slot(), "", -1))
 	}
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *signIn) finish(w http.ResponseWriter, r *http.Request) {
 	redirect(w, r, a.next)
 }
 
-// ended answers a callback that belongs to no sign-in that is under way.
+// ended answers a callback without a sign-in in progress.
 func (s *signIn) ended(w http.ResponseWriter, r *http.Request) {
 	if _, is := s.userOf(r, time.Now()); is == known { // signed in by another tab
 		redirect(w, r, "/")
@@ -92,7 +93,7 @@ func (s *signIn) ended(w http.ResponseWriter, r *http.Request) {
 	s.show(w, http.StatusBadRequest, "/", "This sign-in has ended or is more than ten minutes old, or it began in another browser or under another name of these pages. Open "+at.Scheme+"://"+at.Host+s.cfg.BasePath+" and sign in again.")
 }
 
-// identify asks the provider for the person of a callback, once for each attempt.
+// identify returns the person of a callback. It sends one request to the provider per sign-in.
 func (s *signIn) identify(r *http.Request, a attempt, key []byte) (oidc.Identity, error) {
 	name, code := r.FormValue("error"), r.FormValue("code")
 	switch {
@@ -108,7 +109,7 @@ func (s *signIn) identify(r *http.Request, a attempt, key []byte) (oidc.Identity
 	return person, err
 }
 
-// exchange gives the provider the code for the person.
+// exchange exchanges the code for the person, at the provider.
 func (s *signIn) exchange(r *http.Request, code string, a oidc.Attempt) (oidc.Identity, error) {
 	leave, err := s.places.enter(r)
 	if err != nil {
@@ -118,8 +119,8 @@ func (s *signIn) exchange(r *http.Request, code string, a oidc.Attempt) (oidc.Id
 	return s.provider.Identify(r.Context(), code, a) //nolint:wrapcheck // it says what it did
 }
 
-// stateAfter is the state of an attempt of which err is the result. A client that has hung up cannot have the provider asked again: else it could do so without
-// end.
+// stateAfter returns the state of a sign-in after a request to the provider that returned err. A client that has hung up counts as answered. Otherwise a
+// client could make the replica ask the provider again and again.
 func stateAfter(r *http.Request, err error) attemptState {
 	var unavailable *oidc.UnavailableError
 	var busy busyError
@@ -129,7 +130,7 @@ func stateAfter(r *http.Request, err error) attemptState {
 	return answered
 }
 
-// fail shows and logs why a sign-in failed. The page has no words of the provider.
+// fail shows and logs the reason of a failed sign-in. The page contains no text from the provider.
 func (s *signIn) fail(w http.ResponseWriter, r *http.Request, next string, err error) {
 	var unavailable *oidc.UnavailableError
 	var refused *oidc.RefusedError
@@ -138,7 +139,7 @@ func (s *signIn) fail(w http.ResponseWriter, r *http.Request, next string, err e
 	switch {
 	case r.Context().Err() != nil: // the browser has gone
 	case errors.As(err, &refused):
-		http.SetCookie(w, s.cookie(r, "", -1)) // a session of before the refusal ends with it
+		http.SetCookie(w, s.cookie(r, "", -1)) // ends a session from before the refusal
 		s.refused.warn(s.cfg.Log, "people refused whom the provider has signed in", r, "subject", refused.Subject, "error", err)
 		s.show(w, http.StatusForbidden, next, "You are signed in at "+host+", but have no access to this cluster: "+refused.Reason+". Ask an administrator of cronclave.")
 	case errors.As(err, &busy):
@@ -153,7 +154,7 @@ func (s *signIn) fail(w http.ResponseWriter, r *http.Request, next string, err e
 	}
 }
 
-// redirect leads a browser on, and keeps the code in the URL of a callback from other sites.
+// redirect redirects a browser. It hides the URL of a callback, which contains the code, from other sites.
 func redirect(w http.ResponseWriter, r *http.Request, to string) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Role is what a user may do.
+// A Role is the set of things that a user may do.
 type Role string
 
 // The roles.
@@ -18,16 +18,16 @@ const (
 	RoleOperator Role = "operator" // may also trigger, cancel, pause and resume
 )
 
-// User is the client of a request.
+// A User is the client of a request.
 type User struct {
 	Name string
 	Role Role
 }
 
-// MayAct returns whether the user may trigger, cancel, pause and resume.
+// MayAct reports whether the user may trigger, cancel, pause and resume.
 func (u User) MayAct() bool { return u.Role == RoleOperator }
 
-// anonymous is every client of a server without tokens, which only this machine reaches: other users of the machine, and jobs, reach it too.
+// anonymous is every client of a server without tokens. Only this machine reaches such a server, but all its users and jobs do.
 var anonymous = User{Name: "anonymous", Role: RoleViewer}
 
 type userKey struct{}
@@ -38,7 +38,7 @@ func UserOf(ctx context.Context) User {
 	return u
 }
 
-// Users are known by their tokens, of which only the hashes are kept.
+// Users are the users with tokens. Only the hashes of the tokens are kept.
 type Users []userToken
 
 type userToken struct {
@@ -46,11 +46,11 @@ type userToken struct {
 	hash [sha256.Size]byte
 }
 
-// minTokenLength is too long to be guessed by requests, if the token is random.
+// minTokenLength is the minimum length of a token, in bytes. A random token of this length cannot be guessed by requests.
 const minTokenLength = 16
 
-// ParseUsers reads users: lines of NAME:ROLE:HASH, HASH being the SHA-256 of the token as 64 hexadecimal digits; empty lines, and those that begin with #,
-// are left out. A text of one word without a colon is a token itself, of a viewer of the name "token". No error shows a token or a hash.
+// ParseUsers parses users. A line is NAME:ROLE:HASH, with the SHA-256 of the token as 64 hexadecimal digits; empty lines, and lines that begin with #, are
+// skipped. A text that is a single word without a colon is itself a token, of a viewer named "token". Errors contain neither tokens nor hashes.
 func ParseUsers(text string) (Users, error) {
 	if token := strings.TrimSpace(text); !strings.ContainsAny(token, ":#\n") {
 		return single(token)
@@ -78,7 +78,7 @@ func ParseUsers(text string) (Users, error) {
 	return users, nil
 }
 
-// single is the one user of a file that has a token itself.
+// single returns the one user of a file that is itself a token.
 func single(token string) (Users, error) {
 	switch {
 	case token == "":
@@ -106,7 +106,7 @@ func parseUser(line string) (u userToken, err error) {
 		return u, fmt.Errorf("the hash of %s is not 64 hexadecimal digits; write the SHA-256 of its token, as of: printf %%s \"$TOKEN\" | sha256sum", name)
 	}
 	copy(u.hash[:], hash)
-	for _, empty := range []string{"", "\n"} { // of a variable that was not set
+	for _, empty := range []string{"", "\n"} { // the hash of a variable that was not set
 		if u.hash == sha256.Sum256([]byte(empty)) {
 			return u, fmt.Errorf("the hash of %s is that of an empty token; write that of a token of %d characters or more", name, minTokenLength)
 		}
@@ -120,7 +120,7 @@ func isUserName(name string) bool {
 	})
 }
 
-// Find returns the user with a token. It takes the same time for each token, also for an unknown one.
+// Find returns the user with a token. It takes the same time for every token, known or unknown.
 func (us Users) Find(token string) (found User, ok bool) {
 	u := us.find(token)
 	if u == nil || token == "" {

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// freeTries is how many wrong tokens of an address are answered at once. Each further one waits, twice as long as the one before: from firstPause to
-	// longestPause. Valid tokens and sessions of the same address do not wait.
+	// freeTries is the number of wrong tokens of an address that are answered at once. Each further answer is delayed twice as long as the one before, from
+	// firstPause to longestPause. Valid tokens and sessions of the same address are not delayed.
 	freeTries                = 5
 	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second
-	// forgetAfter is when an address without another wrong token begins anew.
+	// forgetAfter is the time after which an address without a further wrong token starts from zero.
 	forgetAfter = 10 * time.Minute
-	// mostWrong bounds the addresses that are remembered. All others have one count in common.
+	// mostWrong is the maximum number of addresses that are counted. All others share one count.
 	mostWrong = 4096
 )
 
-// wrongTokens counts wrong tokens by address. Its methods may be called by several goroutines.
+// wrongTokens counts wrong tokens by address. It is safe for concurrent use.
 type wrongTokens struct {
 	mu sync.Mutex
 	of map[netip.Addr]wrongCount
@@ -30,7 +30,7 @@ type wrongCount struct {
 	last  time.Time
 }
 
-// count counts a wrong token of an address, and returns how long its answer waits.
+// count counts a wrong token of an address, and returns the delay of its answer.
 func (w *wrongTokens) count(from netip.Addr, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +52,7 @@ func (w *wrongTokens) count(from netip.Addr, now time.Time) time.Duration {
 	return min(firstPause<<min(c.tries-freeTries-1, 10), longestPause)
 }
 
-// pause holds back the answer to a request with a wrong token.
+// pause delays the answer to a request with a wrong token.
 func (w *wrongTokens) pause(r *http.Request) {
 	wait := w.count(neighbourhood(addressOf(r.RemoteAddr)), time.Now())
 	if wait == 0 {

@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package hungfs mounts a file system that stops to answer, for tests. A network mount does the same when its server is away.
+// Package hungfs mounts a file system that can stop answering, for tests. It behaves like a network mount whose server is away.
 //
-// It is a FUSE file system, served by a process of its own, which is the test binary again: see [Serve]. A request that the server has read
-// and does not answer leaves its process in uninterruptible sleep, as NFS does. The mount ends with the test.
+// It is a FUSE file system. Its server is another process of the test binary: see [Serve]. While the server does not answer a request, the requesting
+// process is in uninterruptible sleep, as with NFS. The mount ends with the test.
 package hungfs
 
 import (
@@ -21,7 +21,7 @@ import (
 
 // FS is a mounted file system.
 type FS struct {
-	// Dir is the folder where it is mounted.
+	// Dir is the mount point.
 	Dir string
 
 	t       testing.TB
@@ -35,7 +35,7 @@ const (
 	device         = "/dev/fuse"
 )
 
-// New mounts a file system with a program of each name, whose content is the text. It is unmounted when the test ends.
+// New mounts a file system with executable files, given their names and contents. It is unmounted when the test ends.
 func New(t testing.TB, programs map[string]string) *FS {
 	t.Helper()
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -52,18 +52,18 @@ func New(t testing.TB, programs map[string]string) *FS {
 	dev := os.NewFile(uintptr(fd), device)
 	f.serve(dev, source)
 	err = unix.Mount("hungfs", f.Dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd))
-	dev.Close() // the server has it
+	dev.Close() // the server has its own descriptor
 	t.Cleanup(f.end)
 	if err != nil {
 		t.Fatalf("mount a FUSE file system: %v; this test needs root", err)
 	}
-	if _, err := os.Stat(f.Dir); err != nil { // it waits for the server, whose start may take seconds on a busy machine
+	if _, err := os.Stat(f.Dir); err != nil { // waits for the server, whose start may take seconds on a busy machine
 		t.Fatal(err)
 	}
 	return f
 }
 
-// serve starts the server. It ends with its stdin.
+// serve starts the server. The server ends when its stdin is closed.
 func (f *FS) serve(dev *os.File, source string) {
 	f.t.Helper()
 	f.server = exec.Command("/proc/self/exe")
@@ -85,14 +85,14 @@ func (f *FS) serve(dev *os.File, source string) {
 	f.t.Cleanup(func() { in.Close() })
 }
 
-// end unmounts the file system. Requests that hang fail.
+// end unmounts the file system, which fails all hanging requests.
 func (f *FS) end() {
 	_ = unix.Unmount(f.Dir, unix.MNT_DETACH)
 	_ = f.server.Process.Kill()
 	_ = f.server.Wait()
 }
 
-// sendOrder sends an order and waits until it is in force.
+// sendOrder sends an order and waits until the server follows it.
 func (f *FS) sendOrder(what string) error {
 	if _, err := fmt.Fprintln(f.orders, what); err != nil {
 		return fmt.Errorf("order the file system's server to %s: %w", what, err)
@@ -107,7 +107,7 @@ func (f *FS) sendOrder(what string) error {
 	return nil
 }
 
-// demand is sendOrder for orders without which the test makes no sense.
+// demand calls sendOrder, and fails the test at once if the order fails.
 func (f *FS) demand(what string) {
 	f.t.Helper()
 	if err := f.sendOrder(what); err != nil {
@@ -115,14 +115,14 @@ func (f *FS) demand(what string) {
 	}
 }
 
-// Hang leaves all requests unanswered from now on.
+// Hang stops all answers.
 func (f *FS) Hang() { f.t.Helper(); f.demand("hang") }
 
-// HangOpen leaves requests unanswered that open a file or enter a folder. Names are still found.
+// HangOpen stops answers to requests that open a file or check access to it. Lookups of names are still answered.
 func (f *FS) HangOpen() { f.t.Helper(); f.demand("open") }
 
-// Answer answers all requests, also those that hang. It may be called again. A test that waits in its cleanup for a process which may hang registers Answer as
-// a cleanup after it has started that process, because cleanups run in the opposite order.
+// Answer answers all requests again, including the hanging ones. It may be called repeatedly. A test may wait in a cleanup for a process that may
+// hang. It should register Answer as a cleanup after the start of that process, because cleanups run in reverse order.
 func (f *FS) Answer() {
 	f.t.Helper()
 	if err := f.sendOrder("answer"); err != nil {

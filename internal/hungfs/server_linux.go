@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The operations of the protocol, /usr/include/linux/fuse.h.
+// The operations of the protocol, as in /usr/include/linux/fuse.h.
 const (
 	opLookup      = 1
 	opForget      = 2
@@ -35,14 +35,15 @@ const (
 
 var order = binary.LittleEndian
 
-// request is one of the kernel, whose name for it is unique.
+// request is a request of the kernel. unique identifies it.
 type request struct {
 	op           uint32
 	unique, node uint64
 	body         []byte
 }
 
-// Serve serves a file system if this process was started for that, and returns whether it was. The TestMain of a package that uses [New] calls it first.
+// Serve serves a file system and returns true if this process was started as a server. Otherwise it returns false. The TestMain of a package that
+// uses [New] must call it first.
 func Serve() bool {
 	folder := os.Getenv(folderVariable)
 	if folder == "" {
@@ -59,7 +60,7 @@ type file struct {
 	text []byte
 }
 
-// server has one goroutine for requests and one for orders; the orders come through a channel.
+// server is the state of the server. Only serve uses it: orders and requests come through channels.
 type server struct {
 	files   []file // the node of files[i] is root+1+i
 	hangs   func(op uint32) bool
@@ -129,7 +130,7 @@ func receive(requests chan<- request) {
 		switch {
 		case errors.Is(err, unix.ENODEV):
 			return
-		case err != nil, n < inHeader: // EPERM before it is mounted
+		case err != nil, n < inHeader: // EPERM before the mount
 			if !errors.Is(err, unix.EPERM) {
 				continue
 			}
@@ -144,7 +145,7 @@ func (s *server) answer(r request) {
 	var body []byte
 	var fault unix.Errno
 	switch r.op {
-	case opForget, opBatchForget, opInterrupt: // take no answer
+	case opForget, opBatchForget, opInterrupt: // need no answer
 		return
 	case opInit:
 		body = initReply(r.body)
@@ -181,7 +182,7 @@ func initReply(in []byte) []byte {
 	return out
 }
 
-// attributes is struct fuse_attr.
+// attributes returns a struct fuse_attr.
 func (s *server) attributes(node uint64) []byte {
 	b := make([]byte, 88)
 	order.PutUint64(b, node)

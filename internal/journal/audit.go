@@ -15,17 +15,17 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// The bounds of the audit log. No user can empty it: see [auditLog.Audit].
+// The limits of the audit log. No user can empty it: see [auditLog.Audit].
 const (
-	// MaxActs is how many of the newest acts are kept for KeepActs. Older acts are kept for KeepMore.
+	// MaxActs is the number of newest acts that are kept for KeepActs. Older acts are kept for KeepMore.
 	MaxActs  = 1000
 	KeepActs = 90 * 24 * time.Hour
 	KeepMore = 7 * 24 * time.Hour
-	// hardMaxActs bounds the log. It takes several users at their daily rate to reach it.
+	// hardMaxActs is the maximum length of the log. Only several users at their daily limits can reach it.
 	hardMaxActs = 20_000
-	// ActsAMinute and ActsADay are how many acts a user may ask for. An act that stops is never refused: see [auditLog.countStop].
+	// ActsAMinute and ActsADay are the limits of acts per user. An act that stops something is never refused: see [auditLog.countStop].
 	ActsAMinute, ActsADay = 120, 2000
-	// maxActJobs is how many of its jobs an act names.
+	// maxActJobs is the maximum number of jobs that an act names.
 	maxActJobs = 20
 )
 
@@ -39,31 +39,31 @@ const (
 	ActForget  = "forget"
 )
 
-// ErrTooManyActs says that a user has asked for more acts than one may.
+// ErrTooManyActs means that a user has requested more acts than allowed.
 var ErrTooManyActs = errors.New("too many acts of one user")
 
 // auditLog has the acts of people.
 type auditLog struct{ *namespace }
 
-// Act is something that a person has asked the cluster to do. Its JSON is part of the contract with users.
+// An Act is a request of a person to the cluster. Its JSON is part of the contract with users.
 type Act struct {
 	ID   string    `json:"id"`
 	Time time.Time `json:"time"` // by the server's clock
-	By   string    `json:"by"`   // the user's name
+	By   string    `json:"by"`   // name of the user
 	Kind string    `json:"act"`
-	// Jobs are those that it is about, the first 20 of JobCount.
+	// Jobs are the first 20 of the JobCount jobs concerned.
 	Jobs     []string   `json:"jobs"`
 	JobCount int        `json:"job_count"`
-	RunID    string     `json:"run_id,omitempty"`  // of the one run that is canceled
-	Replica  string     `json:"replica,omitempty"` // the lost one that is forgotten
-	Tick     *time.Time `json:"tick,omitempty"`    // that is run again
-	Until    *time.Time `json:"until,omitempty"`   // of a pause that ends by itself
+	RunID    string     `json:"run_id,omitempty"`  // the one run that is canceled
+	Replica  string     `json:"replica,omitempty"` // the lost replica that is forgotten
+	Tick     *time.Time `json:"tick,omitempty"`    // the tick that is run again
+	Until    *time.Time `json:"until,omitempty"`   // end of a pause that ends by itself
 	Reason   string     `json:"reason,omitempty"`
-	// Unchanged is the number of acts of the user and kind, this one included, that changed nothing and have this entry in common.
+	// Unchanged is the number of acts of the same user and kind, this one included, that changed nothing and share this entry.
 	Unchanged int `json:"unchanged,omitempty"`
 }
 
-// fault is for an act that was read.
+// fault returns the fault of an act that was read; "" if there is none.
 func (a *Act) fault() string {
 	if !sound(a.Time) || a.Tick != nil && !sound(*a.Tick) || a.Until != nil && !sound(*a.Until) {
 		return "a time beyond the calendar"
@@ -77,8 +77,8 @@ func (a *Act) fault() string {
 	return ""
 }
 
-// Audit writes down an act before it is done, and returns it with its id, time and number of jobs. Until counts from the server's time if it is set: pass 0
-// for an act without an end. An error means that the entry is not in the log; [ErrTooManyActs] that the user has to wait.
+// Audit writes an act to the log before it is done, and returns the act with its id, time and number of jobs. If lasting is not 0, Until is set to that time
+// after the server's. After an error the entry is not in the log; [ErrTooManyActs] means that the user must wait.
 func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) (Act, error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -111,8 +111,8 @@ func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) (Act,
 	return a, wrapIf("write the audit log", l.enter(ctx, string(text), now))
 }
 
-// countStop makes room for the entry of an act that stops something, which an emergency may need at any rate. Beyond ActsADay of them, the newest one of
-// the user takes the place of the one before: otherwise they would push the entries of others out of the log.
+// countStop counts an act that stops something. It is never refused, because it may be needed in an emergency. Beyond ActsADay of them, the new entry
+// replaces the previous one of the user; otherwise they would push the entries of others out of the log.
 func (l auditLog) countStop(ctx context.Context, user, text string, now time.Time) error {
 	day, newest := l.key("acts:"+now.UTC().Format(time.DateOnly)), "newest stop of "+user
 	var stops *redis.IntCmd
@@ -137,7 +137,7 @@ func (l auditLog) countStop(ctx context.Context, user, text string, now time.Tim
 	return wrapIf("make room in the audit log", allErrors(ctx, cmds, err))
 }
 
-// count counts an act of a user, and refuses one that is too many.
+// count counts an act of a user, and returns an error if there are too many.
 func (l auditLog) count(ctx context.Context, user string, now time.Time) error {
 	day := now.UTC().Format(time.DateOnly)
 	windows := []struct {
@@ -168,8 +168,8 @@ func (l auditLog) count(ctx context.Context, user string, now time.Time) error {
 	return nil
 }
 
-// enter adds an entry, and makes sure that it stays. The order is that of writing, so an entry with a later time, as of a clock that was ahead, is moved
-// before the new one: otherwise a thousand of them would push each new entry out at once.
+// enter adds an entry, and makes sure that it stays. Entries are in the order of writing. An entry with a later time, written when the clock was ahead, is
+// moved before the new one; otherwise a thousand of them would push each new entry out at once.
 func (l auditLog) enter(ctx context.Context, text string, now time.Time) error {
 	key, at := l.key("audit"), float64(now.UnixMilli())
 	var later *redis.StringSliceCmd
@@ -204,7 +204,7 @@ func (l auditLog) enter(ctx context.Context, text string, now time.Time) error {
 	return allErrors(ctx, cmds, err)
 }
 
-// Unchanged notes that an act changed nothing. Such acts of a user and a kind have one entry, that of the newest, with their number.
+// Unchanged marks an act as one that changed nothing. All such acts of a user and a kind share one entry, with the time of the newest and their number.
 func (l auditLog) Unchanged(ctx context.Context, a Act) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -237,7 +237,7 @@ func (l auditLog) Unchanged(ctx context.Context, a Act) error {
 	return wrapIf("shorten the audit log", allErrors(ctx, cmds, err))
 }
 
-// Acts returns the newest acts, the newest first. Damaged entries are left out, with an error that wraps ErrCorrupt.
+// Acts returns the newest acts, from new to old. Damaged entries are left out, with an error that wraps ErrCorrupt.
 func (l auditLog) Acts(ctx context.Context, most int) ([]Act, error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()

@@ -13,27 +13,27 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// Canary detects the data loss of single masters of a Cluster, by a key of its own on each. Look reports a master on which the key is gone. With a
-// single server the entry of [Journal.Register] serves that purpose, and a Canary does nothing. A Canary belongs to one goroutine.
+// A Canary detects data loss on single masters of a Cluster, by a key on each master. Look reports a master that has lost its key. With a single server the
+// registration of [Journal.Register] has that purpose, and a Canary does nothing. It must be used by one goroutine.
 type Canary struct {
 	*namespace
 	replica string
-	alive   map[string]written // by the keys
+	alive   map[string]written // by key
 }
 
-// written is a key as the last answered write left it.
+// written is the state of a key after the last answered write.
 type written struct {
-	until time.Time // it has not expired before, by this machine's clock
-	sure  bool      // no later look was without an answer: such a one may have found nothing, and written all the same
+	until time.Time // the key does not expire before, by this machine's clock
+	sure  bool      // no later write was unanswered; such a write may have recreated a lost key
 }
 
-// Canary returns one for a replica, by its id.
+// Canary returns a canary for a replica, by its id.
 func (n *namespace) Canary(replica string) *Canary {
 	return &Canary{namespace: n, replica: replica, alive: map[string]written{}}
 }
 
-// Look writes to each master, for ttl by its clock. found is whether all that was written before was still there. When a master has not answered, which is
-// an error, its next answer is in doubt. A key that is missing is in doubt, too, once ttl less a time-out has passed: it may have expired.
+// Look writes a key to each master, with the time to live ttl. found reports whether all keys of earlier calls were still there. A master that does not
+// answer is an error, and its next result is unsure. A missing key is also unsure if it may have expired, which is ttl minus a time-out after it was written.
 func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState, err error) {
 	cluster, ok := c.redis.(*redis.ClusterClient)
 	if !ok {
@@ -45,7 +45,7 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState
 	if err != nil {
 		return CanaryIntact, fmt.Errorf("look at each master: %w", err)
 	}
-	keys := slices.Collect(maps.Keys(c.alive)) // on whichever master they are now
+	keys := slices.Collect(maps.Keys(c.alive)) // on any master: hash slots may have moved
 	for _, key := range chosen {
 		if _, known := c.alive[key]; !known {
 			keys = append(keys, key)
@@ -59,15 +59,15 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState
 		failed := errors.Join(before[i].Err(), set[i].Err())
 		found = max(found, c.state(key, before[i].Val() > 0, failed, now, until))
 		if failed == nil && !slices.Contains(chosen, key) {
-			delete(c.alive, key) // its master has another one, or is none any more
+			delete(c.alive, key) // its master has another key, or is no master any more
 		}
 		failures.Add(failed)
 	}
 	return found, wrapIf("look at each master", failures.Err())
 }
 
-// state takes in the result for one key, which was found or not before now and lives until an instant, and returns whether it was forgotten since it was
-// written.
+// state records the result for one key. found reports whether the key was there before now; the new one lives until until. It returns whether the master has
+// lost the key since the last write.
 func (c *Canary) state(key string, found bool, failed error, now, until time.Time) CanaryState {
 	before, known := c.alive[key]
 	if failed != nil {
@@ -86,17 +86,18 @@ func (c *Canary) state(key string, found bool, failed error, now, until time.Tim
 	return CanaryUnsure
 }
 
-// CanaryState is whether masters still have what a replica wrote. A greater state of one master is that of all.
+// CanaryState reports whether masters still have what a replica wrote. The state of several masters is the greatest one.
 type CanaryState int
 
 // The states.
 const (
-	CanaryIntact  CanaryState = iota
-	CanaryUnsure              // a master may have lost its data: it did not answer, and may have the canary of a write whose answer was lost; or the canary may have expired
-	CanaryMissing             // a master has lost its data
+	CanaryIntact CanaryState = iota
+	// a master may have lost its data: it did not answer, and a write without an answer may have been done; or the canary may have expired
+	CanaryUnsure
+	CanaryMissing // a master has lost its data
 )
 
-// choose finds a key for each master. A few for each would do: with so many also a master is found that has one slot in 200.
+// choose returns a key for each master. It tries many keys, so that it also finds a master with only one hash slot in 200.
 func (c *Canary) choose(ctx context.Context, cluster *redis.ClusterClient) (keys []string, err error) {
 	const enough = 1000
 	found := map[string]bool{}
@@ -114,7 +115,7 @@ func (c *Canary) choose(ctx context.Context, cluster *redis.ClusterClient) (keys
 	return keys, nil
 }
 
-// write has a result for each key: whether it was there, and whether it is now. Errors are in them.
+// write writes the keys. For each key it returns whether the key was there before, and the result of the write, both with their errors.
 func (c *Canary) write(ctx context.Context, keys []string, ttl time.Duration) (before []*redis.IntCmd, set []*redis.StatusCmd) {
 	_, _ = c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {

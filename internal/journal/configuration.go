@@ -15,21 +15,21 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// Setting is a key of a job's configuration and its value, as people may see it: no secret is in it.
+// A Setting is a key of a job's configuration and its value, without secrets.
 type Setting struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
 }
 
-// Configuration is that of replicas, as far as readers may see it.
+// A Configuration is the configuration of replicas, as far as readers may see it.
 type Configuration struct {
-	// Common are all settings of a job in their order, with the values of a job that sets none itself.
+	// Common are all settings of a job in order, with the values of a job that sets none itself.
 	Common []Setting
-	// Jobs are all jobs by their names.
+	// Jobs are all jobs by name.
 	Jobs map[string]JobConfig
 }
 
-// JobConfig is the part of one job.
+// A JobConfig is the part of one job.
 type JobConfig struct {
 	// Digest distinguishes configurations of the job.
 	Digest string
@@ -37,33 +37,34 @@ type JobConfig struct {
 	Own map[string]string
 }
 
-// ConfigID names a published configuration: the digest of the whole, and the version of the program that has read it. Another version may have other keys.
+// A ConfigID identifies a published configuration: the digest of the whole, and the version of the program that has read it, because another version may have
+// other keys.
 type ConfigID struct{ Digest, Version string }
 
 func (id ConfigID) String() string {
 	return fmt.Sprintf("%.40q of version %.40q", id.Digest, id.Version)
 }
 
-// header is what a configuration has beside its jobs.
+// A header is the part of a configuration that is not about one job.
 type header struct {
-	// Jobs is how many jobs have a field: with fewer or more fields the hash is not whole.
+	// Jobs is the number of jobs with a field. If the hash has more or fewer fields, it is incomplete.
 	Jobs int `json:"jobs"`
-	// Settings are the common ones.
+	// Settings are the common settings.
 	Settings []Setting `json:"settings"`
 }
 
 const (
-	// headerField has the header in the hash of a configuration, beside a field for each job. No job has this name.
+	// headerField is the field of the header in the hash of a configuration. The other fields are names of jobs; no job has this name.
 	headerField = "*"
-	// settingsBytes is how much of the settings goes in one round trip, and mostSettingsBytes how much of one configuration is kept: further jobs are left out.
+	// settingsBytes is the number of bytes of settings per round trip. mostSettingsBytes is the limit per configuration: further jobs are left out.
 	settingsBytes, mostSettingsBytes = 256 << 10, 4 << 20
-	// mostSettings, longestKey and longestSetting bound those of a job.
+	// mostSettings, longestKey and longestSetting are the limits of a job's settings.
 	mostSettings, longestKey, longestSetting = 200, 64, 4096
 )
 
-// KeepConfiguration keeps a configuration for ttl by the server's clock. All replicas with that configuration and version keep the same: so it is written
-// once, and then only kept. Only to write it is the configuration asked for; where of is nil nothing is written. Call it again well before ttl has passed. A hash that is not whole, or has
-// a damaged header, is written from the beginning; the damage is an error that wraps ErrCorrupt nevertheless.
+// KeepConfiguration keeps a configuration for ttl by the server's clock. Call it again well before ttl has passed. All replicas with the same configuration
+// and version share one copy, which is written once and then only kept. KeepConfiguration calls of only if it has to write; if of is nil, it writes nothing.
+// A hash that is incomplete, or has a damaged header, is written anew; the damage is still returned, as an error that wraps ErrCorrupt.
 func (g registry) KeepConfiguration(ctx context.Context, id ConfigID, ttl time.Duration, of func() Configuration) error {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
@@ -80,10 +81,10 @@ func (g registry) KeepConfiguration(ctx context.Context, id ConfigID, ttl time.D
 	return wrapIf("keep the configuration of jobs", multierr.Join(err, damaged))
 }
 
-// missingParts are those of a configuration that are not there, or not whole.
+// missingParts are the parts of a configuration that are missing or incomplete.
 type missingParts struct{ digests, settings bool }
 
-// refreshConfiguration keeps the published parts of a configuration.
+// refreshConfiguration extends the time to live of the published parts of a configuration.
 func (g registry) refreshConfiguration(ctx context.Context, id ConfigID, ttl time.Duration) (missing missingParts, damaged, err error) {
 	var kind *redis.StatusCmd
 	var fields *redis.IntCmd
@@ -123,11 +124,11 @@ func (g registry) writeDigests(ctx context.Context, key string, c Configuration,
 	return errorOf(ctx, g.redis.Set(ctx, key, text, ttl))
 }
 
-// writerMargin is how much longer than a call the mark of a writer lasts.
+// writerMargin is the time by which the mark of a writer outlives its call.
 const writerMargin = time.Second
 
-// writeSettings writes the settings of all jobs anew, unless another replica is about to: a hash that is being written is not whole, so each replica that
-// looks meanwhile would delete it and start over. The mark of a writer that has died ends by itself, later than its last write.
+// writeSettings writes the settings of all jobs anew, unless another replica is doing so. Without the mark of a writer, a second replica would find the hash
+// incomplete, delete it, and start over. The mark of a dead writer expires after its last write can have arrived.
 func (g registry) writeSettings(ctx context.Context, key string, of func() Configuration, ttl time.Duration) error {
 	mark := key + ":writer"
 	mine := g.redis.SetNX(ctx, mark, "", g.timeout+writerMargin)
@@ -135,7 +136,7 @@ func (g registry) writeSettings(ctx context.Context, key string, of func() Confi
 		return err
 	}
 	err := g.replaceSettings(ctx, key, of(), ttl)
-	_ = g.redis.Del(ctx, mark).Err() // a failure is known, too, so another replica may write now
+	_ = g.redis.Del(ctx, mark).Err() // the result is known, even a failure, so another replica may write now
 	return err
 }
 
@@ -172,7 +173,7 @@ func (g registry) replaceSettings(ctx context.Context, key string, c Configurati
 	return g.setFields(ctx, key, ttl, append(pairs, headerField, text))
 }
 
-// unescaped is JSON without the escapes that protect only HTML, and that take six bytes each.
+// unescaped returns JSON without the escapes that protect only HTML, because these take six bytes each.
 func unescaped(v any) (string, error) {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -191,8 +192,8 @@ func (g registry) setFields(ctx context.Context, key string, ttl time.Duration, 
 	return allErrors(ctx, cmds, err)
 }
 
-// Digests returns the digests of all jobs that KeepConfiguration has kept, by the digests of the wholes. Those that are not there are left out, and so
-// are those that no replica wrote, with an error that wraps ErrCorrupt.
+// Digests returns the digests of all jobs that KeepConfiguration has stored, by the digests of the configurations. Missing ones are left out, and so are
+// values that no replica wrote, with an error that wraps ErrCorrupt.
 func (g registry) Digests(ctx context.Context, configs []string) (map[string]map[string]string, error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
@@ -201,7 +202,7 @@ func (g registry) Digests(ctx context.Context, configs []string) (map[string]map
 		return p.Get(ctx, g.key("digests:"+config))
 	}, func(config string, text *redis.StringCmd) error {
 		var jobs map[string]string
-		if text.Err() != nil { // it is not there, or reported as damaged
+		if text.Err() != nil { // missing, or reported as damaged
 			return nil
 		}
 		if err := json.Unmarshal([]byte(text.Val()), &jobs); err != nil {
@@ -216,8 +217,8 @@ func (g registry) Digests(ctx context.Context, configs []string) (map[string]map
 	return found, damaged
 }
 
-// Settings returns the settings of one job that KeepConfiguration has kept, by the configurations. Those that are not there, or lack the job, are left
-// out, and so are those that no replica wrote, with an error that wraps ErrCorrupt.
+// Settings returns the settings of one job that KeepConfiguration has stored, by configuration. Configurations that are missing or lack the job are left out,
+// and so are values that no replica wrote, with an error that wraps ErrCorrupt.
 func (g registry) Settings(ctx context.Context, job string, configs []ConfigID) (map[ConfigID][]Setting, error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
@@ -228,7 +229,7 @@ func (g registry) Settings(ctx context.Context, job string, configs []ConfigID) 
 	damaged, err := each(ctx, g.namespace, configs, maxBatch, func(p redis.Pipeliner, id ConfigID) *redis.SliceCmd {
 		return p.HMGet(ctx, g.settingsKey(id), headerField, job)
 	}, func(id ConfigID, fields *redis.SliceCmd) error {
-		if fields.Err() != nil { // it is reported as damaged
+		if fields.Err() != nil { // reported as damaged
 			return nil
 		}
 		head, has := first(fields.Val()[:1])
@@ -258,7 +259,7 @@ func decodeHeader(text string) (h header, err error) {
 	return h, nil
 }
 
-// decodeSettings joins the common settings with those of a job; own is "" where the configuration lacks it.
+// decodeSettings merges the common settings with the settings of a job. own is "" if the configuration lacks the job.
 func decodeSettings(head, own string) ([]Setting, error) {
 	h, err := decodeHeader(head)
 	if err != nil {
@@ -287,7 +288,7 @@ func decodeSettings(head, own string) ([]Setting, error) {
 	return h.Settings, nil
 }
 
-// faultOf returns the first fault of settings; "" for none.
+// faultOf returns the first fault of settings; "" if there is none.
 func faultOf(settings []Setting) string {
 	if len(settings) > mostSettings {
 		return fmt.Sprintf("%d settings", len(settings))
@@ -305,7 +306,7 @@ func faultOf(settings []Setting) string {
 	return ""
 }
 
-// isKey returns whether s can be a key of a job, or of a table of a job: "retry.max".
+// isKey reports whether s can be a key of a job, or of a table of a job: "retry.max".
 func isKey(s string) bool {
 	return s != "" && len(s) <= longestKey && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '.'

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The bounds of the values that replicas write: a value beyond them is damage, and reported as ErrCorrupt.
+// The limits of the values that replicas write. A value beyond its limit is damage, and is reported as ErrCorrupt.
 const (
 	mostSlots    = 1000
 	mostAttempts = 1_000_000
@@ -14,20 +14,20 @@ const (
 	mostRunning  = 1_000_000
 	longestLease = 24 * time.Hour
 	longestRun   = 100 * 365 * 24 * time.Hour
-	// mostListed bounds the entries that are read of a list that all replicas share.
+	// mostListed is the maximum number of entries that are read from a list that all replicas share.
 	mostListed = 100_000
 )
 
-// sound returns whether a time can be shown, and written as JSON again.
+// sound reports whether a time can be shown, and written as JSON.
 func sound(t time.Time) bool {
 	year := t.UTC().Year()
 	return t.IsZero() || year >= 1 && year <= 9999
 }
 
-// described is a value that is kept as JSON under a name.
+// described is a value that is stored as JSON under a name.
 type described interface{ fault() string }
 
-// decodeEntry reads the JSON of v, whose name must then be want.
+// decodeEntry decodes the JSON of v. The name in it must be want.
 func decodeEntry(text string, v described, name *string, want string) error {
 	if err := json.Unmarshal([]byte(text), v); err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxEnded bounds the list of ended sessions. Each takes a login, and is in it for hours. Those that end first are dropped first.
+	// maxEnded is the maximum number of ended sessions. Each takes a login, and is listed for hours. Those that expire first are dropped first.
 	maxEnded = 10_000
 	// keepEnded is longer than any session.
 	keepEnded = 24 * time.Hour
@@ -19,7 +19,7 @@ const (
 // sessionList has the sessions of browsers that were logged out.
 type sessionList struct{ *namespace }
 
-// EndSessions adds sessions, by id, with the instants at which they end by themselves.
+// EndSessions adds sessions, by id, with the times at which they expire.
 func (l sessionList) EndSessions(ctx context.Context, ended map[string]time.Time) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -40,7 +40,7 @@ func (l sessionList) EndSessions(ctx context.Context, ended map[string]time.Time
 	return wrapIf("end sessions", allErrors(ctx, cmds, err))
 }
 
-// EndedSessions returns the sessions that were logged out, with the instants at which they end by themselves.
+// EndedSessions returns the sessions that were logged out, with the times at which they expire.
 func (l sessionList) EndedSessions(ctx context.Context) (map[string]time.Time, error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -50,7 +50,7 @@ func (l sessionList) EndedSessions(ctx context.Context) (map[string]time.Time, e
 	}
 	ended := make(map[string]time.Time, len(found.Val()))
 	for _, z := range found.Val() {
-		id, _ := z.Member.(string) // as each reply has it
+		id, _ := z.Member.(string) // always a string in a reply
 		ended[id] = time.UnixMilli(int64(z.Score))
 	}
 	return ended, nil

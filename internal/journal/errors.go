@@ -14,17 +14,16 @@ import (
 
 // Errors that callers may distinguish with errors.Is.
 var (
-	// ErrNewerFormat says that a newer version wrote the namespace's data, in a
-	// layout that this one does not know.
+	// ErrNewerFormat means that a newer version wrote the namespace's data, in a layout that this version does not know.
 	ErrNewerFormat = errors.New("the data in Redis has a newer format")
-	// ErrCorrupt says that something in Redis is not what a replica writes.
+	// ErrCorrupt means that a value in Redis is not what a replica writes.
 	ErrCorrupt = errors.New("foreign or damaged data")
-	// ErrInvalid says that a caller's record, replica or job can't be written.
+	// ErrInvalid means that a record, a replica or a job of the caller can't be written.
 	ErrInvalid = errors.New("invalid")
 )
 
-// sortErrors looks through a pipeline that gave err. Damaged lists keys with values that no replica wrote, each wrapping ErrCorrupt: the other
-// commands' replies are good. Failed is anything else. A missing value is no failure.
+// sortErrors sorts the errors of a pipeline that returned err. damaged lists the keys with values that no replica wrote, each wrapping ErrCorrupt; the
+// replies of the other commands are good. failed is any other error. A missing value is not an error.
 func sortErrors(ctx context.Context, cmds []redis.Cmder, err error) (damaged, failed error) {
 	if err == nil {
 		return nil, nil
@@ -54,18 +53,18 @@ func sortErrors(ctx context.Context, cmds []redis.Cmder, err error) (damaged, fa
 	return corrupt.Err(), others.Err()
 }
 
-// allErrors is for callers that make no difference between damage and failure.
+// allErrors returns all errors of a pipeline, for callers that do not distinguish damage from failure.
 func allErrors(ctx context.Context, cmds []redis.Cmder, err error) error {
 	damaged, failed := sortErrors(ctx, cmds, err)
 	return multierr.Join(failed, damaged)
 }
 
-// errorOf is the error of a command that was sent alone.
+// errorOf returns the error of a command that was sent alone.
 func errorOf(ctx context.Context, c redis.Cmder) error {
 	return allErrors(ctx, []redis.Cmder{c}, c.Err())
 }
 
-// wrapIf puts the name of an operation before its error, if there is one.
+// wrapIf adds the name of the operation to an error; nil stays nil.
 func wrapIf(what string, err error) error {
 	if err == nil {
 		return nil
@@ -73,9 +72,8 @@ func wrapIf(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// wholeFailure is err if it comes from the network, or every command was refused
-// for one reason, which then is told once. Where the server refuses the connection
-// itself, no command has an error of its own.
+// wholeFailure returns err if it concerns the whole pipeline: it comes from the network, or every command was refused for the same reason. If the server
+// refuses the connection, no command has an error of its own.
 func wholeFailure(cmds []redis.Cmder, err error) error {
 	var reply redis.Error
 	if !errors.As(err, &reply) || !slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
@@ -89,7 +87,7 @@ func wholeFailure(cmds []redis.Cmder, err error) error {
 	return err
 }
 
-// commandError says which command failed at which key.
+// commandError returns the error of a command with its name and key.
 func commandError(c redis.Cmder) error {
 	name := strings.ToUpper(c.Name())
 	if args := c.Args(); len(args) > 1 {
@@ -101,10 +99,11 @@ func commandError(c redis.Cmder) error {
 	return fmt.Errorf("%s: %w", name, c.Err())
 }
 
-// isWrongType returns whether a key holds a type that no replica writes there.
+// isWrongType reports whether a key has a type that no replica writes there.
 func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
-// Unanswered reports whether a call failed because Redis did not answer. A server that is starting, or that has no master, replies, but not to the call.
+// Unanswered reports whether a call failed because Redis did not answer. The replies of a server that is starting, or of a Cluster without a master, are not
+// answers.
 func Unanswered(err error) bool {
 	var reply redis.Error
 	return err != nil && (!errors.As(err, &reply) ||

@@ -12,10 +12,11 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// MaxFailures bounds the index of failures, over all jobs. The oldest go first.
+// MaxFailures is the maximum size of the index of failures, over all jobs. The oldest are dropped first.
 const MaxFailures = 10_000
 
-// queueFailures notes the failures in a batch of records, for a reader of a window. Their records are with those of their jobs.
+// queueFailures adds the failures in a batch of records to the index, which serves readers of a time window. The records themselves are stored with their
+// jobs.
 func (h *history) queueFailures(ctx context.Context, p redis.Pipeliner, jobs []*jobWrite) {
 	var members []redis.Z
 	for _, w := range jobs {
@@ -34,28 +35,28 @@ func (h *history) queueFailures(ctx context.Context, p redis.Pipeliner, jobs []*
 	p.PExpire(ctx, key, h.maxAge)
 }
 
-// FailuresRequest says which failures to read.
+// A FailuresRequest selects the failures to read.
 type FailuresRequest struct {
-	From, Until time.Time // bound the ends
+	From, Until time.Time // limits of the ends
 	Includes    func(job string) bool
-	Most        int // records, the newest by their ends
+	Most        int // maximum number of records, the newest by their ends
 }
 
 // FailuresFound are the failures of a window.
 type FailuresFound struct {
-	Records []Record // the newest first
-	// More is the number of older failures in the window beyond the Records, and Removed the number of failures whose records were looked for, and that the
-	// history has removed.
+	Records []Record // from new to old
+	// More is the number of older failures in the window beyond Records. Removed is the number of failures whose records were looked up, and have been removed
+	// from the history.
 	More, Removed int
-	// Since is the end of the oldest failure that is known, if older ones may be forgotten; otherwise zero.
+	// Since is the end of the oldest known failure, if older ones may be forgotten; otherwise zero.
 	Since time.Time
 }
 
-// mostParts bounds the round trips of one reading, each for [maxBatch] failures: the history may have removed the records of nearly all.
+// mostParts is the maximum number of round trips per call, each for [maxBatch] failures, because nearly all records may have been removed from the history.
 const mostParts = 4
 
-// FailuresBetween returns the failures of a window, read by their outcome: however many other runs there were. Errors are as with Runs. Beside any error the
-// failures that were read are good.
+// FailuresBetween returns the failures of a window. It finds them by the index of failures, and so does not depend on the number of other runs. Its errors
+// are like the errors of Runs. With an error, the failures that were read are valid.
 func (h *history) FailuresBetween(ctx context.Context, req FailuresRequest) (found FailuresFound, err error) {
 	ctx, cancel := h.within(ctx)
 	defer cancel()
@@ -71,7 +72,7 @@ func (h *history) FailuresBetween(ctx context.Context, req FailuresRequest) (fou
 		damaged = multierr.Join(damaged, more)
 		found.Removed += len(part) - len(records)
 		for _, r := range records {
-			if r.Failed() { // otherwise it was called abandoned, and its holder has reported another end
+			if r.Failed() { // otherwise it was recorded as abandoned, and its holder has reported another end
 				found.Records = append(found.Records, r)
 			}
 		}
@@ -82,7 +83,7 @@ func (h *history) FailuresBetween(ctx context.Context, req FailuresRequest) (fou
 	return found, wrapIf("read the failures", multierr.Join(err, damaged))
 }
 
-// failuresIndex reads the failures of a window, the newest first.
+// failuresIndex reads the failures of a window from the index, from new to old.
 func (h *history) failuresIndex(ctx context.Context, req FailuresRequest, found *FailuresFound) (failures []entry, damaged, err error) {
 	var all *redis.ZSliceCmd
 	var count *redis.IntCmd

@@ -6,21 +6,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// claim is an attempt to be the first to report the end of a run.
+// A claim is a write of a record that may be the first to end its run.
 type claim struct {
 	word
 	key    string
-	ended  *redis.BoolCmd   // whether it had ended before, by a word of another weight
-	set    *redis.BoolCmd   // whether no word of this weight stood there
-	stands *redis.StringCmd // the word of this weight; nil if none was written before
+	ended  *redis.BoolCmd   // the run had ended before, by a record of another weight
+	set    *redis.BoolCmd   // there was no record of this weight
+	stands *redis.StringCmd // the record of this weight; nil if no write is in doubt
 }
 
-// claim queues a record and the question whether it is the first that ends its run. The write carries the question, because an answered write is not
-// repeated, and after an outage there are many.
+// claim queues a record, and queries whether it is the first one to end its run. The queries are part of the write, because an answered write is not
+// repeated, and there are many after an outage.
 func (h *history) claim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
 	records, name := h.jobKey(w.job, "records"), field(r.weight(), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[r.weight()]
-	if r.weight() == weightRunning && r.Attempt > 1 { // its replica alone says so, one attempt after the other
+	if r.weight() == weightRunning && r.Attempt > 1 { // only its replica writes these, one attempt after the other
 		p.HSet(ctx, records, name, r.text)
 		return
 	}
@@ -36,10 +36,10 @@ func (h *history) claim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r w
 	w.claims = append(w.claims, c)
 }
 
-// mostUnsure bounds the memory of writes without an answer. A record beyond it may not be counted.
+// mostUnsure is the maximum number of remembered writes without an answer. Beyond it, a record may not be counted.
 const mostUnsure = 20_000
 
-// reportFirst passes on the records that were the first to end their runs. A write without an answer is repeated, and was the first if its record is in
+// reportFirst passes on the records that were the first to end their runs. A write without an answer is repeated. It was the first one if its record is in
 // Redis then.
 func (h *history) reportFirst(jobs []*jobWrite) {
 	for _, w := range jobs {

@@ -9,20 +9,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Format is the number of the layout of all data in Redis that this version
-// writes, and the newest that it reads.
+// Format is the number of the layout of all data in Redis that this version writes, and the newest that it reads.
 //
 // In format 2 the ticks of fixed-time jobs are identified by their local times: replicas of format 1 would run them again.
 const Format = 2
 
-// ClaimFormat notes the format of the namespace's data if there is none yet, and checks it as CheckFormat does. Call it before the first write to the
+// ClaimFormat records the format of the namespace's data if there is none yet, and checks it like CheckFormat. Call it before the first write to the
 // namespace.
 func (n *namespace) ClaimFormat(ctx context.Context) error {
 	return n.format(ctx, true)
 }
 
-// CheckFormat returns an error that wraps ErrNewerFormat if the namespace's data was written in a format newer than this version knows, and one that
-// wraps ErrCorrupt if the note of it is no format. A missing note is no error.
+// CheckFormat returns an error that wraps ErrNewerFormat if the namespace's data has a newer format than this version knows, or ErrCorrupt if the recorded
+// format is not a number. A missing one is no error.
 func (n *namespace) CheckFormat(ctx context.Context) error {
 	return n.format(ctx, false)
 }
@@ -50,7 +49,7 @@ func (n *namespace) format(ctx context.Context, claim bool) error {
 		return fmt.Errorf("check the data's format: %w: %s is %.40q", ErrCorrupt, key, get.Val())
 	case found > Format:
 		return fmt.Errorf("%w: %s is %d, this version knows %d: update cronclave", ErrNewerFormat, key, found, Format)
-	case claim && found < Format: // so that no replica of an older version starts any more
+	case claim && found < Format: // so that no replica of an older version can start
 		if err := n.redis.Set(ctx, key, Format, 0).Err(); err != nil {
 			return fmt.Errorf("note the data's format: %w", err)
 		}

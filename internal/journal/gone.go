@@ -12,9 +12,9 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// ForgetJobs removes the descriptions of jobs that no replica has described since before, and entries that no replica wrote, and returns their names.
-// It is for the leader's housekeeping. If a replica describes a job at the same time nothing is removed, for this time. The records of the jobs' runs
-// stay until they are too old, and their names are kept: see GoneJobs.
+// ForgetJobs removes the descriptions of jobs that no replica has described since before, and entries that no replica wrote, and returns their names. It is
+// for the leader's housekeeping. If a replica describes a job at the same time, this call removes nothing. The records of the jobs' runs stay until they
+// expire, and the names are kept for GoneJobs.
 func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]string, error) {
 	ctx, cancel := d.within(ctx)
 	defer cancel()
@@ -28,7 +28,7 @@ func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]strin
 		if gone, lastSeen = notSeenSince(all, before); len(gone) == 0 {
 			return nil
 		}
-		if len(lastSeen) > 0 { // first, so that no name is lost; of a job that is described again at the same time GoneJobs finds that
+		if len(lastSeen) > 0 { // first, so that no name is lost; if the job is described again at the same time, GoneJobs notices it
 			if err := d.redis.ZAdd(ctx, d.key("gone"), lastSeen...).Err(); err != nil {
 				return err
 			}
@@ -47,8 +47,7 @@ func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]strin
 	return gone, nil
 }
 
-// notSeenSince are the names of the descriptions from before t, sorted, and
-// those of them that a replica wrote, with when it did.
+// notSeenSince returns the names of the descriptions from before t, sorted, and the last Seen of those that a replica wrote.
 func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen []redis.Z) {
 	for name, text := range all {
 		var info JobInfo
@@ -65,9 +64,8 @@ func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen 
 	return names, lastSeen
 }
 
-// GoneJobs returns the jobs that ForgetJobs has forgotten, with when they were
-// last described, until DropGone: there may still be something of them in Redis.
-// Those that a replica has described since are not gone any more.
+// GoneJobs returns the jobs that ForgetJobs has removed, with the time of their last description, until DropGone: there may still be data of them in Redis.
+// It leaves out jobs that a replica has described since.
 func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error) {
 	ctx, cancel := d.within(ctx)
 	defer cancel()
@@ -94,7 +92,7 @@ func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error
 	return gone, d.DropGone(ctx, back...)
 }
 
-// DropGone forgets the names of jobs of which nothing is left that could matter.
+// DropGone forgets the names of jobs that have no data left that could matter.
 func (d descriptions) DropGone(ctx context.Context, jobs ...string) error {
 	ctx, cancel := d.within(ctx)
 	defer cancel()

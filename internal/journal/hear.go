@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// lookForRequests is how often Hear looks by itself: a message may get lost, and an ACL may forbid the channel.
+	// lookForRequests is the interval at which Subscribe checks for requests without a message, because messages may get lost, and an ACL may forbid the
+	// channel.
 	lookForRequests = 3 * time.Second
-	// redial is the pause before a subscription that has ended is tried again.
+	// redial is the pause before a new subscription after one has ended.
 	redial = 2 * time.Second
-	// quiet is the silence after which a subscription is made anew: a dead connection gives no other sign.
+	// quiet is the silence after which a subscription is renewed, because a dead connection gives no other sign.
 	quiet = 30 * time.Second
 )
 
-// Subscribe calls f with the requests that wait, from one goroutine, whenever one is published and from time to time, until ctx ends. The same
-// request is heard again until it was answered or has expired.
+// Subscribe calls f with the waiting requests, from one goroutine, whenever one is published and periodically, until ctx ends. A request is passed again
+// until it is answered or has expired.
 func (l requestList) Subscribe(ctx context.Context, f func([]Request)) {
 	arrived := make(chan struct{}, 1)
 	over := make(chan struct{})
@@ -44,14 +45,14 @@ func (l requestList) Subscribe(ctx context.Context, f func([]Request)) {
 	<-over
 }
 
-// subscribe passes on messages until ctx ends.
+// subscribe keeps a subscription until ctx ends.
 func (l requestList) subscribe(ctx context.Context, told chan<- struct{}) {
 	for ; ctx.Err() == nil; backoff.Sleep(ctx, redial) {
 		l.listen(ctx, told)
 	}
 }
 
-// receive reads a message. Where the client panics there was no message: its connection is given up.
+// receive returns the next message. If the client panics, it returns an error, and the connection must be closed.
 func receive(ctx context.Context, sub *redis.PubSub) (m any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -61,16 +62,16 @@ func receive(ctx context.Context, sub *redis.PubSub) (m any, err error) {
 	return sub.ReceiveTimeout(ctx, quiet) //nolint:wrapcheck // a subscription's end
 }
 
-// listen subscribes once, and returns when that has ended.
+// listen subscribes once, and returns when the subscription has ended.
 func (l requestList) listen(ctx context.Context, told chan<- struct{}) {
 	sub := l.redis.Subscribe(ctx)
 	defer sub.Close()
-	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // no context ends a read
+	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // a context does not end a read
 	first, cancel := l.within(ctx)
 	err := sub.Subscribe(first, l.key("asked"))
 	cancel()
 	ended, end := context.WithCancel(ctx)
-	end() // so that go-redis does not connect again by itself
+	end() // so that go-redis does not reconnect by itself
 	for err == nil {
 		var m any
 		if m, err = receive(ended, sub); err != nil {
@@ -81,7 +82,7 @@ func (l requestList) listen(ctx context.Context, told chan<- struct{}) {
 		}
 		select {
 		case told <- struct{}{}:
-		default: // that is known
+		default: // a notice is already pending
 		}
 	}
 }

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// keepIncidents is how long an incident is listed, and mostIncidents how many are, the newest.
+	// keepIncidents is the time for which an incident is listed, mostIncidents the maximum number listed, the newest ones.
 	keepIncidents = 7 * 24 * time.Hour
 	mostIncidents = 100
-	// mostReports caps the reports of each kind: many replicas that see many outages leave the reports of a loss of data alone.
+	// mostReports is the maximum number of reports per kind, so that many reports of outages do not displace a report of lost data.
 	mostReports = 300
-	// justNow is how much later than its reader's instant an incident may end: it was noted while the reader read other keys.
+	// justNow is the time by which an incident may end after the reader's instant, because it may have been recorded while the reader read other keys.
 	justNow = 2 * time.Second
 )
 
@@ -34,7 +34,7 @@ const (
 // incidentList has the incidents of Redis.
 type incidentList struct{ *namespace }
 
-// Incident is an outage of Redis, or a loss of its data. Its JSON is part of the contract with users.
+// An Incident is an outage of Redis, or a loss of its data. Its JSON is part of the contract with users.
 type Incident struct {
 	Kind string `json:"kind"`
 	Interval
@@ -42,8 +42,8 @@ type Incident struct {
 	Replica string `json:"replica"`
 }
 
-// NoteIncident adds the report of a replica to the list. Each replica that sees an incident has an entry of its own, which Incidents merges: the first
-// report need not be the longest. A second call with the same report changes nothing.
+// NoteIncident adds a replica's report to the list. Each replica that sees an incident has its own entry, because the first report need not be the longest;
+// Incidents merges them. A second call with the same report changes nothing.
 func (l incidentList) NoteIncident(ctx context.Context, in Incident) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -73,16 +73,16 @@ func (l incidentList) NoteIncident(ctx context.Context, in Incident) error {
 	return wrapIf("shorten the list of incidents", errors.Join(err, l.redis.PExpire(ctx, key, keepIncidents).Err()))
 }
 
-// endIn returns the end of an incident in the name of its field, in milliseconds since 1970.
+// endIn returns the end of an incident from the name of its field, in milliseconds since 1970.
 func endIn(field string) int64 {
 	_, end, _ := strings.Cut(field, " ")
 	end, _, _ = strings.Cut(end, " ")
-	n, _ := strconv.ParseInt(end, 10, 64) // one of another writer is the oldest
+	n, _ := strconv.ParseInt(end, 10, 64) // a foreign field counts as the oldest
 	return n
 }
 
-// Incidents returns the incidents that are over at an instant of the server's clock, the newest first. Those of one kind that overlap are one. An incident of the future is
-// left out: the clock was set back since, or the entry is damaged. Entries that are damaged otherwise are left out with an error that wraps ErrCorrupt.
+// Incidents returns the incidents before an instant of the server's clock, from new to old. Overlapping ones of one kind are merged. An incident in the
+// future is left out: the clock was set back, or the entry is damaged. Entries with other damage are left out with an error that wraps ErrCorrupt.
 func (l incidentList) Incidents(ctx context.Context, now time.Time) ([]Incident, error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -109,7 +109,7 @@ func (l incidentList) Incidents(ctx context.Context, now time.Time) ([]Incident,
 	return joined(all), damaged.Err()
 }
 
-// joined returns incidents, the newest first, with those of one kind that overlap as one.
+// joined returns incidents from new to old, with overlapping ones of one kind merged.
 func joined(all []Incident) []Incident {
 	slices.SortFunc(all, func(a, b Incident) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.From.Compare(b.From), a.To.Compare(b.To), cmp.Compare(a.Replica, b.Replica))

@@ -11,41 +11,41 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// descriptions are those of jobs.
+// descriptions has the descriptions of jobs.
 type descriptions struct{ *namespace }
 
 // JobInfo describes a job to readers without its configuration.
 type JobInfo struct {
-	// Name of the job.
+	// Name is the name of the job.
 	Name string `json:"name"`
-	// Schedule is the list of its expressions, Timezone the zone's IANA name.
+	// Schedule lists the cron expressions. Timezone is the IANA name of the zone.
 	Schedule []string `json:"schedule"`
 	Timezone string   `json:"timezone"`
-	// After names the jobs that it runs after; then it has no schedule.
+	// After names the parents of the job. A job with parents has no schedule.
 	After []string `json:"after,omitempty"`
-	// Except and ExceptDates exclude ticks, and StartsAt and ExpiresAt bound them; an older replica leaves them out. Days older than the history are
-	// left out, and of the days that are over all but the last 400.
+	// Except and ExceptDates exclude ticks, and StartsAt and ExpiresAt limit them; older replicas omit them. ExceptDates omits days older than the history, and
+	// of the past days all but the last 400.
 	Except      []string  `json:"except,omitempty"`
 	ExceptDates []string  `json:"except_dates,omitempty"`
 	StartsAt    time.Time `json:"starts_at,omitzero"`
 	ExpiresAt   time.Time `json:"expires_at,omitzero"`
-	// Parallel is how many slots it has, PerTick how many of them a tick gets.
+	// Parallel is the number of slots, PerTick the number of slots for one tick.
 	Parallel int `json:"parallel"`
 	PerTick  int `json:"per_tick"`
 	// Digest distinguishes configurations of the job.
 	Digest string `json:"digest"`
-	// Enabled is false where the job is configured but has no ticks.
+	// Enabled is false if the job is configured but has no ticks.
 	Enabled bool `json:"enabled"`
-	// Where are the labels that a replica must have to run it; nil also in entries of versions that had none.
+	// Where are the labels that a replica needs to run the job; nil also in entries of older versions.
 	Where map[string]string `json:"where,omitempty"`
-	// Tags by which jobs are paused together; an older replica says nothing of them.
+	// Tags are for pausing jobs together; older replicas omit them.
 	Tags []string `json:"tags,omitempty"`
-	// Pool is that of which each run needs a slot, "" for none, and PoolSlots how many it has.
+	// Pool is the pool in which each run needs a slot, "" for none. PoolSlots is the number of its slots.
 	Pool      string `json:"pool,omitempty"`
 	PoolSlots int    `json:"pool_slots,omitempty"`
-	// JitterMS is how long after a tick its run may be due, in milliseconds.
+	// JitterMS is the maximum time from a tick to its run's due time, in milliseconds.
 	JitterMS int64 `json:"jitter_ms,omitempty"`
-	// Seen is when a replica last described it, by the server's clock, estimated.
+	// Seen is the time of the last description by a replica, by its estimate of the server's clock.
 	Seen time.Time `json:"seen"`
 }
 
@@ -65,8 +65,8 @@ func (i *JobInfo) fault() string {
 	return ""
 }
 
-// DescribeJobs writes the descriptions of a replica's jobs. Where replicas disagree the last write stands. A replica calls it when it starts or
-// reloads, and now and then with a new Seen, so that ForgetJobs finds the jobs that no replica has any more.
+// DescribeJobs writes the descriptions of a replica's jobs. If replicas disagree, the last write counts. A replica calls it when it starts or reloads, and
+// periodically with a new Seen, so that ForgetJobs finds the jobs that no replica has any more.
 func (d descriptions) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
 	ctx, cancel := d.within(ctx)
 	defer cancel()
@@ -91,8 +91,7 @@ func (d descriptions) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
 	return nil
 }
 
-// Jobs returns the descriptions of all jobs, by name. Entries that no replica
-// wrote are left out, with an error that wraps ErrCorrupt.
+// Jobs returns the descriptions of all jobs, by name. Entries that no replica wrote are left out, with an error that wraps ErrCorrupt.
 func (d descriptions) Jobs(ctx context.Context) ([]JobInfo, error) {
 	ctx, cancel := d.within(ctx)
 	defer cancel()

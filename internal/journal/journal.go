@@ -1,70 +1,63 @@
-// Package journal keeps the facts for people in Redis: how ticks and runs
-// ended, the tail of their output, the replicas, and the jobs that they
-// know. Leases, tokens and ledgers decide which replica runs a tick; they never read the
-// journal, and losing all of it changes no decision.
+// Package journal keeps facts for people in Redis: how ticks and runs ended, the tail of their output, the replicas, and the jobs that these know. Leases,
+// tokens and ledgers decide which replica runs a tick. They never read the journal, and a loss of the whole journal changes no decision.
 //
-// # Words and weights
+// # Records and weights
 //
-// A report about a run is a word: running, then how it ended. Words of one run
-// have weights, and the heaviest stands, whatever order they arrive in:
+// A run has several records: first running, and then its outcome. The records of one run have weights, and the heaviest one counts, in whatever order they
+// arrive:
 //
-//	running < abandoned (written by the observers) < any other end (written by the holder)
+//	running < abandoned (written by observers) < any other outcome (written by the holder)
 //
-// Of two words of one weight the first to arrive stands, but for running, where
-// a later attempt does. So a retry changes nothing, a late "running" revives nothing, and a tick that several replicas
-// settle without a run, under one RunID, is one record. The start of the run, which
-// abandoned does not know, comes from running.
+// Of two records of the same weight, the first to arrive counts, except that a later attempt replaces an earlier one that is running. So a repeated write
+// changes nothing, a late "running" does not revive a run, and a tick that several replicas settle without a run, under one RunID, has one record. The start
+// of an abandoned run comes from the record of weight running, because observers do not know it.
 //
 // # Keys
 //
-// All keys begin with cronclave:NAMESPACE: and those of a job go on with its
-// hash tag, so that the writes for a job are one MULTI, in Cluster too:
+// All keys begin with cronclave:NAMESPACE:. The keys of a job continue with its hash tag, so that the writes for a job are one MULTI, also in a Cluster:
 //
-//	{JOB}:runs     sorted set: RunID by when it ended; running ones above all ended ones
+//	{JOB}:runs     sorted set: RunID by the time of its end; running ones above all ended ones
 //	{JOB}:records  hash: weight and RunID -> the record as JSON, without its output
-//	{JOB}:streak   sorted set: RunID of the failures since the last ok, by their end, and that ok
+//	{JOB}:streak   sorted set: RunID of the failures since the last success, by their end, and that success
 //	{JOB}:output   sorted set of blocks of output, ordered by their bytes: end, RunID, number, data
 //	history        sorted set: job by the time of its last record
 //	failures       sorted set: job, "|" and RunID of the newest failures, by their end
-//	replicas       sorted set: replica's id by when it was last seen
+//	replicas       sorted set: id of a replica by the time when it was last seen
 //	replica:ID     the replica as JSON, with its time to live
-//	canary:ID:N    one of a replica's on each master of a Cluster, see [Canary]; with the same time to live
-//	digests:CONFIG the digests of the jobs of a configuration as JSON, while a replica has it; CONFIG is its own digest
-//	settings:CONFIG:VERSION hash: job -> its settings as JSON, as far as they differ from those of the field *; for as long
-//	settings:CONFIG:VERSION:writer while it is there a replica writes these
+//	canary:ID:N    a replica's key on each master of a Cluster, see [Canary]; with the same time to live
+//	digests:CONFIG the digests of the jobs of a configuration as JSON, while a replica has it; CONFIG is the digest of the whole
+//	settings:CONFIG:VERSION hash: job -> its settings as JSON, if they differ from those in the field *; while a replica has it
+//	settings:CONFIG:VERSION:writer present while a replica writes the settings
 //	jobs           hash: job -> its description as JSON
-//	requests       sorted set: id of a request by when it expires
-//	request:ID     a request as JSON, until then; request:ID:answer its answer
+//	requests       sorted set: id of a request by the time when it expires
+//	request:ID     a request as JSON, until it expires; request:ID:answer its answer
+//	request-once:KEY the request under a caller's key as JSON, see AskOnce
 //	asked          the channel on which requests are announced
-//	{JOB}:followed while it is there somebody follows the output of the job's runs
-//	{JOB}:live:ID  stream of the output of a run that is followed; for a minute after the last
-//	gone           sorted set: job that no replica knows any more, by the time of that finding
+//	{JOB}:followed present while somebody follows the output of the job's runs
+//	{JOB}:live:ID  stream of the output of a followed run; until a minute after the last chunk
+//	gone           sorted set: job that no replica has any more, by the time of its last description
+//	lost           sorted set: name of a lost replica by the time when it was last seen
 //	audit          sorted set: acts of people (trigger, pause, ...) as JSON, in the order of writing
 //	acts:TIME      hash: the number of acts of each user, by minute and by day
-//	locks          sorted set: a use of a plain lock as JSON, by until when it is listed
+//	locks          sorted set: a use of a plain lock as JSON, by the time when its listing ends
 //	format         the number of this layout
-//	epoch          a random value, set when it is missing: another one than before means that Redis has lost its data
-//	ended-sessions sorted set: sessions of browsers that were logged out, by when they end by themselves
+//	epoch          a random value, set if it is missing: a new one means that Redis has lost its data
+//	ended-sessions sorted set: sessions of browsers that were logged out, by the time when they expire
 //	session-secret the secret with which replicas sign sessions of browsers, in hexadecimal digits
 //
-// # Bounds
+// # Limits
 //
-// A job has at most Config.Runs records, the ended ones that are oldest by their
-// end go first, running ones last. Records beyond that, or older than
-// Config.MaxAge, are seen in the reply of a write, and removed by the next write
-// of the same Journal to that job, at no round trip of its own. So in Redis a job
-// has at most
+// A job has at most Config.Runs records. The ended ones with the oldest ends are removed first, running ones last. Records beyond that, or older than
+// Config.MaxAge, are found by the reply of a write, and removed by the next write of the same Journal to that job, without an additional round trip. In Redis
+// a job therefore has at most
 //
-//	Runs + W records, W being the replicas that write it
+//	Runs + W records, W being the number of replicas that write it
 //
-// (a batch with several new records of one job counts as so many writers).
-// Reading never gives more than Runs, or any that is too old. Output is kept in
-// blocks of Config.MaxBytes/(8 x Runs) bytes, at least 256, and trimmed with each
-// write to MaxBytes: the oldest go first, a part of the oldest may be left. All
-// keys of a job expire MaxAge after the last word about it.
+// (a batch with several new records of one job counts as so many writers). Reading never returns more than Runs, or any that is too old. Output is stored in
+// blocks of Config.MaxBytes/(8 x Runs) bytes, at least 256, and trimmed to MaxBytes with each write: the oldest blocks are removed first, so a part of the
+// oldest output may remain. All keys of a job expire MaxAge after its last record.
 //
-// The strings of a record are limited (MaxRunID, MaxText), hence its size.
-// Measured on Redis 7.0 with MEMORY USAGE after 10^5 runs (TestMemory), bytes:
+// The strings of a record are limited (MaxRunID, MaxText), hence its size. Measured on Redis 7.0 with MEMORY USAGE after 10^5 runs (TestMemory), in bytes:
 //
 //	a record as a replica writes it     415, counted as 500
 //	a record with the longest texts     2,600, counted as 2,700 (9 KiB if they are control characters)
@@ -73,8 +66,7 @@
 //	a job                               800
 //	the streak of a job that fails      11,000, 35,000 if the job's name has more than 44 bytes
 //
-// So with the defaults and one replica 1,000 jobs take at most
-// 1,000 x (800 + 51 x 500) bytes = 25 MiB without output, while none of them fails.
+// With the defaults and one replica, 1,000 jobs take at most 1,000 x (800 + 51 x 500) bytes = 25 MiB without output, while none of them fails.
 package journal
 
 import (
@@ -92,31 +84,26 @@ const (
 	DefaultTimeout  = 2 * time.Second
 )
 
-// Config of a Journal. Replicas of one namespace should agree on its limits;
-// where they do not, each applies its own when it writes.
+// Config configures a [Journal]. Replicas of one namespace should have the same limits; otherwise each applies its own when it writes.
 type Config struct {
-	// Redis is the client to use, which stays the caller's. It must have
-	// ContextTimeoutEnabled, without which it could hang past Timeout.
+	// Redis is the client to use. The caller closes it. It must have ContextTimeoutEnabled, without which it could hang past Timeout.
 	Redis redis.UniversalClient
 	// Namespace is the cluster's name.
 	Namespace string
-	// Runs is how many records are kept of each job; 0 is DefaultRuns.
+	// Runs is the number of records that are kept per job; 0 means DefaultRuns.
 	Runs int
-	// MaxAge is how long a record is kept; 0 is DefaultMaxAge.
+	// MaxAge is the time for which a record is kept; 0 means DefaultMaxAge.
 	MaxAge time.Duration
-	// MaxBytes is how much output is kept of each job; 0 is DefaultMaxBytes.
+	// MaxBytes is the number of bytes of output that are kept per job; 0 means DefaultMaxBytes.
 	MaxBytes int64
-	// Timeout is how long a call may take in all; 0 is DefaultTimeout.
+	// Timeout is the time limit of a call; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// First is called for each record that ends a run, or a tick, and is the
-	// first that does: by one of all replicas, once, so that its outcomes can be
-	// counted. Record waits for it, and in Cluster it is called by several
-	// goroutines at once. May be nil.
+	// First is called for each record that is the first one to end a run or a tick: once, by one of all replicas, so that outcomes can be counted. Record waits
+	// for it. In a Cluster several goroutines call it at once. May be nil.
 	First func(Record)
 }
 
-// Journal reads and writes the journal of one namespace. It has no goroutine
-// that outlives a call, and is safe for concurrent use.
+// A Journal reads and writes the journal of one namespace. It has no goroutine that outlives a call, and is safe for concurrent use.
 type Journal struct {
 	*namespace
 	*history
@@ -130,8 +117,7 @@ type Journal struct {
 	incidentList
 }
 
-// New returns a Journal. It asks nothing of Redis yet. An error wraps ErrInvalid
-// and says which of cfg's fields is wrong.
+// New returns a Journal. It sends nothing to Redis. An error wraps ErrInvalid and names the field of cfg that is wrong.
 func New(cfg Config) (*Journal, error) {
 	cfg = withDefaults(cfg)
 	if err := validate(cfg); err != nil {
@@ -180,8 +166,7 @@ func validate(cfg Config) error {
 	return nil
 }
 
-// obeysContexts returns whether a client's network calls end with their context,
-// as far as its options can be seen.
+// obeysContexts reports whether a client's network calls end with their context, as far as its options show it.
 func obeysContexts(client redis.UniversalClient) bool {
 	switch c := client.(type) {
 	case *redis.Client:

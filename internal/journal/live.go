@@ -16,31 +16,31 @@ import (
 )
 
 const (
-	// LiveChunks is how many chunks of a run are kept.
+	// LiveChunks is the number of chunks that are kept per run.
 	LiveChunks = 64
-	// keepLive is how long they are kept after the last one.
+	// keepLive is the time for which they are kept after the last one.
 	keepLive = time.Minute
-	// keepFollower is how long a follower is believed to be there.
+	// keepFollower is the time for which a follower counts as present.
 	keepFollower = 10 * time.Second
 )
 
-// liveOutput is the output of runs that are followed.
+// liveOutput has the output of followed runs.
 type liveOutput struct{ *namespace }
 
-// Chunk is a part of what a try of a run prints, for those who follow it. Chunks may overlap: a chunk is published again if it may be lost, or if a
-// follower has come later.
+// A Chunk is a part of the output of a try, for its followers. Chunks may overlap: output is published again if its chunk may be lost, or for a follower that
+// came later.
 type Chunk struct {
 	// Attempt is the number of the try.
 	Attempt int `json:"try,omitempty"`
-	// Offset is the number of bytes that the try printed before it.
+	// Offset is the number of bytes that the try printed before the chunk.
 	Offset int64 `json:"at,omitempty"`
-	// Lines are in the order in which they were read. There are none in the chunk of a try that has not printed anything.
+	// Lines are in the order in which they were read. The chunk of a try that has not printed anything has none.
 	Lines []Line `json:"lines,omitempty"`
-	// End is whether it is the last one of the try.
+	// End is set on the last chunk of the try.
 	End bool `json:"end,omitempty"`
 }
 
-// Next returns the offset of the chunk after this one.
+// Next returns the offset of the next chunk.
 func (c Chunk) Next() int64 {
 	next := c.Offset
 	for _, line := range c.Lines {
@@ -49,19 +49,18 @@ func (c Chunk) Next() int64 {
 	return next
 }
 
-// Line is a line of output without its newline.
+// A Line is a line of output without its newline.
 type Line struct {
 	Stderr bool   `json:"err,omitempty"`
 	Text   string `json:"text"`
-	// At is when it was read, in milliseconds since 1970; 0 in lines of versions that did not say.
+	// At is the time when it was read, in milliseconds since 1970; 0 in lines of older versions.
 	At int64 `json:"at,omitempty"`
 }
 
 // Size returns the number of bytes of the line, with its newline.
 func (l Line) Size() int64 { return int64(len(l.Text) + 1) }
 
-// Follow asks the replicas to publish the output of a job's runs while they print it, for some seconds: call it again for as long as somebody
-// watches.
+// Follow asks the replicas to publish the output of a job's runs, for some seconds. Call it again for as long as somebody watches.
 func (l liveOutput) Follow(ctx context.Context, job string) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -72,7 +71,8 @@ func (l liveOutput) Follow(ctx context.Context, job string) error {
 	return wrapIf("follow job "+job, errorOf(ctx, cmd))
 }
 
-// AsksToFollow returns whether a command of Redis is that of Follow. A Redis that is only looked at can permit it: it has output published, and no more.
+// AsksToFollow reports whether a command of Redis is the one that Follow sends. A read-only view of Redis can permit it, because it only makes replicas
+// publish output.
 func AsksToFollow(command string, args []string) bool {
 	if command != "SET" || len(args) != 4 || len(args[0]) > longestFollowed || args[1] != "1" || !strings.EqualFold(args[2], "ex") {
 		return false
@@ -82,10 +82,10 @@ func AsksToFollow(command string, args []string) bool {
 	return ours && strings.HasPrefix(args[0], "cronclave:") && isName(job) && args[3] == number(int64(keepFollower/time.Second))
 }
 
-// longestFollowed is more than a namespace and the name of a job have, in bytes.
+// longestFollowed is the maximum length of the key that Follow writes, in bytes, above any namespace and job.
 const longestFollowed = 1000
 
-// Followed are those of jobs that somebody follows.
+// Followed returns the jobs that somebody follows.
 func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -106,7 +106,7 @@ func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, erro
 
 func (l liveOutput) liveKey(job, run string) string { return l.jobKey(job, "live:"+run) }
 
-// Publish adds a chunk to what a run prints, and reports whether it is the first in Redis: the earlier ones of the run are lost, or have expired. The newest
+// Publish adds a chunk to the output of a run. first reports whether it is the only one in Redis: earlier ones are lost, or have expired. The newest
 // LiveChunks are kept, for keepLive.
 func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) (first bool, err error) {
 	ctx, cancel := l.within(ctx)
@@ -120,17 +120,17 @@ func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) (firs
 	}
 	var before *redis.IntCmd
 	cmds, err := l.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		before = p.Exists(ctx, l.liveKey(job, run)) // the documented rights have no XLEN
+		before = p.Exists(ctx, l.liveKey(job, run)) // the documented rights lack XLEN
 		p.XAdd(ctx, &redis.XAddArgs{Stream: l.liveKey(job, run), MaxLen: LiveChunks, Values: []any{"chunk", text}})
 		return p.PExpire(ctx, l.liveKey(job, run), keepLive).Err()
 	})
 	return before.Val() == 0, wrapIf("publish output of run "+run, allErrors(ctx, cmds, err))
 }
 
-// LiveRun names a run whose output is published.
+// A LiveRun identifies a run whose output is published.
 type LiveRun struct{ Job, ID string }
 
-// KeepLive lets the output of runs that is in Redis stay there for longer, and returns the runs of which there is none.
+// KeepLive extends the time to live of the output of runs, and returns the runs that have no output in Redis.
 func (l liveOutput) KeepLive(ctx context.Context, runs []LiveRun) (missing []LiveRun, err error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -148,8 +148,8 @@ func (l liveOutput) KeepLive(ctx context.Context, runs []LiveRun) (missing []Liv
 	return missing, nil
 }
 
-// Live returns the chunks of a run after the place where an earlier call ended, "" for all that are kept, and the place where this one ends. They
-// are in the order of the output. Some of them may be older than others that were published before them.
+// Live returns the chunks of a run after the place where an earlier call ended ("" for all kept chunks), and the place where this call ends. Chunks are in
+// the order of the output. Some may be older than chunks that were published before them.
 func (l liveOutput) Live(ctx context.Context, job, run, after string) (chunks []Chunk, place string, err error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -161,7 +161,7 @@ func (l liveOutput) Live(ctx context.Context, job, run, after string) (chunks []
 	if err := errorOf(ctx, cmd); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, after, fmt.Errorf("read output of run %s: %w", run, err)
 	}
-	messages := slices.DeleteFunc(cmd.Val(), func(m redis.XMessage) bool { return m.ID == after }) // "(" asks for Redis 6.2
+	messages := slices.DeleteFunc(cmd.Val(), func(m redis.XMessage) bool { return m.ID == after }) // the exclusive "(" needs Redis 6.2
 	for _, m := range messages {
 		after = m.ID
 		text, _ := m.Values["chunk"].(string)

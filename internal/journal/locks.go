@@ -12,21 +12,21 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// lockUses are those who hold plain locks or wait for them.
+// lockUses has the processes that hold plain locks or wait for them.
 type lockUses struct{ *namespace }
 
-// LockUse is a process that holds a lock, or waits for it. The rows of the lock have which of both.
+// A LockUse is a process that holds a lock or waits for it. The rows of the lock show which.
 type LockUse struct {
-	// ID is that of its request, without dots; the lease has it, too.
+	// ID is the id of the request, without dots, which is also in the lease id.
 	ID string `json:"id"`
 	// Lock is the name of the lock, or of the pool if Pool is set.
 	Lock string `json:"lock"`
 	Pool bool   `json:"pool,omitempty"`
-	// Slots is how many the lock has.
+	// Slots is the number of slots of the lock.
 	Slots int `json:"slots"`
 	// Owner names the process.
 	Owner string `json:"owner"`
-	// Since is when it began to wait, by the server's clock, estimated.
+	// Since is the start of the wait, by an estimate of the server's clock.
 	Since time.Time `json:"since"`
 }
 
@@ -40,10 +40,10 @@ func (u *LockUse) fault() string {
 	return ""
 }
 
-// mostLockUses bounds the uses that are kept, and that a reader reads.
+// mostLockUses is the maximum number of uses that are kept and read.
 const mostLockUses = 1000
 
-// NoteLock lists a use until an instant of the server's clock. The same use is listed once; noted again it stays for longer.
+// NoteLock lists a use until an instant of the server's clock. A use is listed once; a further call extends the time.
 func (l lockUses) NoteLock(ctx context.Context, use LockUse, now, until time.Time) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -61,7 +61,7 @@ func (l lockUses) NoteLock(ctx context.Context, use LockUse, now, until time.Tim
 	return wrapIf("list the use of lock "+use.Lock, allErrors(ctx, cmds, err))
 }
 
-// DropLock ends the listing of a use. One that is not there is no error.
+// DropLock removes a use from the list. It is no error if the use is not listed.
 func (l lockUses) DropLock(ctx context.Context, use LockUse) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -81,8 +81,7 @@ func (u LockUse) encode() (string, error) {
 	return string(text), nil
 }
 
-// LockUses returns the uses of plain locks and of pools that are listed now, in no order. Entries that no process wrote are left out, with an error that
-// wraps ErrCorrupt.
+// LockUses returns the listed uses of plain locks and pools, in no order. Entries that no process wrote are left out, with an error that wraps ErrCorrupt.
 func (l lockUses) LockUses(ctx context.Context, now time.Time) ([]LockUse, error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()

@@ -12,20 +12,20 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// idSuffix is the length of an identity's part after the replica's name: a hyphen and eight letters.
+// idSuffix is the length of the part of a replica's id after the name: a hyphen and eight letters.
 const idSuffix = len("-") + 8
 
-// NameOf returns the name in the identity of a replica.
+// NameOf returns the name in a replica's id.
 func NameOf(id string) string { return id[:max(len(id)-idSuffix, 0)] }
 
-// LostReplica is one that is not seen any more although it did not say that it ends.
+// A LostReplica is a replica that has disappeared without deregistering.
 type LostReplica struct {
 	ID   string
-	Seen time.Time // by the server's clock as the replica knew it
+	Seen time.Time // by the replica's estimate of the server's clock
 }
 
-// LostReplicas returns the replicas that are not alive and whose end no replica has claimed. After some minutes they are forgotten. The list is good beside an
-// error that wraps ErrCorrupt.
+// LostReplicas returns the replicas that are not alive and that no replica has claimed as lost. After some minutes they are forgotten. With an error that
+// wraps ErrCorrupt, the list is valid.
 func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
@@ -46,7 +46,8 @@ func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	return lost, wrapIf("look for lost replicas", multierr.Join(err, damaged))
 }
 
-// removePredecessors takes the lost replicas of a name off the lists: a successor is up. The lists are for people, and no fault of them may matter to it.
+// removePredecessors removes the lost replicas of a name from the lists, because a successor is up. The lists are for people, so errors must not affect the
+// successor.
 func (g registry) removePredecessors(ctx context.Context, name string) {
 	var ids []string
 	lost, _ := g.LostReplicas(ctx)
@@ -58,12 +59,12 @@ func (g registry) removePredecessors(ctx context.Context, name string) {
 	_ = g.ForgetLost(ctx, name, ids...)
 }
 
-// RememberLost is how long a replica that was lost is listed as such, and mostLost how many are.
+// RememberLost is the time for which a lost replica is listed, mostLost the maximum number listed.
 const RememberLost, mostLost = 24 * time.Hour, 100
 
-// ClaimLost takes a lost replica out of the list, and returns whether this call did
-// it: one of several callers is to say that it is lost. [registry.RecentlyLost] has its name from then on, unless a replica of that name is registered, and
-// until one registers. claimed holds also beside an error, which is then of that list. A replica that another caller may have claimed is listed, too.
+// ClaimLost removes a lost replica from the list, and reports whether this call did it, so that one of several callers reports the loss. From then on
+// [registry.RecentlyLost] has its name, until a replica of that name registers, and unless one is registered. claimed is valid even with an error, which then
+// concerns that list. A replica that another caller may have claimed is listed too.
 func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool, err error) {
 	claimed, err = g.takeLost(ctx, lost.ID)
 	if !claimed && err == nil {
@@ -77,16 +78,16 @@ func (g registry) takeLost(ctx context.Context, id string) (taken bool, err erro
 	ctx, cancel := g.within(ctx)
 	defer cancel()
 	removed := g.redis.ZRem(ctx, g.key("replicas"), id)
-	err = errorOf(ctx, removed) // 0: it has ended, somebody has forgotten it, or another caller has it
+	err = errorOf(ctx, removed) // 0: it has ended, was forgotten, or another caller has claimed it
 	return err == nil && removed.Val() > 0, wrapIf("claim lost replica "+id, err)
 }
 
-// listLost puts the name of a lost replica on the list of [registry.RecentlyLost].
+// listLost adds the name of a lost replica to the list of [registry.RecentlyLost].
 func (g registry) listLost(ctx context.Context, lost LostReplica) error {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
 	name := NameOf(lost.ID)
-	up, _ := g.Replicas(ctx) // one that is not read has the name taken off the list when it ends
+	up, _ := g.Replicas(ctx) // if one is missed here, it removes the name when it ends
 	if slices.ContainsFunc(up, func(r Replica) bool { return r.Name == name }) {
 		return nil
 	}
@@ -99,14 +100,14 @@ func (g registry) listLost(ctx context.Context, lost LostReplica) error {
 	return wrapIf("list lost replica "+lost.ID, allErrors(ctx, cmds, err))
 }
 
-// NamedLost is a replica that was lost, by its name.
+// A NamedLost is a lost replica, by name.
 type NamedLost struct {
 	Name string
 	Seen time.Time // as in [LostReplica]
 }
 
-// RecentlyLost returns the replicas that were claimed as lost, and that no replica of the same name has followed, the
-// newest first. The oldest may have been lost for longer than [RememberLost].
+// RecentlyLost returns the replicas that were claimed as lost and have no successor of the same name, from new to old. The oldest may have been lost for
+// longer than [RememberLost].
 func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
@@ -124,12 +125,12 @@ func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
 	return lost, nil
 }
 
-// ForgetLost removes a lost replica from the lists of [registry.RecentlyLost] and [registry.LostReplicas]. ids are its entries in the latter.
+// ForgetLost removes a lost replica from the lists of [registry.RecentlyLost] and [registry.LostReplicas]. ids are its ids in the latter.
 func (g registry) ForgetLost(ctx context.Context, name string, ids ...string) error {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // the keys may be on different nodes of a Cluster
-		for _, id := range ids { // first: a leader takes those that are left for newly lost
+		for _, id := range ids { // first, because a leader takes the remaining ones for newly lost
 			p.ZRem(ctx, g.key("replicas"), id)
 		}
 		p.ZRem(ctx, g.key("lost"), name)

@@ -12,29 +12,29 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// namespace is the part of Redis that a cluster has: its keys, and how long a call may take there.
+// A namespace is the part of Redis that a cluster uses, with the time limit of a call.
 type namespace struct {
 	redis   redis.UniversalClient
 	prefix  string
 	timeout time.Duration
 }
 
-// within limits a call.
+// within returns the context of a call, with its time limit.
 func (n *namespace) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, n.timeout, fmt.Errorf("no answer from Redis in %v: %w", n.timeout, context.DeadlineExceeded))
 }
 
-// key of the namespace.
+// key returns a key of the namespace.
 func (n *namespace) key(name string) string { return n.prefix + name }
 
-// jobKey is a key of one job, under its hash tag.
+// jobKey returns a key of one job, with its hash tag.
 func (n *namespace) jobKey(job, name string) string { return n.prefix + "{" + job + "}:" + name }
 
-// number is how Redis takes one as an argument.
+// number returns a number as an argument for Redis.
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// each asks for one thing of each item, of so many at once in one round trip, and passes the answers on in the order of the items. Damaged values are
-// reported beside the good ones, and so is the damage that take finds.
+// each sends one command per item, at most atOnce per round trip, and passes the answers to take in the order of the items. damaged lists damaged values,
+// including those that take reports; the other values are good.
 func each[T any, C redis.Cmder](ctx context.Context, n *namespace, items []T, atOnce int, ask func(redis.Pipeliner, T) C, take func(T, C) error) (damaged, failed error) {
 	var corrupt multierr.List
 	for part := range slices.Chunk(items, atOnce) {

@@ -7,29 +7,28 @@ import (
 )
 
 const (
-	// blocksPerRun is how finely output is divided, so that an output that fills
-	// a block only in part wastes little of MaxBytes, and many small outputs do
-	// not push each other out.
+	// blocksPerRun is the number of blocks that output is divided into, so that a partly filled block wastes little of MaxBytes, and many small outputs do not
+	// displace each other.
 	blocksPerRun = 8
-	minBlock     = 256 // bytes; smaller ones would cost more than they hold
+	minBlock     = 256 // bytes; a smaller block would cost more than it holds
 )
 
-// blocks is the room for a job's output.
+// blocks is the space for a job's output.
 type blocks struct{ size, count int }
 
-// blocksOf divides it.
+// blocksOf divides the space into blocks.
 func blocksOf(maxBytes int64, runs int) blocks {
 	size := min(max(maxBytes/int64(blocksPerRun*runs), minBlock), maxBytes)
 	return blocks{int(size), int(maxBytes / size)}
 }
 
-// outputPrefix begins all blocks of one run's output. Blocks are members of a
-// sorted set with equal scores, so their bytes order them: by when the run ended.
+// outputPrefix returns the prefix of all blocks of one run's output. Blocks are members of a sorted set with equal scores, so their bytes order them: first
+// by the end of the run.
 func outputPrefix(ended time.Time, id string) string {
 	return fmt.Sprintf("%016x|%s|", ended.UnixMicro(), id)
 }
 
-// split divides output into members of the set of blocks. It keeps the end of output that does not fit at all. Empty output is one empty block.
+// split divides output into members of the set of blocks. If output exceeds the whole space, split keeps its end. Empty output becomes one empty block.
 func (b blocks) split(prefix, output string) []string {
 	if room := b.size * b.count; len(output) > room {
 		output = output[len(output)-room:]
@@ -43,8 +42,8 @@ func (b blocks) split(prefix, output string) []string {
 	return members
 }
 
-// join puts blocks together that were found under prefix, in their order. The first may have been trimmed already: the result is still a tail. It is
-// nil if there are none.
+// join returns the output in blocks that were found under prefix, which are in order; nil if there are none. The first blocks may have been trimmed: the
+// result is still a tail.
 func join(prefix string, members []string) *string {
 	if len(members) == 0 {
 		return nil
@@ -58,7 +57,7 @@ func join(prefix string, members []string) *string {
 	return &s
 }
 
-// outputRange is the range of members that begin with prefix, which ends in "|".
+// outputRange returns the range of members that begin with prefix, which ends in "|".
 func outputRange(prefix string) (from, to string) {
-	return "[" + prefix, "(" + prefix[:len(prefix)-1] + "}" // "}" follows "|"
+	return "[" + prefix, "(" + prefix[:len(prefix)-1] + "}" // "}" follows "|" in ASCII
 }

@@ -12,13 +12,10 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// Runs returns the n newest records of job, or of all jobs if job is "", with
-// their output if asked for. Runs that have not ended come first, by when they
-// started; then the others by when they ended, newest first. If n is 0 or less
-// it returns all records.
+// Runs returns the n newest records of a job, or of all jobs if job is "", with their output if output is set. Runs in progress come first, by their start;
+// then the others by their end, from new to old. If n is 0 or less, it returns all records.
 //
-// Values that no replica wrote are left out, and reported by an error
-// that wraps ErrCorrupt, which comes together with the good records.
+// Values that no replica wrote are left out, with an error that wraps ErrCorrupt; the records are then valid.
 func (h *history) Runs(ctx context.Context, job string, n int, output bool) ([]Record, error) {
 	ctx, cancel := h.within(ctx)
 	defer cancel()
@@ -53,8 +50,7 @@ func (h *history) newest(ctx context.Context, job string, n int, output bool) ([
 	return records, damaged
 }
 
-// Recent returns of each job the n records that Runs would give first. Jobs of
-// which nothing is known are not in the map. Errors are as with Runs.
+// Recent returns the n newest records per job, in the order of Runs. Jobs without records are not in the map. Its errors are like the errors of Runs.
 func (h *history) Recent(ctx context.Context, jobs []string, n int) (map[string][]Record, error) {
 	ctx, cancel := h.within(ctx)
 	defer cancel()
@@ -79,7 +75,7 @@ func (h *history) Recent(ctx context.Context, jobs []string, n int) (map[string]
 	return recent, wrapIf("read the history", damaged.Err())
 }
 
-// Run returns the record of one run, with its output; ok is false if there is none. Errors are as with Runs.
+// Run returns the record of one run, with its output; ok is false if there is none. Its errors are like the errors of Runs.
 func (h *history) Run(ctx context.Context, job, id string) (r Record, ok bool, err error) {
 	ctx, cancel := h.within(ctx)
 	defer cancel()
@@ -99,7 +95,7 @@ func (h *history) Run(ctx context.Context, job, id string) (r Record, ok bool, e
 	return records[0], true, nil
 }
 
-// RecordedJobs returns the names of the jobs that have records, also of those that no replica has any more.
+// RecordedJobs returns the names of the jobs that have records, including jobs that no replica has any more.
 func (h *history) RecordedJobs(ctx context.Context) ([]string, error) {
 	ctx, cancel := h.within(ctx)
 	defer cancel()
@@ -110,7 +106,7 @@ func (h *history) RecordedJobs(ctx context.Context) ([]string, error) {
 	return jobs, nil
 }
 
-// recorded are the names of the jobs that have records.
+// recorded returns the names of the jobs that have records.
 func (h *history) recorded(ctx context.Context) ([]string, error) {
 	cmd := h.redis.ZRevRange(ctx, h.key("history"), 0, mostListed-1)
 	if err := errorOf(ctx, cmd); err != nil {
@@ -119,13 +115,13 @@ func (h *history) recorded(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(cmd.Val(), func(job string) bool { return !isName(job) }), nil
 }
 
-// entry is a run in the index of its job.
+// An entry is a run in the index of its job.
 type entry struct {
 	job, id string
 	score   float64
 }
 
-// entries are the n newest entries of jobs together.
+// entries returns the n newest entries of all given jobs together.
 func (h *history) entries(ctx context.Context, jobs []string, n int) (all []entry, damaged, err error) {
 	var corrupt multierr.List
 	for part := range slices.Chunk(jobs, maxBatch) {
@@ -143,8 +139,7 @@ func (h *history) entries(ctx context.Context, jobs []string, n int) (all []entr
 	return all, corrupt.Err(), nil
 }
 
-// index reads of each job the n newest entries that are young enough by the
-// server's clock.
+// index reads the n newest entries per job that are not too old by the server's clock.
 func (h *history) index(ctx context.Context, jobs []string, n int) (found []entry, damaged, err error) {
 	if n <= 0 || n > h.runs {
 		n = h.runs
@@ -176,8 +171,7 @@ func (h *history) index(ctx context.Context, jobs []string, n int) (found []entr
 	return found, corrupt.Err(), nil
 }
 
-// records reads the records of entries, in their order: of each the heaviest
-// word. An entry without any was removed since the index was read.
+// records reads the heaviest record of each entry, in the order of the entries. An entry without a record was removed since the index was read.
 func (h *history) records(ctx context.Context, entries []entry) (records []Record, damaged, err error) {
 	damaged, err = each(ctx, h.namespace, entries, maxBatch, func(p redis.Pipeliner, e entry) *redis.SliceCmd {
 		return p.HMGet(ctx, h.jobKey(e.job, "records"), field(weightEnd, e.id), field(weightAbandoned, e.id), field(weightRunning, e.id))
@@ -200,7 +194,7 @@ func (h *history) records(ctx context.Context, entries []entry) (records []Recor
 	return records, damaged, err
 }
 
-// startOf is when a run was started, by its first word; zero if that is not there.
+// startOf returns the start of a run from its record of weight running; zero if there is none.
 func startOf(e entry, running any) time.Time {
 	text, _ := running.(string)
 	r, err := decode(e.job, e.id, text)
@@ -210,7 +204,7 @@ func startOf(e entry, running any) time.Time {
 	return r.Started
 }
 
-// first is the first string in a reply of HMGET.
+// first returns the first string in a reply of HMGET.
 func first(values []any) (string, bool) {
 	for _, v := range values {
 		if s, ok := v.(string); ok {
@@ -220,10 +214,10 @@ func first(values []any) (string, bool) {
 	return "", false
 }
 
-// outputsAtOnce is of how many records the output is read in one round trip.
+// outputsAtOnce is the number of records whose output one round trip reads.
 const outputsAtOnce = 64
 
-// AddOutput adds to records what their runs printed, as far as it is kept. Errors are as with Runs.
+// AddOutput adds the output of runs to their records, as far as it is kept. Its errors are like the errors of Runs.
 func (h *history) AddOutput(ctx context.Context, records []Record) error {
 	ctx, cancel := h.within(ctx)
 	defer cancel()
@@ -234,7 +228,7 @@ func (h *history) AddOutput(ctx context.Context, records []Record) error {
 	return nil
 }
 
-// addOutput reads the output of records, as far as it is there.
+// addOutput reads the output of records, as far as it is kept.
 func (h *history) addOutput(ctx context.Context, records []Record) (damaged, err error) {
 	var all []*Record
 	for i := range records {

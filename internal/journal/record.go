@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Outcomes of ticks and runs. All but OutcomeRunning are final.
+// The outcomes of ticks and runs. All but OutcomeRunning are final.
 const (
 	OutcomeRunning   = "running"
 	OutcomeOK        = "ok"
@@ -21,77 +21,73 @@ const (
 	OutcomeMissed    = "missed"
 )
 
-// Outcomes returns all of them.
+// Outcomes returns all outcomes.
 func Outcomes() []string {
 	return []string{OutcomeRunning, OutcomeOK, OutcomeFailed, OutcomeTimeout, OutcomeCanceled, OutcomeLost, OutcomeAbandoned, OutcomeSkipped, OutcomeMissed}
 }
 
 const (
-	// MaxRunID is how many bytes a RunID may have.
+	// MaxRunID is the maximum length of a RunID, in bytes.
 	MaxRunID = 200
-	// MaxText is how many bytes each other string of a record may have; the rest is cut.
+	// MaxText is the maximum length of every other string of a record, in bytes; the rest is cut.
 	MaxText = 256
 )
 
 // LocalFormat is the format of [Record.TickLocal].
 const LocalFormat = "2006-01-02T15:04:05"
 
-// Record describes a run, or a tick that was settled without one. Its JSON is that of `history --json`: fields that do not apply are left out.
+// A Record describes a run, or a tick that was settled without one. Its JSON is the output of `history --json`: fields that do not apply are left out.
 type Record struct {
-	// RunID names the run in its job: 1 to MaxRunID visible ASCII characters
-	// without "|". A tick without a run has one made of its job and time.
+	// RunID identifies the run within its job: 1 to MaxRunID visible ASCII characters without "|". The RunID of a tick without a run is made from its job and
+	// time.
 	RunID string `json:"run_id"`
 	// Job is the job's name.
 	Job string `json:"job"`
 	// Tick is the nominal instant; zero for a run outside the schedule.
 	Tick time.Time `json:"tick,omitzero"`
-	// TickLocal is the local time that identifies a fixed-time tick, such as 2026-11-27T09:00:00, whichever instant a replica's zone data have for it;
-	// "" for others.
+	// TickLocal is the local time that identifies a fixed-time tick, such as 2026-11-27T09:00:00, whatever its instant in a replica's zone data; "" for others.
 	TickLocal string `json:"tick_local,omitempty"`
-	// Trigger is what asked for it: schedule, manual, catch_up or recovery.
+	// Trigger is the cause of the run: schedule, manual, catch_up or recovery.
 	Trigger string `json:"trigger,omitempty"`
-	// Slot is the place held, nil for a tick without a run.
+	// Slot is the slot that the run held; nil for a tick without a run.
 	Slot *int `json:"slot,omitempty"`
 	// Attempt counts from 1; 0 for a tick without a run.
 	Attempt int `json:"attempt,omitempty"`
 	// Token is the fencing token; 0 if there was no grant.
 	Token int64 `json:"token,omitempty"`
-	// Replica is who ran it, or who settled it.
+	// Replica is the replica that ran or settled it.
 	Replica string `json:"replica,omitempty"`
-	// Outcome is one of the Outcome constants; a newer version may know more.
+	// Outcome is one of the Outcome constants; newer versions may have others.
 	Outcome string `json:"outcome"`
-	// Reason says more, in a word (docs/configuration.md#reasons) or an error's text.
+	// Reason is a word (docs/configuration.md#reasons) or an error's text.
 	Reason string `json:"reason,omitempty"`
-	// Detail says more of a missed tick: from when to when Redis did not answer, or why it could not decide. Of a run it names the
-	// processes that the command left behind. "" if no more is known.
+	// Detail describes, for a missed tick, when Redis did not answer, or why it could not decide; for a run, the processes that the command left behind. "" if
+	// nothing is known.
 	Detail string `json:"detail,omitempty"`
-	// ExitCode is nil if there was none: still running, or ended by a signal.
+	// ExitCode is nil if there was none: the run is in progress, or was ended by a signal.
 	ExitCode *int `json:"exit_code,omitempty"`
 	// Signal is the name of the signal that ended it, such as SIGKILL.
 	Signal string `json:"signal,omitempty"`
-	// Started and Finished are by the server's clock as the caller estimates it.
+	// Started and Finished are by the caller's estimate of the server's clock.
 	Started  time.Time `json:"started,omitzero"`
 	Finished time.Time `json:"finished,omitzero"`
-	// DurationMS is how long it ran, in milliseconds; nil if it did not end.
+	// DurationMS is the duration of the run in milliseconds; nil if it has not ended.
 	DurationMS *int64 `json:"duration_ms,omitempty"`
-	// Retried says that it is of a try that failed, and that another one has
-	// followed. The run has a record of its own.
+	// Retried is set in the record of a failed try that was followed by another one. The run has a record of its own.
 	Retried bool `json:"retried,omitempty"`
-	// FailedTries is how many such records the run has.
+	// FailedTries is the number of such records of the run.
 	FailedTries int `json:"failed_tries,omitempty"`
-	// Ticks is how many ticks it stands for, where those of a gap have one record
-	// together; else 0. It is for Config.First and not kept.
+	// Ticks is the number of ticks of a gap for which the record stands; otherwise 0. It is for Config.First and not stored.
 	Ticks int `json:"-"`
-	// Recovers reports whether another replica runs an abandoned run again. It is for Config.First and not kept.
+	// Recovers is set if another replica recovers the abandoned run. It is for Config.First and not stored.
 	Recovers bool `json:"-"`
-	// OutputCut is how many bytes it wrote before the tail that is kept.
+	// OutputCut is the number of bytes before the tail that is kept.
 	OutputCut int64 `json:"output_cut,omitempty"`
-	// Output is the tail of what it wrote; nil where there is none, it was not
-	// asked for, or it had to go.
+	// Output is the output tail; nil if there is none, if it was not requested, or if it was removed.
 	Output *string `json:"output,omitempty"`
 }
 
-// When is when a run began, or a tick was found not to be run.
+// When returns the start of a run, or the time at which a tick was found not to be run.
 func (r Record) When() time.Time {
 	if r.Started.IsZero() {
 		return r.Finished
@@ -99,7 +95,7 @@ func (r Record) When() time.Time {
 	return r.Started
 }
 
-// MarshalJSON writes times in UTC, whatever zone they came in.
+// MarshalJSON writes times in UTC, whatever their zone.
 func (r Record) MarshalJSON() ([]byte, error) {
 	type plain Record // without this method
 	for _, t := range []*time.Time{&r.Tick, &r.Started, &r.Finished} {
@@ -108,7 +104,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(r))
 }
 
-// Weights of words, heaviest last. Each is the first byte of a field's name.
+// The weights of records, in ascending order. A weight is the first byte of a field's name.
 const (
 	weightRunning   = 'r'
 	weightAbandoned = 'a'
@@ -125,7 +121,7 @@ func (r *Record) weight() byte {
 	return weightEnd
 }
 
-// moment is when a record's news happened.
+// moment returns the time of the event that the record reports.
 func (r *Record) moment() time.Time {
 	switch {
 	case !r.Finished.IsZero():
@@ -136,12 +132,11 @@ func (r *Record) moment() time.Time {
 	return r.Tick
 }
 
-// runningScore lifts runs that have not ended above all that have: it is more
-// than the microseconds of any time before the year 2112, and the sum is still
-// an exact number in a score.
+// runningScore lifts runs in progress above all ended ones. It exceeds the microseconds of any time before the year 2112, and the sum is still exact in a
+// score.
 const runningScore = 1 << 52
 
-// score places a record among those of its job.
+// score returns the position of a record among the records of its job.
 func (r *Record) score() float64 {
 	us := r.moment().UnixMicro()
 	if r.weight() == weightRunning {
@@ -150,7 +145,7 @@ func (r *Record) score() float64 {
 	return float64(us)
 }
 
-// scoreMoment is the moment that a score was made of.
+// scoreMoment returns the moment of a score.
 func scoreMoment(score float64) time.Time {
 	us := int64(score)
 	if us >= runningScore {
@@ -159,7 +154,7 @@ func scoreMoment(score float64) time.Time {
 	return time.UnixMicro(us)
 }
 
-// scored returns whether a score can be that of a record.
+// scored reports whether a score can belong to a record.
 func scored(score float64) bool { return score >= 0 && score < 2*runningScore }
 
 // fault returns the fault of a record that was read; "" if there is none.
@@ -184,7 +179,7 @@ func (r *Record) fault() string {
 	return ""
 }
 
-// check refuses a record that could not be found again.
+// check returns an error for a record that could not be found again.
 func (r *Record) check() error {
 	switch m := r.moment(); {
 	case !isName(r.Job):
@@ -199,7 +194,7 @@ func (r *Record) check() error {
 	return nil
 }
 
-// encode is the record as it is stored, without its output and within limits.
+// encode returns the record in its stored form, without its output and within the limits.
 func (r Record) encode() ([]byte, error) {
 	r.Output = nil
 	for _, s := range []*string{&r.TickLocal, &r.Trigger, &r.Replica, &r.Outcome, &r.Reason, &r.Detail, &r.Signal} {
@@ -215,8 +210,7 @@ func (r Record) encode() ([]byte, error) {
 	return b, nil
 }
 
-// decode reads what encode wrote for run id of job. Fields that a newer version
-// added are passed over.
+// decode parses the stored record of a run. It ignores fields that a newer version has added.
 func decode(job, id, text string) (Record, error) {
 	var r Record
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -243,10 +237,10 @@ func cut(s string) string {
 	return s[:n]
 }
 
-// IsJobName returns whether a job can have a name.
+// IsJobName reports whether a job can have a name.
 func IsJobName(name string) bool { return isName(name) }
 
-// isName returns whether s can be the name of a namespace or a job.
+// isName reports whether s can be the name of a namespace or a job.
 func isName(s string) bool {
 	if len(s) == 0 || len(s) > 128 || s[0] == '-' || s[0] == '_' {
 		return false
@@ -256,8 +250,7 @@ func isName(s string) bool {
 	})
 }
 
-// isRunID returns whether s can name a run: the order of output's blocks needs a
-// byte that no id has.
+// isRunID reports whether s can identify a run. The order of output blocks needs a byte that no id has.
 func isRunID(s string) bool {
 	return len(s) > 0 && len(s) <= MaxRunID && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r > '~' || r == '|'

@@ -14,90 +14,88 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// forgetReplica is how long the index keeps the id of a replica that is not seen
-// any more, if that is longer than ten times its time to live.
+// forgetReplica is the minimum time for which the index keeps the id of a replica that has disappeared; it is ten times the time to live if that is longer.
 const forgetReplica = 10 * time.Minute
 
-// registry has the entries of the replicas.
+// registry has the registrations of the replicas.
 type registry struct{ *namespace }
 
-// Replica is what a replica says of itself.
+// A Replica is the registration of a replica.
 type Replica struct {
-	// ID is its identity, new with each start: 1 to MaxRunID visible ASCII
-	// characters without "|".
+	// ID is its identity, new with each start: 1 to MaxRunID visible ASCII characters without "|".
 	ID string `json:"id"`
-	// Name is what people call it; two may have the same.
+	// Name is its name for people; two replicas may have the same.
 	Name string `json:"name"`
-	// Process identifies its process on its machine, so that a replica there can see whether it lives; "" where that is not possible.
+	// Process identifies its process on its machine, so that another replica there can check whether it lives; "" if that is not possible.
 	Process string `json:"process,omitempty"`
 	Version string `json:"version"`
-	// Started and Seen (when it said this) are by the server's clock, estimated.
+	// Started is the start of the process, and Seen the time of this registration, by an estimate of the server's clock.
 	Started time.Time `json:"started"`
 	Seen    time.Time `json:"seen"`
 	// ConfigDigest distinguishes replicas with different configurations.
 	ConfigDigest string `json:"config_digest"`
-	// ZoneData is the version of its zone data, and Zones a hash of the coming clock for each zone of its jobs, by the zone's name; empty in entries of
-	// versions that did not say.
+	// ZoneData is the version of its time zone data. Zones has a hash of the coming clock changes for each zone of its jobs, by the zone's name. Both are empty
+	// in entries of older versions.
 	ZoneData string            `json:"zone_data,omitempty"`
 	Zones    map[string]string `json:"zones,omitempty"`
-	// Refused is the first fault of a newer configuration, in whose place the replica keeps the one it had; "" if there is none.
+	// Refused is the first fault of a newer configuration that the replica has refused; "" if there is none.
 	Refused string `json:"refused,omitempty"`
 	// Heartbeat is the error of the heartbeat that it sends as the leader; "" if there is none.
 	Heartbeat string `json:"heartbeat,omitempty"`
-	// RedisAccess is the reason for which new connections of the replica do not reach Redis, or soon will not: a file that can't be read, a certificate that ends; "" for none.
+	// RedisAccess is the reason that new connections of the replica to Redis fail, or soon will: a file that can't be read, or a certificate that ends; "" if
+	// there is none.
 	RedisAccess string `json:"redis_access,omitempty"`
-	// Unable is why the replica claims nothing at present: its machine can't start programs; "" if it can.
+	// Unable is the reason that the replica claims nothing: its machine can't start programs; "" if it can.
 	Unable string `json:"unable,omitempty"`
-	// Unstartable has the jobs that it was not able to start when it tried last, and why; nil if there are none.
+	// Unstartable has the jobs that it could not start at the last try, with the reason; nil if there are none.
 	Unstartable map[string]string `json:"unstartable,omitempty"`
-	// ClockOffsetMS is how far its wall clock is ahead of the server's.
+	// ClockOffsetMS is the time by which its wall clock is ahead of the server's, in milliseconds.
 	ClockOffsetMS int64 `json:"clock_offset_ms"`
-	// ClockErrorMS is how far ClockOffsetMS may be off, as asking the server for its clock takes a while; 0 in entries of versions that did not say.
+	// ClockErrorMS is the maximum error of ClockOffsetMS, in milliseconds, because a call to the server takes a while; 0 in entries of older versions.
 	ClockErrorMS int64 `json:"clock_error_ms,omitempty"`
-	// Running is how many runs it has, and MaxRunning how many it may have at once; 0 in entries of versions that did not say.
+	// Running is the number of its runs, MaxRunning the maximum number; 0 in entries of older versions.
 	Running    int `json:"running"`
 	MaxRunning int `json:"max_running,omitempty"`
-	// LeaseMargin is that of the lease which was closest to its end when it was renewed, or was lost, within the last minute; nil if there was none.
+	// LeaseMargin is the smallest margin at which a lease was renewed or lost within the last minute; nil if there was none.
 	LeaseMargin *LeaseMargin `json:"lease_margin,omitempty"`
-	// Expected is the number of replicas that should be up, by its configuration; 0 if that does not say, and in entries of versions that had none.
+	// Expected is the number of replicas that should be up, by its configuration; 0 if the configuration does not have it, and in entries of older versions.
 	Expected int `json:"expected,omitempty"`
-	// Labels are matched by the `where` of jobs; nil in entries of versions that had none.
+	// Labels are matched by the `where` of jobs; nil in entries of older versions.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Draining is set while it ends its last runs and takes no more.
+	// Draining is set while it ends its last runs and accepts no more.
 	Draining bool `json:"draining,omitempty"`
-	// StoodStill is when its process did not run for a while, the last time; nil if it never did.
+	// StoodStill is the last time in which its process did not run; nil if there was none.
 	StoodStill *Interval `json:"stood_still,omitempty"`
-	// Since is since when the replica has each of its problems, by the codes of a status; nil in entries of versions that did not say.
+	// Since has the start of each of the replica's problems, by the codes of a status; nil in entries of older versions.
 	Since map[string]time.Time `json:"since,omitempty"`
 }
 
-// Interval is between two instants by the server's clock, estimated.
+// An Interval is the time between two instants, by an estimate of the server's clock.
 type Interval struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 }
 
-// Length is how long it is.
+// Length returns the duration of the interval.
 func (i Interval) Length() time.Duration { return i.To.Sub(i.From) }
 
-// mostProblems bounds [Replica.Since].
+// mostProblems is the maximum size of [Replica.Since].
 const mostProblems = 20
 
 func (i *Interval) sound() bool { return i == nil || sound(i.From) && sound(i.To) }
 
-// Registration is what Redis had when a replica registered.
+// A Registration is what Redis had when a replica registered.
 type Registration struct {
-	// Known is whether the replica's entry was still there. If not, its time to live has passed, another replica has removed it, or Redis has lost it.
+	// Known is set if the replica's registration was still there. If not, it has expired, another replica has removed it, or Redis has lost it.
 	Known bool
-	// Epoch is that of the namespace's data. The first registration sets it to a random value, and it never expires: another value than at the last
-	// registration means that Redis has lost its data since. In a Cluster it is on a master of its own. "" if that does not answer, with EpochError.
+	// Epoch is the epoch of the namespace's data. The first registration sets it to a random value that never expires: a change since the last registration
+	// means that Redis has lost its data. In a Cluster it may be on another master; if that does not answer, Epoch is "" and EpochError is set.
 	Epoch      string
 	EpochError error
 }
 
-// Register says that a replica is alive, for ttl by the server's clock. Call it
-// again, with news, well before ttl has passed. It restores the epoch and the format of the data if Redis has lost them. In a Cluster these are on masters of
-// their own, which may be away.
+// Register records that a replica is alive, for ttl by the server's clock. Call it again, with present facts, well before ttl has passed. It restores the
+// epoch and the format of the data if Redis has lost them. In a Cluster these may be on other masters, which may be down.
 func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (found Registration, err error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
@@ -105,10 +103,10 @@ func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (f
 	if err != nil {
 		return found, err
 	}
-	var data sync.WaitGroup // in a pipeline of its own: the client has all commands of one fail when one master hangs
+	var data sync.WaitGroup // in a separate pipeline, because the client fails all commands of a pipeline if one master hangs
 	data.Go(func() { found.Epoch, found.EpochError = g.restoreEpoch(ctx) })
 	gone := r.Seen.Add(-max(forgetReplica, 10*ttl)).UnixMilli()
-	var before *redis.IntCmd // SET reports it too, from Redis 6.2 on
+	var before *redis.IntCmd // SET returns this too, but only from Redis 6.2 on
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		before = p.Exists(ctx, g.key("replica:"+r.ID))
 		p.Set(ctx, g.key("replica:"+r.ID), text, ttl)
@@ -129,7 +127,7 @@ func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (f
 	return found, nil
 }
 
-// encode is the text of an entry that lives for ttl.
+// encode returns the text of a registration that lives for ttl.
 func (r Replica) encode(ttl time.Duration) ([]byte, error) {
 	if !isRunID(r.ID) || ttl < time.Millisecond || r.Seen.IsZero() {
 		return nil, fmt.Errorf("register replica: %w: id %.40q, ttl %v, seen %v", ErrInvalid, r.ID, ttl, r.Seen)
@@ -142,8 +140,8 @@ func (r Replica) encode(ttl time.Duration) ([]byte, error) {
 	return text, nil
 }
 
-// restoreEpoch sets the epoch and the format if they are missing, and returns the epoch. A key that is no epoch is deleted, and the next registration sets
-// one: if this one did, another replica might have read a different one by then.
+// restoreEpoch sets the epoch and the format if they are missing, and returns the epoch. A key that is not an epoch is deleted, and the next registration
+// sets one: if this one did, another replica could have read a different one meanwhile.
 func (g registry) restoreEpoch(ctx context.Context) (string, error) {
 	var epoch *redis.StringCmd
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -159,10 +157,10 @@ func (g registry) restoreEpoch(ctx context.Context) (string, error) {
 		_ = g.redis.Del(ctx, g.key("epoch")).Err()
 		return "", fmt.Errorf("read the epoch of the data: %s: %w", g.key("epoch"), ErrCorrupt)
 	}
-	return "", fmt.Errorf("read the epoch of the data: %w", cmp.Or(allErrors(ctx, cmds, err), err)) // err: it was deleted meanwhile
+	return "", fmt.Errorf("read the epoch of the data: %w", cmp.Or(allErrors(ctx, cmds, err), err)) // err: the key was deleted meanwhile
 }
 
-// Deregister says that a replica has ended, so no replica of its name is lost. An id that is not there is no error.
+// Deregister records that a replica has ended, so that it does not count as lost. An unknown id is no error.
 func (g registry) Deregister(ctx context.Context, id string) error {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
@@ -171,12 +169,12 @@ func (g registry) Deregister(ctx context.Context, id string) error {
 		p.ZRem(ctx, g.key("replicas"), id)
 		return nil
 	})
-	_ = g.redis.ZRem(ctx, g.key("lost"), NameOf(id)).Err() // a leader may have claimed its predecessor after it had registered; as in Register
+	// a leader may have claimed the predecessor after this one had registered; errors do not matter, as in Register
+	_ = g.redis.ZRem(ctx, g.key("lost"), NameOf(id)).Err()
 	return wrapIf("deregister replica "+id, allErrors(ctx, cmds, err))
 }
 
-// Replicas returns the replicas that are alive, by name and then id. Entries
-// that no replica wrote are left out, with an error that wraps ErrCorrupt.
+// Replicas returns the replicas that are alive, by name and then id. Entries that no replica wrote are left out, with an error that wraps ErrCorrupt.
 func (g registry) Replicas(ctx context.Context) ([]Replica, error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
@@ -189,7 +187,7 @@ func (g registry) Replicas(ctx context.Context) ([]Replica, error) {
 		return p.Get(ctx, g.key("replica:"+id))
 	}, func(id string, found *redis.StringCmd) error {
 		var r Replica
-		if found.Err() != nil { // its time to live has passed, or it is reported as damaged
+		if found.Err() != nil { // it has expired, or is reported as damaged
 			return nil
 		}
 		if err := decodeEntry(found.Val(), &r, &r.ID, id); err != nil {

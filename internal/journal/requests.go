@@ -12,49 +12,49 @@ import (
 )
 
 const (
-	// MaxRequests is how many requests may wait at a time in a namespace.
+	// MaxRequests is the maximum number of waiting requests in a namespace.
 	MaxRequests = 1000
-	// MaxRequestLife is how long one may wait.
+	// MaxRequestLife is the maximum time for which a request waits.
 	MaxRequestLife = 10 * time.Minute
-	// keepAnswer is how long what became of a request is kept.
+	// keepAnswer is the time for which an answer is kept.
 	keepAnswer = 10 * time.Minute
 )
 
-// ErrTooMany says that MaxRequests wait already.
+// ErrTooMany means that MaxRequests requests are waiting.
 var ErrTooMany = errors.New("too many requests wait")
 
-// requestList is the requests for runs, and the answers.
+// requestList has the requests for runs, and the answers.
 type requestList struct{ *namespace }
 
-// Request asks the replicas for a run of a job.
+// A Request asks the replicas for a run of a job.
 type Request struct {
 	// ID is its identity: 1 to MaxRunID visible ASCII characters without "|".
 	ID string `json:"id"`
 	// Job is the job's name.
 	Job string `json:"job"`
-	// Tick is what the run is to have as its own; zero for none.
+	// Tick is the tick of the run; zero for none.
 	Tick time.Time `json:"tick,omitzero"`
-	// By names the user that asks, for people.
+	// By is the name of the user, for people.
 	By string `json:"by,omitempty"`
-	// Created and Expires are by the server's clock; from Expires on no replica starts it.
+	// Created and Expires are by the server's clock. From Expires on no replica starts it.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
 }
 
-// Answer is what became of a request.
+// An Answer is the result of a request.
 type Answer struct {
-	// Request is its id.
+	// Request is the id of the request.
 	Request string `json:"request"`
-	// Outcome is OutcomeRunning once it was started; OutcomeSkipped, OutcomeMissed or OutcomeFailed, with a Reason, if it never will be;
-	// "" while a replica that has taken it waits.
+	// Outcome is OutcomeRunning once the run was started. If it will never start, it is OutcomeSkipped, OutcomeMissed or OutcomeFailed, with a Reason. It is ""
+	// while the replica that has taken the request waits.
 	Outcome string `json:"outcome,omitempty"`
 	Reason  string `json:"reason,omitempty"`
-	// Replica is the one that answers, RunID the run that it started.
+	// Replica is the replica that answers, RunID the run that it started.
 	Replica string `json:"replica"`
 	RunID   string `json:"run_id,omitempty"`
 }
 
-// fault is for a request, which may not wait for longer than any.
+// fault returns the fault of a request that was read; "" if there is none.
 func (r *Request) fault() string {
 	if life := r.Expires.Sub(r.Created); !sound(r.Tick) || !sound(r.Created) || !sound(r.Expires) || life <= 0 || life > MaxRequestLife {
 		return fmt.Sprintf("it waits from %v to %v", r.Created, r.Expires)
@@ -62,7 +62,7 @@ func (r *Request) fault() string {
 	return ""
 }
 
-// fault is for an answer, of which nothing is a number.
+// fault returns "", because an answer has no numbers or times.
 func (a *Answer) fault() string { return "" }
 
 // Ask publishes a request that waits for life, by the server's clock, and returns it with its times.
@@ -76,7 +76,7 @@ func (l requestList) Ask(ctx context.Context, r Request, life time.Duration) (Re
 	return r, wrapIf("ask for a run of job "+r.Job, l.ask(ctx, r, now, life))
 }
 
-// timed is a sound request with its times.
+// timed validates a request and sets its times.
 func (l requestList) timed(ctx context.Context, r Request, life time.Duration) (_ Request, now time.Time, err error) {
 	if !isRunID(r.ID) || !isName(r.Job) || life < time.Millisecond || life > MaxRequestLife {
 		return r, now, fmt.Errorf("ask for a run of job %.40q: %w: id %.40q, life %v", r.Job, ErrInvalid, r.ID, life)
@@ -91,7 +91,7 @@ func (l requestList) timed(ctx context.Context, r Request, life time.Duration) (
 	return r, now, nil
 }
 
-// ask writes the request before it announces it, since the receivers read it.
+// ask writes a request and then announces it, because the receivers read it.
 func (l requestList) ask(ctx context.Context, r Request, now time.Time, life time.Duration) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -114,18 +114,18 @@ func (l requestList) ask(ctx context.Context, r Request, now time.Time, life tim
 	if err := allErrors(ctx, cmds, err); err != nil {
 		return err
 	}
-	// The channel is a hint, that an ACL may forbid: replicas look from time to time, too.
+	// The channel only speeds things up, and an ACL may forbid it: replicas also check periodically.
 	_ = l.redis.Publish(ctx, l.key("asked"), r.ID).Err()
 	return nil
 }
 
 func (l requestList) requestKey(id string) string { return l.key("request:" + id) }
 
-// answerKey is where the answer to a request is.
+// answerKey returns the key of the answer to a request.
 func (l requestList) answerKey(id string) string { return l.requestKey(id) + ":answer" }
 
-// AskOnce is Ask for a caller that repeats a request with the same key after an unknown outcome. Within keepAnswer a key has one request, with the times
-// of the first call.
+// AskOnce is Ask for a caller that repeats a request with the same key after an unknown outcome. Within keepAnswer a key has one request, with the times of
+// the first call.
 func (l requestList) AskOnce(ctx context.Context, key string, r Request, life time.Duration) (Request, error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -148,8 +148,8 @@ func (l requestList) AskOnce(ctx context.Context, key string, r Request, life ti
 	return r, wrapIf("ask for a run of job "+r.Job, l.ask(ctx, r, now, life))
 }
 
-// Asked returns the request of AskOnce under a key; ok is false if there is none. One that waits is published again: the caller that made it may have
-// been cut off before it was.
+// Asked returns the request of AskOnce under a key; ok is false if there is none. A waiting request is published again, because its first caller may have
+// been cut off before.
 func (l requestList) Asked(ctx context.Context, key string) (r Request, ok bool, err error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -173,10 +173,10 @@ func (l requestList) Asked(ctx context.Context, key string) (r Request, ok bool,
 	return r, true, wrapIf("ask again for a run of job "+r.Job, l.ask(ctx, r, now, r.Expires.Sub(now)))
 }
 
-// onceKey is where the request of a caller's key is.
+// onceKey returns the key of the request of a caller's key.
 func (l requestList) onceKey(key string) string { return l.key("request-once:" + key) }
 
-// Requests are those that wait, oldest first. Entries that Ask did not write are left out.
+// Requests returns the waiting requests, from old to new. Entries that Ask did not write are left out.
 func (l requestList) Requests(ctx context.Context) ([]Request, error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -189,7 +189,7 @@ func (l requestList) Requests(ctx context.Context) ([]Request, error) {
 		return p.Get(ctx, l.requestKey(id))
 	}, func(id string, found *redis.StringCmd) error {
 		var r Request
-		if found.Err() == nil && decodeEntry(found.Val(), &r, &r.ID, id) == nil && isName(r.Job) { // else it has expired, or Ask did not write it
+		if found.Err() == nil && decodeEntry(found.Val(), &r, &r.ID, id) == nil && isName(r.Job) { // otherwise it has expired, or Ask did not write it
 			requests = append(requests, r)
 		}
 		return nil
@@ -201,7 +201,7 @@ func (l requestList) Requests(ctx context.Context) ([]Request, error) {
 	return requests, nil
 }
 
-// Answer writes the answer to a request. An answer with an Outcome is final; only the replica that is entitled to act on the request gives one.
+// Answer writes the answer to a request. An answer with an Outcome is final. Only the replica that may act on the request writes one.
 func (l requestList) Answer(ctx context.Context, a Answer) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -224,7 +224,7 @@ func (l requestList) Answer(ctx context.Context, a Answer) error {
 	return wrapIf("answer request "+a.Request, allErrors(ctx, cmds, err))
 }
 
-// AnswerTo returns the answer to a request so far; ok is false while there is none.
+// AnswerTo returns the answer to a request so far; ok is false if there is none.
 func (l requestList) AnswerTo(ctx context.Context, id string) (a Answer, ok bool, err error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()

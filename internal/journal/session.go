@@ -14,16 +14,16 @@ import (
 // sessionSecretBytes is the length of the secret of sessions, which is random and cannot be guessed.
 const sessionSecretBytes = 32
 
-// sessionSecretName is its key in a namespace.
+// sessionSecretName is the name of its key in a namespace.
 const sessionSecretName = "session-secret"
 
-// IsSecretKey returns whether a key of Redis, of any namespace, has a secret as its value.
+// IsSecretKey reports whether the value of a key of Redis, in any namespace, is a secret.
 func IsSecretKey(key string) bool {
 	return strings.HasPrefix(key, "cronclave:") && strings.HasSuffix(key, ":"+sessionSecretName)
 }
 
-// SessionSecret returns the secret with which the replicas of a cluster sign sessions of browsers. If Redis has none, it gets the known one, so that replicas
-// restore it after a loss of data, or a random one if known is "". No error has a secret in it.
+// SessionSecret returns the secret with which the replicas of a cluster sign sessions of browsers. If Redis has none, SessionSecret stores known, so that
+// replicas restore the secret after a loss of data, or a random one if known is "". Its errors do not contain the secret.
 func (n *namespace) SessionSecret(ctx context.Context, known string) (string, error) {
 	ctx, cancel := n.within(ctx)
 	defer cancel()
@@ -42,11 +42,11 @@ func (n *namespace) SessionSecret(ctx context.Context, known string) (string, er
 	return get.Val(), nil
 }
 
-// createSessionSecret writes a secret unless another replica has, and reads the one that stands then.
+// createSessionSecret writes a secret unless another replica has, and reads the one in Redis.
 func (n *namespace) createSessionSecret(ctx context.Context, key, secret string) (get *redis.StringCmd, err error) {
 	if secret == "" {
 		var random [sessionSecretBytes]byte
-		_, _ = rand.Read(random[:]) // it never fails
+		_, _ = rand.Read(random[:]) // never fails
 		secret = hex.EncodeToString(random[:])
 	}
 	cmds, err := n.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -57,7 +57,7 @@ func (n *namespace) createSessionSecret(ctx context.Context, key, secret string)
 	return get, withoutText(allErrors(ctx, cmds, err), secret)
 }
 
-// withoutText masks a text in an error: Redis repeats the arguments of a command that it does not know.
+// withoutText masks a text in an error, because Redis repeats the arguments of a command that it does not know.
 func withoutText(err error, text string) error {
 	if err == nil || !strings.Contains(err.Error(), text) {
 		return err

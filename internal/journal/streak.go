@@ -15,52 +15,54 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// Failures returns the outcomes of what went wrong. The others but ok neither begin nor end a streak of failures.
+// Failures returns the outcomes that are failures. The others, except ok, neither start nor end a streak of failures.
 func Failures() []string {
 	return []string{OutcomeFailed, OutcomeTimeout, OutcomeLost, OutcomeAbandoned, OutcomeMissed}
 }
 
-// Failed reports whether the record is a failure, and not a try that another one has followed.
+// Failed reports whether the record is a failure, and not a try that was followed by another one.
 func (r Record) Failed() bool { return !r.Retried && slices.Contains(Failures(), r.Outcome) }
 
-// Streak is the failures of a job since it was last ok. The history may have removed their records.
+// A Streak is the failures of a job since its last success. Their records may have been removed from the history.
 type Streak struct {
-	// Since is the end of the first failure; zero for none.
+	// Since is the end of the first failure; zero if there is none.
 	Since time.Time
 	// Count is the number of failures in a row.
 	Count int
-	// AtLeast reports whether Count is a lower bound and Since may be too late. It is set if an ok was reported late, and its time lies among the older failures,
-	// of which only the number and the first and newest times are kept.
+	// AtLeast is set if Count is a lower bound and Since may be too late. This happens if a success was reported late, and its time lies among the older
+	// failures. Only their number and the first and newest times are kept.
 	AtLeast bool
-	// LastOK is the end of the newest run that was ok; zero if none is known.
+	// LastOK is the end of the newest successful run; zero if none is known.
 	LastOK time.Time
 }
 
-// The key of a streak is a sorted set, so that a MULTI can keep it without a decision: its members are the RunIDs of failures by their end, one member for
-// the last ok, and maybe two that stand for older failures: their number with the end of the first, and the newest. No RunID has a "|" or a space.
+// The key of a streak is a sorted set, so that a MULTI can update it without a decision. Its members are the RunIDs of failures by their end, a member for
+// the last success, and sometimes two members for the older failures: one with their number at the end of the first, and one for the newest. No RunID has a
+// "|" or a space.
 const (
 	memberOK      = "|ok"
-	memberFolded  = " |+" // and a number
+	memberFolded  = " |+" // followed by a number
 	memberAtLeast = " |>" // the same, if the number is a lower bound
-	memberNewest  = " |=" // and a RunID
-	// unfolded is the number of failures that have a member each. Twice as many are folded. Up to 128 members of 64 bytes Redis keeps a set in its compact form.
+	memberNewest  = " |=" // followed by a RunID
+	// unfolded is the number of failures that have a member each. At twice that number, the older ones are folded. Redis keeps a set of up to 128 members of 64
+	// bytes in its compact form.
 	unfolded = 60
-	// mostFolded is beyond any number of failures.
+	// mostFolded is above any number of failures.
 	mostFolded = 1 << 40
 )
 
-// streakSet is the contents of a streak's key.
+// A streakSet is the content of a streak's key.
 type streakSet struct {
 	lastOK *redis.Z // nil if none is known
 	first  float64  // the end of the first failure
-	folded int      // failures, up to the newest of them
-	more   bool     // there may be more of these
+	folded int      // number of failures up to newest
+	more   bool     // the number is a lower bound
 	newest redis.Z
 	others []redis.Z // failures after these
 }
 
-// parseStreak takes the members of a streak's key, which it changes. Failures before the last ok were reported after it. A failure that is not newer than
-// the folded ones is one of these that was reported again, or it was reported very late. Neither counts.
+// parseStreak parses the members of a streak's key. It modifies all. Failures before the last success were reported after it, and do not count. Neither does
+// a failure that is not newer than the folded ones: it is one of these, reported again, or was reported very late.
 func parseStreak(all []redis.Z) (s streakSet) {
 	if i := slices.IndexFunc(all, func(z redis.Z) bool { return z.Member == memberOK }); i >= 0 {
 		ok := all[i]
@@ -82,7 +84,7 @@ func parseStreak(all []redis.Z) (s streakSet) {
 		}
 		return folded || newest
 	})
-	if s.folded == 0 && s.newest.Member != nil { // the last ok came among the folded failures, of which at least the newest came after it
+	if s.folded == 0 && s.newest.Member != nil { // the last success came among the folded failures, so at least the newest of them came after it
 		s.folded, s.first, s.more = 1, s.newest.Score, true
 	}
 	s.others = slices.DeleteFunc(all, func(z redis.Z) bool {
@@ -114,25 +116,25 @@ func (s streakSet) fold() (members []redis.Z) {
 }
 
 func memberOf(z redis.Z) string {
-	text, _ := z.Member.(string) // as each reply has it
+	text, _ := z.Member.(string) // always a string in a reply
 	return text
 }
 
-// queueStreak notes what a word means for the streak of its job.
+// queueStreak queues the effect of a record on the streak of its job.
 func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
 	key, at := h.jobKey(w.job, "streak"), float64(r.moment().UnixMicro())
 	switch {
 	case r.weight() == weightRunning || r.Retried:
 		return
 	case r.Failed():
-		// LT: another report of the failure, with a later time, changes nothing.
+		// LT: another report of the failure with a later time changes nothing.
 		p.ZAddLT(ctx, key, redis.Z{Score: at, Member: r.RunID})
 		w.failures = p.ZCard(ctx, key)
 		if r.weight() == weightAbandoned {
 			w.doubtful = append(w.doubtful, doubtful{r.RunID, p.HGet(ctx, h.jobKey(w.job, "records"), field(weightEnd, r.RunID))})
 		}
 	default:
-		p.ZRem(ctx, key, r.RunID) // it was abandoned, as far as others knew
+		p.ZRem(ctx, key, r.RunID) // other replicas may have recorded it as abandoned
 		if r.Outcome == OutcomeOK {
 			p.ZRemRangeByScore(ctx, key, "-inf", number(r.moment().UnixMicro()))
 			p.ZAddGT(ctx, key, redis.Z{Score: at, Member: memberOK})
@@ -140,14 +142,14 @@ func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrit
 	}
 }
 
-// doubtful is a run that was reported as abandoned, and the end that its holder may have reported before.
+// A doubtful run was reported as abandoned. end is the outcome that its holder may have reported before.
 type doubtful struct {
 	id  string
 	end *redis.StringCmd
 }
 
-// settleStreaks takes those runs out of the streaks that were called abandoned after they had ended well, and folds long streaks. After an error the
-// caller repeats its write, and so this.
+// settleStreaks removes runs from the streaks that were reported as abandoned after a successful end, and folds long streaks. After an error the caller
+// repeats its write, and with it this.
 func (h *history) settleStreaks(ctx context.Context, jobs []*jobWrite) error {
 	var errs multierr.List
 	for _, w := range jobs {
@@ -163,7 +165,7 @@ func (h *history) settleStreaks(ctx context.Context, jobs []*jobWrite) error {
 	return errs.Err()
 }
 
-// fold puts one member in the place of all but the newest failures of a streak. If the streak changes meanwhile, another write folds it.
+// fold replaces all but the newest failures of a streak by two members. If the streak changes meanwhile, another write folds it.
 func (h *history) fold(ctx context.Context, key string) error {
 	err := h.redis.Watch(ctx, func(tx *redis.Tx) error {
 		all, err := tx.ZRangeWithScores(ctx, key, 0, -1).Result()
@@ -188,7 +190,8 @@ func (h *history) fold(ctx context.Context, key string) error {
 // streaksAtOnce is the number of jobs whose streaks one round trip reads.
 const streaksAtOnce = 64
 
-// Streaks returns the streaks of jobs. Jobs without a failure since their last ok have a Count of 0, jobs that are unknown too. Errors are as with Runs.
+// Streaks returns the streaks of jobs. Jobs without a failure since their last success, and unknown jobs, have a Count of 0. Its errors are like the errors
+// of Runs.
 func (h *history) Streaks(ctx context.Context, jobs []string) (map[string]Streak, error) {
 	ctx, cancel := h.within(ctx)
 	defer cancel()

@@ -13,20 +13,18 @@ import (
 )
 
 const (
-	// maxBatch and maxBatchBytes are how many records, and how much output, go
-	// in one round trip, so that a long batch does not stop Redis for others.
+	// maxBatch and maxBatchBytes limit the records, and the bytes of output, in one round trip, so that a long batch does not block Redis for others.
 	maxBatch      = 500
 	maxBatchBytes = 4 << 20
-	// trimBatch is how many records of a job one write removes at most, for
-	// when the limits were lowered.
+	// trimBatch is the maximum number of records of a job that one write removes, which matters after limits were lowered.
 	trimBatch = 1000
-	// clusterCalls is how many jobs are written at once in Cluster.
+	// clusterCalls is the number of jobs that are written at once in a Cluster.
 	clusterCalls = 16
 )
 
-// Record writes records of runs, usually all of them in one round trip. It may be repeated, and called for one run by several replicas, in any order:
-// the package comment defines which record stands. A failure of one job's records does not affect the others; the error lists the failures, and to
-// repeat the whole batch is safe. Records that are invalid give ErrInvalid.
+// Record writes records of runs, usually in one round trip. It may be repeated, and called for one run by several replicas, in any order: the package comment
+// defines which record counts. A failure of one job's records does not affect the others. The error lists the failures, and it is safe to repeat the whole
+// batch. Invalid records return ErrInvalid.
 func (h *history) Record(ctx context.Context, records []Record) error {
 	ctx, cancel := h.within(ctx)
 	defer cancel()
@@ -39,7 +37,7 @@ func (h *history) Record(ctx context.Context, records []Record) error {
 	return wrapIf("write the history", errs.Err())
 }
 
-// batchSize is how many of records fit in one round trip, at least one.
+// batchSize returns the number of records that fit into one round trip, at least one.
 func batchSize(records []Record) int {
 	bytes := 0
 	for i, r := range records {
@@ -53,8 +51,7 @@ func batchSize(records []Record) int {
 	return len(records)
 }
 
-// recordBatch writes one batch: one MULTI for all jobs, or, since Cluster allows
-// it for one hash tag only, one for each job at the same time.
+// recordBatch writes one batch: one MULTI for all jobs. A Cluster allows a MULTI only for one hash tag, so there it writes one per job, several at a time.
 func (h *history) recordBatch(ctx context.Context, records []Record) error {
 	jobs, errs := h.group(records)
 	if len(jobs) == 0 {
@@ -83,7 +80,7 @@ func (h *history) recordBatch(ctx context.Context, records []Record) error {
 	return multierr.Join(errs, multierr.Join(fails...), allErrors(ctx, cmds, err))
 }
 
-// jobWrite is what one batch says of one job, and what Redis answered.
+// A jobWrite is the part of a batch for one job, and the replies to it.
 type jobWrite struct {
 	job    string
 	words  []word
@@ -93,17 +90,17 @@ type jobWrite struct {
 
 	claims []claim
 
-	failures *redis.IntCmd // how many members the streak has; nil if no word is a failure
+	failures *redis.IntCmd // number of members of the streak; nil if no record is a failure
 	doubtful []doubtful
 }
 
-// word is a valid record with its text.
+// A word is a valid record with its JSON.
 type word struct {
 	Record
 	text []byte
 }
 
-// group sorts records by job and leaves out the invalid ones, with the errors.
+// group groups records by job. It leaves out the invalid ones, and returns their errors.
 func (h *history) group(records []Record) ([]*jobWrite, error) {
 	var (
 		errs  multierr.List
@@ -135,8 +132,7 @@ func (h *history) group(records []Record) ([]*jobWrite, error) {
 	return jobs, errs.Err()
 }
 
-// commit writes jobs in one MULTI, with the index of jobs or without, and
-// remembers what each job's next write is to remove.
+// commit writes jobs in one MULTI, with the index of jobs if index is set, and remembers the runs that each job's next write must remove.
 func (h *history) commit(ctx context.Context, jobs []*jobWrite, index bool) error {
 	cmds, err := h.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for _, w := range jobs {
@@ -152,7 +148,7 @@ func (h *history) commit(ctx context.Context, jobs []*jobWrite, index bool) erro
 	return multierr.Join(allErrors(ctx, cmds, err), h.settleStreaks(ctx, jobs))
 }
 
-// queueIndex notes in which jobs something happened, and which runs failed, for readers of all jobs.
+// queueIndex updates the indexes of jobs and of failures, which serve readers of all jobs.
 func (h *history) queueIndex(ctx context.Context, p redis.Pipeliner, jobs []*jobWrite) {
 	var latest time.Time
 	for _, w := range jobs {
@@ -166,12 +162,12 @@ func (h *history) queueIndex(ctx context.Context, p redis.Pipeliner, jobs []*job
 	h.queueFailures(ctx, p, jobs)
 }
 
-// queue puts the records of one job in a MULTI.
+// queue adds the records of one job to a MULTI.
 func (h *history) queue(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
 	runs, records, output := h.jobKey(w.job, "runs"), h.jobKey(w.job, "records"), h.jobKey(w.job, "output")
 	h.queueRemoval(ctx, p, w.job)
 	for _, r := range w.words {
-		// LT: a run's place only goes down, so a late "running" does not lift it.
+		// LT: the position of a run only goes down, so a late "running" does not lift it.
 		p.ZAddLT(ctx, runs, redis.Z{Score: r.score(), Member: r.RunID})
 		h.claim(ctx, p, w, r)
 		h.queueStreak(ctx, p, w, r)
@@ -193,7 +189,7 @@ func (h *history) queue(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
 	}
 }
 
-// queueRemoval removes the runs that the last write to the job found too many.
+// queueRemoval removes the excess runs that the last write to the job found.
 func (h *history) queueRemoval(ctx context.Context, p redis.Pipeliner, job string) {
 	h.mu.Lock()
 	ids := h.excess[job]
@@ -214,9 +210,8 @@ func (h *history) queueRemoval(ctx context.Context, p redis.Pipeliner, job strin
 	p.ZRem(ctx, h.jobKey(job, "runs"), members...)
 }
 
-// remember notes what the next write to each of jobs is to remove. Another
-// replica may remove it first, which does no harm: a run that is too many once
-// stays so, since only newer ones come above it.
+// remember records the excess runs of jobs, for the next write to each. Another replica may remove them first, which does no harm: a run stays in excess,
+// because only newer ones come above it.
 func (h *history) remember(jobs []*jobWrite) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -233,7 +228,7 @@ func (h *history) remember(jobs []*jobWrite) {
 	}
 }
 
-// olderThan is the range of scores, from base on, of records before t.
+// olderThan returns the range of scores, from base on, of records before t.
 func olderThan(base int64, t time.Time) *redis.ZRangeBy {
 	return &redis.ZRangeBy{
 		Min:   number(base),
@@ -242,10 +237,11 @@ func olderThan(base int64, t time.Time) *redis.ZRangeBy {
 	}
 }
 
-// field is where the record of a run is kept for one weight.
+// field returns the field with the record of a run for one weight.
 func field(weight byte, id string) string { return string(weight) + id }
 
-// lighterFields are the fields that a word of the given weight makes obsolete. The writer of "abandoned" does not know when the run was started.
+// lighterFields returns the fields that a record of the given weight makes obsolete. The record of weight running stays beside an abandoned one, because the
+// writer of "abandoned" does not know the start of the run.
 func lighterFields(weight byte, id string) []string {
 	if weight == weightEnd {
 		return []string{field(weightAbandoned, id), field(weightRunning, id)}
@@ -253,7 +249,7 @@ func lighterFields(weight byte, id string) []string {
 	return nil
 }
 
-// members makes a sorted set's members with equal scores.
+// members returns blocks as members of a sorted set with equal scores.
 func members(blocks []string) []redis.Z {
 	zs := make([]redis.Z, len(blocks))
 	for i, b := range blocks {

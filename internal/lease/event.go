@@ -2,16 +2,16 @@ package lease
 
 import "time"
 
-// GrantEvent says that a tick was granted, to clients that were about to ask for it; or that a row was released, to
-// clients that wait for one.
+// A GrantEvent reports to other clients that a tick was granted, or that a row was released.
 type GrantEvent struct {
 	Lock  string
 	Tick  time.Time // zero if a row was released; so are the fields below
 	Owner string
-	Until time.Time // by the server's clock: the lease ends then unless it is renewed, or has ended and was given back, or left an orphan
+	// Until is the end of the lease unless it is renewed, by the server's clock. It has passed if the lease was given back, or has left an orphan.
+	Until time.Time
 }
 
-// GrantedRow is a row whose grant is published.
+// A GrantedRow is a row whose grant is published.
 type GrantedRow struct {
 	Row   *HeldRow
 	Until int64 // by the server's clock, in microseconds

@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// ErrStale means that a resource has seen a greater token: the caller that brought this one no longer holds the lease.
+// ErrStale means that a resource has seen a greater token: the caller with this one no longer holds the lease.
 var ErrStale = errors.New("stale fencing token")
 
 // ErrAhead means that a token is ahead of the server's clock by more than a minute.
 var ErrAhead = errors.New("fencing token ahead of the server's clock")
 
-// StaleError names the token that was refused, and the greater one.
+// A StaleError has the token that was refused, and the greater one.
 type StaleError struct {
 	Resource string // "" for a gate
-	Token    Token  // the one refused
-	Newest   Token  // the greatest so far
+	Token    Token  // the refused token
+	Newest   Token  // the greatest token so far
 }
 
 func (e *StaleError) Error() string {
@@ -26,5 +26,5 @@ func (e *StaleError) Error() string {
 	return fmt.Sprintf("%v%s: %d, after %d", ErrStale, of, e.Token, e.Newest)
 }
 
-// Unwrap is [ErrStale].
+// Unwrap returns [ErrStale].
 func (e *StaleError) Unwrap() error { return ErrStale }

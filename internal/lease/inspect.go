@@ -9,68 +9,66 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// InspectRequest asks what a lock knows.
+// An InspectRequest asks for the state of a lock.
 type InspectRequest struct {
 	Lock      string
-	Permanent bool // as in [Request]
-	// Schedule, if set, announces the schedule of a replica that starts: if it is not the lock's current one, it begins
-	// now, and ticks before now are decided.
+	Permanent bool // see [Request]
+	// Schedule, if set, announces the schedule of a replica that starts. If it is not the current schedule of the lock it begins now, and ticks
+	// before now are decided.
 	Schedule string
-	// Behind is how many seconds the names of its ticks are behind their instants now: see [Tick]. ZoneRules, if set, is a hash of the zone data by
-	// which they are due.
+	// Behind is the number of seconds by which the names of the ticks are behind their instants now: see [Tick]. ZoneRules, if set, is a hash of the
+	// zone data by which they are due.
 	Behind    int64
 	ZoneRules string
-	// SettleThrough, if set, settles every tick up to it that is still undecided, once the server's clock is past SettleDeadline; but not
-	// those in [State.Open] that were decided before they were given back.
+	// SettleThrough, if set, settles every undecided tick up to it, once the server's clock is past SettleDeadline. It does not settle ticks in
+	// [State.Open] that were decided before they were given back.
 	SettleThrough, SettleDeadline time.Time
-	// SettleOutcome, if set, is with which outcome these are settled, as ticks of the schedule SettleSchedule. It is kept for them together: see
-	// [State.Settled].
+	// SettleOutcome, if set, is the outcome with which they are settled, as ticks of the schedule SettleSchedule. It is kept for all of them
+	// together: see [State.Settled].
 	SettleOutcome, SettleSchedule string
-	// Follower, if set, is the name of a lock whose ticks follow those of this one: the reply lists those that have
-	// ended well. Used is the tick up to which it needs no outcome any more. Outcomes that all followers have used
-	// are forgotten, as are followers that no request has named for a day, and of more than a thousand outcomes the
-	// oldest. A tick has an outcome only if its holder reported it: see [Run.ReleaseWith]. A server that has lost
-	// its memory has lost the outcomes.
+	// Follower, if set, is the name of a lock whose ticks follow the ticks of this one: the reply lists the ticks that ended well. Used is the tick
+	// up to which it needs no outcome any more. Outcomes that all followers have used are forgotten, as are followers that no request has named for a
+	// day, and the oldest of more than a thousand outcomes. A tick has an outcome only if its holder reported it: see engine.Run.ReleaseWith. A
+	// server that has lost its memory has lost the outcomes.
 	Follower string
 	Used     time.Time
-	// Acked are ticks of [State.Settled] whose outcome was recorded: the lock forgets them.
+	// Acked has ticks of [State.Settled] whose outcome was recorded. The lock forgets them.
 	Acked []time.Time
-	// Abandon are lease ids of [State.Orphans] that are about to be recorded as abandoned. From then on the withdrawal of such a
-	// lease does not open its tick.
+	// Abandon has lease ids of [State.Orphans] that are about to be recorded as abandoned. From then on the withdrawal of such a lease does not open
+	// its tick.
 	Abandon []string
 }
 
-// State is what a lock knows. Times are by the server's clock.
+// A State is the state of a lock. Times are by the server's clock.
 type State struct {
 	Now     time.Time
 	Floor   Token       // the greatest token so far
-	Decided time.Time   // every tick up to this one is decided, but for those in Open
-	Open    []time.Time // ticks that were given back before their start, oldest first: see Undo of a grant
-	Before  time.Time   // the same, before SettleThrough
+	Decided time.Time   // every tick up to this one is decided, except the ticks in Open
+	Open    []time.Time // ticks that were given back before their start, oldest first: see [ReleaseUndo]
+	Before  time.Time   // Decided before SettleThrough was applied
 	Closed  time.Time   // no grants until then; zero or past if the lock is open
-	Pause   Pause       // the newest: see [Pause.On] for whether it is over
+	Pause   Pause       // the newest pause; [Pause.On] reports whether it is over
 	Rows    []Row
 	Orphans []Row
-	Through time.Time    // to a follower: every tick up to this one has ended; not known while the lock is closed
-	Ended   []Ended      // and these of them, oldest first, have ended well
+	Through time.Time    // for a follower: every tick up to this one has ended; unknown while the lock is closed
+	Ended   []Ended      // for a follower: the ticks up to Through that ended well, oldest first
 	Settled []Settlement // ticks that no replica has recorded yet
-	// RulesSince is since when ZoneRules of the request have been in use, if others were in use before; else zero.
+	// RulesSince is the time since which the ZoneRules of the request have been in use, if others were in use before; otherwise zero.
 	RulesSince time.Time
 	Err        error // the outcome is unknown; the rest is empty
 }
 
-// Settlement is a tick that was settled without a grant, by a request with [Tick.KeepOutcome]: when, and how. Or it is all undecided ticks after
-// one and up to Tick, by a [InspectRequest] with a SettleOutcome. The newest hundred are kept.
+// A Settlement is a tick that was settled without a grant, by a request with [Tick.KeepOutcome], with the time and the outcome. Or it stands for all
+// undecided ticks after After and up to Tick, which an [InspectRequest] with a SettleOutcome settled. The newest hundred are kept.
 type Settlement struct {
 	Tick, At time.Time
 	Outcome  string
 	After    time.Time // zero for a single tick
 	Schedule string    // "" for a single tick
-	Instant  time.Time // at which a single tick was due, by the client that settled it
+	Instant  time.Time // the instant at which a single tick was due, by the client that settled it
 }
 
-// NewSettlement decodes one as it is kept: how is the outcome, or three lines: the tick before it, the outcome,
-// and the schedule.
+// NewSettlement decodes a stored settlement. how is the outcome, or three lines: the tick before it, the outcome, and the schedule.
 func NewSettlement(tick, at int64, how string) Settlement {
 	s := Settlement{Tick: clock.FromMicros(tick * 1e6), At: clock.FromMicros(at), Outcome: how}
 	if lines := strings.SplitN(how, "\n", 3); len(lines) == 3 {
@@ -82,7 +80,7 @@ func NewSettlement(tick, at int64, how string) Settlement {
 	return s
 }
 
-// SingleSettlement is how a single tick was settled, as it is kept.
+// SingleSettlement encodes the settlement of a single tick, as it is stored.
 func SingleSettlement(outcome string, behind int64) string {
 	if behind == 0 {
 		return outcome
@@ -90,7 +88,7 @@ func SingleSettlement(outcome string, behind int64) string {
 	return fmt.Sprintf("%s\t%d", outcome, behind)
 }
 
-// Row is a lease as others see it. An orphan's has ended; its Expiry is zero.
+// A Row is a lease as other clients see it. The lease of an orphan has ended; its Expiry is zero.
 type Row struct {
 	ID, Owner string
 	Slot      int
@@ -101,14 +99,16 @@ type Row struct {
 	Attempt   int
 	Trigger   string
 	Memo      string
-	EndedWell bool   // an orphan's work had ended well when its holder died: see [Run.MarkSucceeded]
-	Stopped   string // why the holder of an orphan was to stop before its lease ended, see [Client.Stop]; "" if it was not
-	Renewed   bool   // an orphan's lease was renewed once at least, so its holder had heard of the grant; false where that is not known
-	Abandoned bool   // an orphan was abandoned, see [InspectRequest.Abandon], or handed over: its tick stays decided
+	EndedWell bool   // the work of the orphan had ended well when its holder died: see engine.Run.MarkSucceeded
+	Stopped   string // the reason for which the holder of the orphan was asked to stop before its lease ended, see engine.Client.Stop; "" if it was not
+	// Renewed is true if the lease of the orphan was renewed at least once, so that its holder had received the grant. It is false if that is not
+	// known.
+	Renewed   bool
+	Abandoned bool // the orphan was abandoned, see [InspectRequest.Abandon], or handed over: its tick stays decided
 }
 
-// Ended is a tick that has ended well, since Due together with all before it: each is decided, and no lease for it is held, or waits as an
-// orphan to be carried on.
+// An Ended is a tick that has ended well. Due is the time since when it and all ticks before it have ended: each is decided, and no lease for it is
+// held, or waits as an orphan to be recovered.
 type Ended struct{ Tick, Due time.Time }
 
 // Validate returns an error if the request can't be valid.
@@ -130,8 +130,7 @@ func (l InspectRequest) ReadOnly() bool {
 	return l.Schedule == "" && l.SettleThrough.IsZero() && l.SettleOutcome == "" && l.Follower == "" && len(l.Acked) == 0 && len(l.Abandon) == 0
 }
 
-// SettleRecord is the outcome of the ticks that are settled, and their schedule, as they are kept;
-// "" if they are not.
+// SettleRecord returns the outcome and the schedule of the ticks that are settled, as they are stored; "" if no ticks are.
 func (l InspectRequest) SettleRecord() string {
 	if l.SettleOutcome == "" {
 		return ""

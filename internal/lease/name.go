@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// KeyParts are the last parts of a lock's keys, after its name and a colon.
+// KeyParts has the last parts of a lock's keys, after its name and a colon.
 var KeyParts = []string{"ledger", "orphans", "queue", "patience", "dead", "fence"}
 
-// CheckName refuses names whose keys would not share one hash slot of a Cluster, or would be another lock's.
+// CheckName refuses names whose keys would not share one hash slot of a Cluster, or would be keys of another lock.
 func CheckName(name string) error {
 	if name == "" {
 		return errors.New("the name is empty")
@@ -34,7 +34,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// QuoteNames is a list of names for an error, the first five of them.
+// QuoteNames returns a list of names for an error, with at most five of them.
 func QuoteNames(names []string) string {
 	if len(names) == 0 {
 		return "nothing"

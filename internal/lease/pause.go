@@ -12,13 +12,14 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// Pause is a time in which a lock grants no ticks: each is settled with Outcome instead. That is so for every tick from From until Until, whenever it is
-// asked for, also if no request came before the end; and for every other that is asked for while the pause is on, unless its deadline had passed before.
-// Requests without a tick are granted as ever. The server's clock decides. A lock knows its newest pause only; the zero Pause means that it never had one.
+// A Pause is a time in which a lock grants no ticks: each tick is settled with Outcome instead. That applies to every tick from From until Until,
+// whenever it is asked for, even if no request came before the end. It also applies to every other tick that is asked for while the pause is on,
+// unless its deadline had passed before. Requests without a tick are granted as usual. The server's clock decides. A lock knows only its newest
+// pause; the zero Pause means that it never had one.
 type Pause struct {
-	From, Until time.Time // Until is zero for one that lasts until it is ended
+	From, Until time.Time // Until is zero for a pause that lasts until it is ended
 	Outcome     string
-	Reason, By  string // for people: why, and the user that wanted it; "" when it was ended by a request
+	Reason, By  string // for people: the reason, and the user who wanted it; "" after a request has ended it
 }
 
 // On reports whether the pause is on at an instant.
@@ -31,21 +32,21 @@ func (p Pause) Covers(tick time.Time) bool {
 	return !p.From.IsZero() && !tick.Before(p.From) && p.On(tick)
 }
 
-// PauseRequest sets or ends the pause of a lock.
+// A PauseRequest sets or ends the pause of a lock.
 type PauseRequest struct {
 	Lock      string
-	Permanent bool // as in [Request]; the pause of a lock that expires when it is idle goes with it
-	// End ends the pause; the fields below have no meaning then.
+	Permanent bool // see [Request]; the pause of a lock that expires when it is idle expires with it
+	// End ends the pause. The fields below are then ignored.
 	End bool
-	// For is how long it lasts. Defaults to until it is ended; at most ten years. One that is on is carried on with these new words.
+	// For is the length of the pause, at most ten years. Zero lasts until it is ended. If a pause is on already, the new values replace the old ones.
 	For time.Duration
-	// Outcome is how ticks are settled: words of letters. Required.
+	// Outcome is the outcome with which ticks are settled: words of letters. Required.
 	Outcome string
-	// Reason is for people: one line of at most 200 characters. By is the user that wants it, for people, too.
+	// Reason is for people: one line of at most 200 characters. By is the user who wants the pause, for people, too.
 	Reason, By string
 }
 
-// PauseAnswer is what became of a [PauseRequest].
+// A PauseAnswer is the answer to a [PauseRequest].
 type PauseAnswer struct {
 	Now           time.Time // by the server's clock
 	Before, After Pause
@@ -78,13 +79,13 @@ func (r PauseRequest) Validate() error {
 	return nil
 }
 
-// PauseRecord is the stored form of a pause, as pause.lua has it. Instants are microseconds, until is 0 for ever.
+// A PauseRecord is the stored form of a pause, as in pause.lua. Instants are in microseconds; Until is 0 for a pause without an end.
 type PauseRecord struct {
 	Changed, From, Until int64
 	Outcome, Reason, By  string
 }
 
-// PauseNote is the reason of a pause and its user as the server keeps them; scripts do not look into it.
+// PauseNote returns the reason of a pause and its user as the server stores them. Scripts do not look into it.
 func PauseNote(reason, by string) string {
 	if by == "" {
 		return url.QueryEscape(reason)
@@ -92,7 +93,7 @@ func PauseNote(reason, by string) string {
 	return url.QueryEscape(reason) + "&" + url.QueryEscape(by)
 }
 
-// ReadPause reads what a script or [PauseRecord.Text] wrote; a text that can't be read is no pause.
+// ReadPause reads what a script or [PauseRecord.Text] wrote. A text that can't be read is no pause.
 func ReadPause(s string) (p PauseRecord) {
 	part := strings.Split(s, ",")
 	if len(part) < 5 {
@@ -105,22 +106,22 @@ func ReadPause(s string) (p PauseRecord) {
 	return p
 }
 
-// Text is the record as the server keeps it.
+// Text returns the record as the server stores it.
 func (p PauseRecord) Text() string {
 	return fmt.Sprintf("%d,%d,%d,%s,%s", p.Changed, p.From, p.Until, p.Outcome, PauseNote(p.Reason, p.By))
 }
 
-// Pause is the record as others see it.
+// Pause returns the record in the form for callers.
 func (p PauseRecord) Pause() Pause {
 	return Pause{From: clock.FromMicros(p.From), Until: clock.FromMicros(p.Until), Outcome: p.Outcome, Reason: p.Reason, By: p.By}
 }
 
-// Sound reports whether a pause was written by a client.
+// Sound reports whether a client may have written the record.
 func (p PauseRecord) Sound() bool {
 	return Sound(p.Changed-1, MaxNumber-1) && Sound(p.From, MaxNumber) && Sound(p.Until, MaxNumber) && len(p.Outcome) <= MaxHeard && len(p.Reason) <= MaxHeard && len(p.By) <= MaxHeard
 }
 
-// End is when the pause is over.
+// End returns the end of the pause, in microseconds.
 func (p PauseRecord) End() int64 {
 	if p.Changed > 0 && p.Until == 0 {
 		return math.MaxInt64
@@ -128,15 +129,15 @@ func (p PauseRecord) End() int64 {
 	return p.Until
 }
 
-// Stops reports whether the pause settles a tick that is asked for now, and with which outcome: stopped() of acquire.lua.
+// Stops reports whether the pause settles a tick that is asked for now, and returns the outcome. It is the same as stopped() in acquire.lua.
 func (p PauseRecord) Stops(t *Tick, now int64) (outcome string, ok bool) {
 	at, deadline := clock.ToMicros(t.At)+t.Behind()*1e6, clock.ToMicros(t.Deadline)
 	within := at >= p.From && at < p.End()
-	said := p.Changed > 0 && p.Outcome != "" // else there was only an end
+	said := p.Changed > 0 && p.Outcome != "" // otherwise a pause was only ended
 	return p.Outcome, said && (within || now < p.End() && (deadline == 0 || deadline >= min(p.From, now)))
 }
 
-// Next is the record after a request: the rules are those of pause.lua.
+// Next returns the record after a request. It follows the rules of pause.lua.
 func (p PauseRecord) Next(r PauseRequest, now int64) PauseRecord {
 	known, on := p.Changed > 0, now < p.End()
 	next := PauseRecord{Changed: max(now, p.Changed+1), From: p.From, Until: p.Until, Outcome: p.Outcome}
@@ -155,7 +156,7 @@ func (p PauseRecord) Next(r PauseRequest, now int64) PauseRecord {
 	return next
 }
 
-// JoinPause puts a pause before a ledger, as requests, replies and notices carry them.
+// JoinPause puts a pause before a ledger, as in requests, replies and messages.
 func JoinPause(pause, ledger string) string {
 	switch {
 	case pause == "":
@@ -166,7 +167,7 @@ func JoinPause(pause, ledger string) string {
 	return "!" + pause + ";" + ledger
 }
 
-// CutPause takes them apart.
+// CutPause separates a pause from a ledger.
 func CutPause(s string) (pause, ledger string) {
 	if !strings.HasPrefix(s, "!") {
 		return "", s
@@ -175,7 +176,7 @@ func CutPause(s string) (pause, ledger string) {
 	return pause, ledger
 }
 
-// NewerPause is the record that was changed later.
+// NewerPause returns the record that was changed later.
 func NewerPause(a, b string) string {
 	if a == b || ReadPause(b).Changed <= ReadPause(a).Changed {
 		return a

@@ -9,71 +9,71 @@ import (
 	"time"
 )
 
-// Request asks for one row of a lock.
+// A Request asks for one row of a lock.
 type Request struct {
-	// Lock is its name. A name with a part in braces, as in "{orders}:archive", shares a Cluster's node with other
-	// keys of that hash tag; else the whole name is the tag.
+	// Lock is the name of the lock. A name with a part in braces, as in "{orders}:archive", is on the same node of a Cluster as other keys with that
+	// hash tag. Without braces, the whole name is the tag.
 	Lock string
-	// ID is the lease id. Asking again with the same id gives the same grant, which is how an unknown outcome gets resolved. If the
-	// lease has ended meanwhile, the answer is [Unheard]. Defaults to a random one.
+	// ID is the lease id. Asking again with the same id gives the same grant, so that an unknown outcome can be resolved. If the lease has ended
+	// meanwhile, the answer is [Unheard]. Defaults to a random one.
 	ID string
 	// Slots is the number of rows. Defaults to 1; at most 1,000.
 	Slots int
-	// Lease is how long a grant lasts without renewal. Defaults to 30s; at least 10ms, at most [MaxLease].
+	// Lease is the length of a grant without renewal. Defaults to 30s; at least 10ms, at most [MaxLease].
 	Lease time.Duration
-	// Trigger, if set, makes the lease a run that is accounted for: if it ends without a release, it is an orphan
-	// until it is deleted, or until a lock that is not Permanent is forgotten. Memo goes with it, for the replica
-	// that finds it.
+	// Trigger, if set, makes the lease a run that is accounted for: if it ends without a release, it is an orphan until it is deleted, or until a
+	// lock that is not Permanent is forgotten. Memo is kept with it, for the replica that finds it.
 	Trigger, Memo string
 	// Permanent keeps the lock's state when it is idle.
 	Permanent bool
-	// AnyLimit accepts a lock that is in use with another number of slots; this request's own number counts.
+	// AnyLimit accepts a lock that is in use with another number of slots. The number of this request counts.
 	AnyLimit bool
-	// Abstain lets the request settle its tick or learn its holder, but never be granted.
+	// Abstain lets the request settle its tick or find its holder, but never be granted.
 	Abstain bool
-	// Adopt is the lease id of an orphan whose tick this lease carries on, as the next attempt.
+	// Adopt is the lease id of an orphan. This lease has the orphan's tick, and the next attempt.
 	Adopt string
-	// Delay keeps a row shut for so long after its lease ended without a release: for resources that can't check tokens, so
-	// that what a dead holder has sent can arrive first (the lock-delay of Chubby, Burrows 2006). The last grant's counts.
+	// Delay keeps a row shut for so long after its lease ended without a release. It is for resources that can't check tokens: writes of a dead
+	// holder that are still on their way arrive first (the lock-delay of Chubby, Burrows 2006). The Delay of the last grant counts.
 	Delay time.Duration
 	// Tick, if not nil, is granted at most PerTick times, ever.
 	Tick *Tick
 
-	// FirstTry says that ID was sent to no server yet.
+	// FirstTry is true if ID was not sent to any server yet.
 	FirstTry bool
-	// Channel, if set, is where the server publishes a grant: the request waits in the lock's queue.
+	// Channel, if set, is the channel to which the server publishes a grant: the request waits in the lock's queue.
 	Channel string
 }
 
-// Tick is a tick of a schedule, to be entered in the lock's ledger by the grant.
+// A Tick is a tick of a schedule. The grant enters it in the lock's ledger.
 type Tick struct {
-	// At is the identity of the tick on every client, a whole second: its instant, or a name for it on a scale of its own that is never ahead of it.
+	// At is the identity of the tick on every client, a whole second: its instant, or a name for it on a scale of its own that is never ahead of the
+	// instant.
 	At       time.Time
-	Instant  time.Time // at which the tick is due; zero if that is At
-	Previous time.Time // the tick before it by the schedule, as At has it; zero if there is none
+	Instant  time.Time // the instant at which the tick is due; zero if that is At
+	Previous time.Time // the identity of the tick before it in the schedule; zero if there is none
 	// Schedule identifies the schedule. Ticks before its first announcement to the lock are decided.
 	Schedule string
 	PerTick  int // defaults to 1
-	// NotBefore and Deadline bound the grant by the server's clock. NotBefore is At at the earliest, Deadline
-	// defaults to none.
+	// NotBefore and Deadline bound the grant by the server's clock. NotBefore is at least At; Deadline defaults to none.
 	NotBefore, Deadline time.Time
-	// IfHeld and IfLate are the outcomes that settle the tick when all rows are held, and past the deadline.
-	// With an empty IfHeld a tick stays open then; IfLate is required with a deadline.
+	// IfHeld and IfLate are the outcomes that settle the tick if all rows are held, and past the deadline. With an empty IfHeld the tick stays open
+	// if all rows are held. IfLate is required with a deadline.
 	IfHeld, IfLate string
 	// KeepFirst leaves a tick open, in spite of IfHeld, if all ticks before it are decided: it is the first that waits for a row.
 	KeepFirst bool
-	// KeepOutcome has the lock keep how the tick was settled, if this request does so, until a replica has recorded
-	// it: see [State.Settled]. The replica that asked may die before that.
+	// KeepOutcome keeps the outcome in the lock, if this request settles the tick, until a replica has recorded it: see [State.Settled]. The replica
+	// that asked may die before that.
 	KeepOutcome bool
 }
 
-// Verdict is the answer to a request.
+// A Verdict is the answer to a request.
 type Verdict string
 
 // The verdicts.
 const (
 	Granted Verdict = "granted" // Lease is set
-	Held    Verdict = "held"    // all rows are held, the first until Until, by Holder; or those that are free are for a crowd in line
+	// Held: all rows are held, the first until Until, by Holder. Or the free rows are reserved for waiters in line.
+	Held    Verdict = "held"
 	Early   Verdict = "early"   // ask again at Until
 	Closed  Verdict = "closed"  // the server lost the lock's data: no grants until Until
 	Settled Verdict = "settled" // by this request, with Outcome
@@ -82,7 +82,7 @@ const (
 	Unknown Verdict = "unknown" // Err has the reason; ask again with the same id
 )
 
-// WithDefaults fills in the fields that were left out.
+// WithDefaults returns the request with defaults for the fields that are not set.
 func (r Request) WithDefaults() Request {
 	if r.ID == "" {
 		r.ID, r.FirstTry = rand.Text(), true
@@ -139,7 +139,7 @@ func (t Tick) validate(slots int) error {
 
 const maxBehind = 2 * 86400
 
-// Behind is how many seconds the name of a tick is behind its instant.
+// Behind returns the number of seconds by which the name of a tick is behind its instant.
 func (t *Tick) Behind() int64 {
 	if t == nil || t.Instant.IsZero() {
 		return 0
@@ -147,8 +147,8 @@ func (t *Tick) Behind() int64 {
 	return t.Instant.Unix() - t.At.Unix()
 }
 
-// ZoneOf returns the zone whose local times name the ticks of a schedule, as its digest has it before a dot; "" if instants do. Decisions on ticks
-// in one zone say nothing of those in another.
+// ZoneOf returns the zone whose local times name the ticks of a schedule, which its digest has before a dot; "" if ticks are named by instants.
+// Decisions on ticks in one zone say nothing about ticks in another.
 func ZoneOf(digest string) string {
 	zone, _, named := strings.Cut(digest, ".")
 	if !named {
@@ -157,11 +157,10 @@ func ZoneOf(digest string) string {
 	return zone
 }
 
-// Accounted reports whether it matters later that the request was granted: it has a tick, or its run is an
-// orphan if it dies.
+// Accounted reports whether the grant matters later: the request has a tick, or its run becomes an orphan if its holder dies.
 func (r Request) Accounted() bool { return r.Tick != nil || r.Trigger != "" || r.Adopt != "" }
 
-// PerTick is how many grants the tick has; 1 without one.
+// PerTick returns the number of grants that the tick has; 1 without a tick.
 func (r Request) PerTick() int {
 	if r.Tick == nil {
 		return 1
@@ -177,7 +176,7 @@ func (r Request) Zone() string {
 	return ZoneOf(r.Tick.Schedule)
 }
 
-// Previous is the tick before, in seconds since 1970; 0 where there is none.
+// Previous returns the tick before, in seconds since 1970; 0 if there is none.
 func (r Request) Previous() int64 {
 	if r.Tick == nil {
 		return 0

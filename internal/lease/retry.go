@@ -12,12 +12,13 @@ import (
 // ShortestPause is the shortest pause of a call that waits by asking again.
 const ShortestPause = 10 * time.Millisecond
 
-// NewRetry returns the pauses between requests whose outcome is unknown; timeout is that of a round trip.
+// NewRetry returns the backoff for requests whose outcome is unknown. timeout is the timeout of a round trip.
 func NewRetry(timeout time.Duration) *backoff.Backoff {
 	return backoff.New(5*time.Millisecond, timeout)
 }
 
-// RetryAfter is a pause, or less if the lease that is in the way runs out before. The server's clock is now; either instant is zero where it is not known.
+// RetryAfter returns pause, or less if the lease that is in the way runs out before. now is the server's clock. Either instant is zero if it is not
+// known.
 func RetryAfter(pause time.Duration, runsOut, now time.Time) time.Duration {
 	if now.IsZero() || runsOut.IsZero() {
 		return pause
@@ -25,7 +26,7 @@ func RetryAfter(pause time.Duration, runsOut, now time.Time) time.Duration {
 	return min(pause, max(runsOut.Sub(now), 0)+ShortestPause/2+rand.N(ShortestPause))
 }
 
-// WaitError is the error of a wait that has ended with its context; fault is why nothing was known at last, if that is so.
+// WaitError returns the error of a wait that has ended with its context. fault, if not nil, is the last error, after which nothing was known.
 func WaitError(ctx context.Context, fault error) error {
 	if fault != nil {
 		return fmt.Errorf("%w (%w)", fault, context.Cause(ctx))

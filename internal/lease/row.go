@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// ParseRow reads "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo", as the scripts write it.
+// ParseRow parses "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo", as the scripts write it.
 func ParseRow(s string) (Row, bool) {
 	part := strings.SplitN(s, "\n", 8)
 	if len(part) < 8 {
@@ -20,14 +20,14 @@ func ParseRow(s string) (Row, bool) {
 	}, true
 }
 
-// ParseNumber reads what a script wrote.
+// ParseNumber parses a number that a script wrote. It returns 0 for any other text.
 func ParseNumber(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }
 
-// States of an entry in a lock's ledger, as state.lua has them.
+// The states of an entry in a lock's ledger, as in state.lua.
 const (
-	TickDecided  = "done" // as its outcome says
+	TickDecided  = "done" // decided: the outcome has the details
 	TickPart     = "part" // granted in some slots, and open to others
-	TickReopened = "open" // given back before its start: to all slots, or only to some
+	TickReopened = "open" // given back before its start: open to all slots, or only to some
 )
 
 // OutcomeGranted is the outcome of a tick that was granted.

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// StopRequest asks the holder of a lease to stop its work, see Lease.Stopping: the one of ID, or, without an ID, one that is to make room for a tick.
+// A StopRequest asks the holder of a lease to stop its work, see Lease.Stopping. It is the lease with ID, or without an ID a lease that makes room
+// for a tick.
 type StopRequest struct {
 	Lock      string
-	Permanent bool // as in [Request]
+	Permanent bool // see [Request]
 	ID        string
 	Reason    string // one line of at most 1,000 bytes without tabs; required
-	// Tick and From, as in [Tick.At] and [Tick.NotBefore], and Slots: if the tick is undecided and all slots are
-	// held, the lease is the oldest of those that were granted before From, or that have adopted an orphan of an
-	// earlier tick. One lease is chosen for a tick at a time, for all callers and however often they ask: if it has
-	// not ended by then, the same again. One that is about to stop anyway, and not for another tick, is as good.
+	// Tick and From, which are [Tick.At] and [Tick.NotBefore] of the tick, and Slots choose a lease if the tick is undecided and all slots are held:
+	// the oldest lease that was granted before From, or that has adopted an orphan of an earlier tick. One lease at a time is chosen for a tick, for
+	// all callers, and again the same as long as it has not ended. A lease that is about to stop anyway, and not for another tick, is chosen first.
 	Tick, From time.Time
 	Slots      int
 }
@@ -34,10 +34,10 @@ func (r StopRequest) Validate() error {
 	return nil
 }
 
-// StopAnswer is the answer to a [StopRequest].
+// A StopAnswer is the answer to a [StopRequest].
 type StopAnswer struct {
-	ID    string // the lease whose holder is told to stop; "" if there is none: it has ended, or the tick needs none
+	ID    string // the lease whose holder is asked to stop; "" if there is none, because it has ended or the tick needs none
 	Owner string
 	Slot  int
-	Err   error // [ErrUnknown]: it may be marked, or not; ask again
+	Err   error // [ErrUnknown]: it may be marked or not; ask again
 }

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firstOwn is the least descriptor that is none of stdin, stdout and stderr.
+// firstOwn is the first descriptor after stdin, stdout and stderr.
 const firstOwn = 3
 
-// duplicate returns the same file under another descriptor, which no child gets. Where there can be none, f has to do.
+// duplicate returns the file under another descriptor, which children do not inherit. If that fails, it returns f.
 func duplicate(f *os.File) io.Writer {
 	conn, err := f.SyscallConn()
 	if err != nil {

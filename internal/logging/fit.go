@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxJSONLine bounds a line of a JSON log, with its newline: container runtimes split longer ones.
+// MaxJSONLine is the maximum length of a line of a JSON log, including the newline, in bytes. Container runtimes split longer lines.
 const MaxJSONLine = 16<<10 - 1
 
-// fitting returns the length of the longest beginning of a text that takes no more than so many bytes in JSON, and ends with a whole character.
+// fitting returns the length of the longest prefix of text that takes at most most bytes in JSON and ends with a whole character.
 func fitting(text string, most int) int {
 	for i, r := range text {
 		switch {
@@ -27,7 +27,7 @@ func fitting(text string, most int) int {
 	return len(text)
 }
 
-// shorten cuts the texts of a JSON line that is longer than MaxJSONLine, the longest first. A line that cannot be read stays as it is.
+// shorten cuts the values of a JSON line that exceeds MaxJSONLine, the longest first. It returns a line that it can't parse unchanged.
 func shorten(line []byte) []byte {
 	if len(line) <= MaxJSONLine {
 		return line

@@ -8,18 +8,18 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Options say what a log looks like.
+// Options configure the format of a log.
 type Options struct {
 	Level hclog.Level
-	JSON  bool // else text
-	Color bool // of text
+	JSON  bool // otherwise text
+	Color bool // only for text
 }
 
-// timeFormat is that of text. It has the date, and the zone: logs are read on other days and machines than they are written on.
+// timeFormat is the time format of text. It has the date and the zone, because logs are read on other days and machines.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// New returns a logger, and the writer through which all of it goes to out. A file is written to by a descriptor of its own: a pipe without a reader
-// would else end a process whose stdout or stderr it is.
+// New returns a logger, and the Writer that writes its lines to out. A file is written through a duplicate of its descriptor, because a pipe without
+// a reader would end the process if it is its stdout or stderr.
 func New(out io.Writer, o Options) (hclog.Logger, *Writer) {
 	if f, ok := out.(*os.File); ok {
 		out = duplicate(f)
@@ -48,13 +48,13 @@ func (o Options) logger(out io.Writer) hclog.Logger {
 	return hclog.New(options)
 }
 
-// renamed has the keys of hclog's JSON as users know them: time, level, msg, module.
+// renamed replaces the JSON keys of hclog by time, level, msg and module.
 type renamed struct{ out io.Writer }
 
-// Write passes a line on.
+// Write passes on a line without a level.
 func (r renamed) Write(line []byte) (int, error) { return r.LevelWrite(hclog.Error, line) }
 
-// LevelWrite passes a line of a level on.
+// LevelWrite passes on a line with its level.
 func (r renamed) LevelWrite(level hclog.Level, line []byte) (int, error) {
 	text := shorten(rename(line))
 	if w, ok := r.out.(hclog.LevelWriter); ok {
@@ -63,8 +63,8 @@ func (r renamed) LevelWrite(level hclog.Level, line []byte) (int, error) {
 	return r.out.Write(text)
 }
 
-// jsonKeys are in the order in which they stand in a line, whose keys are sorted. With the comma or brace before it none can be a part of a string, in which
-// a quotation mark is escaped.
+// jsonKeys are in the order of a line, whose keys are sorted. With the comma or brace before it, a key can't match inside a string, because quotation
+// marks are escaped there.
 var jsonKeys = []struct{ from, to string }{
 	{`{"@level":`, `{"level":`},
 	{`,"@message":`, `,"msg":`},

@@ -10,31 +10,31 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Limits of one run's output in the log. A run may print as fast as it can, and its log is on a disk that others need.
+// The limits of a run's output in the log. A run may print as fast as it can, and its log may be on a disk that others need.
 const (
-	// OutputBurst is how many bytes go to the log at once, and OutputRate how many of each second go on after that.
+	// OutputBurst is the number of bytes that can be logged at once, OutputRate the number of bytes per second after that.
 	OutputBurst, OutputRate = 1 << 20, 256 << 10
-	// MaxOutputLine is how many bytes of a line go to the log, as JSON has them. With the other keys the line stays below [MaxJSONLine].
+	// MaxOutputLine is the maximum number of bytes of a line in the log, encoded as JSON. With the other keys, the line stays below [MaxJSONLine].
 	MaxOutputLine = MaxJSONLine - 2<<10
-	// lineCost is what a line takes besides its text: the other keys.
+	// lineCost is the cost of a line in addition to its text, for the other keys.
 	lineCost = 256
 )
 
-// Output passes the output of one run on to its log. It belongs to one goroutine.
+// Output passes the output of one run on to its log. It must be used by one goroutine.
 type Output struct {
 	log    hclog.Logger
-	budget float64 // bytes; below zero for a line that was begun within it
+	budget float64 // bytes; negative after a line that exceeded it
 	at     time.Time
 
-	lines, bytes int64 // dropped; of lines that were cut only the bytes
+	lines, bytes int64 // dropped; lines that were cut count only in bytes
 }
 
-// NewOutput begins the output of a run.
+// NewOutput returns the output of a run.
 func NewOutput(log hclog.Logger) *Output {
 	return &Output{log: log, budget: OutputBurst, at: time.Now()}
 }
 
-// Line logs a line, unless the run has printed too much. Bytes that are no text are shown by replacement characters.
+// Line logs a line, unless the limits are exceeded. Bytes that are not text become replacement characters.
 func (o *Output) Line(stream string, line []byte) {
 	now := time.Now()
 	o.budget = min(OutputBurst, o.budget+now.Sub(o.at).Seconds()*OutputRate)
@@ -45,7 +45,7 @@ func (o *Output) Line(stream string, line []byte) {
 		return
 	}
 	if n := min(len(line), MaxOutputLine); n < len(line) {
-		for cut := n; n > cut-utf8.UTFMax && !utf8.RuneStart(line[n]); n-- { // back to the beginning of a character
+		for cut := n; n > cut-utf8.UTFMax && !utf8.RuneStart(line[n]); n-- { // back to the start of a character
 		}
 		o.bytes += int64(len(line) - n)
 		line = line[:n]
@@ -59,22 +59,22 @@ func (o *Output) Line(stream string, line []byte) {
 	o.log.Info(text, "stream", stream)
 }
 
-// End logs how much of the output was dropped, if any was.
+// End logs the amount of dropped output, if any.
 func (o *Output) End() {
 	if o.bytes > 0 || o.lines > 0 {
 		o.log.Warn("output dropped from the log", "lines", o.lines, "bytes", o.bytes)
 	}
 }
 
-// Printable is a line as text that is safe on a terminal, and not much longer as JSON: colours are left out, and each row of bytes that are no text, or
-// that control a terminal, becomes one replacement character.
+// Printable returns a line as text that is safe on a terminal, and not much longer as JSON. It removes colours. Each sequence of bytes that are not
+// text, or that control a terminal, becomes one replacement character.
 func Printable(line []byte) string {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	if plain(line) {
 		return string(line)
 	}
 	var text strings.Builder
-	odd := false // the last character was replaced
+	odd := false // whether the last character was replaced
 	for len(line) > 0 {
 		if n := colour(line); n > 0 {
 			line = line[n:]
@@ -94,7 +94,7 @@ func Printable(line []byte) string {
 	return text.String()
 }
 
-// plain returns whether a line is printable ASCII, as most are.
+// plain reports whether a line is printable ASCII, as most lines are.
 func plain(line []byte) bool {
 	for _, b := range line {
 		if b != '\t' && (b < ' ' || b > '~') {
@@ -104,7 +104,7 @@ func plain(line []byte) bool {
 	return true
 }
 
-// colour is the length of the sequence with which a line begins that sets a terminal's colours; 0 if it begins with none.
+// colour returns the length of the escape sequence for colours at the start of a line, or 0 if there is none.
 func colour(line []byte) int {
 	const longest = 32
 	if !bytes.HasPrefix(line, []byte("\x1b[")) {

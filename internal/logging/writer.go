@@ -1,9 +1,9 @@
-// Package logging is the only way of log output out of a process. A log is read by others: a terminal, a journal, a pipe to another program. They
-// may stop to read, or go away, and nothing that this process does may wait for them.
+// Package logging is the only way for log output to leave a process. The readers of a log, such as a terminal, a journal or another program behind a
+// pipe, may stop reading or go away. This process must never wait for them.
 //
-//   - A [Writer] queues lines and writes them from a goroutine of its own. Lines that do not fit into the queue are dropped, counted, and reported by one
-//     line as soon as the reader takes again.
-//   - [New] makes a logger on a Writer, as text or JSON.
+//   - A [Writer] queues lines and writes them from its own goroutine. It drops and counts lines that do not fit into the queue, and reports their
+//     number as soon as the reader continues.
+//   - [New] returns a logger on a Writer, for text or JSON.
 //   - An [Output] passes the output of one run on to a log, within limits.
 package logging
 
@@ -20,49 +20,50 @@ import (
 )
 
 const (
-	// MaxQueued is how many bytes of whole lines wait to be written; as many again may be on their way to a reader that has stopped.
+	// MaxQueued is the maximum number of bytes in the queue. As many bytes again may be in a write to a reader that has stopped.
 	MaxQueued = 1 << 20
-	// maxChatter is how many of them may be lines below WARN: a flood of these leaves room for lines that matter.
+	// maxChatter is the maximum number of queued bytes at which lines below WARN are accepted. A flood of them leaves room for important lines.
 	maxChatter = MaxQueued / 4 * 3
-	// keptBuffer is how large a buffer may be that is kept for the next lines.
+	// keptBuffer is the maximum capacity of a buffer that is reused.
 	keptBuffer = 64 << 10
 
-	// A write that fails is repeated after a pause that doubles from the first to the last. A full disk, or a named pipe without a reader, may be better
-	// then; of a reader that is gone for good this is all that is noticed.
+	// The pauses between attempts of a failed write double from the first to the last. A full disk, or a named pipe without a reader, may recover. A
+	// reader that is gone for good has no other effect.
 	firstPause, lastPause = 10 * time.Millisecond, time.Second
 )
 
-// Writer hands lines on to a reader that may be slow, stuck or gone. Writing to it never waits and never fails. It is safe for concurrent use.
+// Writer passes lines on to a reader that may be slow, stuck or gone. Writing to it never waits and never fails. It is safe for concurrent use.
 //
-// When the queue is full the newest lines are dropped, those below WARN sooner than others. In their place the reader finds one line with their number.
+// When the queue is full, new lines are dropped; lines below WARN are dropped earlier than others. The reader gets one line with the number of
+// dropped lines in their place.
 type Writer struct {
 	out    io.Writer
-	notice func(dropped uint64) []byte // the line that stands for dropped ones
-	wake   chan struct{}               // capacity 1: something is queued
+	notice func(dropped uint64) []byte // returns the line that reports dropped ones
+	wake   chan struct{}               // capacity 1: the queue is not empty
 	closed chan struct{}
 	end    sync.Once
 	worker sync.WaitGroup
-	total  atomic.Uint64 // lines that were dropped
+	total  atomic.Uint64 // dropped lines
 
 	mu      sync.Mutex
 	queue   []byte          // whole lines
-	spare   []byte          // for the queue
-	dropped uint64          // lines, after those in the queue
-	writing bool            // lines that were taken from the queue are not all written
-	flushes []chan struct{} // to be closed when all is written
+	spare   []byte          // a buffer for the queue
+	dropped uint64          // lines after the queued ones
+	writing bool            // some lines that were taken from the queue are not written yet
+	flushes []chan struct{} // to close when everything is written
 }
 
-// NewWriter starts a writer to out; [Writer.Close] ends it. notice makes the line that stands for dropped ones.
+// NewWriter starts a writer to out. [Writer.Close] ends it. notice returns the line that reports dropped lines.
 func NewWriter(out io.Writer, notice func(dropped uint64) []byte) *Writer {
 	w := &Writer{out: out, notice: notice, wake: make(chan struct{}, 1), closed: make(chan struct{})}
 	w.worker.Go(w.run)
 	return w
 }
 
-// Write queues a line of any importance.
+// Write queues a line with the importance of an error.
 func (w *Writer) Write(line []byte) (int, error) { return w.LevelWrite(hclog.Error, line) }
 
-// LevelWrite queues a line of a level.
+// LevelWrite queues a line with its level.
 func (w *Writer) LevelWrite(level hclog.Level, line []byte) (int, error) {
 	limit := MaxQueued
 	if level < hclog.Warn {
@@ -83,10 +84,10 @@ func (w *Writer) LevelWrite(level hclog.Level, line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Dropped is how many lines were dropped so far.
+// Dropped returns the number of lines dropped so far.
 func (w *Writer) Dropped() uint64 { return w.total.Load() }
 
-// Close writes the queue until ctx ends, and returns whether that was all. A write that hangs is left behind. Later lines are not written.
+// Close writes the queue until ctx ends, and reports whether everything was written. A hanging write is abandoned. Later lines are not written.
 func (w *Writer) Close(ctx context.Context) (all bool) {
 	select {
 	case <-w.flushed():
@@ -100,7 +101,7 @@ func (w *Writer) Close(ctx context.Context) (all bool) {
 	return all
 }
 
-// flushed returns a channel that is closed when all is written.
+// flushed returns a channel that is closed when everything is written.
 func (w *Writer) flushed() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,7 +114,7 @@ func (w *Writer) flushed() <-chan struct{} {
 	return done
 }
 
-// run is the goroutine that writes.
+// run writes lines until the writer is closed.
 func (w *Writer) run() {
 	for {
 		lines := w.take()
@@ -131,7 +132,7 @@ func (w *Writer) run() {
 	}
 }
 
-// take removes all lines from the queue, and appends a line that counts those that were dropped after them.
+// take removes all lines from the queue. It appends a line that reports dropped lines.
 func (w *Writer) take() (lines []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +152,7 @@ func (w *Writer) take() (lines []byte) {
 	return lines
 }
 
-// write writes all of it, however often that takes. It is false if the writer was closed meanwhile.
+// write writes all lines, and repeats failed writes. It returns false if the writer was closed before the end.
 func (w *Writer) write(lines []byte) bool {
 	retry := backoff.New(firstPause, lastPause)
 	for rest := lines; len(rest) > 0; {

@@ -1,6 +1,6 @@
-// Package multierr joins errors of which there may be any number, because somebody else decides how many: another program's entries in
-// Redis, a cluster's jobs. The result names the first errors and counts the others, so that its text and the work with it are bounded.
-// Faults of a configuration are another matter: a user gets all of them at once.
+// Package multierr joins errors whose number others decide, such as one for each of another program's entries in Redis, or for each job of a cluster.
+// The result has the first errors and the number of the others, so that its text and the work with it are bounded. A faulty configuration is
+// different: its user gets all errors at once.
 package multierr
 
 import (
@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Kept is how many errors a [List] keeps; it counts the others.
+// Kept is the number of errors that a [List] keeps. It only counts the others.
 const Kept = 10
 
-// List collects errors. Its zero value is an empty list.
+// A List collects errors. Its zero value is an empty list.
 type List struct {
 	kept []error
 	more int
 }
 
-// Add adds errors, less those that are nil. The errors of another list are added one by one.
+// Add adds errors that are not nil. The errors of another list are added one by one.
 func (l *List) Add(errs ...error) {
 	for _, err := range errs {
 		switch several := err.(type) { //nolint:errorlint // a list that was wrapped has a text of its own
@@ -36,7 +36,7 @@ func (l *List) Add(errs ...error) {
 	}
 }
 
-// Err is nil for an empty list, and the error itself if there is only one. Else errors.Is and errors.As look at the errors that were kept.
+// Err returns nil for an empty list, the error itself if there is only one, and otherwise an error that wraps the errors that were kept.
 func (l *List) Err() error {
 	switch {
 	case len(l.kept) == 0:
@@ -47,20 +47,20 @@ func (l *List) Err() error {
 	return &joined{slices.Clone(l.kept), l.more}
 }
 
-// Join is the Err of a list of errs.
+// Join returns the [List.Err] of a list of errs.
 func Join(errs ...error) error {
 	var l List
 	l.Add(errs...)
 	return l.Err()
 }
 
-// joined is a list with two errors at least. It does not change.
+// A joined is a list with at least two errors. It does not change.
 type joined struct {
 	kept []error
 	more int
 }
 
-// Error has a line for each error that was kept.
+// Error returns a line for each error that was kept.
 func (j *joined) Error() string {
 	var text strings.Builder
 	for i, err := range j.kept {

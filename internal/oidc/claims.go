@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// emailClaim is an address that counts only if the claim verifiedClaim is true: else people could name any address as theirs.
+// emailClaim is an address that is used as a name only if verifiedClaim is true. Otherwise people could choose any address as their name.
 const emailClaim, verifiedClaim = "email", "email_verified"
 
-// maxName is how many characters a name may have, and maxSubject bounds the subject as the specification does.
+// maxName is the maximum number of characters of a name. maxSubject is the limit that the specification sets for a subject, in characters.
 const maxName, maxSubject = 128, 255
 
-// identify makes a person of the claims of a verified ID token. A person without a name or a role is refused.
+// identify returns the person that the claims of a verified ID token describe. A person without a name or a role is refused.
 func (c Config) identify(subject string, claims map[string]any) (Identity, error) {
 	if subject == "" {
 		return Identity{}, &RefusedError{Reason: `your ID token has no claim "sub"`}
@@ -33,7 +33,7 @@ func (c Config) identify(subject string, claims map[string]any) (Identity, error
 	return Identity{name, role, subject}, nil
 }
 
-// nameOf returns a person's name, or why there is none.
+// nameOf returns a person's name, or the reason that there is none.
 func (c Config) nameOf(claims map[string]any) (name, reason string) {
 	if slices.Contains([]string{c.NameClaim, c.RoleClaim}, emailClaim) && claims[verifiedClaim] != true && claims[verifiedClaim] != "true" {
 		return "", `the provider has not verified your e-mail address (claim "email_verified")`
@@ -48,10 +48,10 @@ func (c Config) nameOf(claims map[string]any) (name, reason string) {
 	return name, ""
 }
 
-// elsewhereClaim names claims that the provider has left out of a token, and where it has them. Entra ID does so with more than 200 groups.
+// elsewhereClaim names the claims that the provider has left out of a token, and where to get them. Entra ID does so with more than 200 groups.
 const elsewhereClaim = "_claim_names"
 
-// roleOf returns the first role that a claim gives, or why there is none.
+// roleOf returns the first role that a claim gives, or the reason that there is none.
 func (c Config) roleOf(claims map[string]any) (role, reason string) {
 	values := valuesOf(claims[c.RoleClaim])
 	if elsewhere, _ := claims[elsewhereClaim].(map[string]any); len(values) == 0 && elsewhere[c.RoleClaim] != nil {
@@ -68,18 +68,18 @@ func (c Config) roleOf(claims map[string]any) (role, reason string) {
 	return "", fmt.Sprintf("no value of your claim %q gives a role here", c.RoleClaim)
 }
 
-// presentable returns whether a name can be shown as it is. Others are refused and not cleaned, which could make one name of two.
+// presentable reports whether a name can be shown unchanged. Other names are refused and not cleaned, because cleaning could make two names equal.
 func presentable(name string, most int) bool {
 	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= most && strings.TrimSpace(name) == name && !strings.ContainsFunc(name, unseen)
 }
 
-// unseen returns whether a character, perhaps a letter or mark by its class, leaves nothing to see: with and without it, two names would look the same.
+// unseen reports whether a character is invisible, even if its class is a letter or a mark. With and without such a character, two names would look the same.
 func unseen(r rune) bool {
 	const blankBraille = '\u2800'
 	return !unicode.IsPrint(r) || r == blankBraille || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// valuesOf returns the values of a claim that is a string or a list of them.
+// valuesOf returns the values of a claim that is a string or a list of strings.
 func valuesOf(claim any) (values []string) {
 	switch claim := claim.(type) {
 	case string:

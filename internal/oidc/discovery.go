@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// metadataAge is how long a discovery counts. For so long a key counts that the provider has withdrawn, and browsers are led to a provider that is away.
+	// metadataAge is the time that a discovery document is cached. For up to this time a key stays valid that the provider has withdrawn, and browsers are
+	// redirected to a provider that is down.
 	metadataAge = time.Minute
-	// retryAfter is when a discovery that failed is tried again: a provider that hangs holds up no more than one sign-in in that time.
+	// retryAfter is the time until a failed discovery is repeated. A provider that hangs delays at most one sign-in in this time.
 	retryAfter = 5 * time.Second
 )
 
@@ -27,23 +28,23 @@ type metadata struct {
 	verify   *gooidc.Config
 }
 
-// asymmetric are algorithms whose signatures only the provider can make. With HS256 each holder of the client secret could, and with none anybody.
+// asymmetric lists the algorithms whose signatures only the provider can make. With HS256 every holder of the client secret could, and with "none" anybody.
 var asymmetric = []string{gooidc.RS256, gooidc.RS384, gooidc.RS512, gooidc.ES256, gooidc.ES384, gooidc.ES512, gooidc.PS256, gooidc.PS384, gooidc.PS512, gooidc.EdDSA}
 
-// discovery is the result of one: metadata or a fault, which counts until an instant.
+// A discovery is the result of reading a discovery document: metadata or a fault. It expires at until.
 type discovery struct {
 	metadata *metadata
 	fault    error
 	until    time.Time
 }
 
-// Fresh returns whether [Provider.Begin] answers at once, without a request to the provider.
+// Fresh reports whether [Provider.Begin] returns at once, without a request to the provider.
 func (p *Provider) Fresh() bool {
 	last := p.found.Load()
 	return last != nil && time.Now().Before(last.until)
 }
 
-// discover returns the provider's metadata, and asks for it if it has none that is new enough. Callers of one moment share the answer.
+// discover returns the provider's metadata. It requests them if the cached ones have expired; concurrent callers share one request.
 func (p *Provider) discover(ctx context.Context) (*metadata, error) {
 	if p.Fresh() {
 		last := p.found.Load()
@@ -55,8 +56,8 @@ func (p *Provider) discover(ctx context.Context) (*metadata, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for the discovery of another sign-in: %w", context.Cause(ctx))
 	}
-	if !p.Fresh() { // else another sign-in has made it, meanwhile
-		m, err := p.ask(context.WithoutCancel(ctx)) // others wait for the answer, too
+	if !p.Fresh() { // otherwise another sign-in has done this meanwhile
+		m, err := p.ask(context.WithoutCancel(ctx)) // others wait for the answer too
 		age := metadataAge
 		if err != nil {
 			age = retryAfter
@@ -85,7 +86,7 @@ func (p *Provider) ask(ctx context.Context) (*metadata, error) {
 	}
 	m := &metadata{endpoint: found.Endpoint(), scopes: p.scopes(document.Scopes), keys: gooidc.NewRemoteKeySet(ctx, document.Keys),
 		verify: &gooidc.Config{ClientID: p.cfg.ClientID, SupportedSigningAlgs: slices.DeleteFunc(document.Algorithms, func(name string) bool { return !slices.Contains(asymmetric, name) })}}
-	m.endpoint.AuthStyle = oauth2.AuthStyleInHeader // not found out by trying: a code is good for one try
+	m.endpoint.AuthStyle = oauth2.AuthStyleInHeader // not detected by trying both: a code can be used once
 	if document.AuthMethods != nil && !slices.Contains(document.AuthMethods, "client_secret_basic") {
 		m.endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
@@ -97,7 +98,7 @@ func (p *Provider) ask(ctx context.Context) (*metadata, error) {
 	return m, nil
 }
 
-// scopes are those that are asked for. A provider may refuse a request for one that it does not know.
+// scopes returns the scopes to request. The default omits a scope that is not offered, because a provider may refuse a request with an unknown one.
 func (p *Provider) scopes(offered []string) []string {
 	scopes := []string{gooidc.ScopeOpenID}
 	wanted := p.cfg.Scopes
@@ -115,7 +116,7 @@ func (p *Provider) scopes(offered []string) []string {
 	return scopes
 }
 
-// unusable makes an [UnavailableError] of a discovery that failed.
+// unusable returns an [UnavailableError] for a failed discovery.
 func unusable(err error) error {
 	var unavailable *UnavailableError
 	var mismatch *gooidc.IssuerMismatchError

@@ -1,5 +1,5 @@
-// Package oidc signs people in at an OpenID Connect provider, by the authorization code flow with PKCE: it leads a browser there, and makes a name and a
-// role of the code with which the browser comes back. It keeps nothing of a person.
+// Package oidc signs people in at an OpenID Connect provider, by the authorization code flow with PKCE. It redirects a browser to the provider, and exchanges
+// the code with which the browser returns for a name and a role. It stores nothing about a person.
 package oidc
 
 import (
@@ -14,48 +14,48 @@ import (
 	"github.com/cronclave/cronclave/internal/dial"
 )
 
-// Config of a [Provider].
+// Config configures a [Provider].
 type Config struct {
-	// Namespace is the cluster's name. Clusters that share a registration at the provider have different keys by it.
+	// Namespace is the cluster's name. It separates the keys of clusters that share a registration at the provider.
 	Namespace string
-	// Issuer is the provider's URL, as its ID tokens name it.
+	// Issuer is the provider's URL, as its ID tokens contain it.
 	Issuer string
-	// ClientID and RedirectURL are those that are registered there.
+	// ClientID and RedirectURL are the ones registered at the provider.
 	ClientID, RedirectURL string
-	// Secret returns the client secret that is registered there at present.
+	// Secret returns the client secret that is registered there now.
 	Secret func() string
-	// Scopes are asked for; nil for openid, profile, email, and the role's claim if the provider offers a scope of that name.
+	// Scopes are requested. If they are nil, openid, profile and email are, and RoleClaim if the provider offers a scope of that name.
 	Scopes []string
-	// NameClaim has a person's name. An address in "email" counts only if the provider has verified it.
+	// NameClaim is the claim with a person's name. An address in "email" is accepted only if the provider has verified it.
 	NameClaim string
-	// RoleClaim has values that give roles: a string, or a list of them.
+	// RoleClaim is the claim with the values that give roles: a string or a list of strings.
 	RoleClaim string
-	// Roles are in order: a person has the first of which the claim has a value.
+	// Roles are in order of precedence: a person gets the first role that has a value of the claim.
 	Roles []Role
 }
 
-// Role is a role, and the values of [Config.RoleClaim] that give it.
+// A Role is a role and the values of [Config.RoleClaim] that give it.
 type Role struct {
 	Name   string
 	Values []string
 }
 
-// Identity is a person that has signed in.
+// An Identity is a person after a sign-in.
 type Identity struct {
 	Name    string // at most 128 printable characters
-	Role    string // the name of one of [Config.Roles]
-	Subject string // the provider's lasting identifier of the account
+	Role    string // name of one of [Config.Roles]
+	Subject string // the provider's permanent identifier of the account
 }
 
-// Attempt are the secrets of one sign-in. The provider returns State by the browser and Nonce in the ID token, and releases that only to the client that
-// knows Verifier.
+// Attempt holds the secrets of one sign-in. The provider returns State through the browser and Nonce in the ID token, and gives that token only to the client
+// that knows Verifier.
 type Attempt struct{ State, Nonce, Verifier string }
 
-// UnavailableError says that the provider cannot be used at present.
+// An UnavailableError reports that the provider cannot be used at present.
 type UnavailableError struct {
-	// Problem completes a sentence that begins with the provider, in words that are for everybody.
+	// Problem completes a sentence that begins with "the provider". It may be shown to anybody.
 	Problem string
-	// Err is for the log; nil if it has nothing to add.
+	// Err is for the log. It is nil if there is nothing to add.
 	Err error
 }
 
@@ -68,7 +68,7 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// RefusedError says why a person that the provider has signed in is not let in.
+// A RefusedError is the reason that a person is not admitted after a sign-in at the provider.
 type RefusedError struct {
 	Reason  string // for the person
 	Subject string // the account, for the log; "" if it is not well-formed
@@ -76,10 +76,10 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.Reason }
 
-// mostOfAnError is how much of an error a message has: some of them repeat what the provider answered.
+// mostOfAnError is the maximum length of an error in a message, in bytes, because some errors repeat the provider's answer.
 const mostOfAnError = 300
 
-// brief is the text of an error without a long answer of the provider.
+// brief returns the text of an error, cut to mostOfAnError bytes.
 func brief(err error) string {
 	text := strings.ToValidUTF8(err.Error(), "")
 	if len(text) > mostOfAnError {
@@ -88,17 +88,17 @@ func brief(err error) string {
 	return text
 }
 
-// Provider is an OpenID Connect provider. Nothing is asked of it until somebody signs in. Its methods may be called by several goroutines.
+// A Provider is an OpenID Connect provider. It receives no request before the first sign-in. Its methods are safe for concurrent use.
 type Provider struct {
 	cfg    Config
 	issuer *url.URL
 	client *http.Client
 
-	turn  chan struct{}             // holds one while a discovery is under way
-	found atomic.Pointer[discovery] // the last one; nil before the first
+	turn  chan struct{}             // holds a value while a discovery is in progress
+	found atomic.Pointer[discovery] // the last result; nil before the first
 }
 
-// New returns a provider, and asks nothing of it.
+// New returns a provider. It sends no request.
 func New(cfg Config) (*Provider, error) {
 	issuer, err := url.Parse(cfg.Issuer)
 	if err != nil {
@@ -106,37 +106,38 @@ func New(cfg Config) (*Provider, error) {
 	}
 	p := &Provider{cfg: cfg, issuer: issuer, turn: make(chan struct{}, 1)}
 	p.client = &http.Client{Transport: &transport{p.permitted, &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaderBytes,
-		// A request that ends leaves the making of its connection behind, so that has time-outs of its own.
+		// The dialer continues to connect after a request has ended, so it needs its own time-outs.
 		DialContext: dial.New(dial.Config{}).DialContext, TLSHandshakeTimeout: requestTimeout}}}
 	return p, nil
 }
 
-// Host is the host of the issuer, by which people know the provider.
+// Host returns the host of the issuer, by which people know the provider.
 func (p *Provider) Host() string { return p.issuer.Host }
 
-// RedirectURL is where browsers come back to.
+// RedirectURL returns the URL to which the provider sends browsers back.
 func (p *Provider) RedirectURL() *url.URL {
 	u, err := url.Parse(p.cfg.RedirectURL)
 	if err != nil {
-		return &url.URL{} // the configuration was checked
+		return &url.URL{} // not reached: the configuration was validated
 	}
 	return u
 }
 
-// Key returns a key for a purpose. It is an HMAC by the client secret of all that replicas agree on which accept each other's cookies: so a cookie counts in
-// its cluster only, and ends when the secret or a setting that gives names or roles is changed.
+// Key returns a key for a purpose: an HMAC, by the client secret, of everything that replicas must have in common to accept each other's cookies. A cookie is
+// therefore valid in its cluster only, and becomes invalid when the secret, or a setting that decides names or roles, changes.
 func (p *Provider) Key(purpose string) []byte {
 	c := p.cfg
 	mac := hmac.New(sha256.New, []byte(c.Secret()))
-	_, _ = fmt.Fprintf(mac, "cronclave %+q", []any{purpose, c.Namespace, c.Issuer, c.ClientID, c.RedirectURL, c.NameClaim, c.RoleClaim, c.Roles}) // a hash takes all
+	// writing to a hash never fails
+	_, _ = fmt.Fprintf(mac, "cronclave %+q", []any{purpose, c.Namespace, c.Issuer, c.ClientID, c.RedirectURL, c.NameClaim, c.RoleClaim, c.Roles})
 	return mac.Sum(nil)
 }
 
-// minSecretLength is too long to be found by trying, if the secret is random: the cookie of a sign-in is signed with a key that is derived from it, and
-// every client gets one, so that anybody can try secrets against it.
+// minSecretLength is the minimum length of a client secret, in bytes. A random secret of this length cannot be found by trying. Anybody can try offline,
+// because every client gets a cookie that is signed with a key derived from the secret.
 const minSecretLength = 16
 
-// ParseSecret reads the content of a file with a client secret. No error shows it.
+// ParseSecret parses the content of a client secret file. Its errors do not contain the secret.
 func ParseSecret(text string) (string, error) {
 	secret := strings.TrimSpace(text)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Begin returns the URL at the provider to which a browser is led.
+// Begin returns the URL at the provider to which a browser is redirected.
 func (p *Provider) Begin(ctx context.Context, a Attempt) (string, error) {
 	m, err := p.discover(ctx)
 	if err != nil {
@@ -22,7 +22,8 @@ func (p *Provider) Begin(ctx context.Context, a Attempt) (string, error) {
 	return p.oauth(m).AuthCodeURL(a.State, gooidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
 }
 
-// Identify returns the person that the provider has signed in: it exchanges the code for an ID token, and verifies that. No error has the code or a token.
+// Identify returns the person that has signed in at the provider: it exchanges the code for an ID token, and verifies the token. Its errors contain neither
+// the code nor a token.
 func (p *Provider) Identify(ctx context.Context, code string, a Attempt) (Identity, error) {
 	m, err := p.discover(ctx)
 	if err != nil {
@@ -57,7 +58,7 @@ func (p *Provider) Identify(ctx context.Context, code string, a Attempt) (Identi
 	return p.cfg.identify(token.Subject, claims)
 }
 
-// audienceFault returns why a token was not issued to this client alone, or "". A token with several audiences must name the client that it was issued to.
+// audienceFault returns why a token was not issued to this client alone, or "". A token with several audiences must name the client to which it was issued.
 func (c Config) audienceFault(audience []string, party any) string {
 	name, isName := party.(string)
 	switch {
@@ -75,7 +76,7 @@ func (p *Provider) oauth(m *metadata) *oauth2.Config {
 	return &oauth2.Config{ClientID: p.cfg.ClientID, ClientSecret: p.cfg.Secret(), Endpoint: m.endpoint, RedirectURL: p.cfg.RedirectURL, Scopes: m.scopes}
 }
 
-// watchedKeys keeps the error of a key set, of which the verifier passes on only the text.
+// watchedKeys keeps the error of a key set, because the verifier passes on only its text.
 type watchedKeys struct {
 	gooidc.KeySet
 	fault error
@@ -87,10 +88,10 @@ func (k *watchedKeys) VerifySignature(ctx context.Context, token string) ([]byte
 	return payload, err //nolint:wrapcheck // the verifier says what it did
 }
 
-// errorCode is how an error of OAuth 2 is named.
+// errorCode matches the well-formed error codes of OAuth 2.
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// CallbackFault is the error that a callback names in place of a code.
+// CallbackFault returns the error for a callback that has an error code instead of a code.
 func CallbackFault(name string) error {
 	if slices.Contains(atFault, name) {
 		return &UnavailableError{"it answered with " + name, nil}
@@ -98,10 +99,10 @@ func CallbackFault(name string) error {
 	return errors.New("the provider answered with " + named(name))
 }
 
-// atFault are errors of OAuth 2 of which the provider is the cause.
+// atFault lists the error codes of OAuth 2 that mean a fault of the provider.
 var atFault = []string{"server_error", "temporarily_unavailable"}
 
-// named returns the name of an error of OAuth 2, or a text in place of one that is not well-formed: it comes from outside.
+// named returns an error code of OAuth 2, or another text if it is not well-formed, because it comes from outside.
 func named(name string) string {
 	if !errorCode.MatchString(name) {
 		return "an error without a name"
@@ -109,7 +110,7 @@ func named(name string) string {
 	return name
 }
 
-// exchangeFault is an error of the token endpoint without the provider's text, which may repeat the code or the secret.
+// exchangeFault returns an error of the token endpoint without the provider's text, which may contain the code or the secret.
 func exchangeFault(err error) error {
 	var unavailable *UnavailableError
 	var refused *oauth2.RetrieveError

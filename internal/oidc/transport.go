@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// requestTimeout is how long one answer of the provider may take. A sign-in takes three at most, and fits into the server's time for a request.
+	// requestTimeout is the time limit of one answer of the provider. A sign-in needs at most three, which fits into the server's time limit of a request.
 	requestTimeout = 5 * time.Second
-	// maxAnswerBytes and maxHeaderBytes are more than any provider sends: keys with chains of certificates are the most.
+	// maxAnswerBytes and maxHeaderBytes are above what any provider sends. The longest answers are keys with chains of certificates.
 	maxAnswerBytes, maxHeaderBytes = 512 << 10, 64 << 10
 )
 
-// transport reads whole answers, and makes an [UnavailableError] of an answer that does not come, is late, too long, of another status, or leads elsewhere.
+// A transport reads whole answers. It returns an [UnavailableError] for an answer that is missing, late, too long, a redirection, or of an unexpected status.
 type transport struct {
 	permitted func(*url.URL) bool
 	next      http.RoundTripper
@@ -39,7 +39,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, noAnswer(err)
 	}
 	defer resp.Body.Close()
-	if refused := r.Method == http.MethodPost && resp.StatusCode/100 == 4; resp.StatusCode != http.StatusOK && !refused { // a redirection would take the secret along
+	// following a redirection would pass on the secret
+	if refused := r.Method == http.MethodPost && resp.StatusCode/100 == 4; resp.StatusCode != http.StatusOK && !refused {
 		return nil, &UnavailableError{fmt.Sprintf("it answered with the status %d", resp.StatusCode), errors.New(r.Method + " " + r.URL.Path)}
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
@@ -53,7 +54,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// noAnswer says in public words why there is no answer.
+// noAnswer returns the reason for a missing answer, in words that may be shown to anybody.
 func noAnswer(err error) error {
 	var certificate *tls.CertificateVerificationError
 	switch {
@@ -65,12 +66,12 @@ func noAnswer(err error) error {
 	return &UnavailableError{"it cannot be reached", errors.New(outgoing.Reason(err))}
 }
 
-// permitted returns whether a request may go to a URL: by https, or on this machine if the issuer itself is reached so.
+// permitted reports whether a request may go to a URL: over https, or over http to this machine if the issuer is reached that way too.
 func (p *Provider) permitted(u *url.URL) bool {
 	return u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && p.issuer.Scheme == "http" && isLoopback(u.Hostname()))
 }
 
-// isLoopback returns whether a host is this machine.
+// isLoopback reports whether a host is this machine.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

@@ -12,15 +12,15 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// Requester is the user that asks for an act, and the reason, for the audit log.
+// A Requester is the user that requests an act, and the reason, for the audit log.
 type Requester struct {
-	// By is the user. Required.
+	// By is the name of the user. Required.
 	By string
-	// Reason is for people: one line of at most 200 characters; may be "".
+	// Reason is one line of at most 200 characters, for people; may be "".
 	Reason string
 }
 
-// fault is the error of a requester that the audit log refuses.
+// fault returns an error if the audit log would refuse the requester.
 func (r Requester) fault() error {
 	switch {
 	case r.By == "":
@@ -33,11 +33,11 @@ func (r Requester) fault() error {
 	return nil
 }
 
-// maxReason is how long a reason may be, in characters.
+// maxReason is the maximum length of a reason, in characters.
 const maxReason = 200
 
-// audit writes an act down before it is done, and returns its entry: an act that cannot be written down is not done. lasting is for a pause that ends by
-// itself, otherwise 0.
+// audit writes an act to the audit log before it is done, and returns the entry. After an error the act must not be done. lasting is the length of a pause
+// that ends by itself, and otherwise 0.
 func (o *Operator) audit(ctx context.Context, r Requester, act journal.Act, lasting time.Duration) (journal.Act, error) {
 	act.By, act.Reason = r.By, r.Reason
 	act, err := o.journal.Audit(ctx, act, lasting)
@@ -45,7 +45,7 @@ func (o *Operator) audit(ctx context.Context, r Requester, act journal.Act, last
 		o.cfg.OnAct(act)
 	}
 	switch {
-	case errors.Is(err, journal.ErrInvalid): // a name that can't be one
+	case errors.Is(err, journal.ErrInvalid): // a malformed name
 		return act, &refusal{ErrInvalid, err}
 	case errors.Is(err, journal.ErrTooManyActs):
 		return act, &refusal{ErrTooMany, fmt.Errorf("%s: nothing was done: %w", act.Kind, err)}
@@ -55,15 +55,15 @@ func (o *Operator) audit(ctx context.Context, r Requester, act journal.Act, last
 	return act, nil
 }
 
-// unchanged notes that an act changed nothing. If Redis does not answer, the act keeps an entry of its own.
+// unchanged marks the entry of an act that changed nothing. If Redis does not answer, the entry stays as it is.
 func (o *Operator) unchanged(ctx context.Context, entry journal.Act) {
 	if entry.ID != "" {
-		_ = o.journal.Unchanged(ctx, entry) // the log is only longer otherwise
+		_ = o.journal.Unchanged(ctx, entry) // otherwise the log is only longer
 	}
 }
 
-// Acts returns what people have asked the cluster to do: the newest acts, the newest first. Damaged entries are left out. lost says which
-// entries may have gone with the data of Redis; "" if none have, as far as is known, or if older acts than these are left.
+// Acts returns the newest acts that people have requested, sorted from new to old. Damaged entries are left out. lost describes the entries that a loss of
+// Redis' data may have removed. It is "" if no loss is known, or if acts older than the loss are still there.
 func (o *Operator) Acts(ctx context.Context, most int) (acts []journal.Act, lost string, err error) {
 	acts, err = o.journal.Acts(ctx, most)
 	if err == nil || errors.Is(err, journal.ErrCorrupt) {

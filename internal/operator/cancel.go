@@ -10,15 +10,15 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// CancelRequest says which runs to stop.
+// A CancelRequest selects the runs to stop.
 type CancelRequest struct {
 	Requester
 	Job string
-	// Run is the id of one run; "" for all of the job.
+	// Run is the id of one run; "" for all runs of the job.
 	Run string
 }
 
-// CanceledRun is a run whose replica was asked to stop it. Its JSON is part of the contract with users.
+// A CanceledRun is a run whose replica was asked to stop it. Its JSON is part of the contract with users.
 type CanceledRun struct {
 	RunID   string     `json:"run_id"`
 	Job     string     `json:"job"`
@@ -28,15 +28,15 @@ type CanceledRun struct {
 	Tick    *time.Time `json:"tick,omitempty"`
 }
 
-// Cancel asks the replicas to stop runs of a job, and does not wait until they have. The list is never nil. A run is stopped even if the audit log cannot be
-// written, with an error: on a quorum the log is in another Redis than the locks. Where nothing runs there is nothing to do; a run
-// that is named and does not run is [ErrUnknownRun].
+// Cancel asks the replicas to stop runs of a job. It does not wait for the runs to stop. The list is never nil. Runs are stopped even if the audit log cannot
+// be written, because with a quorum the log is in another Redis than the locks; Cancel then returns the runs and an error. It is no error if nothing runs,
+// except for a named run: [ErrUnknownRun].
 func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
 	if err := req.fault(); err != nil {
 		return []CanceledRun{}, err
 	}
 	var unknown *UnknownJobError
-	if err := o.mustKnow(ctx, req.Job); errors.As(err, &unknown) && !unknown.Removed { // of others there may be runs
+	if err := o.mustKnow(ctx, req.Job); errors.As(err, &unknown) && !unknown.Removed { // a removed job may still have runs
 		return []CanceledRun{}, err
 	}
 	entry, unaudited := o.audit(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0)
@@ -51,7 +51,7 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 	switch {
 	case errors.Is(err, election.ErrUnknown):
 		return canceled, unavailable("cancel job "+req.Job, err)
-	case err != nil: // a name that can't be one
+	case err != nil: // a malformed name
 		return canceled, &refusal{ErrInvalid, err}
 	case len(canceled) > 0 && unaudited != nil:
 		return canceled, fmt.Errorf("the runs are to stop, but that is in no audit log: %w", unaudited)

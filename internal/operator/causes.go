@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cause is the kind of a problem. A problem may be the consequence of one of an earlier kind.
+// A cause is the kind of a problem. A problem may be the consequence of a problem of an earlier kind.
 type cause int
 
 const (
@@ -20,7 +20,7 @@ const (
 	advised
 )
 
-// causes has the kinds of problems by their codes. All others are of Redis.
+// causes maps the codes of problems to their kinds. All others are problems of Redis.
 var causes = map[string]cause{
 	"no_replica": ofReplicas, "replica_lost": ofReplicas, CodeTooFew: ofReplicas, "replica_silent": ofReplicas, "stood_still": ofReplicas, "lease_margin": ofReplicas,
 	CodeCannotStart: ofReplicas, CodeClockOff: ofReplicas, CodeSameName: ofReplicas, "nowhere": ofConfiguration,
@@ -31,7 +31,7 @@ var causes = map[string]cause{
 // The codes of the problems of jobs.
 const codeJobFailed, codeJobMissed = "job_failed", "job_missed"
 
-// A failure older than oldAfter counts as old: it has been visible for a day.
+// oldAfter is the age from which a failure counts as old: it has been visible for a day.
 const oldAfter = 24 * time.Hour
 
 // cause returns the kind of a problem.
@@ -46,7 +46,7 @@ func (p Problem) cause(now time.Time) cause {
 	}
 }
 
-// sortByCause sorts problems by their kinds, then by their levels. Of failures the newest come first.
+// sortByCause sorts problems by kind, then by level. Failures are sorted from new to old.
 func sortByCause(list []Problem, now time.Time) {
 	rank := []Level{LevelError, LevelWarning, LevelAdvice}
 	slices.SortStableFunc(list, func(a, b Problem) int {
@@ -59,10 +59,10 @@ func sortByCause(list []Problem, now time.Time) {
 	})
 }
 
-// mostGrouped is the number of jobs that a group of old failures names.
+// mostGrouped is the maximum number of jobs that a group of old failures names.
 const mostGrouped = 10
 
-// Grouped returns the problems for a reader with one screen: the old failures are one problem, of the level of the worst.
+// Grouped returns the problems for a reader with one screen: all old failures are one problem, with the level of the worst.
 func (st *Status) Grouped() []Problem {
 	old := slices.IndexFunc(st.Problems, func(p Problem) bool { return p.cause(st.Now) == ofOldFailures })
 	if old < 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// CountStates counts replicas by what they do, as their last signs of life say. All states are in the result.
+// CountStates counts replicas by state, according to their registrations. The result has all states.
 func CountStates(replicas []journal.Replica, now time.Time) map[ReplicaState]int {
 	count := map[ReplicaState]int{ReplicaUp: 0, ReplicaDraining: 0, ReplicaUnable: 0, ReplicaSilent: 0}
 	for _, r := range replicas {

@@ -10,10 +10,10 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// maxDifferences is for how many jobs a difference between configurations is spelled out; the others are counted.
+// maxDifferences is the maximum number of jobs whose differences are listed; further ones are counted.
 const maxDifferences = 20
 
-// ConfigGroups are the names of the replicas that have the same configuration, by its digest.
+// ConfigGroups maps the digest of a configuration to the names of the replicas that have it.
 type ConfigGroups map[string][]string
 
 // GroupByConfig groups replicas by their configuration.
@@ -28,7 +28,7 @@ func GroupByConfig(replicas []journal.Replica) ConfigGroups {
 	return g
 }
 
-// String lists the groups in alphabetical order.
+// String returns the groups in alphabetical order.
 func (g ConfigGroups) String() string {
 	var parts []string
 	for digest, names := range g {
@@ -38,13 +38,13 @@ func (g ConfigGroups) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Differences reads where the configurations differ, a line for each job, as far as the replicas have published that.
+// Differences reads how the configurations differ and returns one line per job, as far as the replicas have published their digests.
 func (g ConfigGroups) Differences(ctx context.Context, j *journal.Journal) ([]string, error) {
 	digests, err := j.Digests(ctx, slices.Sorted(maps.Keys(g)))
 	return g.differences(digests), err //nolint:wrapcheck // it says what it was doing
 }
 
-// differences compares the digests of jobs, by configuration and job. Replicas of versions that had no such digests publish none.
+// differences compares the digests of jobs, by configuration and job. Replicas of older versions publish none.
 func (g ConfigGroups) differences(digests map[string]map[string]string) []string {
 	jobs, incomplete := map[string]bool{}, false
 	for config := range g {
@@ -73,7 +73,7 @@ func (g ConfigGroups) differences(digests map[string]map[string]string) []string
 	return lines
 }
 
-// difference says which replicas have a job in which form; "" if all whose digests are known have the same.
+// difference lists the replicas with each form of a job; "" if all known digests are equal.
 func (g ConfigGroups) difference(job string, digests map[string]map[string]string) string {
 	forms := map[string][]string{}
 	for config, names := range g {

@@ -7,11 +7,11 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// The reasons for which an operation fails; test for them with errors.Is. The text of an error says more, and stands alone.
+// The reasons of failed operations, for errors.Is. The text of an error has more detail, and is complete without the reason.
 var (
 	// ErrUnavailable means that Redis did not answer, or refused. The error is an [UnavailableError].
 	ErrUnavailable = errors.New("redis is unavailable")
-	// ErrInvalid means that a request can never be fulfilled, whatever the cluster does.
+	// ErrInvalid means that a request can never succeed, whatever the state of the cluster.
 	ErrInvalid = errors.New("invalid request")
 	// ErrUnknownJob means that neither a configuration nor a replica has the job. The error is an [UnknownJobError].
 	ErrUnknownJob = errors.New("unknown job")
@@ -21,21 +21,21 @@ var (
 	ErrNoJobs = errors.New("no jobs")
 	// ErrUnknownRun means that the job has no such run.
 	ErrUnknownRun = errors.New("unknown run")
-	// ErrNotATick means that an instant is no tick of the job's schedule.
+	// ErrNotATick means that an instant is not a tick of the job's schedule.
 	ErrNotATick = errors.New("not a tick")
-	// ErrDisabled means that the job is configured but has no ticks, so no replica runs it.
+	// ErrDisabled means that the job is not enabled, so no replica runs it.
 	ErrDisabled = errors.New("disabled job")
-	// ErrNoReplica means that no replica can run the job at present.
+	// ErrNoReplica means that no replica can run the job now.
 	ErrNoReplica = errors.New("no replica for the job")
-	// ErrTooMany means that too many trigger requests wait already, or that the user has asked for too many acts.
+	// ErrTooMany means that too many trigger requests are waiting, or that the user has requested too many acts.
 	ErrTooMany = journal.ErrTooMany
 	// ErrNotStarted means that the context ended before a run was started.
 	ErrNotStarted = errors.New("not started")
 )
 
-// UnavailableError says in which operation Redis failed.
+// An UnavailableError is a failure of Redis in an operation.
 type UnavailableError struct {
-	// Doing is the operation, as in: read the history.
+	// Doing is the operation, such as "read the history".
 	Doing string
 	// Err is the cause.
 	Err error
@@ -48,12 +48,12 @@ func (e *UnavailableError) Error() string { return e.Doing + ": " + e.Err.Error(
 // Unwrap returns ErrUnavailable and the cause.
 func (e *UnavailableError) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
 
-// UnknownJobError says which job is unknown.
+// An UnknownJobError names an unknown job.
 type UnknownJobError struct {
 	Job string
-	// Suggestion is the name that may be meant; "" if none is close.
+	// Suggestion is the name that was probably meant; "" if none is close.
 	Suggestion string
-	// Removed is set where the history has runs of the job.
+	// Removed is set if the history has runs of the job.
 	Removed bool
 }
 
@@ -75,7 +75,7 @@ func (e *UnknownJobError) Error() string {
 // Unwrap returns ErrUnknownJob.
 func (e *UnknownJobError) Unwrap() error { return ErrUnknownJob }
 
-// refusal is an error with a reason, whose text is that of its cause.
+// A refusal is an error with a reason. Its text is the text of its cause.
 type refusal struct{ reason, cause error }
 
 func refuse(reason error, format string, args ...any) error {

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// followEvery is how often a follower looks for more output, unless its caller says.
+	// followEvery is the default interval at which a follower checks for more output.
 	followEvery = 200 * time.Millisecond
-	// presentEvery is how often a follower renews the mark by which replicas know of it.
+	// presentEvery is the interval at which a follower renews the mark that shows replicas its presence.
 	presentEvery = 3 * time.Second
-	// lastOutputDelay is how long after the end of a run a follower waits for the rest of its output.
+	// lastOutputDelay is the time for which a follower waits for the last output after a run has ended.
 	lastOutputDelay = 2 * time.Second
-	// outagePatience is how long Redis may be away before a follower gives up: a Cluster takes a quarter of a minute to find that a master is gone, unless
-	// it is configured otherwise, and Sentinels take twice as long.
+	// outagePatience is the time without Redis after which a follower gives up. By default a Cluster takes 15 s to detect the loss of a master, and Sentinels
+	// take twice as long.
 	outagePatience = time.Minute
 )
 
-// OutputLine is a line that a run has printed.
+// An OutputLine is a line that a run has printed.
 type OutputLine struct {
 	RunID  string `json:"run_id"`
 	Stream string `json:"stream"` // stdout or stderr
@@ -34,30 +34,30 @@ type OutputLine struct {
 	Job     string    `json:"job"`
 	Replica string    `json:"replica"`
 	Slot    int       `json:"slot"`
-	Time    time.Time `json:"time,omitzero"` // when it was printed, by the replica's clock; of output from the history the end of the run
+	Time    time.Time `json:"time,omitzero"` // time of printing by the replica's clock; for output from the history the end of the run
 }
 
-// Viewer gets what followed runs print, one call at a time. Each function may be nil.
+// A Viewer receives the output of followed runs, one call at a time. Each function may be nil.
 type Viewer struct {
-	// Begin gets each run before its first output, as its record is then.
+	// Begin receives the record of each run, once, before the run's first output.
 	Begin func(journal.Record)
-	// Line gets each line.
+	// Line receives each line.
 	Line func(OutputLine)
-	// Note gets remarks on the output, such as the size of a gap in it.
+	// Note receives remarks on the output, such as the size of a gap in it.
 	Note func(runID, text string)
 }
 
-// FollowRequest says which runs to follow.
+// A FollowRequest selects the runs to follow.
 type FollowRequest struct {
 	Job string
-	// Run is the id of one run; "" for all that have not ended, and those that come.
+	// Run is the id of one run; "" for all runs in progress and all that start later.
 	Run string
-	// Every is how often to look for more output. Defaults to 200ms.
+	// Every is the interval at which to check for more output. Defaults to 200ms.
 	Every time.Duration
 }
 
-// Follow shows the output of a job's runs while they print it: one run until it has ended, or all until ctx ends, which is then no error. Output goes
-// through Redis in pieces; of a run that prints faster than that, bytes are left out, with a note.
+// Follow passes the output of a job's runs to v while they print it. It follows one run until the run ends, or all runs until ctx ends, which is then no
+// error. Output passes through Redis in chunks; if a run prints faster than that, bytes are left out, with a note.
 func (o *Operator) Follow(ctx context.Context, req FollowRequest, v Viewer) error {
 	if err := o.mayHaveLogs(ctx, req.Job, req.Run); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (o *Operator) Follow(ctx context.Context, req FollowRequest, v Viewer) erro
 	return err
 }
 
-// FollowJobs is [Operator.Follow] for all runs of several jobs, until ctx ends or one of the jobs cannot be followed.
+// FollowJobs follows all runs of several jobs like [Operator.Follow], until ctx ends or one of the jobs cannot be followed.
 func (o *Operator) FollowJobs(ctx context.Context, jobs []string, v Viewer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -96,7 +96,7 @@ func (o *Operator) FollowJobs(ctx context.Context, jobs []string, v Viewer) erro
 	return errors.Join(errs...)
 }
 
-// complete sets the functions that are not.
+// complete sets the functions that are nil.
 func (v Viewer) complete() Viewer {
 	if v.Begin == nil {
 		v.Begin = func(journal.Record) {}
@@ -110,7 +110,7 @@ func (v Viewer) complete() Viewer {
 	return v
 }
 
-// oneAtATime is a viewer for several goroutines.
+// oneAtATime returns a viewer that several goroutines may use.
 func (v Viewer) oneAtATime() Viewer {
 	v = v.complete()
 	var mu sync.Mutex
@@ -121,36 +121,36 @@ func (v Viewer) oneAtATime() Viewer {
 	}
 }
 
-// follower shows the output of a job's runs while they print it.
+// A follower passes on the output of a job's runs while they print it.
 type follower struct {
 	journal *journal.Journal
 	job     string
 	viewer  Viewer
-	every   time.Duration // how often it looks
+	every   time.Duration // interval of the checks
 
-	marked time.Time // when the mark was last renewed
-	heard  time.Time // when Redis last answered
+	marked time.Time // last renewal of the mark
+	heard  time.Time // last answer of Redis
 }
 
 func newFollower(j *journal.Journal, job string, v Viewer) *follower {
 	return &follower{journal: j, job: job, viewer: v.complete(), every: followEvery}
 }
 
-// followedRun is a run that is shown.
+// A followedRun is a run whose output is passed on.
 type followedRun struct {
 	id    string
-	place string         // in its chunks
-	begun bool           // the viewer knows of it
+	place string         // position in its chunks
+	begun bool           // Viewer.Begin was called
 	now   journal.Record // its newest record
-	read  reading        // its position
-	tries int            // the number of failed tries that the viewer knows of
+	read  reading        // position in its output
+	tries int            // number of failed tries that were reported to the viewer
 	ended bool           // the last chunk has arrived
-	shown bool           // some output was
-	last  journal.Record // once it has ended
-	since time.Time      // when it was first known to have ended
+	shown bool           // some output was passed on
+	last  journal.Record // the final record, once it has ended
+	since time.Time      // when its end was first seen
 }
 
-// mark announces a follower to the replicas, if it is time to.
+// mark shows the replicas that the job has a follower. It writes at most once per presentEvery.
 func (f *follower) mark(ctx context.Context) error {
 	if time.Since(f.marked) < presentEvery {
 		return nil
@@ -162,7 +162,7 @@ func (f *follower) mark(ctx context.Context) error {
 	return nil
 }
 
-// tolerate lets Redis be away for a while.
+// tolerate returns nil for an error unless Redis has not answered for outagePatience.
 func (f *follower) tolerate(err error) error {
 	if err == nil || f.heard.IsZero() {
 		f.heard = time.Now()
@@ -173,7 +173,7 @@ func (f *follower) tolerate(err error) error {
 	return unavailable("follow job "+f.job, err)
 }
 
-// follow shows a run until it has ended, which its record then says, or ctx has.
+// follow passes on the output of a run until the run or ctx ends, and returns the final record.
 func (f *follower) follow(ctx context.Context, id string) (journal.Record, error) {
 	r := &followedRun{id: id}
 	for ; ctx.Err() == nil; backoff.Sleep(ctx, f.every) {
@@ -185,12 +185,12 @@ func (f *follower) follow(ctx context.Context, id string) (journal.Record, error
 	return r.last, context.Cause(ctx)
 }
 
-// look shows the new output of a run, and returns whether all of it has been shown.
+// look passes on the new output of a run, and reports whether the output is complete.
 func (f *follower) look(ctx context.Context, r *followedRun) (over bool, err error) {
 	if err := f.mark(ctx); err != nil {
 		return false, err
 	}
-	record, known, err := f.journal.Run(ctx, f.job, r.id) // read before the output: all of it is in Redis when the run has ended, or soon after
+	record, known, err := f.journal.Run(ctx, f.job, r.id) // read before the output: when the run has ended, all output is in Redis, or will be soon
 	if err != nil {
 		return false, err
 	}
@@ -217,7 +217,7 @@ func (f *follower) look(ctx context.Context, r *followedRun) (over bool, err err
 	return true, nil
 }
 
-// noteTries remarks on a try that has failed when the next one has begun: a run that is tried again may print nothing for minutes.
+// noteTries reports a failed try when the next one has begun, because a run with retries may print nothing for minutes.
 func (f *follower) noteTries(ctx context.Context, r *followedRun) error {
 	if r.now.FailedTries <= r.tries || r.now.Outcome != journal.OutcomeRunning {
 		return nil
@@ -236,7 +236,7 @@ func (f *follower) noteTries(ctx context.Context, r *followedRun) error {
 	return nil
 }
 
-// showNew shows the chunks that are new.
+// showNew passes on the new chunks.
 func (f *follower) showNew(ctx context.Context, r *followedRun) error {
 	chunks, place, err := f.journal.Live(ctx, f.job, r.id, r.place)
 	if err != nil {
@@ -259,7 +259,7 @@ func (f *follower) showNew(ctx context.Context, r *followedRun) error {
 	return nil
 }
 
-// LeftOut stands in the place of so many bytes of output that are missing.
+// LeftOut returns a note in place of n missing bytes of output.
 func LeftOut(n int64) string {
 	const kilo = 1000
 	switch {
@@ -271,7 +271,7 @@ func LeftOut(n int64) string {
 	return fmt.Sprintf("… %d MB left out …", n/kilo/kilo)
 }
 
-// begin has the viewer know of a run.
+// begin calls Viewer.Begin once per run.
 func (f *follower) begin(r *followedRun) {
 	if !r.begun {
 		r.begun = true
@@ -293,7 +293,7 @@ func (f *follower) show(r *followedRun, line journal.Line) {
 	f.viewer.Line(l)
 }
 
-// showKept shows what the history has of a run that was over before a replica knew of this follower.
+// showKept passes on the output in the history, if the run ended before a replica noticed this follower.
 func (f *follower) showKept(r *followedRun) {
 	if r.shown || r.last.Output == nil {
 		return

@@ -10,12 +10,12 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// maxFollowed is how many of the newest runs a follower looks at: no job has more at once, or in so short a time, that anybody could read.
+// maxFollowed is the number of newest runs that a follower checks. No job has more at once, or in so short a time, that anybody could read.
 const maxFollowed = 50
 
-// followAll shows the runs of the job that have not ended, and those that come.
+// followAll follows the runs of the job in progress, and all that start later.
 func (f *follower) followAll(ctx context.Context) error {
-	known := map[string]*followedRun{} // nil for those that are over
+	known := map[string]*followedRun{} // nil for runs that are over
 	for first := true; ctx.Err() == nil; backoff.Sleep(ctx, f.every) {
 		err := f.mark(ctx)
 		if err == nil {
@@ -29,7 +29,7 @@ func (f *follower) followAll(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lookAtAll shows the new output of all runs. Runs that were over at the first look are left out.
+// lookAtAll passes on the new output of all runs. Runs that had ended at the first check are left out.
 func (f *follower) lookAtAll(ctx context.Context, known map[string]*followedRun, first bool) error {
 	records, err := f.journal.Runs(ctx, f.job, maxFollowed, false)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
@@ -64,5 +64,5 @@ func (f *follower) lookAtAll(ctx context.Context, known map[string]*followedRun,
 	return nil
 }
 
-// isTry returns whether a record is of a try that another has followed, whose output is that of the run.
+// isTry reports whether a record belongs to a try that was followed by another one. Its output belongs to the run.
 func isTry(r journal.Record) bool { return strings.HasSuffix(r.RunID, fmt.Sprintf(".%d", r.Attempt)) }

@@ -12,7 +12,7 @@ import (
 // ErrNotLost means that no lost replica has the name.
 var ErrNotLost = errors.New("not a lost replica")
 
-// Forget takes a lost replica off the list of a status: it will not come back. It refuses a replica that is up.
+// Forget removes a lost replica, which will not return, from the status. It refuses a replica that is up.
 func (o *Operator) Forget(ctx context.Context, name string, by Requester) error {
 	if err := by.fault(); err != nil {
 		return err
@@ -47,8 +47,8 @@ func (o *Operator) Forget(ctx context.Context, name string, by Requester) error 
 	return nil
 }
 
-// lostReplicas returns the replicas that were lost: those that a leader has noted, and those that are missing and that no leader has noted yet, with their
-// ids by name. The lists are good beside an error that wraps [journal.ErrCorrupt].
+// lostReplicas returns the lost replicas: those that a leader has recorded, and missing ones that no leader has recorded yet, whose ids are in missing by
+// name. With an error that wraps [journal.ErrCorrupt], the lists are valid.
 func (o *Operator) lostReplicas(ctx context.Context) (lost []journal.NamedLost, missing map[string][]string, err error) {
 	lost, damaged := o.journal.RecentlyLost(ctx)
 	unnoted, more := o.journal.LostReplicas(ctx)

@@ -11,22 +11,22 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// HistoryRequest says which records to read.
+// A HistoryRequest selects the records to read.
 type HistoryRequest struct {
-	// Job is whose; "" for all jobs.
+	// Job is the name of a job; "" for all jobs.
 	Job string
-	// Outcomes are those of the records to read; nil for all records. A try that was followed by another is no outcome.
+	// Outcomes are the wanted outcomes; nil for all records. A try that was followed by another one has no outcome.
 	Outcomes []string
-	// Since and Until bound when runs ended, or ticks were found not to be run: from Since on, before Until. Zero is no bound. Of a run that is not over, Until
-	// bounds when it began.
+	// Since and Until limit the end of runs, or the time at which ticks were found not to be run, to Since <= end < Until. Zero means no limit. For a run in
+	// progress, Until limits the start.
 	Since, Until time.Time
-	// Limit is how many, the newest by their end, of those that are left; 0 for all that are kept.
+	// Limit is the maximum number of records, the newest by their end; 0 for all that are kept.
 	Limit int
-	// Output is whether to read the end of what each run printed.
+	// Output is set to read the output tail of each run.
 	Output bool
 }
 
-// selects returns whether the request leaves records out.
+// selects reports whether the request leaves records out.
 func (q HistoryRequest) selects() bool {
 	return q.Outcomes != nil || !q.Since.IsZero() || !q.Until.IsZero()
 }
@@ -45,13 +45,13 @@ func (q HistoryRequest) includes(r journal.Record) bool {
 	return true
 }
 
-// History is what became of runs and ticks.
+// History is a list of records of runs and of ticks that were not run.
 type History struct {
-	// Records are sorted by [journal.Record.When], newest first. They are never nil.
+	// Records are sorted by [journal.Record.When], from new to old. They are never nil.
 	Records []journal.Record
 	// More is set if there are more records than the limit.
 	More bool
-	// Damage says which data in Redis could not be read; nil if there is none.
+	// Damage is an error about damaged data in Redis; nil if there is none.
 	Damage error
 }
 
@@ -75,7 +75,7 @@ func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, e
 	return h, nil
 }
 
-// records reads the records that a request asks for, and whether there are more. Damage is an error beside the others.
+// records reads the records of a request, and reports whether there are more. With an error about damaged data, the other records are valid.
 func (o *Operator) records(ctx context.Context, req HistoryRequest) (records []journal.Record, more bool, err error) {
 	switch {
 	case req.selects():
@@ -93,7 +93,7 @@ func (o *Operator) records(ctx context.Context, req HistoryRequest) (records []j
 	return records, more, err
 }
 
-// pick reads all records, of one job after the other, and keeps those that a request selects.
+// pick reads all records, one job after the other, and keeps those that match the request.
 func (o *Operator) pick(ctx context.Context, req HistoryRequest) (records []journal.Record, err error) {
 	jobs := []string{req.Job}
 	if req.Job == "" {
@@ -113,7 +113,7 @@ func (o *Operator) pick(ctx context.Context, req HistoryRequest) (records []jour
 	return records, damage.Err()
 }
 
-// endOf is when a run ended; one that is not over comes after all others.
+// endOf returns the end of a run. A run in progress gets an instant after all others.
 func endOf(r journal.Record) time.Time {
 	if r.Outcome == journal.OutcomeRunning {
 		return r.Started.AddDate(1000, 0, 0)
@@ -133,7 +133,7 @@ func (o *Operator) addOutput(ctx context.Context, h *History) error {
 	return nil
 }
 
-// Recent reads the newest [RecentRuns] records of jobs, by their names: newest first, without tries that were followed by others. Damaged records are left out.
+// Recent reads the newest [RecentRuns] records per job, from new to old, without tries that were followed by another one. Damaged records are left out.
 func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]journal.Record, error) {
 	recent, err := o.journal.Recent(ctx, jobs, RecentRuns)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
@@ -145,7 +145,8 @@ func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]jour
 	return recent, nil
 }
 
-// Failures reads the failures of a window by their outcome, the newest by their end. Damaged records are left out. The list is good beside an error, as far as it goes.
+// Failures reads the failures in a window by outcome, the newest by their end. Damaged records are left out. With an error, the list has the failures that
+// were read before.
 func (o *Operator) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
 	found, err := o.journal.FailuresBetween(ctx, req)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
@@ -154,15 +155,15 @@ func (o *Operator) Failures(ctx context.Context, req journal.FailuresRequest) (j
 	return found, nil
 }
 
-// LogsRequest says whose output to read.
+// A LogsRequest selects the runs whose output to read.
 type LogsRequest struct {
 	Job string
-	// Run is the id of one run; "" for the newest runs, at most Limit of them.
+	// Run is the id of one run; "" for the newest runs, at most Limit.
 	Run   string
 	Limit int
 }
 
-// Logs reads runs of a job with what they have printed, as far as the history keeps it, newest first.
+// Logs reads runs of a job with their output, as far as the history keeps it, from new to old.
 func (o *Operator) Logs(ctx context.Context, req LogsRequest) ([]journal.Record, error) {
 	if err := o.mayHaveLogs(ctx, req.Job, req.Run); err != nil {
 		return nil, err
@@ -183,7 +184,7 @@ func (o *Operator) Logs(ctx context.Context, req LogsRequest) ([]journal.Record,
 	return runs, nil
 }
 
-// mayHaveLogs returns an error for a job that is neither known nor in the history. A run that is named is looked for itself.
+// mayHaveLogs returns an error for a job that is neither known nor in the history. It does not check a named run, which is looked up directly.
 func (o *Operator) mayHaveLogs(ctx context.Context, job, run string) error {
 	if run != "" {
 		return nil
@@ -198,7 +199,7 @@ func (o *Operator) mayHaveLogs(ctx context.Context, job, run string) error {
 	return err
 }
 
-// run reads a run that must be there.
+// run reads a run, and returns an error if the history does not have it.
 func (o *Operator) run(ctx context.Context, job, id string) (journal.Record, error) {
 	r, ok, err := o.journal.Run(ctx, job, id)
 	switch {

@@ -9,14 +9,14 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// registerWithin is the time within which all replicas that are up register, once Redis answers.
+// registerWithin is the time in which all replicas that are up register, once Redis answers.
 const registerWithin = RegisterEvery + RegistrationDelay
 
-// registerAgain is the longest time that a replica which an outage has cut off takes to register after it: a pause, and an attempt that may time out.
+// registerAgain is the maximum time from the end of an outage to the registration of a replica that was cut off: a pause, and one try that may time out.
 const registerAgain = 2 * RegistrationDelay
 
-// lastIncident returns the end of the newest incident after which replicas that are up may be missing; zero if there is none. An outage does not count once a
-// replica has registered later than registerAgain after its end: the replicas that it hit have registered before that, and the others were not cut off.
+// lastIncident returns the end of the newest incident after which replicas that are up may still be missing; zero if there is none. An outage no longer
+// counts once a replica has registered more than registerAgain after its end: by then the replicas that it hit have registered too.
 func lastIncident(newestFirst []journal.Incident, replicas []journal.Replica) time.Time {
 	for _, in := range newestFirst {
 		if in.Kind == journal.DataLoss || !slices.ContainsFunc(replicas, func(e journal.Replica) bool { return e.Seen.After(in.To.Add(registerAgain)) }) {
@@ -26,7 +26,8 @@ func lastIncident(newestFirst []journal.Incident, replicas []journal.Replica) ti
 	return time.Time{}
 }
 
-// answersSince returns since when Redis answers all replicas, and has the data that it has, by its last incident and its servers; zero for long ago.
+// answersSince returns the instant since which Redis has answered all replicas with the present data, according to the last incident and the uptime of the
+// servers; zero if it is long ago.
 func answersSince(since time.Time, servers []redisconn.Server, now time.Time) time.Time {
 	const long = 3600
 	for _, s := range servers {
@@ -50,8 +51,8 @@ func newestIncident(newestFirst []journal.Incident, kind string, now time.Time) 
 	return nil
 }
 
-// lostActs says which entries of the audit log may be lost with the data of Redis, by all its acts; "" if none are, as far as is known. A loss that an older
-// act has survived was one of other data.
+// lostActs describes the entries of the audit log that a loss of Redis' data may have removed; "" if none is known. If an act older than the loss is still
+// there, the loss was one of other data.
 func lostActs(newestFirst []journal.Incident, acts []journal.Act) string {
 	for _, in := range newestFirst {
 		if in.Kind == journal.DataLoss && !slices.ContainsFunc(acts, func(a journal.Act) bool { return a.Time.Before(in.From) }) {
@@ -61,7 +62,7 @@ func lostActs(newestFirst []journal.Incident, acts []journal.Act) string {
 	return ""
 }
 
-// bounds names the instants between which an interval is.
+// bounds returns the two ends of an interval.
 func bounds(i journal.Interval) string {
 	return i.From.UTC().Format(time.RFC3339) + " and " + i.To.UTC().Format(time.RFC3339)
 }

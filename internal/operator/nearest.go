@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Nearest returns the name that a mistyped one most likely means; "" if none is close. A prefix counts as close, and a third of the letters may be
-// wrong.
+// Nearest returns the name that a mistyped one most likely means; "" if none is close. A prefix counts as close, and a third of the letters may be wrong.
 func Nearest(typed string, names []string) string {
 	typed = strings.ToLower(typed)
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
@@ -20,9 +19,9 @@ func Nearest(typed string, names []string) string {
 	return ""
 }
 
-// editDistance is the Levenshtein distance: how many bytes must be inserted, deleted or replaced to make one text the other.
+// editDistance returns the Levenshtein distance: the number of bytes to insert, delete or replace to turn one text into the other.
 func editDistance(a, b string) int {
-	row := make([]int, len(b)+1) // distances of a's first i bytes to each prefix of b
+	row := make([]int, len(b)+1) // distances from a's first i bytes to each prefix of b
 	for j := range row {
 		row[j] = j
 	}

@@ -1,6 +1,6 @@
-// Package operator sees and steers a cluster from outside: its status, history and output, runs by hand, and to cancel, pause and resume. It speaks
-// to Redis alone and needs no replica's configuration, so the command line and an HTTP server can be thin faces of it. Replicas use its comparison of
-// configurations, clocks and names in the registry.
+// Package operator shows and controls a cluster from outside: it reads the status, the history and the output of runs, and it triggers, cancels, pauses and
+// resumes. It needs only Redis, and no replica's configuration, so that the command line and an HTTP server can be thin layers above it. Replicas use its
+// comparison of configurations, clocks and names in the registry.
 package operator
 
 import (
@@ -17,30 +17,30 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// Config names a cluster.
+// Config configures an [Operator].
 type Config struct {
-	// Conn is its Redis, and Journal its history there. Both stay the caller's.
+	// Conn is the cluster's Redis, and Journal the history in it. The caller closes both.
 	Conn    *redisconn.Conn
 	Journal *journal.Journal
 	// Namespace is the cluster's name in Redis.
 	Namespace string
-	// Jobs are those of a configuration at hand, which replicas may not have described yet. May be nil.
+	// Jobs are the jobs of a local configuration, which replicas may not have described yet. May be nil.
 	Jobs []ConfiguredJob
-	// Incomplete is set where Jobs lack those of a configuration that cannot be read: a job is then unknown only if the history has no runs of it either.
+	// Incomplete is set if Jobs lacks jobs of a configuration that cannot be read. A job is then unknown only if the history has no runs of it either.
 	Incomplete bool
-	// Zones returns the time zones by which times are shown and ticks computed; nil is those built in.
+	// Zones returns the time zones for showing times and computing ticks; nil for the built-in ones.
 	Zones func() *cronspec.Zones
-	// OnAct is called for each act, before it is done; may be nil.
+	// OnAct is called before each act; may be nil.
 	OnAct func(journal.Act)
 }
 
-// ConfiguredJob is a job of a configuration at hand, as far as its selection needs it.
+// A ConfiguredJob is a job of a local configuration, with what a selection needs.
 type ConfiguredJob struct {
 	Name string
 	Tags []string
 }
 
-// Operator sees and steers one cluster. Its methods may be called by several goroutines.
+// An Operator shows and controls one cluster. It is safe for concurrent use.
 type Operator struct {
 	cfg     Config
 	locks   *locking.Client
@@ -48,7 +48,7 @@ type Operator struct {
 	journal *journal.Journal
 }
 
-// New returns an Operator. It makes no call; [Operator.Close] ends it.
+// New returns an Operator. It sends nothing. [Operator.Close] releases its resources.
 func New(cfg Config) (*Operator, error) {
 	locks, err := locking.New(cfg.Conn.LockConfig(cfg.Namespace, "operator"))
 	if err != nil {
@@ -61,10 +61,10 @@ func New(cfg Config) (*Operator, error) {
 	return &Operator{cfg, locks, elector, cfg.Journal}, nil
 }
 
-// Close ends what the Operator runs in the background.
+// Close stops the Operator's background work.
 func (o *Operator) Close() error { return o.locks.Close() }
 
-// Zones returns the time zones by which times are shown and ticks computed.
+// Zones returns the time zones for showing times and computing ticks.
 func (o *Operator) Zones() *cronspec.Zones {
 	if o.cfg.Zones == nil {
 		return nil
@@ -72,7 +72,7 @@ func (o *Operator) Zones() *cronspec.Zones {
 	return o.cfg.Zones()
 }
 
-// Now is the time by the clock of Redis.
+// Now returns the time by the clock of Redis.
 func (o *Operator) Now(ctx context.Context) (time.Time, error) {
 	now, err := o.locks.ServerTime(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (o *Operator) described(ctx context.Context) ([]journal.JobInfo, error) {
 	return infos, nil
 }
 
-// find returns the description of one job; ok is false if it is not among them.
+// find returns the description of a job; ok is false if there is none.
 func find(infos []journal.JobInfo, job string) (info journal.JobInfo, ok bool) {
 	i := slices.IndexFunc(infos, func(info journal.JobInfo) bool { return info.Name == job })
 	if i < 0 {
@@ -99,7 +99,7 @@ func find(infos []journal.JobInfo, job string) (info journal.JobInfo, ok bool) {
 	return infos[i], true
 }
 
-// mustKnow returns an error for a job that is neither configured at hand nor on a replica.
+// mustKnow returns an error for a job that is neither in the local configuration nor on a replica.
 func (o *Operator) mustKnow(ctx context.Context, job string) error {
 	infos, err := o.described(ctx)
 	if err != nil {
@@ -115,7 +115,7 @@ func (o *Operator) mustKnow(ctx context.Context, job string) error {
 	if slices.Contains(names, job) {
 		return nil
 	}
-	// Jobs that are gone are good for a suggestion only, unless the configuration that may still have them is missing.
+	// Removed jobs only serve as suggestions, unless the configuration that may still have them is missing.
 	const enough = 1000
 	past, _ := o.journal.Runs(ctx, "", enough, false)
 	for _, r := range past {
@@ -130,7 +130,7 @@ func (o *Operator) mustKnow(ctx context.Context, job string) error {
 	return UnknownJob(job, names)
 }
 
-// historyError is an error of reading the history.
+// historyError returns the error of a failed reading of the history.
 func (o *Operator) historyError(err error) error {
 	return unavailable(fmt.Sprintf("read the history of namespace %s", o.cfg.Namespace), err)
 }

@@ -12,42 +12,42 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// maxPaused is how many jobs are paused in one round trip.
+// maxPaused is the maximum number of jobs that are paused in one round trip.
 const maxPaused = 500
 
-// Selection says which jobs are meant: those that are named, those that have one of the tags, or all.
+// A Selection selects jobs: by name, by one of several tags, or all.
 type Selection struct {
 	Jobs, Tags []string
 	All        bool
 }
 
-// PauseRequest says how jobs are paused.
+// A PauseRequest selects the jobs to pause.
 type PauseRequest struct {
 	Selection
 	Requester
-	// For is how long, by the clock of Redis; 0 for until they are resumed.
+	// For is the length of the pause by the clock of Redis; 0 until the jobs are resumed.
 	For time.Duration
 }
 
-// ResumeRequest says which pauses end.
+// A ResumeRequest selects the jobs to resume.
 type ResumeRequest struct {
 	Selection
 	Requester
 }
 
-// PausedJob is what became of the pause of a job. Its JSON is part of the contract with users.
+// A PausedJob is a job after a pause or resume. Its JSON is part of the contract with users.
 type PausedJob struct {
 	Job       string     `json:"job"`
 	Paused    bool       `json:"paused"`
 	WasPaused bool       `json:"was_paused"`
 	Since     *time.Time `json:"since,omitempty"`
-	Until     *time.Time `json:"until,omitempty"` // nil for a pause that lasts until it is resumed
+	Until     *time.Time `json:"until,omitempty"` // nil if the pause lasts until the job is resumed
 	Reason    string     `json:"reason,omitempty"`
-	By        string     `json:"by,omitempty"` // the user that paused it
+	By        string     `json:"by,omitempty"` // the user who paused it
 }
 
-// Pause has the ticks of jobs skipped. A job that is paused already gets another end and reason. The list is nil if nothing was tried; else it has the jobs
-// that it worked for, also beside an error.
+// Pause pauses jobs: their ticks are skipped. A job that is already paused gets the new end and reason. The list is nil if nothing was tried. Otherwise it
+// has the jobs that were paused, also with an error.
 func (o *Operator) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
 	if err := req.Requester.fault(); err != nil {
 		return nil, err
@@ -61,14 +61,14 @@ func (o *Operator) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, er
 	})
 }
 
-// Resume ends the pauses of jobs. It returns what [Operator.Pause] does.
+// Resume ends the pauses of jobs. It returns the same as [Operator.Pause].
 func (o *Operator) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, error) {
 	return o.steer(ctx, req.Selection, req.Requester, journal.Act{Kind: journal.ActResume}, 0, func(jobs []string) []election.Paused {
 		return o.elector.Resume(ctx, jobs)
 	})
 }
 
-// steer pauses or resumes jobs. The error is of the first that it did not work for.
+// steer pauses or resumes jobs. It returns the error of the first job that failed.
 func (o *Operator) steer(ctx context.Context, s Selection, by Requester, act journal.Act, lasting time.Duration, do func([]string) []election.Paused) ([]PausedJob, error) {
 	if err := by.fault(); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (o *Operator) steer(ctx context.Context, s Selection, by Requester, act jou
 	return done, pauseError(fault, len(jobs)-len(done))
 }
 
-// isChange reports whether a job is now paused and was not, the other way round, or until another time or for another reason.
+// isChange reports whether an act has changed a job: whether it is paused, until when, why, or by whom.
 func isChange(p election.Paused) bool {
 	before, after := p.Before.On(p.Now), p.After.On(p.Now)
 	return before != after || after && (!p.Before.Until.Equal(p.After.Until) || p.Before.Reason != p.After.Reason || p.Before.By != p.After.By)
@@ -115,7 +115,7 @@ func pausedJob(p election.Paused) PausedJob {
 	return j
 }
 
-// untilOf is the end of a pause, if it has one.
+// untilOf returns the end of a pause; nil if it has none.
 func untilOf(p election.Pause) *time.Time {
 	if p.Until.IsZero() {
 		return nil
@@ -123,7 +123,7 @@ func untilOf(p election.Pause) *time.Time {
 	return &p.Until
 }
 
-// pauseError is what went wrong with some jobs.
+// pauseError returns the error for jobs that failed.
 func pauseError(err error, jobs int) error {
 	switch {
 	case err == nil:
@@ -134,7 +134,7 @@ func pauseError(err error, jobs int) error {
 	return unavailable(fmt.Sprintf("no answer from Redis for %d of the jobs, so the result is unknown; run the command again", jobs), err)
 }
 
-// selected is the names of the jobs that are meant, of all that are configured at hand or described by a replica.
+// selected returns the names of the selected jobs, among those in the local configuration and those that replicas have described.
 func (o *Operator) selected(ctx context.Context, s Selection) ([]string, error) {
 	if len(s.Jobs) == 0 && len(s.Tags) == 0 && !s.All {
 		return nil, refuse(ErrInvalid, "no jobs are selected")
@@ -171,7 +171,7 @@ func (o *Operator) selected(ctx context.Context, s Selection) ([]string, error) 
 	return slices.Compact(names), nil
 }
 
-// tags are those of each known job, by its name.
+// tags returns the tags of each known job, by its name.
 func (o *Operator) tags(ctx context.Context) (map[string][]string, error) {
 	infos, err := o.described(ctx)
 	if err != nil {

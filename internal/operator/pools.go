@@ -15,26 +15,26 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// Lock is a lock of `cronclave lock`, or a pool, with those that hold its slots and those that wait.
+// A Lock is a lock of `cronclave lock`, or a pool, with the holders of its slots and the waiters.
 type Lock struct {
 	Name    string       `json:"name"`
 	Slots   int          `json:"slots"`
-	Holders []SlotHolder `json:"holders"` // by their slots
+	Holders []SlotHolder `json:"holders"` // by slot
 	Waiters int          `json:"waiters"`
-	// Waiting are the first [MostWaiting] waiters, by when they began to wait. Clients of package locking are not among them.
+	// Waiting are the first [MostWaiting] waiters, by the start of their wait. Clients of package locking are not among them.
 	Waiting []Waiter `json:"waiting"`
 }
 
-// Pool is a semaphore that jobs share.
+// A Pool is a semaphore that jobs share.
 type Pool struct {
 	Lock
-	Jobs []string `json:"jobs"` // whose runs need a slot, by their names
+	Jobs []string `json:"jobs"` // names of the jobs whose runs need a slot
 }
 
-// SlotHolder holds a slot of a lock.
+// A SlotHolder is a holder of a slot of a lock.
 type SlotHolder struct {
-	Owner   string     `json:"owner"`         // a replica, or a process
-	Job     string     `json:"job,omitempty"` // "" outside of jobs
+	Owner   string     `json:"owner"`         // a replica or a process
+	Job     string     `json:"job,omitempty"` // "" if it is not a job
 	RunID   string     `json:"run_id,omitempty"`
 	Slot    int        `json:"slot"`
 	Token   int64      `json:"token"`
@@ -42,7 +42,7 @@ type SlotHolder struct {
 	Expires time.Time  `json:"expires"` // unless it is renewed
 }
 
-// Waiter waits for a slot of a lock.
+// A Waiter waits for a slot of a lock.
 type Waiter struct {
 	Owner string     `json:"owner"`
 	Job   string     `json:"job,omitempty"`
@@ -50,17 +50,17 @@ type Waiter struct {
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// MostWaiting is how many waiters of a lock a status names.
+// MostWaiting is the maximum number of waiters of a lock in a status.
 const MostWaiting = 10
 
 // Full reports whether all slots are held while others wait.
 func (l *Lock) Full() bool { return l.Waiters > 0 && len(l.Holders) >= l.Slots }
 
-// PlainLock names the lock of `cronclave lock NAME`, as the locks know it.
+// PlainLock returns the internal name of the lock of `cronclave lock NAME`.
 func PlainLock(name string) string { return "{" + name + "}:lock" }
 
-// FullPools reads those of some pools that are full, and no other facts of a status. The pools have their slots by their names. While none has all slots
-// held, it looks at nothing but the pools. A pool or a job whose data is damaged is left out.
+// FullPools reads which of the given pools are full, and nothing else of a status. slots has the number of slots per pool. As long as no pool has all slots
+// held, it reads only the pools. Pools and jobs with damaged data are left out.
 func (o *Operator) FullPools(ctx context.Context, slots map[string]int) ([]Pool, error) {
 	r := statusReader{Operator: o}
 	held, err := r.heldPools(ctx, slots)
@@ -73,7 +73,7 @@ func (o *Operator) FullPools(ctx context.Context, slots map[string]int) ([]Pool,
 	return slices.DeleteFunc(r.status.Pools, func(p Pool) bool { return !p.Full() }), nil
 }
 
-// heldPools are those of some pools whose slots are all held.
+// heldPools returns the pools whose slots are all held.
 func (r *statusReader) heldPools(ctx context.Context, slots map[string]int) (held []string, err error) {
 	names := slices.Sorted(maps.Keys(slots))
 	for i, state := range r.elector.InspectPools(ctx, names) {
@@ -88,7 +88,7 @@ func (r *statusReader) heldPools(ctx context.Context, slots map[string]int) (hel
 	return held, nil
 }
 
-// readPools reads some pools.
+// readPools reads the pools with the given names.
 func (r *statusReader) readPools(ctx context.Context, names []string) (err error) {
 	if r.jobs, err = r.described(ctx); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (r *statusReader) readLocks(ctx context.Context) error {
 	return r.inspectLocks(ctx, uses)
 }
 
-// lockUses are those of locks and pools by processes, the oldest first.
+// lockUses returns the processes that use locks and pools, from old to new.
 func (r *statusReader) lockUses(ctx context.Context) ([]journal.LockUse, error) {
 	uses, err := r.journal.LockUses(ctx, r.status.Now)
 	if err = r.tolerate(err); err != nil {
@@ -159,7 +159,7 @@ func (r *statusReader) inspectLocks(ctx context.Context, uses []journal.LockUse)
 	return nil
 }
 
-// namedLock is a lock of a status with its name among the locks.
+// A namedLock is a lock of a status with its internal name.
 type namedLock struct {
 	*Lock
 	pool        bool
@@ -178,7 +178,7 @@ func (r *statusReader) allLocks() (all []namedLock) {
 	return all
 }
 
-// findPools lists the pools that jobs and processes use. Where replicas have different numbers of slots, as in a roll-out, the greatest counts.
+// findPools lists the pools that jobs and processes use. If replicas have different numbers of slots, as during a rollout, the greatest one is used.
 func (r *statusReader) findPools(uses []journal.LockUse) {
 	pools := map[string]*Pool{}
 	add := func(name string, slots int) *Pool {
@@ -207,7 +207,7 @@ func (r *statusReader) findPools(uses []journal.LockUse) {
 	slices.SortFunc(r.status.Pools, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// usersOf are the runs and processes that need a slot of a lock, by their ids. A run has its own slot of its job before it waits for one of the pool.
+// usersOf returns the runs and processes that need a slot of a lock, by id. A run already has a slot of its job when it waits for a slot of the pool.
 func (r *statusReader) usersOf(l namedLock, uses []journal.LockUse) map[string]Waiter {
 	users := map[string]Waiter{}
 	for _, use := range uses {
@@ -226,7 +226,7 @@ func (r *statusReader) usersOf(l namedLock, uses []journal.LockUse) map[string]W
 	return users
 }
 
-// fill enters the holders, and the users without a slot as those that wait.
+// fill sets the holders, and as waiters the users without a slot.
 func (l *Lock) fill(rows []engine.Row, users map[string]Waiter, now time.Time) {
 	l.Holders, l.Waiting = []SlotHolder{}, []Waiter{}
 	for _, row := range rows {
@@ -247,7 +247,7 @@ func (l *Lock) fill(rows []engine.Row, users map[string]Waiter, now time.Time) {
 	l.Waiting = l.Waiting[:min(l.Waiters, MostWaiting)]
 }
 
-// orZero is a time, or the zero time for none.
+// orZero returns the time, or the zero time for nil.
 func orZero(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -255,7 +255,8 @@ func orZero(t *time.Time) time.Time {
 	return *t
 }
 
-// grantedAt is when a token was granted: it is the server's clock then in microseconds, unless that was behind an earlier token. nil if it cannot be.
+// grantedAt returns the time at which a token was granted, or nil if the token does not show it. A token is the server's time of the grant in microseconds,
+// unless that was before an earlier token.
 func grantedAt(token int64, now time.Time) *time.Time {
 	at := time.UnixMicro(token).UTC()
 	if token <= 0 || at.After(now) {
@@ -264,7 +265,7 @@ func grantedAt(token int64, now time.Time) *time.Time {
 	return &at
 }
 
-// problem is that of a pool that is full while runs wait.
+// problem returns the problem of a full pool with waiters.
 func (p *Pool) problem() (problem Problem, full bool) {
 	if !p.Full() {
 		return problem, false
@@ -274,7 +275,7 @@ func (p *Pool) problem() (problem Problem, full bool) {
 	return Problem{Level: LevelAdvice, Code: CodePoolFull, Since: first.Since, Message: text}, true
 }
 
-// CodePoolFull is the code of a problem: runs wait for a pool that is full.
+// CodePoolFull is the code of the problem that runs wait for a full pool.
 const CodePoolFull = "pool_full"
 
 // HeldBy names the first holders of the pool, and counts the others.
@@ -291,7 +292,7 @@ func (p *Pool) HeldBy() string {
 	return text
 }
 
-// Remedy is what a person can do about a full pool.
+// Remedy returns what a person can do about a full pool.
 func (p *Pool) Remedy() string {
 	return "wait, cancel a holder, or raise slots in [pools." + p.Name + "]"
 }

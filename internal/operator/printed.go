@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// publishWait is how long a reader waits for the output of a run under way: its replica looks for followers each second.
+	// publishWait is the time for which a reader waits for the output of a run in progress. A replica checks for followers every second.
 	publishWait = 1500 * time.Millisecond
-	// mostPrinted is how many bytes of it are shown, the newest.
+	// mostPrinted is the maximum number of bytes that are shown, the newest ones.
 	mostPrinted = 256 << 10
 )
 
-// reading is how far a follower has read what a run prints.
+// A reading is the position of a follower in the output of a run.
 type reading struct {
 	attempt int
-	offset  int64 // of that try
+	offset  int64 // in the output of that try
 }
 
-// add returns the lines of a chunk that were not read yet, and how many bytes before them are missing.
+// add returns the lines of a chunk that were not read yet, and the number of missing bytes before them.
 func (p *reading) add(c journal.Chunk) (missing int64, lines []journal.Line) {
 	if c.Attempt < p.attempt {
 		return 0, nil
@@ -39,9 +39,9 @@ func (p *reading) add(c journal.Chunk) (missing int64, lines []journal.Line) {
 	return missing, lines
 }
 
-// Printed asks the replicas to publish the output of a run that is under way, and returns the newest part of what they have published so far, with notes
-// in brackets where some is missing. It reads once, and waits for nothing: answered reports whether a replica has published anything, if only that the
-// run has printed nothing.
+// Printed asks the replicas to publish the output of a run in progress, and returns the newest part of what they have published so far. Notes in brackets
+// replace missing parts. It reads once and does not wait. answered reports whether a replica has published anything, even if only that the run has printed
+// nothing.
 func (o *Operator) Printed(ctx context.Context, job, run string) (text string, answered bool, err error) {
 	if err := o.journal.Follow(ctx, job); err != nil {
 		return "", false, unavailable("follow job "+job, err)
@@ -57,14 +57,14 @@ func (o *Operator) Printed(ctx context.Context, job, run string) (text string, a
 	return text, len(chunks) > 0, nil
 }
 
-// AddPrinted adds to the records of runs that are under way what they have printed so far. It asks their replicas, and waits a moment for them. A run
-// whose replica does not answer has no output; one that has printed nothing has an empty one.
+// AddPrinted adds the output so far to the records of runs in progress. It asks the replicas for it, and waits a moment. A run whose replica does not answer
+// gets no output; one that has printed nothing gets an empty output.
 func (o *Operator) AddPrinted(ctx context.Context, records []journal.Record) error {
 	type printing struct {
 		*journal.Record
 		place  string
 		chunks []journal.Chunk
-		news   bool // a replica has published some since the first look
+		news   bool // a replica has published output since the first reading
 	}
 	var runs []*printing
 	for i := range records {
@@ -105,7 +105,7 @@ func (o *Operator) AddPrinted(ctx context.Context, records []journal.Record) err
 	return nil
 }
 
-// joined returns the newest text of chunks, with notes in brackets where some is missing, and how many bytes were printed before it.
+// joined returns the newest text of chunks, with notes in brackets in place of missing parts, and the number of bytes printed before it.
 func joined(chunks []journal.Chunk) (cut int64, newest string) {
 	var text strings.Builder
 	var read reading

@@ -10,43 +10,43 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// Level is how much a problem matters.
+// A Level is the severity of a problem.
 type Level string
 
 // The levels.
 const (
 	LevelError   Level = "error"   // something has failed
 	LevelWarning Level = "warning" // something was missed or is faulty
-	LevelAdvice  Level = "advice"  // nothing has happened yet, or it has mended itself
+	LevelAdvice  Level = "advice"  // nothing has happened yet, or it is over
 )
 
-// Problem is something that people should know.
+// A Problem is something that people should know.
 type Problem struct {
 	Level Level `json:"level"`
-	// Code is that of a warning, or job_failed, job_missed, pool_full, replica_silent, replica_lost, stood_still, lease_margin,
-	// redis_lost_data or redis_was_away.
+	// Code is the code of a warning, or job_failed, job_missed, pool_full, replica_silent, replica_lost, stood_still, lease_margin, redis_lost_data or
+	// redis_was_away.
 	Code string `json:"code"`
-	// Job or Replica has the problem; both are "" where the cluster has it.
+	// Job or Replica has the problem. If both are "", the cluster has it.
 	Job     string     `json:"job,omitempty"`
 	Replica string     `json:"replica,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
 	Message string     `json:"message"`
-	// Failures are those of a job that fails; Since is their first.
+	// Failures are the failures of a failing job; Since is the first one.
 	Failures *Streak `json:"failures,omitempty"`
 }
 
-// levels are those of warnings that are not [LevelWarning].
+// levels maps the codes of warnings to levels, except [LevelWarning].
 var levels = map[string]Level{
 	"no_replica": LevelError,
 	"embedded":   LevelAdvice, "settings_hidden": LevelAdvice, "snapshots_only": LevelAdvice, "no_persistence": LevelAdvice, "replicas_register": LevelAdvice, CodeZoneDataOlder: LevelAdvice,
 }
 
-// NeedsPerson returns whether a problem is more than advice.
+// NeedsPerson reports whether a problem is more than advice.
 func (st *Status) NeedsPerson() bool {
 	return slices.ContainsFunc(st.Problems, func(p Problem) bool { return p.Level != LevelAdvice })
 }
 
-// problems are those of a cluster, causes before their consequences.
+// problems returns the problems of a cluster, causes before their consequences.
 func (st *Status) problems() []Problem {
 	list := []Problem{}
 	for _, w := range st.Warnings {
@@ -75,7 +75,7 @@ func (st *Status) problems() []Problem {
 	return list
 }
 
-// lost returns the problem of a lost replica. The problem is only advice if the expected number of replicas is up.
+// lost returns the problem of a lost replica. It is only advice if the expected number of replicas is up.
 func (st *Status) lost(l LostReplica) Problem {
 	p := Problem{Level: LevelWarning, Code: "replica_lost", Replica: l.Name, Since: &l.Seen,
 		Message: fmt.Sprintf("the registration of replica %s expired: it died, or was cut off", l.Name)}
@@ -89,10 +89,10 @@ func (st *Status) lost(l LostReplica) Problem {
 	return p
 }
 
-// CodeDataLost is the code of a problem: Redis has lost its data.
+// CodeDataLost is the code of the problem that Redis has lost its data.
 const CodeDataLost = "redis_lost_data"
 
-// pastFaults are faults of Redis and of replicas that are over, and have effects.
+// pastFaults returns problems of Redis and of replicas that are over and still have effects.
 func (st *Status) pastFaults() (list []Problem) {
 	if in := newestIncident(st.Incidents, journal.DataLoss, st.Now); in != nil {
 		closed := ""
@@ -142,7 +142,7 @@ func (j Job) failing() bool {
 	return j.Enabled && j.LastEnd != nil && j.LastEnd.Failed() && !recovers
 }
 
-// outcomes are the newest records but for tries that were followed by others.
+// outcomes returns the newest records without tries that were followed by another one.
 func outcomes(newestFirst []journal.Record) []journal.Record {
 	list := []journal.Record{} // never null
 	for _, r := range newestFirst {
@@ -153,7 +153,7 @@ func outcomes(newestFirst []journal.Record) []journal.Record {
 	return list
 }
 
-// lastEnd is [Job.LastEnd].
+// lastEnd returns the record for [Job.LastEnd].
 func lastEnd(newestFirst []journal.Record) *journal.Record {
 	for i, r := range newestFirst {
 		switch r.Outcome {
@@ -167,19 +167,19 @@ func lastEnd(newestFirst []journal.Record) *journal.Record {
 	return nil
 }
 
-// StatusRequest chooses the jobs of a status. Jobs have to match all that is set.
+// A StatusRequest selects the jobs of a status. Jobs must match all fields that are set.
 type StatusRequest struct {
-	// Job is one job by its name. The problems are then its own, and those of the cluster.
+	// Job is the name of a job. The status then has only problems of the job and of the cluster.
 	Job string
-	// Recent is how many of its newest records each job has in the status, [RecentRuns] at most; 0 for that many. It changes nothing else.
+	// Recent is the number of newest records per job, at most [RecentRuns]; 0 for that many. It changes nothing else.
 	Recent int
-	// Failed, Running and Paused leave the jobs with a problem, those with a run, those that are paused.
+	// Failed selects jobs with a problem, Running jobs with a run, and Paused paused jobs.
 	Failed, Running, Paused bool
-	// Tag is one that the jobs have. Match is a pattern for their names, as in a shell, or a part of them.
+	// Tag is a tag of the jobs. Match is a shell pattern for their names, or a part of them.
 	Tag, Match string
 }
 
-// records is how many records of each job the status has.
+// records returns the number of records per job.
 func (q StatusRequest) records() int {
 	if q.Recent <= 0 {
 		return RecentRuns
@@ -187,7 +187,7 @@ func (q StatusRequest) records() int {
 	return min(q.Recent, RecentRuns)
 }
 
-// choose leaves the jobs that a request asks for. Other callers may have the same lists.
+// choose keeps the jobs that match the request. It does not change the lists in place, because other callers may share them.
 func (st *Status) choose(req StatusRequest) error {
 	if _, err := path.Match(req.Match, ""); err != nil {
 		return refuse(ErrInvalid, "pattern %q: it is faulty; write one such as 'backup-*'", req.Match)

@@ -7,17 +7,17 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// RedisServer is a server of the cluster's Redis, as a status has it.
+// RedisServer is a server of the cluster's Redis in a status.
 type RedisServer = redisconn.Server
 
-// The state of a server of Redis that answers and is fit.
+// RedisUp is the state of a server of Redis that answers and is fit.
 const RedisUp = redisconn.ServerUp
 
-// mostNamed is how many servers an error names.
+// mostNamed is the maximum number of servers that an error names.
 const mostNamed = 3
 
-// withServers adds the servers that are not up to an error: the status that would show them could not be read. That the only server is away is what the
-// error itself says.
+// withServers adds the servers that are not up to the error of a status that could not be read. It omits the only server if that is down, because the error
+// itself says so.
 func withServers(err error, servers []RedisServer) error {
 	var named []string
 	down := 0

@@ -11,20 +11,21 @@ import (
 )
 
 const (
-	// Leadership names the leadership of the cluster's housekeeping, as the election knows it.
+	// Leadership is the name of the leadership for the cluster's housekeeping in package election.
 	Leadership = "leader"
-	// RegisterEvery is how often a replica renews its registration.
+	// RegisterEvery is the interval at which a replica renews its registration.
 	RegisterEvery = 5 * time.Second
-	// RegistrationDelay is how much later than that a replica that is up may renew it: its call may take its time-out.
+	// RegistrationDelay is the maximum delay of such a renewal by a replica that is up, because its call may take as long as its time-out.
 	RegistrationDelay = 2 * redisconn.Timeout
 )
 
-// OccupiesName reports whether a replica is up and stays so: no other may have its name. One that has crashed does not renew its registration.
+// OccupiesName reports whether a replica is up and not draining, so that no other may have its name. A replica that has crashed does not renew its
+// registration.
 func OccupiesName(e journal.Replica, now time.Time) bool {
 	return !e.Draining && now.Sub(e.Seen) < RegisterEvery+RegistrationDelay
 }
 
-// FormatLabels writes labels as zone=a, rack=7.
+// FormatLabels returns labels as zone=a, rack=7.
 func FormatLabels(labels map[string]string) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
@@ -33,7 +34,7 @@ func FormatLabels(labels map[string]string) string {
 	return strings.Join(list, ", ")
 }
 
-// FirstLine returns the first line of a text, with so many characters at most.
+// FirstLine returns the first line of a text, cut to at most most characters.
 func FirstLine(text string, most int) string {
 	line, _, _ := strings.Cut(text, "\n")
 	if letters := []rune(line); len(letters) > most {

@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// ReplicaState is what a replica does.
+// A ReplicaState is the state of a replica.
 type ReplicaState string
 
 // The states of a replica that is up.
@@ -22,38 +22,38 @@ const (
 	ReplicaSilent   ReplicaState = "silent"   // it has not renewed its registration in time: it stands still, is cut off, or has died
 )
 
-// LostReplica is a replica whose registration expired.
+// A LostReplica is a replica whose registration has expired.
 type LostReplica struct {
 	Name string    `json:"name"`
 	Seen time.Time `json:"seen"`
 }
 
-// Replica is a replica that is up.
+// A Replica is a registered replica.
 type Replica struct {
 	Name          string    `json:"name"`
 	Version       string    `json:"version"`
 	Started       time.Time `json:"started"`
 	Seen          time.Time `json:"seen"`
 	ConfigDigest  string    `json:"config_digest"`
-	ZoneData      string    `json:"zone_data,omitempty"` // its version; "" for a replica of a version that does not say
+	ZoneData      string    `json:"zone_data,omitempty"` // version of the time zone data; "" for older versions of cronclave
 	ClockOffsetMS int64     `json:"clock_offset_ms"`
 	ClockErrorMS  int64     `json:"clock_error_ms"`
 	Running       int       `json:"running"`
-	MaxRunning    int       `json:"max_running,omitempty"` // how many runs it may have at once; 0 for a version that does not say
-	// LeaseMargin is that of the lease which was closest to its end when it was renewed, or was lost, within the last minute; nil if none was, or for a
-	// version that does not say.
+	MaxRunning    int       `json:"max_running,omitempty"` // maximum number of runs at once; 0 for older versions of cronclave
+	// LeaseMargin is the smallest margin at which a lease was renewed or lost within the last minute; nil if there was none, and for older versions of
+	// cronclave.
 	LeaseMargin *journal.LeaseMargin `json:"lease_margin,omitempty"`
-	Unable      string               `json:"unable,omitempty"` // why it claims nothing
+	Unable      string               `json:"unable,omitempty"` // reason that it claims nothing
 
 	State ReplicaState `json:"state"`
-	// StoodStill is when its process did not run for a while within the last hour; nil if it did.
+	// StoodStill is the last time within an hour in which its process did not run; nil if there was none.
 	StoodStill *journal.Interval `json:"stood_still,omitempty"`
 }
 
 // Clock returns the offset of the replica's clock.
 func (r Replica) Clock() ClockOffset { return ClockOffset{r.ClockOffsetMS, r.ClockErrorMS} }
 
-// Load is how many runs the replica has, of how many it may have: "3 of 8".
+// Load returns the number of runs, and of runs allowed: "3 of 8".
 func (r Replica) Load() string {
 	if r.MaxRunning == 0 {
 		return strconv.Itoa(r.Running)
@@ -61,10 +61,10 @@ func (r Replica) Load() string {
 	return fmt.Sprintf("%d of %d", r.Running, r.MaxRunning)
 }
 
-// LowMargin returns whether a lease of the replica was renewed late, or lost.
+// LowMargin reports whether a lease of the replica was renewed late, or lost.
 func (r Replica) LowMargin() bool { return r.LeaseMargin != nil && r.LeaseMargin.Low() }
 
-// problems are those of a replica that it has had lately.
+// problems returns the problems that a replica has had lately.
 func (r Replica) problems() (list []Problem) {
 	if r.State == ReplicaSilent {
 		list = append(list, Problem{Level: LevelWarning, Code: "replica_silent", Replica: r.Name, Since: &r.Seen,
@@ -81,7 +81,7 @@ func (r Replica) problems() (list []Problem) {
 	return list
 }
 
-// lateRenewal says that a lease was nearly lost, or was. Only runs are stopped before their lease ends, and have one that people can set.
+// lateRenewal describes a lease that was nearly lost, or lost. Only runs are stopped before their lease ends, and have a lease length that people can set.
 func (r Replica) lateRenewal() string {
 	m, of := *r.LeaseMargin, FirstLine(r.LeaseMargin.Of, 80)
 	if of == "" {
@@ -131,13 +131,13 @@ func (r *statusReader) readIncidents(ctx context.Context) (err error) {
 	return nil
 }
 
-// registering reports whether replicas that are up may not have had the time to register since Redis answers.
+// registering reports whether replicas that are up may not have registered yet since Redis answers again.
 func (r *statusReader) registering() bool { return r.status.Now.Sub(r.back) < registerWithin }
 
-// rememberStandstill is for how long a status shows that a replica stood still.
+// rememberStandstill is the time for which a status shows that a replica stood still.
 const rememberStandstill = time.Hour
 
-// recent is an interval, or nil if it ended long ago.
+// recent returns the interval, or nil if it ended more than remember ago.
 func recent(i *journal.Interval, now time.Time, remember time.Duration) *journal.Interval {
 	if i == nil || now.Sub(i.To) > remember {
 		return nil
@@ -164,7 +164,8 @@ func (r *statusReader) readLost(ctx context.Context) error {
 	return nil
 }
 
-// stateOf is what a replica does, as far as its last sign of life says. It can give one only while Redis answers, as it does since an instant.
+// stateOf returns the state of a replica according to its last registration. back is the instant since which Redis answers: before, a replica could not
+// register.
 func stateOf(e journal.Replica, now, back time.Time) ReplicaState {
 	switch {
 	case now.Sub(e.Seen) >= registerWithin && now.Sub(back) >= registerWithin:

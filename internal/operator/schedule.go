@@ -10,8 +10,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// namingSchedule returns the schedule that names the ticks of a job by their local times; nil where their instants identify them. Ticks of jobs that run
-// after others have those names if all that they come from do, in one zone.
+// namingSchedule returns the schedule that identifies the ticks of a job by their local times; nil if their instants identify them. The ticks of a chained
+// job have local times if all schedules at the start of the chain do, in one zone.
 func namingSchedule(zones *cronspec.Zones, infos []journal.JobInfo, job journal.JobInfo) (spec *cronspec.Schedule) {
 	left, seen := []journal.JobInfo{job}, map[string]bool{}
 	for len(left) > 0 {
@@ -40,7 +40,7 @@ func namingSchedule(zones *cronspec.Zones, infos []journal.JobInfo, job journal.
 	return spec
 }
 
-// scheduleOf is the schedule that a replica has described.
+// scheduleOf parses the schedule that a replica has described.
 func scheduleOf(zones *cronspec.Zones, info journal.JobInfo) (spec *cronspec.Schedule, zone *time.Location, err error) {
 	if zone, err = zones.Location(info.Timezone); err != nil {
 		return nil, nil, err
@@ -50,7 +50,7 @@ func scheduleOf(zones *cronspec.Zones, info journal.JobInfo) (spec *cronspec.Sch
 	return spec, zone, err
 }
 
-// nextTick is the next tick of a job in its zone; nil if it has none, or its schedule cannot be read.
+// nextTick returns the next tick of a job in its zone; nil if it has none, or if its schedule cannot be parsed.
 func nextTick(zones *cronspec.Zones, info journal.JobInfo, now time.Time) *time.Time {
 	if !info.Enabled {
 		return nil
@@ -67,26 +67,26 @@ func nextTick(zones *cronspec.Zones, info journal.JobInfo, now time.Time) *time.
 	return &next
 }
 
-// Scheduled is a job with a schedule.
+// A Scheduled is a job with a schedule.
 type Scheduled struct {
 	Job  string
 	Spec *cronspec.Schedule
 	Zone *time.Location
 }
 
-// Window says which ticks are meant: From < tick <= Until, and at most Limit of them. A zero Until is no end.
+// A Window selects ticks: From < tick <= Until, and at most Limit of them. A zero Until means no end.
 type Window struct {
 	From, Until time.Time
 	Limit       int
 }
 
-// Tick is a tick of a job.
+// A Tick is a tick of a job.
 type Tick struct {
 	Scheduled
 	At time.Time
 }
 
-// Upcoming merges the ticks of jobs in time order, those of one instant by the jobs' names.
+// Upcoming merges the ticks of jobs in time order. Ticks of one instant are sorted by job.
 func Upcoming(jobs []Scheduled, w Window) []Tick {
 	var next tickHeap
 	for _, j := range jobs {
@@ -111,8 +111,8 @@ func Upcoming(jobs []Scheduled, w Window) []Tick {
 	return ticks
 }
 
-// NextTicks merges the ticks of enabled jobs as replicas have described them; without names, of all. A job that runs after others, or whose schedule this
-// version cannot read, has none.
+// NextTicks merges the ticks of the enabled jobs that replicas have described; without names, of all jobs. A chained job, or one whose schedule this version
+// cannot parse, has none.
 func (o *Operator) NextTicks(ctx context.Context, names []string, w Window) ([]Tick, error) {
 	infos, err := o.described(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (o *Operator) NextTicks(ctx context.Context, names []string, w Window) ([]T
 	return Upcoming(jobs, w), nil
 }
 
-// Schedules returns the schedules of enabled jobs, as [Operator.NextTicks] knows them, by the jobs' names.
+// Schedules returns the schedules of enabled jobs by name, for the same jobs as [Operator.NextTicks].
 func (o *Operator) Schedules(ctx context.Context) (map[string]Scheduled, error) {
 	infos, err := o.described(ctx)
 	if err != nil {
@@ -146,7 +146,7 @@ func (o *Operator) Schedules(ctx context.Context) (map[string]Scheduled, error) 
 	return jobs, nil
 }
 
-// scheduled are the enabled jobs with a schedule that this version can read.
+// scheduled returns the enabled jobs with a schedule that this version can parse.
 func scheduled(zones *cronspec.Zones, infos []journal.JobInfo) (jobs []Scheduled) {
 	for _, info := range infos {
 		if !info.Enabled || len(info.After) > 0 {

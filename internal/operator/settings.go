@@ -10,57 +10,57 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// maxForms is how many forms of a job are shown, and maxSources in how many configurations one of them is looked for. Those that most replicas have go
-// first.
+// maxForms is the maximum number of forms of a job that are shown, the most common first. maxSources is the maximum number of configurations in which the
+// settings of a form are looked up.
 const maxForms, maxSources = 8, 4
 
-// JobSettings are the settings of a job on all replicas: in one form where they agree. No argument of a command and no value of a variable is among them.
-// Its JSON is part of the contract with users.
+// JobSettings are the settings of a job on all replicas: one form if they agree. They contain no argument of a command and no value of a variable. Their JSON
+// is part of the contract with users.
 type JobSettings struct {
 	Job       string    `json:"job"`
 	Agreement Agreement `json:"agreement"`
-	// Forms are those in which replicas have the job, the most usual first.
+	// Forms are the different forms of the job on replicas, the most common first.
 	Forms []JobForm `json:"forms"`
-	// More is how many further forms replicas have.
+	// More is the number of further forms.
 	More int `json:"more,omitempty"`
-	// Fault is why settings are not known that should be: Redis does not answer, or the data in it is damaged.
+	// Fault is the reason that settings are unknown: Redis does not answer, or its data is damaged.
 	Fault string `json:"fault,omitempty"`
-	// Differing are the keys in which the known forms differ, in their order.
+	// Differing are the keys in which the known forms differ, in the order of the keys.
 	Differing []string `json:"differing"`
 }
 
-// Agreement is whether replicas have a job with the same settings.
+// Agreement is the result of a comparison of a job's settings on all replicas.
 type Agreement string
 
 // The agreements.
 const (
 	SettingsAgree   Agreement = "agree"
 	SettingsDiffer  Agreement = "differ"  // in keys, or some replicas do not have the job
-	SettingsHidden  Agreement = "hidden"  // they differ in something that is not shown: an argument, a value of a variable, a day of a calendar, the slots of a pool
+	SettingsHidden  Agreement = "hidden"  // in something that is not shown: an argument, a variable's value, a day of a calendar, the slots of a pool
 	SettingsAbsent  Agreement = "absent"  // no replica has the job
-	SettingsUnknown Agreement = "unknown" // those of some replicas are not known, and the others agree
+	SettingsUnknown Agreement = "unknown" // the settings of some replicas are unknown, and the others agree
 )
 
-// FormState is how much is known of a form.
+// A FormState is the knowledge about a form.
 type FormState string
 
 // The states of a form.
 const (
 	FormKnown   FormState = "known"
 	FormAbsent  FormState = "absent"  // these replicas do not have the job
-	FormUnknown FormState = "unknown" // they have not published it yet, or are of a version that does not, or have too many jobs; or the data is damaged
+	FormUnknown FormState = "unknown" // not published yet, by an older version, or for too many jobs; or the data is damaged
 )
 
-// JobForm is a job as some replicas have it.
+// A JobForm is a job as some replicas have it.
 type JobForm struct {
 	State    FormState `json:"state"`
 	Digest   string    `json:"digest,omitempty"` // of the job
-	Replicas []string  `json:"replicas"`         // by their names
-	// Settings are all keys of a job in the order of the reference, each with the value that is in force.
+	Replicas []string  `json:"replicas"`         // by name
+	// Settings are all keys of a job with their values in effect, in the order of the reference.
 	Settings []journal.Setting `json:"settings"`
 }
 
-// Setting returns the value of a key; ok is false where the form has none.
+// Setting returns the value of a key; ok is false if the form does not have it.
 func (f JobForm) Setting(key string) (value string, ok bool) {
 	i := slices.IndexFunc(f.Settings, func(s journal.Setting) bool { return s.Key == key })
 	if i < 0 {
@@ -69,7 +69,7 @@ func (f JobForm) Setting(key string) (value string, ok bool) {
 	return f.Settings[i].Value, true
 }
 
-// Keys are all keys of the forms, in their order.
+// Keys returns all keys of the forms in their order.
 func (s *JobSettings) Keys() (keys []string) {
 	have := map[string]bool{}
 	for _, f := range s.Forms {
@@ -83,8 +83,8 @@ func (s *JobSettings) Keys() (keys []string) {
 	return keys
 }
 
-// Settings reads the settings of a job, as these replicas have published them. A failure leaves them unknown, since the rest of the status does not
-// need them.
+// Settings reads the settings of a job, as the given replicas have published them. After a failure the settings are unknown; it is no error, because the rest
+// of the status does not need them.
 func (o *Operator) Settings(ctx context.Context, replicas []Replica, job string) *JobSettings {
 	s := &JobSettings{Job: job, Agreement: SettingsUnknown, Forms: []JobForm{}, Differing: []string{}} // lists are never null
 	configs := map[string]bool{}
@@ -111,7 +111,7 @@ func (o *Operator) Settings(ctx context.Context, replicas []Replica, job string)
 	return s
 }
 
-// fails notes an error. It returns whether nothing is known after it: beside damaged data other data is.
+// fails records an error. It reports whether nothing is known because of it; if only some data is damaged, the rest is.
 func (s *JobSettings) fails(err error) bool {
 	if err == nil {
 		return false
@@ -120,16 +120,16 @@ func (s *JobSettings) fails(err error) bool {
 	return !errors.Is(err, journal.ErrCorrupt)
 }
 
-// maxFault is how many characters of a fault are shown.
+// maxFault is the maximum length of a fault, in characters.
 const maxFault = 300
 
-// sourcedForm is a form, and the configurations that have it.
+// A sourcedForm is a form, and the configurations that have it.
 type sourcedForm struct {
 	JobForm
 	sources []journal.ConfigID
 }
 
-// sourcesOf groups replicas by the form in which they have a job, the most usual first.
+// sourcesOf groups replicas by their form of a job, the most common first.
 func sourcesOf(replicas []Replica, digests map[string]map[string]string, job string) []sourcedForm {
 	var forms []sourcedForm
 	for _, r := range replicas {
@@ -158,10 +158,10 @@ func sourcesOf(replicas []Replica, digests map[string]map[string]string, job str
 	return forms
 }
 
-// longestDigest bounds what another program may have written in place of a digest.
+// longestDigest is the maximum length of a digest, in characters, because another program may have written something else in its place.
 const longestDigest = 40
 
-// read returns the form with its settings, where one of its sources has them.
+// read returns the form with its settings, if one of its sources has them.
 func (f sourcedForm) read(known map[journal.ConfigID][]journal.Setting) JobForm {
 	for _, id := range f.sources {
 		if settings, ok := known[id]; ok {
@@ -172,7 +172,7 @@ func (f sourcedForm) read(known map[journal.ConfigID][]journal.Setting) JobForm 
 	return f.JobForm
 }
 
-// differing are the keys that not all known forms have with the same value.
+// differing returns the keys that do not have the same value in all known forms.
 func differing(keys []string, forms []JobForm) []string {
 	known := slices.DeleteFunc(slices.Clone(forms), func(f JobForm) bool { return f.State != FormKnown })
 	list := []string{} // never null
@@ -190,7 +190,7 @@ func sameSetting(a, b JobForm, key string) bool {
 	return x == y && inA == inB
 }
 
-// Hidden returns whether known forms differ in nothing that is shown.
+// Hidden reports whether two known forms show the same settings, so that their difference is not shown.
 func (s *JobSettings) Hidden() bool {
 	for i, f := range s.Forms {
 		same := func(other JobForm) bool { return other.State == FormKnown && slices.Equal(other.Settings, f.Settings) }

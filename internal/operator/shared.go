@@ -8,14 +8,14 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// Shared is an Operator for many clients at once, which share the facts: pages ask for the status of the whole cluster every few seconds, and so do
-// programs. An act does not end with the client that asks for it. Its methods may be called by several goroutines.
+// A Shared is an Operator for many clients at once. They share each reading, because pages and programs request the status of the whole cluster every few
+// seconds. An act continues if its client goes. It is safe for concurrent use.
 type Shared struct {
 	*Operator
-	statuses [RecentRuns + 1]snapshots[Status] // by the number of records of each job
+	statuses [RecentRuns + 1]snapshots[Status] // by the number of records per job
 }
 
-// NewShared has callers of Status get facts that are up to an age old. After an act they are read anew.
+// NewShared returns a Shared whose Status is at most age old. After an act the next Status is a new reading.
 func NewShared(o *Operator, age time.Duration) *Shared {
 	s := &Shared{Operator: o}
 	for i := range s.statuses {
@@ -24,7 +24,7 @@ func NewShared(o *Operator, age time.Duration) *Shared {
 	return s
 }
 
-// Status does as that of an Operator. Callers must not change the lists that it returns.
+// Status returns the same as [Operator.Status]. Callers must not change the lists in it.
 func (s *Shared) Status(ctx context.Context, req StatusRequest) (*Status, error) {
 	all, err := s.statuses[req.records()].get(ctx, func(ctx context.Context) (*Status, error) { return s.readStatus(ctx, req.records()) })
 	if err != nil {
@@ -33,10 +33,11 @@ func (s *Shared) Status(ctx context.Context, req StatusRequest) (*Status, error)
 	return s.choose(ctx, all, req)
 }
 
-// longestAct is more than an act takes for thousands of jobs, and short enough for a replica that ends meanwhile.
+// longestAct is the time limit of an act: enough for thousands of jobs, and short enough for a replica that is ending.
 const longestAct = 10 * time.Second
 
-// acting returns the context of an act, and a function that ends it: else a client that goes would leave half of the jobs paused.
+// acting returns the context of an act, and a function that ends it. The context outlives the client's, because otherwise a client that goes could leave half
+// of the jobs paused.
 func (s *Shared) acting(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestAct)
 	return ctx, func() {
@@ -47,55 +48,55 @@ func (s *Shared) acting(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// Trigger does as that of an Operator.
+// Trigger is [Operator.Trigger], and continues if the client goes.
 func (s *Shared) Trigger(ctx context.Context, req TriggerRequest) (journal.Request, error) {
 	ctx, end := s.acting(ctx)
 	defer end()
 	return s.Operator.Trigger(ctx, req)
 }
 
-// Cancel does as that of an Operator.
+// Cancel is [Operator.Cancel], and continues if the client goes.
 func (s *Shared) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
 	ctx, end := s.acting(ctx)
 	defer end()
 	return s.Operator.Cancel(ctx, req)
 }
 
-// Pause does as that of an Operator.
+// Pause is [Operator.Pause], and continues if the client goes.
 func (s *Shared) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
 	ctx, end := s.acting(ctx)
 	defer end()
 	return s.Operator.Pause(ctx, req)
 }
 
-// Resume does as that of an Operator.
+// Resume is [Operator.Resume], and continues if the client goes.
 func (s *Shared) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, error) {
 	ctx, end := s.acting(ctx)
 	defer end()
 	return s.Operator.Resume(ctx, req)
 }
 
-// snapshots keep the value that was read last, for a moment.
+// snapshots caches the value that was read last.
 type snapshots[T any] struct {
-	age  time.Duration // of a value that is good enough
-	turn chan struct{} // of the one caller that reads
+	age  time.Duration // maximum age of a cached value
+	turn chan struct{} // holds a value while a caller reads
 
 	mu    sync.Mutex
 	last  *snapshot[T]
-	stale int // how often it was invalidated: a reading that began before is not kept
+	stale int // number of invalidations; a reading that began before the last one is not cached
 }
 
-// snapshot is the value that was read until an instant, or the error of reading it.
+// A snapshot is a value, or the error of reading it, and the end of the reading.
 type snapshot[T any] struct {
 	at    time.Time
 	value *T
 	err   error
 }
 
-// get returns a value that is young enough, or reads one. Callers share it, and must not change it.
+// get returns the cached value if it is young enough, and otherwise reads a new one. Callers share it, and must not change it.
 //
-// The age counts from the end of a reading: one that ended while the caller waited for its turn is young enough, however long it took. Else callers would
-// queue up behind slow readings, and a Redis that is slow would be read without a pause.
+// The age counts from the end of a reading. A reading that ended while the caller waited is therefore young enough, however long it took. Otherwise callers
+// would queue up behind slow readings, and read a slow Redis without a pause.
 func (s *snapshots[T]) get(ctx context.Context, read func(context.Context) (*T, error)) (*T, error) {
 	came := time.Now()
 	select {
@@ -113,7 +114,7 @@ func (s *snapshots[T]) get(ctx context.Context, read func(context.Context) (*T, 
 	now.at = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() == nil && stale == s.stale { // else the error is of this caller alone, or an act has changed the value meanwhile
+	if ctx.Err() == nil && stale == s.stale { // otherwise the error concerns only this caller, or an act has changed the value meanwhile
 		s.last = now
 	}
 	return now.value, now.err
@@ -125,7 +126,7 @@ func (s *snapshots[T]) state() (last *snapshot[T], stale int) {
 	return s.last, s.stale
 }
 
-// invalidate has later callers read anew.
+// invalidate makes the next caller read again.
 func (s *snapshots[T]) invalidate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// showAfter is how long a process uses a lock before a status can show it, so that short uses cost nothing.
+	// showAfter is the time for which a process must use a lock before a status shows it, so that short uses cost nothing.
 	showAfter = time.Second
-	// showEvery is how often it says so again.
+	// showEvery is the interval at which the entry is renewed.
 	showEvery = 10 * time.Second
-	// showFor is how long it is shown after it has said so last: less than the lease of a process that was killed lasts by default, or it would be
-	// shown as a waiter for the rest of the time.
+	// showFor is the time for which an entry lasts without renewal. It is shorter than a lease by default: otherwise a killed process would be shown as a waiter
+	// after its lease has ended.
 	showFor = 15 * time.Second
-	// hideWithin is how long the end of a process may wait for Redis: the entry expires by itself.
+	// hideWithin is the time that the end of a process waits for Redis to remove the entry, which otherwise expires.
 	hideWithin = 200 * time.Millisecond
 )
 
-// ShowLock has each status show a process that uses a plain lock or a pool, from a second after the call until hide is called. It is for people: no failure
-// of it matters, and hide waits for Redis for a moment only. lease is that of the lock; clock is that of Redis, and whether it is known.
+// ShowLock makes each status show a process that uses a plain lock or a pool, from a second after the call until hide is called. The entry is for people
+// only: failures are ignored, and hide waits for Redis only for a moment. lease is the lease length of the lock. clock returns the time of Redis, and whether
+// it is known.
 func ShowLock(j *journal.Journal, use journal.LockUse, lease time.Duration, clock func() (now time.Time, known bool)) (hide func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	over, shown, began := make(chan struct{}), false, time.Now()
@@ -38,7 +39,7 @@ func ShowLock(j *journal.Journal, use journal.LockUse, lease time.Duration, cloc
 				use.Since = now.Add(-time.Since(began))
 			}
 			err := j.NoteLock(ctx, use, now, now.Add(lasts))
-			shown = shown || err == nil || ctx.Err() != nil // which may have been done
+			shown = shown || err == nil || ctx.Err() != nil // a canceled write may have been done
 		}
 	}()
 	return func() {

@@ -19,28 +19,29 @@ type Status struct {
 	Namespace string    `json:"namespace"`
 	Now       time.Time `json:"now"` // by the clock of Redis
 	Leader    *Leader   `json:"leader,omitempty"`
-	Replicas  []Replica `json:"replicas"`                    // by their names
-	Expected  int       `json:"expected_replicas,omitempty"` // the number that should be up; 0 if no configuration says
-	Jobs      []Job     `json:"jobs"`                        // those that were asked for
+	Replicas  []Replica `json:"replicas"`                    // by name
+	Expected  int       `json:"expected_replicas,omitempty"` // number that should be up; 0 if no configuration has it
+	Jobs      []Job     `json:"jobs"`                        // the selected jobs
 	JobCount  int       `json:"job_count"`
-	Pools     []Pool    `json:"pools"` // by their names, as Locks
-	Locks     []Lock    `json:"locks"` // those of `cronclave lock` that are held, or waited for, for more than a second
-	// Lost are replicas whose registration expired within the last day although they had not ended, until a replica of their name starts.
+	Pools     []Pool    `json:"pools"` // by name, like Locks
+	Locks     []Lock    `json:"locks"` // locks of `cronclave lock` that have been held, or waited for, for more than a second
+	// Lost are the replicas whose registration expired within the last day without an orderly end, until a replica of the same name starts.
 	Lost []LostReplica `json:"lost"`
-	up   int           // replicas that are up and stay so
-	// Incidents are the outages of Redis and the losses of its data within the last week, the newest first.
+	up   int           // replicas that are up and not draining
+	// Incidents are the outages of Redis and the losses of its data within the last week, from new to old.
 	Incidents []journal.Incident `json:"incidents"`
-	// DataLost is when Redis has lost its data within the last day; nil if it has not. LocksClosedUntil is until when locks stay closed since then; nil if all are open.
+	// DataLost is the newest loss of Redis' data within the last day; nil if there is none. LocksClosedUntil is the time until which locks stay closed after it;
+	// nil if all are open.
 	DataLost         *journal.Interval `json:"data_lost,omitempty"`
 	LocksClosedUntil *time.Time        `json:"locks_closed_until,omitempty"`
-	// Problems are for people to look at: first those of Redis, then of replicas, of the configuration, of jobs, and advice. See [Status.Grouped].
+	// Problems are sorted by cause: Redis, replicas, the configuration, jobs, and advice last. See [Status.Grouped].
 	Problems []Problem `json:"problems"`
-	// Warnings are about faults of the cluster.
+	// Warnings are faults of the cluster.
 	Warnings []redisconn.Warning `json:"warnings"`
 	origins  map[redisconn.Warning]origin
-	// Redis has the locks and the history: its kind, its servers and its limits.
+	// Redis is the Redis of the locks and the history: its kind, its servers and its limits.
 	Redis redisconn.Deployment `json:"redis"`
-	// Settings are those of the one job that was asked for; nil for more.
+	// Settings are the settings of the job if one was requested; nil otherwise.
 	Settings *JobSettings `json:"settings,omitempty"`
 }
 
@@ -50,7 +51,7 @@ type Leader struct {
 	Token   int64  `json:"token"`
 }
 
-// Job is a job that a replica has described.
+// A Job is a job that a replica has described.
 type Job struct {
 	Name     string          `json:"name"`
 	Schedule []string        `json:"schedule"`
@@ -59,30 +60,30 @@ type Job struct {
 	Enabled  bool            `json:"enabled"`
 	Paused   bool            `json:"paused"`
 	Last     *journal.Record `json:"last,omitempty"`
-	// LastEnd is the newest record of a run that ended by itself, or of a tick that was missed; nil if that is not among the newest records. Runs that were
-	// canceled, skipped ticks, and tries that were followed by others do not count.
+	// LastEnd is the newest record of a run that ended by itself, or of a missed tick; nil if the newest records have none. Canceled runs, skipped ticks, and
+	// tries that were followed by another one do not count.
 	LastEnd *journal.Record `json:"last_end,omitempty"`
 	Next    *time.Time      `json:"next,omitempty"` // in the job's zone
 	Holders []Holder        `json:"holders"`
-	// Failures are those since the last ok; nil if the job does not fail.
+	// Failures are the failures since the last success; nil if the job does not fail.
 	Failures *Streak `json:"failures,omitempty"`
 
-	Parallel int               `json:"parallel"`            // slots
-	JitterMS int64             `json:"jitter_ms,omitempty"` // how long after a tick its run may be due
-	Pool     string            `json:"pool,omitempty"`      // of which each run needs a slot
+	Parallel int               `json:"parallel"`            // number of slots
+	JitterMS int64             `json:"jitter_ms,omitempty"` // maximum time from a tick to its run's due time
+	Pool     string            `json:"pool,omitempty"`      // each run needs a slot of this pool
 	Tags     []string          `json:"tags,omitempty"`
 	Where    map[string]string `json:"where,omitempty"`
 
 	PausedSince  *time.Time `json:"paused_since,omitempty"`
-	PausedUntil  *time.Time `json:"paused_until,omitempty"` // nil for a pause that lasts until it is resumed
+	PausedUntil  *time.Time `json:"paused_until,omitempty"` // nil if the pause lasts until the job is resumed
 	PausedReason string     `json:"paused_reason,omitempty"`
 	PausedBy     string     `json:"paused_by,omitempty"` // the user
 
-	// Recent are the newest records, as many as were asked for, newest first, without tries that were followed by others.
+	// Recent are the newest records, as many as requested, from new to old, without tries that were followed by another one.
 	Recent []journal.Record `json:"recent"`
 }
 
-// Holder is a run that holds a slot of a job.
+// A Holder is a run that holds a slot of a job.
 type Holder struct {
 	Replica string     `json:"replica"`
 	RunID   string     `json:"run_id"`
@@ -92,11 +93,10 @@ type Holder struct {
 	Expires time.Time  `json:"expires"`
 }
 
-// RecentRuns is of how many ticks and runs of each job a status has the records, and moreRecent how many are read where these are all of tries, of runs
-// under way, or of skipped ticks.
+// RecentRuns is the number of records per job in a status. If they are all tries, runs in progress or skipped ticks, moreRecent are read.
 const RecentRuns, moreRecent = 10, 100
 
-// maxUnclear is of how many jobs a status reads so many: it is read every few seconds.
+// maxUnclear limits the jobs for which moreRecent records are read, because status is polled.
 const maxUnclear = 100
 
 // Status reads the replicas, the leader, the jobs, and the faults of the cluster. Damaged data in Redis becomes a warning.
@@ -112,7 +112,7 @@ func (o *Operator) Status(ctx context.Context, req StatusRequest) (*Status, erro
 	return st, err
 }
 
-// choose returns a status with the jobs that a request asks for. The status that it is made of does not change.
+// choose returns a status with the selected jobs. It does not change all.
 func (o *Operator) choose(ctx context.Context, all *Status, req StatusRequest) (*Status, error) {
 	st := *all
 	if err := st.choose(req); err != nil || req.Job == "" || len(st.Jobs) > 0 {
@@ -124,7 +124,7 @@ func (o *Operator) choose(ctx context.Context, all *Status, req StatusRequest) (
 	return &st, refuse(ErrNoReplica, "job %s: no replica has it", req.Job)
 }
 
-// readStatus reads the status of the whole cluster, with so many records of each job.
+// readStatus reads the status of the whole cluster, with the given number of records per job.
 func (o *Operator) readStatus(ctx context.Context, records int) (*Status, error) {
 	r := statusReader{Operator: o, recent: records}
 	if err := r.read(ctx); err != nil {
@@ -135,15 +135,15 @@ func (o *Operator) readStatus(ctx context.Context, records int) (*Status, error)
 	return &r.status, nil
 }
 
-// statusReader puts a status together. The order of its steps is that of the warnings.
+// A statusReader assembles a status. The order of its steps is the order of the warnings.
 type statusReader struct {
 	*Operator
-	recent   int // how many records of each job
+	recent   int // number of records per job
 	status   Status
 	replicas []journal.Replica
 	jobs     []journal.JobInfo
-	back     time.Time // since when Redis answers, as far as is known; zero for long ago
-	awaited  bool      // replicas that are up may not have registered since
+	back     time.Time // instant since which Redis answers, if known; zero if it is long ago
+	awaited  bool      // replicas that are up may not have registered since then
 }
 
 func (r *statusReader) read(ctx context.Context) error {
@@ -209,7 +209,7 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 			return err
 		}
 		if state.Err != nil {
-			state = election.State{Now: r.status.Now} // nothing is known of its holders and its pause
+			state = election.State{Now: r.status.Now} // its holders and its pause are unknown
 		}
 		if closed := state.Closed; closed.After(r.status.Now) && (r.status.LocksClosedUntil == nil || closed.After(*r.status.LocksClosedUntil)) {
 			r.status.LocksClosedUntil = &closed
@@ -219,7 +219,7 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 	return r.addStreaks(ctx, recent)
 }
 
-// addStreaks adds to the jobs that fail since when they do.
+// addStreaks adds their streak of failures to the failing jobs.
 func (r *statusReader) addStreaks(ctx context.Context, recent map[string][]journal.Record) error {
 	var failing []string
 	for _, j := range r.status.Jobs {
@@ -235,7 +235,7 @@ func (r *statusReader) addStreaks(ctx context.Context, recent map[string][]journ
 		return err
 	}
 	few := slices.DeleteFunc(slices.Clone(failing), func(name string) bool { return r.recent >= RecentRuns || len(recent[name]) >= RecentRuns })
-	more, err := r.journal.Recent(ctx, few, RecentRuns) // the streak is the same, whatever was asked for
+	more, err := r.journal.Recent(ctx, few, RecentRuns) // the streak must not depend on the number of records requested
 	if err = r.tolerate(err); err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (r *statusReader) addStreaks(ctx context.Context, recent map[string][]journ
 	return nil
 }
 
-// readRecent reads the newest records of jobs, and more of those that have no end among these.
+// readRecent reads the newest records of jobs, and more records of the jobs without an end among these.
 func (r *statusReader) readRecent(ctx context.Context, names []string) (map[string][]journal.Record, error) {
 	recent, before := map[string][]journal.Record{}, 0
 	for _, n := range slices.Compact([]int{r.recent, RecentRuns, moreRecent}) {
@@ -256,11 +256,11 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 		if len(unclear) == 0 {
 			break
 		}
-		if n == moreRecent { // of a cluster that is paused for hours no job has an end among its newest records
+		if n == moreRecent { // if the cluster was paused for hours, the newest records of all jobs lack an end
 			unclear = unclear[:min(len(unclear), maxUnclear)]
 		}
 		more, err := r.journal.Recent(ctx, unclear, n)
-		if before > 0 && errors.Is(err, journal.ErrCorrupt) { // there is a warning of that already
+		if before > 0 && errors.Is(err, journal.ErrCorrupt) { // there is already a warning about it
 			err = nil
 		}
 		if err = r.tolerate(err); err != nil {
@@ -272,7 +272,7 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 	return recent, nil
 }
 
-// jobOf puts together the facts about a job.
+// jobOf assembles the facts about a job.
 func jobOf(zones *cronspec.Zones, info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
 	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone, Enabled: info.Enabled,
 		Holders: holders(state), Next: nextTick(zones, info, now), Recent: outcomes(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, JitterMS: info.JitterMS, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
@@ -293,7 +293,7 @@ func holders(state election.State) []Holder {
 	return list
 }
 
-// tickOf is a run's tick, if it has one.
+// tickOf returns a run's tick; nil if it has none.
 func tickOf(r election.Run) *time.Time {
 	if r.Tick.IsZero() {
 		return nil
@@ -301,7 +301,7 @@ func tickOf(r election.Run) *time.Time {
 	return &r.At
 }
 
-// tolerate turns damaged data into a warning: the rest of the reply is good.
+// tolerate turns damaged data into a warning, because the rest of the reply is good.
 func (r *statusReader) tolerate(err error) error {
 	if !errors.Is(err, journal.ErrCorrupt) {
 		return err
@@ -310,7 +310,7 @@ func (r *statusReader) tolerate(err error) error {
 	return nil
 }
 
-// tolerateLock turns the damaged data of one lock into a warning: all other locks are good.
+// tolerateLock turns the damaged data of one lock into a warning, because all other locks are good.
 func (r *statusReader) tolerateLock(title string, err error) error {
 	if !errors.Is(err, election.ErrCorrupt) {
 		return err

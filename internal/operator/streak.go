@@ -7,17 +7,17 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// Streak is the failures of a job since it was last ok. Its JSON is part of the contract with users.
+// A Streak is the failures of a job since its last success. Its JSON is part of the contract with users.
 type Streak struct {
-	Since time.Time `json:"since"` // the end of the first
+	Since time.Time `json:"since"` // end of the first one
 	Count int       `json:"count"`
-	// AtLeast reports whether Count is a lower bound and Since may be too late: no ok is known, replicas of an earlier version recorded failures, or an ok was
+	// AtLeast is set if Count is a lower bound and Since may be too late: no success is known, replicas of an older version recorded failures, or a success was
 	// reported late.
 	AtLeast bool       `json:"at_least,omitempty"`
 	LastOK  *time.Time `json:"last_ok,omitempty"` // nil if none is known
 }
 
-// String returns the end of a sentence about the newest failure; "" if it is the only one, and no ok is known.
+// String returns the end of a sentence about the newest failure; "" if it is the only one, and no success is known.
 func (s Streak) String() (text string) {
 	switch {
 	case s.AtLeast:
@@ -31,8 +31,8 @@ func (s Streak) String() (text string) {
 	return text
 }
 
-// streakOf returns the streak that a job's newest records show. If none of them is ok it may have begun before them, and kept has its beginning, unless
-// replicas of an earlier version recorded that. A job with less than most records has no others.
+// streakOf returns the streak of a job according to its newest records. Without a success among them the streak may have begun before them: kept then has its
+// start, unless replicas of an older version recorded it. A job with fewer than most records has no others.
 func streakOf(newestFirst []journal.Record, kept journal.Streak, most int) *Streak {
 	var s Streak
 	for _, r := range newestFirst {

@@ -7,44 +7,44 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// NextTick is when a job is next due, and Period the longest time between two of its ticks that follow each other, see [TickCache]; 0 for a single one.
+// NextTick is the next due time of a job. Period is the longest time between two consecutive ticks, see [TickCache]; 0 if there is only one.
 type NextTick struct {
 	At     time.Time
 	Period time.Duration
 }
 
-// TickCache computes the next ticks of jobs. It is made to be asked every few seconds for all jobs of a cluster: it parses a schedule once, computes the
-// next tick once for each tick, and the period, which looks at many ticks, once a day for all jobs with equal schedules. It belongs to one goroutine; the
-// zero TickCache is empty.
+// A TickCache computes the next ticks of jobs. It is made for calls every few seconds with all jobs of a cluster: it parses a schedule once, and computes the
+// next tick once per tick. It computes the period, which involves many ticks, once a day for all jobs with equal schedules. It must be used by one goroutine.
+// The zero TickCache is empty.
 type TickCache struct {
 	zones   *cronspec.Zones
 	jobs    map[string]cachedJob    // by name
 	periods map[string]cachedPeriod // by the key of the schedule
 }
 
-// cachedJob is a job with a digest of its configuration. It has no schedule if it has no ticks.
+// A cachedJob is a job with the digest of its configuration. Its spec is nil if it has no ticks.
 type cachedJob struct {
 	digest string
 	spec   *cronspec.Schedule
 	next   time.Time
 }
 
-// cachedPeriod was computed at an instant.
+// A cachedPeriod is a period and the instant at which it was computed.
 type cachedPeriod struct {
 	longest time.Duration
 	at      time.Time
 }
 
-// A period covers the gaps from a day before it is computed until eight days after, and is good for a day: so the gaps of the next week are always in it.
-// Those of the last day are in it since the first run after a long gap, such as holidays, takes a while to end.
+// A period covers the gaps from a day before its computation to eight days after, and is used for a day, so that it always includes the gaps of the next
+// week. It includes the last day because the first run after a long gap, such as holidays, takes a while to end.
 const (
 	periodGoodFor = 24 * time.Hour
 	periodBack    = 24 * time.Hour
 	periodAhead   = 8 * 24 * time.Hour
 )
 
-// NextTicks returns the next tick after now of each job that has one, and forgets all other jobs. A job that is not enabled or runs after others, or whose
-// schedule this version cannot read, has none. With other zones than before all is computed anew.
+// NextTicks returns the next tick after now of each job that has one, and forgets all other jobs. A job that is not enabled, is chained, or has a schedule
+// that this version cannot parse has none. If zones changes, everything is computed anew.
 func (c *TickCache) NextTicks(zones *cronspec.Zones, infos []journal.JobInfo, now time.Time) map[string]NextTick {
 	if zones != c.zones {
 		*c = TickCache{zones: zones}
@@ -73,7 +73,7 @@ func (c *TickCache) job(info journal.JobInfo, now time.Time) cachedJob {
 	if !known || job.digest != info.Digest {
 		job = cachedJob{digest: info.Digest}
 		if info.Enabled && len(info.After) == 0 {
-			job.spec, _, _ = scheduleOf(c.zones, info) // nil if it cannot be read
+			job.spec, _, _ = scheduleOf(c.zones, info) // nil if it cannot be parsed
 		}
 	} else if job.spec == nil || job.next.IsZero() || job.next.After(now) {
 		return job
@@ -86,22 +86,22 @@ func (c *TickCache) job(info journal.JobInfo, now time.Time) cachedJob {
 
 func (c *TickCache) period(spec *cronspec.Schedule, now time.Time) cachedPeriod {
 	period, known := c.periods[spec.Key()]
-	if age := now.Sub(period.at); known && age >= 0 && age < periodGoodFor { // below 0 if the clock was put back
+	if age := now.Sub(period.at); known && age >= 0 && age < periodGoodFor { // below 0 if the clock was set back
 		return period
 	}
 	return cachedPeriod{longestGap(spec, now.Add(-periodBack), now.Add(periodAhead)), now}
 }
 
-// A longer gap than twice periodStep is found, and its length is exact. Of shorter ones those between the first exactTicks ticks count, so the period of a
-// schedule with many ticks is at most twice periodStep too short.
+// Gaps longer than twice periodStep are always found, with their exact length. Of shorter gaps only those between the first exactTicks ticks count, so the
+// period of a schedule with many ticks is too short by at most twice periodStep.
 const (
 	periodStep = 10 * time.Minute
 	exactTicks = 25
 )
 
-// longestGap returns the longest time between two ticks that follow each other, from the last tick before an instant to the first one that is not before
-// end, or the 25th if that is later. It does not visit all ticks, which may be a million: it jumps by a step and to the tick that follows, at most 1,400
-// times, and looks for the true length of a gap only where a jump went further than twice the step. No longer gap fits between two jumps.
+// longestGap returns the longest time between two consecutive ticks, from the last tick before from to the first tick not before end, or the 25th if that is
+// later. It does not visit all ticks, which may be a million. It jumps ahead by a step and to the next tick, at most 1,400 times, and computes the length of
+// a gap only if a jump went further than twice the step. No longer gap fits between two jumps.
 func longestGap(spec *cronspec.Schedule, from, end time.Time) (longest time.Duration) {
 	tick := spec.Prev(from)
 	if tick.IsZero() {

@@ -16,44 +16,44 @@ import (
 )
 
 const (
-	// requestLife is how long a request waits for a replica that starts it.
+	// requestLife is the time that a replica has to start the run of a request.
 	requestLife = time.Minute
-	// answerEvery is how often AwaitStart looks for an answer, and noticeAfter how long it does so without a notice.
+	// answerEvery is the interval at which AwaitStart checks for an answer, noticeAfter the time after which it reports that it is waiting.
 	answerEvery = 100 * time.Millisecond
 	noticeAfter = 3 * time.Second
 )
 
-// TriggerRequest asks for a run of a job outside its schedule.
+// A TriggerRequest is a request for a run of a job outside its schedule.
 type TriggerRequest struct {
 	Requester
 	Job string
-	// Tick is a past tick of the schedule, which the run gets as its own; zero for none.
+	// Tick is a past tick of the schedule, which becomes the tick of the run; zero for none.
 	Tick time.Time
-	// ID is the caller's own id for the request, "" for none: requests of one user with the same id, job and tick within ten minutes are one.
+	// ID is the caller's own id for the request; "" for none. Requests of one user with the same id, job and tick within ten minutes count as one.
 	ID string
-	// Follow has the replicas publish the run's output from its beginning, for [Operator.AwaitEnd].
+	// Follow makes the replicas publish the run's output from its beginning, for [Operator.AwaitEnd].
 	Follow bool
 }
 
-// Triggered is what became of a request. Its JSON is part of the contract with users.
+// Triggered is the result of a request. Its JSON is part of the contract with users.
 type Triggered struct {
 	Request string    `json:"request"`
 	Job     string    `json:"job"`
 	Tick    time.Time `json:"tick,omitzero"`
-	// Outcome is running once the run was started; skipped, missed or failed, with a Reason, if it never will be; and that of the run once it has ended.
+	// Outcome is running after the run has started, and the outcome of the run after it has ended. If the run will never start, it is skipped, missed or failed,
+	// with a Reason.
 	Outcome string `json:"outcome"`
 	Reason  string `json:"reason,omitempty"`
 	Replica string `json:"replica,omitempty"`
 	RunID   string `json:"run_id,omitempty"`
-	// Run is the record of a run that has ended.
+	// Run is the record of the run after it has ended.
 	Run *journal.Record `json:"run,omitempty"`
 }
 
-// Started returns whether a replica has started the run.
+// Started reports whether a replica has started the run.
 func (t *Triggered) Started() bool { return t.Outcome == journal.OutcomeRunning || t.Run != nil }
 
-// Trigger asks the replicas for a run, and returns at once: [Operator.AwaitStart] waits for the answer. It refuses a request that no replica would
-// accept.
+// Trigger asks the replicas for a run, and returns at once; [Operator.AwaitStart] waits for the answer. It refuses a request that no replica would accept.
 func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Request, error) {
 	r := journal.Request{ID: "request-" + strings.ToLower(rand.Text()[:16]), Job: req.Job, Tick: req.Tick, By: req.By}
 	if err := req.fault(); err != nil {
@@ -80,7 +80,7 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Req
 	if err != nil {
 		return r, err
 	}
-	if req.Follow { // before it starts, so that nothing is missed
+	if req.Follow { // before the run can start, so that no output is missed
 		if err := o.journal.Follow(ctx, req.Job); err != nil {
 			return r, unavailable("ask for a run of job "+req.Job, err)
 		}
@@ -97,7 +97,7 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Req
 	return r, nil
 }
 
-// ask makes the request, once for each key of the caller.
+// ask writes the request, once for each key of the caller.
 func (o *Operator) ask(ctx context.Context, r journal.Request, req TriggerRequest) (journal.Request, error) {
 	if req.ID == "" {
 		return o.journal.Ask(ctx, r, requestLife)
@@ -105,13 +105,13 @@ func (o *Operator) ask(ctx context.Context, r journal.Request, req TriggerReques
 	return o.journal.AskOnce(ctx, req.key(), r, requestLife)
 }
 
-// key distinguishes requests of a user with an id from others.
+// key returns a key for a user's requests with the same id, job and tick.
 func (r TriggerRequest) key() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{r.By, r.Job, r.Tick.UTC().Format(time.RFC3339), r.ID}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 
-// mayTrigger refuses what no replica would ever do.
+// mayTrigger returns an error for a request that no replica would accept.
 func (o *Operator) mayTrigger(ctx context.Context, job string, tick time.Time) error {
 	infos, err := o.described(ctx)
 	if err != nil {
@@ -142,7 +142,8 @@ func (o *Operator) mayTrigger(ctx context.Context, job string, tick time.Time) e
 	return nil
 }
 
-// mustBeTick refuses an instant that is no tick of the job's schedule, as far as that is described: replicas know it better.
+// mustBeTick returns an error if an instant is not a tick of the described schedule. If the schedule cannot be parsed, it leaves the decision to the
+// replicas.
 func mustBeTick(zones *cronspec.Zones, info journal.JobInfo, tick time.Time) error {
 	spec, zone, err := scheduleOf(zones, info)
 	if tick.IsZero() || err != nil {
@@ -159,8 +160,8 @@ func mustBeTick(zones *cronspec.Zones, info journal.JobInfo, tick time.Time) err
 	}
 }
 
-// AwaitStart waits until a replica has started the run of a request, or will not. If that takes long, waiting is called once, with the replica that has
-// taken the request, if any; waiting may be nil.
+// AwaitStart waits until a replica has started the run of a request, or has decided not to. If that takes long, it calls waiting once, unless it is nil, with
+// the replica that has taken the request, if any.
 func (o *Operator) AwaitStart(ctx context.Context, r journal.Request, waiting func(replica string)) (*Triggered, error) {
 	end := time.NewTimer(requestLife + noticeAfter)
 	defer end.Stop()
@@ -199,7 +200,7 @@ func triggered(r journal.Request, a journal.Answer) *Triggered {
 	return &Triggered{Request: a.Request, Job: r.Job, Tick: r.Tick, Outcome: a.Outcome, Reason: a.Reason, Replica: a.Replica, RunID: a.RunID}
 }
 
-// AwaitEnd shows what a run prints until it has ended, and completes t with its outcome.
+// AwaitEnd passes the output of a run to v until the run has ended, and adds its outcome to t.
 func (o *Operator) AwaitEnd(ctx context.Context, t *Triggered, v Viewer) error {
 	record, err := newFollower(o.journal, t.Job, v).follow(ctx, t.RunID)
 	if err != nil {

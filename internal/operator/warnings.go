@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// The codes of warnings for which replicas register since when they have the problem.
+// The codes of the warnings whose start replicas register.
 const (
 	CodeConfigRefused = "config_refused"
 	CodeCannotStart   = "cannot_start"
@@ -24,13 +24,13 @@ const (
 	CodeTooFew        = "too_few_replicas"
 )
 
-// origin is where a warning comes from.
+// origin is the source of a warning.
 type origin struct {
 	replica string // "" for the cluster
 	since   *time.Time
 }
 
-// originIn returns the origin of a warning about some replicas, of one or of several: it is as old as the first of them knows.
+// originIn returns the origin of a warning about one or several replicas. It is as old as the earliest registered start.
 func originIn(replicas []journal.Replica, code string) (o origin) {
 	for _, e := range replicas {
 		if at, known := e.Since[code]; known && (o.since == nil || at.Before(*o.since)) {
@@ -43,7 +43,7 @@ func originIn(replicas []journal.Replica, code string) (o origin) {
 	return o
 }
 
-// warnOf warns of a problem of some replicas.
+// warnOf adds a warning about some replicas.
 func (r *statusReader) warnOf(replicas []journal.Replica, code, format string, args ...any) {
 	r.warn(code, format, args...)
 	if r.status.origins == nil {
@@ -52,7 +52,7 @@ func (r *statusReader) warnOf(replicas []journal.Replica, code, format string, a
 	r.status.origins[r.status.Warnings[len(r.status.Warnings)-1]] = originIn(replicas, code)
 }
 
-// warnOfReplica warns of what a replica has registered about itself.
+// warnOfReplica adds warnings about what a replica has registered about itself.
 func (r *statusReader) warnOfReplica(e journal.Replica) {
 	self := []journal.Replica{e}
 	if e.Refused != "" {
@@ -72,7 +72,7 @@ func (r *statusReader) warnOfReplica(e journal.Replica) {
 	}
 }
 
-// warnOfConfigs warns of replicas that disagree on the configuration, and names the jobs.
+// warnOfConfigs warns if replicas disagree on the configuration, and names the jobs.
 func (r *statusReader) warnOfConfigs(ctx context.Context) error {
 	groups := GroupByConfig(r.replicas)
 	if len(groups) < 2 {
@@ -89,7 +89,7 @@ func (r *statusReader) warnOfConfigs(ctx context.Context) error {
 	return nil
 }
 
-// warnOfClocks warns of replicas whose clocks are off beyond doubt.
+// warnOfClocks warns about replicas whose clocks are certainly off.
 func (r *statusReader) warnOfClocks() {
 	for _, e := range r.replicas {
 		if o := ClockOffsetOf(e); o.Excessive() {
@@ -98,7 +98,7 @@ func (r *statusReader) warnOfClocks() {
 	}
 }
 
-// warnOfNames warns of names that several replicas have which are up.
+// warnOfNames warns about names that several replicas that are up have.
 func (r *statusReader) warnOfNames() {
 	up := map[string][]journal.Replica{}
 	for _, e := range r.replicas {
@@ -113,10 +113,10 @@ func (r *statusReader) warnOfNames() {
 	}
 }
 
-// status tolerates too few replicas for tooFewFor, so that a rolling restart raises no warning.
+// tooFewFor is the time for which status tolerates too few replicas, so that a rolling restart causes no warning.
 const tooFewFor = time.Minute
 
-// Expected returns the number of replicas that should be up, by the configurations of these; 0 if none says. While they differ the greatest number counts.
+// Expected returns the number of replicas that should be up according to their configurations; 0 if none has it. If they differ, the greatest number is used.
 func Expected(replicas []journal.Replica) (n int) {
 	for _, e := range replicas {
 		n = max(n, e.Expected)
@@ -124,7 +124,7 @@ func Expected(replicas []journal.Replica) (n int) {
 	return n
 }
 
-// CountUp returns the number of replicas that are up and stay so.
+// CountUp returns the number of replicas that are up and not draining.
 func CountUp(replicas []journal.Replica, now time.Time) (n int) {
 	for _, e := range replicas {
 		if OccupiesName(e, now) {
@@ -134,7 +134,7 @@ func CountUp(replicas []journal.Replica, now time.Time) (n int) {
 	return n
 }
 
-// warnOfTooFew warns if fewer replicas than expected have been up for a while.
+// warnOfTooFew warns if fewer replicas than expected have been up for tooFewFor.
 func (r *statusReader) warnOfTooFew() {
 	expected, up := Expected(r.replicas), CountUp(r.replicas, r.status.Now)
 	r.status.Expected, r.status.up = expected, up
@@ -145,7 +145,7 @@ func (r *statusReader) warnOfTooFew() {
 	r.warnOf(r.replicas, CodeTooFew, "%d of %d replicas are up: start the others, or change [cluster].replicas", up, expected)
 }
 
-// warnOfPlaces warns of jobs that no replica has the labels for, or that no replica is up at all.
+// warnOfPlaces warns about jobs for which no replica has the labels, or that no replica is up at all.
 func (r *statusReader) warnOfPlaces() {
 	if r.awaited {
 		r.warn("replicas_register", "Redis came back at %s. Running replicas may still be missing here; they register within %v", r.back.UTC().Format(time.RFC3339), registerWithin)
@@ -162,7 +162,7 @@ func (r *statusReader) warnOfPlaces() {
 	}
 }
 
-// lastSeen says which replica was seen last, and what to do.
+// lastSeen names the replica that was seen last, and the remedy.
 func (r *statusReader) lastSeen() string {
 	var name string
 	var seen time.Time

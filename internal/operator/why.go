@@ -13,20 +13,20 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// Fate is what became of an instant of a job.
+// A Fate is the state of an instant of a job.
 type Fate string
 
 // The fates.
 const (
 	NoTick  Fate = "no tick"
-	Due     Fate = "due"     // a tick that is still to come
+	Due     Fate = "due"     // a tick in the future
 	Open    Fate = "open"    // a tick that is due, and neither granted nor settled
-	Running Fate = "running" // a run of it is not over
+	Running Fate = "running" // a run of it is in progress
 	Over    Fate = "over"    // it has an outcome
-	Unknown Fate = "unknown" // the facts that are left do not say
+	Unknown Fate = "unknown" // the remaining facts do not show it
 )
 
-// Story is all that is known of one instant of a job. Its JSON is part of the contract with users.
+// A Story explains one instant of a job. Its JSON is part of the contract with users.
 type Story struct {
 	Job  string    `json:"job"`
 	At   time.Time `json:"at"` // in the job's zone
@@ -37,10 +37,10 @@ type Story struct {
 	Runs []journal.Record `json:"runs"`
 }
 
-// Why explains what became of an instant of a job, and for which reason. at is RFC 3339, or a date and a time by the clock of the job's zone. A job that no
-// replica has any more is explained by its history alone, in UTC.
+// Why explains what happened at an instant of a job, and why. at is RFC 3339, or a date and a time by the clock of the job's zone. A job that no replica has
+// any more is explained by its history alone, in UTC.
 func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
-	if !journal.IsJobName(job) { // no lock can be asked for it
+	if !journal.IsJobName(job) { // it has no lock to inspect
 		if err := o.mustKnow(ctx, job); err != nil {
 			return nil, err
 		}
@@ -61,7 +61,7 @@ func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
 	return &s.Story, o.explainParents(ctx, infos, s)
 }
 
-// facts is the story of a job that is not explained yet, without the audit log.
+// facts returns an unexplained story of a job, without the audit log.
 func (o *Operator) facts(ctx context.Context, infos []journal.JobInfo, job, at string) (*story, error) {
 	info, described := find(infos, job)
 	if !described {
@@ -92,22 +92,22 @@ func (o *Operator) facts(ctx context.Context, infos []journal.JobInfo, job, at s
 	return s, nil
 }
 
-// story is an explanation, and the facts that it is made of.
+// A story is an explanation, and the facts that it is based on.
 type story struct {
 	Story
 	instant
 	info      journal.JobInfo
 	zones     *cronspec.Zones
 	state     election.State
-	past      []journal.Record   // all that is kept of the job
-	incidents []journal.Incident // of Redis, the newest first
-	acts      []journal.Act      // the audit log, oldest first; read for the job in question alone, after a pause
-	// actsErr is why the audit log, or a part of it, cannot be read.
+	past      []journal.Record   // all records of the job
+	incidents []journal.Incident // of Redis, from new to old
+	acts      []journal.Act      // the audit log, from old to new; read only for the job in question, after a pause
+	// actsErr is the error of reading the audit log, or a part of it.
 	actsErr error
-	// bySchedule is set where neither a record nor the lock has anything of the instant.
+	// bySchedule is set if neither a record nor the lock mentions the instant.
 	bySchedule bool
-	name       time.Time // the identity of the tick if its local time is that; otherwise zero
-	since      string    // for which reason it has no tick, where that follows from the jobs before it
+	name       time.Time // identity of a tick that is identified by its local time; otherwise zero
+	since      string    // reason that it has no tick, if the parents imply that
 }
 
 func (s *story) read(ctx context.Context, o *Operator) (err error) {
@@ -122,7 +122,7 @@ func (s *story) read(ctx context.Context, o *Operator) (err error) {
 	if s.incidents, err = o.journal.Incidents(ctx, s.state.Now); err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return o.historyError(err)
 	}
-	// The record of many ticks says so in its output.
+	// The output of a record for many ticks names the last one.
 	i := s.before()
 	if i < 0 {
 		return nil
@@ -133,7 +133,7 @@ func (s *story) read(ctx context.Context, o *Operator) (err error) {
 	return nil
 }
 
-// readActs reads the audit log if it has something to say.
+// readActs reads the audit log if the explanation needs it.
 func (s *story) readActs(ctx context.Context, o *Operator) {
 	if !s.needsActs() {
 		return
@@ -142,7 +142,7 @@ func (s *story) readActs(ctx context.Context, o *Operator) {
 	slices.SortStableFunc(s.acts, func(a, b journal.Act) int { return a.Time.Compare(b.Time) })
 }
 
-// before is the place of the newest record of a tick without a run that is not after the instant; -1 if there is none.
+// before returns the index of the newest record without a run whose tick is not after the instant; -1 if there is none.
 func (s *story) before() int {
 	found := -1
 	for i, r := range s.past {
@@ -157,12 +157,12 @@ func (s *story) hasRecords() bool {
 	return slices.ContainsFunc(s.past, s.isOf)
 }
 
-// isOf returns whether a record is of the tick. The replica that ran it may have had another instant for its local time.
+// isOf reports whether a record belongs to the tick. The replica that ran it may have used another instant for the same local time.
 func (s *story) isOf(r journal.Record) bool {
 	return r.Tick.Equal(s.at) || r.TickLocal != "" && !s.id().Equal(s.at) && r.TickLocal == cronspec.LocalTime(s.id()).Format(journal.LocalFormat)
 }
 
-// id returns the identity of the tick on every replica: its name, or its instant if it has none.
+// id returns the identity of the tick on every replica: its local time, or its instant if it has none.
 func (s *story) id() time.Time {
 	if s.name.IsZero() {
 		return s.at
@@ -170,19 +170,19 @@ func (s *story) id() time.Time {
 	return s.name
 }
 
-// isHeldBy returns whether a run is of the tick.
+// isHeldBy reports whether a run belongs to the tick.
 func (s *story) isHeldBy(h election.Run) bool { return h.Tick.Equal(s.id()) || h.At.Equal(s.at) }
 
 func (s *story) say(format string, args ...any) {
 	s.Lines = append(s.Lines, fmt.Sprintf(format, args...))
 }
 
-// show is an instant in the job's zone.
+// show returns an instant in the job's zone.
 func (s *story) show(t time.Time) string {
 	return t.In(s.At.Location()).Format("2006-01-02 15:04:05 MST")
 }
 
-// explain finds the fate by the records of the tick and by the lock, else by the schedule.
+// explain sets the fate by the records of the tick and by the lock, and otherwise by the schedule.
 func (s *story) explain() error {
 	s.Fate = Unknown
 	if s.face.IsZero() || s.info.After != nil || movedTo(s.info, s.instant, s.At.Location()) {
@@ -206,7 +206,7 @@ func (s *story) explain() error {
 	return nil
 }
 
-// explainSettlement is about a tick that was settled, while no replica has recorded that yet.
+// explainSettlement explains a tick that was settled, and not recorded yet.
 func (s *story) explainSettlement() {
 	if len(s.Runs) > 0 {
 		return
@@ -221,7 +221,7 @@ func (s *story) explainSettlement() {
 	}
 }
 
-// explainSchedule is about an instant without a record: it is no tick, it is to come, or nothing is left of it.
+// explainSchedule explains an instant without a record: it is no tick, is in the future, or its record is gone.
 func (s *story) explainSchedule() error {
 	switch {
 	case !s.info.Enabled:
@@ -253,7 +253,7 @@ func (s *story) explainSchedule() error {
 	return nil
 }
 
-// explainDue is about a tick that is due, without a record.
+// explainDue explains a tick that is due, without a record.
 func (s *story) explainDue() {
 	since := s.state.Now.Sub(s.at).Round(time.Second)
 	pauses := s.state.Pause.On(s.state.Now) || s.state.Pause.Covers(s.at)
@@ -275,7 +275,7 @@ func (s *story) explainDue() {
 	}
 }
 
-// explainForgotten is about a tick that counts as decided, without a record.
+// explainForgotten explains a tick that counts as decided, without a record.
 func (s *story) explainForgotten() {
 	if i := s.before(); i >= 0 && standsFor(s.past[i], s.at) {
 		r := s.past[i]
@@ -296,7 +296,8 @@ func (s *story) explainForgotten() {
 	}
 }
 
-// standsFor reports whether the record of an earlier tick is that of a gap up to an instant or a later one: its output ends with the last tick of the gap.
+// standsFor reports whether the record of an earlier tick stands for a gap that includes the instant. The output of such a record ends with the last tick of
+// the gap.
 func standsFor(r journal.Record, at time.Time) bool {
 	if r.Output == nil || !strings.Contains(*r.Output, "one record for") {
 		return false
@@ -306,7 +307,7 @@ func standsFor(r journal.Record, at time.Time) bool {
 	return err == nil && !at.After(until)
 }
 
-// oldest is the oldest tick with a record.
+// oldest returns the oldest tick with a record.
 func (s *story) oldest() (oldest time.Time) {
 	for _, r := range s.past {
 		if !r.Tick.IsZero() && (oldest.IsZero() || r.Tick.Before(oldest)) {

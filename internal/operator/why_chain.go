@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// mostParents bounds how many of the jobs before a job one story asks about, and chainTimeout for how long.
+	// mostParents is the maximum number of jobs before a job that one story examines, chainTimeout the time limit.
 	mostParents  = 50
 	chainTimeout = 10 * time.Second
 )
 
-// chain is the jobs before a job at one tick: its parents, and those of parents without a record.
+// A chain is the jobs before a job at one tick: its parents, and the parents of those without a record.
 type chain struct {
 	operator *Operator
 	infos    []journal.JobInfo
-	at       string // the tick, as [Operator.Why] takes it
+	at       string // the tick, in the form that [Operator.Why] takes
 	parents  map[string]*parent
 }
 
-// parent is a job of a chain.
+// A parent is a job of a chain.
 type parent struct {
-	*story         // nil if it is not known
-	unknown string // for which reason
-	settled bool   // its fate was asked for
+	*story         // nil if it is unknown
+	unknown string // reason that it is unknown
+	settled bool   // its fate was determined
 }
 
-// explainParents adds what became of the jobs before a job. A tick of it without a record has the fate that follows from that.
+// explainParents adds the fates of the jobs before a job. A tick without a record gets the fate that they imply.
 func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, s *story) error {
 	c := &chain{o, infos, s.At.UTC().Format(time.RFC3339), map[string]*parent{}}
 	within, cancel := context.WithTimeoutCause(ctx, chainTimeout, fmt.Errorf("no answer in %v", chainTimeout))
@@ -46,7 +46,7 @@ func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, 
 	return nil
 }
 
-// read asks about the parents of a job first, and then about theirs, as long as the fate of one of them follows from that of its own parents.
+// read reads the stories of a job's parents, and then of their parents if the fate of a parent depends on these.
 func (c *chain) read(ctx context.Context, s *story) {
 	for queue := []*story{s}; len(queue) > 0; queue = queue[1:] {
 		for _, job := range queue[0].info.After {
@@ -64,7 +64,7 @@ func (c *chain) read(ctx context.Context, s *story) {
 	}
 }
 
-// ask reads the story of one parent, of which only the fate and the main line are shown. The story of its child is sound without it.
+// ask returns the story of one parent. Only its fate and main line are shown. An error does not fail the story of the child.
 func (c *chain) ask(ctx context.Context, job string) *parent {
 	s, err := c.operator.facts(ctx, c.infos, job, c.at)
 	if err == nil {
@@ -79,11 +79,11 @@ func (c *chain) ask(ctx context.Context, job string) *parent {
 	case err != nil:
 		return &parent{unknown: "not known: " + err.Error()}
 	}
-	s.past = nil // explained; the histories of all parents together may be large
+	s.past = nil // not needed any more; the histories of all parents together may be large
 	return &parent{story: s}
 }
 
-// settle returns what became of the jobs before a job, and gives a tick without a record the fate that follows from theirs.
+// settle returns the lines about the jobs before a job. If the tick has no record, it gets the fate that they imply.
 func (c *chain) settle(s *story, name string) (lines []string) {
 	cause, more, states := "", 0, map[parentState]bool{}
 	for _, job := range s.info.After {
@@ -108,18 +108,18 @@ func (c *chain) settle(s *story, name string) (lines []string) {
 	return lines
 }
 
-// fateAfter is the fate of a tick without a record by the states of the jobs before it.
+// fateAfter returns the fate of a tick without a record, from the states of its parents.
 func fateAfter(parents map[parentState]bool) Fate {
 	switch {
 	case parents[parentBad]:
 		return NoTick
-	case parents[parentPending] && !parents[parentUnknown]: // one that is not known may have failed
+	case parents[parentPending] && !parents[parentUnknown]: // an unknown one may have failed
 		return Due
 	}
 	return Unknown
 }
 
-// about returns what became of a parent, and, where it is named for the first time, of the jobs before it.
+// about returns the line about a parent. The first time it also returns the lines about the jobs before it.
 func (c *chain) about(p *parent, job, child string) []string {
 	if p.story == nil {
 		return []string{fmt.Sprintf("before %s, %s: %s", child, job, p.unknown)}
@@ -132,7 +132,7 @@ func (c *chain) about(p *parent, job, child string) []string {
 	return append([]string{fmt.Sprintf("before %s, %s: %s", child, job, p.Lines[0])}, before...)
 }
 
-// cause says for which reason no job after this one has a tick.
+// cause returns why no job after this one has a tick.
 func (s *story) cause() string {
 	switch outcome := s.badOutcome(); {
 	case s.since != "":
@@ -145,7 +145,7 @@ func (s *story) cause() string {
 	return fmt.Sprintf("job %s did not end ok", s.Job)
 }
 
-// parentState is what a tick of a job means for the jobs after it.
+// parentState is the effect of a job's tick on the jobs after it.
 type parentState string
 
 const (
@@ -162,7 +162,7 @@ func (p *parent) state() parentState {
 	return p.parentState()
 }
 
-// parentState is by the last runs. Runs that users asked for do not count: no job runs after them.
+// parentState returns the state by the last runs. Manual runs do not count, because no job runs after them.
 func (s *story) parentState() parentState {
 	switch {
 	case s.Fate == NoTick:
@@ -171,7 +171,7 @@ func (s *story) parentState() parentState {
 		return parentPending
 	case len(s.Runs) > 0:
 		return s.stateOfRuns()
-	case s.Fate == Over: // without a run
+	case s.Fate == Over: // it had no run
 		return parentBad
 	case s.Fate == Due, s.Fate == Open:
 		return parentPending
@@ -179,7 +179,7 @@ func (s *story) parentState() parentState {
 	return parentUnknown
 }
 
-// stateOfRuns is by runs of which none goes on.
+// stateOfRuns returns the state if no run goes on.
 func (s *story) stateOfRuns() parentState {
 	runs := s.outcomes()
 	switch {
@@ -191,17 +191,17 @@ func (s *story) stateOfRuns() parentState {
 	return parentOK
 }
 
-// goesOn returns whether a run of the tick may still end: one that holds a slot, or that waits for its recovery.
+// goesOn reports whether a run of the tick may still end: it holds a slot, or waits for its recovery.
 func (s *story) goesOn() bool {
 	return slices.ContainsFunc(slices.Concat(s.state.Running, s.state.Orphans), s.isHeldBy)
 }
 
-// outcomes are the last runs that the jobs after this one go by.
+// outcomes returns the last runs that count for the jobs after this one.
 func (s *story) outcomes() []journal.Record {
 	return slices.DeleteFunc(s.lastRuns(), isManual)
 }
 
-// badOutcome is that of the first slot whose last run did not end ok; "" if there is none.
+// badOutcome returns the outcome of the first slot whose last run did not end ok; "" if there is none.
 func (s *story) badOutcome() string {
 	for _, r := range s.outcomes() { // sorted by slot
 		if r.Outcome != journal.OutcomeOK && r.Outcome != journal.OutcomeRunning {
@@ -211,7 +211,7 @@ func (s *story) badOutcome() string {
 	return ""
 }
 
-// chainText is the answer for a tick without a record, of which the parents decide.
+// chainText returns the answer for a tick without a record that its parents decide.
 func (s *story) chainText(fate Fate, cause string) string {
 	parents := "job " + s.info.After[0] + " has"
 	if len(s.info.After) > 1 {

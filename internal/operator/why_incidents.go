@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// explainIncidents is about a tick during an outage of Redis, or before its data were lost.
+// explainIncidents mentions outages of Redis during the tick, and losses of data since.
 func explainIncidents(s *story) {
 	for _, in := range s.incidents {
 		switch during := s.show(in.From) + " and " + s.show(in.To); {
@@ -24,7 +24,7 @@ func explainIncidents(s *story) {
 	}
 }
 
-// lostHistory reports whether Redis may have lost the record of the instant in one of some incidents. It has not if the job has a record from before that.
+// lostHistory reports whether one of the incidents may have removed the record of the instant. It cannot have if the job has an older record.
 func lostHistory(s *story, incidents ...journal.Incident) bool {
 	return slices.ContainsFunc(incidents, func(in journal.Incident) bool {
 		older := func(r journal.Record) bool { return !r.Finished.IsZero() && r.Finished.Before(in.From) }

@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// explainRuns is about the records of a tick.
+// explainRuns explains the records of a tick.
 func (s *story) explainRuns() {
 	for _, r := range s.past {
 		if s.isOf(r) {
@@ -39,7 +39,7 @@ func (s *story) explainRuns() {
 	s.Fate = s.fateOfRuns()
 }
 
-// fateOfRuns is the fate by the records: a run that goes on counts most, then one whose end is not known.
+// fateOfRuns returns the fate by the records. A run in progress takes precedence, then a run with an unknown end.
 func (s *story) fateOfRuns() Fate {
 	running := func(r journal.Record) bool { return r.Outcome == journal.OutcomeRunning }
 	switch {
@@ -53,15 +53,15 @@ func (s *story) fateOfRuns() Fate {
 	return Over
 }
 
-// lastRuns are the records that no later attempt follows.
+// lastRuns returns the records that no later attempt follows.
 func (s *story) lastRuns() []journal.Record {
 	return slices.DeleteFunc(slices.Clone(s.Runs), func(r journal.Record) bool {
 		return slices.ContainsFunc(s.Runs, func(later journal.Record) bool { return follows(later, r) })
 	})
 }
 
-// follows returns whether a record is of a later attempt than another. A recovery takes the lowest free slot, whichever the run before it had; a tick of a job
-// with recoveries has one run at a time. Each run that a user asked for counts its attempts from the first.
+// follows reports whether a record belongs to a later attempt than another. A recovery takes the lowest free slot, which may not be the slot of the run
+// before it; a tick of a job with recoveries never has two runs at once. The attempts of each manual run count from 1.
 func follows(later, r journal.Record) bool {
 	switch {
 	case isManual(later) != isManual(r) || later.Attempt <= r.Attempt:
@@ -72,15 +72,15 @@ func follows(later, r journal.Record) bool {
 	return later.Trigger == "recovery" || slotNumber(later) == slotNumber(r)
 }
 
-// isManual returns whether a user asked for a run.
+// isManual reports whether a user requested a run.
 func isManual(r journal.Record) bool { return r.Trigger == "manual" }
 
-// leased returns whether the run of a record has its lease.
+// leased reports whether the run of a record has its lease.
 func (s *story) leased(r journal.Record) bool {
 	return slices.ContainsFunc(s.state.Running, func(h election.Run) bool { return h.ID == r.RunID })
 }
 
-// explainRunning is about a run without an end in the history: the lock says whether it still has its lease.
+// explainRunning explains a run without an end in the history. The lock shows whether it still has its lease.
 func (s *story) explainRunning(r journal.Record) {
 	if s.leased(r) {
 		s.say("runs%s, since %s", by(r), s.show(r.Started))
@@ -89,7 +89,7 @@ func (s *story) explainRunning(r journal.Record) {
 	s.say("began%s, at %s; its lease has ended, and no replica has recorded how the run ended", by(r), s.show(r.Started))
 }
 
-// explainHolders is about grants of the tick without a record: the history may lag behind the locks.
+// explainHolders explains grants of the tick without a record, because the history may lag behind the locks.
 func (s *story) explainHolders() {
 	for _, h := range s.state.Running {
 		if s.isHeldBy(h) && !s.recorded(h.ID) {
@@ -112,7 +112,7 @@ func (s *story) recorded(id string) bool {
 	return slices.ContainsFunc(s.Runs, func(r journal.Record) bool { return r.RunID == id })
 }
 
-// by names the replica of a run and its grant, as far as there was one.
+// by names the replica and the grant of a run; "" if there was no grant.
 func by(r journal.Record) (text string) {
 	if r.Token == 0 {
 		return ""
@@ -124,7 +124,7 @@ func by(r journal.Record) (text string) {
 	return text
 }
 
-// slotNumber is a record's slot; -1 for a tick without a run.
+// slotNumber returns a record's slot; -1 for a tick without a run.
 func slotNumber(r journal.Record) int {
 	if r.Slot == nil {
 		return -1
@@ -132,7 +132,7 @@ func slotNumber(r journal.Record) int {
 	return *r.Slot
 }
 
-// end says how a run ended, and when.
+// end describes the end of a run.
 func (s *story) end(r journal.Record) string {
 	text := r.Outcome
 	if reason := ReasonText(r); reason != "" {
@@ -147,7 +147,7 @@ func (s *story) end(r journal.Record) string {
 	return text + fmt.Sprintf(", from %s to %s", s.show(r.Started), s.show(r.Finished))
 }
 
-// explainOrigin says why a run started other than by the schedule, or late.
+// explainOrigin explains why a run started outside the schedule, or late.
 func (s *story) explainOrigin(i int) {
 	const late = time.Second
 	r := s.Runs[i]
@@ -163,7 +163,7 @@ func (s *story) explainOrigin(i int) {
 	}
 }
 
-// explainRecovery names the run that a recovery follows: the newest one before it whose replica could not bring it to an end.
+// explainRecovery names the run that a recovery follows: the newest one before it whose replica could not complete it.
 func (s *story) explainRecovery(i int) {
 	r := s.Runs[i]
 	var lost *journal.Record
@@ -180,7 +180,7 @@ func (s *story) explainRecovery(i int) {
 	}
 }
 
-// explainCause names the runs that were in the way of a tick that did not run, and the pause.
+// explainCause names the runs, or the pause, that kept a tick from running.
 func (s *story) explainCause(r journal.Record) {
 	switch r.Reason {
 	case "paused":
@@ -194,14 +194,14 @@ func (s *story) explainCause(r journal.Record) {
 	}
 }
 
-// explainDetail quotes what a record has beside its reason.
+// explainDetail quotes the detail of a record.
 func (s *story) explainDetail(r journal.Record) {
 	if r.Detail != "" {
 		s.say("%s", FirstLine(r.Detail, 200))
 	}
 }
 
-// explainOverlap says of a run that it held a slot at the tick, if it did.
+// explainOverlap mentions a run if it held a slot at the tick.
 func (s *story) explainOverlap(r, other journal.Record) {
 	running := other.Outcome == journal.OutcomeRunning
 	switch {
@@ -213,7 +213,7 @@ func (s *story) explainOverlap(r, other journal.Record) {
 	}
 }
 
-// reasonTexts say what a word in a record means. Other reasons are texts themselves.
+// reasonTexts explains the words that are reasons. Other reasons are texts themselves.
 var reasonTexts = map[string]string{
 	"overlap":      "all slots of the job were held, or another tick waited for one (overlap)",
 	"paused":       "the job was paused",
@@ -231,7 +231,7 @@ var reasonTexts = map[string]string{
 	"drain":        "its replica drained, and the run did not end in time",
 }
 
-// ReasonText says in one line for which reason a record has its outcome; "" where the outcome says it all.
+// ReasonText explains the reason of a record's outcome in one line; "" if the outcome needs no explanation.
 func ReasonText(r journal.Record) string {
 	if text := reasonTexts[r.Reason]; text != "" {
 		return text

@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// windowReaders is how many windows are read at once: each reads the whole history of its jobs.
+	// windowReaders is the maximum number of windows that are read at once, because each reading covers the whole history of its jobs.
 	windowReaders = 2
-	// newestAge is how old the shared list of the newest records may be.
+	// newestAge is the maximum age of the shared list of the newest records.
 	newestAge = time.Second
 )
 
-// Windows reads the records of windows of time for many viewers at once. Its methods may be called by several goroutines.
+// A Windows reads the records of time windows for many viewers at once. It is safe for concurrent use.
 type Windows struct {
 	operator *Operator
 	limit    int
 	newest   snapshots[History]
-	failures sync.Map // of the windows that end now, by their length: *snapshots[journal.FailuresFound]
+	failures sync.Map // windows that end now, by length: *snapshots[journal.FailuresFound]
 	readers  chan struct{}
 }
 
-// NewWindows has at most limit records in an answer.
+// NewWindows returns a Windows with at most limit records per answer.
 func NewWindows(o *Operator, limit int) *Windows {
 	return &Windows{operator: o, limit: limit, newest: snapshots[History]{age: newestAge, turn: make(chan struct{}, 1)}, readers: make(chan struct{}, windowReaders)}
 }
 
-// Newest returns the newest records of all jobs, by their end: one more than the limit where there are more. Callers share the list, and must not change it.
+// Newest returns the newest records of all jobs, by their end, and one more than the limit if there are more. Callers share the list, and must not change it.
 func (w *Windows) Newest(ctx context.Context) ([]journal.Record, error) {
 	h, err := w.newest.get(ctx, func(ctx context.Context) (*History, error) {
 		return w.operator.History(ctx, HistoryRequest{Limit: w.limit + 1})
@@ -43,8 +43,8 @@ func (w *Windows) Newest(ctx context.Context) ([]journal.Record, error) {
 	return h.Records, nil
 }
 
-// Read returns the records of jobs that overlap a window, as [Windows.Newest] does: runs that began before its end and did not end before it began. It reads
-// one job after the other, and waits while others do so.
+// Read returns the records of jobs that overlap a window, as many as [Windows.Newest]: runs that began before its end and did not end before its start. It
+// reads one job after the other, and waits while too many others read.
 func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func(job string) bool) ([]journal.Record, error) {
 	done, err := w.begin(ctx)
 	if err != nil {
@@ -73,8 +73,8 @@ func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func
 	return NewestFirst(list, w.limit+1), nil
 }
 
-// Failures returns the failures of a window, as [Operator.Failures] does, and waits while others read windows. A request without Includes is for all jobs and
-// for a window that ends now: callers share the answer for each length, of which there should be few, and must not change it.
+// Failures returns the failures of a window like [Operator.Failures], and waits while too many others read. A request without Includes is for all jobs and
+// must be for a window that ends now. Callers share its answer per length of the window, so there should be few lengths, and must not change it.
 func (w *Windows) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
 	if req.Includes == nil {
 		return w.newestFailures(ctx, req)
@@ -100,7 +100,7 @@ func (w *Windows) newestFailures(ctx context.Context, req journal.FailuresReques
 	return *found, err
 }
 
-// begin waits until the caller may read a window. The caller calls done after that.
+// begin waits until the caller may read a window. The caller must call done afterwards.
 func (w *Windows) begin(ctx context.Context) (done func(), err error) {
 	select {
 	case w.readers <- struct{}{}:
@@ -114,7 +114,7 @@ func overlaps(r journal.Record, from, until time.Time) bool {
 	return !r.When().After(until) && (r.Outcome == journal.OutcomeRunning || !r.Finished.Before(from))
 }
 
-// NewestFirst returns records by their end, with the runs that are under way first, and at most so many. Callers may share the records that they pass.
+// NewestFirst returns at most most records by their end, runs in progress first. It does not change the list.
 func NewestFirst(records []journal.Record, most int) []journal.Record {
 	records = slices.Clone(records)
 	slices.SortStableFunc(records, func(a, b journal.Record) int {

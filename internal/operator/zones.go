@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// CodeZoneDataDiffers is the code of a warning: by the zone data of different replicas a job has different ticks.
+	// CodeZoneDataDiffers is the code of the warning that a job has different ticks by the zone data of different replicas.
 	CodeZoneDataDiffers = "zone_data_differs"
-	// CodeZoneDataOlder is the code of advice: replicas have older zone data than others, and no coming tick differs.
+	// CodeZoneDataOlder is the code of the advice that replicas have older zone data than others, without an effect on coming ticks.
 	CodeZoneDataOlder = "zone_data_older"
-	// comparedMonths is how far ahead clocks of zones are compared. Of a change that comes later, replicas will have heard by then.
+	// comparedMonths is the number of coming months in which clocks of zones are compared. Zone data with a later change will have reached the replicas by then.
 	comparedMonths = 13
-	// maxHashedZones bounds the zones that a replica registers, by their names.
+	// maxHashedZones is the maximum number of zones that a replica registers, by name.
 	maxHashedZones = 100
 )
 
-// HashZones returns for each zone, by its name, a hash of the clock that it shows in the coming year. It begins with the month from which it counts, so
-// hashes of different months are not compared.
+// HashZones returns for each zone, by name, a hash of the clock changes in the coming months. A hash begins with its first month, so that hashes of different
+// months are not compared.
 func HashZones(zones []*time.Location, now time.Time) map[string]string {
 	byName := map[string]*time.Location{}
 	for _, zone := range zones {
@@ -40,7 +40,7 @@ func HashZones(zones []*time.Location, now time.Time) map[string]string {
 	return hashes
 }
 
-// warnOfZones warns of replicas whose zone data gives jobs different ticks, and of replicas with older data.
+// warnOfZones warns about replicas whose zone data gives jobs different ticks, and about replicas with older data.
 func (r *statusReader) warnOfZones() {
 	versions := map[string][]string{}
 	for _, e := range r.replicas {
@@ -66,7 +66,7 @@ func (r *statusReader) warnOfZones() {
 	r.warnOf(older, CodeZoneDataOlder, "replicas have different zone data (%s); no coming tick of their jobs differs by it", known)
 }
 
-// zoneVersions lists the versions of zone data, the oldest first, each with the replicas that have it.
+// zoneVersions lists the versions of zone data from old to new, each with its replicas.
 func zoneVersions(versions map[string][]string) string {
 	var parts []string
 	for _, version := range slices.Sorted(maps.Keys(versions)) {
@@ -80,7 +80,7 @@ func zoneVersions(versions map[string][]string) string {
 	return strings.Join(parts, "; ")
 }
 
-// jobsOfDifferingZones returns the enabled jobs whose coming ticks depend on a zone in which replicas differ, each with its zone.
+// jobsOfDifferingZones returns the enabled jobs whose coming ticks depend on a zone that differs between replicas, each with its zone.
 func (r *statusReader) jobsOfDifferingZones() (jobs []string) {
 	differs := differingZones(r.replicas)
 	for _, info := range r.jobs {
@@ -108,7 +108,7 @@ func differingZones(replicas []journal.Replica) map[string]bool {
 	return differs
 }
 
-// dependsOnOffset reports whether a job has other ticks if its clock is an hour ahead: one that runs every five minutes has not.
+// dependsOnOffset reports whether a job has other ticks if its clock is an hour ahead. A job that runs every five minutes does not.
 func dependsOnOffset(info journal.JobInfo, now time.Time) bool {
 	const compared = 100
 	ticks := func(offset int) (list []time.Time) {

@@ -1,5 +1,5 @@
-// Package outgoing says in words of its own why an HTTP request to another server failed. Errors of the standard library repeat what they were given: URLs,
-// whose paths may be secrets, and what the other server has sent.
+// Package outgoing describes failed HTTP requests to other servers in its own words. Errors of the standard library repeat URLs, whose paths may be secrets,
+// and text that the other server sent.
 package outgoing
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/cronclave/cronclave/internal/dial"
 )
 
-// Reason returns why there is no answer. It has no text that came from outside.
+// Reason returns why a request has no answer. The text contains nothing that the other server sent, and of the URL at most the host.
 func Reason(err error) string {
 	if reason := ofTLS(err); reason != "" {
 		return reason
 	}
 	var step *dial.Error
 	if errors.As(err, &step) {
-		return step.Error() // of the name and the address, and no more of the URL
+		return step.Error() // it names the host and the address, and nothing else of the URL
 	}
 	var name *net.DNSError
 	var number syscall.Errno
@@ -47,7 +47,7 @@ func Reason(err error) string {
 	return "the request failed"
 }
 
-// ofTLS returns the fault of the encryption, or "".
+// ofTLS returns the fault of the TLS connection, or "".
 func ofTLS(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
@@ -72,7 +72,7 @@ func ofTLS(err error) string {
 	return ""
 }
 
-// isAnswer reports whether the fault is in what the server has sent, and not below it.
+// isAnswer reports whether the fault is in the server's answer, not in the connection.
 func isAnswer(err error) bool {
 	var below *net.OpError
 	var request *url.Error

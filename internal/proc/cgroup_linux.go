@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Populated returns, by the text of cgroup.events and the error of reading it, whether a living process is in a cgroup or below it. A cgroup with a
-// process in it can't be removed, so one that is gone is empty.
+// Populated reports whether a living process is in a cgroup or below it. Its arguments are the result of reading cgroup.events. A cgroup that is gone
+// is empty, because a cgroup with a process can't be removed.
 func Populated(events []byte, err error) bool {
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV)
@@ -22,7 +22,7 @@ func Populated(events []byte, err error) bool {
 	return bytes.Contains(events, []byte("populated 1"))
 }
 
-// CgroupProcesses lists the processes in a cgroup and below it.
+// CgroupProcesses returns the PIDs in a cgroup and below it.
 func CgroupProcesses(dir string) map[int]bool {
 	found := map[int]bool{}
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -31,7 +31,7 @@ func CgroupProcesses(dir string) map[int]bool {
 		}
 		list, _ := os.ReadFile(path)
 		for _, field := range strings.Fields(string(list)) {
-			// 0 stands for a process that our pid namespace does not have.
+			// PID 0 is a process outside this PID namespace.
 			if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
 				found[pid] = true
 			}
@@ -41,7 +41,7 @@ func CgroupProcesses(dir string) map[int]bool {
 	return found
 }
 
-// CgroupsBelow lists the cgroups right below one.
+// CgroupsBelow returns the names of the cgroups directly below a cgroup.
 func CgroupsBelow(dir string) (names []string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -52,8 +52,8 @@ func CgroupsBelow(dir string) (names []string) {
 	return names
 }
 
-// RemoveCgroup removes an empty cgroup and those below it, which are rare: it looks for them when it must. One that is gone
-// is fine.
+// RemoveCgroup removes an empty cgroup, and cgroups below it. It looks for those only if the first removal fails, because they are rare. It returns
+// nil for a cgroup that is gone.
 func RemoveCgroup(dir string) error {
 	err := unix.Rmdir(dir)
 	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ID identifies this process among all that this kernel has run since it was booted; "" where that can't be told. A number of a process means
-// something in its namespace only, and is used again.
+// ID identifies this process among all processes since this kernel was booted. A PID alone does not: it belongs to a namespace, and is reused. ID
+// returns "" if it can't be determined.
 func ID() string {
 	where, pid := kernelAndNamespace(), os.Getpid()
 	self, ok := Of(pid)
@@ -22,7 +22,7 @@ func ID() string {
 	return fmt.Sprintf("%s/%d/%d", where, pid, self.Start)
 }
 
-// Program returns the name of the program that a process executes, as the kernel keeps it: 15 bytes at most, which the process may change.
+// Program returns the name of the program of a process, or "?". The kernel keeps at most 15 bytes, and the process may change them.
 func Program(pid int) string {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil {
@@ -31,7 +31,7 @@ func Program(pid int) string {
 	return strings.TrimSuffix(string(name), "\n")
 }
 
-// kernelAndNamespace is where numbers of processes are those that this process sees; "" where that can't be told.
+// kernelAndNamespace identifies the boot of the kernel and the PID namespace of this process. It returns "" if they can't be determined.
 func kernelAndNamespace() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	namespace, err2 := os.Readlink("/proc/self/ns/pid")
@@ -41,7 +41,7 @@ func kernelAndNamespace() string {
 	return strings.TrimSpace(string(boot)) + "/" + namespace
 }
 
-// LifeOf returns whether a process lives, by its ID.
+// LifeOf returns whether the process with an [ID] is alive.
 func LifeOf(id string) Life {
 	place, start := path.Split(id)
 	where, number := path.Split(strings.TrimSuffix(place, "/"))

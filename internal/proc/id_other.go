@@ -2,11 +2,11 @@
 
 package proc
 
-// ID is not told here.
+// ID returns "": it is only implemented on Linux.
 func ID() string { return "" }
 
-// LifeOf returns Unknown: there is no /proc on this system.
+// LifeOf returns [Unknown]: it is only implemented on Linux.
 func LifeOf(string) Life { return Unknown }
 
-// RemoveCgroup does nothing: there are none.
+// RemoveCgroup does nothing: cgroups exist only on Linux.
 func RemoveCgroup(string) error { return nil }

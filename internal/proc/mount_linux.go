@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Mount is a file system as a process sees it.
+// Mount is a mounted file system.
 type Mount struct {
-	// Root is the part of the file system that is mounted, and Point the folder at which it is.
+	// Root is the part of the file system that is mounted. Point is the folder on which it is mounted.
 	Root, Point  string
 	Type, Source string
 }
 
-// ParseMounts reads the text of /proc/PID/mountinfo. A line has an id, a parent's id, the device, the root, the mount point and options; then a dash,
-// the type, the source and more.
+// ParseMounts parses the text of /proc/PID/mountinfo. A line has an id, the parent's id, the device, the root, the mount point and options; then a
+// dash, the type, the source and more.
 func ParseMounts(mountinfo string) (all []Mount) {
 	for line := range strings.Lines(mountinfo) {
 		before, after, ok := strings.Cut(line, " - ")
@@ -29,7 +29,7 @@ func ParseMounts(mountinfo string) (all []Mount) {
 	return all
 }
 
-// unescape resolves the octal escapes by which mountinfo writes white space and backslashes.
+// unescape replaces the octal escapes of mountinfo for white space and backslashes.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -40,8 +40,8 @@ func unescape(s string) string {
 	})
 }
 
-// OnMount returns " (mount POINT, TYPE SOURCE)" for a path below a mount, and "" below the root alone. It touches no file system but /proc, so symbolic links
-// are not followed.
+// OnMount returns " (mount POINT, TYPE SOURCE)" for a path on a mount, or "" for a path on the root file system. It reads only /proc, so it does not
+// follow symbolic links.
 func OnMount(path string) string {
 	on := findMount(path)
 	if on.Point == "" {
@@ -50,11 +50,11 @@ func OnMount(path string) string {
 	return fmt.Sprintf(" (mount %s, %s %s)", on.Point, on.Type, on.Source)
 }
 
-// MountPoint returns the folder at which the mount of a path is, found as by [OnMount]. It returns "" below the root alone.
+// MountPoint returns the mount point of a path, found like in [OnMount], or "" for a path on the root file system.
 func MountPoint(path string) string { return findMount(path).Point }
 
-// AbsolutePath returns a relative path behind the working directory, and any other path unchanged. It asks no file system but /proc. [filepath.Abs] would ask the
-// file system of the working directory, which may not answer.
+// AbsolutePath returns a relative path with the working directory before it, and any other path unchanged. It reads only /proc. [filepath.Abs] would
+// ask the file system of the working directory, which may not answer.
 func AbsolutePath(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -66,7 +66,7 @@ func AbsolutePath(path string) string {
 	return folder + "/" + path // not filepath.Join: LINK/.. is the parent of the link's target
 }
 
-// findMount returns the mount of a path; the zero value below the root alone.
+// findMount returns the mount of a path, or the zero value for a path on the root file system.
 func findMount(path string) (on Mount) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -75,7 +75,7 @@ func findMount(path string) (on Mount) {
 	path = filepath.Clean(AbsolutePath(path))
 	for _, m := range ParseMounts(string(text)) {
 		rest, below := strings.CutPrefix(path, m.Point)
-		if below && (rest == "" || rest[0] == '/') && len(m.Point) >= len(on.Point) { // of two on one folder the later one counts
+		if below && (rest == "" || rest[0] == '/') && len(m.Point) >= len(on.Point) { // of two mounts on one folder, the later one is visible
 			on = m
 		}
 	}

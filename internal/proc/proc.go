@@ -1,14 +1,14 @@
-// Package proc reads what Linux says of processes and cgroups, and identifies processes beyond their numbers, which are used again.
+// Package proc reads the state of processes and cgroups from Linux, and identifies processes beyond their reused PIDs.
 package proc
 
-// Life is whether a process lives, as far as this process can find out.
+// Life is the state of a process, as far as this process can determine it.
 type Life int
 
 const (
-	// Unknown is the life of a process of another machine or namespace, or of one that is hidden.
+	// Unknown is the state of a process on another machine or in another namespace, or of a hidden one.
 	Unknown Life = iota
-	// Alive is a process that runs.
+	// Alive is the state of a running process.
 	Alive
-	// Gone is a process that has ended.
+	// Gone is the state of a process that has ended.
 	Gone
 )

@@ -11,35 +11,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RunID is the variable in the environment of a run's processes that identifies the run.
+// RunID is the environment variable that identifies the run of a process.
 const RunID = "CRONCLAVE_RUN_ID"
 
-// Process is what the kernel says of a process.
+// Process is the state of a process.
 type Process struct {
 	PID, Parent, Group int
-	Start              uint64 // in clock ticks since the machine's; it distinguishes two processes that had the same number one after the other
+	Start              uint64 // in clock ticks since boot; it distinguishes processes that had the same PID
 
 	state byte
 	flags uint64
-	env   string // the address of its environment
+	env   string // address of its environment
 }
 
-// Dead returns whether the process has ended, reaped or not.
+// Dead reports whether the process has ended, reaped or not.
 func (p Process) Dead() bool { return p.state == 'Z' || p.state == 'X' }
 
-// Uninterruptible returns whether the process sleeps in the kernel and no signal wakes it.
+// Uninterruptible reports whether the process is in uninterruptible sleep in the kernel.
 func (p Process) Uninterruptible() bool { return p.state == 'D' }
 
-// Kernel returns whether it is a thread of the kernel.
+// Kernel reports whether the process is a kernel thread.
 func (p Process) Kernel() bool { const flag = 0x00200000; return p.flags&flag != 0 }
 
-// Executed returns whether the process has executed a program since it was forked: PF_FORKNOEXEC of the kernel's include/linux/sched.h.
+// Executed reports whether the process has executed a program since its fork. The flag is PF_FORKNOEXEC in the kernel's include/linux/sched.h.
 func (p Process) Executed() bool { const flag = 0x40; return p.flags&flag == 0 }
 
-// Of returns what the kernel says of a process; ok is false if it says nothing.
+// Of returns the state of a process. ok is false if there is no such process, or if it is hidden.
 func Of(pid int) (p Process, ok bool) { return read(pid, make([]byte, statSize)) }
 
-// All returns all processes of the machine, or of our pid namespace.
+// All returns all processes of the machine, or of this PID namespace.
 func All() ([]Process, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -64,17 +64,18 @@ func All() ([]Process, error) {
 	return all, nil
 }
 
-// Children returns the children of this process, dead ones included. The kernel's shorter way to them (/proc/PID/task/TID/children) is optional and
-// may miss some.
+// Children returns the children of this process, including dead ones. It does not use /proc/PID/task/TID/children, which is faster, but optional in
+// kernels and may miss some.
 func Children() []Process { return ChildrenOf(os.Getpid()) }
 
-// ChildrenOf returns the children of a process, dead ones included.
+// ChildrenOf returns the children of a process, including dead ones.
 func ChildrenOf(parent int) []Process {
 	all, _ := All()
 	return slices.DeleteFunc(all, func(p Process) bool { return p.Parent != parent })
 }
 
-// Killed returns whether SIGKILL is pending for a process: then it executes no instruction of its own any more, however long it stays in the kernel.
+// Killed reports whether SIGKILL is pending for a process. Such a process executes no instruction of its own any more, however long it stays in the
+// kernel.
 func Killed(pid int) bool {
 	const bit = 1 << (unix.SIGKILL - 1)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -93,10 +94,10 @@ func Killed(pid int) bool {
 	return false
 }
 
-// statSize is more than /proc/PID/stat has.
+// statSize exceeds the length of any /proc/PID/stat.
 const statSize = 2048
 
-// read reads /proc/PID/stat, in half the time that os.ReadFile takes.
+// read reads /proc/PID/stat. It takes half the time of os.ReadFile.
 func read(pid int, buffer []byte) (Process, bool) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/stat", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -110,8 +111,8 @@ func read(pid int, buffer []byte) (Process, bool) {
 	return parse(pid, buffer[:n])
 }
 
-// parse reads "PID (NAME) STATE PARENT GROUP ...", where NAME may have anything in it. State, parent and group are in every kernel's; later fields that are
-// missing are zero, since a process must not seem dead for want of them.
+// parse parses "PID (NAME) STATE PARENT GROUP ...", in which NAME may contain anything. Every kernel has state, parent and group. Later fields are
+// zero if they are missing, so that their lack does not make a process look dead.
 func parse(pid int, stat []byte) (Process, bool) {
 	const state, parent, group, flags, start, env = 0, 1, 2, 6, 19, 47
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
@@ -134,8 +135,8 @@ func parse(pid int, stat []byte) (Process, bool) {
 	return p, errors.Join(err1, err2) == nil
 }
 
-// RunOf returns the run that a process was started for, by its environment; "" if there is none, or if we may not look into the
-// process. It is not known while the process is between two programs.
+// RunOf returns the run id in the environment of a process. id is "" if there is none, or if this process may not read the environment. known is
+// false while the process executes a program.
 func RunOf(pid int) (id string, known bool) {
 	for range 2 {
 		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
@@ -147,8 +148,8 @@ func RunOf(pid int) (id string, known bool) {
 		if len(env) > 0 || err != nil && !errors.Is(err, unix.ESRCH) {
 			return "", true
 		}
-		// In execve, and in a process that is dying but no zombie yet, there is no environment for a moment: the file is empty, or can't be opened
-		// (ESRCH, in newer kernels). An empty one is told from that by its address.
+		// During execve, and in a dying process that is not a zombie yet, there is no environment: the file is empty or, in newer kernels, can't be opened
+		// (ESRCH). The address distinguishes this from an empty environment.
 		if p, ok := Of(pid); ok && !p.Dead() && p.env == "0" {
 			return "", false
 		}

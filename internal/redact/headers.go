@@ -6,19 +6,20 @@ import (
 )
 
 var (
-	// header is the name of one of HTTP at the begin of a word, behind the option in the same word, if any, up to its value.
+	// header matches an HTTP header at the start of a word, up to its value. The word may begin with the option for the header.
 	header = regexp.MustCompile(`^["']?(-H|--(?:proxy-)?header=)?["']?([A-Za-z0-9_.-]+):[ \t]*`)
-	// scheme stands before the secret of an Authorization header.
+	// scheme matches the text before the secret of an Authorization header.
 	scheme = regexp.MustCompile(`^(?i:bearer|basic|digest|token)[ \t]+`)
-	// bearer is a token that stands without the name of its header.
+	// bearer matches a token without the name of its header.
 	bearer = regexp.MustCompile(`(?i)\b(bearer[ \t]+)[^\s"'$*;&|][^\s"';&|]*`)
-	// member is one of a JSON object, whose quotes may be escaped. Its value is no object or list.
+	// member matches a member of a JSON object whose value is neither an object nor a list. Its quotes may be escaped.
 	member = regexp.MustCompile(`\\?"[A-Za-z0-9_.-]+\\?"\s*:\s*(\\"(?:[^"\\]|\\[^"])*\\"|"(?:[^"\\]|\\.)*"|[^\s,}\]"{\[\\]+)`)
-	// variable is a value that has nothing but variables and commands of a shell, of which the last may be cut at a quote. One with a default value is none.
+	// variable matches a value that consists only of variables and commands of a shell. The last one may be cut off at a quote. A variable with a
+	// default value does not match.
 	variable = regexp.MustCompile("^(?:\\$(?:\\w+|[@*#?!$-]|\\{\\w+(?::?\\?[^{}]*)?\\}|\\([^()]*(?:\\)|$))?|`[^`]*(?:`|$))+$")
 )
 
-// secretHeader returns whether a header or a member has a secret, by the usual names.
+// secretHeader reports whether the name of a header or a member is a usual name of a secret.
 func secretHeader(name string) bool {
 	name = strings.ToLower(wordOf(name))
 	return SecretName(strings.ReplaceAll(name, ".", "_")) || strings.Contains(name, "authorization") || name == "cookie" || name == "set_cookie"
@@ -32,7 +33,7 @@ func withoutHeaders(text string) string {
 	return bearer.ReplaceAllString(withoutWords(text), "${1}"+Mask)
 }
 
-// maskMember masks the value of a member with a name like a secret's.
+// maskMember masks the value of a member whose name is like a secret's.
 func maskMember(text string) string {
 	at := member.FindStringSubmatchIndex(text)[2]
 	name, _, _ := strings.Cut(text, ":")
@@ -50,10 +51,10 @@ func maskMember(text string) string {
 	return text[:at] + quote + Mask + quote
 }
 
-// isSecretOf returns whether the value of a header must not be shown.
+// isSecretOf reports whether the value of a header must be masked.
 func isSecretOf(name, value string) bool {
 	return secretHeader(name) && value != "" && !isVariable(scheme.ReplaceAllString(value, ""))
 }
 
-// isVariable returns whether variables stand in place of a value.
+// isVariable reports whether a value consists only of variables.
 func isVariable(value string) bool { return variable.MatchString(value) }

@@ -7,37 +7,36 @@ import (
 )
 
 var (
-	// curlLogin is an option of curl for NAME:PASSWORD, which may be one of several letters, and the rest of the word. Letters of options
-	// that have a value of their own are not among them.
+	// curlLogin matches the option of curl for NAME:PASSWORD, alone or after other letters, and the rest of the word. Options with a value do not match.
 	curlLogin = regexp.MustCompile(`^(-[#0-46aBfgGiIjJkLlnNOpqRsSvVZ]*[uU]|--(?:proxy-)?user(?:=|$))(.*)`)
-	// httpieLogin is that of HTTPie.
+	// httpieLogin matches the option of HTTPie for NAME:PASSWORD.
 	httpieLogin = regexp.MustCompile(`^(-a|--auth(?:=|$))(.*)`)
-	// etcdLogin is that of etcdctl.
+	// etcdLogin matches the option of etcdctl for NAME:PASSWORD.
 	etcdLogin = regexp.MustCompile(`^(--user(?:=|$))(.*)`)
-	// sshpassPassword is an option of sshpass for a password, and the rest of the word.
+	// sshpassPassword matches the option of sshpass for a password, and the rest of the word.
 	sshpassPassword = regexp.MustCompile(`^(-v*p)(.*)`)
-	// sshpassValue are those of its options that have a value in the next word. Another word is the command that gets the password.
+	// sshpassValue matches the options of sshpass whose value is the next word. Any other word is the command that gets the password.
 	sshpassValue = regexp.MustCompile(`^-v*[fdpP]$`)
-	// redisPassword is that of redis-cli and valkey-cli.
+	// redisPassword matches the option of redis-cli and valkey-cli for a password.
 	redisPassword = regexp.MustCompile(`^(-a)()$`)
-	// mysqlPassword is that of the programs of MySQL. A password in the next word is none, but the name of a database.
+	// mysqlPassword matches the option of MySQL programs for a password in the same word. The word after -p alone is the name of a database.
 	mysqlPassword = regexp.MustCompile(`^(-p)(.+)`)
 )
 
-// program is the name of one with an option for a secret; "" is any other.
+// program is the name of a program with an option for a secret, or "" for any other program.
 type program string
 
-// logins are the programs with an option for NAME:PASSWORD. To others -u is a user with a group, or the time zone UTC.
+// logins has the programs with an option for NAME:PASSWORD. In other programs, -u is a user with a group, or the time zone UTC.
 var logins = map[program]*regexp.Regexp{"curl": curlLogin, "http": httpieLogin, "https": httpieLogin, "etcdctl": etcdLogin}
 
-// passwords are those with an option for a password alone. To others -p is a port, and -a is all.
+// passwords has the programs with an option for a password alone. In other programs, -p is a port and -a means all.
 var passwords = map[program]*regexp.Regexp{"sshpass": sshpassPassword, "redis-cli": redisPassword, "valkey-cli": redisPassword,
 	"mysql": mysqlPassword, "mysqldump": mysqlPassword, "mysqladmin": mysqlPassword, "mariadb": mysqlPassword,
 	"mariadb-dump": mysqlPassword, "mariadb-admin": mysqlPassword}
 
-// programOf returns the program that a word is. Folders have the names of programs too: find /var/lib/mysql -print.
+// programOf returns the program of a word. It excludes paths to folders with the name of a program: find /var/lib/mysql -print.
 func programOf(word string) program {
-	base, _, _ := strings.Cut(path.Base(word), ":") // an image of a container has a tag
+	base, _, _ := strings.Cut(path.Base(word), ":") // the image of a container has a tag
 	name, folder := program(strings.TrimSuffix(base, ".exe")), path.Dir(word)
 	if logins[name] != nil || passwords[name] != nil && (folder == "." || strings.HasSuffix(folder, "bin")) {
 		return name
@@ -45,7 +44,7 @@ func programOf(word string) program {
 	return ""
 }
 
-// after returns the program to which the words behind a word belong.
+// after returns the program to which the words after a word belong.
 func (p program) after(word, previous string) program {
 	next := programOf(word)
 	if next == "" && (p != "sshpass" || strings.HasPrefix(word, "-") || sshpassValue.MatchString(previous)) {
@@ -54,7 +53,7 @@ func (p program) after(word, previous string) program {
 	return next
 }
 
-// hasLogin returns whether a word has NAME:PASSWORD, behind its option in the same word or the one before.
+// hasLogin reports whether a word contains NAME:PASSWORD, after its option in the same word or in the previous one.
 func (p program) hasLogin(word, previous string) bool {
 	option := logins[p]
 	if option == nil {
@@ -64,7 +63,7 @@ func (p program) hasLogin(word, previous string) bool {
 	return own != nil && own[2] != "" || before != nil && before[2] == ""
 }
 
-// password returns the option for a password that a word is, and the rest of the word. The password is the next word if that is "".
+// password splits a word into the option for a password and the rest of the word. If the rest is "", the password is the next word.
 func (p program) password(word string) (option, rest string) {
 	if passwords[p] == nil {
 		return "", ""
@@ -75,5 +74,5 @@ func (p program) password(word string) (option, rest string) {
 	return "", ""
 }
 
-// hasItems returns whether NAME:VALUE is a header.
+// hasItems reports whether the program takes headers as NAME:VALUE.
 func (p program) hasItems() bool { return p == "http" || p == "https" }

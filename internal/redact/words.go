@@ -7,23 +7,24 @@ import (
 )
 
 var (
-	// word is one of a shell: pieces that stand together, in quotes or not. A quote that is not closed separates words, since not every text is of a shell.
+	// word matches a word of a shell: adjacent pieces, quoted or not. An unclosed quote separates words, because not every text is shell code.
 	word = regexp.MustCompile("(?s)(?:" + quoted + "|\\\\[^\n]|[<>]&|[^\\s\"'`;&|()\\\\])+")
-	// piece is the part of a word that may be a command itself.
+	// piece matches a part of a word that may be a command itself.
 	piece = regexp.MustCompile("(?s)" + quoted)
 )
 
 const quoted = `"(?:[^"\\]|\\.)*"|'[^']*'|\$\([^()]*\)`
 
-// line is a command as far as it has been read, word by word.
+// line is the state of reading a command word by word.
 type line struct {
-	program  program // the newest
-	previous string  // word, without its quotes
-	named    bool    // the words before are the name of a header or a member of YAML with a secret, and its scheme
-	shell    bool    // the words have the quotes of a shell
+	program  program // the latest
+	previous string  // the previous word, without its quotes
+	named    bool    // whether the words before are the name of a header or YAML member with a secret, and its scheme
+	shell    bool    // whether the words have shell quotes
 }
 
-// withoutWords masks the values that the words of a text give to options, headers and logins. It reads each command in quotes or $(...) as a text of its own.
+// withoutWords masks the values that the words of a text give to options, headers and logins. It reads each command in quotes or $(...) as a separate
+// text.
 func withoutWords(text string) string {
 	if !strings.ContainsAny(text, ": =") {
 		return text
@@ -64,19 +65,20 @@ func (l *line) next(arg string) string {
 	return arg
 }
 
-// namesSecret returns whether a word is the name of a header or a member of YAML whose value is a secret, and is the next word. A name in quotes is of JSON.
+// namesSecret reports whether a word is the name of a header or YAML member whose value, the next word, is a secret. A quoted name belongs to JSON
+// and does not count.
 func namesSecret(word string) bool {
 	name, is := strings.CutSuffix(word, ":")
 	return is && strings.Trim(name[:min(1, len(name))], "\"'\\") != "" && header.FindString(word) == word && secretHeader(name)
 }
 
-// isValue returns whether a word is the value of the option before it, and no variable.
+// isValue reports whether a word is the value of the option before it, and not a variable.
 func (l *line) isValue(arg string) bool {
 	plain := l.plain(arg)
 	return plain != "" && !strings.HasPrefix(plain, "-") && !isVariable(plain) && !(l.shell && strings.ContainsAny(arg[:1], "<>"))
 }
 
-// secretOption returns whether a word is an option whose value is a secret, and is the next word.
+// secretOption reports whether a word is an option whose value, the next word, is a secret.
 func (l *line) secretOption(word string) bool {
 	option, rest := l.program.password(word)
 	own := option != "" && rest == ""
@@ -84,7 +86,7 @@ func (l *line) secretOption(word string) bool {
 	return own || openssl || strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && SecretName(wordOf(word))
 }
 
-// login returns where the password of NAME:PASSWORD begins in a word; 0 if it is no login, or has a variable.
+// login returns the position of the password in NAME:PASSWORD. It returns 0 if the word is not a login, or if the password is a variable.
 func (l *line) login(arg, previous string) int {
 	if !l.program.hasLogin(l.plain(arg), previous) {
 		return 0
@@ -96,7 +98,7 @@ func (l *line) login(arg, previous string) int {
 	return at
 }
 
-// password returns where a password alone begins in the word of its option; 0 if there is none, or a variable.
+// password returns the position of a password in the word of its option. It returns 0 if there is none, or if it is a variable.
 func (l *line) password(arg string) int {
 	option, value := l.program.password(l.plain(arg))
 	if value == "" || isVariable(value) {
@@ -105,14 +107,14 @@ func (l *line) password(arg string) int {
 	return strings.Index(arg, option) + len(option)
 }
 
-// takesAssignment are words behind which a word in quotes is NAME=VALUE, and no command.
+// takesAssignment matches words after which a quoted word is NAME=VALUE instead of a command.
 var takesAssignment = regexp.MustCompile(`^(-e|--env|env|-d|--data(-[a-z]+)?|-F|--form|--set|--build-arg)$`)
 
-// quotedAssignment is the begin of one in quotes. A command has a space before its first assignment.
+// quotedAssignment matches the start of a quoted assignment. A command has a space before its first assignment.
 var quotedAssignment = regexp.MustCompile(`^["'][^\s"'=]+=[^"']`)
 
-// assignment returns where the value of one to a secret begins in a word of a shell, and goes on to its end; 0 if there is none. Another word that begins with
-// a quote, and $(...), are read as texts of their own.
+// assignment returns the position of a secret value that is assigned in a shell word and extends to the end of the word, or 0. Other words that begin
+// with a quote, and $(...), are read as separate texts.
 func (l *line) assignment(arg, previous string) int {
 	if !l.shell {
 		return 0
@@ -128,7 +130,7 @@ func (l *line) assignment(arg, previous string) int {
 	return 0
 }
 
-// assigned masks all from the value of an assignment to a secret on.
+// assigned masks the value of an assignment to a secret, and everything after it.
 func (l *line) assigned(text string) string {
 	if at := secretValue(text); at > 0 {
 		return l.masked(text, at)
@@ -136,8 +138,9 @@ func (l *line) assigned(text string) string {
 	return text
 }
 
-// header returns where the value of a header with a name like a secret's begins in a word; 0 if it is none, or a variable. Many words have a colon: hosts,
-// folders and images of containers. So a header is behind its option, or an item of HTTPie, or one argument with a space behind its colon.
+// header returns the position of the value of a header with a name like a secret's. It returns 0 if the word has none, or if the value is a variable.
+// Many words contain a colon: hosts, folders and container images. So a word counts as a header only after its option, as an item of HTTPie, or with
+// a space after its colon.
 func (l *line) header(arg, previous string) int {
 	found := header.FindStringSubmatchIndex(arg)
 	if found == nil {
@@ -158,7 +161,7 @@ func (l *line) header(arg, previous string) int {
 	return at
 }
 
-// masked is a word of which all is masked from a place on, but for the quote around it.
+// masked returns a word in which everything from a position on is masked, except for the quote around it.
 func (l *line) masked(arg string, at int) string {
 	if !l.shell {
 		return arg[:at] + Mask
@@ -182,7 +185,7 @@ func (l *line) masked(arg string, at int) string {
 	return arg[:at] + Mask + end
 }
 
-// plain is a word as the program gets it, without quotes.
+// plain returns a word as the program gets it, without quotes.
 func (l *line) plain(arg string) string {
 	if !l.shell {
 		return arg
@@ -192,7 +195,7 @@ func (l *line) plain(arg string) string {
 
 var unquote = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\ `, " ", `\`, "", `"`, "", "'", "")
 
-// nested masks a piece of a word that may be a command itself.
+// nested masks a part of a word that may be a command itself.
 func nested(text string) string {
 	switch {
 	case strings.HasPrefix(text, "$("):

@@ -9,34 +9,34 @@ import (
 	"github.com/cronclave/cronclave/internal/dial"
 )
 
-// access is what all clients of a [Conn] need for their connections.
+// access holds what all clients of a [Conn] need to connect.
 type access struct {
 	dialer *dial.Dialer
-	steps  progress // but those to the masters of a quorum
+	steps  progress // connections in progress, except to the masters of a quorum
 	closed context.Context
 	cancel context.CancelFunc
 	all    []*secrets
 }
 
-// open needs a resolver only in tests.
+// open prepares a dialer. Only tests pass a resolver.
 func (a *access) open(resolver *net.Resolver) {
 	a.dialer = dial.New(dial.Config{Resolver: resolver})
 	a.closed, a.cancel = context.WithCancel(context.Background())
 }
 
-// close ends the connections that are being made.
+// close cancels the connections in progress.
 func (a *access) close() {
 	a.cancel()
 	a.dialer.Close()
 }
 
-// connector makes the connections that need some secrets.
+// connector returns a connector to servers that accept the given secrets.
 func (a *access) connector(s *secrets) *connector {
 	a.all = append(a.all, s)
 	return &connector{secrets: s, dial: a.dialer.Dial, steps: &a.steps, closed: a.closed}
 }
 
-// Dangers reads the files of [redis] and returns the reasons, a sentence each, for which new connections do not reach Redis or soon will not: a file that can't be read, a
+// Dangers reads the files of [redis] again and returns, a sentence each, why new connections to Redis fail or soon will: a file that can't be read, or a
 // certificate that ends.
 func (c *Conn) Dangers(now time.Time) (found []string) {
 	for _, s := range c.access.all {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// parseAuthority reads certificates in PEM. Like [x509.CertPool.AppendCertsFromPEM] it passes over other blocks, blocks
-// with headers, and certificates that it cannot read.
+// parseAuthority parses certificates in PEM. Like [x509.CertPool.AppendCertsFromPEM] it skips other blocks, blocks with headers, and certificates that it
+// cannot parse.
 func parseAuthority(what string, text []byte) (all []*x509.Certificate, err error) {
 	var unread error
 	for len(text) > 0 {

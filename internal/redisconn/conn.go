@@ -1,7 +1,7 @@
-// Package redisconn opens the Redis that a replica or a command works with, and finds out what it can and cannot do.
+// Package redisconn connects a replica or a command to its Redis, and finds out what that Redis can and cannot do.
 //
-// [Named.Find] finds which Redis the flag, the environment or the configuration means, [Open] makes its clients, and [Conn.Examine] looks at the settings that the
-// promises depend on. No other package makes a client of Redis for cronclave's own commands.
+// [Named.Find] chooses the Redis that the flag, the environment or the configuration names, [Open] creates its clients, and [Conn.Examine] checks the
+// settings that the guarantees depend on. cronclave's own commands create no other clients of Redis.
 package redisconn
 
 import (
@@ -21,44 +21,44 @@ import (
 	"github.com/cronclave/cronclave/locking"
 )
 
-// Timeout bounds one round trip.
+// Timeout is the time limit of one round trip.
 const Timeout = time.Second
 
-// Conn is the Redis that a replica or a command works with: one server, a master that Sentinels watch, or a Cluster. With a quorum it has the masters that
-// keep the locks, too. Safe for concurrent use.
+// A Conn is the Redis of a replica or a command: one server, a master behind Sentinels, or a Cluster. With a quorum it also has the masters that keep the
+// locks. It is safe for concurrent use.
 type Conn struct {
 	redis.UniversalClient
 	url    config.RedisURL
 	source Source
-	// acked is how many replicas must have a grant before it counts, within ackTimeout.
+	// acked is the number of Redis replicas that must acknowledge a grant within ackTimeout.
 	acked      int
 	ackTimeout time.Duration
-	// dialed is the address of the newest connection: behind Sentinels that of the master.
+	// dialed is the address of the newest connection. It is set only behind Sentinels, and is the master's address there.
 	dialed atomic.Pointer[string]
-	// quorum are the independent masters that have the locks in its place; nil if there are none.
+	// quorum are the independent masters that keep the locks; nil without a quorum.
 	quorum []*master
-	looks  sync.WaitGroup // at servers that did not answer in time; Close ends them
+	looks  sync.WaitGroup // checks of servers, and functions of Go; Close waits for them
 	access access
-	// refused are the servers whose settings are not looked at.
+	// refused are the servers that have refused CONFIG, so that they are not asked again.
 	refused refusals
 }
 
-// master is one of a quorum.
+// A master is one master of a quorum.
 type master struct {
 	*redis.Client
 	url     config.RedisURL
-	alone   *Conn       // for looks at it
-	answers atomic.Bool // it has answered anything since [Conn.NoteAnswers]
+	alone   *Conn       // for checks of this master alone
+	answers atomic.Bool // the master has answered since [Conn.NoteAnswers]
 	hangUp  context.CancelFunc
 }
 
-// Close also gives up the connections that are being made.
+// Close also cancels the connections in progress.
 func (m *master) Close() error {
 	m.hangUp()
 	return m.Client.Close() //nolint:wrapcheck // the client's own
 }
 
-// Open makes the clients of a Redis. It makes no call. Its errors are of the configuration: a file that cannot be read, or a URL that is none.
+// Open creates the clients of a Redis. It sends nothing. Its errors are errors of the configuration: a file that cannot be read, or a malformed URL.
 func Open(n Source) (*Conn, error) {
 	u := n.URL
 	u.TLS = overTLS(u, n.Settings)
@@ -96,10 +96,10 @@ func Open(n Source) (*Conn, error) {
 	return c, nil
 }
 
-// Again opens the same Redis once more, with connections of their own.
+// Again opens the same Redis again, with separate connections.
 func (c *Conn) Again() (*Conn, error) { return Open(c.source) }
 
-// openQuorum makes the clients of the masters that have the locks.
+// openQuorum creates the clients of the masters of the quorum.
 func (c *Conn) openQuorum(cfg config.Redis) error {
 	for _, raw := range cfg.Quorum {
 		u, err := config.ParseRedisURL(raw)
@@ -122,7 +122,7 @@ func (c *Conn) openQuorum(cfg config.Redis) error {
 	return nil
 }
 
-// Close closes all clients, and waits for the looks at servers and for what [Conn.Go] runs.
+// Close closes all clients. It waits for the checks of servers in progress, and for the functions that [Conn.Go] runs.
 func (c *Conn) Close() error {
 	c.access.close()
 	err := c.UniversalClient.Close()
@@ -136,10 +136,10 @@ func (c *Conn) Close() error {
 // Go runs a function in the background. Close waits for it, so it must end soon after the clients are closed.
 func (c *Conn) Go(f func()) { c.looks.Go(f) }
 
-// HasQuorum returns whether a quorum of masters keeps the locks; the connection itself then keeps the history.
+// HasQuorum reports whether a quorum of masters keeps the locks. The connection itself then keeps only the history.
 func (c *Conn) HasQuorum() bool { return len(c.quorum) > 0 }
 
-// LockConfig is the configuration of a client of the locks in a namespace, held in the name of owner.
+// LockConfig returns the configuration of a lock client for a namespace, whose locks are held in the name of owner.
 func (c *Conn) LockConfig(namespace, owner string) locking.Config {
 	cfg := locking.Config{Redis: c.UniversalClient, Prefix: "cronclave:" + namespace + ":", Owner: owner,
 		Timeout: Timeout, AckedReplicas: c.acked, AckTimeout: c.ackTimeout}
@@ -149,13 +149,13 @@ func (c *Conn) LockConfig(namespace, owner string) locking.Config {
 	return cfg
 }
 
-// Rights are those that the user of this Redis needs in a namespace.
+// Rights returns the rights that the user of this Redis needs in a namespace.
 func (c *Conn) Rights(namespace string) Rights { return c.source.Rights(namespace) }
 
-// InProcess reports whether the Redis is an embedded one of this process, and how others look at it.
+// InProcess reports whether the Redis is embedded in this process, and how other processes can read it.
 func (c *Conn) InProcess() (View, bool) { return c.source.view, c.source.dial != nil }
 
-// Where names the Redis without its password.
+// Where returns the URL of the Redis without its password.
 func (c *Conn) Where() string {
 	if _, ours := c.InProcess(); ours {
 		return "in this process"
@@ -163,7 +163,7 @@ func (c *Conn) Where() string {
 	return where(c.url)
 }
 
-// Authority names, without passwords, the servers that decide on locks.
+// Authority names the servers that decide on locks, without passwords.
 func (c *Conn) Authority() string {
 	if len(c.quorum) == 0 {
 		return c.Where()
@@ -171,7 +171,7 @@ func (c *Conn) Authority() string {
 	return "a majority of " + c.WhereLocks()
 }
 
-// WhereLocks names the masters that have the locks, without their passwords.
+// WhereLocks returns the URLs of the masters that keep the locks, without passwords.
 func (c *Conn) WhereLocks() string {
 	all := make([]string, len(c.quorum))
 	for i, m := range c.quorum {

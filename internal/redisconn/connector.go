@@ -18,16 +18,18 @@ import (
 )
 
 const (
-	// handshakeTimeout is how long TLS may take, firstReplyTimeout how long the first reply.
+	// handshakeTimeout is the time limit of the TLS handshake, firstReplyTimeout of the first reply.
 	handshakeTimeout  = 3 * time.Second
 	firstReplyTimeout = 3 * time.Second
-	// dialTimeout bounds all steps of a connection. A caller does not wait as long: the client goes on in the background, and keeps the connection for the next.
+	// dialTimeout is the time limit of all steps of a connection. Callers do not wait that long: the client goes on in the background, and keeps the connection
+	// for the next caller.
 	dialTimeout = dial.Timeout + handshakeTimeout + firstReplyTimeout
 )
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// connector makes the connections to servers of one kind: it looks the name up, connects, speaks TLS, and authenticates. Each step has a time of its own.
+// A connector connects to servers of one kind: it looks the name up, connects, performs the TLS handshake, and authenticates. Each step has its own time
+// limit.
 type connector struct {
 	*secrets
 	dial   func(ctx context.Context, network, addr string, note func(step string)) (net.Conn, error)
@@ -35,7 +37,7 @@ type connector struct {
 	closed context.Context // ends when the client is closed
 }
 
-// connect makes a connection, on which the user is known. Its error names the step that failed.
+// connect returns an authenticated connection. Its error names the step that failed.
 func (c *connector) connect(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -54,7 +56,7 @@ func (c *connector) connect(ctx context.Context, network, addr string) (net.Conn
 	}
 	note("first reply of " + addr)
 	if err := c.logIn(ctx, conn, addr); err != nil {
-		_ = conn.Close() // which is of no use
+		_ = conn.Close() // the connection is unusable anyway
 		return nil, err
 	}
 	return resp.Guard(conn), nil
@@ -65,7 +67,7 @@ func (c *connector) encrypt(ctx context.Context, plain net.Conn, addr string) (n
 	defer cancel()
 	conn := tls.Client(plain, c.certificates.config(addr))
 	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = plain.Close() // which is of no use
+		_ = plain.Close() // the connection is unusable anyway
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -81,7 +83,7 @@ func errSlowStep(after time.Duration) error {
 	return fmt.Errorf("%w within %v", dial.ErrSilent, after)
 }
 
-// logIn sends the user and the password, or a PING if there is none, and reads the first reply.
+// logIn sends the user and the password, or a PING if there is no password, and reads the first reply.
 func (c *connector) logIn(ctx context.Context, conn net.Conn, addr string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, firstReplyTimeout, errSlowStep(firstReplyTimeout))
 	defer cancel()
@@ -103,7 +105,7 @@ func (c *connector) logIn(ctx context.Context, conn net.Conn, addr string) error
 	return nil
 }
 
-// hello is the first command.
+// hello returns the first command.
 func (c *connector) hello(password string) []string {
 	switch {
 	case password == "":
@@ -114,26 +116,26 @@ func (c *connector) hello(password string) []string {
 	return []string{"AUTH", c.user, password}
 }
 
-// judge returns the error of a connection whose first reply is an error; nil if it can be used.
+// judge returns the error of a connection whose first reply is an error, or nil if the connection can be used.
 func (c *connector) judge(addr string, reply errorReply, authenticated bool) error {
 	switch {
-	case redis.HasErrorPrefix(reply, "DENIED"), redis.HasErrorPrefix(reply, "max number of clients"): // whichever client asks
+	case redis.HasErrorPrefix(reply, "DENIED"), redis.HasErrorPrefix(reply, "max number of clients"): // the reply to any client
 		return reply
 	case authenticated, redis.HasErrorPrefix(reply, "NOAUTH"):
 		return &refusedLogin{addr, c.user, c.sentinel, reply}
 	}
-	return nil // the next commands have an error of their own, such as that the server loads its data
+	return nil // the next commands fail with their own errors, for example while the server loads its data
 }
 
-// errorReply is an error that a server has answered.
+// An errorReply is an error that a server has answered.
 type errorReply string
 
 func (e errorReply) Error() string { return string(e) }
 
-// RedisError marks it as one, for the client.
+// RedisError marks the error as a reply, for the client.
 func (errorReply) RedisError() {}
 
-// refusedLogin is the error of a server that does not accept the user or the password.
+// refusedLogin is the error of a server that refuses the user or the password.
 type refusedLogin struct {
 	addr, user string
 	sentinel   bool
@@ -154,10 +156,10 @@ func (r *refusedLogin) Error() string {
 // Unwrap returns the reply.
 func (r *refusedLogin) Unwrap() error { return r.reply }
 
-// errNoRedis is the fault of a server that speaks another protocol.
+// errNoRedis is the error of a server that speaks another protocol.
 var errNoRedis = errors.New("it is no Redis")
 
-// ask sends a command and returns the line that answers it. Only one reply is under way, so nothing is read beyond it.
+// ask sends a command and returns the reply, which must be one line. No other reply is outstanding, so the reader consumes nothing else.
 func ask(conn net.Conn, words ...string) (string, error) {
 	var command strings.Builder
 	fmt.Fprintf(&command, "*%d\r\n", len(words))

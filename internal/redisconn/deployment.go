@@ -7,33 +7,34 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-// Deployment is the Redis of a cluster: its kind, its servers, and its limits.
+// A Deployment is the Redis of a cluster: its kind, its servers, and its limits.
 type Deployment struct {
 	Kind Kind `json:"kind"`
-	// Servers are the masters: of a quorum that of the history, and then those of the locks in their order; else by their addresses.
+	// Servers are the masters, sorted by address. With a quorum, the server of the history comes first, and then the masters of the locks in the order of the
+	// configuration.
 	Servers []Server `json:"servers"`
-	// ServerCount is how many there are: a look shows [MostServers] at most.
+	// ServerCount is the number of masters. Servers has at most [MostServers] of them.
 	ServerCount int `json:"server_count"`
-	// Limits are the promises that a Redis of this kind cannot keep as it is set, a sentence each.
+	// Limits are the guarantees that a Redis of this kind and with these settings cannot give, a sentence each.
 	Limits []string `json:"limits"`
 }
 
-// MostServers is how many masters of a Cluster a look shows.
+// MostServers is the maximum number of masters of a Cluster in [Deployment].Servers.
 const MostServers = 100
 
-// Kind is how Redis is deployed. Its limits depend on that.
+// A Kind is a way to deploy Redis. The limits depend on it.
 type Kind string
 
 // The kinds.
 const (
 	KindSingle   Kind = "single"   // one server
-	KindSentinel Kind = "sentinel" // a master that Sentinels watch
+	KindSentinel Kind = "sentinel" // a master behind Sentinels
 	KindCluster  Kind = "cluster"
 	KindQuorum   Kind = "quorum"   // independent masters for the locks, and a Redis for the history
 	KindEmbedded Kind = "embedded" // a server inside a process of cronclave
 )
 
-// kind is that of the configuration. That a server is an embedded one shows only in its answer.
+// kind returns the kind that the configuration implies. Only the server's answer shows that it is an embedded one of another process.
 func (c *Conn) kind() Kind {
 	_, ours := c.InProcess()
 	switch {
@@ -49,7 +50,7 @@ func (c *Conn) kind() Kind {
 	return KindSingle
 }
 
-// keeps is what cronclave keeps on the servers of the connection itself.
+// keeps returns the data that cronclave keeps on the servers of the connection itself.
 func (c *Conn) keeps() Keeps {
 	if c.HasQuorum() {
 		return KeepsHistory

@@ -17,7 +17,7 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 )
 
-// CheckUp returns an error if Redis does not answer. It waits for the first connection as long as the steps to it may take, and then for one reply.
+// CheckUp returns an error if Redis does not answer. It waits for a first connection up to the sum of the steps' time limits, and then for one reply.
 func (c *Conn) CheckUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout+patient)
 	defer cancel()
@@ -27,7 +27,7 @@ func (c *Conn) CheckUp(ctx context.Context) error {
 	return nil
 }
 
-// explain adds what an error of the client does not say.
+// explain adds facts that the client's error does not contain.
 func (c *Conn) explain(err error) error {
 	switch {
 	case c.source.withheld != "" && isLoginError(err):
@@ -40,32 +40,32 @@ func (c *Conn) explain(err error) error {
 	return err
 }
 
-// Health is what a look at Redis has found.
+// Health is the result of a check of Redis.
 type Health struct {
 	Redis    Deployment
 	Warnings []Warning
 }
 
-// Warning is a danger that status and the log show.
+// A Warning is a danger that status and the log show.
 type Warning struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// The codes of warnings that the code asks for: a Redis may drop keys that expire, or refuses writes.
+// The codes of the warnings that the program itself acts on: Redis may evict keys that expire, or refuses writes.
 const (
 	evictionCode = "eviction"
 	refusedCode  = "writes_refused"
 )
 
-// oldestRedis is the first version in which a script may read the clock and write.
+// oldestRedis is the first major version that allows a script to read the clock and to write.
 const oldestRedis = 5
 
-// Examine looks at each master: at the settings that the promises depend on, and at its state. Its error is ErrUnfit, or that Redis can't be reached; the
-// result then has all that was found until then.
+// Examine checks each master: the settings that the guarantees depend on, and its state. It returns ErrUnfit, or an error if Redis can't be reached; the
+// result then has everything found before the error.
 func (c *Conn) Examine(ctx context.Context) (Health, error) { return c.examine(ctx, unhurried) }
 
-// Glance is Examine, but it returns at most 250 ms after a majority of a quorum has answered.
+// Glance is Examine, except that it returns at most 250 ms after a majority of a quorum has answered.
 func (c *Conn) Glance(ctx context.Context) (Health, error) { return c.examine(ctx, hasty) }
 
 func (c *Conn) examine(ctx context.Context, late time.Duration) (Health, error) {
@@ -82,7 +82,7 @@ func (c *Conn) examine(ctx context.Context, late time.Duration) (Health, error) 
 	look.Go(func() { locks, lockErr = c.examineQuorum(ctx, late) })
 	h, err := c.examineMasters(ctx)
 	look.Wait()
-	// The settings of the history's server decide nothing.
+	// The settings of the history's server do not matter to the guarantees.
 	h.Warnings = append(slices.DeleteFunc(h.Warnings, func(w Warning) bool { return w.Code != refusedCode }), locks.Warnings...)
 	h.Redis = c.complete(Deployment{Servers: append(h.Redis.Servers, locks.Redis.Servers...)})
 	if err == nil {
@@ -91,7 +91,7 @@ func (c *Conn) examine(ctx context.Context, late time.Duration) (Health, error) 
 	return h, c.explain(err)
 }
 
-// examineMasters looks at the masters of the connection itself.
+// examineMasters checks the masters of the connection itself.
 func (c *Conn) examineMasters(ctx context.Context) (Health, error) {
 	cluster, ok := c.UniversalClient.(*redis.ClusterClient)
 	if !ok {
@@ -118,14 +118,14 @@ func (c *Conn) examineMasters(ctx context.Context) (Health, error) {
 	return mergeHealth(found), err
 }
 
-// ExamineKeeper looks at the server that has the given name: in a Cluster the master of its slot.
+// ExamineKeeper checks the server that stores a lock or key name: in a Cluster the master of its hash slot.
 func (c *Conn) ExamineKeeper(ctx context.Context, name string) (Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
 	keeper := oneServer(c)
 	if cluster, ok := c.UniversalClient.(*redis.ClusterClient); ok {
 		if !strings.Contains(name, "{") {
-			name = "{" + name + "}" // the key's hash tag
+			name = "{" + name + "}" // the hash tag of the key
 		}
 		var err error
 		if keeper, err = cluster.MasterForKey(ctx, name); err != nil {
@@ -136,7 +136,7 @@ func (c *Conn) ExamineKeeper(ctx context.Context, name string) (Health, error) {
 	return h, c.explain(err)
 }
 
-// clusterState demands that the Cluster answers for all keys.
+// clusterState returns an error unless the Cluster serves all hash slots.
 func clusterState(ctx context.Context, cluster *redis.ClusterClient) error {
 	info, err := cluster.ClusterInfo(ctx).Result()
 	if err != nil {
@@ -148,7 +148,7 @@ func clusterState(ctx context.Context, cluster *redis.ClusterClient) error {
 	return nil
 }
 
-// mergeHealth has the servers by their addresses, and what several of them have in common once.
+// mergeHealth returns the servers sorted by address. A warning about several servers appears once, with their addresses.
 func mergeHealth(found map[string]Health) (all Health) {
 	at := map[Warning][]string{}
 	for _, addr := range slices.Sorted(maps.Keys(found)) {
@@ -165,7 +165,7 @@ func mergeHealth(found map[string]Health) (all Health) {
 	return all
 }
 
-// examineServer looks at one master. The result has this server, also with an error.
+// examineServer checks one master. The result contains this server even if there is an error.
 func (c *Conn) examineServer(ctx context.Context, rdb oneServer, at string) (Health, error) {
 	h := healthOf(Server{Address: at, Keeps: c.keeps(), State: ServerUp})
 	err := c.judge(c.askServer(ctx, rdb, at), &h)
@@ -180,14 +180,14 @@ func (c *Conn) examineServer(ctx context.Context, rdb oneServer, at string) (Hea
 
 func healthOf(s Server) Health { return Health{Redis: Deployment{Servers: []Server{s}}} }
 
-// server is the one that a look at one server is about.
+// server returns the server of a check of one server.
 func (h *Health) server() *Server { return &h.Redis.Servers[0] }
 
-// judge puts what a master has answered into its health.
+// judge records a master's answers in h.
 func (c *Conn) judge(a answers, h *Health) error {
 	about, err := a.section("server")
 	switch {
-	case isRefusal(err): // that it can be written to shows in the first write
+	case isRefusal(err): // the first write shows whether it accepts writes
 		h.server().RoundTripMS = &a.took
 		h.warnHidden()
 		return nil
@@ -195,7 +195,7 @@ func (c *Conn) judge(a answers, h *Health) error {
 		return err
 	}
 	h.server().RoundTripMS = &a.took
-	if about["redis_mode"] == embedded.Mode { // which has no settings to look at
+	if about["redis_mode"] == embedded.Mode { // it has no settings to check
 		h.Redis.Kind = KindEmbedded
 		h.warn("embedded", "an embedded Redis: a trial that other machines do not reach")
 		return nil
@@ -217,7 +217,7 @@ func (c *Conn) judge(a answers, h *Health) error {
 	return h.judgeState(info, a)
 }
 
-// checkMode refuses servers that a URL of another kind is for.
+// checkMode refuses servers that need another kind of URL.
 func (c *Conn) checkMode(mode string) error {
 	switch {
 	case mode == "sentinel":
@@ -228,7 +228,7 @@ func (c *Conn) checkMode(mode string) error {
 	return nil
 }
 
-// judgeReplication demands a master, and warns where it has fewer replicas than must have each grant.
+// judgeReplication refuses a server that is not a master, and warns if it has fewer replicas than [redis].acked_replicas.
 func (c *Conn) judgeReplication(a answers, h *Health) error {
 	replication, err := a.section("replication")
 	if err != nil {
@@ -240,7 +240,7 @@ func (c *Conn) judgeReplication(a answers, h *Health) error {
 	case c.url.Topology == config.Single:
 		return fmt.Errorf("%w: it is a replica of %s:%s, which can't be written to; name the master",
 			ErrUnfit, replication["master_host"], replication["master_port"])
-	default: // there will be a new master soon
+	default: // a failover is in progress
 		return fmt.Errorf("the master has become a replica of %s:%s", replication["master_host"], replication["master_port"])
 	}
 	if n := h.server().Replicas; n != nil && *n < int64(c.acked) {
@@ -249,7 +249,7 @@ func (c *Conn) judgeReplication(a answers, h *Health) error {
 	return nil
 }
 
-// EvictsExpiring returns whether this Redis drops keys that expire when memory is short.
+// EvictsExpiring reports whether this Redis evicts keys that expire when memory is short.
 func (h Health) EvictsExpiring() bool {
 	return slices.ContainsFunc(h.Warnings, func(w Warning) bool { return w.Code == evictionCode })
 }

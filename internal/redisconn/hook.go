@@ -13,13 +13,13 @@ import (
 	"github.com/cronclave/cronclave/internal/resp"
 )
 
-// answerHook notes that a server has answered.
+// An answerHook records that a server has answered.
 type answerHook struct{ answered *atomic.Bool }
 
 // DialHook changes nothing.
 func (answerHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook looks at single commands.
+// ProcessHook records the answer to a command.
 func (h answerHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
@@ -28,7 +28,7 @@ func (h answerHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook looks at many.
+// ProcessPipelineHook records the answer to a pipeline.
 func (h answerHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
@@ -43,13 +43,14 @@ func (h answerHook) note(err error) {
 	}
 }
 
-// masterHook marks and notes the connections to the master that Sentinels name. The client asks the Sentinels for it before each.
+// A masterHook marks the connections to the master that Sentinels name, and records its address. Before each such connection the client asks the Sentinels
+// for the master.
 type masterHook struct{ dialed *atomic.Pointer[string] }
 
-// toMaster is the context of a connection to the master. The client hands it to the dialer as it is, and has other contexts for connections to Sentinels.
+// toMaster marks the context of a connection to the master. The client passes it on to the dialer unchanged; connections to Sentinels have other contexts.
 type toMaster struct{ context.Context }
 
-// DialHook notes the address.
+// DialHook records the address.
 func (h masterHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(toMaster{ctx}, network, addr)
@@ -69,26 +70,26 @@ func (masterHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return next
 }
 
-// errorHook makes the errors of a client complete, and keeps panics out of them.
+// An errorHook completes the errors of a client, and turns its panics into errors.
 //
-// Complete: where a new connection is refused (NOAUTH, WRONGPASS) the client reports it for a pipeline as a whole, and leaves the pipeline's commands
-// without an error, as if they had been done. And a command whose time ends while a connection is being made says in which step that is.
+// If a new connection is refused (NOAUTH, WRONGPASS), the client returns the error for the whole pipeline and leaves the single commands without an error, as
+// if they had succeeded: the hook sets their errors. If the time of a command ends while a connection is being made, the hook adds the step in progress.
 //
-// Panics: a malformed reply breaks the connection, and not the process. Package resp finds it before the client reads it; a panic of the client at
-// any other reply becomes an error.
+// A malformed reply must end the connection and not the process. Package resp detects it before the client parses it; if the client panics on any other
+// reply, the hook returns an error.
 type errorHook struct{ steps *progress }
 
 // DialHook changes nothing.
 func (errorHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// recovered turns a panic of the client, which has closed the connection by then, into the error of a broken one.
+// recovered turns a panic of the client into the error of a broken connection. The client has closed the connection before.
 func recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%w: %v", resp.ErrMalformed, p)
 	}
 }
 
-// ProcessHook looks at single commands.
+// ProcessHook completes the error of a command.
 func (h errorHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) (err error) {
 		defer recovered(&err)
@@ -96,7 +97,7 @@ func (h errorHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook looks at many.
+// ProcessPipelineHook completes the errors of a pipeline.
 func (h errorHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := guarded(ctx, next, cmds)
@@ -114,7 +115,7 @@ func (h errorHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// explain adds to a time-out which connection is being made meanwhile.
+// explain adds the connection step in progress to a time-out.
 func (h errorHook) explain(err error) error {
 	var known *waitingError
 	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &known) {
@@ -126,7 +127,7 @@ func (h errorHook) explain(err error) error {
 	return err
 }
 
-// waitingError is a time-out while a connection is being made.
+// A waitingError is a time-out while a connection is being made.
 type waitingError struct {
 	cause error
 	step  string
@@ -137,7 +138,7 @@ func (w *waitingError) Error() string { return w.cause.Error() + " (" + w.step +
 // Unwrap returns the cause.
 func (w *waitingError) Unwrap() error { return w.cause }
 
-// guarded executes a pipeline. Where the client panics, the earlier replies are dropped as well: the results of the other commands are unknown.
+// guarded executes a pipeline. If the client panics, the earlier replies are dropped too, because the results of the other commands are unknown.
 func guarded(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) (err error) {
 	returned := false
 	defer func() {

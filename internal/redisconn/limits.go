@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// facts are those on which limits depend.
+// facts are what the limits depend on.
 type facts struct {
 	kind    Kind
 	acked   int // [redis].acked_replicas
 	servers []Server
 }
 
-// condition is when a limit holds, in code and in the words of docs/redis.md. Its zero value holds always.
+// A condition is a restriction of a limit, in code and in the words of docs/redis.md. Its zero value always holds.
 type condition struct {
 	holds func(facts) bool
 	words string
 }
 
-// limit is a promise that some kinds of Redis cannot keep.
+// A limit is a guarantee that some kinds of Redis cannot give.
 type limit struct {
 	kinds []Kind
 	when  condition
@@ -28,7 +28,7 @@ type limit struct {
 var (
 	onMasters = []Kind{KindSingle, KindSentinel, KindCluster}
 
-	// A single address may be that of a proxy, or of a provider's primary, behind which another server takes over.
+	// A single address may belong to a proxy, or to a provider's primary, with a server behind it that takes over.
 	copies  = condition{facts.copied, "with replicas of Redis"}
 	unacked = condition{func(f facts) bool { return f.copied() && f.acked == 0 }, "with replicas of Redis, without `acked_replicas`"}
 	acked   = condition{func(f facts) bool { return f.acked > 0 }, "with `acked_replicas`"}
@@ -38,7 +38,7 @@ var (
 	before7 = condition{func(f facts) bool { return f.older(7) }, "before Redis 7"}
 )
 
-// limits are those of all kinds of Redis, the gravest first. docs/redis.md has the same table; the reasons are in docs/guarantees.md.
+// limits lists the limits of all kinds of Redis, the most serious first. docs/redis.md has the same table; docs/guarantees.md has the reasons.
 var limits = []limit{
 	{onMasters, unacked, "A failover may lose the last grants, and a master that is cut off grants beside the new one: a tick may run twice. Set [redis].acked_replicas."},
 	{onMasters, acked, "If no replica of Redis that acknowledged a grant takes part in a failover, the grant is lost, and a tick may run twice."},
@@ -71,7 +71,7 @@ var limits = []limit{
 	{[]Kind{KindEmbedded}, condition{}, "Its data is in the memory of one process: locks, history and pauses end with it."},
 }
 
-// limitsOf are the limits of a deployment.
+// limitsOf returns the limits of a deployment.
 func limitsOf(f facts) []string {
 	texts := []string{}
 	for _, l := range limits {
@@ -82,17 +82,17 @@ func limitsOf(f facts) []string {
 	return texts
 }
 
-// copied returns whether a server may take the place of another.
+// copied reports whether another server may take over.
 func (f facts) copied() bool {
 	return f.kind != KindSingle || f.acked > 0 || slices.ContainsFunc(f.servers, func(s Server) bool { return s.Replicas != nil && *s.Replicas > 0 })
 }
 
-// persists returns whether one of the servers that answer has one of these.
+// persists reports whether a server that answers has one of these kinds of persistence.
 func (f facts) persists(of ...Persistence) bool {
 	return slices.ContainsFunc(f.servers, func(s Server) bool { return s.answers() && slices.Contains(of, s.Persistence) })
 }
 
-// older returns whether one of the servers is known to have a version before this one.
+// older reports whether a server is known to be older than a major version.
 func (f facts) older(major int) bool {
 	return slices.ContainsFunc(f.servers, func(s Server) bool {
 		n, known := majorOf(s.Version)
@@ -100,7 +100,7 @@ func (f facts) older(major int) bool {
 	})
 }
 
-// majorOf is the first number of a version.
+// majorOf returns the major version.
 func majorOf(version string) (major int, known bool) {
 	_, err := fmt.Sscanf(version, "%d.", &major)
 	return major, err == nil

@@ -13,13 +13,14 @@ import (
 
 const clientName = "cronclave"
 
-// The client sends nothing by itself that docs/access.md does not name: no CLIENT SETINFO (DisableIdentity), and no CLIENT MAINT_NOTIFICATIONS.
+// noNotifications disables CLIENT MAINT_NOTIFICATIONS. With DisableIdentity, which disables CLIENT SETINFO, the client sends nothing by itself that
+// docs/access.md does not name.
 func noNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// singleOptions make a client that keeps nothing from its caller: a retry of its own would hide a time-out, which is an
-// unknown outcome; and a context must bound every call. The dialer authenticates, so that the client knows no secret.
+// singleOptions returns the options of a client that hides nothing from its caller. It does not retry, because a retry would hide a time-out, whose outcome
+// is unknown. A context bounds every call. The dialer authenticates, so that the client knows no secret.
 func singleOptions(u config.RedisURL, dial dialFunc) *redis.Options {
 	o := &redis.Options{Network: "unix", Addr: u.Socket, DB: u.DB, Dialer: dial}
 	if u.Socket == "" {
@@ -32,7 +33,7 @@ func singleOptions(u config.RedisURL, dial dialFunc) *redis.Options {
 	return o
 }
 
-// failoverOptions are those of singleOptions, for the master that Sentinels name.
+// failoverOptions returns the options of singleOptions for the master that Sentinels name.
 func failoverOptions(u config.RedisURL, master, sentinel dialFunc) *redis.FailoverOptions {
 	return &redis.FailoverOptions{
 		MasterName: u.Master, SentinelAddrs: u.Addrs, DB: u.DB,
@@ -48,12 +49,12 @@ func failoverOptions(u config.RedisURL, master, sentinel dialFunc) *redis.Failov
 	}
 }
 
-// clusterOptions are those of singleOptions, for each node. Package locking asks the nodes itself; redirections are for
-// the journal, whose words may be repeated.
+// clusterOptions returns the options of singleOptions for each node. Package locking calls the nodes directly; redirections are only for the journal, whose
+// writes may be repeated.
 func clusterOptions(u config.RedisURL, dial dialFunc, hook errorHook) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: u.Addrs, Dialer: dial,
-		NewClient: func(o *redis.Options) *redis.Client { // also for a node that has no slot yet, of which only package locking knows
+		NewClient: func(o *redis.Options) *redis.Client { // also called for a node without slots, which only package locking uses
 			node := redis.NewClient(o)
 			node.AddHook(hook)
 			return node

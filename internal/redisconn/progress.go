@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// progress knows the connections that are being made, for the errors of those that wait for them. Safe for concurrent use.
+// progress tracks the connections being made, for the errors of the commands that wait for them. It is safe for concurrent use.
 type progress struct {
 	mu       sync.Mutex
 	attempts map[*attempt]bool
 }
 
-// attempt is a connection that is being made.
+// An attempt is a connection being made.
 type attempt struct {
 	step  string
-	began time.Time // the step
+	began time.Time // start of the step
 }
 
-// begin adds an attempt. note is called at the begin of each step, end at last.
+// begin adds an attempt. The caller calls note at the start of each step, and end when the attempt has ended.
 func (p *progress) begin() (note func(step string), end func()) {
 	a := &attempt{}
 	note = func(step string) {
@@ -37,7 +37,7 @@ func (p *progress) begin() (note func(step string), end func()) {
 	}
 }
 
-// oldest describes the step that takes longest; "" if no connection is being made.
+// oldest describes the step that has taken longest, or returns "" if no connection is being made.
 func (p *progress) oldest() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// patient is how long a look may take, at each server.
+	// patient is the time limit of a check, at each server.
 	patient = 2 * Timeout
-	// hasty is how much later than a majority of the masters the others may answer, where somebody waits for the lock.
+	// hasty is the time that the other masters have to answer after a majority has, if somebody is waiting for a lock.
 	hasty = 250 * time.Millisecond
-	// unhurried is longer than any look takes: the end of the looks decides.
+	// unhurried is longer than any check takes, so that all masters are waited for.
 	unhurried = 2 * patient
 )
 
-// ExamineMasters looks at the masters of a quorum, and soon waits for a minority no longer: see [Conn.Examine] for the patient look. Close waits for the looks.
+// ExamineMasters checks the masters of a quorum, and soon stops waiting for a minority; [Conn.Examine] waits for all. Close waits for the checks.
 func (c *Conn) ExamineMasters(ctx context.Context) error {
 	c.connectMasters(ctx)
 	_, err := c.examineQuorum(ctx, hasty)
 	return err
 }
 
-// connectMasters waits for connections to a majority of the masters, or until all others have failed: the steps to a connection may take longer than a look.
+// connectMasters waits until a majority of the masters is connected, or all attempts have ended, because connecting may take longer than a check.
 func (c *Conn) connectMasters(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -44,15 +44,15 @@ func (c *Conn) connectMasters(ctx context.Context) {
 	}
 }
 
-// masterLook is what a look at one master of a quorum has found.
+// A masterLook is the result of a check of one master of a quorum.
 type masterLook struct {
 	master *master
 	health Health
 	err    error
 }
 
-// examineQuorum looks at the masters that have the locks. A minority may be away: once the others have decided the result, it waits for the rest no
-// longer than late. Close waits for the looks that are still under way then.
+// examineQuorum checks the masters that keep the locks. A minority may be down: once the answers have decided the result, it waits for the rest no longer
+// than late. Close waits for the checks still in progress.
 func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, error) {
 	found := make(chan masterLook, len(c.quorum))
 	for _, m := range c.quorum {
@@ -60,7 +60,7 @@ func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, e
 	}
 	var answered []masterLook
 	var fit, failed int
-	var over <-chan time.Time // set once the others can't change the result
+	var over <-chan time.Time // set once the rest can't change the result
 	for range c.quorum {
 		select {
 		case l := <-found:
@@ -81,7 +81,7 @@ func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, e
 	return c.mergeLooks(answered)
 }
 
-// look examines one master of a quorum.
+// look checks one master of a quorum.
 func (m *master) look(ctx context.Context) masterLook {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
@@ -90,7 +90,7 @@ func (m *master) look(ctx context.Context) masterLook {
 	return masterLook{m, h, err}
 }
 
-// found is the look at a master, or one without an answer where it is still under way.
+// found returns the result of a master's check, or a result without an answer if the check is still in progress.
 func (m *master) found(looks []masterLook) masterLook {
 	if i := slices.IndexFunc(looks, func(l masterLook) bool { return l.master == m }); i >= 0 {
 		return looks[i]
@@ -100,23 +100,23 @@ func (m *master) found(looks []masterLook) masterLook {
 	return l
 }
 
-// NoteAnswers notes from now on which masters of a quorum answer, for [Conn.CloseSilent].
+// NoteAnswers starts to record which masters of a quorum answer, for [Conn.CloseSilent].
 func (c *Conn) NoteAnswers() {
 	for _, m := range c.quorum {
 		m.AddHook(answerHook{&m.answers})
 	}
 }
 
-// CloseSilent closes the clients of the masters that have not answered anything: they would be waited for at the end.
+// CloseSilent closes the clients of the masters that have not answered since [Conn.NoteAnswers], so that the end of a command does not wait for them.
 func (c *Conn) CloseSilent() {
 	for _, m := range c.quorum {
 		if !m.answers.Load() {
-			_ = m.Close() // whatever is under way to it
+			_ = m.Close() // requests in progress fail
 		}
 	}
 }
 
-// mergeLooks returns the faults of a quorum: an error if a majority does not answer, or if one of those that do can't coordinate.
+// mergeLooks returns the faults of a quorum: an error if a majority does not answer, or if a master that answers can't coordinate.
 func (c *Conn) mergeLooks(looks []masterLook) (Health, error) {
 	var unfit error
 	var away []string
@@ -137,7 +137,7 @@ func (c *Conn) mergeLooks(looks []masterLook) (Health, error) {
 			found[at] = h
 		}
 	}
-	if unfit == nil && len(away) > len(c.quorum)/2 { // else they were not waited for
+	if unfit == nil && len(away) > len(c.quorum)/2 { // otherwise the silent ones may only be late
 		return Health{Redis: Deployment{Servers: servers}}, fmt.Errorf("%d of the %d masters of the quorum do not answer: %s", len(away), len(c.quorum), strings.Join(away, "; "))
 	}
 	return Health{Deployment{Servers: servers}, mergeHealth(found).Warnings}, unfit

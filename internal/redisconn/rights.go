@@ -6,8 +6,8 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-// The commands that a user of Redis needs, in the words of ACL SETUSER. The first are for looking at a cluster, the second come to that for all
-// else; in a Cluster the third do, too.
+// The commands that a user of Redis needs, as rules of ACL SETUSER. Reading needs readCommands, everything else also writeCommands, and a Cluster also
+// clusterCommands.
 const (
 	readCommands = "+ping +time +info +select +client|setname +eval_ro +evalsha_ro +type +exists +get +pttl" +
 		" +hget +hmget +hgetall +hlen +hvals +hexists +zrange +zrevrange +zrangebyscore +zrangebylex +zscore +zrank +zcard +zcount"
@@ -17,18 +17,18 @@ const (
 	clusterCommands = "+asking +cluster|slots +cluster|info +command"
 )
 
-// Rights are what a user of Redis needs in a namespace, as rules of ACL SETUSER.
+// Rights describes what a user of Redis needs in a namespace, as rules of ACL SETUSER.
 type Rights struct {
 	User, Namespace string
 	Topology        config.Topology
 }
 
-// All are the least rights with which replicas and every command work.
+// All returns the minimal rights for replicas and all commands.
 func (r Rights) All() string {
 	return r.rule("~cronclave:"+r.Namespace+":* &cronclave:"+r.Namespace+":*", readCommands+" "+writeCommands)
 }
 
-// ReadOnly are the least rights with which status and history work, from Redis 7 on.
+// ReadOnly returns the minimal rights for status and history. It needs Redis 7.
 func (r Rights) ReadOnly() string {
 	return r.rule("%R~cronclave:"+r.Namespace+":*", readCommands)
 }

@@ -13,15 +13,16 @@ import (
 	"github.com/cronclave/cronclave/internal/reread"
 )
 
-// secrets are the user, the password and the certificates for servers of one kind. Their files are read at each connection, so that a rotation needs no restart.
+// secrets are the user, the password and the certificates for servers of one kind. The files are read for each connection, so that a rotation needs no
+// restart.
 type secrets struct {
-	user, password string                // of the URL
-	file           *reread.Value[string] // the password; nil where the URL has it, or there is none
+	user, password string                // from the URL
+	file           *reread.Value[string] // the password; nil if the URL has it, or if there is none
 	certificates   *certificates         // nil without TLS
 	sentinel       bool                  // the servers are Sentinels
 }
 
-// openSecrets reads the files of [redis] for a server, a master that Sentinels watch, or a Cluster.
+// openSecrets reads the files of [redis] for a server, a master behind Sentinels, or a Cluster.
 func openSecrets(u config.RedisURL, cfg config.Redis) (s *secrets, err error) {
 	s = &secrets{user: u.User, password: u.Password}
 	if u.Password == "" {
@@ -35,7 +36,7 @@ func openSecrets(u config.RedisURL, cfg config.Redis) (s *secrets, err error) {
 	return s, err
 }
 
-// openSentinelSecrets reads the files of [redis].sentinel. Without that table Sentinels have no password, and the certificates of their master.
+// openSentinelSecrets reads the files of [redis].sentinel. Without that table, Sentinels have no password, and the certificates of their master.
 func openSentinelSecrets(cfg config.Redis, master *secrets) (s *secrets, err error) {
 	s = &secrets{sentinel: true, certificates: master.certificates}
 	if cfg.Sentinel == nil {
@@ -73,12 +74,12 @@ func (s *secrets) current() string {
 	return s.password
 }
 
-// certificates are those for TLS.
+// certificates are the certificates for TLS.
 type certificates struct {
-	key        string // of the configuration
+	key        string // key of the table in the configuration
 	cfg        config.TLS
-	authority  *reread.Value[[]*x509.Certificate] // nil for those of the machine
-	own        *reread.Value[*tls.Certificate]    // nil for none
+	authority  *reread.Value[[]*x509.Certificate] // nil for the authorities of the machine
+	own        *reread.Value[*tls.Certificate]    // nil without a client certificate
 	serverSent atomic.Pointer[[]*x509.Certificate]
 }
 
@@ -111,7 +112,7 @@ func openCertificates(key string, cfg *config.TLS) (c *certificates, err error) 
 	return c, err
 }
 
-// config returns what one connection needs.
+// config returns the TLS configuration of one connection.
 func (c *certificates) config(addr string) *tls.Config {
 	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.cfg.ServerName}
 	if t.ServerName == "" {
@@ -134,7 +135,7 @@ func poolOf(all []*x509.Certificate) *x509.CertPool {
 	return pool
 }
 
-// dangers returns why the servers may soon refuse new connections, or refuse them now.
+// dangers returns why the servers refuse new connections, or soon may.
 func (s *secrets) dangers(now time.Time) (found []string) {
 	if s.file != nil {
 		s.file.Get()
@@ -146,7 +147,7 @@ func (s *secrets) dangers(now time.Time) (found []string) {
 	return found
 }
 
-// faultOf says that the last good version of a file is in use, if it is.
+// faultOf returns a sentence that the last good version of a file is in use, if err is not nil.
 func faultOf(err error) []string {
 	if err == nil {
 		return nil
@@ -170,8 +171,8 @@ func (c *certificates) dangers(now time.Time) (found []string) {
 	return found
 }
 
-// lastAuthority returns the trusted certificate that vouches for the server of the newest connection, of several the one that ends last; before the
-// first connection that which ends last of all.
+// lastAuthority returns the trusted certificate that the server of the newest connection depends on. If there are several, or before the first connection, it
+// returns the one that ends last.
 func (c *certificates) lastAuthority(trusted []*x509.Certificate, now time.Time) (last *x509.Certificate) {
 	candidates := trusted
 	if sent := c.serverSent.Load(); sent != nil {
@@ -192,7 +193,7 @@ func (c *certificates) lastAuthority(trusted []*x509.Certificate, now time.Time)
 	return last
 }
 
-// mostNotice is how long before its end a certificate is warned of. One of a short life is warned of in its last third.
+// mostNotice is the longest time before a certificate's end at which a warning begins. For a short-lived certificate it begins in the last third of its life.
 const mostNotice = 7 * 24 * time.Hour
 
 func ending(cert *x509.Certificate, now time.Time, what string) []string {
@@ -208,10 +209,10 @@ func ending(cert *x509.Certificate, now time.Time, what string) []string {
 	return nil
 }
 
-// mask stands for a password in an error.
+// mask replaces a password in an error.
 const mask = "***"
 
-// hide takes the password out of an error reply: a server, or a proxy, that does not know AUTH repeats the bytes that it was sent.
+// hide removes the password from an error reply: a server or a proxy that does not know AUTH repeats what it was sent.
 func hide(reply, password string) string {
 	text, _, _ := strings.Cut(reply, ", with args beginning with")
 	if password == "" {

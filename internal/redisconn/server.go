@@ -14,49 +14,51 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Server has the known facts about one server of Redis. Facts that it hides, or does not know, are nil or "".
+// A Server holds the known facts about one server of Redis. A fact that is hidden or unknown is nil or "".
 type Server struct {
-	Address string      `json:"address"` // as the configuration or the Cluster has it, without a password; of a master behind Sentinels its own while it is up
+	// Address is from the configuration or the Cluster, without a password. Of a master behind Sentinels it is the address of the connection while the master is
+	// up.
+	Address string      `json:"address"`
 	Keeps   Keeps       `json:"keeps"`
 	State   ServerState `json:"state"`
-	Fault   string      `json:"fault,omitempty"` // why it is not up
+	Fault   string      `json:"fault,omitempty"` // reason that it is not up
 
 	Version     string      `json:"version,omitempty"` // such as "7.2.4", or "valkey 9.1.2"
 	Persistence Persistence `json:"persistence,omitempty"`
 	UptimeS     *int64      `json:"uptime_s,omitempty"`
-	// RoundTripMS is how long it took to answer the look, with a new connection where there was none.
+	// RoundTripMS is the duration of the check, in milliseconds. It includes the time to connect if there was no idle connection.
 	RoundTripMS *float64 `json:"round_trip_ms,omitempty"`
 	MemoryUsed  *int64   `json:"memory_used,omitempty"`  // bytes
-	MemoryLimit *int64   `json:"memory_limit,omitempty"` // bytes; 0 for none
-	Clients     *int64   `json:"clients,omitempty"`      // that are connected
-	Replicas    *int64   `json:"replicas,omitempty"`     // of Redis, that are connected to this master
+	MemoryLimit *int64   `json:"memory_limit,omitempty"` // bytes; 0 if unlimited
+	Clients     *int64   `json:"clients,omitempty"`      // connected clients
+	Replicas    *int64   `json:"replicas,omitempty"`     // Redis replicas connected to this master
 }
 
-// Keeps is the data of cronclave that a server has.
+// Keeps is the data of cronclave that a server keeps.
 type Keeps string
 
 // The kinds of data.
 const (
 	KeepsAll     Keeps = "all"
 	KeepsLocks   Keeps = "locks"   // a master of a quorum
-	KeepsHistory Keeps = "history" // the server beside a quorum
+	KeepsHistory Keeps = "history" // the server of the history, besides a quorum
 )
 
-// ServerState is whether a server can do its part.
+// A ServerState is the ability of a server to do its part.
 type ServerState string
 
 // The states of a server.
 const (
 	ServerUp       ServerState = "up"
 	ServerAway     ServerState = "away"      // it does not answer as a master
-	ServerReadOnly ServerState = "read-only" // it answers, and refuses writes
-	ServerUnfit    ServerState = "unfit"     // it answers, and cannot coordinate: see ErrUnfit
+	ServerReadOnly ServerState = "read-only" // it answers and refuses writes
+	ServerUnfit    ServerState = "unfit"     // it answers and cannot coordinate: see ErrUnfit
 )
 
-// ErrUnfit means that this Redis can't coordinate anything.
+// ErrUnfit is the error of a Redis that can't coordinate.
 var ErrUnfit = errors.New("this Redis can't coordinate")
 
-// Persistence is how a server keeps its data on its disk.
+// Persistence is the way in which a server keeps its data on disk.
 type Persistence string
 
 // The kinds of persistence.
@@ -64,13 +66,13 @@ const (
 	AppendOnly    Persistence = "appendonly" // an append-only file
 	Snapshots     Persistence = "snapshots"
 	NoPersistence Persistence = "none"
-	NoAppendOnly  Persistence = "no appendonly" // it hides whether it keeps snapshots
+	NoAppendOnly  Persistence = "no appendonly" // it does not show whether it keeps snapshots
 )
 
-// mostText bounds the texts about a server, which contain what it has answered.
+// mostText is the maximum length of a text about a server, in characters, because such a text contains the server's answers.
 const mostText = 200
 
-// rank orders the servers of a look that shows not all of them: those that are not up come first.
+// rank is the sort key of a server of a Cluster: servers that are not up come first, because a check may not list all servers.
 func (s Server) rank() int {
 	if s.State != ServerUp && s.Keeps == KeepsAll {
 		return 0
@@ -78,7 +80,7 @@ func (s Server) rank() int {
 	return 1
 }
 
-// fail notes why a server is not up.
+// fail records why a server is not up.
 func (s *Server) fail(err error) {
 	s.State, s.Fault = ServerAway, printable(err.Error(), mostText)
 	if errors.Is(err, ErrUnfit) {
@@ -86,7 +88,7 @@ func (s *Server) fail(err error) {
 	}
 }
 
-// describe takes the facts that INFO has about a server.
+// describe records the facts that INFO has about a server.
 func (s *Server) describe(info map[string]string) {
 	const mostVersion = 32
 	s.Version = printable(info["redis_version"], mostVersion)
@@ -102,7 +104,7 @@ func (s *Server) describe(info map[string]string) {
 	}
 }
 
-// number reads a count; nil if it is none.
+// number parses a count; nil if the text is not a count.
 func number(text string) *int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
@@ -111,7 +113,7 @@ func number(text string) *int64 {
 	return &n
 }
 
-// printable is a text of a server as one line of so many characters at most.
+// printable returns a server's text as one line of at most most characters.
 func printable(text string, most int) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -125,39 +127,39 @@ func printable(text string, most int) string {
 	return clean
 }
 
-// oneServer is a client of one server; a client of a single Redis is one, and so is a node of a Cluster.
+// oneServer is a client of one server: of a single Redis, or of a node of a Cluster.
 type oneServer interface {
 	Pipelined(ctx context.Context, fn func(redis.Pipeliner) error) ([]redis.Cmder, error)
 }
 
-// askedSections are those of INFO that a look asks for. Several sections in one INFO need Redis 7.
+// askedSections are the sections of INFO that a check requests, one INFO each, because several sections in one INFO need Redis 7.
 var askedSections = []string{"server", "replication", "memory", "clients", "persistence"}
 
-// The settings that INFO does not have, and one pattern for both: a user without CONFIG gets one refusal.
+// The settings that INFO lacks, and one pattern that matches both, so that a user without CONFIG gets one refusal.
 const (
 	saveSetting   = "save"
 	stopSetting   = "stop-writes-on-bgsave-error"
 	askedSettings = "s[at][vo]*"
 )
 
-// answers are those of a server to a look, which takes one round trip.
+// answers are the replies of a server to a check, which takes one round trip.
 type answers struct {
 	sections map[string]*redis.StringCmd
 	settings *redis.MapStringStringCmd
 	took     float64 // milliseconds
 }
 
-// refusals remembers which servers have refused CONFIG, by their addresses: a look at each scrape would fill their ACL LOG. The zero value remembers none.
+// refusals are the servers that have refused CONFIG, by address. Without it, a check at each scrape would fill their ACL LOG. Its zero value is empty.
 type refusals struct{ known sync.Map }
 
-// refusal is that of one server: another one may answer at its address after a failover, and permit CONFIG.
+// A refusal is the refusal of one server. After a failover another server may answer at the same address, and permit CONFIG.
 type refusal struct {
 	err    error
-	dialed string // the address of the newest connection; "" if it is not known
-	runID  string // that of its start; "" if it hides that
+	dialed string // address of the newest connection; "" if unknown
+	runID  string // run id of the server; "" if hidden
 }
 
-// of returns the refusal of the server at an address, now connected to so; nil if it has not refused CONFIG.
+// of returns the refusal of the server at an address whose newest connection is to dialed, or nil if it has not refused CONFIG.
 func (r *refusals) of(at, dialed string) *refusal {
 	found, _ := r.known.Load(at)
 	if known, ok := found.(refusal); ok && known.dialed == dialed {
@@ -166,26 +168,26 @@ func (r *refusals) of(at, dialed string) *refusal {
 	return nil
 }
 
-// note remembers an answer that is a refusal, and no other error.
+// note stores an answer if it is a refusal.
 func (r *refusals) note(at string, answered refusal) {
 	if isRefusal(answered.err) {
 		r.known.Store(at, answered)
 	}
 }
 
-// checkStart forgets the refusal of a server that was not asked again, if another one has answered in its place.
+// checkStart forgets a refusal if another server, or another start of the server, has answered.
 func (r *refusals) checkStart(at string, known refusal, runID string) {
 	if runID != "" && known.runID != "" && runID != known.runID {
 		r.known.Delete(at)
 	}
 }
 
-// isRefusal returns whether a user may not run a command, or a server does not have it.
+// isRefusal reports whether a user lacks the right to a command, or the server lacks the command.
 func isRefusal(err error) bool {
 	return redis.IsPermissionError(err) || redis.HasErrorPrefix(err, "unknown command")
 }
 
-// askServer asks a server for all that a look needs. It does not ask again for settings that this server has refused.
+// askServer requests everything that a check needs. It does not request settings that this server has refused before.
 func (c *Conn) askServer(ctx context.Context, rdb oneServer, at string) answers {
 	refused := c.refused.of(at, c.dialedTo())
 	a := answers{sections: map[string]*redis.StringCmd{}}
@@ -200,7 +202,7 @@ func (c *Conn) askServer(ctx context.Context, rdb oneServer, at string) answers 
 		return nil
 	})
 	a.took = float64(time.Since(began).Microseconds()) / 1000
-	about, _ := a.section("server") // without it the run id is not known
+	about, _ := a.section("server") // without it the run id is unknown
 	if refused == nil {
 		c.refused.note(at, refusal{a.settings.Err(), c.dialedTo(), about["run_id"]})
 		return a
@@ -210,7 +212,7 @@ func (c *Conn) askServer(ctx context.Context, rdb oneServer, at string) answers 
 	return a
 }
 
-// dialedTo is the address of the newest connection, "" if that is not noted.
+// dialedTo returns the address of the newest connection, or "" if it is not recorded.
 func (c *Conn) dialedTo() string {
 	if to := c.dialed.Load(); to != nil {
 		return *to
@@ -218,7 +220,7 @@ func (c *Conn) dialedTo() string {
 	return ""
 }
 
-// section is a section of INFO.
+// section returns a section of INFO.
 func (a answers) section(name string) (map[string]string, error) {
 	text, err := a.sections[name].Result()
 	if err != nil {
@@ -227,7 +229,7 @@ func (a answers) section(name string) (map[string]string, error) {
 	return parseInfo(text), nil
 }
 
-// info has the fields of all sections that the server does not hide. Its error is that of a connection, and no refusal.
+// info returns the fields of all sections that the server shows. Its error is a connection's error, never a refusal.
 func (a answers) info() (map[string]string, error) {
 	all := map[string]string{}
 	for _, name := range askedSections {
@@ -240,7 +242,7 @@ func (a answers) info() (map[string]string, error) {
 	return all, nil
 }
 
-// config has the settings that INFO does not have; none if the server hides them.
+// config returns the settings that INFO lacks; none if the server hides them.
 func (a answers) config() (map[string]string, error) {
 	found, err := a.settings.Result()
 	if err != nil && !isReply(err) {
@@ -249,7 +251,7 @@ func (a answers) config() (map[string]string, error) {
 	return found, nil
 }
 
-// isReply returns whether a server has answered with an error: the connection is good then.
+// isReply reports whether a server has answered with an error, so that the connection is good.
 func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)

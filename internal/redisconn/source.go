@@ -11,50 +11,50 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 )
 
-// Named are the places that may name a Redis, as URLs; the first that is not empty counts.
+// Named lists the places that may name a Redis, as URLs. The first one that is not empty is used.
 type Named struct {
-	// Embedded takes the place of all others; its zero value is none.
+	// Embedded precedes all others. Its zero value is none.
 	Embedded Embedded
 	// Flag is --redis, Env the environment variable CRONCLAVE_REDIS.
 	Flag, Env string
-	// File is [redis] of the configuration.
+	// File is the table [redis] of the configuration.
 	File config.Redis
 }
 
 // Embedded is an embedded Redis.
 type Embedded struct {
 	URL  string   // with its password; "" for none
-	dial dialFunc // nil where the server has an address
+	dial dialFunc // nil if the server has an address
 	view View
 }
 
-// View is how other processes look at an embedded Redis of this one.
+// A View is the access of other processes to this process's embedded Redis.
 type View struct {
-	URL   string // "" for not at all
-	Fault error  // why not
+	URL   string // "" without access
+	Fault error  // reason for no access
 }
 
-// InProcess is the embedded Redis of this process, of which others have a view alone.
+// InProcess returns the embedded Redis of this process, which other processes reach only by a view.
 func InProcess(s *embedded.Server, v View) Embedded {
 	return Embedded{URL: s.URL(), dial: s.Dial, view: v}
 }
 
-// Source is one Redis, and the place that names it.
+// A Source is one Redis, and the place that names it.
 type Source struct {
 	URL config.RedisURL
-	// Settings are those of [redis] that apply to it.
+	// Settings are the settings of [redis] that apply to this Redis.
 	Settings config.Redis
 	from     string
-	// withheld says which password of the file does not apply; "" if there is none.
+	// withheld names the password of the file that is not sent to this Redis, and the reason; "" if there is none.
 	withheld string
 	dial     dialFunc
-	resolver *net.Resolver // nil but in tests
+	resolver *net.Resolver // nil except in tests
 	view     View
 }
 
 const fromFile = "[redis].url"
 
-// Find finds the Redis that is meant. Its errors are of usage.
+// Find chooses the Redis. Its errors are errors of usage.
 func (n Named) Find() (Source, error) {
 	raw, from := "", ""
 	for _, place := range []struct{ raw, name string }{
@@ -81,13 +81,13 @@ func (n Named) Find() (Source, error) {
 	return s, nil
 }
 
-// Rights are those that the user of this Redis needs in a namespace.
+// Rights returns the rights that the user of this Redis needs in a namespace.
 func (s Source) Rights(namespace string) Rights {
 	return Rights{User: cmp.Or(s.URL.User, "default"), Namespace: namespace, Topology: s.URL.Topology}
 }
 
-// replaceFile leaves of the file's settings those that apply to a Redis that the file does not name. Its password is for the servers that
-// it names, over a connection no weaker than theirs: a slip of the hand in --redis must not send it elsewhere, or in the clear.
+// replaceFile removes the file's settings that do not apply to a Redis that the file does not name. The file's password is only for the servers that the file
+// names, over a connection at least as secure: a typo in --redis must not send it elsewhere, or in the clear.
 func (s *Source) replaceFile() {
 	file := s.Settings
 	s.Settings.Quorum = nil
@@ -102,8 +102,8 @@ func (s *Source) replaceFile() {
 	s.withheld = fmt.Sprintf("the password of [redis].password_file was not sent: %s names another server than the configuration, or drops TLS; put the password into CRONCLAVE_REDIS", s.from)
 }
 
-// meantFor returns whether the file's password may go to a server that the file does not name as such. Where the file names no server,
-// it is for any, but over TLS if there are settings for that.
+// meantFor reports whether the file's password may be sent to u. If the file names no server, it may be sent to any, but only over TLS if the file has
+// settings for TLS.
 func meantFor(u config.RedisURL, file config.Redis) bool {
 	secure := overTLS(u, file)
 	if file.URL == "" && len(file.Quorum) == 0 {
@@ -115,12 +115,12 @@ func meantFor(u config.RedisURL, file config.Redis) bool {
 	})
 }
 
-// overTLS returns whether a connection is encrypted: the scheme asks for it, or, with Sentinel and Cluster, [redis].tls does.
+// overTLS reports whether a connection uses TLS: the scheme asks for it, or, with Sentinel and Cluster, [redis].tls does.
 func overTLS(u config.RedisURL, cfg config.Redis) bool {
 	return u.TLS || u.Topology != config.Single && cfg.TLS != nil
 }
 
-// sameServers compares all but the credentials and the database.
+// sameServers compares everything but the credentials and the database.
 func sameServers(a, b config.RedisURL) bool {
 	return a.Topology == b.Topology && a.Socket == b.Socket && a.Master == b.Master && slices.Equal(a.Addrs, b.Addrs)
 }

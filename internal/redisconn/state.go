@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// judgeState looks at eviction, at persistence, and at whether the server takes writes. A server that hides one of these gets a warning for that.
+// judgeState checks eviction, persistence, and whether the server accepts writes. It warns if the server hides one of these.
 func (h *Health) judgeState(info map[string]string, a answers) error {
 	if info["loading"] == "1" {
 		return errors.New("it loads its data from its disk, and answers nothing else until that is done")
@@ -31,7 +31,7 @@ func (h *Health) judgeState(info map[string]string, a answers) error {
 	return nil
 }
 
-// judgePersistence warns of a server that may forget.
+// judgePersistence warns about a server that may lose data in a restart.
 func (h *Health) judgePersistence(settings map[string]string) {
 	save, known := settings[saveSetting]
 	switch {
@@ -47,7 +47,7 @@ func (h *Health) judgePersistence(settings map[string]string) {
 	}
 }
 
-// judgeWrites warns of a server that answers, and refuses writes until a person acts.
+// judgeWrites warns about a server that answers, and refuses writes until a person acts.
 func (h *Health) judgeWrites(info, settings map[string]string) {
 	fault := ""
 	switch {
@@ -67,7 +67,7 @@ func (h *Health) judgeWrites(info, settings map[string]string) {
 	}
 }
 
-// isFull returns whether a server that evicts nothing has no memory left. Redis leaves some buffers out of the count.
+// isFull reports whether a server that evicts nothing has no memory left. Like Redis, it does not count some buffers.
 func isFull(info map[string]string) bool {
 	used, limit, apart := number(info["used_memory"]), number(info["maxmemory"]), number(info["mem_not_counted_for_evict"])
 	if used == nil || limit == nil || *limit == 0 || info["maxmemory_policy"] != "noeviction" {
@@ -79,7 +79,7 @@ func isFull(info map[string]string) bool {
 	return *used > *limit
 }
 
-// answers returns whether a server answers as a master.
+// answers reports whether a server answers as a master.
 func (s Server) answers() bool { return s.State == ServerUp || s.State == ServerReadOnly }
 
 func (h *Health) warnHidden() {

@@ -8,24 +8,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Trouble is a class of errors: why a Redis can't be used.
+// A Trouble is a class of errors that make a Redis unusable.
 type Trouble struct {
-	// What ends a sentence that begins with the word "Redis".
+	// What completes a sentence that begins with "Redis".
 	What string
-	// Remedy is an advice to the operator; "" where only waiting helps, or no remedy is known.
+	// Remedy is advice to the operator; "" if only waiting helps, or no remedy is known.
 	Remedy string
 }
 
 var (
-	// Unreachable is a Redis that does not answer.
+	// Unreachable means that Redis does not answer.
 	Unreachable = Trouble{What: "can't be reached"}
-	// ErrorReply is a Redis that answers with an error of no other class.
+	// ErrorReply means that Redis answers with an error of no other class.
 	ErrorReply = Trouble{What: "answers with an error"}
-	// BadCredentials is a Redis that refuses the user or the password.
+	// BadCredentials means that Redis refuses the user or the password.
 	BadCredentials = Trouble{"refuses the credentials", "set the right user and password in CRONCLAVE_REDIS, [redis].url or [redis].password_file (the file is read at each connection, the others at the start)"}
-	// BadSentinelCredentials is a Sentinel that refuses the user or the password.
+	// BadSentinelCredentials means that a Sentinel refuses the user or the password.
 	BadSentinelCredentials = Trouble{"can't be found: a Sentinel refuses the credentials", "set the right user and password_file in [redis].sentinel; the user and the password in the URL are those of the master"}
-	// Forbidden is a Redis whose user lacks rights. [Rights] has the remedy.
+	// Forbidden means that the user of Redis lacks rights. [Rights] lists the rights to grant.
 	Forbidden = Trouble{What: "does not permit its user what is needed"}
 )
 
@@ -48,11 +48,11 @@ func TroubleOf(err error) Trouble {
 
 // isLoginError reports whether a server has refused the user or the password.
 func isLoginError(err error) bool {
-	return slices.ContainsFunc([]string{"WRONGPASS", "NOAUTH", "invalid password", "Client sent AUTH"}, // the latter two before Redis 6
+	return slices.ContainsFunc([]string{"WRONGPASS", "NOAUTH", "invalid password", "Client sent AUTH"}, // the last two before Redis 6
 		func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }
 
-// Because puts the trouble, its cause and its remedy into one error.
+// Because returns an error with the trouble, its cause and its remedy.
 func (t Trouble) Because(err error) error {
 	switch {
 	case t == Forbidden:

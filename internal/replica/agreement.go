@@ -10,10 +10,10 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// watchAgreement is a duty of the leader: it logs that replicas disagree on the configuration, once for each change, until ctx ends. It logs only a
-// disagreement that two looks have found: while a new configuration is rolled out replicas differ for a moment.
+// watchAgreement is a duty of the leader. It logs once for each change that replicas disagree on the configuration, until ctx ends. A disagreement must last
+// for two checks, because replicas differ for a moment while a new configuration is rolled out.
 func watchAgreement(ctx context.Context, p *peers, j *journal.Journal, log hclog.Logger) {
-	var last, logged string // "" for agreement
+	var last, logged string // "" if they agree
 	every(ctx, operator.RegisterEvery, func() {
 		known := p.all.Load()
 		if known == nil {

@@ -7,23 +7,23 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// announcer repeats this replica's knowledge of all jobs to a Redis that may have lost it: each inspection of a job carries it. Without that Redis would get it
-// only when a job is next due, and until then a replica without that knowledge could be granted the lock.
+// An announcer restores this replica's knowledge of all jobs in a Redis that may have lost it. Each inspection of a job carries the knowledge. Otherwise
+// Redis would receive it only when a job is next due, and until then could grant the lock to a replica without that knowledge.
 type announcer struct {
 	sweep func(context.Context, ...string) error // inspects all jobs
 	log   hclog.Logger
 	due   atomic.Bool // Redis may lack some of the knowledge
-	begin notice      // an announcement is to begin
+	begin notice      // wakes run
 }
 
-// announceIfDue begins an announcement, if one is due. It follows a registration: while Redis does not answer, an announcement does not help.
+// announceIfDue starts an announcement if one is due. It is called after a registration, because an announcement is useless while Redis does not answer.
 func (a *announcer) announceIfDue() {
 	if a.due.Swap(false) {
 		a.begin.give()
 	}
 }
 
-// run announces until ctx ends. An announcement ends by the time-outs of its requests, and by no limit as a whole: one that was cut off would begin anew.
+// run announces until ctx ends. An announcement has no time limit as a whole, because it would start over; each of its requests has one.
 func (a *announcer) run(ctx context.Context) {
 	for {
 		select {

@@ -7,20 +7,21 @@ import (
 )
 
 const (
-	// filesOfRun is how many files a run has open here: the ends of its two pipes, its process, and its cgroup with two files of that.
+	// filesOfRun is the number of open files per run: the ends of two pipes, the process, and the cgroup with two of its files.
 	filesOfRun = 6
-	// filesOfReplica is for all else: connections to Redis, the warden, a start that is under way (four more than a run has), looks at /proc.
+	// filesOfReplica is the number of files for everything else: connections to Redis, the warden, a start in progress (four more than a run has), readings of
+	// /proc.
 	filesOfReplica = 120
-	// filesOfServer is for the connections of [server], and for its own to Redis.
+	// filesOfServer is the number of files for the connections of [server], and for its own connections to Redis.
 	filesOfServer = httpapi.MaxConnections + 64
-	// processesOfReplica is for its threads and its warden's, which count as processes.
+	// processesOfReplica is the number of threads of the replica and its warden, which count as processes.
 	processesOfReplica = 64
 )
 
-// resourceLimits are the system's limits of this process; 0 is no limit.
+// resourceLimits are the limits that the system sets for this process; 0 means no limit.
 type resourceLimits struct{ files, processes int }
 
-// withServer leaves room for the connections of a server.
+// withServer returns the limits minus the files for the connections of a server.
 func (l resourceLimits) withServer() resourceLimits {
 	if l.files > 0 {
 		l.files = max(l.files-filesOfServer, 1)
@@ -28,7 +29,7 @@ func (l resourceLimits) withServer() resourceLimits {
 	return l
 }
 
-// limitsFor are the limits of this process, less the room for a server if it has one.
+// limitsFor returns the limits of this process, minus the files for a server if it has one.
 func limitsFor(server bool) resourceLimits {
 	if server {
 		return limitsOfProcess().withServer()
@@ -36,7 +37,7 @@ func limitsFor(server bool) resourceLimits {
 	return limitsOfProcess()
 }
 
-// fits is how many runs the limits leave room for, at most so many as are wanted, and one at least.
+// fits returns the number of runs that the limits allow, at least 1 and at most wanted.
 func (l resourceLimits) fits(wanted int) int {
 	fit := wanted
 	if l.files > 0 {
@@ -48,7 +49,8 @@ func (l resourceLimits) fits(wanted int) int {
 	return max(fit, 1)
 }
 
-// maxRunning is how many runs this replica has at most: as configured, or as many as the limits of the system leave room for, which it warns of.
+// maxRunning returns the maximum number of runs on this replica: the configured one, or the number that the limits of the system allow. In the second case it
+// logs a warning.
 func maxRunning(wanted int, limits resourceLimits, log hclog.Logger) int {
 	fit := limits.fits(wanted)
 	if fit < wanted {

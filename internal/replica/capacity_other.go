@@ -2,5 +2,5 @@
 
 package replica
 
-// limitsOfProcess has nothing to read where no jobs are run.
+// limitsOfProcess returns no limits on systems that run no jobs.
 func limitsOfProcess() resourceLimits { return resourceLimits{} }

@@ -6,10 +6,11 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// clockWatch warns of this machine's clock, once until it is right again.
+// A clockWatch warns about this machine's clock, and not again until the clock has been right.
 type clockWatch struct{ off bool }
 
-// look takes the offset of this machine's clock. After a warning the clock is right again well below operator.MaxClockOffset, so that an offset near it does not fill the log.
+// look evaluates the offset of this machine's clock. After a warning, the clock counts as right only below half of operator.MaxClockOffset, so that an offset
+// near the limit does not fill the log.
 func (w *clockWatch) look(o operator.ClockOffset, log hclog.Logger) {
 	switch {
 	case !w.off && o.Excessive():

@@ -15,10 +15,11 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// readClusterEvery is how often the leader reads the state of the cluster for its metrics, in one batch of requests for all jobs.
+// readClusterEvery is the interval at which the leader reads the state of the cluster for its metrics. A reading is one batch of requests for all jobs.
 const readClusterEvery = 15 * time.Second
 
-// watchCluster is a duty of the leader: it reads the state of the cluster from Redis for its metrics, until ctx ends. After an error they have none.
+// watchCluster is a duty of the leader. It reads the state of the cluster from Redis for the metrics, until ctx ends. After an error the metrics have no
+// state.
 func (m *monitor) watchCluster(ctx context.Context, r clusterReader) {
 	if m.metrics == nil {
 		return
@@ -33,7 +34,7 @@ func (m *monitor) watchCluster(ctx context.Context, r clusterReader) {
 	})
 }
 
-// clusterReader reads the state of a cluster. It belongs to one goroutine.
+// A clusterReader reads the state of a cluster. It must be used by one goroutine.
 type clusterReader struct {
 	journal *journal.Journal
 	elector *election.Elector
@@ -42,7 +43,7 @@ type clusterReader struct {
 	ticks   operator.TickCache
 }
 
-// read returns nil with an error.
+// read returns the state of the cluster, or nil and an error.
 func (r *clusterReader) read(ctx context.Context) (*httpapi.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, readClusterEvery)
 	defer cancel()
@@ -65,7 +66,7 @@ func (r *clusterReader) read(ctx context.Context) (*httpapi.Cluster, error) {
 // readReplicas reads the replicas that are up, and those that were lost.
 func (r *clusterReader) readReplicas(ctx context.Context, known *httpapi.Cluster) error {
 	replicas, err := r.journal.Replicas(ctx)
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // of which the rest is good
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other replicas are good
 		return err //nolint:wrapcheck // the error names the operation
 	}
 	lost, err := r.journal.RecentlyLost(ctx)
@@ -91,7 +92,7 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *httpapi.Cluster
 	return nil
 }
 
-// readPaused returns those of the jobs that are paused.
+// readPaused returns the jobs that are paused.
 func (r *clusterReader) readPaused(ctx context.Context, jobs []string) (paused []string, err error) {
 	requests := make([]election.InspectRequest, len(jobs))
 	for i, job := range jobs {
@@ -108,7 +109,7 @@ func (r *clusterReader) readPaused(ctx context.Context, jobs []string) (paused [
 	return paused, nil
 }
 
-// readPools counts the slots that are held.
+// readPools returns the number of held slots per pool.
 func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.Pool) (map[string]httpapi.PoolUse, error) {
 	list, use := slices.Sorted(maps.Keys(pools)), map[string]httpapi.PoolUse{}
 	for i, state := range r.elector.InspectPools(ctx, list) {
@@ -120,7 +121,7 @@ func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.P
 	return use, nil
 }
 
-// nextTicks are those of the jobs that have any.
+// nextTicks returns the next ticks of the jobs that have one.
 func (r *clusterReader) nextTicks(jobs []journal.JobInfo) map[string]httpapi.NextTick {
 	next := make(map[string]httpapi.NextTick, len(jobs))
 	for job, tick := range r.ticks.NextTicks(r.config().Zones, jobs, r.now()) {

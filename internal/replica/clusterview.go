@@ -19,16 +19,16 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// clusterView is the cluster as HTTP clients see and steer it. Its connections are its own: no lease waits for one while pages are read.
+// A clusterView gives HTTP clients access to the cluster. It has separate connections, so that no lease waits for one while pages are read.
 type clusterView struct {
 	conn     *redisconn.Conn
 	journal  *journal.Journal
 	operator *operator.Shared
-	login    bool                           // whether users have names
-	zones    atomic.Pointer[cronspec.Zones] // of the configuration in force
+	login    bool                           // users have names
+	zones    atomic.Pointer[cronspec.Zones] // of the configuration in use
 }
 
-// statusAge is how old the facts on a page may be.
+// statusAge is the maximum age of the data on a page.
 const statusAge = 400 * time.Millisecond
 
 func openClusterView(redis *redisconn.Conn, cfg *config.Config, log hclog.Logger) (*clusterView, error) {
@@ -52,7 +52,7 @@ func openClusterView(redis *redisconn.Conn, cfg *config.Config, log hclog.Logger
 	return v, nil
 }
 
-// api answers the requests of programs.
+// api returns the handler of the HTTP API.
 func (v *clusterView) api(version string, log hclog.Logger) (http.Handler, error) {
 	return api.New(api.Config{Operator: v.operator, Version: version, Log: log, Stopping: httpapi.Stopping, User: func(ctx context.Context) (string, bool) {
 		user := httpapi.UserOf(ctx)
@@ -60,7 +60,7 @@ func (v *clusterView) api(version string, log hclog.Logger) (http.Handler, error
 	}})
 }
 
-// pages answers the requests of browsers.
+// pages returns the handler of the dashboard.
 func (v *clusterView) pages(base string) (http.Handler, error) {
 	return dashboard.New(dashboard.Config{Operator: v.operator, BasePath: base, Actor: func(r *http.Request) (string, bool) {
 		user := httpapi.UserOf(r.Context())
@@ -71,7 +71,7 @@ func (v *clusterView) pages(base string) (http.Handler, error) {
 	}})
 }
 
-// close ends the requests that are left in the background.
+// close waits for requests in the background and closes the connections.
 func (v *clusterView) close() {
 	_ = v.operator.Close() // it only waits
 	_ = v.conn.Close()     // the server has waited for the requests

@@ -9,18 +9,18 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// condition is how a replica is, as far as no other part of it knows. Its registration shows that.
+// condition holds facts for the replica's registration that no other part stores.
 type condition struct {
-	refused        atomic.Pointer[string] // the first fault of a newer configuration
-	heartbeatError atomic.Pointer[string] // the error of the heartbeat that it sends
-	redisAccess    atomic.Pointer[string] // the reason for which new connections do not reach Redis
+	refused        atomic.Pointer[string] // first fault of a newer configuration
+	heartbeatError atomic.Pointer[string] // error of the heartbeat
+	redisAccess    atomic.Pointer[string] // why new connections do not reach Redis
 	standstill     atomic.Pointer[journal.Interval]
 	margins        margins
-	evicting       atomic.Bool // Redis drops keys that expire when its memory is short, as it answered last
-	capacity       int         // how many runs it has at most; set before it runs
+	evicting       atomic.Bool // Redis' last answer to whether it evicts keys that expire when memory is short
+	capacity       int         // maximum number of runs; set before the replica runs
 }
 
-// complete adds the condition to an entry of the registry.
+// complete adds the condition to a registration.
 func (c *condition) complete(entry journal.Replica) journal.Replica {
 	entry.MaxRunning, entry.LeaseMargin, entry.StoodStill = c.capacity, c.margins.least(), c.standstill.Load()
 	if refused := c.refused.Load(); refused != nil {
@@ -35,10 +35,10 @@ func (c *condition) complete(entry journal.Replica) journal.Replica {
 	return entry
 }
 
-// mostUnstartable bounds how many jobs that can't be started a registration names.
+// mostUnstartable is the maximum number of jobs that can't be started in a registration.
 const mostUnstartable = 10
 
-// fewest bounds the jobs that can't be started, and the reasons; nil if there are none.
+// fewest returns at most mostUnstartable jobs that can't be started, with shortened reasons; nil if there are none.
 func fewest(jobs map[string]string) map[string]string {
 	var few map[string]string
 	for _, job := range slices.Sorted(maps.Keys(jobs)) {

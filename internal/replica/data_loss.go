@@ -11,38 +11,39 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// lossWatch finds out whether Redis has lost its data, from what each registration of a replica finds there.
+// A lossWatch detects from a replica's registrations whether Redis has lost its data.
 //
-// The epoch of the data decides: it is another one after a loss, whichever replica registers first. A server that comes back with an old snapshot has the
-// same epoch. It lacks the registration, which cannot have expired yet; but a replica that takes over the name removes the registration, too, and a server that
-// evicts keys that expire may drop it.
+// The epoch of the data is the main evidence: it is different after a loss, whichever replica registers first. A server that returns with an old snapshot has
+// the same epoch, but lacks the registration, which cannot have expired yet. A missing registration alone is no proof, because a replica that takes over the
+// name removes it too, and a server that evicts keys that expire may evict it.
 type lossWatch struct {
-	epoch   string            // that was found last; "" for none yet
-	renewed time.Time         // the registration, the last time; zero before the first
-	suspect *journal.Interval // in which the registration went, for a cause that is not known yet
+	epoch   string            // the last epoch read; "" before the first
+	renewed time.Time         // time of the last registration; zero before the first
+	suspect *journal.Interval // the interval in which the registration disappeared, while the cause is unknown
 }
 
-// loss is what a registration shows of the data in Redis.
+// A loss is what a registration shows about the data in Redis.
 type loss int
 
 const (
 	lossNone        loss = iota
-	lossUnsure           // something was missing, or a master did not answer meanwhile
+	lossUnsure           // something was missing, or a master did not answer
 	lossOfEntry          // the registration, or a canary, has expired
-	lossToEviction       // Redis drops keys that expire, and probably has dropped the registration, or a canary
+	lossToEviction       // Redis evicts keys that expire, and has probably evicted the registration, or a canary
 	lossToSuccessor      // another replica has taken over the name, and removed the registration
 	lossOfData           // Redis has lost its data
 )
 
-// sighting is what a registration has found.
+// A sighting is the result of a registration.
 type sighting struct {
 	journal.Registration
 	canary    journal.CanaryState
 	successor succession
-	evicts    func() bool // asks whether Redis drops keys that expire when its memory is short
+	evicts    func() bool // asks whether Redis evicts keys that expire when memory is short
 }
 
-// missing is the loss that the lack of a key shows which cannot have expired. The epoch never does, and is not evicted: it shows a loss of data by itself.
+// missing returns the loss that a missing key shows if it cannot have expired. (The epoch never expires and is not evicted, so a new epoch always means lost
+// data.)
 func (s sighting) missing() loss {
 	if s.evicts() {
 		return lossToEviction
@@ -50,7 +51,7 @@ func (s sighting) missing() loss {
 	return lossOfData
 }
 
-// succession is whether another replica may have taken over this one's name just now.
+// succession is the knowledge whether another replica may have taken over this one's name just now.
 type succession int
 
 const (
@@ -59,11 +60,11 @@ const (
 	hasSuccessor
 )
 
-// successorWatch counts how often each other replica of this one's name was listed. The zero value has seen no list.
+// A successorWatch counts how often each other replica of this one's name was listed. Its zero value has no counts.
 type successorWatch struct{ listed map[string]int }
 
-// look takes all replicas, the draining ones too. A successor registers, and then removes this one's registration: it is new in this list, or was in the last
-// one. Those of the first list were there before this replica.
+// look evaluates a list of all replicas, draining ones included. A successor registers, and then removes this replica's registration: it is new in this list
+// or in the one before. Replicas in the first list were there before this one, and are no successors.
 func (w *successorWatch) look(all []journal.Replica, self journal.Replica) succession {
 	const old = 3
 	found, listed := noSuccessor, map[string]int{}
@@ -84,10 +85,10 @@ func (w *successorWatch) look(all []journal.Replica, self journal.Replica) succe
 	return found
 }
 
-// begun returns whether there was a registration.
+// begun reports whether there was a registration.
 func (w *lossWatch) begun() bool { return !w.renewed.IsZero() }
 
-// look takes what a registration has found. renewed is when it was made, now when it was answered. A loss was in the interval.
+// look evaluates the result of a registration, which began at renewed and was answered at now. It returns the loss and the interval in which it happened.
 func (w *lossWatch) look(found sighting, renewed, now time.Time) (loss, journal.Interval) {
 	before, since := *w, journal.Interval{From: w.renewed, To: now}
 	w.epoch, w.renewed = cmp.Or(found.Epoch, before.epoch), renewed
@@ -109,10 +110,10 @@ func (w *lossWatch) look(found sighting, renewed, now time.Time) (loss, journal.
 	return w.explain(found)
 }
 
-// mayExpireIn returns whether keys with the registration's time to live may expire in an interval.
+// mayExpireIn reports whether keys with the time to live of a registration may expire in an interval.
 func mayExpireIn(i journal.Interval) bool { return i.Length() >= registerTTL-redisconn.Timeout }
 
-// explain finds the cause for which the registration went, as soon as the replicas are known.
+// explain returns the cause of a missing registration, once the replicas are known.
 func (w *lossWatch) explain(found sighting) (loss, journal.Interval) {
 	if w.suspect == nil || found.successor == successionUnknown {
 		if found.Known && found.EpochError == nil && found.canary == journal.CanaryIntact {
@@ -128,10 +129,10 @@ func (w *lossWatch) explain(found sighting) (loss, journal.Interval) {
 	return found.missing(), since
 }
 
-// lossLog logs the losses that a replica finds. A loss that comes back at each renewal does not fill the log with warnings.
+// A lossLog logs losses. A loss that recurs at each renewal does not fill the log with warnings.
 type lossLog struct{ warned map[loss]time.Time }
 
-// warnOfLossAgainAfter is the pause between two warnings of losses of one kind.
+// warnOfLossAgainAfter is the pause between two warnings about losses of one kind.
 const warnOfLossAgainAfter = time.Minute
 
 var lossMessages = map[loss]string{
@@ -142,7 +143,7 @@ var lossMessages = map[loss]string{
 		"may be missing; check appendonly and acked_replicas",
 }
 
-// note logs a loss that was in an interval.
+// note logs a loss that happened in an interval.
 func (l *lossLog) note(kind loss, since journal.Interval, log hclog.Logger) {
 	message, lost := lossMessages[kind]
 	if !lost {

@@ -7,13 +7,13 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// Variable is an environment variable of a job's command.
+// A Variable is an environment variable that cronclave sets for a job's command.
 type Variable struct {
 	Name, Doc string
 	value     func(*commandRunner, *scheduler.Run) (value string, set bool)
 }
 
-// Variables are all that a job's command gets from cronclave; package config refuses to have them set by others.
+// Variables returns all variables that cronclave sets for a job's command. Package config refuses jobs that set them.
 func Variables() []Variable {
 	always := func(name, doc string, of func(*commandRunner, *scheduler.Run) string) Variable {
 		return Variable{name, doc, func(r *commandRunner, run *scheduler.Run) (string, bool) { return of(r, run), true }}

@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// fit returns the resources that this machine can't give to the jobs that this replica may run, as far as its host knows.
+// fit returns an error with the resources that this machine can't give to the jobs that this replica may run, as far as check knows.
 func fit(cfg *config.Config, check func(command.Spec) error) error {
 	labels := scheduler.Labels(cfg.Replica.Labels)
 	var faults []error

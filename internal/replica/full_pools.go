@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// lookAtPools is how often the leader looks for pools that are full.
+	// lookAtPools is the interval at which the leader checks for full pools.
 	lookAtPools = 15 * time.Second
-	// fullFor is how long a pool must be full before that is logged, and its first waiter must wait: jobs that share a pool wait for each other all the time.
+	// fullFor is the time for which a pool must be full, and its first waiter must have waited, before this is logged. Short waits are normal for jobs that
+	// share a pool.
 	fullFor = time.Minute
-	// freeFor is how long it must not be full before it is logged again.
+	// freeFor is the time for which the pool must not be full before it is logged again.
 	freeFor = 5 * time.Minute
 )
 
-// watchPools is a duty of the leader: it logs, once for each time, that a pool is full while others wait for it. A cluster without pools is not asked.
+// watchPools is a duty of the leader. It logs, once for each occurrence, that a pool is full while runs wait for it. Without pools it does not call Redis.
 func watchPools(ctx context.Context, o *operator.Operator, cfg func() *config.Config, now func() time.Time, log hclog.Logger) {
 	watch := poolWatch{operator: o, now: now, log: log}
 	every(ctx, lookAtPools, func() {
@@ -29,7 +30,7 @@ func watchPools(ctx context.Context, o *operator.Operator, cfg func() *config.Co
 	})
 }
 
-// poolWatch remembers the pools that were full within the last minutes.
+// A poolWatch remembers the pools that were full within the last minutes.
 type poolWatch struct {
 	operator *operator.Operator
 	now      func() time.Time // the server's clock
@@ -37,10 +38,10 @@ type poolWatch struct {
 	known    map[string]fullPool
 }
 
-// fullPool is a pool that was full.
+// A fullPool is a pool that was full.
 type fullPool struct {
-	since  time.Time // the first look of those that have found it full, without one between that has not; zero if the last one has not
-	seen   time.Time // the last look that has found it full
+	since  time.Time // first of the consecutive checks that found it full; zero if the last check did not
+	seen   time.Time // last check that found it full
 	logged bool
 }
 
@@ -60,7 +61,7 @@ func (w *poolWatch) look(ctx context.Context, pools map[string]config.Pool) {
 	}
 }
 
-// due are those of the pools that are full now which are to be logged.
+// due returns the full pools to log now.
 func (w *poolWatch) due(full []operator.Pool, now time.Time) (list []operator.Pool) {
 	known := map[string]fullPool{}
 	for name, was := range w.known {

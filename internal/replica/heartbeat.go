@@ -20,24 +20,24 @@ import (
 
 const (
 	beatTimeout   = 10 * time.Second
-	beatLookEvery = 5 * time.Second // how soon a heartbeat begins that a reload has added
+	beatLookEvery = 5 * time.Second // delay of a heartbeat that a reload has added
 	mostRedirects = 5
 )
 
-// heartbeat is the leader's sign of life to a service that alerts when it stops. The URL may be a secret: no message has more of it than the host.
+// A heartbeat sends the leader's signs of life to a service that alerts when they stop. Its URL may be a secret, so messages contain only the host.
 type heartbeat struct {
 	client  *http.Client
 	version string
 	log     hclog.Logger
-	config  func() config.Heartbeat // that is in force
+	config  func() config.Heartbeat // the configuration in use
 	fault   func(string)            // sets the error that status shows; "" for none
 
-	url    string    // of the last one; "" before the first
-	sent   time.Time // when that was
-	silent bool      // and the service did not get it
+	url    string    // URL of the last request; "" before the first
+	sent   time.Time // time of the last request
+	silent bool      // the last request failed
 }
 
-// newBeatClient follows a redirection only within the origin of the first request: the path may hold a secret.
+// newBeatClient returns a client that follows redirections only to the same scheme and host, because the path may contain a secret.
 func newBeatClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial.New(dial.Config{}).DialContext}, Timeout: beatTimeout,
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
@@ -48,10 +48,10 @@ func newBeatClient() *http.Client {
 		}}
 }
 
-// run sends one at once, and then one in each period, until ctx ends. It looks now and then whether a reload has changed the heartbeat.
+// run sends a heartbeat at once, and then one in each period, until ctx ends. It checks every few seconds whether a reload has changed the URL or the period.
 func (h *heartbeat) run(ctx context.Context) {
 	defer h.client.CloseIdleConnections()
-	defer h.fault("") // it is another leader's now
+	defer h.fault("") // the next leader sends heartbeats now
 	for ctx.Err() == nil {
 		cfg, pause := h.config(), beatLookEvery
 		switch {
@@ -71,19 +71,19 @@ func (h *heartbeat) run(ctx context.Context) {
 	}
 }
 
-// send asks for the URL once. Its error names no part of it.
+// send sends one request. Its error contains no part of the URL.
 func (h *heartbeat) send(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url, nil)
 	if err != nil {
-		return errors.New("the URL is wrong") // it was checked
+		return errors.New("the URL is wrong") // not reached: the configuration was validated
 	}
 	request.Header.Set("User-Agent", "cronclave/"+h.version)
 	answer, err := h.client.Do(request)
 	if err != nil {
-		return errors.New("no answer: " + outgoing.Reason(err)) // the error itself has the URL, or that of a redirection
+		return errors.New("no answer: " + outgoing.Reason(err)) // the error itself contains the URL, or the URL of a redirection
 	}
 	defer answer.Body.Close()
-	const most = 64 << 10 // of a body that is dropped, so that the connection can be used again
+	const most = 64 << 10 // bytes of the body that are read, so that the connection can be reused
 	_, _ = io.CopyN(io.Discard, answer.Body, most)
 	if answer.StatusCode/100 != 2 {
 		return fmt.Errorf("the answer is %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
@@ -91,7 +91,7 @@ func (h *heartbeat) send(ctx context.Context) error {
 	return nil
 }
 
-// report logs a change, and has status show the error.
+// report logs a change, and sets the error that status shows.
 func (h *heartbeat) report(err error) {
 	to := origin(h.url)
 	switch {
@@ -109,7 +109,7 @@ func (h *heartbeat) report(err error) {
 	h.fault(what)
 }
 
-// origin is the part of a URL that may be shown where the URL may be a secret.
+// origin returns the part of a URL that may be shown if the URL is a secret.
 func origin(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

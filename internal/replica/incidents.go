@@ -12,27 +12,28 @@ import (
 )
 
 const (
-	// shortestOutage is the least time without an answer that is an incident: shorter ones are usual, as at a failover or a restart of Redis, and cost nothing.
-	// Registrations are further apart, so one that is not much longer may go unseen.
+	// shortestOutage is the minimum time without an answer that counts as an incident. Shorter ones are common, as in a failover or a restart of Redis, and
+	// harmless. Registrations are further apart, so an outage that is not much longer may go unnoticed.
 	shortestOutage = 2 * time.Second
-	// longestRegistration is longer than a registration takes that times out, unless this process stands still meanwhile.
+	// longestRegistration is longer than any registration that times out, unless the process stands still.
 	longestRegistration = operator.RegistrationDelay + time.Second
-	// mostUnwritten bounds the incidents that wait for Redis.
+	// mostUnwritten is the maximum number of incidents that wait for Redis.
 	mostUnwritten = 10
 )
 
-// incidents notes in the journal that Redis was away, or has lost its data. Each replica does so as soon as Redis answers: the leader may be another one then.
+// incidents records outages of Redis and losses of its data in the journal. Each replica does so as soon as Redis answers, because the leader may have
+// changed by then.
 type incidents struct {
 	journal *journal.Journal
 	replica string
 	count   func(kind string)
 
-	silent    time.Time // since when Redis has not answered; zero while it does
+	silent    time.Time // start of the time without an answer; zero while Redis answers
 	unwritten []journal.Incident
 }
 
-// failed notes that a registration failed which began at an instant of the server's clock. A refusal is an answer. A registration that took too long says
-// nothing about Redis: this process stood still.
+// failed records a failed registration that began at an instant of the server's clock. A refusal is an answer. If the registration took longer than its time
+// limit, this process stood still, which shows nothing about Redis.
 func (i *incidents) failed(began time.Time, took time.Duration, err error) {
 	switch {
 	case !journal.Unanswered(err):
@@ -42,7 +43,7 @@ func (i *incidents) failed(began time.Time, took time.Duration, err error) {
 	}
 }
 
-// answered notes that Redis answers, at an instant of the server's clock.
+// answered records that Redis answered at an instant of the server's clock.
 func (i *incidents) answered(at time.Time) {
 	if since := i.silent; !since.IsZero() && at.Sub(since) >= shortestOutage {
 		i.add(journal.Outage, journal.Interval{From: since, To: at})
@@ -50,7 +51,7 @@ func (i *incidents) answered(at time.Time) {
 	i.silent = time.Time{}
 }
 
-// add counts an incident, and has it written. After a failover to a slower clock it would end before it began.
+// add counts an incident and queues it for the journal. After a failover to a slower clock an incident would end before it began, so its start is limited.
 func (i *incidents) add(kind string, during journal.Interval) {
 	i.count(kind)
 	if during.From.After(during.To) {
@@ -60,7 +61,7 @@ func (i *incidents) add(kind string, during journal.Interval) {
 	i.unwritten = i.unwritten[max(len(i.unwritten)-mostUnwritten, 0):]
 }
 
-// write writes the incidents that are not written yet. A write that fails is done again after the next registration, unless it can never succeed.
+// write writes the queued incidents. A failed write is repeated after the next registration, unless it can never succeed.
 func (i *incidents) write(ctx context.Context, log hclog.Logger) {
 	for len(i.unwritten) > 0 {
 		if err := i.journal.NoteIncident(ctx, i.unwritten[0]); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// jobsOf turns the enabled jobs of a configuration into the scheduler's.
+// jobsOf returns the scheduler's jobs for the enabled jobs of a configuration.
 func jobsOf(cfg *config.Config, host *command.Host, open OpenOutput) []scheduler.Job {
 	var jobs []scheduler.Job
 	for i := range cfg.Jobs {
@@ -18,7 +18,7 @@ func jobsOf(cfg *config.Config, host *command.Host, open OpenOutput) []scheduler
 			continue
 		}
 		zone := j.Location
-		if len(j.After) > 0 { // its ticks are those of the jobs before it
+		if len(j.After) > 0 { // the parents of a chained job determine its ticks
 			zone = nil
 		}
 		jobs = append(jobs, scheduler.Job{
@@ -34,7 +34,7 @@ func jobsOf(cfg *config.Config, host *command.Host, open OpenOutput) []scheduler
 	return jobs
 }
 
-// hashZones returns hashes of the zones in which a configuration has ticks.
+// hashZones returns hashes of the time zones in which a configuration has ticks.
 func hashZones(cfg *config.Config, now time.Time) map[string]string {
 	var zones []*time.Location
 	for _, j := range cfg.EnabledJobs() {
@@ -45,7 +45,7 @@ func hashZones(cfg *config.Config, now time.Time) map[string]string {
 	return operator.HashZones(zones, now)
 }
 
-// noneIfZero turns the configuration's 0 into the scheduler's none; its own 0 is the default.
+// noneIfZero converts a duration of the configuration, where 0 means none, to one of the scheduler, where -1 means none and 0 the default.
 func noneIfZero(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1

@@ -19,8 +19,8 @@ import (
 
 const (
 	sweepEvery = time.Minute
-	// forgetAfter is how long a job must have been unknown to all replicas, and its lock unused, before the lock is removed. A job that comes back
-	// sooner finds its ledger; one that comes back later begins anew. So no tick is run again either way.
+	// forgetAfter is the time for which all replicas must have lacked a job, and its lock must have been unused, before the lock is removed. A job that returns
+	// sooner finds its ledger; one that returns later starts anew. No tick runs again in either case.
 	forgetAfter = 24 * time.Hour
 )
 
@@ -31,12 +31,12 @@ func (r *Replica) lead(ctx context.Context, term *election.Term) {
 	defer r.leads.Store(false)
 	elector, err := election.New(election.Config{Locks: r.locks})
 	if err != nil {
-		r.log.Error("housekeeping cannot start", "error", err) // which can't be: there are locks
+		r.log.Error("housekeeping cannot start", "error", err) // not reached: the locks exist
 		return
 	}
 	view, err := operator.New(operator.Config{Conn: r.redis, Journal: r.journal, Namespace: r.cfg.Load().Namespace, Zones: func() *cronspec.Zones { return r.cfg.Load().Zones }})
 	if err != nil {
-		r.log.Error("housekeeping cannot start", "error", err) // which cannot be, either
+		r.log.Error("housekeeping cannot start", "error", err) // not reached either
 		return
 	}
 	defer func() { _ = view.Close() }() // it only waits
@@ -59,7 +59,7 @@ func (r *Replica) lead(ctx context.Context, term *election.Term) {
 	}
 }
 
-// disabled are the jobs of the configuration that are not enabled.
+// disabled returns the names of the jobs that are not enabled.
 func disabled(cfg *config.Config) (names []string) {
 	for i := range cfg.Jobs {
 		if !cfg.Jobs[i].Enabled {
@@ -69,17 +69,17 @@ func disabled(cfg *config.Config) (names []string) {
 	return names
 }
 
-// housekeeping keeps the data of the cluster in order, on the leader.
+// housekeeping maintains the data of the cluster. Only the leader does it.
 type housekeeping struct {
 	journal *journal.Journal
 	elector *election.Elector
 	sweep   func(ctx context.Context, idle ...string) error
-	now     func() time.Time // by the server's clock
+	now     func() time.Time // the server's clock
 	log     hclog.Logger
 }
 
-// keep records runs whose holder died while no replica watched, also those of jobs that no replica has any more. It removes the data of such jobs
-// after a while.
+// keep records runs whose holder died while no replica watched, also runs of jobs that no replica has any more. It removes the data of such jobs after a
+// while.
 func (h *housekeeping) keep(ctx context.Context, disabled []string) {
 	warn := func(what string, err error) {
 		if err != nil && ctx.Err() == nil {
@@ -98,7 +98,7 @@ func (h *housekeeping) keep(ctx context.Context, disabled []string) {
 	warn("remove the locks of jobs that no replica has", h.remove(ctx, gone))
 }
 
-// remove removes the locks of jobs that have been gone for long. Their history goes by its age.
+// remove removes the locks of jobs that no replica has had for forgetAfter. Their history expires by its age.
 func (h *housekeeping) remove(ctx context.Context, gone map[string]time.Time) error {
 	var old []string
 	before := h.now().Add(-forgetAfter)
@@ -112,7 +112,7 @@ func (h *housekeeping) remove(ctx context.Context, gone map[string]time.Time) er
 	}
 	slices.Sort(old)
 	removed, err := h.elector.Forget(ctx, old, before)
-	if errors.Is(err, locking.ErrQuorum) { // where they stay
+	if errors.Is(err, locking.ErrQuorum) { // a quorum keeps the locks
 		removed, err = old, nil
 	} else if len(removed) > 0 {
 		h.log.Info("locks removed of jobs that no replica has", "jobs", removed, "after", forgetAfter.String())

@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// liveEvery is how often output is published while it has followers.
+	// liveEvery is the interval at which output is published while it has followers.
 	liveEvery = 250 * time.Millisecond
-	// liveAtMost is the least time between two times: of each run at most maxPending bytes in so long.
+	// liveAtMost is the minimum time between two publications. It limits the output of a run to maxPending bytes in that time.
 	liveAtMost = 50 * time.Millisecond
-	// maxPending is how many bytes of a run wait to be published, maxKept how many are kept for followers that come later; each line costs lineCost
-	// besides.
+	// maxPending is the number of bytes of a run that may wait to be published, maxKept the number that is kept for later followers. Each line costs lineCost
+	// bytes in addition.
 	maxPending = 256 << 10
 	maxKept    = 64 << 10
-	// wholeEvery is how many chunks are published until one has all lines that are kept: Redis has only the newest chunks, and a later follower reads those.
+	// wholeEvery is the number of chunks after which a chunk repeats all kept lines. Redis keeps only the newest chunks, and a later follower reads those.
 	wholeEvery = journal.LiveChunks / 2
 	lineCost   = 32
-	// lookForFollowers is how often a replica with runs looks for followers.
+	// lookForFollowers is the interval at which a replica with runs checks for followers.
 	lookForFollowers = time.Second
-	// followedFor is how long a run counts as followed after a follower was last found: a failover may lose the follower's mark, and the follower sets
-	// it again when it has found the new master.
+	// followedFor is the time for which a run counts as followed after a follower was last found. A failover may lose the follower's mark, and the follower sets
+	// it again only when it has found the new master.
 	followedFor = 10 * time.Second
 )
 
-// liveOutput publishes the output of runs to their followers, through Redis. It never holds up a run: output that can't be published in time is left
-// out, and followers get its size.
+// liveOutput publishes the output of runs to followers, through Redis. It never delays a run: output that can't be published in time is left out, and
+// followers receive the size of the gap.
 type liveOutput struct {
 	journal *journal.Journal
 	log     hclog.Logger
@@ -44,20 +44,20 @@ type liveOutput struct {
 	runs []*liveRun
 }
 
-// liveRun is a try of a run. All its fields belong to the mutex of its liveOutput. Offsets count the bytes that the try has printed.
+// A liveRun is one try of a run. The mutex of its liveOutput guards all fields. Offsets count the bytes that the try has printed.
 type liveRun struct {
 	journal.LiveRun
 	attempt   int
-	manual    bool // the requester may be about to follow it
+	manual    bool // triggered by a user, so a follower may come soon
 	lines     []journal.Line
-	size      int   // of the lines, with their costs
-	start     int64 // the offset of the first of the lines
-	published int64 // the offset up to which they were published; -1 if Redis has nothing of the try
-	end       int64 // the offset behind the last one
-	chunks    int   // that were published since the last one with all lines
-	checked   bool  // a look has found out whether it is followed
+	size      int   // bytes of the lines, their costs included
+	start     int64 // offset of the first line
+	published int64 // offset up to which lines were published; -1 if Redis has nothing of the try
+	end       int64 // offset after the last line
+	chunks    int   // number published since the last one with all lines
+	checked   bool  // a check has found out whether it is followed
 	followed  bool
-	seen      time.Time // when a follower was found last
+	seen      time.Time // when a follower was last found
 	ended     bool
 }
 
@@ -65,14 +65,14 @@ func newLiveOutput(j *journal.Journal, log hclog.Logger) *liveOutput {
 	return &liveOutput{journal: j, log: log, wake: make(chan struct{}, 1)}
 }
 
-// sharedOutput goes to the followers of the run, and to the log if the job wants that.
+// sharedOutput passes lines to the followers of a run, and to the log if the job's configuration asks for that.
 type sharedOutput struct {
 	live *liveOutput
 	run  *scheduler.Run
-	log  *logging.Output // nil if it does not
+	log  *logging.Output // nil if the job does not log its output
 }
 
-// Line takes a line.
+// Line passes on a line.
 func (o *sharedOutput) Line(stream string, line []byte) {
 	if o.log != nil {
 		o.log.Line(stream, line)
@@ -87,7 +87,7 @@ func (o *sharedOutput) End() {
 	}
 }
 
-// liveRunner reports the begin and the end of its runs.
+// A liveRunner reports the start and the end of its runs to liveOutput.
 type liveRunner struct {
 	scheduler.Runner
 	live *liveOutput
@@ -109,7 +109,7 @@ func (l *liveOutput) begin(run *scheduler.Run) *liveRun {
 	return r
 }
 
-// end forgets a run, unless the rest of its output is to be published.
+// end removes a run, unless the rest of its output is still to be published.
 func (l *liveOutput) end(r *liveRun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,10 +125,10 @@ func (l *liveOutput) remove(r *liveRun) {
 	l.runs = slices.DeleteFunc(l.runs, func(o *liveRun) bool { return o == r })
 }
 
-// nudge has the publisher look at once.
+// nudge wakes the publisher.
 func (l *liveOutput) nudge() { l.wake.give() }
 
-// add takes a line of a run that is under way. The newest ones are kept.
+// add adds a line to a run in progress. Old lines are dropped if there are too many.
 func (l *liveOutput) add(run *scheduler.Run, line journal.Line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +148,7 @@ func (l *liveOutput) add(run *scheduler.Run, line journal.Line) {
 	}
 }
 
-// drop drops the oldest lines beyond a size.
+// drop drops the oldest lines until the size is at most most.
 func (r *liveRun) drop(most int) {
 	for r.size > most {
 		first := r.lines[0]
@@ -156,14 +156,14 @@ func (r *liveRun) drop(most int) {
 	}
 }
 
-// run publishes until ctx ends, and then the rest, as far as Redis takes it in time.
+// run publishes until ctx ends. Then it publishes the rest, as far as Redis accepts it in time.
 func (l *liveOutput) run(ctx context.Context) {
 	timer, rest := time.NewTimer(time.Hour), time.NewTimer(0)
 	defer timer.Stop()
 	defer rest.Stop()
 	var looked time.Time
 	for {
-		select { // however often it is nudged
+		select { // limits the rate of publications
 		case <-ctx.Done():
 		case <-rest.C:
 		}
@@ -178,7 +178,7 @@ func (l *liveOutput) run(ctx context.Context) {
 		case <-l.wake:
 		case <-timer.C:
 		}
-		if ctx.Err() != nil { // whatever else is due: no request of this context takes output any more
+		if ctx.Err() != nil { // requests with this context would fail, so nothing else is done
 			l.publishLast(ctx)
 			return
 		}
@@ -190,14 +190,14 @@ func (l *liveOutput) run(ctx context.Context) {
 	}
 }
 
-// publishLast has one deadline for all runs together: the drain is over.
+// publishLast has one time limit for all runs, because the drain is over.
 func (l *liveOutput) publishLast(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout)
 	defer cancel()
 	l.publish(last)
 }
 
-// pause is how long the publisher may rest; any returns whether there is a run at all.
+// pause returns how long the publisher may rest, and whether there is a run.
 func (l *liveOutput) pause() (pause time.Duration, any bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,15 +210,15 @@ func (l *liveOutput) pause() (pause time.Duration, any bool) {
 	return pause, len(l.runs) > 0
 }
 
-// unchecked returns whether there is a run whose followers are not known yet.
+// unchecked reports whether there is a run without a check for followers that may have one.
 func (l *liveOutput) unchecked() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.runs, func(r *liveRun) bool { return r.manual && !r.checked })
 }
 
-// look finds out which runs are followed. After an error, and for a while without a follower, followed runs stay followed; the others count as not followed.
-// Nothing prolongs the time of a run that has ended: Redis may take no output for hours.
+// look finds out which runs are followed. After an error, and for followedFor without a follower, a followed run stays followed. The time of a run that has
+// ended is never extended, because Redis may refuse output for hours.
 func (l *liveOutput) look(ctx context.Context) {
 	l.mu.Lock()
 	runs := slices.Clone(l.runs)
@@ -256,7 +256,7 @@ func (l *liveOutput) look(ctx context.Context) {
 	}
 }
 
-// publishedOf returns those of runs whose jobs are followed.
+// publishedOf returns the runs of the followed jobs.
 func publishedOf(runs []*liveRun, followed []string) (list []journal.LiveRun) {
 	for _, r := range runs {
 		if slices.Contains(followed, r.Job) {
@@ -266,8 +266,8 @@ func publishedOf(runs []*liveRun, followed []string) (list []journal.LiveRun) {
 	return list
 }
 
-// publish writes the new output of the followed runs. A chunk that was not written, or without an answer, is part of the next one. So a run that has ended
-// stays until its last chunk is written, or [followedFor] is over.
+// publish writes the new output of the followed runs. If a chunk was not written, or its answer was lost, the next chunk repeats its lines. A run that has
+// ended therefore stays until its last chunk is written, or for [followedFor].
 func (l *liveOutput) publish(ctx context.Context) {
 	l.mu.Lock()
 	runs := slices.Clone(l.runs)
@@ -286,8 +286,8 @@ func (l *liveOutput) publish(ctx context.Context) {
 	}
 }
 
-// take returns the new output of a run for publication, if there is any. It returns all kept output if Redis has none, or if the stream is about to trim the
-// last full chunk. The chunk with End is the last. A run without output has an empty chunk, by which followers know that a replica has seen them.
+// take returns the output of a run to publish, if there is any. It returns all kept lines if Redis has none, or if the stream is about to lose the last chunk
+// that had all. The chunk with End set is the last one. A run without output gets an empty chunk, which shows its followers that a replica has noticed them.
 func (l *liveOutput) take(r *liveRun) (c journal.Chunk, some bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -306,11 +306,11 @@ func (l *liveOutput) take(r *liveRun) (c journal.Chunk, some bool) {
 	return journal.Chunk{Attempt: r.attempt, Offset: from, Lines: slices.Clip(r.lines[n:]), End: r.ended}, true
 }
 
-// written notes that a chunk was published, and whether it is the first in Redis. From then on the kept lines are for followers that come later.
+// written records that a chunk was published. first is set if it is the first chunk in Redis. From then on the kept lines are for later followers.
 func (l *liveOutput) written(r *liveRun, c journal.Chunk, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.published = c.Next(); first && c.Offset > r.start { // Redis has lost those before it
+	if r.published = c.Next(); first && c.Offset > r.start { // Redis has lost the lines before it
 		r.published = -1
 		return
 	}

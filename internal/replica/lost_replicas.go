@@ -10,17 +10,17 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// confirmLost is how much longer than its entry a replica must be missing: after an outage of Redis all entries have ended, and all replicas are back
-// soon.
+// confirmLost is the time for which a replica must be missing after its registration has expired. After an outage of Redis all registrations have expired,
+// and all replicas return soon.
 const confirmLost = 2 * operator.RegisterEvery
 
-// watchReplicas is a duty of the leader: it logs, once in the cluster, each replica that has disappeared.
+// watchReplicas is a duty of the leader. It logs each lost replica once in the cluster.
 func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 	missing := lostWatch{}
 	every(ctx, operator.RegisterEvery, func() {
 		lost, err := j.LostReplicas(ctx)
 		if err != nil {
-			missing.since = nil // the time without a list proves nothing, so the confirmation begins again
+			missing.since = nil // replicas may have been back in the meantime, so the confirmation starts over
 			log.Debug("cannot look for lost replicas", "error", err)
 			return
 		}
@@ -37,10 +37,10 @@ func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 	})
 }
 
-// lostWatch distinguishes replicas that are lost from those that are late.
+// A lostWatch distinguishes lost replicas from late ones.
 type lostWatch struct{ since map[string]time.Time }
 
-// confirmed are those that have been missing at each look for long enough.
+// confirmed returns the replicas that every check of the last confirmLost has missed.
 func (w *lostWatch) confirmed(lost []journal.LostReplica, now time.Time) (all []journal.LostReplica) {
 	since := map[string]time.Time{}
 	for _, l := range lost {

@@ -9,32 +9,32 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// marginWindow is for how long a registration shows a margin: each of its renewals is seen by people who look once a minute, and a slow minute that is over
-// is forgotten. The window moves in steps, by [operator.RegisterEvery].
+// marginWindow is the time for which a registration shows a margin. It is long enough for people who look once a minute, and short enough to forget a slow
+// minute. The window moves in steps of [operator.RegisterEvery].
 const marginWindow = time.Minute
 
-// margins are those of the leases that were renewed or lost lately. The zero value is ready for use, by several goroutines.
+// margins holds the margins of the leases that were renewed or lost lately. Its zero value is ready for use. It is safe for concurrent use.
 type margins struct {
 	mu    sync.Mutex
-	began time.Time // of the first step
+	began time.Time // start of step 0
 	steps [marginWindow / operator.RegisterEvery]struct {
-		number int64 // counted from began; the entry is of an earlier window if it is not the expected one
+		number int64 // step number; a smaller one than expected means an earlier window
 		least  *journal.LeaseMargin
 	}
 }
 
-// renewed takes in the renewal of a lease. It returns at once, since the keeper waits for it.
+// renewed records the renewal of a lease. It must not block, because the watchdog waits for it.
 func (m *margins) renewed(lock string, left, length time.Duration) {
 	m.note(journal.LeaseMargin{Of: holderOf(lock), LeftMS: max(min(left, length).Milliseconds(), 1), LeaseMS: length.Milliseconds()})
 }
 
-// lost takes in the loss of a lease: nothing was left of it.
+// lost records the loss of a lease, as a margin of 0.
 func (m *margins) lost(lock string, length time.Duration, _ error) {
 	m.note(journal.LeaseMargin{Of: holderOf(lock), LeaseMS: length.Milliseconds()})
 }
 
-// holderOf names the holder of the lease of a lock for people; "" for another lock. That of a trigger request is one: it is held for the moment until its run
-// begins, which has a lease of its own.
+// holderOf names the holder of a lock's lease for people. It returns "" for other locks. The lock of a trigger request is one of them: it is held only for a
+// moment, until its run has a lease of its own.
 func holderOf(lock string) string {
 	if job, ok := election.JobOf(lock); ok {
 		return journal.MarginOfJob + job
@@ -48,7 +48,7 @@ func holderOf(lock string) string {
 	return ""
 }
 
-// note takes in a margin, unless its holder has no name.
+// note records a margin, unless its holder has no name.
 func (m *margins) note(now journal.LeaseMargin) {
 	if now.Of == "" {
 		return
@@ -62,7 +62,7 @@ func (m *margins) note(now journal.LeaseMargin) {
 	}
 }
 
-// least is the margin within the window of which the smallest part of the lease was left; nil if no lease was renewed or lost.
+// least returns the margin with the smallest fraction of its lease in the window, or nil if no lease was renewed or lost.
 func (m *margins) least() (least *journal.LeaseMargin) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,9 +75,9 @@ func (m *margins) least() (least *journal.LeaseMargin) {
 	return least
 }
 
-// step is the number of the present step. mu is held.
+// step returns the number of the present step. The caller holds mu.
 func (m *margins) step() int64 {
-	now := time.Now() // its monotonic part counts: nothing steps it
+	now := time.Now() // its monotonic reading counts, which no clock change moves
 	if m.began.IsZero() {
 		m.began = now
 	}

@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// registerTTL is how long a registration lasts without renewal.
+	// registerTTL is the time for which a registration lasts without renewal.
 	registerTTL = 3 * operator.RegisterEvery
-	// registerAgainAfter is how long after the beginning of a registration that failed the next one is tried: at once after one that has timed out, since the
-	// replica counts as silent soon. If that fails too, the pause doubles, up to registerAgainMost.
+	// registerAgainAfter is the time from the start of a failed registration to the next one. After a time-out the next one starts at once, because the replica
+	// will soon count as silent. The pause doubles with each failure, up to registerAgainMost.
 	registerAgainAfter = 500 * time.Millisecond
 	registerAgainMost  = 4 * registerAgainAfter
 )
 
-// membership keeps a replica registered, and what else the cluster knows of it. Its other fields are set before [membership.run], to whose goroutine those of
-// the last part belong.
+// A membership keeps a replica registered, and its jobs known to the cluster. The fields of the first part are set before [membership.run]; the others belong
+// to the goroutine of run.
 type membership struct {
 	journal   *journal.Journal
 	log       hclog.Logger
 	peers     *peers
-	entry     func() journal.Replica     // the registration, as the replica is now
+	entry     func() journal.Replica     // returns the present registration
 	now       func() time.Time           // the server's clock
-	evicts    func(context.Context) bool // asks whether Redis drops keys that expire when its memory is short
-	news      notice                     // something about the entry has changed
+	evicts    func(context.Context) bool // asks whether Redis evicts keys that expire when memory is short
+	news      notice                     // the registration has changed
 	announcer announcer
 	publisher publisher
 
-	replaces   []journal.Replica // of this one's name, whose entries go when this one is registered
+	replaces   []journal.Replica // replicas of the same name; their registrations are removed once this one is registered
 	loss       lossWatch
 	losses     lossLog
 	incidents  incidents
@@ -46,11 +46,11 @@ type membership struct {
 	problems   problemWatch
 }
 
-// announce has the registration renewed at once.
+// announce makes run renew the registration at once.
 func (m *membership) announce() { m.news.give() }
 
-// run keeps the replica in the registry until ctx ends, through the drain, and its jobs known to the cluster. The announcer and the publisher have goroutines of
-// their own: a master of a Cluster that hangs delays only those that need it.
+// run keeps the replica registered until ctx ends, which is after the drain, and keeps its jobs known to the cluster. The announcer and the publisher have
+// their own goroutines, so that a Cluster master that hangs delays only the requests to it.
 func (m *membership) run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -81,15 +81,15 @@ func (m *membership) run(ctx context.Context) {
 
 // leave removes the registration.
 func (m *membership) leave(ctx context.Context) {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // the drain has waited for the server enough
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // the drain has waited for the server long enough
 	defer cancel()
 	if err := m.journal.Deregister(last, m.peers.self); err != nil {
 		m.log.Debug("registration not removed; it expires by itself", "error", err)
 	}
 }
 
-// renew renews the registration, looks what Redis has lost since the last time, and returns whether the replica is registered. It ends before the next renewal is
-// due: else one that takes long has a healthy replica count as silent.
+// renew renews the registration, checks whether Redis has lost data since the last time, and reports whether the replica is registered. It ends before the
+// next renewal is due, because a slow one would make a healthy replica count as silent.
 func (m *membership) renew(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, operator.RegisterEvery)
 	defer cancel()
@@ -99,7 +99,7 @@ func (m *membership) renew(ctx context.Context) bool {
 		m.log.Debug("not registered", "error", err)
 		m.peers.doubt()
 		m.incidents.failed(began, time.Since(asked), err)
-		if m.loss.begun() { // the write may have been done, and then the next one finds its entry instead of the loss
+		if m.loss.begun() { // the write may have succeeded, and the next registration would then find it instead of the loss
 			m.announcer.due.Store(true)
 		}
 		return false
@@ -117,14 +117,14 @@ func (m *membership) renew(ctx context.Context) bool {
 	return true
 }
 
-// checkLoss looks whether Redis has lost its data, after a registration.
+// checkLoss checks after a registration whether Redis has lost its data.
 func (m *membership) checkLoss(ctx context.Context, found journal.Registration, entry journal.Replica) (loss, journal.Interval) {
 	if found.EpochError != nil {
 		m.log.Debug("epoch not known; checking Redis for lost data later", "error", found.EpochError)
 	}
 	var canary journal.CanaryState
 	var err error
-	var masters sync.WaitGroup // beside the list: each may take its whole time-out where one master hangs
+	var masters sync.WaitGroup // concurrent with the list, because each may take its whole time-out if a master hangs
 	masters.Go(func() { canary, err = m.canary.Look(ctx, registerTTL) })
 	successor := m.meetPeers(ctx, entry)
 	masters.Wait()
@@ -134,7 +134,7 @@ func (m *membership) checkLoss(ctx context.Context, found journal.Registration, 
 	return m.loss.look(sighting{found, canary, successor, func() bool { return m.evicts(ctx) }}, entry.Seen, m.now())
 }
 
-// noteLoss logs what Redis has lost, and has it restored.
+// noteLoss logs a loss, and makes the announcer and the publisher restore the data.
 func (m *membership) noteLoss(kind loss, since journal.Interval) {
 	if kind != lossNone {
 		m.announcer.due.Store(true)
@@ -146,14 +146,14 @@ func (m *membership) noteLoss(kind loss, since journal.Interval) {
 	m.losses.note(kind, since, m.log)
 }
 
-// meetPeers reads the list of replicas. After an error it keeps the last one.
+// meetPeers reads the list of replicas. After an error the last list stays in use.
 func (m *membership) meetPeers(ctx context.Context, self journal.Replica) succession {
 	replicas, err := m.journal.Replicas(ctx)
 	if err != nil {
 		m.log.Debug("cannot read all other replicas", "error", err)
 		m.peers.doubt()
 	}
-	if err != nil && (!errors.Is(err, journal.ErrCorrupt) || len(replicas) == 0) { // else all but the damaged entries are good
+	if err != nil && (!errors.Is(err, journal.ErrCorrupt) || len(replicas) == 0) { // otherwise only the damaged entries are missing
 		return successionUnknown
 	}
 	m.namesakes.look(namesakes(replicas, self), func(o journal.Replica) {

@@ -19,17 +19,17 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// monitor answers the requests of [server], and counts what happens for them. Without [server] it does nothing.
+// A monitor serves the requests of [server], and counts events for its metrics. Without [server] it does nothing.
 type monitor struct {
 	metrics  *httpapi.Metrics // nil without [server]
-	web      *httpapi.Server  // the same
-	view     *clusterView     // the same
+	web      *httpapi.Server  // nil without [server]
+	view     *clusterView     // nil without [server]
 	log      hclog.Logger
 	recalled atomic.Bool // the metrics have the past of all jobs
 	cluster  atomic.Pointer[httpapi.Cluster]
 }
 
-// open opens the address of [server], if it has one: a port that is taken is a fault at the start.
+// open listens on the address of [server], if there is one, so that an address in use is an error of the start.
 func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string, gauges httpapi.Gauges, unready func() string, starting func() bool) error {
 	if cfg.Server.Listen == "" {
 		return nil
@@ -45,7 +45,7 @@ func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string
 	m.configured(cfg)
 	c.Metrics, c.Unready = m.metrics.Handler(), unready
 	c.SessionSecret = func(ctx context.Context, known string) (string, error) {
-		if starting() { // nothing is written to a Redis that is not examined yet
+		if starting() { // nothing is written to a Redis before it is examined
 			return "", nil
 		}
 		return m.view.journal.SessionSecret(ctx, known) //nolint:wrapcheck // the error names the operation
@@ -63,7 +63,7 @@ func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string
 	return nil
 }
 
-// serve answers HTTP requests until ctx ends.
+// serve serves HTTP requests until ctx ends.
 func (m *monitor) serve(ctx context.Context) {
 	if m.web == nil {
 		return
@@ -74,7 +74,7 @@ func (m *monitor) serve(ctx context.Context) {
 	}
 }
 
-// close closes a server that was not run.
+// close closes a server that was never run.
 func (m *monitor) close() {
 	if m.web != nil {
 		_ = m.web.Close()
@@ -84,7 +84,7 @@ func (m *monitor) close() {
 	}
 }
 
-// hooks count the events of leases, and note their margins.
+// hooks returns functions that count the events of leases, and record their margins.
 func (m *monitor) hooks(noted *margins) locking.Hooks {
 	if m.metrics == nil {
 		return locking.Hooks{Renewed: noted.renewed, Lost: noted.lost}
@@ -106,14 +106,14 @@ func (m *monitor) hooks(noted *margins) locking.Hooks {
 	}
 }
 
-// delayRunner notes how late a run is started.
+// A delayRunner records how late a run is started.
 type delayRunner struct {
 	scheduler.Runner
 	monitor *monitor
 	now     func() time.Time // the server's clock
 }
 
-// Run runs the job. Only the first try of a tick as it comes due says how punctual a replica is: all else is late on purpose, or has no tick.
+// Run runs the job. Only the first try of a scheduled tick shows how punctual a replica is: other runs are late on purpose, or have no tick.
 func (p delayRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
 	if p.monitor.metrics != nil && run.Trigger == "schedule" && run.Attempt == 1 {
 		p.monitor.metrics.Started(p.now().Sub(run.Due))
@@ -121,11 +121,11 @@ func (p delayRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Resu
 	return p.Runner.Run(ctx, run)
 }
 
-// withReason are the outcomes whose reasons are a few words; those of others are texts.
+// withReason lists the outcomes whose reasons are a few words. Other reasons are free texts.
 var withReason = []scheduler.Outcome{scheduler.Canceled, scheduler.Skipped, scheduler.Missed}
 
-// ended counts a record that is the first to end a run or a tick, and logs a run that was abandoned. All survivors of a dead replica record its runs, and a
-// replica that drains records its own before it hands them over: so the first record is logged, once, and a run that was handed over is not.
+// ended counts a record that is the first one to end a run or a tick, and logs an abandoned run. All survivors of a dead replica record its runs, so only the
+// first record is logged. A replica that drains records its runs before it hands them over, so these are not logged.
 func (m *monitor) ended(rec journal.Record) {
 	m.count(rec)
 	level, what := hclog.Error, "run abandoned: its holder is gone"
@@ -140,7 +140,7 @@ func (m *monitor) ended(rec journal.Record) {
 	m.log.Log(level, what, "job", rec.Job, "run_id", rec.RunID, "replica_lost", rec.Replica, "token", rec.Token)
 }
 
-// count counts a record that is the first to end a run or a tick.
+// count counts a record that is the first one to end a run or a tick.
 func (m *monitor) count(rec journal.Record) {
 	switch {
 	case m.metrics == nil:
@@ -159,14 +159,15 @@ func (m *monitor) count(rec journal.Record) {
 	m.metrics.Ended(o)
 }
 
-// incident counts an outage or a loss of data of Redis.
+// incident counts an outage of Redis or a loss of its data.
 func (m *monitor) incident(kind string) {
 	if m.metrics != nil {
 		m.metrics.Incident(kind == journal.DataLoss)
 	}
 }
 
-// names are those of the jobs of a configuration that have ticks. Others have no metrics: an alert on a job that failed would last for as long as it is disabled.
+// names returns the enabled jobs of a configuration. Disabled jobs have no metrics, because an alert on a failed job would last for as long as the job is
+// disabled.
 func names(cfg *config.Config) (all []string) {
 	for _, job := range cfg.EnabledJobs() {
 		all = append(all, job.Name)
@@ -174,8 +175,8 @@ func names(cfg *config.Config) (all []string) {
 	return all
 }
 
-// configured notes that a configuration is in force. The series of its jobs and pools begin, and those of others end, also of jobs that went with an earlier
-// configuration and whose last run ended after that.
+// configured records that a configuration is in use. The series of its jobs and pools start. The series of all others end, also of jobs that were removed
+// before and whose last run has ended since.
 func (m *monitor) configured(cfg *config.Config) {
 	if m.metrics == nil {
 		return
@@ -190,19 +191,19 @@ func (m *monitor) configured(cfg *config.Config) {
 	m.view.zones.Store(cfg.Zones)
 }
 
-// refused notes that a newer configuration was refused.
+// refused records that a newer configuration was refused.
 func (m *monitor) refused() {
 	if m.metrics != nil {
 		m.metrics.Refused()
 	}
 }
 
-// finalOutcomes are those with which a tick or a run ends.
+// finalOutcomes returns the outcomes that a tick or a run may end with.
 func finalOutcomes() []string {
 	return slices.DeleteFunc(journal.Outcomes(), func(outcome string) bool { return outcome == journal.OutcomeRunning })
 }
 
-// began counts recoveries among records that were written: of each run the one of its first start.
+// began counts the recoveries among records that were written. Of each run it counts the record of the first start.
 func (m *monitor) began(records []journal.Record) {
 	if m == nil || m.metrics == nil {
 		return
@@ -214,13 +215,13 @@ func (m *monitor) began(records []journal.Record) {
 	}
 }
 
-// waitingPools counts the runs that wait for a slot.
+// waitingPools counts the runs that wait for a slot of a pool.
 type waitingPools struct {
 	scheduler.Pools
 	metrics *httpapi.Metrics
 }
 
-// pools are those that a scheduler uses.
+// pools returns the pools for a scheduler, with metrics if there are any.
 func (m *monitor) pools(of scheduler.Pools) scheduler.Pools {
 	if m.metrics == nil {
 		return of

@@ -15,14 +15,14 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// lookForNamesakes is how often a replica that starts looks whether another one of its name registers again.
+// lookForNamesakes is the interval at which a starting replica checks whether another replica of its name registers again.
 const lookForNamesakes = 250 * time.Millisecond
 
-// claimName refuses the start of a replica while another one of its name is up. The registry's entry outlives a replica that has crashed, which may
-// be the predecessor of this one. Such an entry is no obstacle if its process is known to be gone, or if it is not renewed in the time in which a
-// living replica renews it. It is returned, for [replace].
+// claimName returns an error while another replica of this name is up. The registration of a crashed replica, which may be this one's predecessor, outlives
+// it. Such a registration is no obstacle if its process is known to be gone, or if it is not renewed in the time in which a living replica renews it.
+// claimName returns these registrations, which the caller removes later.
 func claimName(ctx context.Context, self journal.Replica, namespace string, j *journal.Journal, log hclog.Logger) ([]journal.Replica, error) {
-	first := map[string]time.Time{} // when others said that they were up, as it was first read, by their ids
+	first := map[string]time.Time{} // Seen of the others when they were first read, by id
 	for begun := time.Now(); ; {
 		others, err := readNamesakes(ctx, self, j)
 		open := slices.DeleteFunc(slices.Clone(others), func(o journal.Replica) bool { return proc.LifeOf(o.Process) == proc.Gone })
@@ -37,7 +37,7 @@ func claimName(ctx context.Context, self journal.Replica, namespace string, j *j
 		}
 		waited := time.Since(begun) > operator.RegisterEvery+operator.RegistrationDelay
 		if err == nil && len(open) == 0 || waited {
-			if err != nil { // the duplicate is reported once both are up
+			if err != nil { // the duplicate is reported when both are up
 				log.Warn("cannot check whether another replica has this name", "error", err)
 			}
 			return others, nil
@@ -48,16 +48,16 @@ func claimName(ctx context.Context, self journal.Replica, namespace string, j *j
 	}
 }
 
-// readNamesakes reads the other replicas of this one's name that are registered.
+// readNamesakes reads the registered other replicas of this one's name.
 func readNamesakes(ctx context.Context, self journal.Replica, j *journal.Journal) ([]journal.Replica, error) {
 	all, err := j.Replicas(ctx)
-	if errors.Is(err, journal.ErrCorrupt) { // the others are good
+	if errors.Is(err, journal.ErrCorrupt) { // the other entries are good
 		err = nil
 	}
 	return namesakes(all, self), err //nolint:wrapcheck // the error names the operation
 }
 
-// namesakes are the other replicas of this one's name. Those that drain leave it soon.
+// namesakes returns the other replicas of this one's name, without those that drain: they end soon.
 func namesakes(all []journal.Replica, self journal.Replica) []journal.Replica {
 	var others []journal.Replica
 	for _, o := range all {
@@ -68,8 +68,8 @@ func namesakes(all []journal.Replica, self journal.Replica) []journal.Replica {
 	return others
 }
 
-// replace removes the entries of replicas whose name this one has taken over. Call it when this one is registered: a replica that only stood still finds the
-// one that has removed its entry then, and does not take that for a loss of data.
+// replace removes the registrations of replicas whose name this one has taken over. This replica must be registered before: a replica that only stood still
+// then finds its successor, and does not take the missing registration for a loss of data.
 func replace(ctx context.Context, others []journal.Replica, j *journal.Journal, log hclog.Logger) {
 	for _, o := range others {
 		log.Info("stale registration replaced", "started", o.Started, "seen", o.Seen)
@@ -79,13 +79,14 @@ func replace(ctx context.Context, others []journal.Replica, j *journal.Journal, 
 	}
 }
 
-// namesakeWatch warns of other replicas of this one's name that are up: two may have started at the same time, or Redis was away. The zero value has seen none.
+// A namesakeWatch warns about other replicas of this one's name that are up: two may have started at the same time, or while Redis did not answer. Its zero
+// value is ready for use.
 type namesakeWatch struct {
-	seen   map[string]time.Time // by their ids
+	seen   map[string]time.Time // by id
 	warned map[string]bool
 }
 
-// look takes the others of this one's name. One is up if it has registered again since the last look.
+// look evaluates the other replicas of this one's name. A replica is up if it has registered again since the last call.
 func (w *namesakeWatch) look(others []journal.Replica, warn func(journal.Replica)) {
 	seen, warned := map[string]time.Time{}, map[string]bool{}
 	for _, o := range others {

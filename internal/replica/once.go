@@ -13,22 +13,22 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// OnceConfig says which job is run here and now.
+// OnceConfig configures a [Once].
 type OnceConfig struct {
-	// Jobs is the configuration, Job one of its jobs.
+	// Jobs is the configuration, and Job one of its jobs.
 	Jobs *config.Config
 	Job  *config.Job
 	// Name is this replica's name.
 	Name string
-	// Locks and Journal coordinate the run with the cluster; nil for a run outside of the cluster.
+	// Locks and Journal coordinate the run with the cluster; nil for a run outside the cluster.
 	Locks   *locking.Client
 	Journal *journal.Journal
 	Log     hclog.Logger
-	// Output takes the job's output.
+	// Output receives the job's output.
 	Output Output
 }
 
-// Once runs one job in the foreground, also if it is not enabled. [Once.Close] ends it.
+// A Once runs one job in the foreground, even if the job is not enabled. [Once.Close] ends it.
 type Once struct {
 	scheduler *scheduler.Scheduler
 	processes *Processes
@@ -36,7 +36,7 @@ type Once struct {
 	locked    bool
 }
 
-// NewOnce starts a warden, and makes no call to Redis.
+// NewOnce starts a warden. It sends nothing to Redis.
 func NewOnce(cfg OnceConfig) (*Once, error) {
 	sc := scheduler.Config{Replica: cfg.Name, Labels: cfg.Jobs.Replica.Labels, Logger: cfg.Log}
 	if cfg.Locks != nil {
@@ -64,25 +64,25 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 	return o, nil
 }
 
-// Run runs the job, under its lock if there is one. Its errors are those of [scheduler.Scheduler.RunNow].
+// Run runs the job, under its lock if there is one. Its errors are the errors of [scheduler.Scheduler.RunNow].
 func (o *Once) Run(ctx context.Context) (scheduler.Record, error) {
 	return o.scheduler.RunNow(ctx, o.job, o.locked)
 }
 
-// Abort kills the job. It waits for nothing.
+// Abort kills the job. It does not wait.
 func (o *Once) Abort() { o.scheduler.Abort() }
 
 // Close ends the warden.
 func (o *Once) Close() { o.processes.Close() }
 
-// anySchedule stands for that of a job which runs outside its schedule.
+// anySchedule is a placeholder for the schedule of a job that runs outside its schedule.
 var anySchedule = []string{"@yearly"}
 
-// foreground is the one job. It needs none of the jobs that it runs after.
+// foreground returns the one job, without the jobs that it runs after.
 func foreground(cfg OnceConfig, host *command.Host) []scheduler.Job {
 	only := *cfg.Jobs
 	only.Jobs = []config.Job{*cfg.Job}
-	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // the caller decides whether it is tried again
+	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // the caller decides about retries
 	if len(cfg.Job.After) > 0 {
 		only.Jobs[0].After, only.Jobs[0].Schedule = nil, anySchedule
 	}
@@ -91,7 +91,7 @@ func foreground(cfg OnceConfig, host *command.Host) []scheduler.Job {
 	return jobs
 }
 
-// Environment is the environment of a run of a job, before files are read.
+// Environment returns the environment of a run of a job, before files are read.
 func Environment(cfg *config.Config, job *config.Job, run *scheduler.Run) command.EnvSpec {
 	r := &commandRunner{job: job, namespace: cfg.Namespace, withheld: cfg.Withheld(job), trust: cfg.Trust}
 	return r.environment(run)

@@ -8,13 +8,13 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// problemWatch notes since when this replica has each of its problems that status warns of. The zero value has none.
+// A problemWatch records when each problem of this replica that status warns about began. Its zero value has no problems.
 type problemWatch struct {
-	since map[string]time.Time // by the codes of status
-	peers []string             // the codes of problems with other replicas, as they were seen last
+	since map[string]time.Time // by the code of the warning
+	peers []string             // codes of problems with other replicas, as last seen
 }
 
-// complete adds to an entry of the registry since when the replica has the problems that the entry shows.
+// complete adds to a registration the starts of the problems that it shows.
 func (w *problemWatch) complete(entry journal.Replica) journal.Replica {
 	since := map[string]time.Time{}
 	for _, code := range append(problemsOf(entry), w.peers...) {
@@ -26,7 +26,7 @@ func (w *problemWatch) complete(entry journal.Replica) journal.Replica {
 	return entry
 }
 
-// problemsOf are the codes of the problems that a replica has by itself.
+// problemsOf returns the codes of the problems that a replica has by itself.
 func problemsOf(entry journal.Replica) (codes []string) {
 	for code, has := range map[string]bool{
 		operator.CodeConfigRefused: entry.Refused != "", operator.CodeCannotStart: entry.Unable != "" || len(entry.Unstartable) > 0, operator.CodeHeartbeat: entry.Heartbeat != "",
@@ -40,7 +40,7 @@ func problemsOf(entry journal.Replica) (codes []string) {
 	return codes
 }
 
-// meet takes all replicas, and this one's entry.
+// meet evaluates a list of all replicas for problems with other replicas.
 func (w *problemWatch) meet(replicas []journal.Replica, self journal.Replica) {
 	w.peers = nil
 	if len(operator.GroupByConfig(replicas)) > 1 {

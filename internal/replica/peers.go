@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// peers is the replicas that were alive when last looked at.
+// peers holds the replicas that were alive at the last reading of the registry.
 type peers struct {
 	self string
 	all  atomic.Pointer[acquaintance]
@@ -17,12 +17,12 @@ type peers struct {
 
 type acquaintance struct {
 	replicas []journal.Replica
-	ids      []string  // of all replicas: the set for most jobs
-	since    time.Time // when the first of the readings began that had no failure or loss of data between them; zero: there was one since
-	at       time.Time // when the newest was made
+	ids      []string  // of all replicas; most jobs need this set
+	since    time.Time // start of the first reading since the last failed reading or loss of data; zero right after one
+	at       time.Time // time of the newest reading
 }
 
-// get returns the ids of those that have these labels.
+// get returns this replica's id and the ids of the replicas with the given labels.
 func (p *peers) get(where scheduler.Labels) (self string, ids []string) {
 	known := p.all.Load()
 	if known == nil {
@@ -39,8 +39,8 @@ func (p *peers) get(where scheduler.Labels) (self string, ids []string) {
 	return p.self, ids
 }
 
-// gone returns whether a replica is registered no more. It is, as long as it may be registered and unable to say so: until this replica has read the registry
-// for as long as a registration lasts, without a failure or a loss of data, since each replica that reaches Redis has registered meanwhile.
+// gone reports whether a replica is certainly not registered any more. To be certain, this replica must have read the registry for as long as a registration
+// lasts, without a failure or a loss of data: in that time each replica that reaches Redis has registered.
 func (p *peers) gone(id string) bool {
 	known := p.all.Load()
 	if id == p.self || known == nil || known.since.IsZero() || known.at.Sub(known.since) < registerTTL || time.Since(known.at) > registerTTL {
@@ -49,7 +49,7 @@ func (p *peers) gone(id string) bool {
 	return !slices.Contains(known.ids, id)
 }
 
-// met takes the replicas that are alive now.
+// met records the replicas that are alive now.
 func (p *peers) met(replicas []journal.Replica) {
 	ids := make([]string, len(replicas))
 	for i, r := range replicas {
@@ -63,7 +63,7 @@ func (p *peers) met(replicas []journal.Replica) {
 	p.all.Store(next)
 }
 
-// doubt notes that the list may be incomplete: it could not be read, or Redis has lost its data.
+// doubt records that the list may be incomplete: it could not be read, or Redis has lost its data.
 func (p *peers) doubt() {
 	if last := p.all.Load(); last != nil {
 		doubted := *last

@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/warden"
 )
 
-// Processes runs commands, and has a warden that ends them where this process cannot.
+// Processes runs commands. A warden ends them if this process cannot.
 type Processes struct {
 	// Host runs the commands.
 	Host   *command.Host
@@ -19,7 +19,7 @@ type Processes struct {
 	log    hclog.Logger
 }
 
-// WardenLog is where the warden logs its actions when this process is gone; the zero value is nowhere.
+// WardenLog is the log of the warden for its actions after this process is gone. Its zero value logs nothing.
 type WardenLog struct {
 	Stderr *os.File
 	JSON   bool
@@ -39,7 +39,7 @@ func StartProcesses(log hclog.Logger, own WardenLog) (*Processes, error) {
 	return p, nil
 }
 
-// Close is called after the last run. The warden ends after all runs.
+// Close must be called after the last run has ended. It ends the warden.
 func (p *Processes) Close() {
 	if p.Host != nil {
 		if err := p.Host.Close(); err != nil {
@@ -49,7 +49,7 @@ func (p *Processes) Close() {
 	p.warden.Close()
 }
 
-// mind begins the drain when there is no warden any more and none can be started. It returns when ctx ends.
+// mind starts the drain if the warden is gone and cannot be started again. It returns then, or when ctx ends.
 func (p *Processes) mind(ctx context.Context, drain func(cause error)) {
 	select {
 	case <-p.warden.Failed():
@@ -59,7 +59,7 @@ func (p *Processes) mind(ctx context.Context, drain func(cause error)) {
 	}
 }
 
-// watchman is a warden as package command wants it.
+// A watchman adapts a warden to the interface of package command.
 type watchman struct{ *warden.Warden }
 
 // Watch registers a run.

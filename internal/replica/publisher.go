@@ -14,25 +14,25 @@ import (
 
 const (
 	describeEvery = time.Minute
-	// publishAgainAfter is the pause after a configuration that could not be written.
+	// publishAgainAfter is the pause after a failed write of the configuration.
 	publishAgainAfter = time.Minute
 )
 
-// publisher keeps the descriptions and the settings of this replica's jobs in Redis, for readers without its configuration. The leader removes a job that is not
-// described for minutes.
+// A publisher keeps the descriptions and the settings of this replica's jobs in Redis, for readers without its configuration. The leader removes jobs that no
+// replica has described for minutes.
 type publisher struct {
 	journal *journal.Journal
 	log     hclog.Logger
 	version string                // of the program
-	config  func() *config.Config // that is in force
+	config  func() *config.Config // the configuration in use
 	now     func() time.Time      // the server's clock
-	news    notice                // the cluster may lack the descriptions of the jobs as they are now
+	news    notice                // Redis may lack the present descriptions of the jobs
 
-	described   time.Time // when the jobs were described to the cluster
-	unpublished time.Time // when the configuration could not be written, the last time
+	described   time.Time // time of the last description of the jobs
+	unpublished time.Time // time of the last failed write of the configuration
 }
 
-// outdate has the jobs described at once.
+// outdate makes run describe the jobs at once.
 func (p *publisher) outdate() { p.news.give() }
 
 // run publishes until ctx ends.
@@ -50,15 +50,15 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// publish ends before the published configuration expires.
+// publish writes everything that is due. It ends before the published configuration expires.
 func (p *publisher) publish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, operator.RegisterEvery)
 	defer cancel()
 	p.describe(ctx)
-	p.publishConfiguration(ctx) // the last, as it may take long
+	p.publishConfiguration(ctx) // last, because it may take long
 }
 
-// describe writes the descriptions of the jobs to the cluster from time to time.
+// describe writes the descriptions of the jobs once per describeEvery.
 func (p *publisher) describe(ctx context.Context) {
 	if time.Since(p.described) < describeEvery {
 		return
@@ -70,9 +70,9 @@ func (p *publisher) describe(ctx context.Context) {
 	p.described = time.Now()
 }
 
-// publishConfiguration keeps the digests and the settings of this replica's jobs in Redis, so that others can name the jobs that differ, and show how.
-// After a failed write it writes nothing for a while: writes that take longer than the time-out would be begun again and again. It keeps the published part,
-// since that expires.
+// publishConfiguration keeps the digests and the settings of this replica's jobs in Redis, so that others can name the jobs that differ, and show how. After
+// a failed write it writes nothing for publishAgainAfter, because a write that exceeds the time-out would be repeated again and again. It still renews what
+// is published, which would expire otherwise.
 func (p *publisher) publishConfiguration(ctx context.Context) {
 	cfg, written := p.config(), false
 	write := func() journal.Configuration {
@@ -84,7 +84,7 @@ func (p *publisher) publishConfiguration(ctx context.Context) {
 	}
 	err := p.journal.KeepConfiguration(ctx, journal.ConfigID{Digest: cfg.Digest(), Version: p.version}, registerTTL, write)
 	switch {
-	case err == nil, errors.Is(ctx.Err(), context.Canceled): // a replica that ends has nothing to publish any more
+	case err == nil, errors.Is(ctx.Err(), context.Canceled): // a replica that ends publishes nothing
 	case errors.Is(err, journal.ErrCorrupt):
 		p.log.Debug("the published configuration was damaged", "error", err)
 	case !written:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// phase is what a replica is about.
+// A phase is a stage in the life of a replica.
 type phase int32
 
 const (
@@ -15,9 +15,9 @@ const (
 	draining                // it ends its last runs
 )
 
-// readiness says whether a replica claims ticks, also to clients without a token: so it asks Redis once a second at most.
+// readiness decides whether a replica claims ticks. Clients without a token may ask that, so it calls Redis at most once a second.
 type readiness struct {
-	phase atomic.Int32 // a phase
+	phase atomic.Int32 // holds a phase
 
 	mu    sync.Mutex
 	asked time.Time
@@ -28,7 +28,7 @@ func (r *readiness) enter(p phase) { r.phase.Store(int32(p)) }
 
 func (r *readiness) is(p phase) bool { return phase(r.phase.Load()) == p }
 
-// unready returns why the replica claims nothing at present; "" if it does.
+// unready returns why the replica claims nothing now, or "" if it claims.
 func (r *Replica) unready() string {
 	switch {
 	case r.readiness.is(starting):
@@ -43,7 +43,7 @@ func (r *Replica) unready() string {
 	return ""
 }
 
-// redisUp returns what look found within the last second.
+// redisUp returns the result of look, which it calls at most once a second.
 func (r *readiness) redisUp(look func() bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// recentRecords of each job show when it last ended, for most jobs; all records do for the others.
+	// recentRecords is the number of records that show the last ends of a job, for most jobs. For the others all records are read.
 	recentRecords = 5
-	// refreshEvery is how often the leader reads them again, since the replica that has counted an end may be dead.
+	// refreshEvery is the interval at which the leader reads them again, because the replica that counted an end may be dead.
 	refreshEvery = time.Minute
 )
 
-// recall fills the metrics, until ctx ends, with the past of each job from before this replica started, or had the job, and on the leader with that of other
-// replicas. Without it an alert on jobs without a success would be silent after each restart.
+// recall fills the metrics, until ctx ends, with the past of each job: from before this replica started or had the job, and on the leader from other
+// replicas. Without it, an alert on jobs without a success would be silent after each restart.
 func (m *monitor) recall(ctx context.Context, j *journal.Journal, cfg func() *config.Config, leads func() bool) {
 	if m.metrics == nil {
 		return
@@ -42,7 +42,7 @@ func (m *monitor) recall(ctx context.Context, j *journal.Journal, cfg func() *co
 	})
 }
 
-// recallAll reads the newest records of all jobs. Of jobs that have no success among these it reads all, if asked to.
+// recallAll reads the newest records of all jobs. If all is set, it reads all records of the jobs without a success among them.
 func (m *monitor) recallAll(ctx context.Context, j *journal.Journal, jobs []string, all bool) error {
 	unclear, err := m.recallFrom(ctx, j, jobs, 250, recentRecords)
 	if err == nil && all {
@@ -51,11 +51,11 @@ func (m *monitor) recallAll(ctx context.Context, j *journal.Journal, jobs []stri
 	return err
 }
 
-// recallFrom reads so many records of each job, and of so many jobs at once. It returns the jobs without a success among them.
+// recallFrom reads the newest records of each job, for atOnce jobs at a time. It returns the jobs without a success among them.
 func (m *monitor) recallFrom(ctx context.Context, j *journal.Journal, jobs []string, atOnce, records int) (unclear []string, err error) {
 	for some := range slices.Chunk(jobs, atOnce) {
 		recent, err := j.Recent(ctx, some, records)
-		if err != nil && !errors.Is(err, journal.ErrCorrupt) { // of which the rest is good
+		if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other records are good
 			return nil, err //nolint:wrapcheck // the error names the operation
 		}
 		for _, job := range some {
@@ -69,7 +69,7 @@ func (m *monitor) recallFrom(ctx context.Context, j *journal.Journal, jobs []str
 	return unclear, nil
 }
 
-// pastOf finds the newest success and the newest failure among records, newest first.
+// pastOf returns the newest success and the newest failure of records, which are sorted from new to old, and the oldest instant.
 func pastOf(records []journal.Record) (past httpapi.Past) {
 	for _, rec := range records {
 		switch {

@@ -13,13 +13,13 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// recorder hands the scheduler's records to the journal, and counts the runs that begin; monitor may be nil.
+// A recorder writes the scheduler's records to the journal, and counts recoveries; monitor may be nil.
 type recorder struct {
 	journal *journal.Journal
 	monitor *monitor
 }
 
-// Record keeps records.
+// Record writes records.
 func (r recorder) Record(ctx context.Context, records []scheduler.Record) error {
 	list := make([]journal.Record, len(records))
 	for i, rec := range records {
@@ -32,7 +32,7 @@ func (r recorder) Record(ctx context.Context, records []scheduler.Record) error 
 	return nil
 }
 
-// streak returns the failures of a job since it was last ok, for a log line.
+// streak returns the failures of a job since its last success, as arguments of a log line.
 func (r recorder) streak(ctx context.Context, job string) []any {
 	streaks, err := r.journal.Streaks(ctx, []string{job})
 	s := streaks[job]
@@ -55,7 +55,7 @@ func journalRecord(r scheduler.Record) journal.Record {
 	if !r.Local.IsZero() {
 		rec.TickLocal = r.Local.Format(journal.LocalFormat)
 	}
-	if r.Token != 0 || !r.Started.IsZero() { // else no run held a slot
+	if r.Token != 0 || !r.Started.IsZero() { // otherwise no run held a slot
 		rec.Slot = &r.Slot
 	}
 	if !r.Started.IsZero() && !r.Finished.IsZero() {
@@ -69,7 +69,7 @@ func journalRecord(r scheduler.Record) journal.Record {
 	return rec
 }
 
-// DescribeJobs describes the jobs for the status command, which does not have the configuration.
+// DescribeJobs returns descriptions of the jobs for the status command, which does not have the configuration.
 func DescribeJobs(cfg *config.Config, now time.Time) []journal.JobInfo {
 	infos := make([]journal.JobInfo, 0, len(cfg.Jobs))
 	for _, j := range cfg.Jobs {
@@ -81,7 +81,7 @@ func DescribeJobs(cfg *config.Config, now time.Time) []journal.JobInfo {
 	return infos
 }
 
-// configurationOf is a configuration as readers may see it.
+// configurationOf returns the digests and the settings of a configuration, for readers.
 func configurationOf(cfg *config.Config) journal.Configuration {
 	c := journal.Configuration{Jobs: make(map[string]journal.JobConfig, len(cfg.Jobs))}
 	for _, s := range cfg.Settings.Common {
@@ -93,11 +93,11 @@ func configurationOf(cfg *config.Config) journal.Configuration {
 	return c
 }
 
-// mostPastDates is how many days of a calendar that are over are described: calendars, and the age of the history, may be long.
+// mostPastDates is the maximum number of past days of a calendar that are described, because calendars, and the age of the history, may be long.
 const mostPastDates = 400
 
-// describedDates leaves out the days, which are sorted, that readers need neither for a job's next tick nor to explain one as old as the history.
-// The clock of a time zone may show a day while UTC is two days ahead in its calendar.
+// describedDates removes days, which are sorted, that readers need neither for a job's next tick nor to explain a tick as old as the history. It keeps two
+// more days, because a time zone's clock may show a day while UTC is two days ahead in its calendar.
 func describedDates(dates []string, now time.Time, history time.Duration) []string {
 	since := func(t time.Time) int {
 		i, _ := slices.BinarySearch(dates, t.UTC().AddDate(0, 0, -2).Format(time.DateOnly))
@@ -106,8 +106,8 @@ func describedDates(dates []string, now time.Time, history time.Duration) []stri
 	return dates[max(since(now.Add(-history)), since(now)-mostPastDates):]
 }
 
-// UnfitData turns an error of [journal.Journal.CheckFormat] into one that waiting cannot mend: a usage error for data of a newer version,
-// [redisconn.ErrUnfit] for data of another program. It returns nil for any other error.
+// UnfitData returns the error for an error of [journal.Journal.CheckFormat] that waiting does not remedy: a usage error for data of a newer version, and
+// [redisconn.ErrUnfit] for data of another program. For other errors it returns nil.
 func UnfitData(err error) error {
 	switch {
 	case errors.Is(err, journal.ErrNewerFormat):

@@ -17,15 +17,15 @@ const (
 	accessWarnEvery = 24 * time.Hour
 )
 
-// accessWatch looks at the secrets and certificates for Redis. Connections last long, so that a fault of them would show only when it is too late.
+// An accessWatch checks the secrets and certificates for Redis. Connections last long, so without it a fault would show only when the next connection fails.
 type accessWatch struct {
 	dangers func(now time.Time) []string
-	shown   *atomic.Pointer[string] // in status
+	shown   *atomic.Pointer[string] // text in status
 	log     hclog.Logger
-	warned  map[string]time.Time // by the danger
+	warned  map[string]time.Time // time of the last warning by danger
 }
 
-// run looks until ctx ends.
+// run checks until ctx ends.
 func (w *accessWatch) run(ctx context.Context) {
 	w.warned = map[string]time.Time{}
 	for ctx.Err() == nil {
@@ -34,7 +34,7 @@ func (w *accessWatch) run(ctx context.Context) {
 	}
 }
 
-// look logs each danger once a day.
+// look sets the text in status, and logs each danger once a day.
 func (w *accessWatch) look(now time.Time) {
 	dangers := w.dangers(now)
 	const most = 300 // the registration repeats it every few seconds

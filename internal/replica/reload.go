@@ -13,21 +13,21 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// lookEvery is how often a replica looks whether its configuration has changed, which takes a system call for each file. A change is read when it is
-// the same at the next look: until then the file may be half written.
+// lookEvery is the interval at which a replica checks whether its configuration has changed. A check takes one system call per file. A change is read when
+// the next check finds the same state, because until then the file may be half written.
 const lookEvery = time.Second
 
-// restless is the number of looks that may find files changed again before a warning.
+// restless is the number of consecutive checks with further changes after which a warning is logged.
 const restless = 10
 
-// reloader keeps the jobs of a replica those of its configuration.
+// A reloader applies changes of the configuration to a replica.
 type reloader struct {
 	*Replica
 	load  func() (*config.Config, *config.Files, error)
-	files *config.Files // that were read last
-	fresh string        // their stamp at the last look, if it is another than when they were read
-	moves int           // how many looks in a row have found another one
-	quiet bool          // whether the last look found a mount that does not answer
+	files *config.Files // the files that were read last
+	fresh string        // their stamp at the last check, if it differs from AsRead
+	moves int           // number of consecutive checks with such a stamp
+	quiet bool          // the last check found a mount that does not answer
 }
 
 // run reloads when a file has changed, and on request (SIGHUP), until ctx ends.
@@ -48,7 +48,7 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 	}
 }
 
-// changed returns whether the files have changed, and have been as they are for two looks.
+// changed reports whether the files have changed, and were the same at the last two checks.
 func (l *reloader) changed(ctx context.Context) bool {
 	now := l.look(ctx)
 	if now == l.files.AsRead() {
@@ -63,7 +63,8 @@ func (l *reloader) changed(ctx context.Context) bool {
 	return settled
 }
 
-// untilDone returns the result of ask, or false if ctx ends before. ask then goes on in the background: a mount that does not answer must not delay the exit.
+// untilDone returns the result of ask, or done = false if ctx ends first. ask then continues in the background: a mount that does not answer must not delay
+// the exit.
 func untilDone[T any](ctx context.Context, ask func() (T, error)) (answer T, done bool, err error) {
 	returned := make(chan struct{})
 	var result T
@@ -80,7 +81,7 @@ func untilDone[T any](ctx context.Context, ask func() (T, error)) (answer T, don
 	}
 }
 
-// look returns the stamp of the files, as they were read if ctx ends before. A mount that does not answer is logged once, until it has answered.
+// look returns the stamp of the files, or their stamp as read if ctx ends first. It logs a mount that does not answer, and not again until it has answered.
 func (l *reloader) look(ctx context.Context) string {
 	now, done, err := untilDone(ctx, l.files.Stamp)
 	if !done {
@@ -93,8 +94,8 @@ func (l *reloader) look(ctx context.Context) string {
 	return now
 }
 
-// reload puts the configuration in force, unless it has faults: then the last good one stays. settled, if set, is the stamp that its files must still
-// have after they were read.
+// reload applies the new configuration. If it has faults, the last good one stays in use. If settled is not empty, the files must still have this stamp after
+// they were read.
 func (l *reloader) reload(ctx context.Context, settled string) {
 	var files *config.Files
 	cfg, done, err := untilDone(ctx, func() (cfg *config.Config, err error) {
@@ -104,7 +105,7 @@ func (l *reloader) reload(ctx context.Context, settled string) {
 	if !done {
 		return
 	}
-	if now := l.look(ctx); settled != "" && now != settled { // the file is being written: it may be half written
+	if now := l.look(ctx); settled != "" && now != settled { // the files are being written
 		l.fresh = now
 		return
 	}
@@ -139,7 +140,7 @@ func (l *reloader) reload(ctx context.Context, settled string) {
 	l.log.Info("configuration reloaded", "jobs", len(cfg.Jobs), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
 }
 
-// take has the scheduler run the jobs of a configuration, if this machine can.
+// take makes the scheduler run the jobs of a configuration, if this machine can.
 func (l *reloader) take(ctx context.Context, cfg *config.Config) error {
 	if err := fit(cfg, l.processes.Host.Check); err != nil {
 		return err
@@ -147,8 +148,7 @@ func (l *reloader) take(ctx context.Context, cfg *config.Config) error {
 	return l.scheduler.Reload(ctx, l.jobs(cfg)) //nolint:wrapcheck // the error names the operation
 }
 
-// retain copies the settings that a running replica can't change from its first configuration to a new one, and returns the sections in which they
-// differ.
+// retain copies the settings that a running replica can't change from its first configuration to a new one, and returns the sections that differ.
 func retain(cfg, started *config.Config) (sections []string) {
 	differs := func(name string, a, b any) {
 		if !reflect.DeepEqual(a, b) {
@@ -161,11 +161,11 @@ func retain(cfg, started *config.Config) (sections []string) {
 	differs("[history]", cfg.History, started.History)
 	differs("[server]", cfg.Server, started.Server)
 	cfg.Namespace, cfg.Redis, cfg.Replica, cfg.History, cfg.Server = started.Namespace, started.Redis, started.Replica, started.History, started.Server
-	maps.Copy(cfg.EnvTaken, started.EnvTaken) // these variables are still in use, and no job may have them
+	maps.Copy(cfg.EnvTaken, started.EnvTaken) // these variables are still in use, so no job may have them
 	return sections
 }
 
-// compare counts the jobs that differ.
+// compare returns the numbers of jobs that were added, changed and removed.
 func compare(before, after *config.Config) (added, changed, removed int) {
 	digests := map[string]string{}
 	for i := range before.Jobs {
@@ -184,7 +184,7 @@ func compare(before, after *config.Config) (added, changed, removed int) {
 	return added, changed, len(digests)
 }
 
-// refuse logs all faults of a new configuration, and has status show the first.
+// refuse logs all faults of a new configuration, and sets the first one for status.
 func (l *reloader) refuse(err error) {
 	const refused = "configuration refused; the last good one stays"
 	first := err.Error()

@@ -1,5 +1,5 @@
-// Package replica is one `cronclave run`: it wires the parts together, keeps the replica registered, leads the cluster's housekeeping if it is elected, reloads
-// the configuration, and answers HTTP requests.
+// Package replica is one `cronclave run`. It connects the parts of the program, keeps the replica registered, does the cluster's housekeeping if it is
+// elected, reloads the configuration, and serves HTTP requests.
 package replica
 
 import (
@@ -29,34 +29,34 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// Config configures a replica.
+// Config configures a [Replica].
 type Config struct {
-	// Jobs is the configuration that is in force at the start, of Files.
+	// Jobs is the configuration at the start, which was read from Files.
 	Jobs  *config.Config
 	Files *config.Files
-	// Load reads the configuration again. It is called by one goroutine.
+	// Load reads the configuration again. One goroutine calls it.
 	Load func() (*config.Config, *config.Files, error)
-	// Redis is the replica's from now on: [Replica.Close] closes it, and so does a New that fails.
+	// Redis belongs to the replica: [Replica.Close] closes it, and so does New if it fails.
 	Redis *redisconn.Conn
-	// Trial is set where Redis is an embedded one: its settings are not looked at.
+	// Trial is set if Redis is an embedded one. Its settings are not checked.
 	Trial bool
-	// Name is the replica's name, Version that of the program.
+	// Name is the replica's name, Version the version of the program.
 	Name, Version string
-	// Log is the log of the process. LogDropped counts the lines that did not get into it.
+	// Log is the log of the process. LogDropped returns the number of lines that were dropped from it.
 	Log        hclog.Logger
 	LogDropped func() uint64
 	WardenLog  WardenLog
-	// ClockOffset sets this replica's wall clock wrong, for rehearsals.
+	// ClockOffset shifts this replica's wall clock, for rehearsals.
 	ClockOffset time.Duration
 }
 
-// Replica is one replica of a cluster. [Replica.Run] is called once, the other methods at any time.
+// A Replica is one replica of a cluster. [Replica.Run] may be called once, the other methods at any time.
 type Replica struct {
 	name, id string // name for people; id distinguishes replicas of the same name
 	version  string
 	trial    bool
 
-	cfg atomic.Pointer[config.Config] // in force
+	cfg atomic.Pointer[config.Config] // in use
 	condition
 	log        hclog.Logger
 	redis      *redisconn.Conn
@@ -70,13 +70,13 @@ type Replica struct {
 	membership membership
 	reloader   reloader
 	monitor    monitor
-	leads      atomic.Bool      // the cluster's housekeeping
+	leads      atomic.Bool      // it does the cluster's housekeeping
 	clock      func() time.Time // this machine's wall clock
 	started    time.Time
 	readiness  readiness
 }
 
-// New prepares a replica. It opens the address of [server] and starts the warden, and makes no call to Redis. [Replica.Close] ends it.
+// New returns a replica. It listens on the address of [server] and starts the warden, but sends nothing to Redis. [Replica.Close] releases the resources.
 func New(cfg Config) (*Replica, error) {
 	r := &Replica{name: cfg.Name, id: cfg.Name + "-" + strings.ToLower(crypto.Text()[:8]), version: cfg.Version, trial: cfg.Trial,
 		log: cfg.Log.With("replica", cfg.Name), redis: cfg.Redis, started: time.Now(),
@@ -122,7 +122,7 @@ func (r *Replica) prepare(cfg Config) (err error) {
 	return nil
 }
 
-// connect makes the clients for Redis.
+// connect creates the clients for Redis.
 func (r *Replica) connect() (err error) {
 	cfg := r.cfg.Load()
 	locks := r.redis.LockConfig(cfg.Namespace, r.name)
@@ -138,7 +138,7 @@ func (r *Replica) connect() (err error) {
 	return err
 }
 
-// Abort kills the jobs that run, and has Run return soon. It waits for nothing.
+// Abort kills the running jobs and makes Run return soon. It does not wait.
 func (r *Replica) Abort() { r.scheduler.Abort() }
 
 func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error) {
@@ -155,7 +155,7 @@ func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 	})
 }
 
-// jobs are those of a configuration, whose output can be followed.
+// jobs returns the scheduler's jobs of a configuration. Their output can be followed.
 func (r *Replica) jobs(cfg *config.Config) []scheduler.Job {
 	jobs := jobsOf(cfg, r.processes.Host, func(job *config.Job, run *scheduler.Run) Output {
 		o := &sharedOutput{live: r.live, run: run}
@@ -180,11 +180,12 @@ func (r *Replica) Close() {
 		_ = r.locks.Close() // it only waits
 	}
 	if r.redis != nil {
-		_ = r.redis.Close() // no request is under way
+		_ = r.redis.Close() // no request is in progress
 	}
 }
 
-// Run waits for Redis, and then schedules until ctx ends and the drain is over. A value of reload has the configuration read again, until the drain begins.
+// Run waits for Redis, and then schedules until ctx ends and the drain is over. A value from reload makes it read the configuration again, until the drain
+// begins.
 func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	served, shut := context.WithCancel(context.WithoutCancel(ctx))
 	var web sync.WaitGroup
@@ -206,7 +207,7 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	return r.schedule(ctx, reload)
 }
 
-// schedule runs jobs until ctx ends and the drain is over, with all that goes on beside them.
+// schedule runs jobs, and everything that accompanies them, until ctx ends and the drain is over.
 func (r *Replica) schedule(ctx context.Context, reload <-chan struct{}) (err error) {
 	work, drain := context.WithCancelCause(ctx)
 	campaign, resign := context.WithCancel(work)
@@ -226,12 +227,12 @@ func (r *Replica) schedule(ctx context.Context, reload <-chan struct{}) (err err
 	beside.Go(func() { r.reloader.run(work, reload) })
 	beside.Go(func() { (&accessWatch{dangers: r.redis.Dangers, shown: &r.redisAccess, log: r.log}).run(registered) })
 	err = r.scheduler.Run(work)
-	drain(nil) // unless it has a cause already
+	drain(nil) // no effect if there is a cause already
 	resign()
 	leave()
 	beside.Wait()
 	if ctx.Err() != nil {
-		r.log.Info("drained") // a server that was never there is no failure then
+		r.log.Info("drained") // the drain is complete, so a Redis that never answered is no failure
 		return nil
 	}
 	if err == nil && errors.Is(context.Cause(work), warden.ErrGone) {
@@ -241,7 +242,7 @@ func (r *Replica) schedule(ctx context.Context, reload <-chan struct{}) (err err
 	return err
 }
 
-// awaitRedis tries until Redis answers and is fit to coordinate.
+// awaitRedis waits until Redis answers and is fit to coordinate. It returns an error that waiting does not remedy.
 func (r *Replica) awaitRedis(ctx context.Context) (redisconn.Health, error) {
 	for retry := backoff.New(100*time.Millisecond, 5*time.Second); ; {
 		h, err := r.lookAtRedis(ctx)
@@ -256,8 +257,8 @@ func (r *Replica) awaitRedis(ctx context.Context) (redisconn.Health, error) {
 	}
 }
 
-// complain logs why the replica does not start yet. It is an error if an operator has to act; as that may be on the server (a user, a permission),
-// the replica tries on.
+// complain logs why the replica does not start yet. It is an error if an operator has to act. The replica tries again, because the operator may act on the
+// server (a user, a permission).
 func (r *Replica) complain(err error, pause time.Duration) {
 	args := []any{"redis", r.redis.Where(), "error", err, "retry_in", pause.String()}
 	t := redisconn.TroubleOf(err)
@@ -274,7 +275,7 @@ func (r *Replica) complain(err error, pause time.Duration) {
 	}
 }
 
-// forbidden warns of an ACL that keeps the replica from the channel of grants. It works without them.
+// forbidden warns that an ACL forbids the channel of grants. The replica works without it.
 func (r *Replica) forbidden(channel string, err error) {
 	r.log.Warn("Redis forbids the channel of grants; ticks still run once, but every replica claims every tick, which is more load on Redis",
 		"channel", channel, "error", err, "remedy", "ACL SETUSER "+r.rights().User+" &"+channel)
@@ -283,7 +284,7 @@ func (r *Replica) forbidden(channel string, err error) {
 func (r *Replica) rights() redisconn.Rights { return r.redis.Rights(r.cfg.Load().Namespace) }
 
 func (r *Replica) lookAtRedis(ctx context.Context) (h redisconn.Health, err error) {
-	if !r.trial { // which was announced
+	if !r.trial { // an embedded Redis has no settings to check
 		h, err = r.redis.Examine(ctx)
 	}
 	if err == nil {
@@ -296,7 +297,7 @@ func (r *Replica) lookAtRedis(ctx context.Context) (h redisconn.Health, err erro
 	return h, err
 }
 
-// announce is the first word of a replica: with whom it coordinates, and how it isolates processes.
+// announce logs the start of a replica: its Redis, and how it isolates processes.
 func (r *Replica) announce() {
 	cfg := r.cfg.Load()
 	args := []any{"redis", r.redis.Where(), "namespace", cfg.Namespace, "isolation", r.processes.Host.Isolation(),
@@ -316,7 +317,7 @@ func (r *Replica) announce() {
 	r.log.Info("starting", args...)
 }
 
-// announceView says how to look at a trial from another terminal.
+// announceView logs how to read a trial from another terminal.
 func (r *Replica) announceView() {
 	view, ours := r.redis.InProcess()
 	switch {
@@ -332,7 +333,7 @@ func (r *Replica) announceView() {
 	}
 }
 
-// refused returns whether waiting does not mend an error of the start.
+// refused reports whether an error of the start is one that waiting does not remedy.
 func refused(err error) bool {
 	var usage UsageError
 	return errors.Is(err, redisconn.ErrUnfit) || errors.As(err, &usage)
@@ -344,7 +345,7 @@ func logWarnings(log hclog.Logger, cfg *config.Config) {
 	}
 }
 
-// now is the server's clock as far as it is known.
+// now returns the server's time if it is known, and otherwise this machine's.
 func (r *Replica) now() time.Time {
 	if now, known := r.locks.Engine().EstimatedTime(); known {
 		return now
@@ -352,19 +353,21 @@ func (r *Replica) now() time.Time {
 	return r.clock()
 }
 
-// clockOffset is how far this machine's clock is from that of Redis, if it has answered yet.
+// clockOffset returns this machine's time minus the time of Redis, if Redis has answered yet.
 func (r *Replica) clockOffset() (offset time.Duration, known bool) {
 	now, known := r.locks.Engine().EstimatedTime()
 	return r.clock().Sub(now), known
 }
 
-// redisUp pings Redis on the replica's own connections, as the replica did when it started: a result of some seconds ago would be out of date.
+// redisUp reports whether Redis answers now, on the replica's own connections. It sends a request, because an answer of some seconds ago would be out of
+// date.
 func (r *Replica) redisUp() bool {
 	_, err := r.redis.Glance(context.Background())
 	return err == nil
 }
 
-// evicts asks a server that keeps registrations whether it drops keys that expire: the masters of a Cluster are set up alike. Without an answer it is as it was.
+// evicts asks a server that keeps registrations whether it evicts keys that expire; the masters of a Cluster are configured alike. Without an answer it
+// returns the last one.
 func (r *Replica) evicts(ctx context.Context) bool {
 	if h, err := r.redis.ExamineKeeper(ctx, r.id); err == nil {
 		r.evicting.Store(h.EvictsExpiring())
@@ -372,7 +375,7 @@ func (r *Replica) evicts(ctx context.Context) bool {
 	return r.evicting.Load()
 }
 
-// entry is what the replica registers.
+// entry returns the present registration of the replica.
 func (r *Replica) entry() journal.Replica {
 	now := r.now()
 	return r.condition.complete(journal.Replica{
@@ -384,5 +387,5 @@ func (r *Replica) entry() journal.Replica {
 	})
 }
 
-// mostUnable bounds the text of the reason why a replica claims nothing.
+// mostUnable is the maximum length of the reason that a replica claims nothing, in characters.
 const mostUnable = 200

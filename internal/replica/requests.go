@@ -8,13 +8,13 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// requests are the users' requests to the cluster: the journal stores them, and the locks decide which replica acts on each.
+// requests gives the scheduler access to trigger requests: the journal stores them, and the locks decide which replica acts on each.
 type requests struct {
 	journal *journal.Journal
 	elector *election.Elector
 }
 
-// Hear hands the journal's requests to the scheduler.
+// Subscribe passes the journal's requests to f.
 func (r requests) Subscribe(ctx context.Context, f func([]scheduler.Request)) {
 	r.journal.Subscribe(ctx, func(heard []journal.Request) {
 		list := make([]scheduler.Request, len(heard))
@@ -25,7 +25,7 @@ func (r requests) Subscribe(ctx context.Context, f func([]scheduler.Request)) {
 	})
 }
 
-// ClaimTrigger asks the locks.
+// ClaimTrigger claims a request by its lock.
 func (r requests) ClaimTrigger(ctx context.Context, e election.TriggerRequest) election.Result {
 	return r.elector.ClaimTrigger(ctx, e)
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// Output takes the output of a run. It belongs to one goroutine.
+// Output receives the output of a run. It must be used by one goroutine.
 type Output interface {
 	Line(stream string, line []byte)
 	End()
 }
 
-// OpenOutput is called when a run of a job begins.
+// OpenOutput returns the output of a run of a job that begins.
 type OpenOutput func(job *config.Job, run *scheduler.Run) Output
 
-// commandRunner runs a job's command as a tree of processes.
+// A commandRunner runs a job's command as a tree of processes.
 type commandRunner struct {
 	host      *command.Host
 	job       *config.Job
@@ -35,7 +35,7 @@ type commandRunner struct {
 	open      OpenOutput
 }
 
-// Run returns when the whole tree is dead.
+// Run runs the command, and returns when the whole tree is dead.
 func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
 	env, err := command.Environment(ctx, r.environment(run))
 	if err != nil {
@@ -55,25 +55,25 @@ func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.R
 	return r.result(exit)
 }
 
-// notStarted is an error of package command as one of the scheduler's, in the same words.
+// notStarted wraps an error of package command as one of the scheduler, with the same text.
 type notStarted struct{ error }
 
-// Is returns whether it stands for another error.
+// Is reports whether target is scheduler.ErrNotStarted.
 func (notStarted) Is(target error) bool { return target == scheduler.ErrNotStarted }
 
-// Unwrap is the error of package command.
+// Unwrap returns the error of package command.
 func (n notStarted) Unwrap() error { return n.error }
 
 const (
-	// mostStart is how long a run may take to start its program, unless its lease is shorter; leastStart is how long at least: so long it takes to replace a
-	// warden that hangs.
+	// mostStart is the time in which a run must start its program, unless its lease is shorter. leastStart is the minimum of that time, because a warden that
+	// hangs takes so long to replace.
 	mostStart, leastStart = 10 * time.Second, 5 * time.Second
 )
 
-// startTimeout is the time after which a grant whose program was not started is returned.
+// startTimeout returns the time after which a grant is undone if its program was not started.
 func startTimeout(lease time.Duration) time.Duration { return max(min(lease, mostStart), leastStart) }
 
-// leaseOf is the run's lease, or none: a nil of the scheduler's interface is not one of the command's.
+// leaseOf returns the run's lease, or a nil interface: a nil of the scheduler's interface type would not be one of the command's.
 func leaseOf(run *scheduler.Run) command.Lease {
 	if run.Lease == nil {
 		return nil
@@ -107,7 +107,7 @@ func (r *commandRunner) result(exit command.Exit) scheduler.Result {
 	case exit.OOMKills > 0:
 		result.Err = fmt.Errorf("%w; meanwhile the kernel killed processes of the replica's cgroup because memory ran out (oom_kill rose by %d)", result.Err, exit.OOMKills)
 	}
-	if exit.Late { // whatever it made of that
+	if exit.Late { // the lease was lost, whatever the command made of it
 		result.Err = scheduler.ErrLost
 	}
 	if !exit.Killed.IsZero() {
@@ -116,7 +116,7 @@ func (r *commandRunner) result(exit command.Exit) scheduler.Result {
 	return result
 }
 
-// leftBehind says which processes a run left behind; "" if it left none.
+// leftBehind describes the processes that a run left behind; "" if there are none.
 func leftBehind(programs []string) string {
 	if len(programs) == 0 {
 		return ""
@@ -124,7 +124,7 @@ func leftBehind(programs []string) string {
 	return fmt.Sprintf("processes left behind, and stopped: %d (%s)", len(programs), command.ListPrograms(programs))
 }
 
-// outOfMemory says why a run ended as it did, and by which limit if the job has one.
+// outOfMemory returns the error of a run without memory. It names the limit if the job has one.
 func (r *commandRunner) outOfMemory(err error) error {
 	if most := r.job.Limits.Memory; most > 0 {
 		return fmt.Errorf("out of memory (limits.memory is %s): %w", units.FormatSize(most), err)

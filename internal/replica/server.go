@@ -16,7 +16,7 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// serverConfig reads the files of [server] for the first time, when any fault is one of the start, and has them read again when they are replaced.
+// serverConfig reads the files of [server] for the first time, when any fault is an error of the start. Files that are replaced later are read again.
 func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (httpapi.Config, error) {
 	c := httpapi.Config{Listen: cfg.Listen, Hosts: cfg.Hosts, BasePath: cfg.Base(), TrustedProxies: cfg.TrustedProxies, Log: log}
 	if cfg.URL != "" {
@@ -50,10 +50,10 @@ func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (httpap
 	return c, nil
 }
 
-// serverFilesEvery is how often the files of [server] are read, at most.
+// serverFilesEvery is the minimum time between two readings of the files of [server].
 const serverFilesEvery = time.Second
 
-// openServerFile reads a value that stands in the files of a key.
+// openServerFile returns a value from the files of a key.
 func openServerFile[T any](log hclog.Logger, key string, parse func(contents [][]byte) (T, error), files ...string) (*reread.Value[T], error) {
 	return reread.New(reread.Config[T]{Key: key, Files: files, Every: serverFilesEvery, Trust: safefile.Administrators,
 		Parse: func(contents [][]byte) (T, error) {
@@ -72,7 +72,7 @@ func openServerFile[T any](log hclog.Logger, key string, parse func(contents [][
 		}})
 }
 
-// openProvider reads the client secret. It asks nothing of the provider, which may be away: jobs run without it.
+// openProvider reads the client secret. It sends nothing to the provider, which may be down: jobs run without it.
 func openProvider(server config.Server, namespace string, log hclog.Logger) (*oidc.Provider, error) {
 	cfg := server.OIDC
 	secret, err := openServerFile(log, "[server.oidc].client_secret_file", parseSecret, cfg.ClientSecretFile)
@@ -94,7 +94,7 @@ func parseUsers(contents [][]byte) (httpapi.Users, error) {
 	return httpapi.ParseUsers(string(contents[0]))
 }
 
-// parsePair makes the certificate of the server of its two files.
+// parsePair parses the two files of the server's certificate.
 func parsePair(contents [][]byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(contents[0], contents[1])
 	return &pair, err

@@ -1,5 +1,5 @@
-// Package reread keeps a value that stands in files, and makes it anew when the files change. The last good value stays in use while a file can't be read, is
-// half-written, or hangs on a mount.
+// Package reread keeps a value that is read from files, and reads it again when the files change. The last good value stays in use while a file can't
+// be read, is half-written, or hangs on a mount.
 package reread
 
 import (
@@ -13,26 +13,26 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// ReadTimeout is how long one file may take. A read that hangs is given up, and the file is refused at once until the read has returned.
+// ReadTimeout bounds the read of one file. A hanging read is abandoned, and the file is refused at once until that read has returned.
 const ReadTimeout = time.Second
 
-// Config configures a Value.
+// Config configures a [Value].
 type Config[T any] struct {
-	// Key names the files in errors, as the configuration does. Required.
+	// Key is the configuration key of the files, for errors. Required.
 	Key string
 	// Files are the names of the files. Required.
 	Files []string
-	// Parse makes the value of the contents of the files, in their order. Required.
+	// Parse returns the value, given the contents of the files in their order. Required.
 	Parse func(contents [][]byte) (T, error)
-	// Every is how often the files are read, at most. By default each time.
+	// Every is the least time between two reads of the files. Defaults to 0: they are read each time.
 	Every time.Duration
-	// Trust says whose files are accepted. Defaults to everybody's.
+	// Trust restricts the owners of the files. Defaults to everybody.
 	Trust safefile.Trust
-	// Report is called when the value has changed, with nil, and for the first of several failures, with the reason. Optional.
+	// Report is called with nil when the value has changed, and with the error for the first of several failures in a row. Optional.
 	Report func(err error)
 }
 
-// Value is a value that stands in files. It is safe for concurrent use.
+// Value is a value that is read from files. It is safe for concurrent use.
 type Value[T any] struct {
 	cfg Config[T]
 
@@ -43,14 +43,14 @@ type Value[T any] struct {
 	fault  error
 }
 
-// New reads the value for the first time. Its error is that of a file, or of Parse.
+// New reads the value for the first time. It returns the error of a file or of Parse, and the Value even then.
 func New[T any](cfg Config[T]) (*Value[T], error) {
 	v := &Value[T]{cfg: cfg}
 	v.refresh()
 	return v, v.fault
 }
 
-// Get returns the newest good value.
+// Get returns the latest good value. It reads the files again if Every has passed.
 func (v *Value[T]) Get() T {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -64,14 +64,14 @@ func (v *Value[T]) Get() T {
 	return v.value
 }
 
-// Fault returns why the files don't give a value now, as of the last [Value.Get]; nil if they do.
+// Fault returns the reason for which the files had no valid value at the last [Value.Get], or nil.
 func (v *Value[T]) Fault() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.fault
 }
 
-// refresh reads the files, and reports whether they have changed since they gave a value.
+// refresh reads the files, and reports whether they have changed since they last gave a value.
 func (v *Value[T]) refresh() (changed bool) {
 	defer func() { v.read = time.Now() }()
 	contents := make([][]byte, len(v.cfg.Files))

@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// mostKept bounds the bytes that are kept of the texts of a reply.
+// mostKept is the maximum number of bytes that are kept per text of a reply.
 const mostKept = 512
 
-// form is what an array is made of, as far as go-redis takes it for granted.
+// A form records the kinds of an array's elements, because go-redis relies on some of them without a check.
 type form struct {
-	kind  byte      // of the reply
-	parts []byte    // of its first elements: s a string, i a number, x anything else
-	texts [4][]byte // and the beginnings of those that are strings
+	kind  byte      // kind of the reply, its first byte
+	parts []byte    // kinds of its first elements: s for a string, i for a number, x for anything else
+	texts [4][]byte // the first bytes of the elements that are strings
 }
 
 func (f *form) begin(kind byte) {
@@ -23,7 +23,7 @@ func (f *form) begin(kind byte) {
 	}
 }
 
-// add notes an element.
+// add records an element.
 func (f *form) add(kind byte, rest []byte) {
 	part := byte('x')
 	switch {
@@ -40,7 +40,7 @@ func (f *form) add(kind byte, rest []byte) {
 	}
 }
 
-// keep keeps some of the text of the element that was added last.
+// keep stores the beginning of the text of the last element.
 func (f *form) keep(text []byte) {
 	if n := len(f.parts); n > 0 && n <= len(f.texts) && f.parts[n-1] == 's' {
 		kept := &f.texts[n-1]
@@ -48,7 +48,7 @@ func (f *form) keep(text []byte) {
 	}
 }
 
-// nothing notes that a reply is null, whatever kind it has.
+// nothing records a null, which makes a whole reply null if it is at level 0.
 func (f *form) nothing(level int) {
 	if level == 0 {
 		f.kind = '_'
@@ -57,7 +57,7 @@ func (f *form) nothing(level int) {
 
 func (f *form) isArray() bool { return f.kind == '*' || f.kind == '~' || f.kind == '>' }
 
-// check is for a whole reply.
+// check returns an error if a whole reply has a form that go-redis does not expect.
 func (f *form) check(messages bool, addresses *atomic.Bool) error {
 	if !f.isArray() {
 		if f.kind == '-' || f.kind == '_' || f.kind == '$' {
@@ -74,7 +74,7 @@ func (f *form) check(messages bool, addresses *atomic.Bool) error {
 	return f.message()
 }
 
-// message checks what go-redis reads of a message.
+// message returns an error if a message lacks an element that go-redis reads.
 func (f *form) message() error {
 	if len(f.parts) == 0 || f.parts[0] != 's' {
 		return fmt.Errorf("a message of the form %q", f.parts)

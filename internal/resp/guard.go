@@ -1,7 +1,8 @@
-// Package resp guards connections to Redis against replies that no Redis sends. go-redis makes room for as much as the first line of a reply names, calls
-// itself for each level of nesting, and takes the form of messages for granted: so a proxy that garbles a reply, or another service on the port, ends the
-// process, in goroutines of go-redis where nothing can recover, or by a lack of memory or stack, which nothing recovers from. A guarded connection reads such a
-// reply up to the fault, and breaks.
+// Package resp protects the process from replies that no Redis sends.
+//
+// go-redis allocates as much memory as the first line of a reply asks for, recurses for each level of nesting, and reads messages without checking their
+// form. A proxy that garbles a reply, or another service on the port, could therefore end the process: by a panic in a goroutine of go-redis, which cannot be
+// recovered, or by a lack of memory or stack. A guarded connection checks each reply as it arrives, and closes at the first fault.
 package resp
 
 import (
@@ -11,10 +12,10 @@ import (
 	"syscall"
 )
 
-// ErrMalformed is the error of a connection that was broken for a malformed reply.
+// ErrMalformed is the error of a connection that was closed because of a malformed reply.
 var ErrMalformed = errors.New("malformed reply from Redis")
 
-// The bounds of one reply, far above any that Redis stores for cronclave. The reply is checked before the client makes room for it.
+// The limits of one reply, far above any reply to cronclave. A reply is checked before go-redis allocates memory for it.
 const (
 	mostBulk     = 16 << 20 // bytes of a string
 	mostBytes    = 64 << 20 // bytes in all
@@ -24,7 +25,7 @@ const (
 	mostLine     = 64 << 10 // bytes of a line: a status, an error, a number
 )
 
-// Guard returns the connection with each reply checked.
+// Guard returns a connection that checks each reply it reads.
 func Guard(conn net.Conn) net.Conn {
 	switch c := conn.(type) {
 	case *guarded, *guardedSocket:
@@ -35,26 +36,26 @@ func Guard(conn net.Conn) net.Conn {
 	return &guarded{Conn: conn}
 }
 
-// guarded is a connection in use by one reader and one writer at a time, as go-redis uses it.
+// A guarded is a connection with checks. One goroutine at a time may read and one may write, as go-redis does.
 type guarded struct {
 	net.Conn
 	replies scanner
 	broken  error
 }
 
-// guardedSocket lets go-redis see whether an idle connection was closed.
+// A guardedSocket is a guarded connection that lets go-redis detect whether an idle socket was closed.
 type guardedSocket struct {
 	guarded
 	socket syscall.Conn
 }
 
-// SyscallConn is that of the socket.
+// SyscallConn returns the raw connection of the socket.
 func (g *guardedSocket) SyscallConn() (syscall.RawConn, error) { return g.socket.SyscallConn() }
 
-// NetConn is the guarded connection.
+// NetConn returns the connection below the checks.
 func (g *guarded) NetConn() net.Conn { return g.Conn }
 
-// Read passes on the bytes of well-formed replies.
+// Read returns bytes of well-formed replies. After a malformed reply it closes the connection and fails.
 func (g *guarded) Read(p []byte) (int, error) {
 	if g.broken != nil {
 		return 0, g.broken
@@ -68,7 +69,7 @@ func (g *guarded) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a connection's own
 }
 
-// Write notes what the next replies are to look like.
+// Write records the form that the replies to these commands must have, and writes them.
 func (g *guarded) Write(p []byte) (int, error) {
 	g.replies.asked(p)
 	return g.Conn.Write(p) //nolint:wrapcheck // a connection's own

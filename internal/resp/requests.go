@@ -5,28 +5,28 @@ import (
 	"strconv"
 )
 
-// requests follows the bytes that are written to a connection, command by command. A name that changes the form of replies counts as the name of a
-// command only, since a job or a lock may have the same name.
+// requests parses the bytes that are written to a connection into commands. Only the name of a command can announce another form of replies, because a job or
+// a lock may be called "subscribe".
 type requests struct {
-	line []byte // of a header that is not complete
-	word int    // how many arguments of the command came
-	skip int    // bytes of an argument that are to come, with its line end
-	text []byte // of this argument, where it may be a name
+	line []byte // an incomplete header
+	word int    // number of arguments of the command so far
+	skip int    // bytes of an argument still to come, its line end included
+	text []byte // the argument, if it is short enough for a name
 	name [longestName + 2]byte
-	// toSentinel: the first argument is the command of a Sentinel.
+	// toSentinel is set if the command's first argument is "sentinel".
 	toSentinel bool
 }
 
-// longestName bounds the arguments that are looked at.
+// longestName is the length in bytes of the longest argument that is inspected.
 const longestName = 32
 
-// Kinds of commands whose replies have a form of their own.
+// The commands whose replies have a form of their own.
 const (
 	subscribed = iota + 1
 	askedForMaster
 )
 
-// read takes in written bytes, and calls named for each command whose replies have a form of their own.
+// read parses written bytes, and calls named for each command whose replies have a form of their own.
 func (r *requests) read(p []byte, named func(kind int)) {
 	for len(p) > 0 {
 		if r.skip > 0 {
@@ -52,7 +52,7 @@ func (r *requests) read(p []byte, named func(kind int)) {
 	}
 }
 
-// header is "*N", before a command of N arguments, or "$N", before an argument of N bytes.
+// header parses "*N", before a command of N arguments, or "$N", before an argument of N bytes.
 func (r *requests) header(line []byte) {
 	if len(line) < 2 {
 		return

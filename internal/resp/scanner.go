@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 )
 
-// scanner follows a stream of replies, in pieces of any size, and finds malformed ones.
+// A scanner checks a stream of replies, which arrives in pieces of any size, for malformed ones.
 type scanner struct {
-	line  []byte // the beginning of one
-	skip  int    // bytes of a string that are to come, its line break included
-	open  []int  // how many elements are to come of each array that is open
-	bytes int    // of this reply
-	total int    // elements of this reply
+	line  []byte // the beginning of an incomplete line
+	skip  int    // bytes of a string still to come, its line end included
+	open  []int  // for each open array, the number of elements still to come
+	bytes int    // bytes of this reply so far
+	total int    // elements announced by this reply so far
 
 	requests  requests // the written commands
 	form      form
@@ -22,7 +22,7 @@ type scanner struct {
 	addresses atomic.Bool // the next array is the address of a master, from a Sentinel
 }
 
-// asked notes the commands after which replies have a form of their own. It is called by one writer at a time.
+// asked records the commands whose replies have a form of their own. One writer at a time may call it.
 func (s *scanner) asked(p []byte) {
 	s.requests.read(p, func(kind int) {
 		switch kind {
@@ -34,7 +34,7 @@ func (s *scanner) asked(p []byte) {
 	})
 }
 
-// feed takes in received bytes.
+// feed checks received bytes.
 func (s *scanner) feed(p []byte) error {
 	for len(p) > 0 {
 		if s.skip > 0 {
@@ -67,7 +67,7 @@ func (s *scanner) feed(p []byte) error {
 	return nil
 }
 
-// string takes in some of a string.
+// string skips bytes of a string and returns their number.
 func (s *scanner) string(p []byte) (int, error) {
 	n := min(len(p), s.skip-2)
 	if n > 0 {
@@ -84,7 +84,7 @@ func (s *scanner) string(p []byte) (int, error) {
 	return 1, nil
 }
 
-// header takes in a line.
+// header checks the line that begins an element.
 func (s *scanner) header(line []byte) error {
 	if len(line) < 3 || line[len(line)-2] != '\r' {
 		return fmt.Errorf("the line %.40q", line)
@@ -114,7 +114,7 @@ func (s *scanner) header(line []byte) error {
 	return fmt.Errorf("the line %.40q", line)
 }
 
-// begin takes in the length of a string, an array or a map.
+// begin checks the length of a string, an array or a map.
 func (s *scanner) begin(kind byte, length []byte, most int) error {
 	n, err := strconv.Atoi(string(length))
 	if err != nil || n < -1 || n > most {
@@ -146,7 +146,7 @@ func (s *scanner) begin(kind byte, length []byte, most int) error {
 	return nil
 }
 
-// element ends one, and the arrays that end with it.
+// element closes an element, and each array that is complete with it.
 func (s *scanner) element() error {
 	for len(s.open) > 0 {
 		last := len(s.open) - 1

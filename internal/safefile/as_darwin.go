@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// as calls f with the process's own rights, since the runtime can't keep other rights to one thread on macOS. permitted judges the user's right to
-// read.
+// as calls f with the rights of the process itself, because on macOS the Go runtime can't give other rights to a single thread. The mode of the file
+// is checked instead.
 func as(_ *Identity, f func(error)) { f(nil) }
 
-// permitted refuses a file that the user may not read by its mode. Folders on the way to it are not asked.
+// permitted returns an error if the mode of a file does not let the user read it. It does not check the folders on the way to the file.
 func permitted(st *unix.Stat_t, who *Identity) error {
 	if who == nil || who.UID == 0 {
 		return nil

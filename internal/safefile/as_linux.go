@@ -10,17 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// as calls f with a user's rights; f gets an error where they can't be had. Users and capabilities belong to a thread in
-// Linux, whatever its C library makes of that, so f runs on a thread of its own that ends with it. The runtime starts no
-// other thread from one that is locked.
+// as calls f with the rights of a user, or with an error if they can't be had. In Linux, users and capabilities belong to a thread (C libraries hide
+// this). So f runs on a thread of its own, which ends afterwards. The runtime starts no other thread from a locked one.
 func as(who *Identity, f func(error)) {
 	if who == nil {
 		f(nil)
 		return
 	}
-	runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 	if unix.Gettid() == os.Getpid() {
-		// The first thread does not end, and ps shows its user as the process's. It waits, so that another one does the work.
+		// The main thread does not end, and ps shows its user as the user of the process. Block it, and use another thread.
 		defer runtime.UnlockOSThread()
 		over := make(chan struct{})
 		go func() {
@@ -33,7 +32,7 @@ func as(who *Identity, f func(error)) {
 	f(become(who))
 }
 
-// become gives the calling thread a user's rights and takes all others from it. A process that may not do so keeps its own.
+// become gives the rights of a user to the calling thread, and takes all others from it. A process that may not do so keeps its own rights.
 func become(who *Identity) error {
 	switch errno := setIDs(who); {
 	case errno == unix.EPERM && os.Geteuid() != 0:
@@ -43,7 +42,7 @@ func become(who *Identity) error {
 	case who.UID == 0:
 		return nil
 	}
-	// The kernel has dropped those that pass over the rights to files; none of the others is of use here.
+	// The kernel has dropped the capabilities that bypass the rights to files. The others are not needed.
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	if err := unix.Capset(&header, &none[0]); err != nil {
@@ -52,8 +51,8 @@ func become(who *Identity) error {
 	return nil
 }
 
-// setIDs makes the system calls on this thread alone. (Those of package syscall are for all threads.) It changes only the ids that open files: with
-// another real or saved user, that user could signal this thread, and end the whole process by that.
+// setIDs changes the user of this thread only, by raw system calls; the functions of package syscall change all threads. It sets only the ids that
+// are used to open files: with another real or saved user, that user could signal this thread and kill the whole process.
 func setIDs(who *Identity) syscall.Errno {
 	if _, _, errno := unix.RawSyscall(setgroups, uintptr(len(who.Groups)), uintptr(unsafe.Pointer(unsafe.SliceData(who.Groups))), 0); errno != 0 {
 		return errno
@@ -64,7 +63,8 @@ func setIDs(who *Identity) syscall.Errno {
 	return setFS(setfsuid, uintptr(who.UID))
 }
 
-// setFS sets the id that files are opened with. The call returns the id before it and no error, so it is asked again, with an id that is none.
+// setFS sets a file system id of this thread. The call returns the previous id and no error, so setFS calls it again with an invalid id to check the
+// result.
 func setFS(call, id uintptr) syscall.Errno {
 	const none = 1<<32 - 1
 	_, _, _ = unix.RawSyscall(call, id, 0, 0)
@@ -74,5 +74,5 @@ func setFS(call, id uintptr) syscall.Errno {
 	return 0
 }
 
-// permitted has nothing to add: the kernel has opened the file with the user's rights.
+// permitted returns nil: the kernel has opened the file with the user's rights.
 func permitted(*unix.Stat_t, *Identity) error { return nil }

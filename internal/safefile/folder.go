@@ -11,23 +11,24 @@ import (
 	"strings"
 )
 
-// FolderPolicy says which files of a folder are read. Each of them is judged by the Policy.
+// FolderPolicy decides which files of a folder are accepted. The Policy applies to each file.
 type FolderPolicy struct {
 	Policy
-	// MaxFiles bounds the files and folders, MaxDepth the folders on the way to a file, MaxTotal the bytes of all files. Required.
+	// MaxFiles is the maximum number of files and folders, MaxDepth the maximum number of folders on the way to a file, MaxTotal the maximum number of
+	// bytes of all files. Required.
 	MaxFiles, MaxDepth int
 	MaxTotal           int64
-	// Skip names files and folders directly below the folder that are left out.
+	// Skip has names of files and folders directly in the folder that are left out.
 	Skip []string
 }
 
-// ReadFolder reads all files in a folder and in those below it, by their names with slashes. Hidden files are left out. Links to files and folders are
-// followed, as Kubernetes mounts both behind them; MaxDepth ends a loop of links.
+// ReadFolder reads all files in a folder and below it. The keys of the result are names with slashes. Hidden files are left out. Links to files and
+// folders are followed, because Kubernetes mounts both behind links. MaxDepth ends a loop of links.
 func ReadFolder(ctx context.Context, name string, p FolderPolicy) (map[string][]byte, error) {
 	if os.Geteuid() != 0 {
 		p.Trust = Everybody
 	}
-	// The files are for the goroutine below alone until it has ended: it may be abandoned.
+	// Only the goroutine below may use the files until it has ended, because it may be abandoned.
 	read := &folderReader{policy: p, root: name, files: map[string][]byte{}}
 	if _, err := bounded(ctx, name, p.As, func() (none struct{}, err error) { return none, read.folder(ctx, "", 0) }); err != nil {
 		return nil, err
@@ -35,16 +36,16 @@ func ReadFolder(ctx context.Context, name string, p FolderPolicy) (map[string][]
 	return read.files, nil
 }
 
-// folderReader reads one folder.
+// folderReader reads one folder and the folders below it.
 type folderReader struct {
 	policy FolderPolicy
 	root   string
 	files  map[string][]byte
-	seen   int   // files and folders
+	seen   int   // number of files and folders
 	bytes  int64 // of all files
 }
 
-// folder reads the folder with a name below the root.
+// folder reads a folder, given its name below the root.
 func (r *folderReader) folder(ctx context.Context, name string, depth int) error {
 	path := filepath.Join(r.root, filepath.FromSlash(name))
 	if depth > r.policy.MaxDepth {
@@ -89,7 +90,7 @@ func (r *folderReader) entries(path string) ([]string, error) {
 	return names, nil
 }
 
-// entry reads a file, or a folder.
+// entry reads a file or a folder.
 func (r *folderReader) entry(ctx context.Context, name string, depth int) error {
 	path := filepath.Join(r.root, filepath.FromSlash(name))
 	info, err := os.Stat(path)

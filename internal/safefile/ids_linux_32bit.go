@@ -4,5 +4,5 @@ package safefile
 
 import "golang.org/x/sys/unix"
 
-// The calls without a number know 16 bits of an id.
+// The system calls with plain names use 16-bit ids.
 const setgroups, setfsgid, setfsuid = unix.SYS_SETGROUPS32, unix.SYS_SETFSGID32, unix.SYS_SETFSUID32

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// look opens, judges and reads a file. Owners and modes are not judged here, and no programs run as another user.
+// look opens, checks and reads a file. It does not check owners and modes on this platform, and no programs run as another user.
 func look(name string, p Policy, read part) ([]byte, Info, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -42,7 +42,7 @@ func look(name string, p Policy, read part) ([]byte, Info, error) {
 	return data, Info{}, nil
 }
 
-// as calls f, or refuses where another user's rights were needed.
+// as calls f, with an error if another user's rights are needed.
 func as(who *Identity, f func(error)) {
 	if who != nil {
 		f(errors.ErrUnsupported)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// look opens, judges and reads a file on the calling thread, with that thread's rights.
+// look opens, checks and reads a file on the calling thread, with the rights of that thread.
 func look(name string, p Policy, read part) ([]byte, Info, error) {
 	fd, err := openFile(name)
 	if err != nil {
@@ -44,7 +44,7 @@ func openFile(name string) (fd int, err error) {
 	switch {
 	case errors.Is(err, unix.ENXIO): // a socket
 		err = ErrNotRegular
-	case errors.Is(err, unix.EAGAIN): // which would pass for a machine that is short of something
+	case errors.Is(err, unix.EAGAIN): // EAGAIN would be taken for an exhausted machine
 		err = errLeased
 	}
 	return fd, err
@@ -52,7 +52,7 @@ func openFile(name string) (fd int, err error) {
 
 var errLeased = errors.New("another process holds a lease on the file (fcntl F_SETLEASE)")
 
-// acceptable judges an open file.
+// acceptable returns an error if the policy does not accept an open file.
 func acceptable(fd int, name string, st *unix.Stat_t, p Policy) error {
 	switch kind := uint32(st.Mode) & unix.S_IFMT; {
 	case kind == unix.S_IFDIR:
@@ -71,7 +71,7 @@ func acceptable(fd int, name string, st *unix.Stat_t, p Policy) error {
 	return nil
 }
 
-// readAll reads to the end, which may be beyond the size that the file says to have: files under /proc say 0.
+// readAll reads to the end of a file, which may be beyond its stated size: files in /proc state 0.
 func readAll(fd int, size, limit int64) ([]byte, error) {
 	const least = 512
 	data := make([]byte, 0, size+least)
@@ -104,7 +104,7 @@ func readStart(fd int) ([]byte, error) {
 	return data[:max(n, 0)], err //nolint:wrapcheck // the caller names the file
 }
 
-// retry repeats a system call that a signal has interrupted.
+// retry repeats a system call that was interrupted by a signal.
 func retry(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {

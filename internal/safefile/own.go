@@ -5,15 +5,15 @@ import (
 	"crypto/tls"
 )
 
-// MaxOwn bounds each file that the configuration names for cronclave itself: passwords, tokens, certificates. In bytes.
+// MaxOwn is the maximum length in bytes of the files that cronclave reads for itself: passwords, tokens, certificates.
 const MaxOwn = 1 << 20
 
-// ReadOwn reads such a file. Whom it may belong to was judged when the configuration was read.
+// ReadOwn reads such a file. It does not check the owner, which is checked when the configuration is read.
 func ReadOwn(name string) ([]byte, error) {
 	return Read(context.Background(), name, Policy{MaxBytes: MaxOwn})
 }
 
-// KeyPair reads a certificate and its key, in PEM. The caller's error should name the files.
+// KeyPair reads a certificate and its key in PEM. The caller's error should name the files.
 func KeyPair(certFile, keyFile string) (tls.Certificate, error) {
 	cert, err := ReadOwn(certFile)
 	if err != nil {

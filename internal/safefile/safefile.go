@@ -1,14 +1,13 @@
 // Package safefile reads files whose names come from outside: from a configuration, a flag or the environment.
 //
-// There is one way to open such a file. The open never waits for a writer (O_NONBLOCK) and never makes a terminal the
-// process's own (O_NOCTTY). All judgement is about the open descriptor, so that no swap of the name between a look and
-// the open matters: it must be a regular file, of a bounded size, and where that is asked for one that only
-// trusted users may change. Symbolic links are followed, as Kubernetes mounts its files behind them; their target
-// is opened with the rights in [Policy.As] and judged like any other file.
+// There is one way to open such a file. Opening never waits for a writer (O_NONBLOCK), and never makes a terminal the controlling terminal
+// (O_NOCTTY). All checks use the open descriptor, so that replacing the file in the meantime has no effect: it must be a regular file of limited size
+// and, if the policy says so, one that only trusted users can change. Symbolic links are followed, because Kubernetes mounts its files behind links.
+// Their target is opened with the rights in [Policy.As] and checked like any other file.
 //
-// A read ends with its context. A system call that hangs, as on a network file system whose server is away, can't be
-// interrupted: it is abandoned with its thread, and until it has returned the same file is refused at once with
-// [ErrHangs], so that at most the reads that were under way together hang.
+// A read ends with its context. A system call that hangs, for example on a network file system whose server is away, can't be interrupted. It is
+// abandoned together with its thread. Until it has returned, reads of the same file fail at once with [ErrHangs]. So only reads that were under way
+// at the same time can hang.
 package safefile
 
 import (
@@ -24,52 +23,52 @@ import (
 )
 
 var (
-	// ErrNotRegular says that the name is that of a pipe, a device or a socket.
+	// ErrNotRegular reports that the file is a pipe, a device or a socket.
 	ErrNotRegular = errors.New("not a regular file")
-	// ErrTooLong says that the file is longer than the policy allows.
+	// ErrTooLong reports that the file is longer than the policy permits.
 	ErrTooLong = errors.New("longer than")
-	// ErrUnanswered says that the file's system did not answer until the read was abandoned, as that of a network mount whose server is away.
+	// ErrUnanswered reports that the file system did not answer before the read was abandoned, for example on a network mount whose server is away.
 	ErrUnanswered = errors.New("its file system does not answer")
-	// ErrHangs says that an abandoned read of the same file has not returned yet. It comes with ErrUnanswered.
+	// ErrHangs reports that an abandoned read of the same file has not returned yet. It comes with ErrUnanswered.
 	ErrHangs = errors.New("an earlier read of it still hangs")
 )
 
-// Policy says how a file is opened and which files are accepted.
+// Policy decides how a file is opened and which files are accepted.
 type Policy struct {
-	// MaxBytes is how long the file may be. Required.
+	// MaxBytes is the maximum length of the file. Required.
 	MaxBytes int64
-	// As are the rights with which the file is opened. Defaults to those of the process. A process that may not change
-	// its user opens with its own rights; for the same reason it can't start a program as that user.
+	// As is the user with whose rights the file is opened. Defaults to the rights of the process. A process that may not change its user keeps its own
+	// rights; it can't start a program as that user either.
 	As *Identity
-	// Trust says whose files are accepted. Defaults to everybody's.
+	// Trust restricts the owners of files. Defaults to Everybody.
 	Trust Trust
 }
 
-// Identity is a user of the system, by its numbers.
+// Identity is a user of the system with its groups, by number.
 type Identity struct {
 	UID, GID uint32
 	Groups   []uint32
 }
 
-// Trust says by whom a file may be owned and written.
+// Trust decides which users may own and change a file.
 type Trust int
 
 const (
-	// Everybody leaves owners and modes unjudged.
+	// Everybody accepts all owners and modes.
 	Everybody Trust = iota
-	// Administrators judges a file where the process is root, since then its writer has a part of root's power. The file, and each folder and link on
-	// the way to it, must belong to root or to Policy.As, and must not be writable by a group or by others. A folder with the sticky bit (/tmp) may
-	// be writable, and so may a folder of a read-only mount.
+	// Administrators restricts files if the process is root, because then whoever can write a file has a part of root's power. The file, and each folder
+	// and link on the way to it, must belong to root or to Policy.As, and must not be writable by a group or by others. A folder may be writable if it
+	// has the sticky bit (/tmp) or is on a read-only mount.
 	Administrators
 )
 
-// UntrustedError says that others than trusted users may change a file, or a folder on the way to it, and what to do.
+// UntrustedError reports that untrusted users can change a file or a folder on the way to it.
 type UntrustedError struct {
 	// Path is the file or folder.
 	Path string
-	// Problem completes a sentence that begins with Path.
+	// Problem is the rest of a sentence that begins with Path.
 	Problem string
-	// Remedy is a command of a shell that makes the path trusted.
+	// Remedy is a shell command that makes the path trusted.
 	Remedy string
 }
 
@@ -79,9 +78,9 @@ func (e *UntrustedError) Error() string {
 
 // Info describes a file without its content.
 type Info struct {
-	// Exposed names in a few words the users besides its owner that may read the file, such as "others"; "" for none.
+	// Exposed describes the users besides the owner who can read the file, such as "others", or is "".
 	Exposed string
-	// Remedy is a command of a shell after which only the owner may read the file.
+	// Remedy is a shell command after which only the owner can read the file.
 	Remedy string
 }
 
@@ -91,23 +90,23 @@ func Read(ctx context.Context, name string, p Policy) ([]byte, error) {
 	return data, err
 }
 
-// StartBytes is how much of a program Linux reads to find out how to execute it.
+// StartBytes is the number of bytes that Linux reads of a program to determine how to execute it.
 const StartBytes = 256
 
-// ReadStart reads the first [StartBytes] of a file of any length, or all of a shorter one.
+// ReadStart reads the first [StartBytes] of a file of any length, or the whole file if it is shorter.
 func ReadStart(ctx context.Context, name string, p Policy) ([]byte, error) {
 	p.MaxBytes = math.MaxInt64
 	data, _, err := visit(ctx, name, p, start)
 	return data, err
 }
 
-// Inspect judges a file as [Read] does, and does not read it.
+// Inspect checks a file as [Read] does, but does not read it.
 func Inspect(ctx context.Context, name string, p Policy) (Info, error) {
 	_, info, err := visit(ctx, name, p, nothing)
 	return info, err
 }
 
-// InspectFolder judges a folder, in which others could add files, as [Read] judges those on the way to a file.
+// InspectFolder checks a folder as [Read] checks the folders on the way to a file. Use it for a folder in which other users must not add files.
 func InspectFolder(name string, t Trust) error {
 	if t == Everybody || os.Geteuid() != 0 {
 		return nil
@@ -115,19 +114,19 @@ func InspectFolder(name string, t Trust) error {
 	return inspectFolder(name)
 }
 
-// Ask runs ask in a goroutine and returns when ctx ends, with an error that wraps [ErrUnanswered]. The goroutine keeps running, so ask must not write to variables
-// that the caller reads. Until it returns, the next Ask for the same name fails at once with [ErrHangs].
+// Ask runs ask in a goroutine and returns its result. When ctx ends, it returns an error that wraps [ErrUnanswered]. The goroutine keeps running
+// then, so ask must not write to variables that the caller reads. Until it returns, the next Ask for the same name fails at once with [ErrHangs].
 func Ask[T any](ctx context.Context, name string, ask func() (T, error)) (T, error) {
 	return bounded(ctx, name, nil, ask)
 }
 
-// content is what a visit to a file gives.
+// content is the result of a visit to a file.
 type content struct {
 	data []byte
 	info Info
 }
 
-// part is how much of a file is read.
+// part is the part of a file to read.
 type part int
 
 const (
@@ -136,9 +135,9 @@ const (
 	whole
 )
 
-// visit opens and judges a file, and reads a part of it.
+// visit opens and checks a file, and reads a part of it.
 func visit(ctx context.Context, name string, p Policy, read part) ([]byte, Info, error) {
-	if os.Geteuid() != 0 { // asked here, before a thread takes the rights of Policy.As
+	if os.Geteuid() != 0 { // checked before a thread takes the rights of Policy.As
 		p.Trust = Everybody
 	}
 	c, err := bounded(ctx, name, p.As, func() (c content, err error) {
@@ -148,7 +147,7 @@ func visit(ctx context.Context, name string, p Policy, read part) ([]byte, Info,
 	return c.data, c.info, err
 }
 
-// bounded looks at a file with a user's rights, and abandons that when ctx ends.
+// bounded calls look with a user's rights, and abandons the call when ctx ends.
 func bounded[T any](ctx context.Context, name string, who *Identity, look func() (T, error)) (zero T, err error) {
 	type result struct {
 		value T
@@ -185,17 +184,17 @@ func bounded[T any](ctx context.Context, name string, who *Identity, look func()
 	}
 }
 
-// unanswered is the error of a look that was abandoned.
+// unanswered returns the error of an abandoned call.
 func unanswered(name string, why error) error {
 	return failed(name, fmt.Errorf("%w%s: %w", ErrUnanswered, proc.OnMount(name), why))
 }
 
-// failed words an error as those of package os are.
+// failed returns an error in the form of package os.
 func failed(name string, err error) error {
 	return &fs.PathError{Op: "read", Path: name, Err: err}
 }
 
-// tooLong is the error of a file beyond the limit.
+// tooLong returns the error of a file that exceeds the limit.
 func tooLong(limit int64) error {
 	if limit < 1<<20 {
 		return fmt.Errorf("%w %d KiB", ErrTooLong, limit>>10)
@@ -203,7 +202,7 @@ func tooLong(limit int64) error {
 	return fmt.Errorf("%w %d MiB", ErrTooLong, limit>>20)
 }
 
-// hanging counts the abandoned reads by the names of their files.
+// hanging counts the abandoned calls by file name.
 var hanging = &abandonedReads{count: map[string]int{}}
 
 type abandonedReads struct {

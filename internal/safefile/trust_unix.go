@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The modes that let a file be changed or read by others than its owner.
+// Permission bits of a mode.
 const (
 	writable = 0o022
 	sticky   = unix.S_ISVTX
 )
 
-// maxLinks is how many symbolic links lead to a file at most, as in the kernel.
+// maxLinks is the maximum number of symbolic links on the way to a file, as in the kernel.
 const maxLinks = 40
 
-// trusted judges an open file and the way to it. The way is walked after the file was opened: where all of it is
-// trusted, none but trusted users could have made the name lead elsewhere in between.
+// trusted checks an open file and the way to it. It checks the way after the file was opened: if all of it is trusted, only trusted users could have
+// changed the target of the name in between.
 func trusted(fd int, name string, st *unix.Stat_t, as *Identity) error {
 	owners := []uint32{0}
 	if as != nil {
@@ -37,7 +37,7 @@ func trusted(fd int, name string, st *unix.Stat_t, as *Identity) error {
 
 func inspectFolder(name string) error { return walk(name, []uint32{0}) }
 
-// judge judges the owner and the mode of a file or folder.
+// judge checks the owner and the mode of a file or folder. fixed reports whether it can't be changed in spite of its mode.
 func judge(path string, st *unix.Stat_t, owners []uint32, fixed func() bool) error {
 	var problems, remedies []string
 	if !slices.Contains(owners, st.Uid) {
@@ -54,8 +54,8 @@ func judge(path string, st *unix.Stat_t, owners []uint32, fixed func() bool) err
 	return &UntrustedError{Path: path, Problem: strings.Join(problems, " and "), Remedy: strings.Join(remedies, " && ")}
 }
 
-// rightful is the owner that a file or folder should have. A file that is opened with a user's rights should belong to that user, since only then the
-// user can read it.
+// rightful returns the owner that a file or folder should have. A file that is opened with a user's rights should belong to that user, because
+// otherwise the user may be unable to read it.
 func rightful(st *unix.Stat_t, owners []uint32) string {
 	if uint32(st.Mode)&unix.S_IFMT != unix.S_IFREG || len(owners) == 1 {
 		return "root"
@@ -63,7 +63,7 @@ func rightful(st *unix.Stat_t, owners []uint32) string {
 	return strconv.FormatUint(uint64(owners[len(owners)-1]), 10)
 }
 
-// classes names those besides the owner to whom a mode gives something.
+// classes describes the users besides the owner to whom a mode gives one of the permissions in bits.
 func classes(st *unix.Stat_t, bits uint32) string {
 	var by []string
 	if uint32(st.Mode)&bits&0o070 != 0 {
@@ -75,8 +75,8 @@ func classes(st *unix.Stat_t, bits uint32) string {
 	return strings.Join(by, " and ")
 }
 
-// exposed names the users that may read a file, besides its owner, root's group, and the groups of the user that opens it: a file of root's is given
-// to a user by such a group.
+// exposed describes the users who can read a file. It leaves out the owner, root's group, and the groups of the user who opens it, because such a
+// group is the way to share a file of root with a user.
 func exposed(st *unix.Stat_t, as *Identity) string {
 	bits := uint32(0o044)
 	if st.Gid == 0 || as != nil && (st.Gid == as.GID || slices.Contains(as.Groups, st.Gid)) {
@@ -85,7 +85,7 @@ func exposed(st *unix.Stat_t, as *Identity) string {
 	return classes(st, bits)
 }
 
-// walk judges each folder on the way to a file, and each link that a folder's other users may replace.
+// walk checks each folder on the way to a file, and each link that other users of its folder may replace.
 func walk(name string, owners []uint32) error {
 	rest, err := parts(name)
 	if err != nil {
@@ -129,7 +129,7 @@ func walk(name string, owners []uint32) error {
 	return err
 }
 
-// parts are those of the absolute path. A ".." is kept, since what it leads to depends on the links before it.
+// parts returns the elements of the absolute path. It keeps "..", whose target depends on the links before it.
 func parts(name string) ([]string, error) {
 	if filepath.IsAbs(name) {
 		return split(name), nil
@@ -151,7 +151,7 @@ func split(path string) []string {
 	return all
 }
 
-// judgeFolder judges one folder. shared says that others may add files to it, but not replace those of another owner.
+// judgeFolder checks one folder. shared reports whether others may add files to it, but can't replace the files of another owner.
 func judgeFolder(path string, owners []uint32) (same string, shared bool, err error) {
 	var st unix.Stat_t
 	if err := retry(func() error { return unix.Lstat(path, &st) }); err != nil {
@@ -161,8 +161,8 @@ func judgeFolder(path string, owners []uint32) (same string, shared bool, err er
 	return path, shared, judge(path, &st, owners, func() bool { return shared || readOnlyPath(path) })
 }
 
-// readOnly returns whether a file is on a read-only mount, so that its mode permits no write: Kubernetes mounts a ConfigMap so, with a folder that
-// everybody might write to.
+// readOnly reports whether a file is on a read-only mount, so that its mode permits no write. Kubernetes mounts a ConfigMap like this, with a folder
+// whose mode lets everybody write.
 func readOnly(fd int) bool {
 	var fs unix.Statfs_t
 	err := retry(func() error { return unix.Fstatfs(fd, &fs) })
@@ -175,7 +175,7 @@ func readOnlyPath(path string) bool {
 	return err == nil && mountedReadOnly(&fs)
 }
 
-// shellQuoted is a path as a shell takes it.
+// shellQuoted quotes a path for a shell.
 func shellQuoted(path string) string {
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@%:,=") == "" {
 		return path

@@ -1,13 +1,13 @@
-// Package selffence says when the work under a lease that is not renewed is asked to stop and is killed, so that it is dead before the lease ends. The
-// scheduler and `cronclave lock` do so in the holder's own process. The warden, a process beside it, does so where the holder stands still.
+// Package selffence decides when the work under a lease that is not renewed is asked to stop and is killed, so that it is dead before the lease ends.
+// The scheduler and `cronclave lock` use it in the process of the holder. The warden, a process beside it, uses it if the holder stands still.
 package selffence
 
 import "time"
 
-// Limits are a lease's length without renewal, and the time that its work may have between SIGTERM and SIGKILL.
+// Limits has the length of a lease without renewal, and the time between SIGTERM and SIGKILL that its work may have.
 type Limits struct{ Lease, Grace time.Duration }
 
-// Action is what the holder does with the work.
+// An Action is what the holder does to the work.
 type Action int
 
 const (
@@ -16,7 +16,7 @@ const (
 	Kill               // SIGKILL
 )
 
-// Check returns what to do with so much of the lease left, and when to check again: a renewal may have come by then.
+// Check returns what to do if so much of the lease is left, and the time until the next check: a renewal may have come by then.
 func (l Limits) Check(left time.Duration) (do Action, again time.Duration) {
 	untilKill := left - l.margin()
 	switch untilStop := untilKill - l.grace(); {
@@ -28,14 +28,14 @@ func (l Limits) Check(left time.Duration) (do Action, again time.Duration) {
 	return Kill, l.Lease
 }
 
-// WardenKill is how long before the lease's end the warden kills: half a margin after a holder in good health does.
+// WardenKill returns the time before the end of the lease at which the warden kills: half a margin after a healthy holder does.
 func (l Limits) WardenKill() time.Duration { return l.margin() / 2 }
 
-// WardenStop is how long before the lease's end the warden sends SIGTERM, unless that is no earlier than WardenKill.
+// WardenStop returns the time before the end of the lease at which the warden sends SIGTERM, unless that is no earlier than WardenKill.
 func (l Limits) WardenStop() time.Duration { return l.grace() }
 
-// margin is how long before the lease's end the holder kills: a twentieth of the lease, so that dying has time.
+// margin returns the time before the end of the lease at which the holder kills: a twentieth of the lease, so that there is time to die.
 func (l Limits) margin() time.Duration { return max(l.Lease/20, 50*time.Millisecond) }
 
-// grace is at most a third of the lease, so that a renewal that comes late is not too late.
+// grace returns the grace, at most a third of the lease. A longer one would stop work whose renewal is only a little late.
 func (l Limits) grace() time.Duration { return min(l.Grace, l.Lease/3) }

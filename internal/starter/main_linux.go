@@ -8,24 +8,24 @@ import (
 	"unsafe"
 )
 
-// A program of which this package is a part becomes a starter here. Packages are initialised in the order of their names, after those that they import, and this
-// one imports little. The rest of the program takes several times as long as a start.
+// The starter takes over from its program here. Packages are initialised in the order of their names, after the packages that they import. This
+// package imports little, so it comes early. The initialisation of the rest of the program takes several times as long as a start.
 func init() { //nolint:gochecknoinits // see above
 	if len(os.Args) == 1 && os.Args[0] == Name {
 		syscall.Exit(Main())
 	}
 }
 
-// Main carries out one order, and returns when the replica has the reply.
+// Main carries out one order. It returns only after an error; otherwise the process exits once the replica has the reply.
 func Main() (exitCode int) {
-	runtime.LockOSThread() // a priority and privileges are a thread's own
+	runtime.LockOSThread() // priority and privileges belong to a thread
 	syscall.CloseOnExec(Channel)
 	syscall.CloseOnExec(Cgroup)
 	order, err := receive()
 	if err != nil {
 		return 1
 	}
-	// It also ends the process while the fork waits for an execution that hangs.
+	// The goroutine also ends the process while its fork waits for a hanging execve.
 	go func() {
 		_, _ = read(make([]byte, 1))
 		syscall.Exit(0)
@@ -36,7 +36,7 @@ func Main() (exitCode int) {
 	select {}
 }
 
-// receive reads the order.
+// receive reads the order from the channel.
 func receive() (*Order, error) {
 	length := make([]byte, 4)
 	if err := readFull(length); err != nil {
@@ -71,7 +71,7 @@ func read(b []byte) (n int, err error) {
 	}
 }
 
-// carryOut starts the command. Umask, priority and privileges are set on this thread, and so on what it forks.
+// carryOut starts the command. Umask, priority and privileges are set on this thread, from which the fork inherits them.
 func (o *Order) carryOut() Reply {
 	if o.Nice != nil {
 		if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, *o.Nice); err != nil {
@@ -103,7 +103,8 @@ func refusal(step Step, err error) Reply {
 	return Reply{Step: step, Error: errno}
 }
 
-// The numbers of prctl(2) and capabilities(7) that package syscall lacks. Package x/sys/unix has them, and would have this one initialised later.
+// Numbers of prctl(2) and capabilities(7) that package syscall lacks. An import of x/sys/unix, which has them, would delay the initialisation of this
+// package.
 const (
 	setNoNewPrivs = 38
 	capAmbient    = 47
@@ -111,9 +112,10 @@ const (
 	capVersion3   = 0x20080522
 )
 
-// dropPrivileges changes this thread, and so what it forks. A change of the user takes permitted and effective capabilities away, but leaves inheritable ones, and
-// between two users that are not root ambient ones, too: by these a job of a replica with AmbientCapabilities= would have its right to become anybody. The bounding
-// set stays: it only matters to programs that get capabilities when they are executed, which no_new_privs prevents.
+// dropPrivileges changes this thread, from which the fork inherits. A change of the user clears permitted and effective capabilities, but not
+// inheritable ones. Between two users other than root it does not clear ambient ones either: a job of a replica with AmbientCapabilities= could use
+// them to become any user. The bounding set stays unchanged. It only matters to programs that get capabilities when they are executed, which
+// no_new_privs prevents.
 func (o *Order) dropPrivileges() error {
 	if o.DropInheritable {
 		if err := dropInheritable(); err != nil {

@@ -1,10 +1,11 @@
-// Package starter is a small process that stands between a replica and each command that it starts.
+// Package starter implements a small process between a replica and each command that it starts.
 //
-// A start can hang: execve of a program on a network mount whose server is away does not return, and cannot be interrupted. The Go runtime forks under one lock
-// and holds it until the program was executed, so one such start would stop every other start of the process. The replica therefore executes its own binary, which
-// is open already, as a starter. The starter forks the command, reports its process id or the error, and ends. A start that hangs stops its own starter alone.
+// A start can hang: an execve of a program on a network mount whose server is away does not return, and can't be interrupted. The Go runtime forks
+// under a lock that it holds until the program was executed. So one hanging start would block all other starts of the process. Therefore the replica
+// executes its own binary, which is open already, as a starter. The starter forks the command, reports its PID or the error, and ends. A hanging
+// start blocks only its own starter.
 //
-// The starter becomes a [Main] before the other packages of the binary are initialised, since it lives for milliseconds.
+// The starter calls [Main] before the other packages of the binary are initialised, because it lives only for milliseconds.
 package starter
 
 import (
@@ -15,12 +16,12 @@ import (
 	"syscall"
 )
 
-// Name is the only argument of a starter, argv[0].
+// Name is argv[0] of a starter, its only argument.
 const Name = "cronclave-starter"
 
-// The files of a starter, beside the stdin, stdout and stderr of the command.
+// The file descriptors of a starter, besides the stdin, stdout and stderr of the command.
 const (
-	// Channel is the socket by which the order comes, and by which the reply goes. The starter ends when its other end is closed.
+	// Channel is the socket for the order and the reply. The starter ends when the other end is closed.
 	Channel = 3
 	// Cgroup is the directory of the command's cgroup, if the order has one.
 	Cgroup = 4
@@ -30,31 +31,31 @@ const (
 type Order struct {
 	Path, Dir  string
 	Argv, Env  []string
-	Credential *syscall.Credential // nil: the replica's own
-	Umask      *uint32             // nil: the replica's own
-	Nice       *int                // nil: the replica's own
-	InCgroup   bool                // the command is born in Cgroup
+	Credential *syscall.Credential // nil for the replica's own
+	Umask      *uint32             // nil for the replica's own
+	Nice       *int                // nil for the replica's own
+	InCgroup   bool                // whether to start the command in Cgroup
 	// DropInheritable clears the ambient and the inheritable capabilities.
 	DropInheritable bool
 	NoNewPrivs      bool
 }
 
-// Step is the part of a start that failed.
+// Step is a part of a start.
 type Step uint32
 
-// The steps.
+// The steps that can fail.
 const (
-	Start Step = iota // the fork, the folder, the user, or the execution
+	Start Step = iota // fork, working directory, user, or execve
 	Nice
 	Privileges
-	Received // the order could not be read
+	Received // reading the order
 )
 
 // Reply is the result of a start.
 type Reply struct {
 	PID   int           // of the command; 0 if it was not started
-	Step  Step          // that failed
-	Error syscall.Errno // why
+	Step  Step          // the step that failed
+	Error syscall.Errno // its error
 }
 
 // ReplySize is the length of a reply in bytes.
@@ -73,7 +74,7 @@ func ParseReply(b []byte) Reply {
 	return Reply{int(word(0)), Step(word(1)), syscall.Errno(word(2))}
 }
 
-// Bytes encodes an order: its length, and its fields as strings, each after its own length.
+// Bytes encodes an order: its length, then its fields as strings, each after its own length.
 func (o *Order) Bytes() []byte {
 	fields := []string{o.Path, o.Dir, flag(o.InCgroup), flag(o.DropInheritable), flag(o.NoNewPrivs), "", "", formatCredential(o.Credential),
 		strconv.Itoa(len(o.Argv))}
@@ -94,7 +95,7 @@ func (o *Order) Bytes() []byte {
 
 var errOrder = errors.New("damaged order")
 
-// parseOrder decodes an order without its length.
+// parseOrder decodes an order, without its length.
 func parseOrder(b []byte) (*Order, error) {
 	var fields []string
 	for len(b) > 0 {
@@ -132,7 +133,7 @@ func flag(set bool) string {
 	return ""
 }
 
-// formatCredential writes "UID GID KEEP GROUP ...", where KEEP leaves the supplementary groups alone.
+// formatCredential encodes a credential as "UID GID KEEP GROUP ...". KEEP is 1 to leave the supplementary groups unchanged.
 func formatCredential(c *syscall.Credential) string {
 	if c == nil {
 		return ""

@@ -1,4 +1,4 @@
-// Package textfile reads what people save with other tools, for other machines: env files, and the first line of scripts.
+// Package textfile parses text files that may come from other tools and other machines: env files, and the first line of scripts.
 package textfile
 
 import (
@@ -8,18 +8,19 @@ import (
 	"strings"
 )
 
-// MaxEnvFile bounds an env file, in bytes.
+// MaxEnvFile is the maximum length of an env file in bytes.
 const MaxEnvFile = 1 << 20
 
-// Warning is a line of an env file that other programs read in another way.
+// Warning is about a line of an env file that other programs read differently.
 type Warning struct {
 	Line    int // from 1
 	Message string
 }
 
-// ParseEnv reads the text of the env file at path: NAME=value lines, "export " before the name or not, LF or CRLF at their ends. Empty lines and lines that
-// begin with # are passed over. A value is taken as it is, less the space around it; or stands in single quotes, or in double quotes where \\, \", \$ and
-// \n are known. Nothing is expanded. The error has all faults, one FILE:LINE: message a line. Neither faults nor warnings quote a value: it may be a secret.
+// ParseEnv parses the text of the env file at path. It has lines NAME=value with LF or CRLF; "export " before the name is optional. Empty lines and
+// lines that begin with # are ignored. A value is taken literally, without the space around it. It may stand in single quotes, or in double quotes
+// with the escapes \\, \", \$ and \n. Variables are not expanded. The error contains all faults, one FILE:LINE: message per line. No fault or warning
+// contains a value, because it may be a secret.
 func ParseEnv(path, text string) (vars map[string]string, warnings []Warning, err error) {
 	vars = map[string]string{}
 	var faults []error
@@ -50,7 +51,7 @@ var (
 	commentLike = regexp.MustCompile(`=\s*[^'"\s].*\s#|=\s+#`)
 )
 
-// parseVariable reads one line. A faulty line is not quoted in the error: it may be a secret.
+// parseVariable parses one line. The error does not quote the line, because it may be a secret.
 func parseVariable(line string) (name, value string, err error) {
 	name, value, ok := strings.Cut(line, "=")
 	if !ok {
@@ -70,7 +71,7 @@ func parseVariable(line string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// unquote takes the quotes off a value that begins with one. Only a comment may follow the closing one.
+// unquote removes the quotes of a value. Only a comment may follow the closing quote.
 func unquote(s string) (string, error) {
 	if s == "" || s[0] != '\'' && s[0] != '"' {
 		return s, nil

@@ -1,4 +1,5 @@
-// Package trial is the Redis of `run --embedded-redis`: it is part of the replica's process, and other processes of the same user may look at it.
+// Package trial provides the Redis of `run --embedded-redis`. It is a part of the replica's process, and other processes of the same user can read
+// from it.
 package trial
 
 import (
@@ -16,15 +17,15 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// Redis is an embedded Redis. The replica reaches it inside the process. Other processes reach a view of it by a Unix socket in a folder that only the
-// user of this process may enter: they read, and have the output of runs published, and can change nothing that decides which tick runs.
+// Redis is an embedded Redis. The replica reaches it inside the process. Other processes reach a view of it by a Unix socket, in a folder that only
+// the user of this process may enter. The view permits reading and following the output of runs, but no change that affects which tick runs.
 type Redis struct {
 	server *embedded.Server
-	folder string // of the socket; "" for none
+	folder string // of the socket, or ""
 	view   redisconn.View
 }
 
-// Start starts it. Where the socket can't be made there is no view, which says why: the trial is good without it.
+// Start starts an embedded Redis. If the socket can't be made, it runs without the view, and View.Fault has the reason.
 func Start() (*Redis, error) {
 	server, err := embedded.Start(embedded.Config{DialOnly: true})
 	if err != nil {
@@ -37,14 +38,14 @@ func Start() (*Redis, error) {
 	return r, nil
 }
 
-// Embedded is how the replica reaches it.
+// Embedded returns the replica's access to the Redis.
 func (r *Redis) Embedded() redisconn.Embedded { return redisconn.InProcess(r.server, r.view) }
 
-// Close ends it, and all connections.
+// Close ends the Redis and all connections.
 func (r *Redis) Close() {
 	r.server.Close()
 	if r.folder != "" {
-		_ = os.RemoveAll(r.folder) // only an empty socket would stay
+		_ = os.RemoveAll(r.folder) // only an empty socket would be left behind
 	}
 }
 
@@ -53,7 +54,7 @@ func (r *Redis) openView() error {
 	if err != nil {
 		return fmt.Errorf("find the folder for temporary files: %w", err)
 	}
-	folder, err := os.MkdirTemp(temp, "cronclave-") // for this user alone
+	folder, err := os.MkdirTemp(temp, "cronclave-") // for this user only
 	if err != nil {
 		return fmt.Errorf("make a folder for the socket: %w", err)
 	}
@@ -73,7 +74,7 @@ func (r *Redis) openView() error {
 	return nil
 }
 
-// reads are the commands of status, history, why, audit and logs. None of them blocks, or asks for more than is there.
+// reads are the commands that status, history, why, audit and logs need. They never block.
 var reads = strings.Fields(`CLIENT HELLO INFO PING SELECT TIME
 	EXISTS GET HEXISTS HGET HGETALL HLEN HMGET HVALS PTTL TYPE
 	XRANGE ZCARD ZCOUNT ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREVRANGE ZSCORE`)

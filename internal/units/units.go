@@ -1,4 +1,4 @@
-// Package units reads and writes durations and sizes as users know them.
+// Package units parses and formats durations and sizes in the form that users write.
 package units
 
 import (
@@ -16,7 +16,7 @@ var (
 	sizePattern = regexp.MustCompile(`^([0-9]+)(B|KiB|MiB|GiB)$`)
 )
 
-// ParseDuration reads a Go duration that may also count in days of 24 hours: "90s", "1h30m", "30d", "1d12h".
+// ParseDuration parses a Go duration that may also contain days of 24 hours: "90s", "1h30m", "30d", "1d12h".
 func ParseDuration(s string) (time.Duration, error) {
 	wrong := errors.New(`is not a duration; write one such as "90s", "1h30m" or "30d"`)
 	overflow := false
@@ -35,7 +35,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// FormatDuration is a duration as a user would write it: "24h" and not "24h0m0s".
+// FormatDuration returns a duration as a user would write it: "24h" instead of "24h0m0s".
 func FormatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > day && d%day == 0 {
@@ -51,7 +51,7 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
-// ParseSize reads a number of bytes: "512B", "16KiB", "64MiB", "1GiB".
+// ParseSize parses a number of bytes: "512B", "16KiB", "64MiB", "1GiB".
 func ParseSize(s string) (int64, error) {
 	m := sizePattern.FindStringSubmatch(s)
 	if m == nil {
@@ -65,7 +65,7 @@ func ParseSize(s string) (int64, error) {
 	return n << shift, nil
 }
 
-// FormatSize writes a number of bytes as a configuration has it, such as 512MiB.
+// FormatSize returns a number of bytes in the form of a configuration, such as 512MiB.
 func FormatSize(n int64) string {
 	unit := 0
 	for ; unit < 3 && n%1024 == 0; unit++ {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootTime reads CLOCK_MONOTONIC, which runs on in suspend here. All processes of a machine read the same.
+// bootTime returns CLOCK_MONOTONIC, which continues during suspend on macOS. It is the same for all processes of a machine.
 func bootTime() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // it can't fail

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootTime reads CLOCK_BOOTTIME, which nothing steps and which runs on in suspend. All processes of a machine read the same.
+// bootTime returns CLOCK_BOOTTIME, which nothing sets and which continues during suspend. It is the same for all processes of a machine.
 func bootTime() time.Duration {
 	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // every kernel that Go runs on has it
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // every kernel that Go supports has it
 	return time.Duration(now.Nano())
 }

@@ -9,50 +9,49 @@ import (
 )
 
 const (
-	// beatEvery is how often a helper is looked after.
+	// beatEvery is the interval of checks of a helper.
 	beatEvery = 300 * time.Millisecond
-	// mostSilence is how many looks in a row may find no progress while an answer is due. Looks are counted, and not time: when
-	// this process was stopped, the helper did not hang. They are many, since on a machine that starts a thousand processes a
-	// second the helper may wait for seconds too, and its replacement would do no better.
+	// mostSilence is the number of checks in a row without progress after which a helper counts as hung. Checks are counted instead of time, because the
+	// helper does not hang while this process is stopped. The number is large: on a machine that starts a thousand processes per second the helper may
+	// wait for seconds too, and a replacement would be no better.
 	mostSilence = 10
-	// patience is how long the acknowledgement of a Reap is waited for before the helper is killed, and dying how long its death is waited
-	// for then: no longer in all than for a helper that hangs.
+	// patience bounds the wait of Reap for its acknowledgement, before the helper is killed. dying bounds the wait for the helper's death after that.
+	// Together they are as long as the time after which a helper counts as hung.
 	patience, dying = mostSilence*beatEvery - dying, 500 * time.Millisecond
-	// farewell is how long the end of a helper that is not needed any more is waited for.
+	// farewell bounds the wait for the end of a helper that is no longer needed.
 	farewell = time.Second
 )
 
-// helper is one process, from its start until it was waited for.
+// helper is one helper process, from its start until it was waited for.
 type helper struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	told   func(message)
 	said   words
-	wake   chan struct{} // capacity 1: something is to be written
-	exited chan struct{} // closed when it was waited for
-	dead   chan struct{} // closed when nothing of ours is left of it, either
+	wake   chan struct{} // capacity 1: a message is to be written
+	exited chan struct{} // closed when the process was waited for
+	dead   chan struct{} // closed when its goroutines have ended as well
 
 	mu      sync.Mutex
 	queue   []byte
-	leaving bool // the pipe is to be closed once the queue is written
+	leaving bool // close the pipe once the queue is written
 	sent    uint64
 	acked   uint64
-	waits   []wait // in the order of their numbers
-	looked  uint64 // the latest acknowledgement at the last look
-	silence int    // looks in a row without progress
+	waits   []wait // ordered by seq
+	looked  uint64 // acked at the last check
+	silence int    // checks in a row without progress
 }
 
-// wait is for the acknowledgement of a message.
+// wait is a wait for the acknowledgement of a message.
 type wait struct {
 	seq  uint64
 	done chan struct{}
 }
 
-// reportEnv is set if the helper has the replica's stderr as its first file beyond its own. Its value is the form in which to log there: json or
-// text.
+// reportEnv is set if the helper has the replica's stderr as reportFile. Its value is the format of its log lines, json or text.
 const reportEnv = "CRONCLAVE_WARDEN_LOG"
 
-// startHelper executes the program. told is called with what the helper says beside acknowledgements.
+// startHelper executes the program. told is called with each message of the helper, except acknowledgements.
 func startHelper(cfg Config, told func(message)) (*helper, error) {
 	command := cfg.Command
 	h := &helper{told: told, wake: make(chan struct{}, 1), exited: make(chan struct{}), dead: make(chan struct{})}
@@ -61,7 +60,7 @@ func startHelper(cfg Config, told func(message)) (*helper, error) {
 		h.cmd.Args[0] = os.Args[0]
 	}
 	h.cmd.Dir = "/"
-	// Nothing of our own, which has secrets. A helper with the race detector would pause for a second at its end.
+	// Nothing from this process's environment, which may contain secrets. With the race detector, the helper would pause for a second when it ends.
 	h.cmd.Env = []string{"GOMAXPROCS=1", "GOGC=50", "GOMEMLIMIT=16MiB", "GORACE=atexit_sleep_ms=0"}
 	h.cmd.SysProcAttr = ownSession()
 	if cfg.Stderr != nil {
@@ -88,22 +87,23 @@ func (h *helper) attend(out io.Reader) {
 	defer close(h.dead)
 	var writer sync.WaitGroup
 	writer.Go(h.write)
-	h.read(out) // until its end is closed: the process has ended
+	h.read(out) // returns when the helper's end is closed: the process has ended
 	h.kill()
-	_ = h.cmd.Wait() // the error is in state
+	_ = h.cmd.Wait() // the error is part of ProcessState
 	close(h.exited)
 	writer.Wait()
 }
 
 func (h *helper) pid() int { return h.cmd.Process.Pid }
 
-// state returns how it ended, once it is dead.
+// state describes the end of a dead helper.
 func (h *helper) state() string { return h.cmd.ProcessState.String() }
 
-// kill is SIGKILL; dead is closed when it is. While it lives the pipe stays open, whose end is the end of all runs.
+// kill sends SIGKILL. The channel dead is closed once the helper is dead. The pipe stays open until then, because its end would make the helper kill
+// all runs.
 func (h *helper) kill() { _ = h.cmd.Process.Kill() }
 
-// dismiss closes the pipe, which ends the helper, and waits.
+// dismiss closes the pipe, which ends the helper, and waits for its end.
 func (h *helper) dismiss() {
 	h.mu.Lock()
 	h.leaving = true
@@ -118,7 +118,7 @@ func (h *helper) dismiss() {
 	<-h.dead
 }
 
-// send queues a message; known is closed when it was acted on.
+// send queues a message. known is closed when the helper has acted on it.
 func (h *helper) send(m message) (known <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +138,7 @@ func (h *helper) rouse() {
 	}
 }
 
-// write writes the queued messages.
+// write writes the queued messages to the pipe.
 func (h *helper) write() {
 	for {
 		select {
@@ -155,13 +155,13 @@ func (h *helper) write() {
 			return
 		}
 		if leaving {
-			_ = h.in.Close() // no run was left to protect
+			_ = h.in.Close() // no run is left to protect
 			return
 		}
 	}
 }
 
-// read takes in what the helper says, until it says no more.
+// read handles the messages of the helper until its end of the pipe is closed.
 func (h *helper) read(out io.Reader) {
 	var input lines
 	buffer := make([]byte, 4096)
@@ -194,7 +194,7 @@ func (h *helper) acknowledge(seq uint64) {
 	}
 }
 
-// hangs is asked at each look. It makes sure that there is something to be answered.
+// hangs is called at each check, and reports whether the helper hangs. If nothing is to be acknowledged, it sends a ping for the next check.
 func (h *helper) hangs() bool {
 	h.mu.Lock()
 	idle := h.acked == h.sent
@@ -212,13 +212,13 @@ func (h *helper) hangs() bool {
 	return hung
 }
 
-// words keeps the beginning of what a helper writes to its stderr.
+// words keeps the beginning of the helper's stderr.
 type words struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// Write takes it all.
+// Write never fails. It drops what exceeds the limit.
 func (w *words) Write(p []byte) (int, error) {
 	const enough = 2048
 	w.mu.Lock()

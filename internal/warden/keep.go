@@ -9,10 +9,10 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 )
 
-// actionTime is the form in which the log has the time of an action of the helper.
+// actionTime is the format of the time of a helper's action in the log.
 const actionTime = "2006-01-02T15:04:05.000Z07:00"
 
-// keep attends to one helper after the other, until the end.
+// keep attends to one helper after another until the warden is closed or no helper can be kept alive.
 func (w *Warden) keep(h *helper) {
 	failures := 0
 	for {
@@ -44,14 +44,14 @@ func (w *Warden) keep(h *helper) {
 	}
 }
 
-// pause lies before each start but for the first after a good while.
+// pause waits before the start of a helper. It does not wait before the first start after a helper that lived for long.
 func (w *Warden) pause(failures int) {
 	if failures > 1 {
 		backoff.Sleep(w.life, min(firstPause<<(failures-2), lastPause))
 	}
 }
 
-// attend returns when the helper is dead: because it died, because it hung and was killed, or because it is not needed any more.
+// attend returns when the helper is dead: it has died, has hung and was killed, or was no longer needed.
 func (w *Warden) attend(h *helper) {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
@@ -78,11 +78,10 @@ func (w *Warden) attend(h *helper) {
 	}
 }
 
-// abandon is called when a helper is dead. It clears the helper and forbids starts in one step, so that no caller sees a missing helper while runs
-// may start.
+// abandon removes a dead helper and forbids starts. It does both in one step, so that no caller sees a missing helper while runs may start.
 func (w *Warden) abandon() { w.change(nil, false) }
 
-// launch starts a helper and sends it the whole state. It returns when the helper has acted on it.
+// launch starts a helper, sends it the whole state, and returns when the helper has acknowledged it.
 func (w *Warden) launch() (*helper, error) {
 	h, err := startHelper(w.cfg, w.heard)
 	if err != nil {
@@ -105,7 +104,7 @@ func (w *Warden) launch() (*helper, error) {
 	return nil, err
 }
 
-// introduce makes a helper the receiver of all changes, after it has sent it the state on which they build.
+// introduce sends a helper the whole state, and makes it the receiver of all changes from then on.
 func (w *Warden) introduce(h *helper) (known <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +119,7 @@ func (w *Warden) introduce(h *helper) (known <-chan struct{}) {
 	return known
 }
 
-// heard is told what a helper says of itself.
+// heard records and logs a report of a helper about a run.
 func (w *Warden) heard(m message) {
 	w.mu.Lock()
 	if ward := w.wards[m.Run]; ward != nil {
@@ -130,7 +129,7 @@ func (w *Warden) heard(m message) {
 		}
 	}
 	w.mu.Unlock()
-	// This process may have stood still since: the line has the time of the action, beside its own.
+	// This process may have stood still since, so the line has the time of the action as well.
 	at := time.Now().Add(m.At - bootTime()).UTC().Format(actionTime)
 	args := []any{"job", m.Job, "run_id", m.Name, "at", at, "reason", "its lease was about to end, and no extension came"}
 	switch m.Verb {
@@ -141,7 +140,7 @@ func (w *Warden) heard(m message) {
 	}
 }
 
-// change changes which helper there is, and whether it knows all.
+// change sets the helper, and whether it knows the whole state.
 func (w *Warden) change(h *helper, ready bool) {
 	w.mu.Lock()
 	different := w.ready != ready
@@ -160,13 +159,13 @@ func (w *Warden) fail(why error) {
 	w.stir()
 }
 
-// stir wakes those who wait for a change. mu is held.
+// stir wakes all who wait for a change. mu is held.
 func (w *Warden) stir() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// await waits until there is a helper that knows all, other than one that is dead.
+// await waits for a helper that knows the whole state and is not the dead one.
 func (w *Warden) await(ctx context.Context, dead *helper) error {
 	for {
 		w.mu.Lock()

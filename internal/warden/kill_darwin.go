@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweeper has nothing to keep here.
+// sweeper is empty on macOS.
 type sweeper struct{}
 
 func newSweeper() *sweeper { return &sweeper{} }
 
 func (*sweeper) begin() {}
 
-// group is the target on macOS: a process group, nothing else.
+// group is the target on macOS: only a process group.
 type group struct {
 	leader int
 	start  uint64
@@ -28,14 +28,14 @@ func (g *group) strike()                        { g.signal(unix.SIGKILL) }
 
 func (g *group) sweep() (clean bool) { return g.leader == 0 || birth(g.leader) != g.start }
 
-// signal reaches the group as long as its leader has its number.
+// signal sends a signal to the group while its leader has its PID.
 func (g *group) signal(s unix.Signal) {
 	if g.leader != 0 && birth(g.leader) == g.start {
 		_ = unix.Kill(-g.leader, s)
 	}
 }
 
-// birth is when a process was started, in microseconds; 0 if it is gone.
+// birth returns the time at which a process was started in microseconds, or 0 if it is gone.
 func birth(pid int) uint64 {
 	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
@@ -44,11 +44,11 @@ func birth(pid int) uint64 {
 	return uint64(p.Proc.P_starttime.Nano() / 1000)
 }
 
-// watchProcess has no means on macOS: the pipe shows the replica's end.
+// watchProcess returns -1: on macOS only the pipe shows the replica's end.
 func watchProcess(int) int { return -1 }
 
-// settle holds no folder.
+// settle leaves the working directory.
 func settle() { _ = os.Chdir("/") }
 
-// leave does nothing either.
+// leave does nothing: macOS has no cgroups.
 func leave(string) {}

@@ -11,23 +11,22 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// processes is the target on Linux: a cgroup where the run has one, else the processes with the run's id in their environment; and its process group.
-// It sends signals through handles of the kernel (pidfds), which stand for a process or a group and never for a stranger that was given its number
-// later.
+// processes is the target on Linux: the run's process group, and its cgroup or, without one, the processes with the run's id in their environment. It
+// sends signals by pidfds, which always refer to the same process or group, even after its number was reused.
 type processes struct {
 	sweeper *sweeper
-	id      string // the CRONCLAVE_RUN_ID of the run's processes; "" if they are not to be told by it
-	cgroup  string // its directory; "" if it has none
-	leader  int    // 0 before it is known, and once it is forgotten
-	start   uint64 // its birth
-	handle  int    // of the leader; -1 where the kernel has none
+	id      string // the CRONCLAVE_RUN_ID of the run's processes, or "" if they can't be found by it
+	cgroup  string // directory of the cgroup, or ""
+	leader  int    // 0 before it is known and after it was forgotten
+	start   uint64 // of the leader, as a time
+	handle  int    // pidfd of the leader, or -1
 }
 
 func (s *sweeper) target(id, cgroup string) target {
 	return &processes{sweeper: s, id: id, cgroup: cgroup, handle: -1}
 }
 
-// begun opens a handle of the leader. It is the right process: its number was not given back yet, or else the start differs.
+// begun opens a pidfd of the leader. If another process has its number now, its birth differs from start.
 func (p *processes) begun(leader int, start uint64) {
 	p.forget()
 	handle, err := unix.PidfdOpen(leader, 0)
@@ -35,7 +34,7 @@ func (p *processes) begun(leader int, start uint64) {
 		handle = -1
 	}
 	p.leader, p.start, p.handle = leader, start, handle
-	if birth(leader) != start { // it was reaped by another: the replica is no more
+	if birth(leader) != start { // the leader was reaped by another process: the replica is gone
 		p.forget()
 	}
 }
@@ -50,15 +49,15 @@ func (p *processes) forget() {
 func (p *processes) terminate() {
 	switch {
 	case p.cgroup != "":
-		leader, pids := p.leader, proc.CgroupProcesses(p.cgroup) // before the leader's trap can start others
-		_ = p.sendLeader(unix.SIGTERM)                           // wherever it is, and first: a shell that saw its command end would go on with the next one
+		leader, pids := p.leader, proc.CgroupProcesses(p.cgroup) // before a trap of the leader can start other processes
+		_ = p.sendLeader(unix.SIGTERM)                           // first, because a shell that saw its command end would start the next; wherever it is
 		for pid := range pids {
 			inside := func() bool { return pid != leader && proc.CgroupProcesses(p.cgroup)[pid] }
 			signalIf(pid, unix.SIGTERM, inside)
 		}
 	case p.leader != 0:
 		p.signalGroup(unix.SIGTERM)
-	default: // it may have started a moment ago
+	default: // the leader may have started a moment ago
 		p.signalMarked(unix.SIGTERM)
 	}
 }
@@ -70,7 +69,7 @@ func (p *processes) strike() {
 	p.signalGroup(unix.SIGKILL)
 }
 
-// sweep removes an empty cgroup, so that nothing can be born in it any more.
+// sweep kills the remaining processes. It removes an empty cgroup, so that no process can be born in it.
 func (p *processes) sweep() (clean bool) {
 	if p.cgroup != "" {
 		return !populated(p.cgroup) && proc.RemoveCgroup(p.cgroup) == nil && !p.groupLives()
@@ -79,13 +78,13 @@ func (p *processes) sweep() (clean bool) {
 	return !found && !p.groupLives()
 }
 
-// groupLives returns whether the group has a living member. Its number may be a stranger's by now, once the leader was reaped;
-// nothing is signalled on account of that.
+// groupLives reports whether the group has a living member. After the leader was reaped, another group may have its number. No signal is sent on this
+// basis.
 func (p *processes) groupLives() bool {
 	return p.leader != 0 && p.sweeper.look().groups[p.leader] && p.owned()
 }
 
-// owned returns whether the leader is not reaped yet, or members of its group are left.
+// owned reports whether the leader is unreaped or its group has members.
 func (p *processes) owned() bool {
 	err := p.sendGroup(0)
 	return err == nil || errors.Is(err, unix.EPERM)
@@ -97,8 +96,8 @@ func (p *processes) signalGroup(signal unix.Signal) {
 	}
 }
 
-// sendGroup signals the group by the leader's handle (Linux 6.9). An older kernel knows groups by number only: there it is
-// signalled as long as the leader, alive or dead, has the number.
+// sendGroup sends a signal to the group by the leader's pidfd (Linux 6.9). An older kernel knows groups only by number. There the signal is sent only
+// while the leader, alive or dead, has its number.
 func (p *processes) sendGroup(signal unix.Signal) error {
 	if !p.sweeper.byNumber && p.handle >= 0 {
 		err := unix.PidfdSendSignal(p.handle, signal, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP)
@@ -113,7 +112,7 @@ func (p *processes) sendGroup(signal unix.Signal) error {
 	return unix.Kill(-p.leader, signal)
 }
 
-// sendLeader signals the leader alone. Without handles it is known by its birth.
+// sendLeader sends a signal to the leader only. Without a pidfd, the leader is identified by its birth.
 func (p *processes) sendLeader(signal unix.Signal) error {
 	switch {
 	case p.handle >= 0:
@@ -124,8 +123,7 @@ func (p *processes) sendLeader(signal unix.Signal) error {
 	return unix.Kill(p.leader, signal)
 }
 
-// signalMarked signals the processes that have the run's id in their environment, and returns whether there are, or might be,
-// any.
+// signalMarked sends a signal to the processes with the run's id in their environment. It reports whether there are any, or may be.
 func (p *processes) signalMarked(signal unix.Signal) (found bool) {
 	if p.id == "" {
 		return false
@@ -137,11 +135,12 @@ func (p *processes) signalMarked(signal unix.Signal) (found bool) {
 	return len(seen.byRun[p.id]) > 0 || !seen.complete
 }
 
-// signalIf signals a process if a condition holds after its handle was opened, so that a later owner of the number is not hit.
+// signalIf sends a signal to a process if a condition holds after its pidfd was opened, so that the signal can't reach a later process with the same
+// number.
 func signalIf(pid int, signal unix.Signal, holds func() bool) {
 	handle, err := unix.PidfdOpen(pid, 0)
 	if (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) && holds() {
-		_ = unix.Kill(pid, signal) // no handles before Linux 5.3, and in some containers
+		_ = unix.Kill(pid, signal) // no pidfds before Linux 5.3 and in some containers
 	}
 	if err != nil {
 		return
@@ -152,22 +151,22 @@ func signalIf(pid int, signal unix.Signal, holds func() bool) {
 	}
 }
 
-// watchProcess opens a handle that can be polled for the end of our parent; -1 if there is none.
+// watchProcess opens a pidfd of the parent, which can be polled for its end. It returns -1 if there is none.
 func watchProcess(pid int) int {
 	handle, err := unix.PidfdOpen(pid, 0)
-	if err != nil || os.Getppid() != pid { // it has ended, which the pipe shows, too
+	if err != nil || os.Getppid() != pid { // the parent has ended, which the pipe shows as well
 		return -1
 	}
 	return handle
 }
 
-// populated returns whether a living process is in the cgroup or below it.
+// populated reports whether a living process is in the cgroup or below it.
 func populated(dir string) bool {
 	return proc.Populated(os.ReadFile(filepath.Join(dir, "cgroup.events")))
 }
 
-// leave removes a cgroup that this process is in, as its replica was: it goes to the one above. That takes processes only if it hands no controllers
-// on, which another cgroup below it may need; then all stays as it is.
+// leave moves this process from a cgroup to the one above and removes the cgroup, as the replica does when it ends. The cgroup above accepts
+// processes only if it has no controllers enabled. If another cgroup below it may need them, leave does nothing.
 func leave(dir string) {
 	above := filepath.Dir(dir)
 	if !proc.CgroupProcesses(dir)[os.Getpid()] || len(proc.CgroupsBelow(above)) > 1 {

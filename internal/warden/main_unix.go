@@ -16,14 +16,15 @@ import (
 )
 
 const (
-	// checkEvery bounds the sleep while there are deadlines: timers of the kernel's monotonic clock stand still in suspend.
+	// checkEvery bounds the sleep while there are deadlines, because the kernel's timers stop during suspend.
 	checkEvery = 200 * time.Millisecond
-	// giveUp is how long the helper waits for processes that do not die of SIGKILL, because they hang in the kernel.
+	// giveUp bounds the wait for processes that do not die of SIGKILL because they hang in the kernel.
 	giveUp = time.Minute
 )
 
-// Main is the helper's side: it reads the runs to watch from in, answers to out, and kills. It returns when the replica has ended and no process of
-// its runs is left. The process must serve no other purpose: Main changes its signals, its folder and its open files.
+// Main is the helper. It reads the runs to watch from in, writes acknowledgements and reports to out, and kills runs. It returns when the replica has
+// ended and no process of its runs is left. The process must serve no other purpose: Main changes its signals, its working directory and its open
+// files.
 func Main(in, out *os.File) error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	report := openReport()
@@ -37,7 +38,7 @@ func Main(in, out *os.File) error {
 	return k.run()
 }
 
-// helperMain is the state of the helper. It has one goroutine.
+// helperMain is the state of the helper. It is used by one goroutine.
 type helperMain struct {
 	report  *report
 	in, out int
@@ -45,13 +46,13 @@ type helperMain struct {
 	input   lines
 	list    watchlist
 	sweeper *sweeper
-	bases   map[string]bool // cgroups to be removed at the end
+	bases   map[string]bool // cgroups to remove at the end
 
-	replica  int    // a handle that becomes readable at the replica's end; -1 if there is none
-	greeted  bool   // hello was read
-	done     uint64 // the newest message that was acted on
-	answered uint64 // and the newest that was acknowledged
-	closed   bool   // the pipe has no writer any more: neither the replica nor a child of it before its exec
+	replica  int    // pidfd of the replica, or -1
+	greeted  bool   // whether hello was read
+	done     uint64 // the latest message that was acted on
+	answered uint64 // the latest message that was acknowledged
+	closed   bool   // the pipe has no writer: neither the replica nor a child of it before its exec
 	gone     bool   // the replica has ended
 	goneAt   time.Duration
 }
@@ -84,9 +85,9 @@ func (k *helperMain) run() error {
 	return nil
 }
 
-// wait sleeps until something is to be read or to be done, and reads.
+// wait sleeps until there is input or an action is due, and handles the input.
 func (k *helperMain) wait(now time.Duration) error {
-	fds := []unix.PollFd{{Fd: -1, Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}} // less than 0: passed over
+	fds := []unix.PollFd{{Fd: -1, Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}} // negative descriptors are ignored
 	if !k.closed {
 		fds[0].Fd = int32(k.in)
 	}
@@ -105,17 +106,17 @@ func (k *helperMain) wait(now time.Duration) error {
 		if err != nil {
 			return err
 		}
-		if full { // the replica may wait for room in the pipe, with an extension for a run that is late by the messages so far
+		if full { // the replica may be waiting for room in the pipe to send an extension for a run that seems to be late
 			_, _ = unix.Poll(fds[:1], 5)
 		}
 	}
 	return nil
 }
 
-// mostReads bounds how much is read in a row; each is all that the pipe holds at most.
+// mostReads caps the reads in a row. Each reads at most the capacity of the pipe.
 const mostReads = 100
 
-// patience is how long to sleep, in milliseconds; -1 is for ever.
+// patience returns the time to sleep in milliseconds, or -1 for no limit.
 func (k *helperMain) patience(now time.Duration) int {
 	at, ok := k.list.next()
 	switch {
@@ -130,29 +131,29 @@ func (k *helperMain) patience(now time.Duration) int {
 	return int((wait + time.Millisecond - 1) / time.Millisecond)
 }
 
-// end notes that the replica is no more.
+// end records that the replica has ended.
 func (k *helperMain) end() {
 	if k.gone {
 		return
 	}
 	k.gone, k.goneAt = true, bootTime()
 	for _, e := range k.list.runs {
-		if e.pause == 0 { // else it was killed before, and the replica was told
+		if e.pause == 0 { // otherwise the run was killed before, and the replica knows
 			k.report.Warn("warden kills a run", "reason", k.why(), "job", e.job, "run_id", e.name)
 		}
 	}
 }
 
-// why returns how the replica has ended, as far as the helper can see.
+// why returns the reason for the end of the replica, as far as the helper knows it.
 func (k *helperMain) why() string {
-	// A process that was killed closes its pipe a moment before it is over.
+	// A killed process closes its pipe a moment before it is over.
 	if len(k.list.runs) == 0 && k.replica >= 0 && !isOver(k.replica) {
 		return "the replica has closed its pipe"
 	}
 	return "the replica is gone"
 }
 
-// read takes in the replica's messages. All available ones are taken into account before a run is judged: full is whether there may be more.
+// read handles the replica's messages. All available messages are handled before a run is judged. full reports whether there may be more.
 func (k *helperMain) read() (full bool, err error) {
 	n, err := unix.Read(k.in, k.buffer)
 	switch {
@@ -161,7 +162,7 @@ func (k *helperMain) read() (full bool, err error) {
 	case err != nil:
 		return false, fmt.Errorf("read from the replica: %w", err)
 	case n == 0:
-		// A process that was between fork and exec has its own program and environment now: look again, whatever was seen before.
+		// A child between fork and exec has its own program and environment by now, so search again.
 		k.closed = true
 		k.end()
 		k.list.restart(bootTime())
@@ -192,7 +193,7 @@ func (k *helperMain) obey(m message) {
 	k.done = max(k.done, m.Seq)
 }
 
-// answer acknowledges. A pipe that is full is written to later.
+// answer acknowledges all messages so far. If the pipe is full, it is called again later.
 func (k *helperMain) answer() {
 	if k.answered < k.done && k.write(message{Verb: ack, Seq: k.done}) {
 		k.answered = k.done
@@ -203,7 +204,8 @@ func (k *helperMain) tell(what verb, run uint64, e *entry) {
 	k.write(message{Verb: what, Run: run, Name: e.name, Job: e.job, At: bootTime()})
 }
 
-// write returns whether the message went out: all of it or nothing, since it is shorter than PIPE_BUF. The replica may be gone.
+// write reports whether the message was written. A message is shorter than PIPE_BUF, so it is written as a whole or not at all. The replica may be
+// gone.
 func (k *helperMain) write(m message) bool {
 	_, err := unix.Write(k.out, m.line())
 	return err == nil

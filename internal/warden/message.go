@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// verb is the request or report in a message.
+// verb is the kind of a message.
 type verb string
 
 const (
-	// Of the replica, to its helper.
-	hello   verb = "hello"   // the first message: PID is the replica's
-	inherit verb = "inherit" // Cgroup is to be removed once the replica is gone
-	watch   verb = "watch"   // the run is about to start; again to another helper, with all that is known by then
-	started verb = "started" // PID leads the run's process group; Start is when it was born
-	extend  verb = "extend"  // Deadline is the new one, known since At
-	told    verb = "told"    // the replica has sent SIGTERM itself
-	reap    verb = "reap"    // the leader's number will be given back: it must not be signalled any more
+	// From the replica to its helper.
+	hello   verb = "hello"   // the first message; PID is the replica's
+	inherit verb = "inherit" // Cgroup is to be removed after the end of the replica
+	watch   verb = "watch"   // the run is about to start; sent again to another helper, with the present state
+	started verb = "started" // PID is the leader of the run's process group, Start the time of its start
+	extend  verb = "extend"  // Deadline is the new deadline, known since At
+	told    verb = "told"    // the replica itself has sent SIGTERM
+	reap    verb = "reap"    // the leader's PID is about to be released and must not be signalled any more
 	release verb = "release" // the run is over
 	ping    verb = "ping"
 
-	// Of the helper.
-	ack     verb = "ack"     // all up to Seq are done
-	stopped verb = "stopped" // the run was sent SIGTERM at At: its deadline is near
-	killed  verb = "killed"  // the run was late, and was killed at At
+	// From the helper.
+	ack     verb = "ack"     // all messages up to Seq are done
+	stopped verb = "stopped" // the run got SIGTERM at At, because its deadline is near
+	killed  verb = "killed"  // the run was killed at At, because it was late
 )
 
-// message is one line of JSON on the pipe, in either direction. Instants are by CLOCK_BOOTTIME.
+// message is one line of JSON on the pipe, in either direction. Times are on CLOCK_BOOTTIME.
 type message struct {
 	Verb     verb          `json:"verb"`
 	Seq      uint64        `json:"seq,omitempty"`
-	Run      uint64        `json:"run,omitempty"`  // numbers the run
-	Name     string        `json:"name,omitempty"` // the run's, for people
+	Run      uint64        `json:"run,omitempty"`  // number of the run
+	Name     string        `json:"name,omitempty"` // id of the run, for people
 	Job      string        `json:"job,omitempty"`
 	ID       string        `json:"id,omitempty"`
 	Cgroup   string        `json:"cgroup,omitempty"`
@@ -46,19 +46,19 @@ type message struct {
 	Told     bool          `json:"told,omitempty"`
 }
 
-// line is the message as it goes over the pipe.
+// line returns the message as it is written to the pipe.
 func (m message) line() []byte {
-	text, _ := json.Marshal(m) // strings and numbers: nothing that it could refuse
+	text, _ := json.Marshal(m) // can't fail for strings and numbers
 	return append(text, '\n')
 }
 
-// longestLine is more than any message takes: a path has at most 4 KiB, each byte of which JSON writes as six at most.
+// longestLine is longer than any message: a path has at most 4 KiB, and JSON encodes a byte in at most six.
 const longestLine = 64 << 10
 
-// lines puts the pieces that a pipe delivers together again.
+// lines joins the pieces that a pipe delivers.
 type lines struct{ rest []byte }
 
-// add takes a piece of input and returns the messages that are complete by now.
+// add adds a piece of input, and returns the messages that are complete.
 func (l *lines) add(piece []byte) ([]message, error) {
 	l.rest = append(l.rest, piece...)
 	var all []message

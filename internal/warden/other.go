@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Main is not supported on this platform, where no commands are run either.
+// Main returns an error: no commands run on this platform.
 func Main(_, _ *os.File) error { return errors.New("there is no warden on this platform") }
 
 func ownSession() *syscall.SysProcAttr { return nil }

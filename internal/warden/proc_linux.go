@@ -6,22 +6,22 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// sweeper looks at the processes of the machine, or of our pid namespace: at most once for all runs of a round.
+// sweeper scans the processes of the machine, or of this PID namespace, at most once per round for all runs.
 type sweeper struct {
-	byNumber bool // the kernel can't signal a group by a handle
+	byNumber bool // the kernel can't signal a group by a pidfd
 	latest   *sight
 }
 
-// sight is what one look has seen of the living.
+// sight is the result of one scan of the living processes.
 type sight struct {
 	byRun    map[string][]int // by the run's id
-	groups   map[int]bool     // that have a member
-	complete bool             // nothing was between two programs, where no environment can be read
+	groups   map[int]bool     // groups that have a member
+	complete bool             // false if a process was in exec, when its environment can't be read
 }
 
 func newSweeper() *sweeper { return &sweeper{} }
 
-// begin begins a round: the next look is a new one.
+// begin begins a round, in which the first look scans again.
 func (s *sweeper) begin() { s.latest = nil }
 
 func (s *sweeper) look() *sight {
@@ -50,8 +50,8 @@ func lookAround() *sight {
 	return seen
 }
 
-// birth is when a process was started, in the kernel's own unit; 0 if it is gone. It distinguishes two processes that had the same number one after
-// the other.
+// birth returns the time at which a process was started in the kernel's own unit, or 0 if it is gone. It distinguishes processes that had the same
+// number.
 func birth(pid int) uint64 {
 	p, _ := proc.Of(pid)
 	return p.Start

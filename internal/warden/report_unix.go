@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// reportFile is the replica's stderr, where reportEnv says so.
+	// reportFile is the replica's stderr, if reportEnv is set.
 	reportFile = 3
-	// lastReport is how long the end waits for lines that stderr has not taken.
+	// lastReport bounds the wait for log lines that stderr has not taken.
 	lastReport = 200 * time.Millisecond
 )
 
-// report is the helper's own log, for when the replica is gone and cannot log. No reader can hold up the helper: lines that it does not take are dropped.
+// report is the log of the helper, for actions after the replica is gone. No reader can block the helper: lines that are not read are dropped.
 type report struct {
 	hclog.Logger
 	writer *logging.Writer // nil without a report
@@ -36,7 +36,7 @@ func openReport() *report {
 	return &report{log, writer}
 }
 
-// end waits a moment for the lines that are queued.
+// end waits up to lastReport for queued lines.
 func (r *report) end() {
 	if r.writer == nil {
 		return
@@ -46,7 +46,7 @@ func (r *report) end() {
 	r.writer.Close(ctx)
 }
 
-// isOver returns whether the process of a handle has ended.
+// isOver reports whether the process of a pidfd has ended.
 func isOver(handle int) bool {
 	fds := []unix.PollFd{{Fd: int32(handle), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)

@@ -4,5 +4,5 @@ package warden
 
 import "syscall"
 
-// ownSession keeps the signals of our terminal and our group from the helper.
+// ownSession keeps signals to the terminal and the process group of the replica from the helper.
 func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settle makes the helper small and hard to hit: nothing open but its pipes, no folder held, another name than the replica's
-// (so that killall does not take both), last in the row when memory is short, and out of reach of debuggers of the same user. Each is
-// done as far as it is allowed. The last comes last: the kernel then gives the helper's files in /proc to root.
+// settle makes the helper small and hard to kill by accident. It closes all files but the pipes, leaves the working directory, takes another name
+// than the replica's (so that killall does not kill both), is the last to be killed when memory is short, and is protected from debuggers of the same
+// user. Every step is optional. The last one must come last: after it, the helper's files in /proc belong to root.
 func settle() {
 	_ = os.Chdir("/")
 	closeInherited()
@@ -18,8 +18,7 @@ func settle() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
-// closeInherited closes what the replica itself had inherited, without a mark that it is to be closed in other programs. All
-// that Go opens has that mark.
+// closeInherited closes the files that the replica itself had inherited without the close-on-exec flag. Go sets the flag on all files that it opens.
 func closeInherited() {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

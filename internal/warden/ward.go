@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Ward is a run that is watched over. Its methods may be called from any goroutine, and but for [Ward.Known] and [Ward.Reap]
-// they return at once.
+// Ward is a run that the warden watches. Its methods may be called from any goroutine. All but [Ward.Known] and [Ward.Reap] return at once.
 type Ward struct {
 	warden     *Warden
 	number     uint64
@@ -16,21 +15,21 @@ type Ward struct {
 
 	// The following fields are guarded by the warden's mu.
 	run    Run
-	leader int // 0 before it is known, and once it is reaped
+	leader int // 0 before it is known and after it was reaped
 	start  uint64
 	told   bool
-	late   bool          // a helper has stopped or killed it
-	killed time.Duration // when a helper has killed it, by CLOCK_BOOTTIME; 0 for never
-	over   bool          // released: nothing is sent any more
+	late   bool          // a helper has stopped or killed the run
+	killed time.Duration // time on CLOCK_BOOTTIME at which a helper killed the run; 0 for never
+	over   bool          // released: nothing more is sent
 }
 
-// receipt is for a message: known is closed when it was acted on, if there was a helper.
+// receipt belongs to a posted message. known is closed when the helper has acted on it. helper is nil if there was none.
 type receipt struct {
 	helper *helper
 	known  <-chan struct{}
 }
 
-// post changes the state, and sends the change to the helper if there is one.
+// post changes the state, and sends the change to the helper, if there is one.
 func (w *Warden) post(change func() message) receipt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -41,7 +40,7 @@ func (w *Warden) post(change func() message) receipt {
 	return receipt{w.helper, w.helper.send(m)}
 }
 
-// post does so for a run, unless it is over.
+// post changes the state of a run, and sends the change to the helper. It does nothing after Release.
 func (w *Ward) post(change func() message) receipt {
 	w.warden.mu.Lock()
 	defer w.warden.mu.Unlock()
@@ -56,7 +55,7 @@ func (w *Ward) post(change func() message) receipt {
 	return receipt{w.warden.helper, w.warden.helper.send(m)}
 }
 
-// Inherit has a cgroup removed, with all below it, once this process is gone.
+// Inherit makes the helper remove a cgroup, with all cgroups below it, after the end of this process.
 func (w *Warden) Inherit(cgroup string) {
 	w.post(func() message {
 		w.bases = append(w.bases, cgroup)
@@ -64,7 +63,7 @@ func (w *Warden) Inherit(cgroup string) {
 	})
 }
 
-// Watch has a run watched, which may start when [Ward.Known] says so. [Ward.Release] must follow.
+// Watch registers a run. The run may start after [Ward.Known] has returned nil. [Ward.Release] must follow.
 func (w *Warden) Watch(r Run) *Ward {
 	ward := &Ward{warden: w, run: r}
 	ward.registered = w.post(func() message {
@@ -76,8 +75,8 @@ func (w *Warden) Watch(r Run) *Ward {
 	return ward
 }
 
-// Known returns when the helper knows of the run; only then the run may start. While there is no helper it waits, until ctx ends or some seconds have
-// passed. The helper also learns of changes to the run in the meantime, such as an extension.
+// Known waits until the helper knows the run. The run must not start before. If there is no helper, Known waits for one, until ctx ends or fifteen
+// seconds have passed. The helper also receives changes from the meantime, such as an extension.
 func (w *Ward) Known(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchTime, errors.New("it does not answer"))
 	defer cancel()
@@ -87,14 +86,14 @@ func (w *Ward) Known(ctx context.Context) error {
 	return nil
 }
 
-// settled waits until the helper, or its successor, has acknowledged a post.
+// settled waits until the helper has acknowledged a posted message. If the helper dies, it waits for the next one.
 func (w *Warden) settled(ctx context.Context, r receipt) error {
 	if r.helper != nil {
 		select {
 		case <-r.known:
 			return nil
 		case <-r.helper.dead:
-			// Its successor is told of all runs before it counts as ready.
+			// The next helper gets the state of all runs before it counts as ready.
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -102,13 +101,13 @@ func (w *Warden) settled(ctx context.Context, r receipt) error {
 	return w.await(ctx, r.helper)
 }
 
-// known is all that a helper has to know. The warden's mu is held.
+// known returns the message with the whole state of the run. The warden's mu is held.
 func (w *Ward) known() message {
 	return message{Verb: watch, Run: w.number, Name: w.run.Name, Job: w.run.Job, ID: w.run.ID, Cgroup: w.run.Cgroup, PID: w.leader, Start: w.start,
 		Deadline: w.run.Deadline, Lease: w.run.Lease, Grace: w.run.Grace, Told: w.told}
 }
 
-// Started reports the leader of the run's process group, which must not have been waited for.
+// Started passes on the leader of the run's process group. The leader must not have been waited for.
 func (w *Ward) Started(leader int) {
 	start := birth(leader)
 	w.post(func() message {
@@ -117,8 +116,7 @@ func (w *Ward) Started(leader int) {
 	})
 }
 
-// Extend moves the deadline. An extension that comes when the run should have been killed already, or that is for less, has no
-// effect; nor has one for a run without a deadline.
+// Extend moves the deadline. It has no effect if the new deadline is earlier, if the time of the kill has passed, or if the run has no deadline.
 func (w *Ward) Extend(deadline time.Duration) {
 	at := bootTime()
 	w.post(func() message {
@@ -129,7 +127,7 @@ func (w *Ward) Extend(deadline time.Duration) {
 	})
 }
 
-// Told says that the run has got SIGTERM, so that it does not get another one from the helper.
+// Told records that the run has got SIGTERM, so that the helper does not send a second one.
 func (w *Ward) Told() {
 	w.post(func() message {
 		w.told = true
@@ -137,11 +135,11 @@ func (w *Ward) Told() {
 	})
 }
 
-// Reap is called before the leader of the run's group is waited for, after which its number may be given to a stranger. When it returns, no helper
-// signals that number or group any more. The helper still watches the run's other processes.
+// Reap must be called before the leader of the run's group is waited for, because its number may be reused after that. When Reap returns, no helper
+// signals that process or group any more. The helper still watches the other processes of the run.
 //
-// late is whether a helper has stopped or killed the run, because its deadline was near and no extension came. ago is the time since a helper has killed
-// it, which this process may have slept through; 0 if none has. A helper's action is known here before Reap returns.
+// late reports whether a helper has stopped or killed the run because its deadline was near. ago is the time since a helper has killed the run, or 0;
+// this process may have stood still in the meantime. Every action of a helper until then is included.
 func (w *Ward) Reap() (late bool, ago time.Duration) {
 	w.giveUp()
 	w.warden.mu.Lock()
@@ -152,14 +150,14 @@ func (w *Ward) Reap() (late bool, ago time.Duration) {
 	return w.late, ago
 }
 
-// giveUp has the leader's number given up.
+// giveUp makes the helper forget the leader's number.
 func (w *Ward) giveUp() {
 	heard := w.post(func() message {
 		w.leader, w.start = 0, 0
 		return message{Verb: reap}
 	})
 	if heard.helper == nil {
-		return // there was none, and the next one is not told
+		return // there is no helper, and the next one does not get the number
 	}
 	select {
 	case <-heard.known:
@@ -168,10 +166,10 @@ func (w *Ward) giveUp() {
 		return
 	case <-time.After(patience):
 	}
-	heard.helper.kill() // a stopped or hanging one never gets to signal anything any more
+	heard.helper.kill() // it may be stopped or hang; after SIGKILL it signals nothing any more
 	select {
 	case <-heard.helper.dead:
-	case <-time.After(dying): // it hangs in the kernel, from where it does not return
+	case <-time.After(dying): // it hangs in the kernel, and will not return from there
 	}
 }
 

@@ -1,17 +1,15 @@
-// Package warden keeps a promise that a process can't keep by itself: that its jobs die with it, and that they are dead
-// before their leases end also when it stands still.
+// Package warden keeps a promise that a process can't keep by itself: the processes of its jobs die with it, and they are dead before their leases
+// end even if the process stands still.
 //
-// A [Warden] runs a small helper beside this process: the same binary, executed again. The helper knows of every run
-// before its program starts. It kills
+// A [Warden] runs a small helper process: the same binary, executed again. The helper knows each run before its program starts. It kills
 //
-//   - a run whose lease nears its end without an extension: this process was stopped (SIGSTOP), or hangs;
-//   - all runs at once when this process is gone, which it learns from a handle of it and from the end of the pipe.
+//   - a run whose lease is about to end without an extension, because this process is stopped (SIGSTOP) or hangs;
+//   - all runs at once when this process has ended. The helper learns this from a pidfd and from the end of the pipe.
 //
-// The messages in the pipe are lines of JSON, numbered; the helper acknowledges each when it has acted on it. A helper that
-// dies, or does not answer, is replaced, and its successor gets the whole state; until then there is no warden, and
-// [Warden.Ready] says so.
+// The messages in the pipe are numbered lines of JSON. The helper acknowledges each one after it has acted on it. A helper that dies or does not
+// answer is replaced, and the next one gets the whole state. Until then there is no warden, and [Warden.Ready] returns false.
 //
-// It is Linux's in full. On macOS a run is its process group, as in package command.
+// All of this works on Linux. On macOS a run is only its process group, as in package command.
 package warden
 
 import (
@@ -28,80 +26,81 @@ import (
 	"github.com/cronclave/cronclave/internal/selffence"
 )
 
-// Subcommand is the argument with which a program is to call [Main].
+// Subcommand is the argument with which a program must call [Main].
 const Subcommand = "warden"
 
 var (
-	// ErrGone says that the helper has ended, again and again, and is not started any more.
+	// ErrGone reports that the helper has died too many times in a row, and is not started any more.
 	ErrGone = errors.New("the warden can't be kept alive")
-	// ErrClosed says that the warden was closed.
+	// ErrClosed reports that the warden was closed.
 	ErrClosed = errors.New("the warden was closed")
 )
 
-// Config is what a [Warden] needs.
+// Config configures a [Warden].
 type Config struct {
-	// Command is the program and the arguments that lead to [Main]. Defaults to this program with the argument "warden".
+	// Command is the program, with arguments, that calls [Main]. Defaults to this program with the argument "warden".
 	Command []string
-	// Logger is told of a helper that had to be replaced, and of runs that it has killed. Defaults to none.
+	// Logger receives messages about helpers that were replaced and about runs that they stopped or killed. Defaults to none.
 	Logger hclog.Logger
-	// Stderr is where the helper itself logs its actions when this process is gone; writes to it may fail. Defaults to none. With JSON set it logs
-	// JSON.
+	// Stderr is the file to which the helper itself logs when this process is gone, as text or, if JSON is set, as JSON. Writes to it may fail. Defaults
+	// to none.
 	Stderr *os.File
 	JSON   bool
 	// OnChange is called when [Warden.Ready] changes, by one goroutine at a time. It must not wait for the warden. May be nil.
 	OnChange func(ready bool)
 }
 
-// Run is what the helper has to know of a run before it starts.
+// Run describes a run to the helper before the run starts.
 type Run struct {
-	// Name is the run's, and Job its job's, for people.
+	// Name is the id of the run, Job the name of its job. Both are for people.
 	Name, Job string
-	// ID is the CRONCLAVE_RUN_ID in the environment of the run's processes; "" if they are not to be told by it.
+	// ID is the CRONCLAVE_RUN_ID in the environment of the run's processes, or "" if they can't be found by it.
 	ID string
-	// Cgroup is the directory of the run's cgroup; "" if it has none. It is removed if the run has to be killed.
+	// Cgroup is the directory of the run's cgroup, or "". It is removed if the run has to be killed.
 	Cgroup string
-	// Deadline is when the run must be dead, by CLOCK_BOOTTIME; 0 if only the end of this process ends it. It gets SIGTERM min(Grace,
-	// Lease/3) before that, and SIGKILL a fortieth of Lease (at least 25 ms) before it.
+	// Deadline is the time on CLOCK_BOOTTIME at which the run must be dead. 0 means that only the end of this process ends it. The run gets SIGTERM
+	// before the deadline, earlier by Grace or by a third of Lease, whichever is less. It gets SIGKILL earlier by a fortieth of Lease, but at least 25
+	// ms.
 	Deadline, Lease, Grace time.Duration
 }
 
-// killAt is when the helper kills the run.
+// killAt returns the time at which the helper kills the run.
 func (r *Run) killAt() time.Duration {
 	return r.Deadline - selffence.Limits{Lease: r.Lease}.WardenKill()
 }
 
-// Warden is the owner of the helper. It is safe for concurrent use. Of its methods and those of a [Ward] only [Ward.Known] waits for a
-// helper that hangs for longer than three seconds, for as long as it takes to replace it: fifteen seconds at most.
+// Warden owns the helper. It is safe for concurrent use. If a helper hangs, [Ward.Known] waits until it is replaced, for fifteen seconds at most. No
+// other method of Warden or [Ward] waits for a hanging helper for more than three seconds.
 type Warden struct {
 	cfg    Config
 	life   context.Context // ends with Close
 	end    context.CancelFunc
-	failed chan struct{} // closed when no helper can be kept alive and the warden was not closed
+	failed chan struct{} // closed when no helper can be kept alive, unless the warden was closed
 	keeper sync.WaitGroup
 
 	mu      sync.Mutex
-	helper  *helper // the receiver of all changes; nil while there is none
-	ready   bool    // it knows all
+	helper  *helper // receiver of all changes; nil if there is none
+	ready   bool    // whether the helper knows the whole state
 	changed chan struct{}
-	failure error    // there will be no helper any more
-	bases   []string // cgroups to remove when we are gone
+	failure error    // reason for which there will be no other helper
+	bases   []string // cgroups to remove after the end of this process
 	wards   map[uint64]*Ward
 	latest  uint64
 }
 
 const (
-	// mostFailures is how many helpers in a row may fail to live for as long as steady.
+	// mostFailures caps the helpers in a row that live for less than steady.
 	mostFailures = 8
 	steady       = 5 * time.Second
-	// The pauses before another helper is started double from the first to the last; the first replacement is started at once.
+	// The pauses between starts of helpers double from the first to the last. The first replacement is started at once.
 	firstPause, lastPause = 20 * time.Millisecond, time.Second
-	// startTime is how long a helper may take to answer for the first time.
+	// startTime bounds the wait for the first answer of a helper.
 	startTime = 10 * time.Second
-	// watchTime is how long a run waits for a warden.
+	// watchTime bounds the wait of a run for the warden.
 	watchTime = 15 * time.Second
 )
 
-// Start starts a helper and returns when it answers. [Warden.Close] ends it.
+// Start starts a helper, and returns when it answers. [Warden.Close] ends it.
 func Start(cfg Config) (*Warden, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
@@ -130,7 +129,7 @@ func Start(cfg Config) (*Warden, error) {
 
 const selfExe = "/proc/self/exe"
 
-// ownProgram is this program, also if its file was replaced meanwhile.
+// ownProgram returns a path that executes this program, even if its file was replaced meanwhile.
 func ownProgram() (string, error) {
 	if runtime.GOOS == "linux" {
 		return selfExe, nil
@@ -138,14 +137,14 @@ func ownProgram() (string, error) {
 	return os.Executable()
 }
 
-// Ready returns whether a helper watches over all runs. While it does not, nothing should be started.
+// Ready reports whether a helper watches all runs. If it returns false, no run should start.
 func (w *Warden) Ready() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ready
 }
 
-// PID is the helper's; 0 while there is none.
+// PID returns the process id of the helper, or 0 if there is none.
 func (w *Warden) PID() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,17 +154,17 @@ func (w *Warden) PID() int {
 	return w.helper.pid()
 }
 
-// Failed is closed when the helper can't be kept alive: [Warden.Err] is why.
+// Failed returns a channel that is closed when no helper can be kept alive. Then [Warden.Err] returns the reason.
 func (w *Warden) Failed() <-chan struct{} { return w.failed }
 
-// Err says why there will be no helper any more: [ErrGone] or [ErrClosed]; nil while there is hope.
+// Err returns [ErrGone] or [ErrClosed] if there will be no other helper, and nil otherwise.
 func (w *Warden) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failure
 }
 
-// Close ends the helper and waits for it. It is called when all runs are released: any that is not is killed.
+// Close ends the helper and waits for it. Release all runs before: a run that is still watched is killed.
 func (w *Warden) Close() {
 	w.end()
 	w.keeper.Wait()

@@ -8,52 +8,51 @@ import (
 
 // target is the processes of one run.
 type target interface {
-	// begun is told of the leader of the run's process group, which was born at start (see [birth]).
+	// begun sets the leader of the run's process group, and the time at which the leader was started.
 	begun(leader int, start uint64)
-	// forget gives the leader's number up: it is not signalled any more.
+	// forget makes the target forget the leader, which is not signalled any more.
 	forget()
-	// terminate sends SIGTERM to all of them.
+	// terminate sends SIGTERM to all processes of the run.
 	terminate()
-	// strike sends SIGKILL to those that can be named at once.
+	// strike sends SIGKILL to the cgroup and the process group.
 	strike()
-	// sweep sends SIGKILL to all other processes of the run. It returns whether none was left, in which case none can start any more, as far as the
-	// target can ensure that.
+	// sweep sends SIGKILL to all other processes of the run. clean reports whether none was left. If none was left, no process of the run can start any
+	// more, as far as the target can prevent it.
 	sweep() (clean bool)
 }
 
-// entry is a run that is watched.
+// entry is a watched run.
 type entry struct {
 	name, job string
 	target    target
-	deadline  time.Duration // by CLOCK_BOOTTIME; 0 for none
+	deadline  time.Duration // time on CLOCK_BOOTTIME; 0 for none
 	limits    selffence.Limits
-	told      bool // SIGTERM was sent, by whomever
+	told      bool // SIGTERM was sent by the replica or the helper
 
-	late  bool          // the time is up: nothing revives it
-	again time.Duration // when a late run is looked at next
+	late  bool          // the deadline has passed for good
+	again time.Duration // time of the next check of a late run
 	pause time.Duration
-	clean int // looks in a row that found nothing
+	clean int // checks in a row that found no process
 }
 
 func (e *entry) killAt() time.Duration { return e.deadline - e.limits.WardenKill() }
 func (e *entry) stopAt() time.Duration { return e.deadline - e.limits.WardenStop() }
 
-// watchlist decides which run is killed, and when. It does no more than that: the clock is passed in, and the targets do the killing. It belongs to
-// one goroutine.
+// watchlist decides when a run is stopped or killed. It has no clock of its own, and the targets send the signals. It is used by one goroutine.
 type watchlist struct {
 	runs map[uint64]*entry
-	tell func(what verb, run uint64, e *entry) // of each run that had to be stopped, and that had to be killed
+	tell func(what verb, run uint64, e *entry) // called for each run that was stopped or killed
 }
 
 const (
-	// cleanLooks is how often in a row nothing must be found of a late run before it counts as dead. A single look at
-	// all processes can miss one that is forked behind its back.
+	// cleanLooks is the number of checks in a row that must find no process of a late run before it counts as dead. A single scan of all processes can
+	// miss one that is being forked.
 	cleanLooks = 3
-	// The pauses between two looks at a late run grow from the first to the last.
+	// The pauses between two checks of a late run grow from the first to the last.
 	firstLook, lastLook = 5 * time.Millisecond, 200 * time.Millisecond
 )
 
-// add takes a run over, from another helper with all that has become of it.
+// add adds a run. If it comes from an earlier helper, the message contains the leader and whether SIGTERM was sent.
 func (w *watchlist) add(m message, t target) {
 	e := &entry{name: m.Name, job: m.Job, target: t, deadline: m.Deadline, limits: selffence.Limits{Lease: m.Lease, Grace: m.Grace}, told: m.Told}
 	w.runs[m.Run] = e
@@ -62,7 +61,7 @@ func (w *watchlist) add(m message, t target) {
 	}
 }
 
-// apply does what the replica says of a run.
+// apply handles a message of the replica about a run.
 func (w *watchlist) apply(m message, now time.Duration) {
 	e := w.runs[m.Run]
 	if e == nil {
@@ -86,8 +85,7 @@ func (w *watchlist) apply(m message, now time.Duration) {
 	}
 }
 
-// extend moves the deadline. An extension that became known only after the run should have been killed revives nothing,
-// also if it is read before the kill.
+// extend moves the deadline. An extension that became known after the time of the kill has no effect, even if it is read before the kill.
 func (e *entry) extend(deadline, at time.Duration) {
 	switch {
 	case e.late || e.deadline == 0 || deadline <= e.deadline:
@@ -119,7 +117,7 @@ func (w *watchlist) judge(now time.Duration) {
 	}
 }
 
-// strike kills a run, and begins to look whether that was all.
+// strike kills a run, and begins to check whether processes are left.
 func (w *watchlist) strike(e *entry, now time.Duration) {
 	e.late, e.told, e.clean, e.pause, e.again = true, true, 0, firstLook, now
 	e.target.strike()
@@ -136,7 +134,7 @@ func (e *entry) look(now time.Duration) {
 	e.again = now + e.pause
 }
 
-// end kills all runs, whatever their deadlines are.
+// end kills all runs, regardless of their deadlines.
 func (w *watchlist) end(now time.Duration) {
 	for _, e := range w.runs {
 		if e.pause == 0 {
@@ -146,7 +144,7 @@ func (w *watchlist) end(now time.Duration) {
 	}
 }
 
-// next is the instant of the next [watchlist.judge]; ok is false if nothing is to be expected.
+// next returns the time at which to call [watchlist.judge] again. ok is false if no action is due at any time.
 func (w *watchlist) next() (at time.Duration, ok bool) {
 	earlier := func(t time.Duration) {
 		if !ok || t < at {
@@ -168,7 +166,7 @@ func (w *watchlist) next() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// over returns whether nothing is left of any run.
+// over reports whether nothing is left of any run.
 func (w *watchlist) over() bool {
 	for _, e := range w.runs {
 		if e.clean < cleanLooks {
@@ -178,7 +176,7 @@ func (w *watchlist) over() bool {
 	return true
 }
 
-// restart has all runs looked at again.
+// restart makes the watchlist check all runs again.
 func (w *watchlist) restart(now time.Duration) {
 	for _, e := range w.runs {
 		e.clean, e.pause, e.again = 0, firstLook, now

@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// MachineVersion returns the version of this machine's zone data in a folder, or "" if it has none, or none that states a version.
+// MachineVersion returns the version of the zone data in a folder, or "" if there is none or if it states no version.
 func MachineVersion(ctx context.Context, folder string) string {
 	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
 	defer cancel()
@@ -28,8 +28,8 @@ func MachineVersion(ctx context.Context, folder string) string {
 	return version
 }
 
-// Local returns the machine's own zone, by the rules of zones if its name can be found there: the clock that people read must go by the same rules as the
-// ticks. A zone without a name that zones has is by the machine's data.
+// Local returns the machine's own zone. It follows the rules of zones if the machine's zone has a name that zones know, so that displayed times agree
+// with the ticks. Otherwise it follows the rules of the machine.
 func Local(zones *cronspec.Zones) *time.Location {
 	name, set := os.LookupEnv("TZ")
 	switch {
@@ -47,7 +47,8 @@ func Local(zones *cronspec.Zones) *time.Location {
 	return time.Local
 }
 
-// nameInFolder returns the name of a zone in a zone folder: Europe/Berlin of /usr/share/zoneinfo/posix/Europe/Berlin. A name without a folder stays.
+// nameInFolder returns the name of a zone in a zone folder, for example Europe/Berlin for /usr/share/zoneinfo/posix/Europe/Berlin. A name without a
+// folder stays unchanged.
 func nameInFolder(path string) string {
 	if _, name, found := strings.Cut(path, "zoneinfo/"); found {
 		return strings.TrimPrefix(strings.TrimPrefix(name, "posix/"), "right/")

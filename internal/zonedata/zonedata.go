@@ -1,5 +1,5 @@
-// Package zonedata reads time zones that take the place of those built in: a folder such as /usr/share/zoneinfo, or a zip archive of one. It reads all
-// zones at once, so that they are of one version, and checks each of them.
+// Package zonedata reads time zones to replace the built-in ones, from a folder such as /usr/share/zoneinfo or from a zip archive of one. It reads
+// and checks all zones at once, so that they have the same version.
 package zonedata
 
 import (
@@ -22,34 +22,34 @@ import (
 )
 
 const (
-	// SystemFolder is where a machine has its zones.
+	// SystemFolder is the folder of the machine's own zones.
 	SystemFolder = "/usr/share/zoneinfo"
-	// ReadTimeout bounds the reading of zone data, which may be on a mount that hangs.
+	// ReadTimeout bounds the reading of zone data, which may be on a hanging mount.
 	ReadTimeout = 5 * time.Second
 
-	// The IANA database has about 600 zones; the largest of its files is tzdata.zi, of 110 KiB.
+	// The IANA database has about 600 zones. Its largest file is tzdata.zi with 110 KiB.
 	maxFiles, maxDepth = 4000, 4
 	maxFile, maxTotal  = 1 << 20, 16 << 20
 	maxArchive         = 8 << 20
 )
 
-// The files that state the version: +VERSION has it alone, and tzdata.zi, the source of the zones, has it in its first line.
+// The files with the version: +VERSION contains only the version, and tzdata.zi, the source of the zones, has it in its first line.
 const (
 	versionFile   = "+VERSION"
 	sourceFile    = "tzdata.zi"
 	sourceVersion = "# version "
 )
 
-// notZones are names below a zone folder that depend on the machine, or repeat all zones in another form.
+// notZones are names in a zone folder that depend on the machine, or repeat all zones in another form.
 var notZones = []string{"localtime", "posixrules", "posix", "right"}
 
-// versionPattern accepts "2026f", and what a build between two releases is called: "2026f-12-g1a2b3c4".
+// versionPattern matches versions such as "2026f", and versions of builds between two releases such as "2026f-12-g1a2b3c4".
 var versionPattern = regexp.MustCompile(`^[0-9]{4}[a-z]{1,2}(-[A-Za-z0-9.-]{1,40})?$`)
 
-// ErrNoVersion says that zone data does not state its version.
+// ErrNoVersion reports that zone data does not state its version.
 var ErrNoVersion = errors.New("no version")
 
-// Read reads the zones in a folder, or in a zip archive. trust says whose files are accepted.
+// Read reads the zones in a folder or a zip archive. trust restricts the owners of the files.
 func Read(ctx context.Context, path string, trust safefile.Trust) (*cronspec.Zones, error) {
 	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
 	defer cancel()
@@ -75,7 +75,7 @@ func Read(ctx context.Context, path string, trust safefile.Trust) (*cronspec.Zon
 	return zones, nil
 }
 
-// readFolder reads a folder twice, as an update of its package replaces its files one by one.
+// readFolder reads a folder twice to detect an update in progress, which replaces the files one by one.
 func readFolder(ctx context.Context, path string, trust safefile.Trust) (map[string][]byte, error) {
 	policy := safefile.FolderPolicy{Policy: safefile.Policy{MaxBytes: maxFile, Trust: trust}, MaxFiles: maxFiles, MaxDepth: maxDepth, MaxTotal: maxTotal, Skip: notZones}
 	files, err := safefile.ReadFolder(ctx, path, policy)
@@ -134,7 +134,7 @@ func isNoZone(name string) bool {
 	return false
 }
 
-// unpack returns the content of a file in an archive, whose header may lie about its length.
+// unpack returns the content of a file in an archive, at most most bytes, regardless of the length in its header.
 func unpack(f *zip.File, most int64) ([]byte, error) {
 	r, err := f.Open()
 	if err != nil {

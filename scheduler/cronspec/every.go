@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// every is an "@every" expression: the multiples, in Unix time, of a whole
-// number of seconds. It counts from the epoch, so that all replicas agree
-// whenever they were started.
+// An every is an "@every" expression: the multiples, in Unix time, of a whole number of seconds. It counts from the epoch, so that all replicas
+// agree, whenever they were started.
 type every int64
 
-// next implements rule.
+// next implements [rule].
 func (e every) next(after, limit int64) (int64, bool) {
 	step := int64(e)
 	past := floorMod(after, step)
@@ -32,8 +31,7 @@ func floorMod(a, n int64) int64 {
 	return past
 }
 
-// parseEvery reads the duration after "@every", which starts at the given offset of
-// the expression.
+// parseEvery reads the duration after "@every". offset is its place in the expression.
 func (p *parser) parseEvery(text string, offset int) (every, error) {
 	if text == "" {
 		return 0, p.fault(offset, "@every without a duration", `write for example "@every 90s"`)

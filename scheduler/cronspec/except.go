@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// exceptions are the instants that a schedule names and that are no ticks.
+// An exceptions has the instants that a schedule names and that are not ticks.
 type exceptions struct {
 	rules []rule
-	dates []int64 // midnights of the wall clock, sorted
+	dates []int64 // midnights by the wall clock, sorted
 	zone  *time.Location
 }
 
-// restrict reads the exceptions and the bounds of the options. It returns their
-// part of the schedule's key, empty where there are none.
+// restrict reads the exceptions and the bounds of the options. It returns their part of the schedule's key, which is empty without any.
 func (s *Schedule) restrict(o Options) (keys []string, faults []error) {
 	rules, texts, faults := parseAll(o.Except, parser{options: o, except: true, remarks: &s.remarks})
 	for _, text := range texts {
@@ -43,7 +42,7 @@ func (s *Schedule) restrict(o Options) (keys []string, faults []error) {
 	return keys, faults
 }
 
-// parseDates returns the days, sorted, each once.
+// parseDates returns the days, sorted and without duplicates.
 func parseDates(texts []string) ([]time.Time, error) {
 	var dates []time.Time
 	for _, text := range texts {
@@ -73,8 +72,8 @@ func formatDates(dates []time.Time) string {
 	return strings.Join(texts, ",")
 }
 
-// comes returns whether any tick is left. Without an end the search begins where
-// the zones' rules repeat; with one, in the years before it.
+// comes reports whether any tick is left. Without an end, the search begins at the point from which the rules of the zones repeat; otherwise, in the
+// years before the end.
 func (s *Schedule) comes() bool {
 	from := max(s.after, lawEnds)
 	if s.until < lastInstant {
@@ -84,17 +83,15 @@ func (s *Schedule) comes() bool {
 	return ok
 }
 
-// enoughDays bounds how many days are searched for an instant that is not
-// excepted. In any 40 years each kind of year comes, which its first weekday and
-// its length make, also where a century leaves out a leap day. A change of the
-// clock may cut a day in two.
+// enoughDays bounds the number of days that are searched for an instant that is not excepted. Every kind of year, by its first weekday and its
+// length, occurs in any 40 years, even if a century leaves out a leap day. The 10 more days per year are for days that a change of the clock cuts in
+// two.
 const enoughDays = 40 * (366 + 10)
 
-// unexcepted is named without the excepted instants. It goes from one day with a
-// named instant to the next, so it does not walk excepted instants one by one; and
-// it does not read again a day that is like the one before.
+// unexcepted is [Schedule.named] without the excepted instants. It goes from one day with a named instant to the next, so it does not walk the
+// excepted instants one by one, and it does not read a day again that is equal to the one before.
 func (s *Schedule) unexcepted(after, limit int64) (int64, bool) {
-	var barren plan // of the last day without a tick
+	var barren plan // the last day without a tick
 	for range enoughDays + len(s.exceptions.dates) {
 		first, ok := s.named(after, limit)
 		if !ok {
@@ -118,8 +115,7 @@ func (s *Schedule) unexcepted(after, limit int64) (int64, bool) {
 	return 0, false
 }
 
-// plan has the instants that are named, and those that are excepted, from a second
-// of a day on up to before another.
+// A plan has the instants of a part of a day that are named, and those that are excepted. from and to are seconds of the day; to is excluded.
 type plan struct {
 	from, to        int64
 	named, excepted dials
@@ -129,7 +125,7 @@ func (p plan) equal(o plan) bool {
 	return p.from == o.from && p.to == o.to && slices.Equal(p.named, o.named) && slices.Equal(p.excepted, o.excepted)
 }
 
-// first returns the first second that is named and not excepted.
+// first returns the first second of the day that is named and not excepted.
 func (p plan) first() (second int64, ok bool) {
 	for at := p.from; at < p.to; at = (at/60 + 1) * 60 {
 		seconds := p.named.minute(at/60) &^ below(at%60)
@@ -144,13 +140,12 @@ func (p plan) first() (second int64, ok bool) {
 	return 0, false
 }
 
-// stretch is the rest of a day from an instant on, as far as the zone's offset
-// stays the same. Its times are those of the wall clock.
+// A stretch is the rest of a day from an instant on, as long as the offset of the zone stays the same. Its times are by the wall clock.
 type stretch struct {
 	period
-	day      int64 // its midnight
+	day      int64 // the midnight of the day
 	from, to int64
-	reached  int64 // the latest time that was shown before it
+	reached  int64 // the latest time that was shown before the stretch
 }
 
 func stretchAt(zone *time.Location, instant int64) stretch {
@@ -162,13 +157,12 @@ func stretchAt(zone *time.Location, instant int64) stretch {
 	return stretch{period: p, day: day, from: from, to: p.wallClock(end), reached: reached}
 }
 
-// dial has the instants that an expression names on one day: for each minute of it,
-// counted from midnight, the set of seconds.
+// A dial has the instants that an expression names on one day: for each minute, counted from midnight, the set of seconds.
 type dial interface {
 	minute(n int64) (seconds uint64)
 }
 
-// dials has the instants that several expressions name.
+// A dials has the instants that several expressions name.
 type dials []dial
 
 func dialsOn(st stretch, rules []rule) dials {
@@ -186,13 +180,13 @@ func (d dials) minute(n int64) (seconds uint64) {
 	return seconds
 }
 
-// below is the set of the seconds of a minute before the n-th.
+// below returns the set of the seconds of a minute before the n-th.
 func below(n int64) uint64 { return 1<<uint64(min(max(n, 0), 60)) - 1 }
 
-// everyDial is an "@every" expression on one day.
+// An everyDial is an "@every" expression on one day.
 type everyDial struct{ step, first int64 }
 
-// on implements rule.
+// on implements [rule].
 func (e every) on(st stretch) dial {
 	return everyDial{int64(e), floorMod(-st.instant(st.day), int64(e))}
 }
@@ -203,20 +197,20 @@ func (d everyDial) minute(n int64) (seconds uint64) {
 		return 0
 	}
 	seconds = 1 << at
-	for width := d.step; width < 60; width *= 2 { // each turn doubles their number
+	for width := d.step; width < 60; width *= 2 { // each iteration doubles the number of seconds in the set
 		seconds |= seconds << width
 	}
 	return seconds & below(60)
 }
 
-// wallDial is an expression of fields on one day, in seconds from midnight.
+// A wallDial is an expression of fields on one day, in seconds from midnight.
 type wallDial struct {
-	hours, minutes, seconds uint64 // none on a day that does not match
-	since                   int64  // a time shown before it counts only once: for a fixed-time job
-	caught                  int64  // the instant that stands for skipped ones; -1 if there is none
+	hours, minutes, seconds uint64 // empty on a day that does not match
+	since                   int64  // earlier times do not count; set for a fixed-time job
+	caught                  int64  // the instant that stands for skipped times; -1 if there is none
 }
 
-// on implements rule.
+// on implements [rule].
 func (w *wall) on(st stretch) dial {
 	d := wallDial{caught: -1}
 	if w.namesDay(st.day) {
@@ -244,7 +238,7 @@ func (d wallDial) minute(n int64) (seconds uint64) {
 	return seconds
 }
 
-// namesDay returns whether a day, given by its midnight, matches.
+// namesDay reports whether a day, given by its midnight, matches.
 func (w *wall) namesDay(midnight int64) bool {
 	date := time.Unix(midnight, 0).UTC()
 	day := w.face.Dom>>date.Day()&1 != 0

@@ -5,18 +5,15 @@ import (
 	"strings"
 )
 
-// ParseError describes the fault of one expression, its place, and the text to
-// write instead.
+// A ParseError describes an error in one expression: its place, and the text to write instead.
 type ParseError struct {
-	// Except says that the expression is one of [Options].Except; else it is one
-	// of the schedule's.
+	// Except is true if the expression is in [Options].Except, and false if it is one of the schedule's own.
 	Except bool
-	// Index is the place of the expression in its list, from 0.
+	// Index is the index of the expression in its list, from 0.
 	Index int
-	// Offset is the byte in that expression at which the fault was noticed; it
-	// is the expression's length where something is missing at the end.
+	// Offset is the byte in the expression at which the error was noticed. If something is missing at the end, it is the length of the expression.
 	Offset int
-	// Message describes the fault, in lower case and without a full stop.
+	// Message describes the error, in lower case and without a full stop.
 	Message string
 	// Hint describes the remedy. It may be empty.
 	Hint string
@@ -35,7 +32,7 @@ func (e *ParseError) Error() string {
 	return text
 }
 
-// quote shows a piece of the input, shortened so that a message stays readable.
+// quote returns a piece of the input in quotes, shortened so that a message stays readable.
 func quote(text string) string {
 	const most = 32
 	if len(text) > most {
@@ -44,8 +41,7 @@ func quote(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// foreignHint recognises notations of other cron dialects and returns how to write
-// the same here. The text is the part that could not be read.
+// foreignHint recognises notations of other cron dialects, and returns a hint for this one. text is the part that could not be read.
 func foreignHint(text string) string {
 	upper := strings.ToUpper(text)
 	last := strings.HasPrefix(upper, "L") || len(upper) == len("FRIL") && strings.HasSuffix(upper, "L")

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// kind describes the values of one of the six fields.
+// A kind describes the values of one of the six fields.
 type kind struct {
-	name      string // in faults, and in the hash that places H
+	name      string // used in errors, and in the hash that places H
 	low, high int    // the values that "*" stands for
 	top       int    // the greatest number that may be written
-	spread    int    // the greatest value that H takes by itself
-	names     string // of the values from low, three letters each
-	bounds    string // a hint for a number beyond them
+	spread    int    // the greatest value of a plain H
+	names     string // the names of the values from low, three letters each
+	bounds    string // a hint for a number out of range
 }
 
-// kindOf returns the kind of the field at a place.
+// kindOf returns the kind of the field with an index.
 func kindOf(field int) kind {
 	switch field {
 	case fieldSecond:
@@ -37,13 +37,13 @@ func kindOf(field int) kind {
 	}
 }
 
-// sundayAgain is the second number for Sunday, a day of week after Saturday.
+// sundayAgain is the second number of Sunday, the day of week after Saturday.
 const sundayAgain = 7
 
-// full is the set of all values.
+// full returns the set of all values.
 func (k kind) full() uint64 { return span(k.low, k.high, 1) }
 
-// span is the set of every step-th value from low to high.
+// span returns the set of every step-th value from low to high.
 func span(low, high, step int) uint64 {
 	var set uint64
 	for v := low; v <= high; v += step {
@@ -52,7 +52,7 @@ func span(low, high, step int) uint64 {
 	return set
 }
 
-// named returns the value that has a name, in any case.
+// named returns the value with a name, in upper or lower case.
 func (k kind) named(name string) (int, bool) {
 	i := strings.Index(k.names, strings.ToLower(name))
 	if len(name) != 3 || i < 0 || i%3 != 0 {
@@ -61,7 +61,7 @@ func (k kind) named(name string) (int, bool) {
 	return k.low + i/3, true
 }
 
-// format writes a set as robfig's parser reads it: "*", or numbers and ranges.
+// format writes a set in the form that robfig's parser reads: "*", or numbers and ranges.
 func (k kind) format(set uint64) string {
 	if set == k.full() {
 		return "*"
@@ -80,14 +80,14 @@ func (k kind) format(set uint64) string {
 	return strings.Join(items, ",")
 }
 
-// scanner reads one field: items separated by commas, each of them
+// A scanner reads one field: items separated by commas, each of them
 //
 //	( "*" | value | value "-" value | "H" | "H(" value "-" value ")" ) [ "/" step ]
 type scanner struct {
 	*parser
 	kind kind
-	rest string // the rest of the field
-	at   int    // its place in the expression
+	rest string // the part of the field that was not read yet
+	at   int    // the place of rest in the expression
 }
 
 func (s *scanner) field() (uint64, error) {
@@ -111,7 +111,7 @@ func (s *scanner) field() (uint64, error) {
 	return set, nil
 }
 
-// eat skips a prefix of the rest, if it is there.
+// eat skips a prefix of the rest. It reports whether the prefix was there.
 func (s *scanner) eat(prefix string) bool {
 	rest, found := strings.CutPrefix(s.rest, prefix)
 	if found {
@@ -144,7 +144,7 @@ func (s *scanner) item() (uint64, error) {
 	}
 	high = max(high, low)
 	step, err := s.step(low, high)
-	if err != nil || step == 0 { // a single value; with a step it opens a range, "5/15"
+	if err != nil || step == 0 { // a single value; with a step it begins a range, as in "5/15"
 		return 1 << low, err
 	}
 	message, hint := s.kind.readingOfStep(low, high, step)
@@ -152,7 +152,7 @@ func (s *scanner) item() (uint64, error) {
 	return span(low, high, step), err
 }
 
-// upper reads the end of a range, of which low, at start, is the beginning.
+// upper reads the upper end of a range. low is the lower end, at offset start.
 func (s *scanner) upper(low, start int) (int, error) {
 	high, err := s.value()
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *scanner) upper(low, start int) (int, error) {
 	return high, nil
 }
 
-// spread reads the range and step after H and returns the places of the job.
+// spread reads the range and step after H, and returns the values for the job.
 func (s *scanner) spread() (uint64, error) {
 	low, high := s.kind.low, s.kind.spread
 	if s.eat("(") {
@@ -200,8 +200,8 @@ func (s *scanner) spread() (uint64, error) {
 	return span(low+int(hash%uint64(step)), high, step), nil
 }
 
-// step reads "/step" if it is there; else it returns 0. The step must not be
-// longer than the range: "*/90" in the minutes is not every 90 minutes.
+// step reads "/step", and returns 0 if there is none. The step must not be longer than the range: "*/90" in the minutes would not be every 90
+// minutes.
 func (s *scanner) step(low, high int) (int, error) {
 	if !s.eat("/") {
 		return 0, nil
@@ -252,7 +252,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// unexpected returns the fault of a character that is not allowed where it is.
+// unexpected returns the error for a character that is not allowed at its place.
 func (s *scanner) unexpected() error {
 	what := s.run(isLetter)
 	if what == "" {
@@ -273,7 +273,7 @@ func (s *scanner) unexpected() error {
 	return s.fault(s.at, fmt.Sprintf("unexpected %s in the %s", quote(what), s.kind.name), hint)
 }
 
-// usage describes the values of the field.
+// usage returns a description of the values of the field.
 func (s *scanner) usage() string {
 	text := fmt.Sprintf("values are %d-%d", s.kind.low, s.kind.top)
 	if s.kind.names != "" {

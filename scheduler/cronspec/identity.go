@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// The identity of a tick is equal on every replica, also while replicas have different zone data.
+// The identity of a tick is equal on every replica, even while replicas have different zone data.
 //
-// A schedule of fixed-time expressions alone, in another zone than UTC, has nominal ticks: a tick is the local time that its expression names, and
-// its instant only says when it is due. All other schedules count instants: those that follow the clock, those with "@every", those in UTC, and a list
-// that has both kinds, since its local times and its instants have no common order.
+// A schedule of fixed-time expressions alone, in a zone other than UTC, has nominal ticks. The identity of a nominal tick is the local time that its
+// expression names; its instant is only the time at which it is due. All other schedules identify ticks by their instants: schedules that follow the
+// clock, schedules with "@every", schedules in UTC, and lists with both kinds, because their local times and their instants have no common order.
 
-// aheadOfAll is the greatest offset that a zone has, and more than any had since 1900. An identity is the local time less that, as if it were UTC: so it is
-// never ahead of the instant, by whatever data. A ledger that is ahead of the server's clock then always shows a clock that was wrong.
+// aheadOfAll is the greatest offset of any zone since 1900, or more. The identity of a nominal tick is its local time, as if it were UTC, less that
+// offset. So it is never ahead of the instant, by whatever zone data, and a ledger that is ahead of the server's clock always shows a clock that was
+// wrong.
 const aheadOfAll = 14 * 60 * 60 // seconds
 
 // Nominal reports whether the ticks of the schedule are identified by their local times.
@@ -40,9 +41,9 @@ func (s *Schedule) Mixed() bool {
 	return fixed && s.zone == nil
 }
 
-// ID returns the identity of a tick, in whole seconds: the tick itself, or of a nominal one its local time on a scale of its own. Along the ticks
-// of a schedule identities strictly increase, and the same local time has the same by any zone data. A tick that stands for several skipped
-// times has the identity of the latest.
+// ID returns the identity of a tick, in whole seconds: the instant of the tick, or for a nominal tick its local time on a scale of its own.
+// Identities strictly increase along the ticks of a schedule, and a local time has the same identity by any zone data. A tick that stands for several
+// skipped times has the identity of the latest.
 func (s *Schedule) ID(tick time.Time) time.Time {
 	if s.zone == nil || tick.IsZero() {
 		return tick
@@ -92,7 +93,7 @@ func (s *Schedule) IDAt(instant time.Time) time.Time {
 	return time.Unix(reached-aheadOfAll, 0).UTC()
 }
 
-// Instant returns the instant at which the tick with an identity is due by this schedule's zone data, and whether there is such a tick.
+// Instant returns the instant at which the tick with an identity is due by the zone data of this schedule. ok is false if there is no such tick.
 func (s *Schedule) Instant(id time.Time) (at time.Time, ok bool) {
 	at = id
 	if s.zone != nil && !id.IsZero() {
@@ -101,7 +102,7 @@ func (s *Schedule) Instant(id time.Time) (at time.Time, ok bool) {
 	return at, s.Has(at) && s.ID(at).Equal(id)
 }
 
-// After returns the first tick whose identity is after one; the zero time if none comes.
+// After returns the first tick whose identity is greater than id, or the zero time if there is none.
 func (s *Schedule) After(id time.Time) time.Time {
 	at, _ := s.Instant(id)
 	tick := s.Next(at.Add(-time.Nanosecond))
@@ -111,7 +112,7 @@ func (s *Schedule) After(id time.Time) time.Time {
 	return tick
 }
 
-// UpTo returns the last tick whose identity is not after one; the zero time if there was none.
+// UpTo returns the last tick whose identity is not greater than id, or the zero time if there was none.
 func (s *Schedule) UpTo(id time.Time) time.Time {
 	at, _ := s.Instant(id)
 	tick := s.Prev(at.Add(time.Nanosecond))
@@ -121,15 +122,16 @@ func (s *Schedule) UpTo(id time.Time) time.Time {
 	return tick
 }
 
-// Behind returns how many seconds the identity of a tick that comes now would be behind it.
+// Behind returns the number of seconds by which the identity of a tick at an instant would be behind that instant.
 func (s *Schedule) Behind(now time.Time) int64 {
 	return now.Unix() - s.IDAt(now).Unix()
 }
 
-// LocalTime returns the local time, as if it were UTC, that an identity of a nominal tick is for.
+// LocalTime returns the local time, as if it were UTC, of a nominal tick with an identity.
 func LocalTime(id time.Time) time.Time { return id.Add(aheadOfAll * time.Second).UTC() }
 
-// SameZone reports whether the zone of another schedule has the same clock, from two years before an instant, since when ticks may be open, to twenty after.
+// SameZone reports whether the zone of another schedule has the same clock. It compares the two years before an instant, since when ticks may be
+// open, and the twenty years after it.
 func (s *Schedule) SameZone(as *Schedule, at time.Time) bool {
 	if s.location == as.location {
 		return true
@@ -152,8 +154,8 @@ func firstReach(zone *time.Location, wanted int64) int64 {
 	}
 }
 
-// ZoneRules returns a hash of when the zone of a nominal schedule changes its clock, from 2020 up to 2037: data that differ there have different ones.
-// It is empty for other schedules.
+// ZoneRules returns a hash of the changes of the clock from 2020 to 2037 in the zone of a nominal schedule, and "" for other schedules. Zone data
+// that differ there have different hashes.
 func (s *Schedule) ZoneRules() string {
 	const begin, end = 1_577_836_800, lawEnds // 2020-01-01
 	if s.zone == nil {

@@ -9,22 +9,22 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// parser reads one expression.
+// A parser reads one expression.
 type parser struct {
 	options Options
-	except  bool // it is one of Options.Except
+	except  bool // the expression is in Options.Except
 	index   int
 	text    string
 	remarks *[]*ParseError
 }
 
-// word is a piece of the expression between blanks.
+// A word is a piece of the expression between blanks.
 type word struct {
 	text   string
 	offset int
 }
 
-// The places of the fields in an expression of six.
+// The indexes of the fields in an expression of six.
 const (
 	fieldSecond = iota
 	fieldMinute
@@ -72,7 +72,7 @@ func (p *parser) parse() (rule, string, error) {
 
 const blanks = " \t"
 
-// split cuts a text into its words, with their places.
+// split returns the words of a text, with their offsets.
 func split(text string) []word {
 	var words []word
 	for at := 0; at < len(text); {
@@ -88,8 +88,7 @@ func split(text string) []word {
 	return words
 }
 
-// expand replaces "@daily" and its kind by the fields that it stands for. The
-// fields keep its place.
+// expand replaces a name such as "@daily" by the fields that it stands for. The fields get the offset of the name.
 func (p *parser) expand(words []word) ([]word, error) {
 	name := words[0]
 	var fields string
@@ -146,15 +145,15 @@ func (p *parser) parseFields(words []word) (rule, string, error) {
 	return p.assemble(words, sets)
 }
 
-// assemble makes the rule out of the fields' sets. Robfig's parser is given their
-// canonical text, so that the key describes exactly the schedule that is computed.
+// assemble makes the rule from the sets of the fields. Robfig's parser gets their canonical text, so that the key describes exactly the schedule that
+// is computed.
 func (p *parser) assemble(words []word, sets [fieldCount]uint64) (rule, string, error) {
 	star := func(field int) bool { return strings.HasPrefix(words[field].text, "*") }
 	clock := star(fieldMinute) || star(fieldHour) || p.options.Location == time.UTC
 	both := star(fieldDay) || star(fieldWeekday)
 	day, weekday := kindOf(fieldDay).full(), kindOf(fieldWeekday).full()
 	if !both && (sets[fieldDay] == day || sets[fieldWeekday] == weekday) {
-		sets[fieldDay], sets[fieldWeekday], both = day, weekday, true // either, and one is every day
+		sets[fieldDay], sets[fieldWeekday], both = day, weekday, true // either day field may match, and one of them matches every day
 	}
 	fields := make([]string, fieldCount)
 	for i, set := range sets {
@@ -177,8 +176,7 @@ func (p *parser) assemble(words []word, sets [fieldCount]uint64) (rule, string, 
 // starBit is robfig's mark of a day field whose match is required.
 const starBit = 1 << 63
 
-// readFace reads six canonical fields with robfig's parser and sets the rule for
-// the days: both must match, or either.
+// readFace reads six canonical fields with robfig's parser, and sets the day rule: both day fields must match, or either.
 func readFace(text string, both bool) (*cron.SpecSchedule, error) {
 	parser := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 	schedule, err := parser.Parse(text)
@@ -198,8 +196,7 @@ func readFace(text string, both bool) (*cron.SpecSchedule, error) {
 	return face, nil
 }
 
-// comes refuses an expression whose instant never comes: on no day of the
-// calendar, or only at times that the zone always skips.
+// comes returns an error for an expression without any instant, because no day of the calendar matches, or because the zone always skips its times.
 func (p *parser) comes(w *wall, words []word) error {
 	const limit = lawEnds + calendarCycle
 	if _, ok := w.nextOnFace(lawEnds, limit); !ok {

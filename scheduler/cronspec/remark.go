@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Remarks returns the pieces of expressions that other programs read in another way: the place of each, with the reading here, and in Hint a text that means the
-// same everywhere.
+// Remarks returns a remark for each part of an expression that other programs read in another way: its place, the reading here, and in Hint a text
+// that means the same everywhere.
 func (s *Schedule) Remarks() []*ParseError { return s.remarks }
 
-// remark adds a remark on the expression that is read.
+// remark adds a remark on the expression that is being read.
 func (p *parser) remark(offset int, message, hint string) {
 	*p.remarks = append(*p.remarks, &ParseError{Except: p.except, Index: p.index, Offset: offset, Message: message, Hint: hint})
 }
 
-// remarkGap adds a remark on a fixed-time expression with several times that daylight saving skips together. Debian's cron runs each of them.
+// remarkGap adds a remark on a fixed-time expression with several times that daylight saving skips at once. Debian's cron runs each of them.
 func (p *parser) remarkGap(w *wall, offset int) {
 	if w.clock || p.except {
 		return
@@ -34,7 +34,7 @@ func (p *parser) remarkGap(w *wall, offset int) {
 	}
 }
 
-// timesWithin returns the number of matching times of the wall clock from one on and before another.
+// timesWithin returns the number of matching times of the wall clock in [from, to).
 func (w *wall) timesWithin(from, to int64) (n int) {
 	for at := from - 1; ; n++ {
 		next, ok := w.nextOnFace(at, to)
@@ -45,17 +45,17 @@ func (w *wall) timesWithin(from, to int64) (n int) {
 	}
 }
 
-// readingOfStep words "5/15", a single value with a step.
+// readingOfStep returns the remark on a single value with a step, such as "5/15".
 func (k kind) readingOfStep(low, high, step int) (message, hint string) {
 	return fmt.Sprintf("%d/%d is %s here; Debian's cron refuses it", low, step, k.format(span(low, high, step))), fmt.Sprintf("%d-%d/%d means the same everywhere", low, high, step)
 }
 
-// readingOfSunday words a range such as FRI-SUN, which ends with the Sunday after.
+// readingOfSunday returns the remark on a range such as FRI-SUN, whose end is the Sunday after it.
 func readingOfSunday(low int) (message, hint string) {
 	return fmt.Sprintf("the range is %s to Sunday here; Debian's cron and cronie accept it, and it matches no day there", time.Weekday(low)), fmt.Sprintf("%d-7 means the same everywhere", low)
 }
 
-// remarkMixed adds a remark on the fixed-time expressions of a list that has others, too.
+// remarkMixed adds a remark on the fixed-time expressions of a list that also has others.
 func (s *Schedule) remarkMixed() {
 	if !s.Mixed() {
 		return

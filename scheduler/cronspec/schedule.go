@@ -13,62 +13,52 @@ import (
 const (
 	firstInstant = -62_135_596_800 // 0001-01-01T00:00:00Z, the zero time
 	lastInstant  = 253_402_300_799 // 9999-12-31T23:59:59Z, the last that RFC 3339 can write
-	// lawEnds is 2038-01-01T00:00:00Z. From about then on the zones' data holds
-	// rules that repeat, rather than single changes; a tick that does not come
-	// after it never will.
+	// lawEnds is 2038-01-01T00:00:00Z. From about then on, the zone data has rules that repeat instead of single changes. A tick that does not come
+	// after it never comes.
 	lawEnds = 2_145_916_800
 )
 
-// Options are the parts of a schedule beside its expressions.
+// Options has the parts of a schedule beside its expressions.
 type Options struct {
-	// Location is the zone whose clock the fields mean; nil is UTC. Take it from
-	// [LoadLocation], and it is the same on every machine.
+	// Location is the zone in whose time the fields are read; nil is UTC. A zone from [LoadLocation] is the same on every machine.
 	Location *time.Location
-	// Name is the job's name; it places H.
+	// Name is the job's name; it determines the values of H.
 	Name string
-	// Except are expressions whose instants are no ticks. They are read as those
-	// of the schedule are, in the same zone.
+	// Except has expressions whose instants are not ticks. They are read in the same way as the expressions of the schedule, in the same zone.
 	Except []string
-	// ExceptDates are days, such as "2026-12-25", without ticks: an instant is on
-	// the day that the clock of Location shows at it.
+	// ExceptDates has days without ticks, such as "2026-12-25". An instant is on the day that the clock of Location shows.
 	ExceptDates []string
-	// StartsAt and ExpiresAt bound the ticks: none is before StartsAt, and none at
-	// or after ExpiresAt. Zero is no bound.
+	// StartsAt and ExpiresAt bound the ticks: none is before StartsAt, or at or after ExpiresAt. Zero is no bound.
 	StartsAt, ExpiresAt time.Time
 }
 
-// Schedule is the union of the instants of its expressions, without the exceptions
-// of its [Options]. [Parse] makes it; it never changes, and is safe for concurrent
-// use.
+// A Schedule is the union of the instants of its expressions, without the exceptions of its [Options]. [Parse] makes it. It never changes, and is
+// safe for concurrent use.
 type Schedule struct {
 	rules      []rule
-	zone       *time.Location // whose local times identify the ticks; nil if their instants do
-	location   *time.Location // in which the expressions are read
+	zone       *time.Location // its local times identify the ticks; nil if their instants do
+	location   *time.Location // the expressions are read in it
 	exceptions *exceptions    // nil for none
-	after      int64          // ticks are after this instant
+	after      int64          // all ticks are after this instant
 	until      int64          // and none is after this one
 	key        string
 	digest     string
 	remarks    []*ParseError
 }
 
-// rule computes the instants of one expression, in Unix seconds.
+// A rule computes the instants of one expression, in Unix seconds.
 type rule interface {
-	// next returns the first instant after the given one up to limit, and
-	// whether there is one. It takes bounded time.
+	// next returns the first instant after the given one, up to limit, and whether there is one. It takes bounded time.
 	next(after, limit int64) (int64, bool)
 	// on returns the instants that the expression names in a stretch of a day.
 	on(stretch) dial
 }
 
-// ErrNoTick is wrapped by the error of [Parse] for a schedule of which Except,
-// ExceptDates, StartsAt and ExpiresAt leave no tick.
+// ErrNoTick is wrapped by the error of [Parse] if Except, ExceptDates, StartsAt and ExpiresAt leave no tick.
 var ErrNoTick = errors.New("no tick is left")
 
-// Parse reads a list of expressions, which together make one schedule: an
-// instant that several of them name is one tick. The error of faulty expressions
-// is a *[ParseError], or several of them joined (one for each); errors.As finds
-// the first. It never panics, whatever the input.
+// Parse reads a list of expressions, which together make one schedule: an instant that several of them name is one tick. The error for faulty
+// expressions is a *[ParseError], or several of them joined, one for each; errors.As finds the first. Parse never panics, whatever the input.
 func Parse(exprs []string, o Options) (*Schedule, error) {
 	if o.Location == nil {
 		o.Location = time.UTC
@@ -99,8 +89,7 @@ func Parse(exprs []string, o Options) (*Schedule, error) {
 	return &s, nil
 }
 
-// parseAll reads a list of expressions. Those that mean the same become one rule;
-// keys are their canonical texts, sorted.
+// parseAll reads a list of expressions. Expressions with the same meaning become one rule. keys has their canonical texts, sorted.
 func parseAll(exprs []string, p parser) (rules []rule, keys []string, faults []error) {
 	for i, text := range exprs {
 		p.index, p.text = i, text
@@ -117,8 +106,7 @@ func parseAll(exprs []string, p parser) (rules []rule, keys []string, faults []e
 	return rules, keys, faults
 }
 
-// Next returns the first tick strictly after an instant, in UTC and whole
-// seconds, or the zero time if none comes.
+// Next returns the first tick strictly after an instant, in UTC and whole seconds, or the zero time if none comes.
 func (s *Schedule) Next(after time.Time) time.Time {
 	if tick, ok := s.next(after.Unix(), s.until); ok {
 		return time.Unix(tick, 0).UTC()
@@ -126,7 +114,7 @@ func (s *Schedule) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// next returns the first tick after the given instant up to limit.
+// next returns the first tick after the given instant, up to limit.
 func (s *Schedule) next(after, limit int64) (int64, bool) {
 	after = max(after, s.after)
 	if after >= limit {
@@ -139,12 +127,11 @@ func (s *Schedule) next(after, limit int64) (int64, bool) {
 	return s.unexcepted(after, limit)
 }
 
-// named returns the first instant after the given one up to limit that an
-// expression of the schedule names, whether it is excepted or not.
+// named returns the first instant after the given one, up to limit, that an expression of the schedule names, excepted or not.
 func (s *Schedule) named(after, limit int64) (int64, bool) {
 	found := false
 	for _, r := range s.rules {
-		// The tick of the others is the limit for the rest.
+		// The earliest tick so far is the limit for the other rules.
 		if tick, ok := r.next(after, limit); ok {
 			limit, found = tick, true
 		}
@@ -152,8 +139,7 @@ func (s *Schedule) named(after, limit int64) (int64, bool) {
 	return limit, found
 }
 
-// Prev returns the last tick strictly before an instant, in UTC and whole
-// seconds, or the zero time if there was none since 1970.
+// Prev returns the last tick strictly before an instant, in UTC and whole seconds, or the zero time if there was none since 1970.
 func (s *Schedule) Prev(before time.Time) time.Time {
 	if tick, ok := s.prev(min(ceil(before), s.until+1)); ok {
 		return time.Unix(tick, 0).UTC()
@@ -161,7 +147,7 @@ func (s *Schedule) Prev(before time.Time) time.Time {
 	return time.Time{}
 }
 
-// ceil is the first whole second that is not before t.
+// ceil returns the first whole second that is not before t.
 func ceil(t time.Time) int64 {
 	if t.Nanosecond() > 0 {
 		return t.Unix() + 1
@@ -169,10 +155,8 @@ func ceil(t time.Time) int64 {
 	return t.Unix()
 }
 
-// prev returns the last tick since 1970 before an instant. It asks next only:
-// from further and further back until there is a tick, then by bisection for the
-// last one. The distance to the tick after `before` is a good guess at how far
-// back to go.
+// prev returns the last tick since 1970 before an instant. It only calls next: from further and further back until there is a tick, then by bisection
+// for the last one. The distance between the next two ticks is a good guess for the first step back.
 func (s *Schedule) prev(before int64) (int64, bool) {
 	reach := int64(1)
 	if t, ok := s.next(before-1, s.until); ok {
@@ -191,8 +175,7 @@ func (s *Schedule) prev(before int64) (int64, bool) {
 	return 0, false
 }
 
-// lastTick returns the last tick in [tick, end), tick being one. Each round at
-// least halves the range of the search.
+// lastTick returns the last tick in [tick, end). tick must be a tick. Each round at least halves the range of the search.
 func (s *Schedule) lastTick(tick, end int64) int64 {
 	for {
 		next, ok := s.next(tick, end-1)
@@ -209,13 +192,11 @@ func (s *Schedule) lastTick(tick, end int64) int64 {
 	}
 }
 
-// Key returns a canonical text of the schedule: fields resolved (H, names, 7 as
-// Sunday, redundant ways to write the same), expressions sorted, the zone, and
-// after these the exceptions and the bounds, where there are any. Schedules with
-// equal keys have the same ticks and may share one computation. The text is for
-// comparing; its form may change between versions.
+// Key returns a canonical text of the schedule: the fields resolved (H, names, 7 as Sunday, redundant notations), the expressions sorted, the zone,
+// and then the exceptions and bounds, if there are any. Schedules with equal keys have the same ticks and may share one computation. The text is only
+// for comparisons; its form may change between versions.
 func (s *Schedule) Key() string { return s.key }
 
-// Digest returns 16 hexadecimal digits of a hash of [Schedule.Key]. Before them a schedule whose ticks are nominal has 8 of its zone's name, and a dot:
-// the ticks of one zone in a ledger say nothing of those in another.
+// Digest returns 16 hexadecimal digits of a hash of [Schedule.Key]. A schedule with nominal ticks has 8 digits of a hash of its zone's name and a dot
+// before them: the ticks of one zone in a ledger say nothing about the ticks in another.
 func (s *Schedule) Digest() string { return s.digest }

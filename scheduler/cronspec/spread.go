@@ -9,24 +9,19 @@ import (
 	"time"
 )
 
-// place is a number that depends on its parts alone: the first 8 bytes,
-// big-endian, of the SHA-256 of the parts joined by NUL. A cryptographic hash
-// because names such as "backup-1", "backup-2" must land far apart, and because
-// it can be recomputed anywhere.
+// place returns a number that depends only on its parts: the first 8 bytes, big-endian, of the SHA-256 of the parts joined by NUL. The hash is
+// cryptographic so that names such as "backup-1" and "backup-2" land far apart, and so that it can be recomputed anywhere.
 func place(parts ...string) uint64 {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// Jitter returns by how much a job's tick is delayed: a whole number of
-// milliseconds in [0, max) that depends on the job's name and the tick alone,
-// the same on every machine and in every version. The delay never reaches the
-// job's next tick: where next is closer than max, it is spread over the time up
-// to next instead. A zero next means that there is none.
+// Jitter returns the delay of a job's tick: a whole number of milliseconds in [0, max) that depends only on the job's name and the tick, the same on
+// every machine and in every version. The delay never reaches the job's next tick: if next is closer than max, it is spread over the time up to next
+// instead. A zero next means that there is none.
 //
-// The delay is limit * h / 2^64, with limit the smaller of max and next - tick,
-// and h the first 8 bytes, big-endian, of the SHA-256 of "jitter", the job's
-// name and the tick in decimal Unix seconds, joined by NUL.
+// The delay is limit * h / 2^64. limit is the smaller of max and next - tick. h is the first 8 bytes, big-endian, of the SHA-256 of "jitter", the
+// job's name and the tick in decimal Unix seconds, joined by NUL.
 func Jitter(job string, tick, next time.Time, max time.Duration) time.Duration {
 	limit := max
 	if !next.IsZero() {

@@ -17,21 +17,19 @@ const (
 	mostTypes       = 256
 )
 
-// tzifBlock holds the counts of one of the two blocks of a TZif file, and the length
-// of its times in bytes: 4 in the first block, 8 in the second.
+// A tzifBlock has the counts of one of the two blocks of a TZif file, and the length of its times in bytes: 4 in the first block, 8 in the second.
 type tzifBlock struct {
 	utc, std, leaps, times, types, chars int
 	width                                int
 }
 
-// size is the number of bytes after the header.
+// size returns the number of bytes after the header.
 func (b tzifBlock) size() int {
 	return b.times*b.width + b.times + b.types*6 + b.chars + b.leaps*(b.width+4) + b.std + b.utc
 }
 
-// checkTZif checks a compiled zone by RFC 9636, as far as package time does not:
-// the order and the number of its transitions, and its offsets. A zone that counts
-// leap seconds is refused, since package time ignores them.
+// checkTZif checks a compiled zone by RFC 9636, as far as package time does not: the order and the number of its transitions, and its offsets. A zone
+// that counts leap seconds is refused, because package time ignores them.
 func checkTZif(data []byte) error {
 	block, rest, err := readTZifBlock(data, 4)
 	if err != nil {
@@ -48,8 +46,7 @@ func checkTZif(data []byte) error {
 	return block.check(rest)
 }
 
-// readTZifBlock reads the header of a block. rest begins behind it, and has the whole
-// block.
+// readTZifBlock reads the header of a block. rest is the data after the header, and has at least the whole block.
 func readTZifBlock(data []byte, width int) (b tzifBlock, rest []byte, err error) {
 	if len(data) < tzifHeader || !bytes.HasPrefix(data, []byte(tzifMagic)) {
 		return b, nil, errors.New("it is no TZif file, or is cut off")
@@ -88,7 +85,7 @@ func (b tzifBlock) check(data []byte) error {
 	return nil
 }
 
-// time returns a transition, as Unix seconds.
+// time returns the time of a transition, in Unix seconds.
 func (b tzifBlock) time(data []byte, i int) int64 {
 	if b.width == 4 {
 		return int64(int32(binary.BigEndian.Uint32(data[4*i:])))

@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// The zone data is that of Debian's security updates. A change of the data moves
-// ticks, so it belongs into the changelog.
+// The zone data comes from Debian's security updates. A change of the data moves ticks, so it belongs in the changelog.
 //
 //go:generate ./zones.sh
 
 //go:embed zoneinfo.zip
 var zoneArchive string
 
-// versionFile is the name of the file that states the version of the zone data.
+// versionFile is the name of the file with the version of the zone data.
 const versionFile = "+VERSION"
 
 // BuiltIn returns the zones that are built into this package.
@@ -27,15 +26,14 @@ func BuiltIn() *Zones { return builtIn() }
 
 var builtIn = sync.OnceValue(openBuiltIn)
 
-// openBuiltIn opens the archive, which the tests read as a whole: an error here is a
-// fault of the build, and each zone returns it.
+// openBuiltIn opens the archive. The tests read it as a whole, so an error here is a broken build, and each zone returns it.
 func openBuiltIn() *Zones {
 	archive, err := zip.NewReader(strings.NewReader(zoneArchive), int64(len(zoneArchive)))
 	if err != nil {
 		return &Zones{load: func(string) (*time.Location, error) { return nil, fmt.Errorf("open the built-in zone data: %w", err) }}
 	}
 	z := &Zones{load: func(name string) (*time.Location, error) {
-		data, err := fs.ReadFile(archive, name) // refuses "..", "/x" and the like
+		data, err := fs.ReadFile(archive, name) // it refuses "..", "/x" and the like
 		if err != nil {
 			return nil, err //nolint:wrapcheck // Location names the zone
 		}
@@ -47,15 +45,14 @@ func openBuiltIn() *Zones {
 			continue
 		}
 		if r, err := f.Open(); err == nil {
-			text, _ := io.ReadAll(r) // an error leaves no version, which a test finds
+			text, _ := io.ReadAll(r) // without a version after an error, which a test finds
 			z.version = strings.TrimSpace(string(text))
 		}
 	}
 	return z
 }
 
-// LoadLocation returns the time zone with a name of the IANA database, such as
-// "Europe/Berlin", from the zones that are built in: see [Zones.Location]. Unlike
-// [time.LoadLocation] it reads no zone file of the machine and no environment, so it
-// gives the same answer on every machine that runs the same version.
+// LoadLocation returns the time zone with a name of the IANA database, such as "Europe/Berlin", from the built-in zones: see [Zones.Location]. Unlike
+// [time.LoadLocation] it reads no zone file of the machine and no environment, so it returns the same zone on every machine that runs the same
+// version.
 func LoadLocation(name string) (*time.Location, error) { return BuiltIn().Location(name) }

@@ -13,20 +13,18 @@ import (
 	"time"
 )
 
-// Zones is one version of the time zones of the IANA database. Its zones never
-// change, so all schedules that are read with the same Zones have ticks by the same
-// rules. A nil *Zones has the zones of [BuiltIn]. It is safe for concurrent use.
+// A Zones is one version of the time zones of the IANA database. Its zones never change, so all schedules that are read with the same Zones have
+// ticks by the same rules. A nil *Zones has the zones of [BuiltIn]. It is safe for concurrent use.
 type Zones struct {
 	version string
 	names   []string                                  // sorted
-	load    func(name string) (*time.Location, error) // reads a zone that was not asked for before
+	load    func(name string) (*time.Location, error) // reads a zone on its first use
 	loaded  sync.Map                                  // *time.Location by name
 }
 
 var errUnknownZone = errors.New("unknown zone")
 
-// NewZones returns zones of other data than those built in. The files are compiled
-// zones (TZif, RFC 9636) by their names; all of them are checked here.
+// NewZones returns zones with other data than the built-in zones. files has compiled zones (TZif, RFC 9636) by name, and NewZones checks all of them.
 func NewZones(version string, files map[string][]byte) (*Zones, error) {
 	z := &Zones{version: version, names: slices.Sorted(maps.Keys(files))}
 	for _, name := range z.names {
@@ -51,7 +49,7 @@ func parseZone(name string, data []byte) (*time.Location, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the caller names the zone
 	}
-	for _, month := range []time.Month{time.January, time.July} { // the rule after the last transition
+	for _, month := range []time.Month{time.January, time.July} { // checks the rule after the last transition
 		if _, offset := time.Date(2200, month, 1, 0, 0, 0, 0, time.UTC).In(zone).Zone(); !isOffset(offset) {
 			return nil, fmt.Errorf("an offset of %d seconds", offset)
 		}
@@ -59,9 +57,8 @@ func parseZone(name string, data []byte) (*time.Location, error) {
 	return zone, nil
 }
 
-// Location returns the zone with a name such as "Europe/Berlin"; "" and "UTC" are
-// UTC. "Local" is an error, as is any other name that the data lacks; names are
-// case-sensitive. A name always gives the same pointer.
+// Location returns the zone with a name such as "Europe/Berlin"; "" and "UTC" are UTC. "Local" is an error, as is any other name that the data lacks.
+// Names are case-sensitive. The same name always returns the same pointer.
 func (z *Zones) Location(name string) (*time.Location, error) {
 	if name == "" || name == "UTC" {
 		return time.UTC, nil
@@ -84,8 +81,7 @@ func (z *Zones) Location(name string) (*time.Location, error) {
 // Names returns the names of all zones, sorted.
 func (z *Zones) Names() []string { return slices.Clone(z.orBuiltIn().names) }
 
-// Version returns the version of the data, such as "2026f". Of two versions, the
-// later one is greater as a string.
+// Version returns the version of the data, such as "2026f". The later of two versions is greater as a string.
 func (z *Zones) Version() string { return z.orBuiltIn().version }
 
 func (z *Zones) orBuiltIn() *Zones {
@@ -95,8 +91,8 @@ func (z *Zones) orBuiltIn() *Zones {
 	return z
 }
 
-// HashZone returns a hash of the clock that a zone shows in a stretch of time. Zones
-// of different data have the same hash if their clocks are the same in it.
+// HashZone returns a hash of the clock of a zone from one instant until another. Zones with different data have the same hash if their clocks are the
+// same in that time.
 func HashZone(zone *time.Location, from, until time.Time) string {
 	h := sha256.New()
 	first := from.Unix()

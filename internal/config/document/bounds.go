@@ -2,24 +2,24 @@ package document
 
 import "fmt"
 
-// Bounds of a configuration. They hold before the library reads a text, since its memory grows with the depth, the number and the names of the
-// values.
+// The limits of a configuration. The scanner enforces them before the library decodes a text, because the memory of the library grows with the depth
+// and the number of values and with the length of keys.
 const (
-	// MaxFileBytes is the length of one file: some 25,000 jobs.
+	// MaxFileBytes is the maximum length of one file, enough for about 25,000 jobs.
 	MaxFileBytes  = 4 << 20
-	maxTotalBytes = 16 << 20 // of all files
+	maxTotalBytes = 16 << 20 // of all files together
 	maxFiles      = 10_000
-	maxDepth      = 32        // of brackets and braces
+	maxDepth      = 32        // of nested brackets and braces
 	maxParts      = 32        // of a dotted key
 	maxKey        = 1 << 10   // of one part of a key
-	maxString     = 256 << 10 // as it is written; the system takes 128 KiB of an argument or a variable
-	maxValues     = 250_000   // and headers
-	maxKeyBytes   = 64 << 20  // of the names of all keys, each with those of the tables around it
-	maxFaults     = 1000      // that are reported, and as many warnings
-	maxTwins      = 100       // that are reported of one file
+	maxString     = 256 << 10 // as written in the file; the system takes at most 128 KiB for an argument or a variable
+	maxValues     = 250_000   // values and headers
+	maxKeyBytes   = 64 << 20  // names of all keys, each including the names of the tables around it
+	maxFaults     = 1000      // faults that are reported, and as many warnings
+	maxTwins      = 100       // second definitions that are reported per file
 )
 
-// partCost is what a part of a key costs besides its name.
+// partCost is the cost of a part of a key, in addition to the length of its name.
 const partCost = 16
 
 const (
@@ -29,17 +29,17 @@ const (
 	textTooLong  = "a string of more than 256 KiB"
 )
 
-// Bounds are the rest of the bounds for all files together.
+// Bounds is what is left of the limits, for all files together.
 type Bounds struct {
 	files, bytes, values, keyBytes int
 }
 
-// NewBounds returns the bounds of a whole configuration.
+// NewBounds returns the limits of a whole configuration.
 func NewBounds() *Bounds {
 	return &Bounds{files: maxFiles, bytes: maxTotalBytes, values: maxValues, keyBytes: maxKeyBytes}
 }
 
-// Take takes a file of so many bytes.
+// Take accounts for a file of the given length. It returns an error if a limit is exceeded.
 func (b *Bounds) Take(bytes int) error {
 	b.files--
 	b.bytes -= bytes
@@ -52,7 +52,7 @@ func (b *Bounds) Take(bytes int) error {
 	return nil
 }
 
-// spend takes values, and what their keys cost. It returns the bound that is exceeded; "" if none is.
+// spend accounts for values and for the cost of their keys. It returns a message if a limit is exceeded, or "".
 func (b *Bounds) spend(values, keyBytes int) string {
 	b.values -= values
 	b.keyBytes -= keyBytes

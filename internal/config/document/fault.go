@@ -5,21 +5,20 @@ import (
 	"strings"
 )
 
-// Fault is one thing that is wrong with a configuration, at the place where it has to be mended.
+// Fault is one mistake in a configuration, with the place at which to correct it.
 type Fault struct {
-	// File is the file's name as it was reached: PATH itself, or PATH's folder and what an include named.
+	// File is the name under which the file was reached: the path that the user gave, or that path's folder joined with an include.
 	File string `json:"file"`
-	// Line and Column count from 1; columns count characters, as editors do.
+	// Line and Column count from 1. Columns count characters, as editors do.
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Message is one line that names the mistake and the remedy. It never holds a value taken from the environment, but for the names of included
-	// files.
+	// Message is one line that names the mistake and the remedy. It never contains a value from the environment, except in the names of included files.
 	Message string `json:"message"`
-	// Warning marks a value that is accepted, but hardly meant.
+	// Warning marks a value that is valid, but probably not meant.
 	Warning bool `json:"warning,omitempty"`
 }
 
-// String returns the fault as compilers write theirs: FILE:LINE:COL: message.
+// String returns the fault in the format of compilers, FILE:LINE:COL: message.
 func (f Fault) String() string {
 	if f.Warning {
 		return f.Place() + ": warning: " + f.Message
@@ -27,13 +26,13 @@ func (f Fault) String() string {
 	return f.Place() + ": " + f.Message
 }
 
-// Place is FILE:LINE:COL.
+// Place returns FILE:LINE:COL.
 func (f Fault) Place() string { return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column) }
 
-// Faults are all the faults of a configuration, and its warnings, in the order of the files and their lines.
+// Faults are all faults and warnings of a configuration, in the order of the files and their lines.
 type Faults []Fault
 
-// Error joins the faults, one a line.
+// Error joins the faults, one per line.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i := range f {
@@ -42,7 +41,7 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Split parts the warnings from the faults.
+// Split separates faults and warnings.
 func (f Faults) Split() (faults, warnings Faults) {
 	for _, one := range f {
 		if one.Warning {

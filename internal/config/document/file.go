@@ -1,6 +1,6 @@
-// Package document turns the text of configuration files into values, each with its place. It knows of no key.
+// Package document turns the text of configuration files into values with their places. It knows no keys.
 //
-// The TOML library decodes the text and keeps no positions, so a small scanner finds where in the text each key and value stands, and second definitions.
+// The TOML library decodes the text, but keeps no positions. So a small scanner finds the place of each key and value, and second definitions.
 package document
 
 import (
@@ -16,27 +16,27 @@ import (
 type File struct {
 	name   string
 	text   text
-	tree   map[string]any // nil where the text is no TOML
+	tree   map[string]any // nil if the text is not TOML
 	places *place
-	twins  []twin // second definitions, which were not read
+	twins  []twin // second definitions, which are ignored
 }
 
-// New returns a file with a text, which is yet to be parsed. Its line ends become LF, as TOML allows: a shell takes the CR of a file from Windows, in a command
-// of several lines, for a part of the last word.
+// New returns a file with the given text, not parsed yet. It replaces line ends by LF, as TOML permits: in a command of several lines from a Windows
+// file, a shell would take the CR for a part of the last word.
 func New(name, content string) *File {
 	return &File{name: name, text: newText(strings.ReplaceAll(content, "\r\n", "\n"))}
 }
 
-// Name is the file's name as it was reached.
+// Name returns the name under which the file was reached.
 func (f *File) Name() string { return f.name }
 
-// Root is the top level; ok is false where the text is no TOML.
+// Root returns the top level. ok is false if the text is not TOML.
 func (f *File) Root() (root Value, ok bool) {
 	return Value{src: f, at: f.places, Raw: f.tree}, f.tree != nil
 }
 
-// Parse reads the text as TOML. Each second definition is reported, blanked out and the rest read on: a job that is there twice
-// hides no other fault. The library stops at its first fault.
+// Parse parses the text as TOML. It reports each second definition and ignores it, so that a job that is defined twice hides no other fault. The
+// library stops at its first fault.
 func (f *File) Parse(b *Bounds) (faults Faults) {
 	if at := f.text.undecodable(); at >= 0 {
 		return Faults{f.fault(at, "not TOML: the text is not UTF-8")}
@@ -52,7 +52,7 @@ func (f *File) Parse(b *Bounds) (faults Faults) {
 		faults = Faults{f.syntax(err)}
 	}
 	for _, t := range twins[:min(len(twins), maxTwins)] {
-		if t.from < end { // beyond that it is no TOML
+		if t.from < end { // behind the library's fault, the text may not be TOML
 			faults = append(faults, f.fault(t.key, "%s", AlreadyDefined(t.kind, t.name, f.place(t.first))))
 		}
 	}
@@ -62,7 +62,7 @@ func (f *File) Parse(b *Bounds) (faults Faults) {
 	return faults
 }
 
-// decode is the library's reading. It panics on what it takes for a mistake of its own; that is a fault here.
+// decode calls the library, and turns its panics into errors. The library panics on what it takes for a bug of its own.
 func decode(text string) (tree map[string]any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -73,7 +73,7 @@ func decode(text string) (tree map[string]any, err error) {
 	return tree, err
 }
 
-// AlreadyDefined is the message for a job, table or key that is there twice; it names the place of the first.
+// AlreadyDefined returns the message about a second definition of a job, table or key. before is the place of the first.
 func AlreadyDefined(kind, name, before string) string {
 	switch kind {
 	case "job", "pool", "calendar":
@@ -89,10 +89,10 @@ func (f *File) fault(at int, format string, args ...any) Fault {
 	return Fault{File: f.name, Line: line, Column: column, Message: fmt.Sprintf(format, args...)}
 }
 
-// place is FILE:LINE:COL.
+// place returns FILE:LINE:COL.
 func (f *File) place(at int) string { return f.fault(at, "").Place() }
 
-// syntax turns the library's error into a fault.
+// syntax turns an error of the library into a fault.
 func (f *File) syntax(err error) Fault {
 	var syntax toml.ParseError
 	if !errors.As(err, &syntax) {
@@ -101,7 +101,7 @@ func (f *File) syntax(err error) Fault {
 	return f.fault(f.faultyAt(err), "not TOML: %s", OneLine(syntax.Message))
 }
 
-// faultyAt is the byte that the library's error is about; 0 where it does not say.
+// faultyAt returns the byte that an error of the library refers to, or 0 if it names none.
 func (f *File) faultyAt(err error) int {
 	var syntax toml.ParseError
 	if !errors.As(err, &syntax) {
@@ -114,18 +114,18 @@ func (f *File) faultyAt(err error) int {
 	return at
 }
 
-// OneLine is a text with each row of blanks and line ends replaced by one blank.
+// OneLine returns a text with each sequence of blanks and line ends replaced by one blank.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Repeats returns whether the file defines one of these keys or tables a second time: which of the two is meant is not known.
+// Repeats reports whether the file defines one of these keys or tables twice. Then it is unknown which one is meant.
 func (f *File) Repeats(names ...string) bool {
 	return slices.ContainsFunc(f.twins, func(t twin) bool { return slices.Contains(names, t.name) })
 }
 
-// Repeated is how many second definitions were reported of a file that is TOML.
+// Repeated returns the number of second definitions that were reported, in a file that is TOML.
 func (f *File) Repeated() int { return min(len(f.twins), maxTwins) }
 
-// Unread returns whether a word is in text that was not read: all of a file that is no TOML, and second definitions.
+// Unread reports whether a word is in ignored text: in a file that is not TOML, or in a second definition.
 func (f *File) Unread(word string) bool {
 	if f.tree == nil {
 		return strings.Contains(f.text.string, word)

@@ -1,45 +1,45 @@
 package document
 
-// The TOML library reports no positions for the values that it decodes, and lets tables be defined twice in ways that TOML forbids. So a second,
-// small reader finds the places of all keys and values, and second definitions. It follows keys, brackets and strings, and leaves all other judgement
-// to the library. Its result for text that is no TOML is of no use, but does no harm.
+// The TOML library reports no positions for the values that it decodes, and accepts some second definitions of tables that TOML forbids. So a small
+// scanner finds the places of all keys and values, and second definitions. It follows keys, brackets and strings, and leaves everything else to the
+// library. Its result for text that is not TOML is useless, but harmless.
 
-// place is the position of a key or value, in bytes from the start of the text. It has the shape of the value.
+// place is the position of a key and its value, in bytes from the start of the text. It has the same structure as the value.
 type place struct {
-	key   int               // where its key begins; for an element of a list, which has none, that is val
-	val   int               // where its value begins; for a table with a header that is its key again
-	form  form              // how it was defined
-	given bool              // has a key or header of its own, and is not only a part of a longer key
+	key   int // start of the key; for an element of a list, which has no key, the same as val
+	val   int // start of the value; for a table with a header, the same as key
+	form  form
+	given bool              // whether it has its own key or header, and is not only a part of a longer key
 	keys  map[string]*place // of a table
-	items []*place          // of a list, and of a table in [[several]] parts
+	items []*place          // of a list, or of a table in [[several]] parts
 }
 
-// form is how a key was defined, which decides whether more may be added to it.
+// form is the way in which a key was defined. It determines what may be added to it.
 type form int
 
 const (
-	implied form = iota // a table that longer headers have in their names: a header or keys may define it still
+	implied form = iota // a table in the name of a longer header: a header or keys may still define it
 	headed              // a table with a header: only headers add tables to it
-	dotted              // a table that dotted keys have made: dotted keys add to it, and headers add tables
+	dotted              // a table that dotted keys define: dotted keys add to it, and headers add tables
 	inline              // a table in braces: complete
-	several             // a table in [[several]] parts: such headers add parts, and other headers tables to the last one
+	several             // a table in [[several]] parts: such headers add parts, other headers add tables to the last part
 	plain               // a value, or a list in brackets: complete
 )
 
-// keyPart is one part of a dotted key, and where it begins.
+// keyPart is one part of a dotted key, and its start.
 type keyPart struct {
 	name string
 	at   int
 }
 
-// twin is a job, table or key that is defined a second time, or added to where that is complete.
+// twin is the second definition of a job, table or key, or an addition to one that is complete.
 type twin struct {
 	kind, name string // kind is "job", "table" or "key"
-	first, key int    // where its key is for the first and the second time
-	from, upTo int    // where the second definition begins and ends
+	first, key int    // starts of the first and of the second key
+	from, upTo int    // start and end of the second definition
 }
 
-// child returns the place of a key in a table, and makes it where there is none yet.
+// child returns the place of a key in a table. If there is none, it adds one with the form f.
 func (p *place) child(name string, at int, f form) *place {
 	if c := p.keys[name]; c != nil {
 		return c
@@ -52,7 +52,7 @@ func (p *place) child(name string, at int, f form) *place {
 	return c
 }
 
-// latest returns the table that headers go on to fill: the last part of one in [[several]] parts.
+// latest returns the table to which headers add: the last part of a table in [[several]] parts.
 func (p *place) latest() *place {
 	if p.form != several {
 		return p
@@ -60,7 +60,7 @@ func (p *place) latest() *place {
 	return p.items[len(p.items)-1]
 }
 
-// set returns the place of a key in a table, by the path from there, or what that defines a second time.
+// set returns the place of a new key in a table, given its path from there, or a twin if the key is defined already.
 func set(table *place, path []keyPart) (*place, *twin) {
 	last := len(path) - 1
 	for _, part := range path[:last] {
@@ -83,7 +83,7 @@ func set(table *place, path []keyPart) (*place, *twin) {
 	return p, nil
 }
 
-// openTable returns the table of a header, or what that defines a second time.
+// openTable returns the table of a header, or a twin if the table is defined already.
 func openTable(root *place, path []keyPart) (*place, *twin) {
 	last := path[len(path)-1]
 	parent, again := descend(root, path)
@@ -102,7 +102,7 @@ func openTable(root *place, path []keyPart) (*place, *twin) {
 	return t, nil
 }
 
-// openPart returns the table of a header in double brackets, or what that defines a second time.
+// openPart returns the table of a header in double brackets, or a twin if the key is defined already.
 func openPart(root *place, path []keyPart) (*place, *twin) {
 	last := path[len(path)-1]
 	parent, again := descend(root, path)
@@ -118,7 +118,7 @@ func openPart(root *place, path []keyPart) (*place, *twin) {
 	return part, nil
 }
 
-// descend returns the table that holds the last part of a header's path.
+// descend returns the table that contains the last part of a header's path.
 func descend(t *place, path []keyPart) (*place, *twin) {
 	for _, part := range path[:len(path)-1] {
 		c := t.child(part.name, part.at, implied)
@@ -130,7 +130,7 @@ func descend(t *place, path []keyPart) (*place, *twin) {
 	return t, nil
 }
 
-// again is the second definition of this place, where a part of a key names it.
+// again returns the second definition of this place, by a part of another key.
 func (p *place) again(part keyPart) *twin {
 	kind := "table"
 	if p.form == plain {

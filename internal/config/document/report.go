@@ -6,20 +6,21 @@ import (
 	"slices"
 )
 
-// Report gathers the faults of a configuration, as many as are reported, and counts all. The zero value is empty.
+// Report collects the faults and warnings of a configuration, up to a limit, and counts all. The zero value is empty.
 type Report struct {
 	found              Faults
-	failures, warnings int // those that are not kept among them
+	failures, warnings int // include the ones that were not kept
 }
 
-// Add adds a fault, unless there are many already.
+// Add adds a fault, up to the limit.
 func (r *Report) Add(f Fault) {
 	if r.failures++; r.failures <= maxFaults {
 		r.found = append(r.found, f)
 	}
 }
 
-// Skip counts a fault for which there is no room, and returns whether there is none. The place and the words of a fault cost more the longer the file is.
+// Skip reports whether the limit is reached, and then counts a fault that is not kept. It saves the cost of the fault's place and message, which
+// grows with the file.
 func (r *Report) Skip() bool {
 	if r.Full() {
 		r.failures++
@@ -35,7 +36,7 @@ func (r *Report) Fault(v Value, format string, args ...any) {
 	}
 }
 
-// Mistyped adds the fault that a value has the wrong type.
+// Mistyped adds the fault of a value with the wrong type.
 func (r *Report) Mistyped(v Value, want string) {
 	r.Fault(v, "%q must be %s; this is %s", v.Name, want, v.Kind())
 }
@@ -50,17 +51,17 @@ func (r *Report) Warn(v Value, format string, args ...any) {
 	r.found = append(r.found, f)
 }
 
-// Full returns whether no more faults are reported.
+// Full reports whether the limit of faults is reached.
 func (r *Report) Full() bool { return r.failures > maxFaults }
 
-// FullOfWarnings returns whether no more warnings are reported.
+// FullOfWarnings reports whether the limit of warnings is reached.
 func (r *Report) FullOfWarnings() bool { return r.warnings >= maxFaults }
 
-// Failures is how many faults were found, without the warnings.
+// Failures returns the number of faults, without warnings.
 func (r *Report) Failures() int { return r.failures }
 
-// Sorted returns the faults and the warnings in the order of files (as they were read), lines and columns, each once: a fault in [defaults] is met
-// again in every job.
+// Sorted returns faults and warnings in the order of files (as they were read), lines and columns. It removes duplicates, because a fault in
+// [defaults] appears once for every job.
 func (r *Report) Sorted(files map[string]int) Faults {
 	found := r.found
 	if r.Full() {

@@ -2,23 +2,23 @@ package document
 
 import "strings"
 
-// scanner finds the places in TOML text.
+// scanner finds the places of keys and values in TOML text.
 type scanner struct {
 	src     string
 	pos     int
 	bounds  *Bounds
-	depth   int       // of brackets around this place
-	context int       // cost of the names of the tables around this place
-	path    []keyPart // of the key that was read last
-	table   *place    // opened by the last header
+	depth   int       // of brackets around pos
+	context int       // cost of the names of the tables around pos
+	path    []keyPart // the key that was read last
+	table   *place    // the table that the last header opened
 	twins   []twin
-	open    *twin // a table whose header is there a second time: it lasts until the next header
-	drops   int   // how many values around this place are there a second time
+	open    *twin // a table whose header is a second definition, until the next header
+	drops   int   // number of second definitions around pos
 	excess  *excess
 }
 
-// scan returns the place of the whole text, and its second definitions, in the order of the text. None of these lies within another. The first excess
-// ends the scan.
+// scan returns the place of the whole text, and its second definitions in the order of the text. No second definition is inside another one. The scan
+// ends when a limit is exceeded.
 func scan(src string, b *Bounds) (*place, []twin, *excess) {
 	root := &place{form: headed}
 	s := &scanner{src: src, bounds: b, table: root}
@@ -30,7 +30,7 @@ func scan(src string, b *Bounds) (*place, []twin, *excess) {
 			s.pair(s.table)
 		}
 		if s.pos == start {
-			s.pos++ // no TOML: go on behind it
+			s.pos++ // not TOML: continue after it
 		}
 	}
 	s.endTwin()
@@ -52,7 +52,7 @@ func (s *scanner) header(root *place) {
 	s.context = s.dotted()
 	s.skip(']')
 	var again *twin
-	if s.table, again = open(root, s.path); again != nil { // the content of the table is dropped
+	if s.table, again = open(root, s.path); again != nil { // ignore the content of the table
 		again.from = start
 		s.open, s.table = again, &place{form: headed}
 	}
@@ -88,7 +88,7 @@ func (s *scanner) pair(table *place) {
 	}
 }
 
-// dotted reads a key into s.path, and returns what it costs.
+// dotted reads a key into s.path, and returns its cost.
 func (s *scanner) dotted() (cost int) {
 	start := s.pos
 	s.path = s.path[:0]
@@ -123,7 +123,7 @@ func (s *scanner) word() string {
 	return s.src[start:s.pos]
 }
 
-// value reads a value of any kind, and the values inside it, into p.
+// value reads a value and the values inside it into p.
 func (s *scanner) value(p *place) {
 	p.val, p.form = s.pos, plain
 	s.spend(s.pos, 1, 0)
@@ -146,7 +146,7 @@ func (s *scanner) value(p *place) {
 	case s.skip('{'):
 		p.form = inline
 		s.elements('}', func() { s.pair(p) })
-	default: // a number, true, false, or a date, which may have a blank inside
+	default: // a number, a boolean, or a date, which may contain a blank
 		s.until(",]}#\r\n")
 	}
 }
@@ -159,7 +159,7 @@ func (s *scanner) elements(end byte, one func()) {
 			continue
 		}
 		if one(); s.pos == start {
-			return // no TOML
+			return // not TOML
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (s *scanner) quoted() bool {
 	return s.pos < len(s.src) && (s.src[s.pos] == '"' || s.src[s.pos] == '\'')
 }
 
-// skip passes the given character and returns whether it was there.
+// skip moves past a character, and reports whether it was there.
 func (s *scanner) skip(char byte) bool {
 	if s.pos < len(s.src) && s.src[s.pos] == char {
 		s.pos++
@@ -177,7 +177,7 @@ func (s *scanner) skip(char byte) bool {
 	return false
 }
 
-// until goes to the first of the given characters.
+// until moves to the first of the given characters.
 func (s *scanner) until(chars string) {
 	if n := strings.IndexAny(s.src[s.pos:], chars); n >= 0 {
 		s.pos += n
@@ -186,12 +186,13 @@ func (s *scanner) until(chars string) {
 	}
 }
 
-// space passes blanks within a line; blank passes line ends and comments as well.
+// space moves past blanks in a line.
 func (s *scanner) space() {
 	for s.skip(' ') || s.skip('\t') {
 	}
 }
 
+// blank moves past blanks, line ends and comments.
 func (s *scanner) blank() {
 	for s.pos < len(s.src) && strings.IndexByte(" \t\r\n#", s.src[s.pos]) >= 0 {
 		if s.src[s.pos] == '#' {
@@ -202,20 +203,20 @@ func (s *scanner) blank() {
 	}
 }
 
-// excess is the bound that was exceeded, and where.
+// excess is an exceeded limit and its place.
 type excess struct {
 	at      int
 	message string
 }
 
-// spend takes values, and what their keys cost.
+// spend accounts for values and for the cost of their keys.
 func (s *scanner) spend(at, values, keyBytes int) {
 	if message := s.bounds.spend(values, keyBytes); message != "" {
 		s.exceed(at, message)
 	}
 }
 
-// exceed notes the first excess, and ends the scan.
+// exceed records the first exceeded limit and ends the scan.
 func (s *scanner) exceed(at int, message string) {
 	if s.excess == nil {
 		s.excess = &excess{at, message}

@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// text is the content of a file, and finds lines and columns in it.
+// text is the content of a file. It converts positions to lines and columns.
 type text struct {
 	string
-	lines []int // where each line begins
-	chars []int // how many characters are before each stride of the text
+	lines []int // starts of the lines
+	chars []int // numbers of characters before each stride of the text
 }
 
-// stride is how much of a line is gone over for a column: all of a long one would be too much for each of many places.
+// stride is the number of bytes that are counted for a column. Without it, each of many places in a long line would take a count of the whole line.
 const stride = 1 << 10
 
 func newText(s string) text {
@@ -33,7 +33,7 @@ func newText(s string) text {
 	return t
 }
 
-// charsBefore is how many characters begin before a byte of the text.
+// charsBefore returns the number of characters that begin before a byte of the text.
 func (t text) charsBefore(at int) int {
 	if len(t.chars) == 0 {
 		return 0
@@ -48,7 +48,7 @@ func (t text) charsBefore(at int) int {
 	return n
 }
 
-// position returns the line and the column (in characters) of a byte of the text, both from 1.
+// position returns the line and the column of a byte of the text. Both count from 1; columns count characters.
 func (t text) position(at int) (line, column int) {
 	at = min(max(at, 0), len(t.string))
 	line, found := slices.BinarySearch(t.lines, at)
@@ -58,8 +58,8 @@ func (t text) position(at int) (line, column int) {
 	return line + 1, t.charsBefore(at) - t.charsBefore(t.lines[line]) + 1
 }
 
-// undecodable returns where the text is not UTF-8, else -1. The library would let marks of other encodings pass at the
-// start, and drop them.
+// undecodable returns the position at which the text is not UTF-8, or -1. It also finds byte order marks of other encodings, which the library would
+// drop.
 func (t text) undecodable() int {
 	for at := 0; at < len(t.string); {
 		r, n := utf8.DecodeRuneInString(t.string[at:])
@@ -71,8 +71,8 @@ func (t text) undecodable() int {
 	return -1
 }
 
-// without returns the text with second definitions replaced by blanks, so that everything else stays where it is. In an inline table the comma behind
-// a definition goes with it.
+// without returns the text with second definitions replaced by blanks, so that all other positions stay the same. It includes the comma after a
+// definition in an inline table.
 func (t text) without(twins []twin) string {
 	if len(twins) == 0 {
 		return t.string

@@ -10,12 +10,12 @@ import (
 type Value struct {
 	src  *File
 	at   *place
-	Path string // of keys, as the user would write it: "jobs.backup.timeout"
-	Name string // the last of them; an element of a list has its list's name
+	Path string // of keys, as the user writes it: "jobs.backup.timeout"
+	Name string // the last key; for an element of a list, the name of the list
 	Raw  any
 }
 
-// Absent stands for a file or folder that cannot be read.
+// Absent returns a value at the start of a file or folder that can't be read.
 func Absent(name string) Value { return Value{src: New(name, ""), at: &place{}} }
 
 // Get returns the value of a key in a table.
@@ -46,10 +46,10 @@ func (v Value) Items() []Value {
 	return items
 }
 
-// AtKey is the value with the place of its key, for a fault that is about the key.
+// AtKey returns the value with the place of its key, for a fault about the key.
 func (v Value) AtKey() Value { return v.moved(v.at.key) }
 
-// AtByte is a string value with the place of its byte n.
+// AtByte returns a string value with the place of byte n of the string.
 func (v Value) AtByte(n int) Value {
 	if at := v.at.val; at < len(v.src.text.string) && (v.src.text.string[at] == '"' || v.src.text.string[at] == '\'') {
 		return v.moved(written(v.src.text.string, at, n))
@@ -62,16 +62,16 @@ func (v Value) moved(at int) Value {
 	return v
 }
 
-// File is the name of the file that the value is in.
+// File returns the name of the value's file.
 func (v Value) File() string { return v.src.name }
 
-// Line is that of the value's key, from 1.
+// Line returns the line of the value's key, from 1.
 func (v Value) Line() int { return v.src.fault(v.at.key, "").Line }
 
-// KeyPlace is FILE:LINE:COL of the value's key, for a fault elsewhere that points to it.
+// KeyPlace returns FILE:LINE:COL of the value's key, for a fault elsewhere that refers to it.
 func (v Value) KeyPlace() string { return v.src.place(v.at.key) }
 
-// Written is the value as the file has it, where that is no string, list or table.
+// Written returns the value as it is written in the file. The value must not be a string, list or table.
 func (v Value) Written() string {
 	rest := v.src.text.string[min(v.at.val, len(v.src.text.string)):]
 	if end := strings.IndexAny(rest, ",]}#\r\n"); end >= 0 {
@@ -80,7 +80,7 @@ func (v Value) Written() string {
 	return strings.TrimSpace(rest)
 }
 
-// Relative makes a path that this file names relative to the file's folder.
+// Relative resolves a path against the folder of the value's file.
 func (v Value) Relative(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -88,10 +88,10 @@ func (v Value) Relative(path string) string {
 	return filepath.Join(filepath.Dir(v.src.name), path)
 }
 
-// IsTable returns whether the value is a table.
+// IsTable reports whether the value is a table.
 func (v Value) IsTable() bool { return v.Kind() == "a table" }
 
-// Kind names the value's type as users know it.
+// Kind returns the type of the value in the words of users.
 func (v Value) Kind() string {
 	switch v.Raw.(type) {
 	case string:

@@ -12,21 +12,21 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// Variables are those of an environment, and how strings are given their values.
+// Variables is the environment from which strings are expanded.
 type Variables struct {
 	Lookup func(name string) (value string, set bool)
-	// KeepUnset leaves a variable that is not set as it is written.
+	// KeepUnset leaves unset variables unchanged.
 	KeepUnset bool
-	// Taken is where the names of the variables are noted that a [Reader] takes.
+	// Taken receives the names of the variables that a [Reader] expands.
 	Taken map[string]bool
 }
 
-// Expansion is a string value with its variables replaced.
+// Expansion is a string with its variables replaced.
 type Expansion struct {
-	Text    string   // with the variables' values
-	Literal string   // with the file's own defaults only, never with values from the environment
+	Text    string   // with values from the environment, or defaults
+	Literal string   // with the defaults in the file only, never with values from the environment
 	Names   []string // of the variables
-	Open    bool     // a variable that is not set was left as it is written
+	Open    bool     // whether an unset variable was left unchanged
 	wrong   []wrongVariable
 }
 
@@ -35,7 +35,7 @@ type wrongVariable struct {
 	message string
 }
 
-// parseVariable reads what the pattern has found; ok is false if it is neither ${NAME} nor ${NAME:-default}.
+// parseVariable parses a match of the pattern. ok is false if it is neither ${NAME} nor ${NAME:-default}.
 func parseVariable(written string) (name, fallback string, hasFallback, ok bool) {
 	inner, opened := strings.CutPrefix(written, "${")
 	inner, closed := strings.CutSuffix(inner, "}")
@@ -44,7 +44,7 @@ func parseVariable(written string) (name, fallback string, hasFallback, ok bool)
 	return name, fallback, hasFallback, ok
 }
 
-// Find returns the places of all ${NAME} and ${NAME:-default} in s.
+// Find returns the positions of all ${NAME} and ${NAME:-default} in s.
 func Find(s string) [][]int {
 	return slices.DeleteFunc(variable.FindAllStringIndex(s, -1), func(m []int) bool {
 		_, _, _, ok := parseVariable(s[m[0]:m[1]])

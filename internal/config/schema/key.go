@@ -13,28 +13,28 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// Key is one key of a section. All but Read is what the reference in docs/configuration.md says of it.
+// Key is one key of a section. All fields but Read are for the reference in docs/configuration.md.
 type Key[T any] struct {
 	Name string
 	Read func(*Reader, document.Value, *T)
-	// Kind is the type of its values, Allowed what they are bounded to; "" for no bound.
+	// Kind is the type of the values, Allowed their bounds, or "".
 	Kind, Allowed string
-	// Default is the default, as the T of an empty file has it: a value of TOML, or a [Prose]. nil is for none.
+	// Default returns the default, given the T of an empty file: a TOML value or a [Prose]. It is nil for a key without a default.
 	Default func(*T) any
-	// Value returns the value that a T has, as Default has it; nil where it is not set. A key of a table has Inner in its place.
+	// Value returns the value of the key in a T, in the form of Default, or nil if it is not set. Keys of a table have Inner instead.
 	Value func(*T) any
 	Inner func(*T) []Entry
-	// Doc is the meaning, in one sentence.
+	// Doc is the meaning in one sentence.
 	Doc string
 }
 
-// Prose is a default that no value of TOML can say.
+// Prose is a default in words, for lack of a TOML value.
 type Prose string
 
-// Bytes is a size.
+// Bytes is a size in bytes.
 type Bytes int64
 
-// The kinds of values that several keys have.
+// The kinds of values.
 const (
 	KindDuration = "duration"
 	KindSize     = "size"
@@ -46,7 +46,7 @@ const (
 	KindPath     = "path"
 )
 
-// Field returns a key whose values a function reads into a field.
+// Field returns a key whose values are read into a field by a function.
 func Field[T, F any](name, kind string, field func(*T) *F, read func(*Reader, document.Value) (F, bool), doc string) Key[T] {
 	return Key[T]{Name: name, Kind: kind, Doc: doc, Value: unlessZero(func(of *T) any { return *field(of) }), Read: func(r *Reader, v document.Value, to *T) {
 		if value, ok := read(r, v); ok {
@@ -55,7 +55,7 @@ func Field[T, F any](name, kind string, field func(*T) *F, read func(*Reader, do
 	}}
 }
 
-// unlessZero returns nil in place of a zero value.
+// unlessZero replaces zero values by nil.
 func unlessZero[T any](value func(*T) any) func(*T) any {
 	return func(of *T) any {
 		if v := value(of); v != nil && !reflect.ValueOf(v).IsZero() {
@@ -65,42 +65,42 @@ func unlessZero[T any](value func(*T) any) func(*T) any {
 	}
 }
 
-// Table returns a key with a section of its own.
+// Table returns a key for an inner table.
 func Table[T, F any](name string, field func(*T) *F, section Section[F], doc string) Key[T] {
 	return Key[T]{Name: name, Kind: KindTable, Doc: doc, Read: func(r *Reader, v document.Value, to *T) { section.Read(r, v, field(to)) },
 		Inner: func(of *T) []Entry { return section.Entries(field(of)) }}
 }
 
-// Bool returns a key of a boolean.
+// Bool returns a key for a boolean.
 func Bool[T any](name string, field func(*T) *bool, doc string) Key[T] {
 	return Field(name, KindBool, field, (*Reader).Boolean, doc).DefaultOf(func(of *T) any { return *field(of) })
 }
 
-// String returns a key of a string that is not empty.
+// String returns a key for a non-empty string.
 func String[T any](name string, field func(*T) *string, doc string) Key[T] {
 	return Field(name, KindString, field, func(r *Reader, v document.Value) (string, bool) { return r.Word(v, "a string") }, doc)
 }
 
-// Strings returns a key of a list of strings that are not empty.
+// Strings returns a key for a list of non-empty strings.
 func Strings[T any](name string, field func(*T) *[]string, doc string) Key[T] {
 	return Field(name, KindStrings, field, (*Reader).Words, doc)
 }
 
-// Path returns a key of the path of a file.
+// Path returns a key for the path of a file or folder.
 func Path[T any](name string, field func(*T) *string, doc string) Key[T] {
 	return Field(name, KindPath, field, (*Reader).Path, doc)
 }
 
-// Integer returns a key of a whole number within bounds.
+// Integer returns a key for a whole number within bounds.
 func Integer[T any](name string, least, most int64, field func(*T) *int, doc string) Key[T] {
 	read := func(r *Reader, v document.Value) (int, bool) { return r.Integer(v, least, most) }
 	return Field(name, KindInteger, field, read, doc).Allow(fmt.Sprintf("%d to %d", least, most)).DefaultOf(func(of *T) any { return *field(of) })
 }
 
-// AnyLength is for durations without an upper bound.
+// AnyLength is the upper bound of durations without one.
 const AnyLength = math.MaxInt64
 
-// Duration returns a key of a duration within bounds.
+// Duration returns a key for a duration within bounds.
 func Duration[T any](name string, least, most time.Duration, field func(*T) *time.Duration, doc string) Key[T] {
 	allowed := units.FormatDuration(least) + " to " + units.FormatDuration(most)
 	if most == AnyLength {
@@ -110,7 +110,7 @@ func Duration[T any](name string, least, most time.Duration, field func(*T) *tim
 	return Field(name, KindDuration, field, read, doc).Allow(allowed).DefaultOf(func(of *T) any { return *field(of) })
 }
 
-// Limit returns a key of a duration longer than zero, or a word that stands for 0.
+// Limit returns a key for a duration longer than zero, or for a word that stands for 0.
 func Limit[T any](name, word string, field func(*T) *time.Duration, doc string) Key[T] {
 	read := func(r *Reader, v document.Value) (time.Duration, bool) { return r.Limit(v, word) }
 	return Field(name, KindDuration, field, read, doc).Allow("longer than 0s, or `" + strconv.Quote(word) + "`").DefaultOf(func(of *T) any {
@@ -121,7 +121,7 @@ func Limit[T any](name, word string, field func(*T) *time.Duration, doc string) 
 	})
 }
 
-// Size returns a key of a number of bytes of at most the given one; 0 is no limit.
+// Size returns a key for a number of bytes, at most most; 0 is no limit.
 func Size[T any](name string, most int64, field func(*T) *int64, doc string) Key[T] {
 	allowed := ""
 	if most > 0 {
@@ -131,44 +131,44 @@ func Size[T any](name string, most int64, field func(*T) *int64, doc string) Key
 	return Field(name, KindSize, field, read, doc).Allow(allowed).DefaultOf(func(of *T) any { return Bytes(*field(of)) })
 }
 
-// Word returns a key of one of several words, the first of which is the default.
+// Word returns a key for one of several words. The first word is the default.
 func Word[T any](name string, field func(*T) *string, doc string, words ...string) Key[T] {
 	read := func(r *Reader, v document.Value) (string, bool) { return r.Choice(v, words...) }
 	allowed := "`\"" + strings.Join(words, "\"`, `\"") + "\"`"
 	return Field(name, KindString, field, read, doc).Allow(allowed).DefaultOf(func(of *T) any { return cmp.Or(*field(of), words[0]) })
 }
 
-// Allow sets what the values are bounded to.
+// Allow sets the description of the permitted values.
 func (k Key[T]) Allow(allowed string) Key[T] {
 	k.Allowed = allowed
 	return k
 }
 
-// DefaultOf sets the default. The function also returns the value of any other T.
+// DefaultOf sets the default. The function also becomes Value.
 func (k Key[T]) DefaultOf(of func(*T) any) Key[T] {
 	k.Default, k.Value = of, of
 	return k
 }
 
-// By sets a default that no value of TOML can say.
+// By sets a default in words.
 func (k Key[T]) By(p Prose) Key[T] {
 	k.Default, k.Value = func(*T) any { return p }, unlessZero(k.Value)
 	return k
 }
 
-// ValueOf sets where the value of a T is found.
+// ValueOf sets the function that returns the value in a T.
 func (k Key[T]) ValueOf(of func(*T) any) Key[T] {
 	k.Value = of
 	return k
 }
 
-// Optional takes the default away: the key is not set unless a file sets it.
+// Optional removes the default: the key is not set unless a file sets it.
 func (k Key[T]) Optional() Key[T] {
 	k.Default, k.Value = nil, unlessZero(k.Value)
 	return k
 }
 
-// inForce is the value that a T has, or else the default.
+// inForce returns the value in a T, or the default.
 func (k Key[T]) inForce(of *T) any {
 	v := k.Value(of)
 	if v == nil && k.Default != nil {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Nearest returns the candidate with the fewest edits between it and word, and "" if none is close enough to be meant.
+// Nearest returns the candidate with the fewest edits from word, or "" if none is close enough.
 func Nearest(word string, candidates []string) string {
 	best, least := "", max(1, len(word)/2)+1
 	for _, c := range slices.Sorted(slices.Values(candidates)) {
-		if len(word)-len(c) >= least { // so many characters are too many at least
+		if len(word)-len(c) >= least { // the difference in length is too many edits already
 			continue
 		}
 		if d := Edits(strings.ToLower(word), c); d < least {
@@ -19,7 +19,7 @@ func Nearest(word string, candidates []string) string {
 	return best
 }
 
-// Edits is the optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours.
+// Edits returns the optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours.
 func Edits(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -1,6 +1,6 @@
-// Package schema reads the values of a configuration by tables of known keys. It knows kinds of values, and none of the keys.
+// Package schema reads the values of a configuration by tables of known keys. It knows the kinds of values, but no keys.
 //
-// A faulty value is reported and left out, and reading goes on.
+// A faulty value is reported and left out, and reading continues.
 package schema
 
 import (
@@ -14,36 +14,36 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// Reader reads values, and reports their faults.
+// Reader reads values and reports their faults.
 type Reader struct {
 	*document.Report
 	variables Variables
 	names     Names
-	set       map[string]document.Value // settings and jobs by their paths: the place of each
-	meant     map[string]bool           // keys that were suggested in place of unknown ones
+	set       map[string]document.Value // settings and jobs by path
+	meant     map[string]bool           // paths of keys that were suggested in place of unknown ones
 }
 
-// Names help with unknown keys.
+// Names helps with unknown keys.
 type Names struct {
-	// Home returns where a key is known that is unknown in a table; "" for nowhere.
+	// Home returns the table that has a key which is unknown in another table, or "".
 	Home func(key, table string) string
-	// Synonyms are names that other programs have for known keys.
+	// Synonyms maps names of keys in other programs to known keys.
 	Synonyms map[string]string
 }
 
-// NewReader returns a reader that has read nothing yet.
+// NewReader returns a reader.
 func NewReader(to *document.Report, variables Variables, names Names) *Reader {
 	return &Reader{Report: to, variables: variables, names: names, set: make(map[string]document.Value), meant: make(map[string]bool)}
 }
 
-// Noting returns the same reader, which notes in another place the variables that it takes.
+// Noting returns a copy of the reader that records expanded variables in taken.
 func (r *Reader) Noting(taken map[string]bool) *Reader {
 	c := *r
 	c.variables.Taken = taken
 	return &c
 }
 
-// First notes where a setting or a job is, and reports a fault if another file has it already.
+// First records the place of a setting or a job. If it was set before, First reports a fault and returns false.
 func (r *Reader) First(v document.Value, kind string) bool {
 	before, again := r.set[v.Path]
 	if again {
@@ -54,22 +54,22 @@ func (r *Reader) First(v document.Value, kind string) bool {
 	return true
 }
 
-// Set returns the value of a setting that is allowed once, by its path.
+// Set returns the value of a setting that may be set only once, by its path.
 func (r *Reader) Set(path string) (v document.Value, set bool) {
 	v, set = r.set[path]
 	return v, set
 }
 
-// Missing returns whether a key has no value in a table, and was not meant by an unknown one either.
+// Missing reports whether a key is neither set in a table nor meant by an unknown key.
 func (r *Reader) Missing(table document.Value, key string) bool {
 	_, set := table.Get(key)
 	return !set && !r.Meant(table.Path+"."+key)
 }
 
-// Meant returns whether a key was suggested in place of an unknown one.
+// Meant reports whether a key was suggested in place of an unknown one.
 func (r *Reader) Meant(path string) bool { return r.meant[path] }
 
-// Text returns a string value with its variables replaced; ok is false after a fault.
+// Text reads a string and replaces its variables. ok is false after a fault.
 func (r *Reader) Text(v document.Value, want string) (e Expansion, ok bool) {
 	s, ok := v.Raw.(string)
 	if !ok {
@@ -89,8 +89,8 @@ func (r *Reader) Text(v document.Value, want string) (e Expansion, ok bool) {
 	return e, len(e.wrong) == 0
 }
 
-// Parsed reads a string by a function whose error completes the sentence that the string begins. The message shows the file's text, not values from
-// the environment. A string that still holds an unset variable can't be judged.
+// Parsed reads a string with parse. The error of parse completes a sentence that begins with the string. The message shows the text of the file,
+// without values from the environment. A string with an unset variable is not parsed, and ok is false.
 func Parsed[T any](r *Reader, v document.Value, want string, parse func(string) (T, error)) (t T, ok bool) {
 	e, ok := r.Text(v, want)
 	if !ok || e.Open {
@@ -137,7 +137,7 @@ func (r *Reader) Limit(v document.Value, word string) (time.Duration, bool) {
 	})
 }
 
-// Size reads a number of bytes of at most the given one; 0 is no limit.
+// Size reads a number of bytes, at most most. If most is 0, there is no limit.
 func (r *Reader) Size(v document.Value, most int64) (int64, bool) {
 	return Parsed(r, v, `a size in a string, such as "16KiB" or "64MiB"`, func(s string) (int64, error) {
 		n, err := units.ParseSize(s)
@@ -169,7 +169,7 @@ func (r *Reader) Boolean(v document.Value) (b, ok bool) {
 	return b, ok
 }
 
-// Choice reads one of the words that are supported.
+// Choice reads one of the supported words.
 func (r *Reader) Choice(v document.Value, supported ...string) (string, bool) {
 	quoted := make([]string, len(supported))
 	for i, word := range supported {
@@ -188,7 +188,7 @@ func (r *Reader) Choice(v document.Value, supported ...string) (string, bool) {
 	return e.Text, true
 }
 
-// List reads the elements of a non-empty list with the given function.
+// List reads the elements of a non-empty list with a function.
 func List[T any](r *Reader, v document.Value, want string, element func(document.Value) (T, bool)) (all []T, ok bool) {
 	if _, isList := v.Raw.([]any); !isList {
 		r.Mistyped(v, want)
@@ -223,7 +223,7 @@ func (r *Reader) Word(v document.Value, want string) (string, bool) {
 	return e.Text, ok
 }
 
-// Path reads the path of a file or folder, relative to the folder of the file that names it.
+// Path reads the path of a file or folder, and resolves it against the folder of the file that names it.
 func (r *Reader) Path(v document.Value) (string, bool) {
 	path, ok := r.Word(v, "a path in a string")
 	return v.Relative(path), ok

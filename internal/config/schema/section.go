@@ -8,16 +8,16 @@ import (
 	"github.com/cronclave/cronclave/internal/config/document"
 )
 
-// Section is a kind of table: its keys, and the functions that read each of them into a T.
+// Section is a kind of table: its keys, with functions that read them into a T.
 type Section[T any] struct {
 	Keys []Key[T]
-	// Later are the keys that are specified and do not work yet.
+	// Later has the keys that are specified and do not work yet.
 	Later []string
-	// Once is set where each key may be given once in the whole configuration.
+	// Once permits each key only once in the whole configuration.
 	Once bool
 }
 
-// find returns the key of a name, nil if the section has none.
+// find returns the key with a name, or nil.
 func (s Section[T]) find(name string) *Key[T] {
 	for i := range s.Keys {
 		if s.Keys[i].Name == name {
@@ -27,7 +27,7 @@ func (s Section[T]) find(name string) *Key[T] {
 	return nil
 }
 
-// Names are all names that the section knows, those for later included.
+// Names returns the names of all keys, including Later.
 func (s Section[T]) Names() []string {
 	names := slices.Clone(s.Later)
 	for i := range s.Keys {
@@ -36,7 +36,7 @@ func (s Section[T]) Names() []string {
 	return names
 }
 
-// Entry is a key with the value that is in force; nil if there is none. A key of a table is "table.key".
+// Entry is a key with its effective value, which is nil if there is none. A key of an inner table is "table.key".
 type Entry struct {
 	Key, Kind string
 	Value     any
@@ -58,7 +58,7 @@ func (s Section[T]) Entries(of *T) []Entry {
 	return all
 }
 
-// Read reads a table, its keys in the order of their names.
+// Read reads a table, with its keys in alphabetical order.
 func (s Section[T]) Read(r *Reader, v document.Value, into *T) {
 	table, ok := v.Raw.(map[string]any)
 	if !ok {
@@ -80,7 +80,7 @@ func (s Section[T]) Read(r *Reader, v document.Value, into *T) {
 	}
 }
 
-// unknown reports an unknown key, and the known one that may be meant.
+// unknown reports an unknown key, and suggests the known key that may be meant.
 func (r *Reader) unknown(key, table document.Value, known, later []string) {
 	if r.Skip() {
 		return
@@ -108,7 +108,7 @@ func (r *Reader) unknown(key, table document.Value, known, later []string) {
 	r.Fault(key.AtKey(), "%s", message)
 }
 
-// title names a key together with the table that it is in.
+// title returns the name of a key with the table that it is in.
 func title(key, table document.Value) string {
 	switch {
 	case table.Path != "":

@@ -1,4 +1,4 @@
-// Package background has the life of a client, and the work that goes on behind its calls until the client is closed.
+// Package background has the lifetime of a client, and the work that goes on after its calls until the client is closed.
 package background
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Group is the work of one client. It is safe for concurrent use.
+// A Group is the work of one client. It is safe for concurrent use.
 type Group struct {
 	clock func() time.Duration
 
@@ -17,7 +17,7 @@ type Group struct {
 	work    sync.WaitGroup
 	life    context.Context
 	cancel  context.CancelFunc
-	endedAt time.Duration // local clock: when life ended; read after that
+	endedAt time.Duration // the local clock when life ended; read after that
 }
 
 // New returns a group that lives until [Group.End].
@@ -27,7 +27,7 @@ func New(clock func() time.Duration) *Group {
 	return g
 }
 
-// Life ends with the client.
+// Life returns a context that ends with the client.
 func (g *Group) Life() context.Context { return g.life }
 
 // Over reports whether life has ended.
@@ -50,10 +50,10 @@ func (g *Group) Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// EndedAt is the instant of the local clock at which life has ended; it is read after that.
+// EndedAt returns the local clock at which life ended. It must be called after that.
 func (g *Group) EndedAt() time.Duration { return g.endedAt }
 
-// Begin has [Group.Wait] wait for a call until [Group.Done], unless life has ended: then it is false.
+// Begin makes [Group.Wait] wait for a call until [Group.Done]. It returns false if life has ended.
 func (g *Group) Begin() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,7 +67,7 @@ func (g *Group) Begin() bool {
 // Done ends a call that has begun.
 func (g *Group) Done() { g.work.Done() }
 
-// Go runs f in the background, unless life has ended: then it is false.
+// Go runs f in the background. It returns false, and does not run f, if life has ended.
 func (g *Group) Go(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,7 +78,7 @@ func (g *Group) Go(f func()) bool {
 	return true
 }
 
-// End ends life: no work begins any more.
+// End ends life. No work begins any more.
 func (g *Group) End() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Boot returns a clock that reads CLOCK_BOOTTIME: nothing steps it, and unlike Go's monotonic clock it runs on in suspend, so a
-// holder that slept for an hour does not believe in its lease.
+// Boot returns a clock that reads CLOCK_BOOTTIME: nothing steps it, and unlike Go's monotonic clock it goes on in suspend, so a holder that slept for
+// an hour does not believe in its lease.
 func Boot() func() time.Duration {
 	start := time.Now()
 	return func() time.Duration {

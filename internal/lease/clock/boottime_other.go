@@ -4,7 +4,7 @@ package clock
 
 import "time"
 
-// Boot returns Go's monotonic clock, which on some systems stands still in suspend.
+// Boot returns Go's monotonic clock, which stands still in suspend on some systems.
 func Boot() func() time.Duration {
 	start := time.Now()
 	return func() time.Duration { return time.Since(start) }

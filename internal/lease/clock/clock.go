@@ -1,4 +1,4 @@
-// Package clock has the two clocks that a lease is measured by: that of this machine, which nothing steps, and an estimate of the server's.
+// Package clock has the two clocks that measure a lease: the clock of this machine, which nothing steps, and an estimate of the server's clock.
 package clock
 
 import (
@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Server estimates the clock of a Redis server. Every reply carries the server's time, which lies between the
-// local instants of sending and receiving; the difference is therefore known up to the round trip. Bounds of
-// several replies are intersected (Marzullo, "Maintaining the Time in a Distributed System", 1984), and widened
-// by the drift that clocks may have. A reply that contradicts them means that the server's clock was stepped.
+// A Server estimates the clock of a Redis server. Every reply carries the server's time, which lies between the local instants of sending and
+// receiving, so the difference is known up to the round trip. The bounds of several replies are intersected (Marzullo, "Maintaining the Time in a
+// Distributed System", 1984), and widened by the drift that clocks may have. A reply that contradicts them means that the server's clock was stepped.
 //
 // The zero value knows nothing yet. It is safe for concurrent use.
 type Server struct {
@@ -20,10 +19,10 @@ type Server struct {
 	measured time.Duration // as of this local instant
 }
 
-// driftPart is how far two clocks drift apart at most: one part in 2,000, well above the drift of crystals.
+// driftPart bounds the drift between two clocks: one part in 2,000, well above the drift of crystals.
 const driftPart = 2000
 
-// Observe takes in one reply: the server's clock showed micros (since 1970) between the local instants sent and received.
+// Observe records one reply: the server's clock showed micros (since 1970) between the local instants sent and received.
 func (c *Server) Observe(micros int64, sent, received time.Duration) {
 	server := time.Duration(micros) * time.Microsecond
 	flight := (received - sent) / driftPart
@@ -31,27 +30,27 @@ func (c *Server) Observe(micros int64, sent, received time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known {
-		at := max(received, c.measured) // replies of two pipelines may be taken in out of order
+		at := max(received, c.measured) // replies of two pipelines may be recorded out of order
 		own, old := (at-received)/driftPart, (at-c.measured)/driftPart
 		if l, h := max(low-own, c.low-old), min(high+own, c.high+old); l <= h {
 			low, high = l, h
 		} else if received < c.measured {
-			return // from before the step
+			return // the reply is from before the step
 		}
 		received = at
 	}
 	c.known, c.low, c.high, c.measured = true, low, high, received
 }
 
-// At estimates the server's time at a local instant, in microseconds since 1970; known is false before the first reply.
+// At returns an estimate of the server's time at a local instant, in microseconds since 1970. known is false before the first reply.
 func (c *Server) At(local time.Duration) (micros int64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return (local + c.low + (c.high-c.low)/2).Microseconds(), c.known
 }
 
-// Margin is how far the estimate may be off at a local instant: half of the round trip that it comes from, and the drift since. It is 0 before
-// the first reply.
+// Margin returns the maximum error of the estimate at a local instant: half of the round trip on which it is based, and the drift since. It is 0
+// before the first reply.
 func (c *Server) Margin(local time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +60,7 @@ func (c *Server) Margin(local time.Duration) time.Duration {
 	return (c.high-c.low)/2 + max(local-c.measured, 0)/driftPart
 }
 
-// FromMicros turns microseconds since 1970 into a time; 0 is the zero time.
+// FromMicros converts microseconds since 1970 to a time; 0 is the zero time.
 func FromMicros(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}

@@ -9,8 +9,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Acquire asks once for one row. See [Client.AcquireAll]. A request that was sent can't be taken back: if ctx is cancelled meanwhile, it returns with
-// the reply, or after [Config.Timeout].
+// Acquire asks once for one row. See [Client.AcquireAll]. A request that was sent can't be taken back: if ctx is canceled meanwhile, Acquire returns
+// with the reply, or after [Config.Timeout].
 func (c *Client) Acquire(ctx context.Context, r Request) Answer {
 	r = r.WithDefaults()
 	if s, ok := c.store.(compacter); ok {
@@ -21,14 +21,14 @@ func (c *Client) Acquire(ctx context.Context, r Request) Answer {
 	return c.acquireAll(ctx, []Request{r})[0]
 }
 
-// AcquireAll asks for many rows in one round trip and returns an answer for each, in order. The verdict [Unknown]
-// means that the server may have granted the row all the same: ask again with the answer's lease id, or
-// [Client.Withdraw] it. Requests that can't be valid are Unknown too, with an error that is not [ErrUnknown].
+// AcquireAll asks for many rows in one round trip and returns an answer for each, in order. The verdict [Unknown] means that the server may have
+// granted the row all the same: ask again with the answer's lease id, or [Client.Withdraw] it. Invalid requests are Unknown too, with an error that
+// is not [ErrUnknown].
 func (c *Client) AcquireAll(ctx context.Context, requests []Request) []Answer {
 	return c.acquireAll(ctx, slices.Clone(requests))
 }
 
-// acquireAll is AcquireAll for requests that are its own to change.
+// acquireAll is [Client.AcquireAll], and may change requests.
 func (c *Client) acquireAll(ctx context.Context, requests []Request) []Answer {
 	answers := make([]Answer, len(requests))
 	asked, places := valid(requests, answers)
@@ -37,14 +37,14 @@ func (c *Client) acquireAll(ctx context.Context, requests []Request) []Answer {
 	}
 	c.store.Acquire(ctx, asked, func(n int, result lease.Result) { answers[places[n]] = c.answer(&asked[n], &result) })
 	for n, r := range asked {
-		if a := &answers[places[n]]; a.Verdict == Held && !r.Abstain && r.Channel == "" { // those that wait in line report it themselves
+		if a := &answers[places[n]]; a.Verdict == Held && !r.Abstain && r.Channel == "" { // requests that wait in line report it themselves
 			c.cfg.Hooks.contended(r.Lock, a.Holder)
 		}
 	}
 	return answers
 }
 
-// valid moves the requests that can be valid to the front, with their defaults, and answers the others; places are those that they had.
+// valid moves the valid requests to the front, with their defaults, and answers the others. places has their original indexes.
 func valid(requests []Request, answers []Answer) (asked []Request, places []int) {
 	asked, places = requests[:0], make([]int, 0, len(requests))
 	for i, r := range requests {

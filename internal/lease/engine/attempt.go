@@ -11,24 +11,22 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// Run is a lease as a scheduler has it: the run of a tick, which has attempts, can be asked to stop, and ends with an outcome.
+// A Run is a lease as a scheduler uses it: the run of a tick, which has attempts, can be asked to stop, and ends with an outcome.
 type Run struct{ *Lease }
 
-// RunOf is the run of a lease.
+// RunOf returns the run of a lease.
 func RunOf(l *Lease) Run { return Run{l} }
 
-// Attempt is 1, or more for an adopted run, and after [Run.NextAttempt].
+// Attempt returns the attempt: 1, or more for an adopted run, and after [Run.NextAttempt].
 func (l Run) Attempt() int { return int(l.attempt.Load()) }
 
-// Tick is the tick that was granted with the lease; zero without one.
+// Tick returns the tick that was granted with the lease; zero without one.
 func (l Run) Tick() time.Time { return clock.FromMicros(l.row.Grant.Tick * 1e6) }
 
-// NextAttempt counts another attempt of the same work under the same lease, and returns its number once the
-// server has acknowledged it. The attempt must not begin before: a holder that dies then leaves an orphan of
-// this attempt at least, so the number is not given out again. While the server does not answer, NextAttempt
-// asks again for the same number, until ctx or the lease ends. The error says which of the two ended, and it is
-// [ErrUnknown] too where the server may have counted the attempt all the same; a later call asks for the same
-// number again.
+// NextAttempt counts another attempt of the same work under the same lease, and returns its number once the server has acknowledged it. The attempt
+// must not begin before that: if the holder dies then, its orphan has at least this attempt, so the number is not given out again. While the server
+// does not answer, NextAttempt asks again for the same number, until ctx or the lease ends. The error wraps the cause of the end, and also
+// [ErrUnknown] if the server may have counted the attempt all the same. A later call asks for the same number again.
 func (l Run) NextAttempt(ctx context.Context) (attempt int, err error) {
 	for {
 		n := l.attempt.Load() + 1
@@ -36,13 +34,13 @@ func (l Run) NextAttempt(ctx context.Context) (attempt int, err error) {
 		if err := l.acknowledge(ctx); err != nil {
 			return 0, fmt.Errorf("begin attempt %d under a lease of %q: %w", n, l.lock(), err)
 		}
-		if l.attempt.CompareAndSwap(n-1, n) { // else another caller has this number
+		if l.attempt.CompareAndSwap(n-1, n) { // otherwise another caller has this number
 			return int(n), nil
 		}
 	}
 }
 
-// propose raises the attempt that requests carry from now on.
+// propose raises the attempt that requests have from now on.
 func (l *Lease) propose(n int64) {
 	for {
 		old := l.proposed.Load()
@@ -52,7 +50,8 @@ func (l *Lease) propose(n int64) {
 	}
 }
 
-// acknowledge asks until the server has acknowledged the proposed attempt, or ctx or the lease ends. A request that is under way then is left to the client.
+// acknowledge asks until the server has acknowledged the proposed attempt, or ctx or the lease ends. A request that is under way then goes on in the
+// background.
 func (l *Lease) acknowledge(ctx context.Context) error {
 	c := l.client
 	ended := func(last error) error {
@@ -92,8 +91,8 @@ func (l *Lease) acknowledge(ctx context.Context) error {
 	}
 }
 
-// sendAttempt asks once. Without an error the server, and the replicas that must, have the proposed attempt, and
-// the lease has been renewed: an attempt that begins after a long wait would otherwise have to stop at once.
+// sendAttempt asks once. If it returns no error, the server and enough replicas have the proposed attempt, and the lease was renewed. Without the
+// renewal, an attempt that begins after a long wait might have to stop at once.
 func (l *Lease) sendAttempt() error {
 	c := l.client
 	if err := c.store.RecordAttempt(&l.row, l.proposed.Load()); err != nil {
@@ -118,8 +117,8 @@ func (l *Lease) sendAttempt() error {
 	return cmp.Or(got.Err, ErrUnknown)
 }
 
-// goesOutAgain is goesOut for a lease that is not being released. A renewal would arrive behind a release that
-// leaves no tombstone, because less was known of the lease when that release was made.
+// goesOutAgain is goesOut for a lease that is not being released. Otherwise a renewal could arrive after a release that leaves no tombstone, because
+// less was known of the lease when that release was made.
 func (l *Lease) goesOutAgain() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

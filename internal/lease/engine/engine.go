@@ -18,7 +18,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// Config is that of package locking, which has its documentation.
+// A Config is the configuration of a [Client]. Package locking documents the fields.
 type Config struct {
 	Redis         transport.Client
 	Quorum        []transport.Client
@@ -33,14 +33,14 @@ type Config struct {
 	Clock         func() time.Duration
 }
 
-// Client acquires leases and keeps them renewed. It is safe for concurrent use.
+// A Client acquires leases and keeps them renewed. It is safe for concurrent use.
 type Client struct {
 	cfg      Config
 	store    lease.Store
 	keeper   *keeper
 	observed *observed.Cache
-	work     *background.Group // that goes on after a call has returned; Close waits for it
-	givenUp  atomic.Int64      // releases under way in the background
+	work     *background.Group // work that goes on after a call has returned; Close waits for it
+	givenUp  atomic.Int64      // the number of releases under way in the background
 }
 
 // New returns a client and starts its keeper, the goroutine that renews leases; [Client.Close] ends it.
@@ -60,7 +60,7 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// check refuses what cannot work.
+// check returns an error for an invalid configuration.
 func (cfg Config) check() error {
 	if err := checkServers(cfg); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (cfg Config) check() error {
 	return nil
 }
 
-// withDefaults fills in the settings that were left out.
+// withDefaults returns the configuration with defaults for the settings that are not set.
 func (cfg Config) withDefaults() Config {
 	cfg.Prefix = cmp.Or(cfg.Prefix, "locking:")
 	cfg.Owner = cmp.Or(cfg.Owner, rand.Text()[:10])
@@ -96,27 +96,27 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// Close ends the renewal of all leases and waits for background work, and for callers that wait for a lock: they
-// leave the queue. Leases that were not released end with [ErrClosed]; on the server they run out by themselves.
+// Close ends the renewal of all leases and waits for background work, and for callers that wait for a lock: they leave the queue. Leases that were
+// not released end with [ErrClosed]; on the server they run out by themselves.
 func (c *Client) Close() error {
 	c.work.End()
 	c.work.Wait()
 	return c.store.Close()
 }
 
-// ServerTime estimates the server's clock. It asks the server if no reply has told it yet. With a Cluster it is the
-// middle one of its nodes' clocks, as with a quorum.
+// ServerTime returns an estimate of the server's clock. It asks the server only if no reply has been received yet. With a Cluster or a quorum it is
+// the median of the nodes' clocks.
 func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
 	return c.store.ServerTime(ctx)
 }
 
-// EstimatedTime is the estimate of the server's clock without a call; ok is false before the first reply.
+// EstimatedTime returns the estimate of the server's clock without a call. ok is false before the first reply.
 func (c *Client) EstimatedTime() (t time.Time, ok bool) {
 	micros, ok := c.store.Estimate(c.cfg.Clock())
 	return clock.FromMicros(micros), ok
 }
 
-// now is EstimatedTime; zero before the first reply.
+// now returns [Client.EstimatedTime]; zero before the first reply.
 func (c *Client) now() time.Time {
 	if t, ok := c.EstimatedTime(); ok {
 		return t
@@ -124,10 +124,10 @@ func (c *Client) now() time.Time {
 	return time.Time{}
 }
 
-// EstimateError is how far [Client.EstimatedTime] may be off at most, as replies take a while to come; 0 before the first reply.
+// EstimateError returns the maximum error of [Client.EstimatedTime], which depends on the time that replies take; 0 before the first reply.
 func (c *Client) EstimateError() time.Duration {
 	return c.store.Margin(c.cfg.Clock())
 }
 
-// key is the first of a lock's keys; it begins the others, and its hash tag is theirs.
+// key returns the first key of a lock. The other keys begin with it, and have its hash tag.
 func (c *Client) key(lock string) string { return script.Key(c.cfg.Prefix, lock) }

@@ -9,20 +9,20 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Fence remembers in Redis the greatest token that was brought to a resource, and refuses smaller ones. See package locking.
+// A Fence keeps in Redis the greatest token that was brought to a resource, and refuses smaller ones. See package locking.
 type Fence struct {
 	client   *Client
 	resource string
 	idle     time.Duration
 }
 
-// FenceOption changes what a [Fence] keeps.
+// A FenceOption changes what a [Fence] keeps.
 type FenceOption func(*Fence)
 
-// ForgetAfter lets Redis forget a fence that no caller has asked for so long. See package locking.
+// ForgetAfter lets Redis forget a fence that no caller has used for idle. See package locking.
 func ForgetAfter(idle time.Duration) FenceOption { return func(f *Fence) { f.idle = idle } }
 
-// Fence is the fence of a resource. See package locking.
+// Fence returns the fence of a resource. See package locking.
 func (c *Client) Fence(resource string, options ...FenceOption) *Fence {
 	f := &Fence{client: c, resource: resource}
 	for _, o := range options {
@@ -31,8 +31,7 @@ func (c *Client) Fence(resource string, options ...FenceOption) *Fence {
 	return f
 }
 
-// Pass records the token and returns nil if none greater was recorded before; the same one may pass as often as its holder likes. See package
-// locking.
+// Pass records the token and returns nil if no greater one was recorded before; the same token may pass any number of times. See package locking.
 func (f *Fence) Pass(ctx context.Context, token Token) error {
 	if err := f.pass(ctx, token); err != nil {
 		return fmt.Errorf("fence: %w", err)

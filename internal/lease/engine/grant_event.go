@@ -7,10 +7,9 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Publish publishes the grants of leases with a tick to all clients that [Client.Subscribe], so that they need not ask,
-// and the releases of others, so that waiters need not ask often. An event that gets lost costs a request, or a
-// pause, and nothing else; no answer is waited for longer than [Config.Timeout]. On a quorum nothing is
-// published.
+// Publish publishes grants of leases with a tick to all clients that [Client.Subscribe], so that they need not ask, and releases of other leases, so
+// that waiters need not ask often. A lost event costs only a request, or a pause. Publish waits for an answer for at most [Config.Timeout]. On a
+// quorum nothing is published.
 func (c *Client) Publish(ctx context.Context, leases, ended []*Lease) error {
 	p, ok := c.store.(eventPublisher)
 	if !ok {
@@ -29,8 +28,7 @@ func (c *Client) Publish(ctx context.Context, leases, ended []*Lease) error {
 	return nil
 }
 
-// published is the event about a lease: its grant, or that it was given back, or that its run was left to a
-// recovery.
+// published returns the event about a lease: it was granted, it was given back, or its run was left to a recovery.
 func (l *Lease) published() lease.GrantedRow {
 	p := lease.GrantedRow{Row: &l.row, Until: l.row.Grant.Expiry}
 	l.mu.Lock()
@@ -44,9 +42,9 @@ func (l *Lease) published() lease.GrantedRow {
 	return p
 }
 
-// Subscribe calls f with events, and keeps their content as this client's observed state, until ctx ends. Messages
-// of [Client.Stop] reach the client's leases at once meanwhile. While the server is away, or forbids it (see
-// [Config.OnForbidden]), it tries again and again, with growing pauses. f is called from one goroutine.
+// Subscribe calls f with events, and records their content in this client's observed state, until ctx ends. Meanwhile messages of [Client.Stop] reach
+// the client's leases at once. While the server is away, or forbids the subscription (see [Config.OnForbidden]), it tries again with growing pauses.
+// f is called from one goroutine.
 func (c *Client) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 	if p, ok := c.store.(eventPublisher); ok {
 		p.Subscribe(ctx, f)

@@ -8,8 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Inspect returns the state of many locks in one round trip. Leases that have ended make room first, and those with
-// a trigger become orphans.
+// Inspect returns the states of many locks in one round trip. First it frees the rows of leases that have ended; those with a trigger become orphans.
 func (c *Client) Inspect(ctx context.Context, locks []InspectRequest) []State {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()

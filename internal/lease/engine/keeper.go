@@ -12,8 +12,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/background"
 )
 
-// keeper renews all leases of a client: one goroutine that sleeps until the next one is due, and then sends the
-// renewals of all leases that are about due in one pipeline. A pipeline that hangs does not hold up others.
+// A keeper renews all leases of a client. One goroutine sleeps until the next lease is due, and then sends the renewals of all leases that are about
+// due in one pipeline. A pipeline that hangs does not delay others.
 type keeper struct {
 	store   lease.Store
 	clock   func() time.Duration
@@ -25,18 +25,18 @@ type keeper struct {
 	mu     sync.Mutex
 	held   map[string]*Lease // by lease id
 	due    renewals
-	asleep time.Duration // local clock: until then the goroutine looks at nothing by itself
+	asleep time.Duration // the local clock until which the goroutine sleeps, unless it is woken
 }
 
 // checkEvery bounds the keeper's sleep, so that leases that ended in suspend are noticed soon after.
 const checkEvery = time.Second
 
-// newKeeper returns a keeper without a store, which is made later: it asks the keeper for leases.
+// newKeeper returns a keeper without a store. The store is made later, because it asks the keeper for leases.
 func newKeeper(cfg Config, work *background.Group) *keeper {
 	return &keeper{clock: cfg.Clock, timeout: cfg.Timeout, hooks: cfg.Hooks, work: work, wake: make(chan struct{}, 1), held: map[string]*Lease{}}
 }
 
-// add takes charge of a lease. A grant that was asked for twice is one lease, until it ends.
+// add adds a lease and returns it. If the same grant was added before and its lease has not ended, add returns that lease.
 func (k *keeper) add(l *Lease) *Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -62,7 +62,7 @@ func (k *keeper) add(l *Lease) *Lease {
 	return l
 }
 
-// token is the fencing token of the lease of an id, if it is held; else 0.
+// token returns the fencing token of the lease with an id, or 0 if it is not held.
 func (k *keeper) token(id string) lease.Token {
 	if l := k.live(id); l != nil {
 		return l.Token()
@@ -70,7 +70,7 @@ func (k *keeper) token(id string) lease.Token {
 	return 0
 }
 
-// live is the lease of an id, if it is held.
+// live returns the lease with an id, or nil if it is not held.
 func (k *keeper) live(id string) *Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,7 +80,7 @@ func (k *keeper) live(id string) *Lease {
 	return nil
 }
 
-// push queues a lease for its next renewal. mu is held.
+// push queues a lease for its next renewal. The caller holds mu.
 func (k *keeper) push(l *Lease) {
 	heap.Push(&k.due, l)
 	if l.renewAt < k.asleep {
@@ -91,7 +91,7 @@ func (k *keeper) push(l *Lease) {
 	}
 }
 
-// hurry has a lease confirmed now.
+// hurry renews a lease now, if it is not confirmed yet.
 func (k *keeper) hurry(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,7 +114,7 @@ func (k *keeper) remove(l *Lease) {
 	}
 }
 
-// run is the keeper's goroutine; it ends with the client.
+// run is the keeper's goroutine. It ends with the client.
 func (k *keeper) run() {
 	var pipelines sync.WaitGroup
 	timer := time.NewTimer(checkEvery)
@@ -141,7 +141,7 @@ func (k *keeper) run() {
 	k.closeAll()
 }
 
-// take removes the leases that are about due; without any it says how long to sleep.
+// take removes and returns the leases that are about due. sleep is the time to sleep if there are none.
 func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -151,13 +151,13 @@ func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 		l := k.due[0]
 		slack := time.Duration(0)
 		if len(batch) > 0 {
-			slack = k.store.RenewAfter(l.Length()) / 10 // a little early, to travel together
+			slack = k.store.RenewAfter(l.Length()) / 10 // a little early, to go in the same pipeline
 		}
 		if wait := l.renewAt - slack - now; wait > 0 {
 			return batch, min(wait, checkEvery)
 		}
 		heap.Pop(&k.due)
-		if l.ctx.Err() != nil { // it has ended for us: a renewal would only hold up others
+		if l.ctx.Err() != nil { // it has ended here: a renewal would only keep other clients out
 			delete(k.held, l.ID())
 			continue
 		}
@@ -167,7 +167,7 @@ func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 	return batch, checkEvery
 }
 
-// renew sends one pipeline and deals with a result for each lease.
+// renew sends one pipeline and handles the result for each lease.
 func (k *keeper) renew(batch []*Lease) {
 	limit := k.timeout
 	asked := make([]lease.Renewal, len(batch))
@@ -196,7 +196,7 @@ func (k *keeper) renewed(l *Lease, got lease.Renewed) {
 		k.remove(l)
 		l.stop(fmt.Errorf("%w: %s", ErrLost, got.Why))
 		return
-	default: // unknown, not acknowledged, or the request was late: soon again, but not all at once
+	default: // unknown, not acknowledged, or the request was late: try again soon, but not all leases at once
 		pause := min(l.Length()/20, k.timeout, max(l.Remaining()/4, time.Millisecond))
 		l.renewAt = now + pause/2 + rand.N(pause/2+1)
 	}
@@ -217,7 +217,7 @@ func (k *keeper) again(l *Lease) {
 	k.push(l)
 }
 
-// check lets every lease look at the clock.
+// check lets every lease compare its deadline with the clock.
 func (k *keeper) check() {
 	for _, l := range k.all() {
 		l.watch()
@@ -241,7 +241,7 @@ func (k *keeper) all() []*Lease {
 	return all
 }
 
-// renewals is a heap of leases by their next renewal.
+// A renewals is a heap of leases by the time of their next renewal.
 type renewals []*Lease
 
 func (r renewals) Len() int           { return len(r) }

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Lease is a hold on one row of a lock. The client's keeper renews it until it is released or lost. It is safe for concurrent use.
+// A Lease is a hold on one row of a lock. The client's keeper renews it until it is released or lost. It is safe for concurrent use.
 type Lease struct {
 	client *Client
 	row    lease.HeldRow
@@ -20,58 +20,58 @@ type Lease struct {
 
 	ctx        context.Context
 	end        context.CancelCauseFunc
-	endangered signal // lit by watch
-	stopping   signal // lit by askToStop
-	stopReason string // read after that
+	endangered signal // closed by watch
+	stopping   signal // closed by askToStop
+	stopReason string // read after stopping is closed
 
-	mu sync.Mutex // of the fields below, but for the keeper's
+	mu sync.Mutex // guards the fields below, except the ones of the keeper
 	expiry
 	ending
 	extended subscribers
-	renewed  bool // a renewal was sent: the ticket of the grant is outdated
+	renewed  bool // a renewal was sent, so the ticket of the grant is outdated
 
-	renewAt time.Duration // local clock; the keeper's
-	index   int           // in the keeper's heap, -1 outside; the keeper's
+	renewAt time.Duration // the local clock; belongs to the keeper
+	index   int           // the index in the keeper's heap, -1 outside; belongs to the keeper
 }
 
-// attempts are the attempts of a lease's work, besides the one that was granted.
+// An attempts has the attempts of a lease's work.
 type attempts struct {
-	attempt  atomic.Int64 // the newest that is acknowledged
-	proposed atomic.Int64 // the newest that the server was asked to acknowledge: see NextAttempt
+	attempt  atomic.Int64 // the newest acknowledged attempt
+	proposed atomic.Int64 // the newest attempt that was proposed to the server: see NextAttempt
 }
 
-// expiry is when a lease ends for its holder.
+// An expiry is the end of a lease for its holder.
 type expiry struct {
-	deadline    time.Duration // local clock
-	provisional bool          // see toConfirm; not confirmed yet: too early for a warning
-	confirmed   chan struct{} // closed when it is; nil if it was never provisional
+	deadline    time.Duration // by the local clock
+	provisional bool          // not confirmed yet, see toConfirm: too early for a warning
+	confirmed   chan struct{} // closed when the lease is confirmed; nil if it was never provisional
 	warned      bool
-	ofSet       *signal     // that of the set it belongs to; nil if it is by itself
+	ofSet       *signal     // the signal of the set that the lease belongs to; nil if it is by itself
 	timer       *time.Timer // runs watch at the warning and at the deadline
 }
 
-// ending is the release of a lease.
+// An ending is the release of a lease.
 type ending struct {
 	holds     holds
-	released  bool      // the server has said so
-	givenBack bool      // and its tick is open again
-	leftAt    int64     // by the server's clock, when it left an orphan
+	released  bool      // the server has confirmed the release
+	givenBack bool      // the tick of the lease is open again
+	leftAt    int64     // the server's clock when the lease left an orphan
 	giving    bool      // it is being released
-	given     sync.Cond // not any more
-	doubt     bool      // a release was sent while it was held, and no reply has come
+	given     sync.Cond // signals that giving is false again
+	doubt     bool      // a release was sent while the lease was held, and no reply has come
 }
 
-// holds counts the holds of a lease that was entered.
+// A holds counts the holds of a lease that was entered.
 type holds struct {
-	counted    bool // it was entered: other leases may be released any number of times
+	counted    bool // the lease was entered; other leases may be released any number of times
 	n          int
-	unanswered bool // the server did not answer the last release: it may be asked again
+	unanswered bool // the server did not answer the last release, which may be repeated
 }
 
-// subscribers are the functions that are called when a lease was extended.
+// A subscribers has the functions that are called when a lease was extended.
 type subscribers struct {
 	calls  map[int]func(deadline time.Duration)
-	newest int // key
+	newest int // the newest key of calls
 }
 
 func newLease(c *Client, r *Request, g *lease.Grant) *Lease {
@@ -91,31 +91,32 @@ func newLease(c *Client, r *Request, g *lease.Grant) *Lease {
 	return l
 }
 
-// toConfirm makes the lease of a grant that is a while old, or brief, one that the keeper has to renew before it has its length.
+// toConfirm marks a lease as provisional, because its grant is brief or some time old: the keeper has to renew it at an instant before it has its
+// whole length.
 func (l *Lease) toConfirm(at time.Duration) {
 	l.provisional, l.confirmed, l.renewAt = true, make(chan struct{}), at
 }
 
-// ID is the lease id.
+// ID returns the lease id.
 func (l *Lease) ID() string { return l.row.Request.ID }
 
-// Slot is the row that is held, from 0.
+// Slot returns the row that is held, from 0.
 func (l *Lease) Slot() int { return l.row.Grant.Slot }
 
-// Token is the fencing token of this grant.
+// Token returns the fencing token of this grant.
 func (l *Lease) Token() Token { return l.row.Grant.Token }
 
-// Length is how long the lease lasts without renewal.
+// Length returns the length of the lease without renewal.
 func (l *Lease) Length() time.Duration { return l.row.Request.Lease }
 
-// Context ends before the lease does, or when it is released; context.Cause returns the reason: [ErrLost],
-// [ErrReleased], [ErrClosed].
+// Context returns a context that ends before the lease does, or when it is released. context.Cause returns the reason: [ErrLost], [ErrReleased] or
+// [ErrClosed].
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Endangered is closed when a third of the lease is left because renewals have failed: time to save work. See package locking.
+// Endangered returns a channel that is closed when a third of the lease is left because renewals have failed: time to save work. See package locking.
 func (l *Lease) Endangered() <-chan struct{} { return l.endangered.look() }
 
-// Confirmed is closed when the lease has its whole length. See package locking.
+// Confirmed returns a channel that is closed when the lease has its whole length. See package locking.
 func (l *Lease) Confirmed() <-chan struct{} {
 	if l.confirmed == nil {
 		return atOnce
@@ -124,15 +125,14 @@ func (l *Lease) Confirmed() <-chan struct{} {
 	return l.confirmed
 }
 
-// Remaining is how long the holder may rely on the lease if no renewal comes through; negative once it has ended.
+// Remaining returns how long the holder may rely on the lease unless it is renewed; negative once it has ended.
 func (l *Lease) Remaining() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.deadline - l.client.cfg.Clock()
 }
 
-// margin is the time left when a renewal comes through. It does not count where the lease has ended, or is only
-// confirmed.
+// margin returns the time that is left when a renewal comes through. counts is false if the lease has ended, or the renewal only confirms it.
 func (l *Lease) margin() (left time.Duration, counts bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,16 +140,16 @@ func (l *Lease) margin() (left time.Duration, counts bool) {
 	return left, left > 0 && !l.provisional && l.ctx.Err() == nil
 }
 
-// Deadline is until when the holder may rely on the lease if no renewal comes through: an instant of [Config.Clock], which unless it
-// is set is CLOCK_BOOTTIME on Linux, the same for all processes of the machine.
+// Deadline returns the instant until which the holder may rely on the lease unless it is renewed, by [Config.Clock]. The default clock is
+// CLOCK_BOOTTIME on Linux, the same for all processes of the machine.
 func (l *Lease) Deadline() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.deadline
 }
 
-// OnExtend has f called with the new deadline after each renewal, in their order, until stop is called; a call that is under way then may end later.
-// See package locking.
+// OnExtend calls f with the new deadline after each renewal, in order, until stop is called. A call that is under way then may end later. See package
+// locking.
 func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,23 +166,22 @@ func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	}
 }
 
-// lock is the name of the lock.
+// lock returns the name of the lock.
 func (l *Lease) lock() string { return l.row.Request.Lock }
 
-// renewal is the request to renew the lease.
+// renewal returns the request to renew the lease.
 func (l *Lease) renewal() lease.Renewal {
 	return lease.Renewal{Row: &l.row, Attempt: l.proposed.Load()}
 }
 
-// goesOut notes that a renewal is sent: from then on the store's answer about the grant is outdated.
+// goesOut records that a renewal is being sent: from then on the ticket of the grant is outdated.
 func (l *Lease) goesOut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.renewed = true
 }
 
-// stop ends the lease for its holder, and returns the instant by the local clock, and whether it was held
-// until then.
+// stop ends the lease for its holder. It returns the local clock, and whether the lease was held until then.
 func (l *Lease) stop(why error) (now time.Duration, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,14 +195,14 @@ func (l *Lease) stop(why error) (now time.Duration, held bool) {
 	return now, held
 }
 
-// extend moves the deadline after a renewal; one that comes too late revives nothing.
+// extend moves the deadline after a renewal. A renewal that is too late does not bring the lease back.
 func (l *Lease) extend(deadline time.Duration) {
 	for _, call := range l.move(deadline) {
 		call(deadline)
 	}
 }
 
-// move moves the deadline and returns the functions to call about it.
+// move moves the deadline and returns the functions to call.
 func (l *Lease) move(deadline time.Duration) []func(time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,7 +218,7 @@ func (l *Lease) move(deadline time.Duration) []func(time.Duration) {
 	return slices.Collect(maps.Values(l.extended.calls))
 }
 
-// schedule sets the timer to the warning or to the deadline. mu is held.
+// schedule sets the timer to the warning or to the deadline. The caller holds mu.
 func (l *Lease) schedule(now time.Duration) {
 	at := l.deadline
 	if !l.warned && !l.provisional {
@@ -233,8 +232,8 @@ func (l *Lease) schedule(now time.Duration) {
 	l.timer.Reset(wait)
 }
 
-// watch warns, and ends the lease at its deadline whatever a renewal in flight says. The keeper calls it too,
-// every second, since timers stand still in suspend.
+// watch warns, and ends the lease at its deadline whatever a renewal under way will return. The keeper calls it too, every second, because timers
+// stand still in suspend.
 func (l *Lease) watch() {
 	if l.ctx.Err() != nil {
 		return

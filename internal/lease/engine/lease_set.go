@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// LeaseSet is the leases of a set of locks. See package locking.
+// A LeaseSet has the leases of a set of locks. See package locking.
 type LeaseSet struct {
 	all        []*Lease // by name, if they were granted together
 	ctx        context.Context
 	end        context.CancelCauseFunc
-	endangered signal // lit by whichever lease is in danger first
+	endangered signal // closed when the first lease is endangered
 	released   atomic.Bool
 }
 
@@ -29,19 +29,19 @@ func newLeaseSet(all []*Lease) *LeaseSet {
 	return s
 }
 
-// LeaseSetOf makes a set of leases that were granted one by one, for work that needs all of them. See package locking.
+// LeaseSetOf returns a set of leases that were granted one by one, for work that needs all of them. See package locking.
 func LeaseSetOf(first *Lease, others ...*Lease) *LeaseSet {
 	return newLeaseSet(append([]*Lease{first}, others...))
 }
 
-// Context ends a moment after the first of the leases has ended, or when they are released; context.Cause names that one and the reason. See package
-// locking.
+// Context returns a context that ends a moment after the first of the leases has ended, or when they are released. context.Cause names that lease and
+// the reason. See package locking.
 func (s *LeaseSet) Context() context.Context { return s.ctx }
 
-// Endangered is closed when that of the first lease is: see [Lease.Endangered].
+// Endangered returns a channel that is closed when the first of the leases is endangered: see [Lease.Endangered].
 func (s *LeaseSet) Endangered() <-chan struct{} { return s.endangered.look() }
 
-// joins makes a lease one of a set.
+// joins adds a lease to a set.
 func (l *Lease) joins(set *signal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +50,7 @@ func (l *Lease) joins(set *signal) {
 	}
 }
 
-// Lease is that of a lock, nil if the set has none of this name.
+// Lease returns the lease of a lock, or nil if the set has none with this name.
 func (s *LeaseSet) Lease(name string) *Lease {
 	i := slices.IndexFunc(s.all, func(l *Lease) bool { return l.lock() == name })
 	if i < 0 {
@@ -59,7 +59,7 @@ func (s *LeaseSet) Lease(name string) *Lease {
 	return s.all[i]
 }
 
-// Tokens are the fencing tokens by the names of their locks. See package locking.
+// Tokens returns the fencing tokens by the names of their locks. See package locking.
 func (s *LeaseSet) Tokens() map[string]Token {
 	tokens := make(map[string]Token, len(s.all))
 	for _, l := range s.all {
@@ -68,7 +68,7 @@ func (s *LeaseSet) Tokens() map[string]Token {
 	return tokens
 }
 
-// Remaining is how long the holder may rely on all of the leases if no renewal comes through; negative once one has ended.
+// Remaining returns how long the holder may rely on all leases unless they are renewed; negative once one has ended.
 func (s *LeaseSet) Remaining() time.Duration {
 	least := s.all[0].Remaining()
 	for _, l := range s.all[1:] {
@@ -77,7 +77,7 @@ func (s *LeaseSet) Remaining() time.Duration {
 	return least
 }
 
-// Length is how long the shortest of the leases lasts without renewal.
+// Length returns the length of the shortest lease without renewal.
 func (s *LeaseSet) Length() time.Duration {
 	least := s.all[0].Length()
 	for _, l := range s.all[1:] {
@@ -86,7 +86,7 @@ func (s *LeaseSet) Length() time.Duration {
 	return least
 }
 
-// Deadline is until when the holder may rely on all of the leases if no renewal comes through: see [Lease.Deadline].
+// Deadline returns the instant until which the holder may rely on all leases unless they are renewed: see [Lease.Deadline].
 func (s *LeaseSet) Deadline() time.Duration {
 	first := s.all[0].Deadline()
 	for _, l := range s.all[1:] {
@@ -95,9 +95,9 @@ func (s *LeaseSet) Deadline() time.Duration {
 	return first
 }
 
-// OnExtend has f called with the new deadline of all of them whenever it has moved, until stop is called: see [Lease.OnExtend].
+// OnExtend calls f with the new deadline of the whole set whenever it has moved, until stop is called: see [Lease.OnExtend].
 func (s *LeaseSet) OnExtend(f func(deadline time.Duration)) (stop func()) {
-	var mu sync.Mutex // leases are renewed at the same time
+	var mu sync.Mutex // several leases may be renewed at once
 	told := s.Deadline()
 	extended := func(time.Duration) {
 		mu.Lock()
@@ -118,7 +118,7 @@ func (s *LeaseSet) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	}
 }
 
-// Release ends all leases: first the context, then, when that work must be over, the rows, together. See package locking.
+// Release ends all leases: first the context, which must be the end of the work, then all rows at once. See package locking.
 func (s *LeaseSet) Release(ctx context.Context) error {
 	errs := s.lost()
 	s.end(ErrReleased)
@@ -134,7 +134,7 @@ func (s *LeaseSet) Release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lost is for each lease why it was lost, if it was. The first release says so.
+// lost returns the error for each lease that was lost before. Only the first release returns these errors.
 func (s *LeaseSet) lost() []error {
 	errs := make([]error, len(s.all))
 	if s.released.Swap(true) {

@@ -15,27 +15,27 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// MultiLock is a set of mutexes that are locked together, all of them or none, in one atomic step on the server. See package locking.
+// A MultiLock is a set of mutexes that are locked together, all or none, in one atomic step on the server. See package locking.
 type MultiLock struct {
 	client  *Client
 	names   []string
 	options []Option
 }
 
-// mostLocks bounds a set: the server does nothing else while it grants one.
+// mostLocks bounds a set, because the server does nothing else while it grants one.
 const mostLocks = 100
 
-// MultiLock is the set of the mutexes of these names, in any order. See package locking.
+// MultiLock returns the set of the mutexes with these names, in any order. See package locking.
 func (c *Client) MultiLock(names ...string) *MultiLock {
 	return &MultiLock{client: c, names: slices.Sorted(slices.Values(names))}
 }
 
-// With is the same set with options, of which [WithLease] and [WithDelay] have a meaning here. See package locking.
+// With returns the same set with options. Only [WithLease] and [WithDelay] are allowed. See package locking.
 func (s *MultiLock) With(options ...Option) *MultiLock {
 	return &MultiLock{s.client, s.names, slices.Concat(s.options, options)}
 }
 
-// TryLock locks all mutexes if none of them is held; ok reports whether it did. See package locking.
+// TryLock locks all mutexes if each of them is free. ok reports whether it did. See package locking.
 func (s *MultiLock) TryLock(ctx context.Context) (leases *LeaseSet, ok bool, err error) {
 	requests, err := s.requests()
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !s.client.work.Begin() { // which has Close wait for it
+	if !s.client.work.Begin() { // Close waits for it
 		return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), ErrClosed)
 	}
 	defer s.client.work.Done()
@@ -83,7 +83,7 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 	}
 }
 
-// longestPause is between two requests for a set that others hold.
+// longestPause bounds the pause between two requests for a set that is not free.
 const longestPause = 500 * time.Millisecond
 
 func (s *MultiLock) waited(wait time.Duration) {
@@ -118,7 +118,7 @@ func (s *MultiLock) requests() ([]Request, error) {
 	return requests, nil
 }
 
-// checkNames refuses names that can't be locked together; the names are sorted.
+// checkNames returns an error for names that can't be locked together. The names are sorted.
 func checkNames(names []string) error {
 	if len(names) == 0 || len(names) > mostLocks {
 		return fmt.Errorf("%d locks at once: it must be from 1 to %d", len(names), mostLocks)
@@ -138,23 +138,22 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// tagOf is what a name has in braces.
+// tagOf returns the part of a name in braces.
 func tagOf(name string) string {
 	_, rest, _ := strings.Cut(name, "{")
 	tag, _, _ := strings.Cut(rest, "}")
 	return tag
 }
 
-// refusal is the result of the lock that refused a set.
+// A refusal is the result of the lock that refused a set.
 type refusal struct {
 	lease.Result
 	lock string
 }
 
-// try asks until the outcome is known, or ctx has ended. Without leases and error, the refusal names the holder
-// that is in the way.
+// try asks until the outcome is known, or ctx has ended. If it returns neither leases nor an error, the refusal has the holder that is in the way.
 func (s *MultiLock) try(ctx context.Context, requests []Request) (leases *LeaseSet, r refusal, err error) {
-	if s.client.work.Begin() { // so that Close waits for the grants being taken back
+	if s.client.work.Begin() { // Close waits for grants to be taken back
 		defer s.client.work.Done()
 	}
 	locker, err := s.locker()
@@ -189,7 +188,7 @@ func (s *MultiLock) try(ctx context.Context, requests []Request) (leases *LeaseS
 	}
 }
 
-// granted makes the leases of a set.
+// granted returns the leases of a granted set.
 func (s *MultiLock) granted(requests []Request, grants []lease.Grant) *LeaseSet {
 	leases := make([]*Lease, len(grants))
 	for i := range grants {
@@ -207,7 +206,7 @@ func (s *MultiLock) quit(requests []Request) {
 	all.Wait()
 }
 
-// withIDs are the requests with new lease ids, which show that they belong together.
+// withIDs returns the requests with new lease ids, which show that they belong together.
 func withIDs(requests []Request) []Request {
 	requests = slices.Clone(requests)
 	set := rand.Text()

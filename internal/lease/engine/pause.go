@@ -8,8 +8,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Pause sets or ends the pauses of many locks in one round trip, and notifies the clients that [Client.Subscribe], so
-// that they remember it if the server forgets. After an unknown outcome the same may be asked again.
+// Pause sets or ends the pauses of many locks in one round trip. It notifies the clients that [Client.Subscribe], so that they know the pause if the
+// server forgets it. After an unknown outcome the same request may be repeated.
 func (c *Client) Pause(ctx context.Context, requests []PauseRequest) []PauseAnswer {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()

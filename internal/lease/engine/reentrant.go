@@ -18,8 +18,7 @@ func (m *Mutex) LockReentrant(ctx context.Context) (context.Context, *Lease, err
 	return lease.carry(ctx), lease, nil
 }
 
-// TryLockReentrant is [Mutex.LockReentrant] without waiting, as [Mutex.TryLock] is; ok reports whether this caller holds the
-// mutex now.
+// TryLockReentrant is [Mutex.LockReentrant] without waiting, like [Mutex.TryLock]. ok reports whether this caller holds the mutex now.
 func (m *Mutex) TryLockReentrant(ctx context.Context) (inner context.Context, lease *Lease, ok bool, err error) {
 	if inner, lease, err = m.reenter(ctx); lease != nil || err != nil {
 		return inner, lease, lease != nil, err
@@ -32,19 +31,20 @@ func (m *Mutex) TryLockReentrant(ctx context.Context) (inner context.Context, le
 	return lease.carry(ctx), lease, true, nil
 }
 
-// carriedKey is where a context has the lease of a lock: by its key, since "x" and "{x}" are one.
+// A carriedKey is the key under which a context has the lease of a lock. It has the key of the lock, not its name, because "x" and "{x}" are the same
+// lock.
 type carriedKey struct {
 	client *Client
 	key    string
 }
 
-// carried is a lease that a context has, and the means to end that context with the lease.
+// A carried is a lease in a context, and the Done channel of that context.
 type carried struct {
 	lease *Lease
 	done  <-chan struct{}
 }
 
-// reenter takes one hold more of the lease that ctx carries; it is nil if there is none that is held.
+// reenter takes one more hold of the lease that ctx carries. It returns nil if ctx carries none that is held.
 func (m *Mutex) reenter(ctx context.Context) (context.Context, *Lease, error) {
 	if ctx.Err() != nil {
 		return ctx, nil, fmt.Errorf("lock %q: %w", m.sem.request.Lock, context.Cause(ctx))
@@ -67,14 +67,14 @@ func (l *Lease) carry(ctx context.Context) context.Context {
 	return context.WithValue(inner, carriedKey{l.client, l.client.key(l.lock())}, carried{l, inner.Done()})
 }
 
-// count makes a new lease one of which holds are counted.
+// count makes a new lease count its holds.
 func (l *Lease) count() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.holds = holds{counted: true, n: 1}
 }
 
-// again takes one hold more, unless the lease has ended or is being released.
+// again takes one more hold, unless the lease has ended or is being released.
 func (l *Lease) again() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

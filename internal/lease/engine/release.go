@@ -8,10 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Release ends the lease: first its context, then, when that work must be over, its row. See package locking.
+// Release ends the lease: first its context, which must be the end of the work, then its row. See package locking.
 func (l *Lease) Release(ctx context.Context) error { return l.release(ctx, lease.ReleaseRequest{}) }
 
-// release ends the lease as r says.
+// release ends the lease in the way of r.
 func (l *Lease) release(ctx context.Context, r lease.ReleaseRequest) error {
 	if last, err := l.leave(); !last {
 		return err
@@ -21,7 +21,7 @@ func (l *Lease) release(ctx context.Context, r lease.ReleaseRequest) error {
 	r.Row, r.Fresh = &l.row, l.isFresh()
 	begun, held := l.stop(ErrReleased)
 	r.Held = held
-	r.Doubt = l.doubt && r.Mode == lease.ReleaseEnd && r.Outcome == "" // the others say more than that it is over, and may not have arrived
+	r.Doubt = l.doubt && r.Mode == lease.ReleaseEnd && r.Outcome == "" // other releases do more than end the lease, and that may not have arrived
 	answer, err := c.store.ReleaseSoon(context.WithoutCancel(ctx), r, begun)
 	l.answered(r, answer, err)
 	switch {
@@ -36,12 +36,11 @@ func (l *Lease) release(ctx context.Context, r lease.ReleaseRequest) error {
 	return nil
 }
 
-// leave gives one hold up; last means that the caller is to release the lease, and that no other caller does so
-// until [Lease.answered].
+// leave gives up one hold. If last is true the caller has to release the lease, and no other caller does so until [Lease.answered].
 func (l *Lease) leave() (last bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.giving { // that may release it, and then there is nothing left to do
+	for l.giving { // that release may end the lease, and then nothing is left to do
 		l.given.Wait()
 	}
 	defer func() { l.giving = last }()
@@ -62,7 +61,7 @@ func (l *Lease) leave() (last bool, err error) {
 	return false, fmt.Errorf("release %q more often than it was entered: %w", l.lock(), ErrReleased)
 }
 
-// answered notes what became of a release.
+// answered records the result of a release.
 func (l *Lease) answered(r lease.ReleaseRequest, answer lease.Released, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,16 +81,17 @@ func (l *Lease) isFresh() bool {
 	return !l.renewed
 }
 
-// Undo releases a lease whose work was never begun: its tick is open to others again. As Release, it gives up one hold of a lease that
-// was entered.
+// Undo releases a lease whose work was never begun: its tick is open again. Like [Lease.Release], it gives up one hold of a lease that was entered.
 func (l Run) Undo(ctx context.Context) error {
 	return l.release(ctx, lease.ReleaseRequest{Mode: lease.ReleaseUndo})
 }
 
-// HandOver ends the lease of a run that others are to carry on, when its work is over, as for [Lease.Release]: its row makes room, and it is an orphan at
-// once, which may be adopted ([Request.Adopt]); clients that [Client.Subscribe] are told. One that is an orphan already, since the lease was lost, stays one. Where
-// there is no trigger, or the server has forgotten the run, nothing is left. attempt is the last one that has begun, from the one that was granted to [Run.Attempt]. The client that
-// adopts the run has the next one, so a number that was acknowledged and never used is free again, unless the lease had been lost before.
+// HandOver ends the lease of a run that another client is to recover. Like [Lease.Release], it must be called when the work is over. The row is free,
+// and the run is an orphan at once, which may be adopted ([lease.Request]); clients that [Client.Subscribe] are notified. A run whose lease was lost
+// is an orphan already, and stays one. Without a trigger, or if the server has forgotten the run, nothing is left.
+//
+// attempt is the last attempt that has begun, from the granted one to [Run.Attempt]. The client that adopts the run gets the next one, so a number
+// that was acknowledged and never used is free again, unless the lease had been lost before.
 func (l Run) HandOver(ctx context.Context, attempt int) error {
 	attempt = max(int(l.row.Grant.Attempt), min(attempt, l.Attempt()))
 	if err := l.release(ctx, lease.ReleaseRequest{Mode: lease.ReleaseHandOver, Attempt: attempt}); err != nil {
@@ -101,7 +101,7 @@ func (l Run) HandOver(ctx context.Context, attempt int) error {
 		l.mu.Lock()
 		l.leftAt = now
 		l.mu.Unlock()
-		_ = l.client.Publish(ctx, []*Lease{l.Lease}, nil) // else they notice when the lease would have ended
+		_ = l.client.Publish(ctx, []*Lease{l.Lease}, nil) // without it, they notice when the lease would have ended
 	}
 	return nil
 }

@@ -2,15 +2,15 @@ package engine
 
 import "sync"
 
-// signal is lit once, for any goroutine that looks at it. Most leases end before any goroutine has looked, so
-// the channel is made at the first look. The zero value is one that is dark.
+// A signal is set once, for any goroutine that waits for its channel. Most leases end before any goroutine has waited, so the channel is made on
+// first use. The zero value is not set.
 type signal struct {
 	mu  sync.Mutex
 	on  bool
-	lit chan struct{} // nil until the first look
+	lit chan struct{} // nil until first use
 }
 
-// light lights the signal; it stays lit. Without a signal it does nothing.
+// light sets the signal, and closes its channel. It does nothing for a nil signal.
 func (b *signal) light() {
 	if b == nil {
 		return
@@ -23,14 +23,14 @@ func (b *signal) light() {
 	b.on = true
 }
 
-// isLit reports whether it was lit.
+// isLit reports whether the signal is set.
 func (b *signal) isLit() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.on
 }
 
-// look is closed when the signal is lit.
+// look returns the channel, which is closed when the signal is set.
 func (b *signal) look() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,7 +44,7 @@ func (b *signal) look() <-chan struct{} {
 	return b.lit
 }
 
-// atOnce is a channel that is closed.
+// atOnce is a closed channel.
 var atOnce = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)

@@ -8,11 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Stop asks holders to stop, in one round trip for all, and returns an answer for each request, in order. A
-// holder that [Client.Subscribe]s gets a message at once. Without that, or where the message gets lost, the reply to
-// its next renewal carries the request, as it always does on a quorum. The lease is renewed until its holder
-// releases it. A server that loses its memory before the holder knows has forgotten the request, too: ask again
-// while the lease is held.
+// Stop asks holders to stop, in one round trip for all, and returns an answer for each request, in order. A holder that [Client.Subscribe]s gets a
+// message at once. Otherwise, or if the message is lost, the reply to its next renewal has the request, as always on a quorum. The lease is renewed
+// until its holder releases it. A server that loses its memory before the holder has the request has forgotten it, too: ask again while the lease is
+// held.
 func (c *Client) Stop(ctx context.Context, requests []StopRequest) []StopAnswer {
 	check := func(r StopRequest) error { return errors.Join(r.Validate(), lease.CheckName(r.Lock), c.work.Ready()) }
 	refuse := func(r StopRequest, err error) StopAnswer {
@@ -21,11 +20,11 @@ func (c *Client) Stop(ctx context.Context, requests []StopRequest) []StopAnswer 
 	return askValid(requests, check, refuse, func(valid []StopRequest) []StopAnswer { return c.store.Stop(ctx, valid) })
 }
 
-// Stopping is closed when the holder is asked to stop: see [Client.Stop]. It is up to the holder to do so, in its own time: the lease is
+// Stopping returns a channel that is closed when the holder is asked to stop: see [Client.Stop]. The holder decides when it does: the lease is
 // renewed until it is released.
 func (l Run) Stopping() <-chan struct{} { return l.stopping.look() }
 
-// StopReason returns the reason why the holder is asked to stop; "" if it is not.
+// StopReason returns the reason for which the holder is asked to stop, or "" if it is not.
 func (l Run) StopReason() string {
 	if !l.stopping.isLit() {
 		return ""
@@ -33,7 +32,7 @@ func (l Run) StopReason() string {
 	return l.stopReason
 }
 
-// askToStop passes the word on. The first reason is the one; "" is none.
+// askToStop passes a request to stop to the holder. Only the first reason counts; "" is no request.
 func (l *Lease) askToStop(reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +43,7 @@ func (l *Lease) askToStop(reason string) {
 	l.stopping.light()
 }
 
-// askToStop notifies the holder of a lease id, if it is one of this client.
+// askToStop passes a request to stop to the lease with an id, if this client holds it.
 func (k *keeper) askToStop(id, reason string) {
 	if l := k.live(id); l != nil {
 		l.askToStop(reason)

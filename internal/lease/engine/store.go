@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/single"
 )
 
-// openStore makes the store of a configuration. The choice is made in this file alone.
+// openStore returns the store for a configuration. Only this file chooses between one master and a quorum.
 func openStore(c *Client) lease.Store {
 	cfg := c.cfg
 	if len(cfg.Quorum) > 0 {
@@ -40,36 +40,37 @@ func checkServers(cfg Config) error {
 	return nil
 }
 
-// Only one master can serve the methods below. A store without them is a quorum: see [only].
+// Only a store on one master has the methods below. A quorum has none of them: see [only].
 type (
-	// compacter has a short form for a lock of which there is little to say; ok is false if the request is one for Acquire.
+	// A compacter has a short form for a simple lock. ok is false if the request needs Acquire.
 	compacter interface {
 		AcquireCompact(ctx context.Context, r lease.Request) (result lease.Result, ok bool)
 	}
-	// setLocker grants a row of each of several locks, or of none. Without grants, the result is that of the lock which refused.
+	// A setLocker grants a row in each of several locks, or in none. Without grants, refusal is the result of the lock that refused, and refused its
+	// name.
 	setLocker interface {
 		AcquireSet(ctx context.Context, requests []lease.Request) (grants []lease.Grant, refusal lease.Result, refused string)
 	}
-	// fencer remembers the greatest token of a resource.
+	// A fencer keeps the greatest token of a resource.
 	fencer interface {
 		Pass(ctx context.Context, resource string, idle time.Duration, token lease.Token) error
 	}
-	// updater changes keys without a lock.
+	// An updater changes keys without a lock.
 	updater interface {
 		Update(ctx context.Context, keys []string, change func(tx *Tx) error) (again bool, err error)
 	}
-	// remover removes locks that are not used any more.
+	// A remover removes locks that are no longer used.
 	remover interface {
 		Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error)
 	}
-	// eventPublisher publishes grants, and releases of locks by their names, and calls a function with the events of others.
+	// An eventPublisher publishes grants, and releases of locks by their names, and calls a function with the events of others.
 	eventPublisher interface {
 		Publish(ctx context.Context, granted []lease.GrantedRow, released []string) error
 		Subscribe(ctx context.Context, f func([]lease.GrantEvent))
 	}
 )
 
-// A signature that drifts must not turn a store on one master into a quorum.
+// The compiler checks this, because a changed signature would turn a store on one master into a quorum.
 var _ interface {
 	compacter
 	setLocker
@@ -79,7 +80,7 @@ var _ interface {
 	eventPublisher
 } = (*single.Store)(nil)
 
-// only is the store as one that can do more than others; else the error is [ErrQuorum].
+// only returns the store as a T. If the store cannot do that, the error is [ErrQuorum].
 func only[T any](store lease.Store, what string) (T, error) {
 	s, ok := store.(T)
 	if !ok {

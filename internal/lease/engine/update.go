@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/single"
 )
 
-// Tx is one try of an update.
+// A Tx is one try of an update.
 type Tx = single.Tx
 
 // Update changes keys without a lock (optimistic locking): change reads them and queues the writes, which take effect in one step if no other client

@@ -4,7 +4,7 @@ package engine
 func askValid[R, A any](requests []R, check func(R) error, refuse func(R, error) A, ask func([]R) []A) []A {
 	answers := make([]A, len(requests))
 	valid := make([]R, 0, len(requests))
-	places := make([]int, 0, len(requests)) // of those that are valid
+	places := make([]int, 0, len(requests)) // the indexes of the valid requests
 	for i, r := range requests {
 		if err := check(r); err != nil {
 			answers[i] = refuse(r, err)

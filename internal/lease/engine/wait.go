@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Lock waits until the mutex is this caller's, first come, first served, or ctx ends: see [Semaphore.Acquire].
+// Lock waits until the caller holds the mutex, first come, first served, or ctx ends: see [Semaphore.Acquire].
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.sem.Acquire(ctx) }
 
 // Acquire waits for a row in the lock's queue, which is served in order: a release hands the row to the first in line and notifies only that waiter.
@@ -18,14 +18,14 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, context.Cause(ctx))
 	}
-	if !s.client.work.Begin() { // which has Close wait for it
+	if !s.client.work.Begin() { // Close waits for it
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, ErrClosed)
 	}
 	defer s.client.work.Done()
 	return s.client.wait(ctx, r)
 }
 
-// wait waits for a row, and makes its lease.
+// wait waits for a row, and returns its lease.
 func (c *Client) wait(ctx context.Context, r Request) (*Lease, error) {
 	if err := errors.Join(r.Validate(), lease.CheckName(r.Lock)); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, err)
@@ -43,7 +43,7 @@ func (c *Client) wait(ctx context.Context, r Request) (*Lease, error) {
 
 // AcquireConfirmed is [Semaphore.Acquire] for work that takes time to stop: the lease has its whole length. See package locking.
 func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
-	if s.client.work.Begin() { // else it does not get one
+	if s.client.work.Begin() { // if not, Acquire fails
 		defer s.client.work.Done()
 	}
 	for {
@@ -57,7 +57,7 @@ func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
 		case <-lease.Context().Done():
 			lost := s.request.WithDefaults()
 			lost.ID = lease.ID()
-			s.client.quit(lost) // a renewal whose reply is lost may have it last
+			s.client.quit(lost) // a renewal whose reply was lost may have kept it alive
 		}
 	}
 }

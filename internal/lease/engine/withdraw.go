@@ -8,16 +8,16 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Withdraw gives back what a request with an unknown outcome may have been granted: its tick is open again. It
-// keeps trying until the server has answered or the lease must have ended, and returns at once. [Client.Close] waits
-// for it, until it has been tried for twice [Config.Timeout]; where it has been already, for one more try. After Close it tries for as long as [Config.Timeout], and then returns.
+// Withdraw gives back what a request with an unknown outcome may have been granted: its tick is open again. It returns at once, and tries in the
+// background until the server has answered or the lease must have ended. [Client.Close] waits until it has been tried for twice [Config.Timeout], or
+// once more if it has been already. After Close, Withdraw itself tries for up to [Config.Timeout], and then returns.
 func (c *Client) Withdraw(r Request, id string) {
 	r.ID = id
 	c.quit(r.WithDefaults())
 }
 
-// AwaitWithdrawal withdraws a request of which nothing was heard, for good: its id is dead from then on, and its tick is open again unless it was adopted
-// or abandoned. It returns when the server has answered, and as many replicas have the answer as must, or when ctx ends. The work must not have begun.
+// AwaitWithdrawal withdraws for good a request whose answer never arrived. From then on its id is dead, and its tick is open again unless it was
+// adopted or abandoned. It returns when the server has answered and enough replicas have the write, or when ctx ends. The work must not have begun.
 func (c *Client) AwaitWithdrawal(ctx context.Context, r Request) error {
 	w := lease.Withdrawal(r.WithDefaults())
 	w.Acked = true
@@ -27,13 +27,14 @@ func (c *Client) AwaitWithdrawal(ctx context.Context, r Request) error {
 	return nil
 }
 
-// mostGivenUp bounds the releases that are tried in the background: a server that is away can't have granted what more of them would give back, and if it
-// has, that runs out by itself.
+// mostGivenUp bounds the releases that are tried in the background. A server that is away can't have granted what more of them would give back. If it
+// has, the leases run out by themselves.
 const mostGivenUp = 10_000
 
-// giveUp goes on with a release in the background, until the server has answered or the lease must have ended; false if the client is closed.
+// giveUp goes on with a release in the background, until the server has answered or the lease must have ended. It returns false if the client is
+// closed.
 func (c *Client) giveUp(r lease.ReleaseRequest) bool {
-	row := *r.Row // a copy, so that the lease is not kept
+	row := *r.Row // a copy, so that the lease can be freed
 	r.Row = &row
 	return c.work.Go(func() {
 		defer c.givenUp.Add(-1)
@@ -57,7 +58,8 @@ func (c *Client) tryLast(r lease.ReleaseRequest, end time.Duration) {
 	_, _ = c.store.Release(ctx, r)
 }
 
-// quit takes back what a request, of which nothing more will be heard, has or may get: in the background, but at once where the client closes.
+// quit takes back what a request has been or may be granted, after which nothing more will be asked about it. It does so in the background, but at
+// once if the client is closed.
 func (c *Client) quit(r Request) {
 	if !c.giveUp(lease.Withdrawal(r)) {
 		c.tryLast(lease.Withdrawal(r), c.cfg.Clock()+c.cfg.Timeout)

@@ -1,4 +1,4 @@
-// Package leasetest has servers in fake time, and networks before them that can fail, for tests of the engine and of its stores.
+// Package leasetest has servers in fake time, behind networks that can fail, for tests of the engine and its stores.
 package leasetest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 )
 
-// Wire is a server in fake time, and the network before it, which can fail.
+// A Wire is a server in fake time, and the network in front of it, which can fail.
 type Wire struct {
 	*testing.T
 	Server *embedded.Server
@@ -24,17 +24,17 @@ type Wire struct {
 
 	mu        sync.Mutex
 	mute      bool          // requests do not arrive
-	deaf      bool          // requests are done, their replies do not come back
-	delay     time.Duration // replies come back later
-	cuts      int           // so many connections break instead of the next replies
-	asleep    time.Duration // local clock: how long the machine was suspended
-	pipelines []int         // requests in those that were sent, without WAIT
-	waits     int           // pipelines that ended with WAIT
-	acks      int           // replicas that have the writes: the server itself has none
-	lag       time.Duration // they have it later
+	deaf      bool          // requests are executed, and their replies do not arrive
+	delay     time.Duration // the delay of replies
+	cuts      int           // the number of next replies in whose place the connection breaks
+	asleep    time.Duration // by the local clock: the time for which the machine was suspended
+	pipelines []int         // the number of requests in each pipeline that was sent, without WAIT
+	waits     int           // the number of pipelines that ended with WAIT
+	acks      int           // the number of replicas that have the writes; the server itself has none
+	lag       time.Duration // the time after which they have the writes
 }
 
-// InBubble runs a test in fake time. Everything of it must end with it.
+// InBubble runs a test in fake time. Everything that it starts must end with it.
 func InBubble(t *testing.T, test func(w *Wire)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func InBubble(t *testing.T, test func(w *Wire)) {
 	})
 }
 
-// Another is a server of its own, at the same time.
+// Another returns a wire to a server of its own, at the same time.
 func (w *Wire) Another() *Wire {
 	w.Helper()
 	s, err := embedded.Start(embedded.Config{DialOnly: true})
@@ -54,7 +54,7 @@ func (w *Wire) Another() *Wire {
 	return &Wire{T: w.T, Server: s, Start: w.Start}
 }
 
-// Redis returns a client of the server that goes over the wire.
+// Redis returns a client of the server that uses the wire.
 func (w *Wire) Redis(retries int) *redis.Client {
 	r := redis.NewClient(&redis.Options{
 		Addr: w.Server.Addr(), Dialer: w.Dial, ContextTimeoutEnabled: true, MaxRetries: retries, DialerRetries: 1, PoolSize: 20,
@@ -63,14 +63,14 @@ func (w *Wire) Redis(retries int) *redis.Client {
 	return r
 }
 
-// Clock is the local clock, from the start on.
+// Clock returns the local clock, counted from the start.
 func (w *Wire) Clock() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Since(w.Start) + w.asleep
 }
 
-// Fail sets the faults of the wire; without arguments it is well again.
+// Fail sets the faults of the wire. Without arguments it removes them.
 func (w *Wire) Fail(how ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +87,7 @@ func (w *Wire) Fail(how ...string) {
 	}
 }
 
-// Slow has replies come back later.
+// Slow delays replies.
 func (w *Wire) Slow(delay time.Duration) {
 	w.Fail()
 	w.mu.Lock()
@@ -95,24 +95,24 @@ func (w *Wire) Slow(delay time.Duration) {
 	w.delay = delay
 }
 
-// Suspend lets time pass that only the local clock shows: the machine was suspended.
+// Suspend lets time pass only by the local clock, as if the machine was suspended.
 func (w *Wire) Suspend(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asleep += d
 }
 
-// Beside is another way to the same server.
+// Beside returns another wire to the same server.
 func (w *Wire) Beside() *Wire { return &Wire{T: w.T, Server: w.Server, Start: w.Start} }
 
-// Lag has replicas have the writes later.
+// Lag delays the writes on replicas.
 func (w *Wire) Lag(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lag = d
 }
 
-// Waits returns how many pipelines have ended with WAIT since the last call.
+// Waits returns the number of pipelines that have ended with WAIT since the last call.
 func (w *Wire) Waits() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,34 +121,34 @@ func (w *Wire) Waits() int {
 	return n
 }
 
-// Cuts is how many replies are still to be cut.
+// Cuts returns the number of replies that are still to be cut.
 func (w *Wire) Cuts() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.cuts
 }
 
-// Replicas sets how many replicas follow the server from now on.
+// Replicas sets the number of replicas of the server from now on.
 func (w *Wire) Replicas(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.acks = n
 }
 
-// Cut breaks so many connections in the place of the next replies.
+// Cut breaks connections in place of the next n replies.
 func (w *Wire) Cut(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cuts = n
 }
 
-// Pass lets time pass, and all that is due happen.
+// Pass lets time pass, and waits until everything that is due has happened.
 func (w *Wire) Pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// Sent returns how many requests were in each of the pipelines since the last call.
+// Sent returns the number of requests in each pipeline since the last call.
 func (w *Wire) Sent() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +157,7 @@ func (w *Wire) Sent() []int {
 	return sent
 }
 
-// Dial connects to the server over the wire.
+// Dial connects to the server through the wire.
 func (w *Wire) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := w.Server.Dial(ctx, network, addr)
 	if err != nil {
@@ -169,7 +169,7 @@ func (w *Wire) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 type wireConn struct {
 	net.Conn
 	wire *Wire
-	cut  bool // wire.mu
+	cut  bool // guarded by wire.mu
 }
 
 func (c *wireConn) Write(p []byte) (int, error) {
@@ -191,7 +191,7 @@ func (c *wireConn) Read(p []byte) (int, error) {
 			c.wire.cuts--
 		}
 		c.cut = c.cut || cut
-		cut = c.cut // a connection that is broken stays so
+		cut = c.cut // a broken connection stays broken
 		c.wire.mu.Unlock()
 		if cut {
 			c.Close()
@@ -240,8 +240,7 @@ func (w *Wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// requestsOf returns how many requests a command carries: see batch.lua, whose arguments begin with their
-// number, not with a lease id.
+// requestsOf returns the number of requests in a command. See batch.lua: its arguments begin with their number, not with a lease id.
 func requestsOf(command []any) int {
 	if name, _ := command[0].(string); strings.HasPrefix(name, "eval") {
 		if n, several := command[3+command[2].(int)].(int); several {

@@ -1,5 +1,5 @@
-// Package observed has the newest token and ledger of each lock that a client has seen in replies. Later requests carry them, so that a server
-// that has forgotten knows them again. It does no I/O.
+// Package observed keeps the newest token and ledger of each lock that a client has seen in replies. Later requests carry them, so that a server that
+// has forgotten gets them back. It does no I/O.
 package observed
 
 import (
@@ -10,31 +10,31 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// State is the content of a reply about a lock. Carried by later requests, it lets a server that has forgotten
-// (FLUSHALL, restart without memory, failover that lost writes) know it again.
+// A State is the content of a reply about a lock. Later requests carry it to a server that has forgotten the lock (FLUSHALL, a restart without its
+// data, a failover that lost writes).
 type State struct {
 	Floor, Longest, Low int64
-	Ledger, Paused      string        // as the scripts have them
-	Seen                time.Duration // local clock, before the request was sent
+	Ledger, Paused      string        // as in the scripts
+	Seen                time.Duration // the local clock before the request was sent
 	Permanent           bool
-	Compact             bool // when the newest reply was sent; this is a hint
+	Compact             bool // the lock was compact when the newest reply was sent; this is a hint
 }
 
-// Cache has the state of every lock that a client has asked for. It is safe for concurrent use.
+// A Cache has the state of every lock that a client has asked for. It is safe for concurrent use.
 type Cache struct {
 	mu    sync.Mutex
 	locks map[string]State
-	sweep int // size of locks at which stale entries are dropped
+	sweep int // the size of locks at which stale entries are dropped
 }
 
-// mostLocks bounds the locks that are remembered, but for those that do not expire: of more, some are forgotten, whichever.
+// mostLocks bounds the locks that are remembered, except locks that do not expire. Beyond it, any of them are forgotten.
 const mostLocks = 200_000
 
 // New returns an empty cache.
 func New() *Cache { return &Cache{locks: map[string]State{}} }
 
-// Stale reports whether the server may have dropped a lock for idleness: nothing was forgotten then. It keeps a
-// lock for twice the longest lease at least, see save() in lua/state.lua.
+// Stale reports whether the server may have dropped a lock because it was idle, in which case nothing was forgotten. The server keeps a lock for at
+// least twice its longest lease, see save() in lua/state.lua.
 func (k State) Stale(now, idle time.Duration) bool {
 	kept := max(idle, 2*time.Duration(k.Longest)*time.Microsecond)
 	return !k.Permanent && now-k.Seen > kept/2
@@ -49,7 +49,7 @@ func (w *Cache) Of(lock string, clock func() time.Duration, idle time.Duration) 
 	return k
 }
 
-// Last returns the state of a lock as last observed, whether or not it still counts.
+// Last returns the last observed state of a lock, whether or not it still counts.
 func (w *Cache) Last(lock string) (k State, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,21 +57,21 @@ func (w *Cache) Last(lock string) (k State, ok bool) {
 	return k, ok
 }
 
-// Len is the number of locks that are remembered.
+// Len returns the number of locks that are remembered.
 func (w *Cache) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.locks)
 }
 
-// with returns the state after news has come.
+// with returns the state after news.
 func (k State) with(news State) State {
 	same := news.Floor == k.Floor && news.Low == k.Low
 	news.Paused = lease.NewerPause(k.Paused, news.Paused)
 	switch {
 	case same && news.Seen < k.Seen, news.Floor <= k.Floor && news.Low <= k.Low && !same:
 		news.Floor, news.Low, news.Ledger = k.Floor, k.Low, k.Ledger
-	case news.Floor < k.Floor || news.Low < k.Low: // the server has forgotten, and has learnt something else since
+	case news.Floor < k.Floor || news.Low < k.Low: // the server has forgotten, and has learned something else since
 		news.Floor, news.Low = max(k.Floor, news.Floor), max(k.Low, news.Low)
 		news.Ledger = strings.Trim(k.Ledger+";"+news.Ledger, ";")
 	default:
@@ -81,19 +81,17 @@ func (k State) with(news State) State {
 	return news
 }
 
-// Learn keeps the newest state. Replies may arrive out of order, and the reply of a server that has
-// forgotten, and has not yet got the observed state back, is no news. So values that grow never shrink here,
-// except where one was ahead of the server's clock. inUse says whether a lock that expires when idle starts its
-// idle time anew.
+// Learn records the newest state. Replies may arrive out of order, and the reply of a server that has forgotten, and has not got the observed state
+// back yet, must not count. So values that grow never shrink here, unless one was ahead of the server's clock. inUse is false if the reply does not
+// restart the idle time of a lock that expires when idle.
 func (w *Cache) Learn(lock string, k State, idle time.Duration, now int64, inUse bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.keep(lock, k, idle, now, inUse)
 }
 
-// LearnPublished takes in a published message, which any user of the server could have invented. It adds only to the
-// state of locks that this client has asked for itself. It never shortens the longest lease: a server
-// that has lost its data waits so long for a holder.
+// LearnPublished records a published message, which any user of the server could have invented. It only adds to the state of locks that this client
+// has asked for itself. It never shortens the longest lease, because a server that has lost its data waits so long for a holder.
 func (w *Cache) LearnPublished(lock string, k State, idle time.Duration, now int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,7 +103,7 @@ func (w *Cache) LearnPublished(lock string, k State, idle time.Duration, now int
 	w.keep(lock, k, idle, now, true)
 }
 
-// keep is Learn under mu.
+// keep is [Cache.Learn] while the caller holds mu.
 func (w *Cache) keep(lock string, k State, idle time.Duration, now int64, inUse bool) {
 	old, known := w.locks[lock]
 	if old.Stale(k.Seen, idle) {
@@ -125,7 +123,7 @@ func (w *Cache) keep(lock string, k State, idle time.Duration, now int64, inUse 
 	w.bound(k.Seen, idle)
 }
 
-// bound drops stale entries, and those beyond the limit. mu is held.
+// bound drops stale entries, and entries beyond the limit. The caller holds mu.
 func (w *Cache) bound(now, idle time.Duration) {
 	if len(w.locks) <= max(w.sweep, 1000) {
 		return
@@ -153,7 +151,7 @@ func (w *Cache) Delete(lock string) {
 	delete(w.locks, lock)
 }
 
-// Set replaces the state of a lock. Tests use it: a server has to withstand any state.
+// Set replaces the state of a lock. It is for tests: a server has to withstand any state.
 func (w *Cache) Set(lock string, k State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// Acquire brings requests to their results.
+// Acquire asks for a row for each request: see [lease.Store].
 func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answer func(place int, r lease.Result)) {
 	fail := func(err error) {
 		for i, r := range requests {
@@ -22,12 +22,12 @@ func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answer fu
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()
-	if _, err := q.ServerTime(ctx); err != nil { // without which the first proposal would be refused
+	if _, err := q.ServerTime(ctx); err != nil { // without the time, the first proposal would be refused
 		fail(err)
 		return
 	}
 	tasks := make([]task, len(requests))
-	last := map[string]*claim{} // by lock
+	last := map[string]*claim{} // the newest claim of each lock
 	for i, r := range requests {
 		t := q.newClaim(r, i, answer)
 		t.older = last[r.Lock]
@@ -36,7 +36,7 @@ func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answer fu
 	q.run(ctx, tasks)
 }
 
-// now is the servers' time; zero before the first reply.
+// now returns the servers' time; zero before the first reply.
 func (q *Store) now() time.Time {
 	if micros, ok := q.Estimate(q.cfg.Clock()); ok {
 		return clock.FromMicros(micros)

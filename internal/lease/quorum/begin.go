@@ -8,17 +8,16 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// QuietBefore is for how long nothing may have reached the masters of a new quorum that begins while some are away. A holder that they have forgotten
-// tries to renew its lease within that time, as long as it lasts: see [Store.RenewAfter].
+// QuietBefore is the time for which nothing may have reached the masters of a new quorum that begins while some of them are away. A holder that they
+// have forgotten tries to renew its lease within that time, as long as the lease lasts: see [Store.RenewAfter].
 const QuietBefore = 30 * time.Second
 
-// begin has a quorum begin that is new, while a minority of its nodes is away. All that answer, a majority, are new: they have their markers for a
-// while, and nothing has reached them since. They are marked as founders first, and vote when a majority is: a client that dies in between, or one
-// that reaches others of them, goes on from there. One that forgets is no founder any more.
+// begin starts a new quorum while a minority of its nodes is away. All nodes that answer, a majority, must be new: they got their markers some time
+// ago, and nothing has reached them since. They are first marked as founders, and vote when a majority is. If a client dies in between, or another
+// one reaches other nodes, it goes on from there. A founder that forgets is no longer one.
 //
-// A new node has never voted, so it may vote at any time; but a node that has forgotten must not pass for new.
-// Where that happens to so many that a majority seems to be new, the state was not on a majority any more. See
-// docs/decisions/018-quorum-membership.md.
+// A new node has never voted, so it may vote at any time. But a node that has forgotten must not pass for new. If so many have forgotten that a
+// majority seems to be new, the state was not on a majority any more. See docs/decisions/018-quorum-membership.md.
 func (q *rejoiner) begin(members []*membership) (left time.Duration, helped bool) {
 	founders, others := 0, 0
 	for _, m := range members {
@@ -49,7 +48,7 @@ func hasVoter(members []*membership) bool {
 	return count(members, func(m *membership) bool { return m != nil && m.state == votingState }) > 0
 }
 
-// foundersVote lets those vote that do not yet.
+// foundersVote admits the founders that do not vote yet.
 func (q *rejoiner) foundersVote(members []*membership) (left time.Duration, helped bool) {
 	for i, m := range members {
 		switch {
@@ -60,13 +59,13 @@ func (q *rejoiner) foundersVote(members []*membership) (left time.Duration, help
 			left = rejoinPause
 		}
 	}
-	if left == 0 && !helped { // the others wait for a majority of voters
+	if left == 0 && !helped { // the other nodes wait for a majority of voters
 		left = longestRejoinPause
 	}
 	return left, helped
 }
 
-// found marks a node as a founder. left is how long that has to wait.
+// found marks a node as a founder. It returns the time until the next attempt, or 0 if the node is marked.
 func (q *rejoiner) found(n *node, epoch string) (left time.Duration) {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()

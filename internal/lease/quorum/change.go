@@ -13,25 +13,26 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// mostUnsettled is how often a register is read again that some nodes have of one ballot and some of another: its writer may be on its way, or dead.
+// mostUnsettled is the number of times that a register is read again if some nodes have it from one ballot and some from another. Its writer may be
+// on its way, or dead.
 const mostUnsettled = 4
 
-// change changes the register of a lock without a row: it prepares a ballot, and accepts. With look it looks first, and is done
-// if there is nothing to change and all have the same.
+// A change changes the register of a lock without a row: it prepares a ballot, and accepts a value. With look it first reads the register, and is
+// done if nothing has to be changed and all nodes have the same value.
 type change struct {
 	*Store
 	lock      string
-	key       string // of the lock; "" leaves that to its name
+	key       string // the key of the lock; "" for the key of its name
 	permanent bool
-	id        string // of the lease that ends with it, or ""
+	id        string // the id of the lease that ends with the change, or ""
 	ends      bool
 	look      bool
-	everyone  bool // also nodes that do not vote count; only where all answer
-	// edit changes the register; it may be called more than once, the last time counts.
+	everyone  bool // also nodes that do not vote count; only if all nodes answer
+	// edit changes the register. It may be called several times; the last call counts.
 	edit func(g *register.Register, v register.View)
-	// failed is the reason why there is no outcome; nil on success.
+	// failed is the reason for which there is no outcome; nil on success.
 	failed error
-	rows   int // how many nodes still had the row of what ended
+	rows   int // the number of nodes that still had the row of the ended lease
 
 	phase string // "look", "prepare" or "accept"
 	token int64
@@ -70,9 +71,8 @@ func (t *change) next() (nodeCall, int) {
 	return k, all
 }
 
-// propose is a token above a floor, near the servers' time. It is above all that this client proposed for the
-// lock before, too: a node orders the tries of a lease by their tokens, and the estimate of the time may step
-// back.
+// propose returns a token above a floor, near the servers' time. It is also above all tokens that this client proposed for the lock before: a node
+// orders the attempts for a lease by their tokens, and the estimate of the time may step back.
 func (q *Store) propose(lock string, floor int64) int64 {
 	local := q.cfg.Clock()
 	now, _ := q.Estimate(local)
@@ -96,7 +96,7 @@ func (t *change) sure(votes []vote, late bool) bool {
 		silent, states := silentNodes(votes), count(votes, vote.hasState)
 		return silent == 0 || states >= t.enough() && late || states+silent < t.enough()
 	}
-	yes := words(votes, "promised", "accepted") // of which a phase has one
+	yes := words(votes, "promised", "accepted") // a phase has only one of these words
 	return yes >= t.enough() || yes+silentNodes(votes) < t.enough()
 }
 
@@ -130,7 +130,7 @@ func (t *change) looked(votes []vote) (time.Duration, bool) {
 	if t.failed != nil || unchanged && agree >= t.enough() {
 		return 0, true
 	}
-	if unchanged && t.tries < mostUnsettled { // another is writing it, whom a ballot of ours would only stop
+	if unchanged && t.tries < mostUnsettled { // another client is writing it, and a ballot of this one would only stop that
 		return t.backOff(), false
 	}
 	t.phase = "prepare"
@@ -156,8 +156,7 @@ func (t *change) edited(votes []vote) (before, after string) {
 	return before, t.value
 }
 
-// viewOf returns the rows as the votes report them. A run is suspected of being dead if no majority can have a
-// live row of it.
+// viewOf returns the state of the rows in the votes. A run is suspected to be dead if no majority can have a live row of it.
 func (q *Store) viewOf(g *register.Register, votes []vote) register.View {
 	states := count(votes, vote.hasState)
 	v := register.View{Slot: -1, Rows: liveRows(votes), Unheard: len(q.nodes) - states}
@@ -180,13 +179,13 @@ func intersection(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
 }
 
-// again prepares once more, with a greater token: another's ballot came in between, or too few nodes have answered.
+// again prepares once more, with a greater token, because another ballot came in between, or too few nodes have answered.
 func (t *change) again() (time.Duration, bool) {
 	t.phase = "prepare"
 	return t.backOff(), false
 }
 
-// backOff is a random pause, so that those who disturb each other come apart.
+// backOff returns a random pause, so that clients that disturb each other come apart.
 func (t *change) backOff() time.Duration {
 	t.tries++
 	return randomPause(t.tries)
@@ -199,8 +198,7 @@ func randomPause(tries int) time.Duration {
 
 func (t *change) fail(err error) { t.failed = err }
 
-// amend changes the entry of a lease's run in the register; known reports whether it has one. edit may be called
-// more than once.
+// amend changes the entry of a lease's run in the register. known is false if the register has no entry. edit may be called several times.
 func (q *Store) amend(ctx context.Context, row *lease.HeldRow, edit func(g *register.Register, run *register.Run, now int64)) (known bool, err error) {
 	id := row.Request.ID
 	t := &change{Store: q, lock: row.Request.Lock, permanent: row.Request.Permanent, look: true}

@@ -12,27 +12,28 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// claim is a request on its way to the same row on a majority of nodes and, if it is accounted for, into the register.
+// A claim is a request on its way to the same row on a majority of nodes and, if it is accounted for, into the register.
 type claim struct {
 	*Store
 	r         lease.Request
-	place     int // among the requests
+	place     int // the index among the requests
 	answer    func(place int, r lease.Result)
 	result    lease.Result
-	account   bool   // it has a tick, or leaves an orphan: the register has to know
-	older     *claim // the one before it on the same lock
-	splitVote bool   // it was told that the lock is held since its votes were split, though another claim may get a row the next moment
+	account   bool   // it has a tick, or may leave an orphan, so the register has to know it
+	older     *claim // the claim before it on the same lock
+	splitVote bool   // its result was held because its votes were split, although another claim may get a row the next moment
 
-	phase string // "first" (the row on the first node alone), "row", "read" (what the nodes know), "prepare" (a ballot without a row) or "accept"
+	// phase is "first" (a row on the first node alone), "row", "read" (only the state of the nodes), "prepare" (a ballot without a row) or "accept".
+	phase string
 	slot  int
 	token int64
 	floor int64
 	tried
 	value   string
 	out     register.Ruling
-	mine    bool // the verdict is a grant
+	mine    bool // the ruling is a grant
 	shut    []string
-	suspect int // runs that may be dead
+	suspect int // the number of runs that may be dead
 	orphans int
 	placed  bool // nodes may have a row of it
 	ballots []int64
@@ -40,25 +41,25 @@ type claim struct {
 	holders []string // lease ids that were seen in the last round
 }
 
-// tried counts what a claim has tried.
+// A tried has the numbers of attempts of a claim.
 type tried struct {
 	tries      int
-	firstTries int // in phase "first", since the floor of the first node has moved on
-	refused    int // rounds in which it got no row although no other had a majority for it
+	firstTries int // attempts in phase "first" because the floor of the first node has moved
+	refused    int // rounds in which it got no row although no other claim had a majority for it
 	unsettled  int // rounds in which no register had a majority
 }
 
-// kept is the rows that nodes have of a claim's lease id from before this call.
+// A kept has what is known about rows that nodes have of a claim's lease id from before this call.
 type kept struct {
-	mixed bool  // rows that do not agree
-	keep  int64 // the token of its run in the register, if it has one: those rows stay
+	mixed bool  // there are rows that do not agree
+	keep  int64 // the token of its run in the register, or 0: rows with this token stay
 }
 
 func (q *Store) newClaim(r lease.Request, place int, answer func(place int, r lease.Result)) *claim {
 	t := &claim{Store: q, r: r, place: place, answer: answer, phase: "row", account: r.Accounted()}
 	now, _ := q.Estimate(q.cfg.Clock())
 	switch {
-	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // it is to take no row, or too early for one
+	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // it must not take a row, or it is too early for one
 		t.phase = "read"
 	case t.account && t.tight():
 		t.phase = "first"
@@ -68,16 +69,16 @@ func (q *Store) newClaim(r lease.Request, place int, answer func(place int, r le
 
 func (t *claim) name() string { return t.r.Lock }
 
-// toFirst: see [claim.tookFirst].
+// toFirst reports whether the next call is for the first node alone: see [claim.tookFirst].
 func (t *claim) toFirst() bool {
 	t.begin()
 	return t.phase == "first"
 }
 
-// mostRefused is after how many split votes a claim says that the lock is held.
+// mostRefused is the number of split votes after which the result of a claim is that the lock is held.
 const mostRefused = 16
 
-// begin is before the first round. A tick behind an older one that is still open takes no row that it might find meanwhile: P5.
+// begin prepares the first round. A tick behind an older one that is still open must not take a row that becomes free meanwhile.
 func (t *claim) begin() {
 	if o := t.older; o != nil && t.r.Tick != nil && o.r.Tick != nil && (o.splitVote || o.result.Verdict == lease.Unknown) {
 		t.r.Abstain, t.phase = true, "read"
@@ -115,12 +116,12 @@ func (t *claim) next() (nodeCall, int) {
 		k.script, k.keys = t.Store.scripts.Accept, append(k.keys, t.indexKey())
 		k.args = script.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: slot, Lease: t.r.Lease, Token: token}.Encode()
 	}
-	k.patience = 1 + t.tries/8 // where all take their time none would get through
+	k.patience = 1 + t.tries/8 // otherwise, if all nodes are slow, no claim would get through
 	return k, wave
 }
 
-// floorOfRow is the floor of a token that may be granted: no token is from before its tick. A ballot alone may be, since an early claim that announces its
-// schedule would carry the floor to its tick else, and nodes refuse a token that is far ahead of their clocks.
+// floorOfRow returns the floor of a token that may be granted: no token is from before its tick. A ballot alone may be, because otherwise an early
+// claim that announces its schedule would raise the floor to its tick, and nodes refuse a token that is far ahead of their clocks.
 func (t *claim) floorOfRow() int64 {
 	if t.r.Tick == nil {
 		return t.floor
@@ -128,7 +129,7 @@ func (t *claim) floorOfRow() int64 {
 	return max(t.floor, clock.ToMicros(t.r.Tick.NotBefore)-1)
 }
 
-// wanted is the word that a majority has to say in a phase.
+// wanted has the word that a majority must answer in a phase.
 var wanted = map[string]string{"row": "yes", "prepare": "promised", "accept": "accepted"}
 
 func (t *claim) sure(votes []vote, late bool) bool {
@@ -139,7 +140,7 @@ func (t *claim) sure(votes []vote, late bool) bool {
 	word := wanted[t.phase]
 	if word != "" {
 		yes := words(votes, word)
-		if yes >= t.majority { // the answer that all rows are held needs more than that
+		if yes >= t.majority { // the answer that all rows are held needs more than a majority
 			return t.phase != "prepare" || t.r.Tick == nil || t.r.Tick.IfHeld == "" || silent == 0 || late
 		}
 		if yes+silent >= t.majority {
@@ -156,7 +157,7 @@ func (t *claim) sure(votes []vote, late bool) bool {
 	default:
 		return true
 	}
-	_, _, agree := newest(votes) // a majority with the same ballot is an answer without a second phase
+	_, _, agree := newest(votes) // if a majority has the same ballot, no second phase is needed
 	states := count(votes, vote.hasState)
 	return agree >= t.majority || states >= t.majority && late || states+silent < t.majority
 }
@@ -168,7 +169,7 @@ func (t *claim) take(votes []vote, sent time.Duration) (pause time.Duration, don
 	return pause, done
 }
 
-// step goes on with the votes of one phase.
+// step handles the votes of one phase.
 func (t *claim) step(votes []vote, sent time.Duration) (time.Duration, bool) {
 	t.floor = max(t.floor, floorOf(votes))
 	switch t.phase {
@@ -217,7 +218,8 @@ func (t *claim) end(v lease.Verdict, err error) {
 	}
 }
 
-// fail ends it without an outcome. Rows that it may have, and that cannot have been granted, are not in the way of others until it asks again.
+// fail ends the claim without an outcome. It takes back rows that the claim may have, and that cannot have been granted, so that they are not in the
+// way of others until it asks again.
 func (t *claim) fail(err error) {
 	t.end(lease.Unknown, transport.Unknown(err))
 	t.answer(t.place, t.result)
@@ -226,14 +228,14 @@ func (t *claim) fail(err error) {
 	}
 }
 
-// retry goes on with another phase after a pause.
+// retry goes on with a phase after a pause.
 func (t *claim) retry(phase string) (time.Duration, bool) {
 	t.phase = phase
 	t.tries++
 	return randomPause(t.tries), false
 }
 
-// read answers from what a majority knows, without a ballot, if there is nothing to write.
+// read answers from the state of a majority, without a ballot, if nothing has to be written.
 func (t *claim) read(votes []vote) (time.Duration, bool) {
 	value, _, agree := newest(votes)
 	g, err := register.Read(value)
@@ -247,9 +249,9 @@ func (t *claim) read(votes []vote) (time.Duration, bool) {
 	out := g.Claim(t.r, t.cfg.Owner, v)
 	t.splitVote = out.Word == "held" && !v.Full
 	switch {
-	case out.Word == "held" && !v.Full && t.refused < mostRefused && (!t.r.Abstain || len(v.Rows) > 0): // they may turn out to be held, or there may be a row
+	case out.Word == "held" && !v.Full && t.refused < mostRefused && (!t.r.Abstain || len(v.Rows) > 0): // all may turn out to be held, or a row may be free
 		return t.look(votes, v)
-	case g.Value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another is writing it, whom a ballot of ours would only stop
+	case g.Value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another client is writing it; a ballot would only stop that
 		t.unsettled++
 		return t.retry("read")
 	case g.Value() != before || agree < t.majority:
@@ -260,11 +262,11 @@ func (t *claim) read(votes []vote) (time.Duration, bool) {
 	return 0, true
 }
 
-// look goes on where neither a row was found free nor all are held for sure.
+// look goes on if no row was found to be free, and it is not certain that all are held.
 func (t *claim) look(votes []vote, v register.View) (time.Duration, bool) {
 	slot, free := t.another(votes, v.Rows)
 	t.refused++
-	if t.r.Abstain || !free { // some other's claim is on its way
+	if t.r.Abstain || !free { // the claim of another client is on its way
 		return t.retry("read")
 	}
 	moved := slot != t.slot
@@ -317,7 +319,7 @@ func (t *claim) decide(votes []vote, v register.View) (time.Duration, bool) {
 	return 0, false
 }
 
-// accepted deals with what became of the register.
+// accepted handles the votes on the new register.
 func (t *claim) accepted(votes []vote, sent time.Duration) (time.Duration, bool) {
 	if words(votes, "accepted") < t.majority {
 		if t.mine {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// maxFirstTries is how often a claim asks the first node again whose floor has moved on meanwhile. Where its clock is wrong others may grant all the same.
+// maxFirstTries is the number of times that a claim asks the first node again after its floor has moved. Beyond that, the node's clock may be wrong,
+// and the other nodes may grant all the same.
 const maxFirstTries = 2
 
-// tight reports that no more than a majority can be trusted to answer: each of those nodes has to give a claim
-// its row.
+// tight reports whether no more than a majority can be trusted to answer. Then each of these nodes has to give a claim its row.
 func (q *Store) tight() bool {
 	_, trusted, _ := q.order()
 	return trusted <= q.majority
 }
 
-// retryPhase is the phase in which a claim asks again whose votes were split: the first node alone, but now and then all, since what the first one has may be
-// left over from a claimant that is dead.
+// retryPhase returns the phase in which a claim asks again after split votes: usually the first node alone, but now and then all nodes, because the
+// row on the first node may be left over from a dead claimant.
 func (t *claim) retryPhase() string {
 	if t.refused%4 == 0 {
 		return "row"
@@ -24,24 +24,22 @@ func (t *claim) retryPhase() string {
 	return "first"
 }
 
-// tookFirst goes on when the first node, which was asked alone, has answered. Claims that meet there have a
-// winner at once: the claim that has its row asks the others, and a claim without it asks none of them for one.
-// (If all were asked together, each of three nodes that have to agree could be reached by another claim first,
-// and no claim would have them all, each time. It happens to claims of the same instant where two of five
-// masters hang, and one claim in some there is one that waits.)
+// tookFirst handles the answer of the first node, which was asked alone. Claims that meet there have a winner at once: the claim with its row asks
+// the other nodes, and the others ask no node for a row. If all nodes were asked together, each of three nodes that have to agree could be reached by
+// another claim first, and no claim would have them all, again and again. That happens to claims of the same instant if two of five masters hang.
 //
-// That is about when a claim gets through only. Nothing rests on it: where clients do not trust the same nodes to answer they ask different ones first, and votes are
-// split as ever.
+// This only affects when a claim gets through. Nothing else depends on it: clients that trust different nodes ask different ones first, and their
+// votes may be split.
 func (t *claim) tookFirst(votes []vote) (time.Duration, bool) {
 	t.phase = "row"
 	n := slices.IndexFunc(votes, vote.answered)
-	if n < 0 { // the others may know more
+	if n < 0 { // the other nodes may know more
 		return 0, false
 	}
 	switch votes[n].word {
 	case "held":
 		t.phase = "read"
-		if len(t.ballots) == 1 { // it has no row anywhere
+		if len(t.ballots) == 1 { // no node has a row of it
 			t.placed = false
 		}
 	case "stale": // its floor is known now

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/register"
 )
 
-// view returns the rows of other leases as the votes report them.
+// view returns the rows of other leases in the votes.
 func (t *claim) view(votes []vote) register.View {
 	v := register.View{Slot: -1}
 	v.Now, v.Latest, _ = t.bounds(t.cfg.Clock())
@@ -23,9 +23,8 @@ func (t *claim) view(votes []vote) register.View {
 	return v
 }
 
-// full reports whether each slot surely belongs to another lease: a majority has given it to the same lease,
-// which has not ended meanwhile. Nodes answer one after the other: one of them may have the end of a run in its
-// register, and a majority still its row.
+// full reports whether each slot certainly belongs to another lease: a majority has given it to the same lease, which has not ended meanwhile. Nodes
+// answer one after the other, so one may have the end of a run in its register while a majority still has its row.
 func (t *claim) full(g *register.Register, rows []register.NodeRow) bool {
 	held := map[int]bool{}
 	for _, r := range rows {
@@ -36,7 +35,7 @@ func (t *claim) full(g *register.Register, rows []register.NodeRow) bool {
 	return len(held) >= t.r.Slots
 }
 
-// grant ends the claim with a grant. Its lease ends by the clock of each node not before it has lasted its length since it was sent.
+// grant ends the claim with a grant. By the clock of each node, the lease does not end before its length has passed since the request was sent.
 func (t *claim) grant(votes []vote, sent time.Duration, out register.Ruling) {
 	now, _ := t.Estimate(t.cfg.Clock())
 	length := t.r.Lease
@@ -49,12 +48,12 @@ func (t *claim) grant(votes []vote, sent time.Duration, out register.Ruling) {
 		t.result.Verdict, t.result.Err = lease.Unknown, err
 	}
 	t.offers.closed(t.r.ID)
-	if n := len(t.ballots); n > 1 && out.Run.Token > t.ballots[n-2] { // nodes that were not asked again may have rows of earlier tries
+	if n := len(t.ballots); n > 1 && out.Run.Token > t.ballots[n-2] { // nodes that were not asked again may have rows of earlier attempts
 		t.Store.drop(t.r.Lock, t.r.ID, t.ballots[n-2], t.r.Lease)
 	}
 }
 
-// endWith ends the claim with an answer that is no grant.
+// endWith ends the claim with an answer that is not a grant.
 func (t *claim) endWith(out register.Ruling) {
 	t.offers.closed(t.r.ID)
 	t.end(lease.Verdict(out.Word), nil)
@@ -62,8 +61,8 @@ func (t *claim) endWith(out register.Ruling) {
 	t.drop()
 }
 
-// drop takes back the rows that nodes may have given to this attempt, unless it may be granted. A request that was sent before and arrives
-// later finds that it is too late.
+// drop takes back the rows that nodes may have given to this attempt, unless it may be granted. A request that was sent before and arrives later is
+// refused as too late.
 func (t *claim) drop() {
 	if !t.placed || t.offers.open(t.r.ID, t.cfg.Clock()) {
 		return

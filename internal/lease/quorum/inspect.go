@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/register"
 )
 
-// Inspect reads the registers of locks, and settles ticks as it is asked to.
+// Inspect reads the registers of locks, and settles ticks if a request asks for it.
 func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lease.State {
 	states := make([]lease.State, len(locks))
 	changes, tasks := make([]*change, len(locks)), make([]task, len(locks))
@@ -45,14 +45,14 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 	return states
 }
 
-// state combines the register and the rows.
+// state returns the state of a lock from its register and its rows.
 func (q *Store) state(g *register.Register, v register.View, before, floor int64) lease.State {
 	s := lease.State{Now: clock.FromMicros(v.Now), Floor: lease.Token(floor), Decided: clock.FromMicros(g.Decided() * 1e6), Before: clock.FromMicros(before * 1e6),
 		Pause: lease.ReadPause(g.Paused).Pause()}
 	for _, row := range v.Rows {
 		run, known := g.Runs[row.ID]
 		if !known && (row.State != "" || row.Votes+v.Unheard < q.majority) {
-			continue // of a claim that is on its way, or was given up, or of a run that has ended
+			continue // a row of a claim that is on its way, or was given up, or of a run that has ended
 		}
 		if !known {
 			run = register.Run{Attempt: 1}

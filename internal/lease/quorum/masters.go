@@ -14,12 +14,12 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// masters are the nodes of a quorum.
+// masters has the nodes of a quorum.
 type masters struct {
 	env      *env
 	nodes    []*node
 	majority int
-	workers  *workers // makes the trips
+	workers  *workers // makes the round trips
 }
 
 func newMasters(e *env, clients []transport.Client) *masters {
@@ -30,9 +30,9 @@ func newMasters(e *env, clients []transport.Client) *masters {
 	return q
 }
 
-// order is in which order the nodes are asked: as they are listed, so that claimants meet early, and with those last that do not answer; how
-// many of them do, and whether one of those has not answered for long. In one order for all locks, so that some servers are not needed for most: one
-// that is asked now and then is cold, and slow.
+// order returns the order in which the nodes are asked, the number of nodes that are trusted to answer, and whether one of these has not answered for
+// long. The order is the listed one, so that claimants meet early, with the untrusted nodes last. It is the same for all locks, so that most locks do
+// not need some of the servers: a server that is asked only now and then is cold, and slow.
 func (q *masters) order() (order []int, healthy int, unseen bool) {
 	order = make([]int, 0, len(q.nodes))
 	var last []int
@@ -48,14 +48,14 @@ func (q *masters) order() (order []int, healthy int, unseen bool) {
 	return append(order, last...), len(order), unseen
 }
 
-// Estimate is the middle one of all nodes' clocks at a local instant, or a value not after it where some clocks
-// are not known yet. Nothing is known before a majority's clocks are.
+// Estimate returns the median of all nodes' clocks at a local instant, or an earlier value if some clocks are not known yet. known is false before
+// the clocks of a majority are known.
 func (q *masters) Estimate(local time.Duration) (micros int64, known bool) {
 	micros, _, known = q.bounds(local)
 	return micros, known
 }
 
-// Margin is how far the estimate may be off at a local instant.
+// Margin returns the maximum error of the estimate at a local instant.
 func (q *masters) Margin(local time.Duration) (most time.Duration) {
 	low, high, known := q.bounds(local)
 	if !known {
@@ -67,8 +67,8 @@ func (q *masters) Margin(local time.Duration) (most time.Duration) {
 	return most + time.Duration(high-low)*time.Microsecond
 }
 
-// bounds are what the middle one of all nodes' clocks lies between, whatever those show that have not answered this client: of those that it has, a
-// minority of wrong ones could be most.
+// bounds returns the bounds of the median of all nodes' clocks, whatever the clocks show that are not known yet: a minority of wrong clocks could be
+// most of the known ones.
 func (q *masters) bounds(local time.Duration) (low, high int64, known bool) {
 	all := make([]int64, 0, len(q.nodes))
 	for _, n := range q.nodes {
@@ -88,15 +88,14 @@ func (q *masters) refuse(votes []vote) bool {
 	return count(votes, func(v vote) bool { return errors.Is(v.err, lease.ErrRefused) }) > len(q.nodes)-q.majority
 }
 
-// errorOf returns the reason why too few nodes have answered as they should. It names those that
-// have failed.
+// errorOf returns the reason for which too few nodes have answered as required. It names the nodes that have failed.
 func (q *masters) errorOf(votes []vote) error {
 	var why []string
 	now := q.env.clock()
 	for i, v := range votes {
 		addr := q.nodes[i].redis.Options().Addr
 		switch {
-		case v.silent && q.nodes[i].suspect(now): // else its reply is on its way
+		case v.silent && q.nodes[i].suspect(now): // otherwise its reply is on its way
 			why = append(why, addr+" is silent")
 		case v.err != nil:
 			why = append(why, fmt.Sprintf("%s: %s", addr, strings.TrimPrefix(v.err.Error(), lease.ErrUnknown.Error()+": ")))

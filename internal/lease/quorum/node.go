@@ -18,53 +18,54 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// env is what the nodes of a quorum have in common.
+// An env has what the nodes of a quorum share.
 type env struct {
 	clock     func() time.Duration
-	timeout   time.Duration // of a round trip
+	timeout   time.Duration // the timeout of a round trip
 	scripts   script.Quorum
 	memberKey string
-	wakeUp    func()       // has nodes that do not vote looked after
-	lately    atomic.Int64 // how long round trips take, in nanoseconds
+	wakeUp    func()       // wakes up the rejoiner
+	lately    atomic.Int64 // the recent duration of a round trip, in nanoseconds
 }
 
-// node is one master of a quorum.
+// A node is one master of a quorum.
 type node struct {
 	env   *env
 	redis *redis.Client
 	clock clock.Server
 
 	mu         sync.Mutex
-	under      int           // calls under way
-	progress   time.Duration // local clock: when it answered last, or the first of those was sent
-	answeredAt time.Duration // local clock: when it answered last
-	asked      time.Duration // local clock: when it was asked last
+	under      int           // the number of calls under way
+	progress   time.Duration // the local clock when it answered last, or when the first of the calls was sent
+	answeredAt time.Duration // the local clock when it answered last
+	asked      time.Duration // the local clock when it was asked last
 	failing    bool          // it has failed, and has not answered since
 	missed     []missedCall
 }
 
-// missedCall is a vote to be taken back on a node that did not answer, as soon as it does.
+// A missedCall takes back a vote on a node that did not answer. It is made when the node answers again.
 type missedCall struct {
 	call  nodeCall
-	until time.Duration // local clock: then it has run out by itself
+	until time.Duration // the local clock when the vote has run out by itself
 }
 
 const (
-	// hesitation is how long a node may be silent, at least, before others are asked in its place.
+	// hesitation is the least time for which a node may be silent before others are asked in its place.
 	hesitation = 25 * time.Millisecond
-	// probeAfter is how often a node that does not answer is asked all the same. Nothing waits for that.
+	// probeAfter is the interval at which a node that does not answer is asked all the same. Nothing waits for the answer.
 	probeAfter = time.Second
-	// RefreshAfter is after what silence a node that is not needed is asked, too: it may have forgotten, and does not vote at once when it is needed.
+	// RefreshAfter is the silence after which a node that is not needed is asked, too: it may have forgotten, and then does not vote at once when it
+	// is needed.
 	RefreshAfter = 10 * time.Second
-	// mostUnder bounds the calls that wait for a silent node, and mostMissed what it is told afterwards.
+	// mostUnder bounds the calls that wait for a silent node, and mostMissed the calls that are kept for it.
 	mostUnder, mostMissed = 32, 10_000
 )
 
-// errSilent is the reply of a node that is not asked, since enough others wait for it already.
+// errSilent is the reply of a node that is not asked because enough calls wait for it already.
 var errSilent = fmt.Errorf("%w: the node does not answer", lease.ErrUnknown)
 
-// suspect reports whether a node is not trusted to answer: it is silent, or failed when it was asked last. It is
-// trusted again when it has answered. (With the time alone each call would wait for it once more.)
+// suspect reports whether a node is not trusted to answer: it is silent, or its last call failed. It is trusted again when it has answered. If it
+// were trusted again after some time, each call would wait for it once more.
 func (n *node) suspect(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -85,13 +86,12 @@ func (n *node) unseen(now time.Duration) bool {
 	return now-n.answeredAt >= RefreshAfter
 }
 
-// silent reports whether a node has calls under way and did not answer for a while. mu is
-// held.
+// silent reports whether a node has calls under way and has not answered for a while. The caller holds mu.
 func (n *node) silent(now time.Duration) bool {
 	return n.under > 0 && now-n.progress > max(hesitation, n.env.slowAfter(1))
 }
 
-// begin reports whether one more call may be made.
+// begin counts a call. It returns false if the call must not be made, because too many wait for the node.
 func (n *node) begin(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,7 +106,7 @@ func (n *node) begin(now time.Duration) bool {
 	return true
 }
 
-// end reports whether the node serves requests, and has missed something.
+// end counts the end of a call. It reports whether the node answers and has missed calls.
 func (n *node) end(now time.Duration, err error) (missed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,7 +119,7 @@ func (n *node) end(now time.Duration, err error) (missed bool) {
 	return err == nil && len(n.missed) > 0
 }
 
-// keepMissed keeps a call that is to be made when the node answers again.
+// keepMissed keeps a call for the time when the node answers again.
 func (n *node) keepMissed(k nodeCall, until time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -128,7 +128,7 @@ func (n *node) keepMissed(k nodeCall, until time.Duration) {
 	}
 }
 
-// takeMissed takes what the node is still to be told.
+// takeMissed removes and returns the calls that the node has missed, except those that no longer matter.
 func (n *node) takeMissed(now time.Duration) []missedCall {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -137,7 +137,7 @@ func (n *node) takeMissed(now time.Duration) []missedCall {
 	return due
 }
 
-// nodeCall is one execution of a script on each node.
+// A nodeCall is one execution of a script on each node.
 type nodeCall struct {
 	script *script.Script
 	keys   []string
@@ -148,8 +148,8 @@ type nodeCall struct {
 	patience int // see poll
 }
 
-// trip makes calls in one round trip, which ends with ctx. Where the node knows no scripts, it is enrolled first. One that has forgotten, or was away,
-// is looked after.
+// trip makes calls in one round trip, which ends with ctx. If the node does not know the scripts, it is enrolled first. If it has forgotten or was
+// away, the rejoiner is woken up.
 func (n *node) trip(ctx context.Context, calls []nodeCall) []vote {
 	sent := n.env.clock()
 	if !n.begin(sent) {
@@ -176,8 +176,8 @@ func (n *node) send(ctx context.Context, calls []nodeCall, sent time.Duration) (
 	return votes, received, err
 }
 
-// once sends calls. again: the node does not know a script, and has done none of those for which it says so; that the others are
-// made twice is what lease ids and ballots are for.
+// once sends calls. again is true if the node does not know a script. Calls with such a reply were not executed. The others may be made twice, which
+// lease ids and ballots allow.
 func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (votes []vote, received time.Duration, again bool, err error) {
 	micros, _ := n.clock.At(sent)
 	until := micros + n.env.timeout.Microseconds()
@@ -189,7 +189,7 @@ func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (
 		pipe := n.redis.Pipeline()
 		for i, k := range calls {
 			cmds[i] = k.command(ctx, until)
-			_ = pipe.Process(ctx, transport.Once{Cmd: cmds[i]}) // which only queues it
+			_ = pipe.Process(ctx, transport.Once{Cmd: cmds[i]}) // it only queues the command
 		}
 		_ = transport.Exec(ctx, pipe) // each command has its own error
 	}
@@ -225,7 +225,7 @@ func (k nodeCall) command(ctx context.Context, until int64) *redis.Cmd {
 	return redis.NewCmd(ctx, append(args, k.args...)...)
 }
 
-// membership is what a node's marker says.
+// A membership is the content of a node's marker.
 type membership struct {
 	state                            string
 	now, base, top, longest, sinceAt int64
@@ -233,19 +233,19 @@ type membership struct {
 	founder                          bool // it took part in the beginning of a quorum
 }
 
-// isNew reports whether a node does not vote, and has received nothing since it has its marker.
+// isNew reports whether a node does not vote, and has received nothing since it got its marker.
 func (m membership) isNew() bool {
 	return m.state != votingState && m.base == 0 && m.top == 0 && m.longest == 0
 }
 
 const votingState = "voting"
 
-// enrol makes sure that a node has a marker, and the scripts: in this order, on one connection, which a node that restarts in between
-// has closed. Watch lends that connection; [redis.Client.Conn] writes to the options that it shares with the client.
+// enrol makes sure that a node has a marker, and then the scripts. It uses one connection, which breaks if the node restarts in between. It gets that
+// connection from Watch, because [redis.Client.Conn] writes to the options that it shares with the client.
 func (n *node) enrol(ctx context.Context) (m membership, err error) {
 	defer transport.Shield(&err)
 	err = n.redis.Watch(ctx, func(conn *redis.Tx) error {
-		if m, err = n.mark(ctx, conn); err != nil { // it may not have noticed that it was restarted, and is taught nothing
+		if m, err = n.mark(ctx, conn); err != nil { // the node may have restarted without noticing; it gets no scripts then
 			return fmt.Errorf("register a node of the quorum: %w", transport.Unknown(err))
 		}
 		if err := n.teach(ctx, conn); err != nil {
@@ -265,7 +265,7 @@ func (n *node) enrol(ctx context.Context) (m membership, err error) {
 	return m, nil
 }
 
-// mark has the node write its marker, where there is none, and reads it.
+// mark writes a marker if the node has none, and returns the marker.
 func (n *node) mark(ctx context.Context, conn *redis.Tx) (membership, error) {
 	sent := n.env.clock()
 	raw, err := conn.Eval(ctx, n.env.scripts.Enrol.Text, []string{n.env.memberKey},
@@ -296,16 +296,16 @@ func (n *node) teach(ctx context.Context, conn *redis.Tx) error {
 
 var errShortReply = errors.New("a short reply from the server")
 
-// slowAfter is when the second wave goes out, and when a reply that would only make things clearer is waited for no longer: some
-// round trips, as they were lately.
+// slowAfter returns the time after which the second wave is sent, and after which a reply is no longer awaited that would only add detail: some
+// recent round trips.
 func (e *env) slowAfter(times int) time.Duration {
 	const least, most, trips = 5 * time.Millisecond, 250 * time.Millisecond, 8
 	lately := time.Duration(e.lately.Load())
 	return time.Duration(times) * min(max(least, trips*lately), most)
 }
 
-// took takes in how long a round trip lasted.
+// took records the duration of a round trip.
 func (e *env) took(d time.Duration) {
 	old := e.lately.Load()
-	e.lately.Store(old + (int64(d)-old)/8) // of two at once one may be lost
+	e.lately.Store(old + (int64(d)-old)/8) // if two calls do this at once, one value may be lost
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// liveRows are the rows whose lease, and the delay after it, have not ended by the clocks of the nodes that
-// report them.
+// liveRows returns the rows whose lease, and the delay after it, have not ended by the clocks of the nodes that report them.
 func liveRows(votes []vote) []register.NodeRow {
 	var rows []register.NodeRow
 	for _, v := range votes {
@@ -38,7 +37,7 @@ func liveRows(votes []vote) []register.NodeRow {
 	return rows
 }
 
-// parseNodeRow reads "id\ntoken\nexpiry\nlease\ndelay\nstate\nowner", as lua/quorum.lua has it.
+// parseNodeRow parses "id\ntoken\nexpiry\nlease\ndelay\nstate\nowner", as lua/quorum.lua writes it.
 func parseNodeRow(s string) (row register.NodeRow, delay int64, ok bool) {
 	part := strings.SplitN(s, "\n", 7)
 	if len(part) < 7 {

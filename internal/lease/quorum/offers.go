@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// offers are lease ids for which nodes were asked to accept a register that grants them, and whose claimant knows of no outcome: they may be granted. Their votes
-// stay, or the run would look dead to others, and its tick would be lost. A claimant asks again under the same id in calls of their own. It may be used at any time.
+// An offers has the lease ids that may have been granted: nodes were asked to accept a register that grants them, and their claimant knows no
+// outcome. Their votes stay. Otherwise the run would look dead to others, and its tick would be lost. A claimant asks again under the same id in
+// later calls. It is safe for concurrent use.
 type offers struct {
 	mu    sync.Mutex
-	until map[string]time.Duration // local instants, after which no node has a row of it
+	until map[string]time.Duration // the local instant after which no node has a row of the lease id
 }
 
-// add makes a lease id one that may be granted.
+// add adds a lease id that may be granted.
 func (o *offers) add(id string, now time.Duration, lease time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -32,7 +33,7 @@ func (o *offers) open(id string, now time.Duration) bool {
 	return ok && end >= now
 }
 
-// closed is for a lease id of which the outcome is known.
+// closed removes a lease id whose outcome is known.
 func (o *offers) closed(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

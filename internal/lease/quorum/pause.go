@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/register"
 )
 
-// Pause writes to the registers of locks.
+// Pause writes pauses to the registers of locks.
 func (q *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []lease.PauseAnswer {
 	answers := make([]lease.PauseAnswer, len(requests))
 	changes, tasks := make([]*change, len(requests)), make([]task, len(requests))
@@ -21,7 +21,7 @@ func (q *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []leas
 			is := was.Next(r, v.Now)
 			g.Paused = is.Text()
 			answers[i].Now, answers[i].After = clock.FromMicros(v.Now), is.Pause()
-			if !edited { // later it may find what it wrote itself
+			if !edited { // a later call may find what an earlier one wrote
 				answers[i].Before, edited = was.Pause(), true
 			}
 		}

@@ -9,46 +9,44 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// poll is one question to the nodes, in one or two waves.
+// A poll is one question to the nodes, in one or two waves.
 type poll struct {
 	calls []nodeCall
-	wave  int // how many are asked at once, of those that are trusted to answer; the others when one fails, refuses or is slow
-	// first asks the first node alone.
+	wave  int // the number of trusted nodes that are asked at once; the others follow if one fails, refuses or is slow
+	// first asks only the first node.
 	first bool
-	// everyone is asked at once, also those that are not trusted to answer: their rows are to be taken back, and
-	// they may be far only.
+	// everyone asks all nodes at once, also the untrusted ones: their rows must be taken back, and they may only be far away.
 	everyone bool
-	// patience multiplies the time after which a node is slow; 0 is 1
+	// patience multiplies the time after which a node is slow; 0 is 1.
 	patience int
-	// sure reports whether the votes are enough, by call and node. late: no more are waited for, if a majority has
-	// answered.
+	// sure reports whether the votes, by call and node, are enough. If late is true and a majority has answered, no more votes are awaited.
 	sure func(votes [][]vote, late bool) bool
-	// missed is called for a node whose answer was not heard, also after the poll.
+	// missed is called for a node whose answer was not received, even after the poll.
 	missed func(n *node)
 }
 
-// returned is what one node has answered.
+// A returned is the answer of one node.
 type returned struct {
 	node  int
 	votes []vote
 }
 
-// polling is a poll under way.
+// A polling is a poll under way.
 type polling struct {
 	of *masters
 	poll
-	order    []int    // those that are trusted first
-	trusted  int      // how many these are
+	order    []int    // the trusted nodes first
+	trusted  int      // the number of trusted nodes
 	votes    [][]vote // by call and node
 	back     chan returned
 	asked    int
 	received int
-	replies  int // of these; the others have failed
+	replies  int // how many of the received ones are replies; the others are failures
 	late     bool
 
-	ctx  context.Context // of the trips
+	ctx  context.Context // the context of the round trips
 	end  context.CancelFunc
-	left atomic.Int64 // nodes that may still use ctx
+	left atomic.Int64 // the number of nodes that may still use ctx
 }
 
 func (q *masters) newPolling(ctx context.Context, p poll) *polling {
@@ -76,14 +74,14 @@ func (q *masters) newPolling(ctx context.Context, p poll) *polling {
 	return o
 }
 
-// done releases the context for some nodes, which need it no more.
+// done releases the context for some nodes, which no longer need it.
 func (o *polling) done(nodes int) {
 	if o.left.Add(int64(-nodes)) <= 0 {
 		o.end()
 	}
 }
 
-// begin asks the first wave, and those that are to show whether they answer again.
+// begin asks the first wave, and the untrusted nodes that are due for a probe.
 func (o *polling) begin() {
 	o.upTo(o.wave)
 	now := o.of.env.clock()
@@ -94,7 +92,7 @@ func (o *polling) begin() {
 	}
 }
 
-// upTo asks nodes of the order, so that so many have been.
+// upTo asks the first nodes in the order, except nodes that were asked before.
 func (o *polling) upTo(wave int) {
 	for _, n := range o.order[:wave] {
 		o.send(n)
@@ -120,7 +118,7 @@ func (o *polling) send(n int) {
 	})
 }
 
-// receive takes in a node's answer. It reports whether that was enough.
+// receive handles the answer of a node. It reports whether the poll is over.
 func (o *polling) receive(r returned) (over bool) {
 	o.received++
 	for i := range o.votes {
@@ -143,9 +141,8 @@ func (o *polling) receive(r returned) (over bool) {
 	return o.enough(false)
 }
 
-// enough reports whether the votes are enough. When a majority has answered, and all others are late or not
-// trusted to answer, those are not waited for: a node that hangs would cost each vote that is split its
-// time-out, and hold up all other requests meanwhile.
+// enough reports whether the votes are enough. If a majority has answered, and all other nodes are late or not trusted to answer, these are not
+// waited for: otherwise each split vote would wait for the timeout of a node that hangs, and delay all other requests.
 func (o *polling) enough(all bool) bool {
 	late := o.late || all || o.trustedAnswered()
 	if late && o.replies >= o.of.majority {
@@ -158,14 +155,13 @@ func (o *polling) enough(all bool) bool {
 	return o.sure(o.votes, late)
 }
 
-// trustedAnswered reports whether all nodes that are trusted to answer have answered or failed, if those are a
-// majority.
+// trustedAnswered reports whether all trusted nodes have answered or failed, if they are a majority.
 func (o *polling) trustedAnswered() bool {
 	return o.trusted >= o.of.majority && !slices.ContainsFunc(o.order[:o.trusted], func(n int) bool { return o.votes[0][n].silent })
 }
 
-// ask polls the nodes and returns as soon as the outcome is sure, all have answered, or ctx has ended. Calls
-// under way go on in the background until Config.Timeout, and Close waits for them.
+// ask polls the nodes and returns when the outcome is certain, all have answered, or ctx has ended. Calls under way go on in the background until
+// Config.Timeout, and Close waits for them.
 func (q *masters) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Duration) {
 	o := q.newPolling(ctx, p)
 	defer func() { o.done(len(o.order) - o.asked) }()

@@ -14,7 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// rejoiner has nodes that have forgotten vote again, and begins a quorum that is new. It works when a reply has told of such a node.
+// A rejoiner admits nodes that have forgotten, and begins a new quorum. It works when a reply shows such a node.
 type rejoiner struct {
 	*Store
 	wake chan struct{} // capacity 1
@@ -22,7 +22,7 @@ type rejoiner struct {
 
 func newRejoiner(q *Store) *rejoiner { return &rejoiner{q, make(chan struct{}, 1)} }
 
-// wakeUp has the nodes looked after.
+// wakeUp makes the rejoiner look at the nodes.
 func (t *rejoiner) wakeUp() {
 	select {
 	case t.wake <- struct{}{}:
@@ -31,13 +31,13 @@ func (t *rejoiner) wakeUp() {
 }
 
 const (
-	// rejoinPause is between two looks at nodes that do not vote yet.
+	// rejoinPause is the pause between two looks at nodes that do not vote yet.
 	rejoinPause = 100 * time.Millisecond
-	// longestRejoinPause bounds it while they can't be helped.
+	// longestRejoinPause bounds the pause while nothing can be done for them.
 	longestRejoinPause = 5 * time.Second
 )
 
-// loop is the rejoiner's goroutine; it ends with the client.
+// loop is the rejoiner's goroutine. It ends with the client.
 func (t *rejoiner) loop() {
 	for retry := backoff.New(rejoinPause, longestRejoinPause); ; {
 		select {
@@ -58,7 +58,7 @@ func (t *rejoiner) loop() {
 	}
 }
 
-// sendMissed sends nodes that answer again the calls that they missed.
+// sendMissed makes the missed calls on nodes that answer again.
 func (q *rejoiner) sendMissed() {
 	now := q.cfg.Clock()
 	for _, n := range q.nodes {
@@ -81,7 +81,7 @@ func (q *rejoiner) sendMissed() {
 	}
 }
 
-// enrolAll enrols all nodes and returns what their markers say, nil for those that do not answer.
+// enrolAll enrols all nodes and returns their markers, nil for nodes that do not answer.
 func (q *rejoiner) enrolAll() []*membership {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
@@ -106,8 +106,8 @@ func (q *rejoiner) enrolAll() []*membership {
 	return members
 }
 
-// help helps the nodes that do not vote as far as possible now. left is when to look again, 0 if all is well;
-// helped: some vote again.
+// help admits the nodes that do not vote, as far as possible now. left is the time until the next look, 0 if all nodes vote. helped is true if some
+// nodes vote again.
 func (t *rejoiner) help() (left time.Duration, helped bool) {
 	members := t.enrolAll()
 	var voters, joining []int
@@ -128,7 +128,7 @@ func (t *rejoiner) help() (left time.Duration, helped bool) {
 		return 0, false
 	case len(voters) >= t.majority:
 		return t.admit(members, voters, joining, false)
-	case answered == len(t.nodes): // it is new, or a majority has forgotten: all that is left to know is here
+	case answered == len(t.nodes): // the quorum is new, or a majority has forgotten: nothing more can be known
 		return t.admit(members, slices.Concat(voters, joining), joining, true)
 	case answered >= t.majority:
 		return t.begin(members)
@@ -136,14 +136,14 @@ func (t *rejoiner) help() (left time.Duration, helped bool) {
 	return longestRejoinPause, false
 }
 
-// admit lets nodes vote, once they have the state of the sources, too.
+// admit admits nodes that also have the state of the sources.
 func (q *rejoiner) admit(members []*membership, sources, joining []int, everyone bool) (left time.Duration, helped bool) {
 	base, longest := int64(0), int64(0)
 	for _, i := range sources {
 		base, longest = max(base, members[i].top, members[i].base), max(longest, members[i].longest)
 	}
 	least := longest
-	if !everyone { // a claim of a longer lease may be on its way to the others, with a vote that was forgotten here
+	if !everyone { // a claim of a longer lease may be on its way to the other nodes, with a vote that this node has forgotten
 		least = max(longest, q.underWay())
 	}
 	ready := slices.DeleteFunc(slices.Clone(joining), func(i int) bool {
@@ -172,8 +172,7 @@ func (q *rejoiner) admit(members []*membership, sources, joining []int, everyone
 	return left, helped
 }
 
-// underWay is for how long a node may still receive a request that was sent when another node got the
-// same, in microseconds.
+// underWay returns the time, in microseconds, for which a node may still receive a request that was sent when another node got the same request.
 func (q *rejoiner) underWay() int64 { return (q.cfg.Timeout + time.Second).Microseconds() }
 
 func (q *rejoiner) letVote(n *node, epoch string, base, longest int64) bool {
@@ -184,7 +183,7 @@ func (q *rejoiner) letVote(n *node, epoch string, base, longest int64) bool {
 	return err == nil && len(got) > 0 && transport.Text(got[0]) == votingState
 }
 
-// reseed reads each register that a majority of the sources has, and writes it once more, until the nodes that are to vote have accepted it.
+// reseed reads each register that a majority of the sources has, and writes it again, until the nodes in ready have accepted it.
 func (q *rejoiner) reseed(sources, ready []int, everyone bool) bool {
 	locks, ok := q.index(sources)
 	if !ok {
@@ -205,7 +204,7 @@ func (q *rejoiner) reseed(sources, ready []int, everyone bool) bool {
 	return true
 }
 
-// index is the keys of the locks that have a register.
+// index returns the keys of the locks that have a register.
 func (q *rejoiner) index(sources []int) (locks []string, ok bool) {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
@@ -220,7 +219,7 @@ func (q *rejoiner) index(sources []int) (locks []string, ok bool) {
 	return slices.Compact(locks), true
 }
 
-// seeding is a change of nothing, which counts only when nodes that do not vote yet have it, too.
+// A seeding is a change without an edit, which counts only when the nodes in ready have it, too.
 type seeding struct {
 	change
 	ready []int
@@ -234,7 +233,7 @@ func (t *seeding) sure(votes []vote, late bool) bool {
 }
 
 func (t *seeding) take(votes []vote, sent time.Duration) (time.Duration, bool) {
-	for _, v := range votes { // a lock that is permanent on the others is so on these
+	for _, v := range votes { // a lock that is permanent on the other nodes is permanent on these
 		t.permanent = t.permanent || v.answered() && t.phase != "accept" && v.claim().permanent
 	}
 	if t.phase == "accept" {

@@ -11,8 +11,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// Release gives a row back on all nodes, and first, if it is accounted for, takes its run out of the register. It returns when a majority has
-// answered; the others receive it in the background.
+// Release gives a row back on all nodes. If the row is accounted for, it first takes its run out of the register. It returns when a majority has
+// answered; the other nodes receive the call in the background.
 func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lease.Released, err error) {
 	row := &r.Row.Request
 	if row.Accounted() {
@@ -22,7 +22,7 @@ func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 	k := q.releaseOf(row.Lock, row.ID, r.Row.Grant.Slot, 0, few)
 	end := q.cfg.Clock() + row.Lease
 	_, trusted, _ := q.order()
-	everyone := !few || trusted < len(q.nodes) // one that answered the claim may hang since
+	everyone := !few || trusted < len(q.nodes) // a node that answered the claim may hang since
 	p := poll{calls: []nodeCall{k}, wave: q.majority, everyone: everyone, patience: 10, missed: func(n *node) { n.keepMissed(k, end) }}
 	p.sure = func(votes [][]vote, late bool) bool {
 		released, gone := words(votes[0], "released"), words(votes[0], "gone")
@@ -34,7 +34,7 @@ func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 		switch {
 		case released+gone < q.majority:
 			err = q.errorOf(votes[0])
-			r.Doubt = r.Doubt || few && r.Held // it leaves no tombstone that would prove it
+			r.Doubt = r.Doubt || few && r.Held // there is no tombstone that would prove the release
 			if q.refuse(votes[0]) {
 				return "", err
 			}
@@ -50,7 +50,7 @@ func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 	}
 }
 
-// ReleaseSoon is Release for two time-outs.
+// ReleaseSoon is [Store.Release] for at most two timeouts.
 func (q *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (lease.Released, error) {
 	ctx, cancel := context.WithTimeout(ctx, begun+2*q.cfg.Timeout-q.cfg.Clock())
 	defer cancel()
@@ -58,7 +58,7 @@ func (q *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun t
 	return r.Sure(answer), err
 }
 
-// endRun takes a run out of the register, and its row with it. Where no majority can be reached, the row at least is given back.
+// endRun takes a run out of the register, and its row with it. If no majority can be reached, it gives back at least the row.
 func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Released, error) {
 	row := &r.Row.Request
 	t := &change{Store: q, lock: row.Lock, permanent: row.Permanent, id: row.ID, ends: true}
@@ -78,7 +78,7 @@ func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Relea
 		}
 	}
 	q.run(ctx, []task{t})
-	q.releaseEverywhere(q.releaseOf(row.Lock, row.ID, lease.UnknownSlot, 0, false), row.Lease) // also where the register was not accepted
+	q.releaseEverywhere(q.releaseOf(row.Lock, row.ID, lease.UnknownSlot, 0, false), row.Lease) // also on nodes that did not accept the register
 	switch {
 	case t.failed != nil:
 		return "", t.failed
@@ -88,18 +88,19 @@ func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Relea
 	return lease.ReleasedNow, nil
 }
 
-// drop has all nodes take back what they gave to attempts of a lease id up to a token, in the background.
+// drop takes back, in the background, what all nodes gave to attempts of a lease id up to a token.
 func (q *Store) drop(lock, id string, token int64, lease time.Duration) {
 	q.releaseEverywhere(q.releaseOf(lock, id, -1, token, false), lease)
 }
 
-// releaseOf is the call that takes a lease id's votes back: those up to a token, or with 0 for good.
+// releaseOf returns the call that takes back the votes for a lease id: the votes up to a token, or for good if token is 0.
 func (q *Store) releaseOf(lock, id string, slot int, token int64, narrow bool) nodeCall {
 	args := script.QuorumReleaseArgs{Slot: slot, Token: token, TombstoneLife: script.TombstoneLife(q.cfg.Timeout), Narrow: narrow}
 	return nodeCall{script: q.scripts.Release, keys: q.keys(lock, id), id: id, args: args.Encode()}
 }
 
-// releaseEverywhere makes that call in the background, and on nodes that do not answer now as soon as they do, while the lease would last.
+// releaseEverywhere makes a call in the background on all nodes. Nodes that do not answer now get it when they answer again, while the lease would
+// last.
 func (q *Store) releaseEverywhere(k nodeCall, lease time.Duration) {
 	end := q.cfg.Clock() + lease
 	q.workers.launch(func() {

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// Renew asks all nodes to renew a batch of leases. The result counts with a majority.
+// Renew asks all nodes to renew a batch of leases. A result counts if a majority agrees.
 func (q *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewed {
 	calls := make([]nodeCall, len(batch))
 	for i, l := range batch {
@@ -30,7 +30,7 @@ func (q *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewe
 	return renewed
 }
 
-// renewed merges the votes for one lease. It is lost when so many nodes have refused that no majority is left.
+// renewed returns the result of the votes for one lease. The lease is lost if so many nodes have refused that no majority is left.
 func (q *Store) renewed(votes []vote, r lease.Renewal, sent time.Duration) lease.Renewed {
 	switch have := words(votes, "renewed"); {
 	case have >= q.majority:
@@ -47,6 +47,6 @@ func (q *Store) renewed(votes []vote, r lease.Renewal, sent time.Duration) lease
 	return lease.Renewed{Err: q.errorOf(votes)}
 }
 
-// RenewAfter is a third of the time left, so that two attempts may fail; and 30 s at most, because masters that
-// lost their data must see a renewal before they begin anew: see [QuietBefore].
+// RenewAfter returns a third of the time left, so that two attempts may fail, and at most 30 s, because masters that lost their data must see a
+// renewal before a new quorum begins: see [QuietBefore].
 func (q *Store) RenewAfter(left time.Duration) time.Duration { return min(left/3, QuietBefore) }

@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/register"
 )
 
-// adopted is the lease id that the claim carries on, whose rows are shut: none or one.
+// adopted returns the lease ids of orphans that the claim adopts, whose rows are shut: none or one.
 func (t *claim) adopted() []string {
 	if t.r.Adopt == "" {
 		return nil
@@ -21,11 +21,10 @@ func (t *claim) adopted() []string {
 	return []string{t.r.Adopt}
 }
 
-// moves returns the rows of its id that a claim does not leave as they are: those of its earlier tries; all but
-// those of the run that the register knows, where votes that this call did not ask for disagree. (They were
-// renewed by each call that found them, and none got a majority ever after.) Where no register knows the lease,
-// all but those of a lease that is held: an earlier claim may have left rows, and a drop of them may still be on
-// its way.
+// moves returns the rows of its lease id that the claim replaces, as an argument of the script: normally the rows of its own earlier attempts. If
+// votes disagree that this call did not ask for, it replaces all rows except the rows of the run in the register; otherwise each call would renew
+// them, and none would ever get a majority. If the request is not accounted for, it replaces all rows except the rows of a lease that is held: an
+// earlier claim may have left rows, and a drop of them may still be on its way.
 func (t *claim) moves() string {
 	if !t.account {
 		return fmt.Sprintf("but,%d,", t.cfg.HeldToken(t.r.ID))
@@ -43,10 +42,10 @@ func (t *claim) moves() string {
 	return string(text)
 }
 
-// won has the same row on a majority, if they agree on the slot and the token.
+// won handles votes in which a majority gave a row, if they agree on the slot and the token.
 func (t *claim) won(votes []vote, sent time.Duration) (time.Duration, bool) {
 	slot, token, agree := agreed(votes)
-	if agree < t.majority { // rows that an earlier try of the same id has left
+	if agree < t.majority { // an earlier attempt with the same id has left rows
 		t.slot = max(slot, 0)
 		if g, err := register.Read(valueOf(votes)); err == nil {
 			t.mixed, t.keep = true, g.Runs[t.r.ID].Token
@@ -63,7 +62,7 @@ func (t *claim) won(votes []vote, sent time.Duration) (time.Duration, bool) {
 	return t.decide(votes, v)
 }
 
-// agreed is the slot and the token that most of the nodes have given.
+// agreed returns the slot and the token that most nodes have given, and the number of these nodes.
 func agreed(votes []vote) (slot int, token int64, agree int) {
 	for _, v := range votes {
 		if !v.answered() || v.word != "yes" {
@@ -80,16 +79,16 @@ func agreed(votes []vote) (slot int, token int64, agree int) {
 	return slot, token, agree
 }
 
-// lost has no majority for its row: it tries another one, or later, or finds that all are held.
+// lost handles votes without a majority for a row: it tries another row, or tries later, or finds that all rows are held.
 func (t *claim) lost(votes []vote) (time.Duration, bool) {
 	if count(votes, vote.hasState) < t.majority {
-		if words(votes, "stranger", "joining") > 0 { // a quorum that begins: those of a batch keep their order
+		if words(votes, "stranger", "joining") > 0 { // a new quorum begins: the claims of a batch keep their order
 			t.tries++
 			return min(rejoinPause/10<<min(t.tries, 4), rejoinPause), false
 		}
 		return t.retry("row")
 	}
-	if words(votes, "stale", "far")+words(votes, "yes") >= t.majority { // no claim has it: the proposal was too small
+	if words(votes, "stale", "far")+words(votes, "yes") >= t.majority { // no claim has it: the proposed token was too small
 		t.tries++
 		return randomPause(min(t.tries, 2)) / 4, false
 	}
@@ -103,7 +102,7 @@ func (t *claim) lost(votes []vote) (time.Duration, bool) {
 		t.drop()
 		return t.retry(t.retryPhase())
 	}
-	if !v.Full && t.refused < mostRefused { // votes are split: the claims that have them let go, and come again
+	if !v.Full && t.refused < mostRefused { // votes are split: the claims with votes give them back, and try again
 		t.refused++
 		t.drop()
 		return t.retry(t.retryPhase())
@@ -118,9 +117,8 @@ func (t *claim) lost(votes []vote) (time.Duration, bool) {
 	return 0, true
 }
 
-// confirmed reports whether the same holders were seen a round before. Of several rows, one may have been let go
-// and another taken while the nodes were asked. A holder that was seen before and is seen again held its row in
-// between, and so did the others.
+// confirmed reports whether the same holders were seen in the round before. One of several rows may have been given back and another taken while the
+// nodes were asked. A holder that was seen twice held its row in between, and if all were seen twice, all rows were held at once.
 func (t *claim) confirmed(rows []register.NodeRow) bool {
 	if t.r.Slots == 1 {
 		return true
@@ -135,7 +133,7 @@ func (t *claim) confirmed(rows []register.NodeRow) bool {
 	return same
 }
 
-// another is a row that a majority may still give, in view of what the register says of the tick.
+// another returns a row that a majority may still give, and that may run the tick by the register.
 func (t *claim) another(votes []vote, rows []register.NodeRow) (slot int, ok bool) {
 	g, err := register.Read(valueOf(votes))
 	if err != nil {
@@ -153,7 +151,7 @@ func (t *claim) another(votes []vote, rows []register.NodeRow) (slot int, ok boo
 		if reached-taken >= t.majority && g.Fits(t.r, s) {
 			free = append(free, s)
 		}
-		if len(free) > 0 && t.refused == 0 { // the lowest, until others turn out to want it too
+		if len(free) > 0 && t.refused == 0 { // the lowest row, until other claims turn out to want it, too
 			break
 		}
 	}
@@ -163,7 +161,7 @@ func (t *claim) another(votes []vote, rows []register.NodeRow) (slot int, ok boo
 	return free[rand.IntN(len(free))], true
 }
 
-// refuse says that the lock is held, by whom and until when.
+// refuse ends the claim: the lock is held. It sets the holder and the end of its lease.
 func (t *claim) refuse(rows []register.NodeRow) {
 	t.end(lease.Held, nil)
 	t.result.Orphans = t.orphans

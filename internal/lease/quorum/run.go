@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/register"
 )
 
-// RecordAttempt enters the proposed attempt of a run in the register. Of a lease that is not accounted for nothing needs to be known: it leaves no orphan.
+// RecordAttempt enters the proposed attempt of a run in the register. A lease that is not accounted for leaves no orphan, and needs no entry.
 func (q *Store) RecordAttempt(row *lease.HeldRow, attempt int64) error {
 	if !row.Request.Accounted() {
 		return nil

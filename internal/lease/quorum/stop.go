@@ -10,10 +10,9 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// Stop writes the stop request into the registers, and then marks the holders' rows on all nodes that answer.
-// The reply to the next renewal carries the mark to the holder: one node is enough for that. The order matters:
-// a holder that received the request is already registered as stopped, so the orphan that it leaves when it dies
-// carries the request.
+// Stop writes the stop request into the registers, and then marks the holders' rows on all nodes that answer. The reply to the next renewal brings
+// the mark to the holder, for which one node is enough. The order matters: a holder that received the request is already registered as stopped, so
+// the orphan that it leaves when it dies has the request.
 func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.StopAnswer {
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()
@@ -36,7 +35,7 @@ func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 	return answers
 }
 
-// mark marks a row, by which its holder learns of the request.
+// mark marks a row, so that its holder receives the request.
 func (q *Store) mark(ctx context.Context, r lease.StopRequest, c register.Choice) lease.StopAnswer {
 	k := nodeCall{script: q.scripts.Stop, keys: q.keys(r.Lock, c.Row.ID), id: c.Row.ID, idle: q.idleOf(r.Permanent), args: script.QuorumStopArgs{Slot: c.Row.Slot, Reason: c.Reason}.Encode()}
 	votes, _ := q.ask(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
@@ -51,7 +50,7 @@ func (q *Store) mark(ctx context.Context, r lease.StopRequest, c register.Choice
 	return lease.StopAnswer{Err: fmt.Errorf("stop a holder of %q: %w", r.Lock, q.errorOf(votes[0]))}
 }
 
-// stopOf is why a holder is to stop whose lease the votes have renewed; "" if it is not.
+// stopOf returns the reason for which the holder of a renewed lease is asked to stop, or "" if it is not.
 func stopOf(votes []vote) string {
 	n := slices.IndexFunc(votes, func(v vote) bool { return v.answered() && v.word == "renewed" && v.Text(0) != "" })
 	if n < 0 {

@@ -1,4 +1,4 @@
-// Package quorum keeps locks on an odd number of independent masters, of which a majority has to agree: see docs/decisions/013-quorum.md.
+// Package quorum keeps locks on an odd number of independent masters. A majority of them has to agree: see docs/decisions/013-quorum.md.
 package quorum
 
 import (
@@ -14,22 +14,22 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// Config is what a store on several masters is made of.
+// A Config is the configuration of a store on several masters.
 type Config struct {
 	Nodes   []transport.Client
 	Prefix  string
 	Owner   string
-	Timeout time.Duration // of a round trip
-	Idle    time.Duration // for which an unused lock is remembered
+	Timeout time.Duration // the timeout of a round trip
+	Idle    time.Duration // the time for which an unused lock is remembered
 	Clock   func() time.Duration
 
 	Work      *background.Group
-	Observed  *observed.Cache             // of the tokens that this store has proposed
-	HeldToken func(id string) lease.Token // that of the client's lease of this id; 0 if it holds none
-	Contended func(lock, holder string)   // reports that a lock that is waited for has another holder
+	Observed  *observed.Cache             // the tokens that this store has proposed
+	HeldToken func(id string) lease.Token // returns the token of the client's lease with this id; 0 if it holds none
+	Contended func(lock, holder string)   // reports that a lock that a caller waits for has another holder
 }
 
-// Store merges the replies of independent masters.
+// A Store merges the replies of independent masters.
 type Store struct {
 	cfg     Config
 	scripts script.Quorum
@@ -43,7 +43,7 @@ func (q *Store) keys(lock, id string) []string {
 	return script.NodeKeys(q.cfg.Prefix, script.Key(q.cfg.Prefix, lock), id)
 }
 
-// idleOf is for how long a lock is remembered, in microseconds; 0 for good.
+// idleOf returns the time for which an unused lock is remembered, in microseconds; 0 is for ever.
 func (q *Store) idleOf(permanent bool) int64 {
 	if permanent {
 		return 0
@@ -51,7 +51,7 @@ func (q *Store) idleOf(permanent bool) int64 {
 	return q.cfg.Idle.Microseconds()
 }
 
-// ServerTime asks the nodes for their clocks, if none has told it yet.
+// ServerTime asks the nodes for their clocks, unless enough are known.
 func (q *Store) ServerTime(ctx context.Context) (time.Time, error) {
 	if micros, ok := q.Estimate(q.cfg.Clock()); ok {
 		return clock.FromMicros(micros), nil
@@ -74,5 +74,5 @@ func (q *Store) Close() error {
 	return nil
 }
 
-// RoundTrips of a claim, which has two phases.
+// RoundTrips returns the number of round trips that a claim needs, which has two phases.
 func (q *Store) RoundTrips() int { return 2 }

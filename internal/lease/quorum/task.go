@@ -10,27 +10,26 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// task is one lock's way to an outcome, in rounds. Those of a batch travel together.
+// A task brings one lock to an outcome, in rounds. The tasks of a batch share round trips.
 type task interface {
-	// name is the lock. Tasks on one lock run one after the other, in their order: the task that is due first is
-	// granted first.
+	// name returns the name of the lock. Tasks on one lock run one after the other, in their order: the task that is due first is granted first.
 	name() string
 	// toFirst reports whether the next call is for the first node alone.
 	toFirst() bool
-	// next is what to ask the nodes, and of how many at once.
+	// next returns the next call, and the number of nodes to ask at once.
 	next() (k nodeCall, wave int)
 	// sure reports whether the votes are enough to go on.
 	sure(votes []vote, late bool) bool
-	// take goes on with the votes. Unless the task is done, it is asked for its next call after the pause.
+	// take handles the votes. Unless the task is done, it is asked for its next call after the pause.
 	take(votes []vote, sent time.Duration) (pause time.Duration, done bool)
-	// fail ends it without an outcome.
+	// fail ends the task without an outcome.
 	fail(err error)
 }
 
-// run brings tasks to their ends, or fails those that have none when ctx ends.
+// run runs tasks until they are done. When ctx ends it fails the others.
 func (q *masters) run(ctx context.Context, tasks []task) {
-	ready := make([]time.Duration, len(tasks)) // when each may go on; -1 when it is done
-	last := make([][]vote, len(tasks))         // the last votes of each, for the error if there will be one
+	ready := make([]time.Duration, len(tasks)) // the time at which each may go on; -1 when it is done
+	last := make([][]vote, len(tasks))         // the last votes of each, for its error if it fails
 	for {
 		now := q.env.clock()
 		batch, soonest := due(tasks, ready, now)
@@ -58,11 +57,12 @@ func (q *masters) run(ctx context.Context, tasks []task) {
 	}
 }
 
-// due are the tasks to go on with now, or else when the first may be; -1 if all are done. Those whose call is for the first node alone go before the others.
+// due returns the tasks that may go on now, and the time at which the next one may; -1 if there is none. Tasks with a call for the first node alone
+// go before the others.
 func due(tasks []task, ready []time.Duration, now time.Duration) (batch []int, soonest time.Duration) {
 	soonest = -1
 	var first []int
-	before := map[string]bool{} // locks that an earlier task is not done with
+	before := map[string]bool{} // locks with an earlier task that is not done
 	for i, at := range ready {
 		if at < 0 || before[tasks[i].name()] {
 			continue
@@ -103,7 +103,7 @@ func (q *masters) round(ctx context.Context, tasks []task, batch []int, ready []
 	now := q.env.clock()
 	for n, i := range batch {
 		last[i] = votes[n]
-		if q.refuse(votes[n]) { // and would, however often they are asked
+		if q.refuse(votes[n]) { // they would refuse it again, however often they are asked
 			tasks[i].fail(fmt.Errorf("key %q: %w", p.calls[n].keys[1], q.errorOf(votes[n])))
 			ready[i] = -1
 			continue

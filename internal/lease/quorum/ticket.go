@@ -7,14 +7,14 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// SpreadAfter is when a lease that a majority of a quorum has granted is brought to the others, if it is still held. Where some do not
-// answer, it is tried again after pauses that double, up to a third of the lease.
+// SpreadAfter is the time after which a lease that a majority has granted is brought to the other nodes, if it is still held. If some do not answer,
+// it is tried again after pauses that double, up to a third of the lease.
 const SpreadAfter = 50 * time.Millisecond
 
-// ticket is what a quorum knows of a lease besides its row.
+// A ticket is what a quorum knows of a lease besides its row.
 type ticket struct {
 	narrow bool         // no more than a majority was asked for it
-	repair atomic.Int64 // a time.Duration: when to try again to bring it to all nodes
+	repair atomic.Int64 // a time.Duration: the pause before the next attempt to bring it to all nodes
 }
 
 func newTicket(narrow bool) *ticket {
@@ -29,7 +29,7 @@ func isNarrow(row *lease.HeldRow) bool {
 	return ok && t.narrow
 }
 
-// nextRenewal is when to renew a lease that was renewed just now: after a while, or sooner if not all nodes may have it.
+// nextRenewal returns the time until the next renewal of a lease that was just renewed: after, or less if some nodes may not have it.
 func nextRenewal(row *lease.HeldRow, after time.Duration, everywhere bool) time.Duration {
 	t, ok := row.Grant.Ticket.(*ticket)
 	if !ok {

@@ -8,15 +8,15 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// vote is a node's reply to one call.
+// A vote is a node's reply to one call.
 type vote struct {
 	word  string
 	now   int64 // the node's clock
 	floor int64
 	transport.Values
-	err    error // no answer has come, and it may have been done
+	err    error // no answer has come; the call may have been executed
 	silent bool  // no answer has come yet
-	absent bool  // and nothing is waited for
+	absent bool  // silent, and no longer awaited
 	asked  bool
 }
 
@@ -36,7 +36,7 @@ func readVote(raw []any) vote {
 	return v
 }
 
-// allFailed are the votes of a node that has failed.
+// allFailed returns the votes of a node that has failed.
 func allFailed(calls int, err error) []vote {
 	votes := make([]vote, calls)
 	for i := range votes {
@@ -58,21 +58,20 @@ func words(votes []vote, word ...string) int {
 	return count(votes, func(v vote) bool { return v.answered() && slices.Contains(word, v.word) })
 }
 
-// refused reports whether a node has given less than the request wanted.
+// refused reports whether a node has not given what the request asked for.
 func refused(votes []vote) bool {
 	return slices.ContainsFunc(votes, func(v vote) bool {
 		return v.err != nil || !slices.Contains([]string{"yes", "accepted", "renewed", "released"}, v.word)
 	})
 }
 
-// claimReply is the content of the reply to a claim, or to a look without one, besides its
-// verdict.
+// A claimReply is the content of the reply to a claim, or to a look without one, besides its verdict.
 type claimReply struct {
 	slot         int
 	token, limit int64
 	ballot       int64
 	value        string
-	rows         []any // slot, row, ...
+	rows         []any // slot, row, slot, row, ...
 	permanent    bool
 }
 
@@ -81,13 +80,12 @@ func (v vote) claim() claimReply {
 		permanent: v.Text(6) != ""}
 }
 
-// hasState reports whether a vote has a node's state, and counts: the node neither has forgotten nor
-// refused to look.
+// hasState reports whether a vote has the state of a node and counts: the node has not forgotten, and has not refused the request.
 func (v vote) hasState() bool {
 	return v.answered() && slices.Contains([]string{"yes", "held", "seen", "promised", "stale", "far", "limit"}, v.word)
 }
 
-// newest is the register of the greatest ballot, and how many nodes have accepted just that.
+// newest returns the register with the greatest ballot, and the number of nodes that have accepted that ballot.
 func newest(votes []vote) (value string, ballot int64, agree int) {
 	for _, v := range votes {
 		if !v.hasState() {
@@ -108,7 +106,7 @@ func valueOf(votes []vote) string {
 	return value
 }
 
-// floorOf is the greatest floor among the votes.
+// floorOf returns the greatest floor among the votes.
 func floorOf(votes []vote) (floor int64) {
 	for _, v := range votes {
 		if v.answered() {
@@ -118,7 +116,7 @@ func floorOf(votes []vote) (floor int64) {
 	return floor
 }
 
-// silentNodes are those of which no answer has come yet, and that are waited for.
+// silentNodes returns the number of nodes whose answer is still awaited.
 func silentNodes(votes []vote) int {
 	return count(votes, func(v vote) bool { return v.silent && !v.absent })
 }

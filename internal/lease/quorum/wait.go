@@ -8,13 +8,13 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// longestRest is the longest pause between two tries.
+// longestRest bounds the pause between two attempts.
 const longestRest = 100 * time.Millisecond
 
-// Wait asks again and again, at pauses that grow.
+// Wait asks again and again, with growing pauses.
 func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
 	contended := false
-	var fault error // why nothing is known, if that is so
+	var fault error // the error of the last attempt, if nothing is known after it
 	for again := backoff.New(lease.ShortestPause, longestRest); ; {
 		a := q.acquireOne(ctx, r)
 		if a.Verdict != lease.Unknown {
@@ -25,7 +25,7 @@ func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 			return a.Grant, nil
 		case a.Verdict == lease.Unknown && !a.Unsure():
 			return lease.Grant{}, a.Err
-		case a.Verdict == lease.Unknown && ctx.Err() == nil: // else the reply says no more
+		case a.Verdict == lease.Unknown && ctx.Err() == nil: // otherwise the reply is only that ctx has ended
 			fault = a.Err
 		case a.Verdict == lease.Held && !contended:
 			contended = true

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// workers runs functions in goroutines that are kept for the next ones for a while: the stack of a new one would have to grow each time.
+// A workers runs functions in goroutines that are kept for a while and used again, because the stack of a new goroutine would have to grow each time.
 type workers struct {
 	work chan func()
 	over chan struct{} // closed once
 	once sync.Once
 
-	mu         sync.Mutex // not a sync.WaitGroup, which must not be added to while it is waited for: leases are released while the client closes
-	under      int        // functions under way
-	goroutines int        // goroutines
-	fewer      *sync.Cond // of the one or the other there are none any more
+	mu         sync.Mutex // not a sync.WaitGroup, which must not grow during Wait: leases are released while the client closes
+	under      int        // the number of functions under way
+	goroutines int        // the number of goroutines
+	fewer      *sync.Cond // signals that one of the two numbers is 0
 }
 
-// idleAfter is for how long a goroutine without work is kept.
+// idleAfter is the time for which a goroutine without work is kept.
 const idleAfter = time.Second
 
 func newWorkers() *workers {
@@ -26,7 +26,7 @@ func newWorkers() *workers {
 	return c
 }
 
-// launch runs f in the background, also while the client closes, since a last release is made then; close waits for it.
+// launch runs f in the background, even while the client closes, because a last release is made then. close waits for it.
 func (c *workers) launch(f func()) {
 	c.count(&c.under, 1)
 	select {
@@ -68,7 +68,7 @@ func (c *workers) do(f func()) {
 	f()
 }
 
-// close waits for round trips under way; they end with their time-out.
+// close waits for round trips under way, which end with their timeout.
 func (c *workers) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

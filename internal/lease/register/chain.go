@@ -9,27 +9,27 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// mostFollowed bounds the ticks whose outcome a lock keeps: then the oldest are dropped.
+// mostFollowed bounds the ticks whose outcome a lock keeps. Beyond it the oldest are dropped.
 const mostFollowed = mostEntries
 
-// followers are forgotten a day after they were last named; that is noted once an hour.
+// Followers are forgotten a day after they were last named. That time is updated at most once an hour.
 const (
 	noteFollower   = int64(time.Hour / time.Microsecond)
 	forgetFollower = 24 * noteFollower
 )
 
-// Follower is a job whose ticks follow those of a lock, as chain.lua has it.
+// A Follower is a job whose ticks follow the ticks of a lock, as in chain.lua.
 type Follower struct {
-	Used int64 `json:"used,omitempty"` // up to this tick it needs no outcome any more
-	Seen int64 `json:"seen"`           // about when it was last named
+	Used int64 `json:"used,omitempty"` // it needs no outcome of ticks up to this one any more
+	Seen int64 `json:"seen"`           // about the time at which it was last named
 }
 
 // spoiled is the outcome of a tick with a run that did not end well.
 const spoiled = -1
 
-// The functions below have the rules, and the names, of chain.lua.
+// The functions below have the rules and the names of chain.lua.
 
-// endedThrough is the tick up to which every one is decided, and no run of one goes on or waits to be carried on.
+// endedThrough returns the tick up to which every one is decided, and has no run that goes on or waits for a recovery.
 func (g *Register) endedThrough(now int64) int64 {
 	through := g.low()
 	before := func(tick int64) {
@@ -38,7 +38,7 @@ func (g *Register) endedThrough(now int64) int64 {
 		}
 	}
 	for tick, e := range g.Ticks {
-		if e.State == lease.TickReopened && tick*1e6 > g.here(now)-noteFollower { // else it is not asked for any more
+		if e.State == lease.TickReopened && tick*1e6 > g.here(now)-noteFollower { // a tick that was given back before is not asked for any more
 			before(tick)
 		}
 	}
@@ -51,7 +51,7 @@ func (g *Register) endedThrough(now int64) int64 {
 	return through
 }
 
-// comeDue makes ticks that have ended due.
+// comeDue makes ticks due that have ended.
 func (g *Register) comeDue(now int64) (through int64) {
 	through = g.endedThrough(now)
 	for tick, due := range g.Outcomes {
@@ -66,7 +66,7 @@ func (g *Register) comeDue(now int64) (through int64) {
 	return through
 }
 
-// keep forgets the outcomes that are used, and the oldest of too many.
+// keep forgets the outcomes that are used, and the oldest beyond the limit.
 func (g *Register) keep(cut int64) {
 	maps.DeleteFunc(g.Outcomes, func(tick, _ int64) bool { return tick <= cut })
 	ticks := slices.Sorted(maps.Keys(g.Outcomes))
@@ -75,7 +75,7 @@ func (g *Register) keep(cut int64) {
 	}
 }
 
-// RecordOutcome keeps how a tick has ended.
+// RecordOutcome records whether a tick has ended well.
 func (g *Register) RecordOutcome(tick int64, well bool, perTick int, now int64) {
 	if g.Outcomes == nil {
 		g.Outcomes = map[int64]int64{}
@@ -90,7 +90,7 @@ func (g *Register) RecordOutcome(tick int64, well bool, perTick int, now int64) 
 	g.keep(0)
 }
 
-// spoil notes that a run of a tick was lost: it did not end well, unless it is carried on.
+// spoil records that a run of a tick was lost: the tick did not end well, unless the run is recovered.
 func (g *Register) spoil(tick int64) {
 	if tick > 0 && len(g.Followers) > 0 {
 		if g.Outcomes == nil {
@@ -100,7 +100,7 @@ func (g *Register) spoil(tick int64) {
 	}
 }
 
-// Follow answers a follower that needs nothing up to the tick used any more.
+// Follow answers a follower. used is the tick up to which it needs no outcome any more.
 func (g *Register) Follow(name string, used, now int64) (through int64, ended []lease.Ended) {
 	if g.Followers == nil {
 		g.Followers = map[string]Follower{}

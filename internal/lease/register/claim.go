@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// Ruling is what the rules say of a claim. The word "slot" asks for another row than [View.Slot].
+// A Ruling is the decision on a claim. The word "slot" asks for a row other than [View.Slot].
 type Ruling struct {
 	Word    string // a reply of acquire.lua, or "slot"
 	Outcome string
@@ -17,14 +17,14 @@ type Ruling struct {
 	Run     Run
 }
 
-// Claim applies the rules of acquire.lua to a request that is neither late nor dead. It changes the register only where the ruling says so.
+// Claim applies the rules of acquire.lua to a request that is neither late nor dead. It changes the register only if the ruling requires it.
 func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	if run, ok := g.Runs[r.ID]; ok {
 		switch {
-		case v.Slot < 0 && !slices.Contains(v.Shut, r.ID): // it is this claim's own
+		case v.Slot < 0 && !slices.Contains(v.Shut, r.ID): // the run is this claim's own
 			return Ruling{Word: "held"}
 		case v.Slot != run.Slot:
-		case v.Kept == run.Token: // the same request again, whose first reply was lost
+		case v.Kept == run.Token: // the same request again, because its first reply was lost
 			return Ruling{Word: lease.OutcomeGranted, Run: run}
 		case slices.Contains(v.Ballots, run.Token): // its grant has not reached its claimant yet
 			run.Token = v.Token
@@ -37,7 +37,7 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	if r.Tick != nil {
 		g.Behind = r.Tick.Behind()
 		if from := max(clock.ToMicros(r.Tick.NotBefore), clock.ToMicros(r.Tick.At)); from > v.Now {
-			if s := r.Tick.Schedule; s != g.Digest && s != g.Digest2 { // announced by this claim: at its tick it would be too late for that
+			if s := r.Tick.Schedule; s != g.Digest && s != g.Digest2 { // announced by this claim: at its tick it would be too late
 				g.mend(v.Latest)
 				g.know(s, false, v.Now)
 			}
@@ -67,10 +67,10 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	return g.claimTick(r, owner, v)
 }
 
-// unheard reports whether a run was granted under this id and has ended before the reply reached its claimant. It has never begun.
+// unheard reports whether a run was granted under this id and has ended before the reply reached its claimant. Such a run has never begun.
 func (g *Register) unheard(r lease.Request) bool {
 	run, orphaned := g.Orphans[r.ID]
-	if held, ok := g.Runs[r.ID]; ok && held.Trigger != "" { // and no majority has its row any more
+	if held, ok := g.Runs[r.ID]; ok && held.Trigger != "" { // no majority has its row any more
 		run, orphaned = held, true
 	}
 	return r.Adopt == "" && orphaned && run.Attempt == 1
@@ -81,7 +81,7 @@ func (g *Register) held(v View) Ruling {
 	return Ruling{Word: "held", Until: until, Holder: who}
 }
 
-// decided returns how a tick was decided, if it was.
+// decided returns the decision on a tick. over is false if there is none yet.
 func (g *Register) decided(r lease.Request, v View) (d Ruling, over bool) {
 	tick := r.Tick.At.Unix()
 	e, known := g.Ticks[tick]
@@ -90,7 +90,8 @@ func (g *Register) decided(r lease.Request, v View) (d Ruling, over bool) {
 		return Ruling{}, false
 	}
 	if m := g.Missed; lease.ZoneOf(r.Tick.Schedule) != "" && e.State != lease.TickPart && tick > m.After && tick <= m.Through && clock.ToMicros(r.Tick.NotBefore) > m.At {
-		g.Missed, g.Ticks[tick] = Missed{}, Entry{Prev: r.Previous(), State: lease.TickReopened} // settled before it was due by the data of this replica
+		// It was settled before it was due by the zone data of this replica.
+		g.Missed, g.Ticks[tick] = Missed{}, Entry{Prev: r.Previous(), State: lease.TickReopened}
 		return Ruling{}, false
 	}
 	how, mine := "", false
@@ -101,7 +102,7 @@ func (g *Register) decided(r lease.Request, v View) (d Ruling, over bool) {
 		how = map[string]string{lease.TickDecided: e.How, lease.TickPart: lease.OutcomeGranted, lease.TickReopened: ""}[e.State]
 	}
 	if mine && how != lease.OutcomeGranted {
-		return Ruling{Word: "settled", Outcome: how}, true // again, the first reply was lost
+		return Ruling{Word: "settled", Outcome: how}, true // again, because the first reply was lost
 	}
 	until, who := v.holder(g, tick)
 	return Ruling{Word: "decided", Outcome: how, Until: until, Holder: who}, true
@@ -121,7 +122,7 @@ func (g *Register) settle(r lease.Request, v View, outcome string) Ruling {
 	return Ruling{Word: "settled", Outcome: outcome}
 }
 
-// keepSettled keeps how ticks were settled until a replica has recorded it: the one that settled them may crash before it can.
+// keepSettled keeps the settlement of ticks until a replica has recorded it: the replica that settled them may die before it can.
 func (g *Register) keepSettled(tick, now int64, how string) {
 	g.Settled = append(g.Settled, Settled{tick, now, how})
 	g.Settled = g.Settled[max(len(g.Settled)-mostSettled, 0):]
@@ -135,8 +136,8 @@ func (g *Register) Acknowledge(ticks []time.Time) {
 // granted reports whether an undecided tick has a grant that was not given back.
 func (g *Register) granted(tick int64) bool { return len(g.Ticks[tick].Slots) > 0 }
 
-// Fits reports whether a slot may run a tick that is not decided: not one that did. back means that it ran in
-// all others, which are not known any more.
+// Fits reports whether a slot may run a tick that is not decided. A slot that has run it may not. If the tick was given back, only the slots that
+// gave it back may.
 func (g *Register) Fits(r lease.Request, slot int) bool {
 	if r.Tick == nil {
 		return true
@@ -154,7 +155,7 @@ func (g *Register) claimTick(r lease.Request, owner string, v View) Ruling {
 	used := slices.Compact(slices.Sorted(slices.Values(e.Slots)))
 	back := g.granted(tick) && e.State == lease.TickReopened
 	if !back && g.granted(tick) && len(used) >= r.Tick.PerTick {
-		return g.settle(r, v, "") // by a smaller number than those before said
+		return g.settle(r, v, "") // an earlier request had a greater PerTick
 	}
 	if v.Slot < 0 || !g.Fits(r, v.Slot) {
 		if v.Full && !g.granted(tick) && r.Tick.IfHeld != "" && !(r.Tick.KeepFirst && g.follows(prev)) {
@@ -185,7 +186,7 @@ func (g *Register) claimTick(r lease.Request, owner string, v View) Ruling {
 	return granted
 }
 
-// claimSlot grants the row that the claimant has, and enters the run in the account.
+// claimSlot grants the row that the claimant has, and adds the run to the account of runs.
 func (g *Register) claimSlot(r lease.Request, owner string, v View) Ruling {
 	if v.Slot < 0 {
 		if v.Full {
@@ -197,7 +198,7 @@ func (g *Register) claimSlot(r lease.Request, owner string, v View) Ruling {
 	if r.Tick != nil {
 		run.Tick = r.Tick.At.Unix()
 	}
-	if r.Adopt != "" { // the orphan's tick, one attempt on; the ledger is not asked
+	if r.Adopt != "" { // the orphan's tick and the next attempt; the ledger is not consulted
 		found, ok := g.Orphans[r.Adopt]
 		if !ok {
 			return Ruling{Word: "decided", Outcome: "adopted"}

@@ -6,8 +6,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// End takes the run of a request out of the register. With undo it never began: its tick is open again, unless the register has the ticks of another zone by now.
-// Then the run is an abandoned orphan, which a replica records.
+// End takes the run of a request out of the register. With undo the run never began: its tick is open again, unless the register has the ticks of
+// another zone by now. Then the run is an abandoned orphan, which a replica records.
 func (g *Register) End(r *lease.Request, undo bool) (changed bool) {
 	id := r.ID
 	run, held := g.Runs[id]
@@ -18,7 +18,7 @@ func (g *Register) End(r *lease.Request, undo bool) (changed bool) {
 		}
 	}
 	switch {
-	case undo && held && run.Adopted != nil: // the orphan waits for another recovery; the first reason to stop counts
+	case undo && held && run.Adopted != nil: // the orphan waits for another recovery; the first stop reason counts
 		of := run.Adopted.Run
 		of.Stopped = cmp.Or(of.Stopped, run.Stopped)
 		g.Orphans[run.Adopted.ID] = of
@@ -37,7 +37,7 @@ func (g *Register) End(r *lease.Request, undo bool) (changed bool) {
 	return true
 }
 
-// HandOver makes an orphan of a run, unless it is one already. attempt is the last one that has begun.
+// HandOver makes a run an orphan, unless it is one already. attempt is the last one that has begun.
 func (g *Register) HandOver(id string, attempt int) {
 	run, held := g.Runs[id]
 	delete(g.Runs, id)
@@ -48,7 +48,7 @@ func (g *Register) HandOver(id string, attempt int) {
 	g.Abandon([]string{id})
 }
 
-// Abandon keeps the ticks of orphans decided, before that is recorded.
+// Abandon marks orphans whose tick must stay decided, before they are recorded as abandoned.
 func (g *Register) Abandon(ids []string) {
 	for _, id := range ids {
 		if run, ok := g.Orphans[id]; ok {
@@ -58,7 +58,7 @@ func (g *Register) Abandon(ids []string) {
 	}
 }
 
-// Bury ends the runs of dead holders, whose rows a majority has shut up to a token. Those with a trigger become orphans.
+// Bury ends the runs of dead holders, whose rows a majority has shut up to a token. Runs with a trigger become orphans.
 func (g *Register) Bury(dead []string, upTo int64) {
 	for _, id := range dead {
 		run, ok := g.Runs[id]

@@ -1,6 +1,6 @@
-// Package register has the rules of a lock in Go: the tick that may be granted, the recovery of runs whose holder died, the meaning of a pause and of a
-// stop request. A quorum decides with them, and tests compare them with the scripts that decide on a single server. They are pure: no clock, no I/O, no
-// randomness.
+// Package register has the rules of a lock in Go: the tick that may be granted, the recovery of runs whose holder died, the meaning of a pause and of
+// a stop request. A quorum decides with them, and tests compare them with the scripts that decide on a single server. The rules are pure: they have
+// no clock, no I/O and no randomness.
 package register
 
 import (
@@ -14,9 +14,9 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// Register holds the final decisions about a lock: its ledger of ticks, the schedules that it knows, and its runs. A quorum accepts it as a whole by a
-// majority of its nodes: see docs/decisions/017-quorum-register.md. The rules are those of acquire.lua, release.lua and inspect.lua, and have their
-// names. Instants are microseconds, ticks seconds since 1970.
+// A Register has the final decisions about a lock: its ledger of ticks, the schedules that it knows, and its runs. A majority of the nodes of a
+// quorum accepts it as a whole: see docs/decisions/017-quorum-register.md. The rules, and their names, are the same as in acquire.lua, release.lua
+// and inspect.lua. Instants are in microseconds, ticks in seconds since 1970.
 type Register struct {
 	Low     int64           `json:"low,omitempty"` // every tick up to it is decided, but see From
 	Ticks   map[int64]Entry `json:"ticks,omitempty"`
@@ -26,45 +26,45 @@ type Register struct {
 	Since   int64           `json:"since,omitempty"`
 	Digest2 string          `json:"digest2,omitempty"`
 	Since2  int64           `json:"since2,omitempty"`
-	Last    int64           `json:"last,omitempty"` // the tick decided last, how, and by which lease id
+	Last    int64           `json:"last,omitempty"` // the tick decided last, its outcome, and the lease id that decided it
 	How     string          `json:"how,omitempty"`
 	By      string          `json:"by,omitempty"`
 	Paused  string          `json:"paused,omitempty"` // as in pause.lua
-	From    int64           `json:"from,omitempty"`   // as state.lua has it, and Behind
+	From    int64           `json:"from,omitempty"`   // as in state.lua; so is Behind
 	Behind  int64           `json:"behind,omitempty"`
 	Missed  Missed          `json:"missed,omitzero"`
 	Rules   Rules           `json:"rules,omitzero"`
 
-	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // tick -> since when it and all before have ended; 0: not yet; spoiled: not well
+	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // by tick: since when it and all earlier ones have ended; 0: not yet; spoiled: not well
 	Followers map[string]Follower `json:"followers,omitempty"` // by name
 	Settled   []Settled           `json:"settled,omitempty"`   // without a run, and not yet acknowledged: see [lease.Tick.KeepOutcome]
 
 	began int64 // Since of the schedule of this request
 }
 
-// Missed are the ticks after one and up to another that were settled at an instant as too late: see acquire.lua.
+// A Missed has the ticks after After and up to Through, which were settled as too late at the instant At: see acquire.lua.
 type Missed struct {
 	After   int64 `json:"after,omitempty"`
 	Through int64 `json:"through,omitempty"`
 	At      int64 `json:"at,omitempty"`
 }
 
-// Rules are the zone data of the schedule that was announced last, and since when they have been in use, if others were before.
+// Rules has the zone data of the schedule that was announced last, and the time since which it has been in use, if other data was used before.
 type Rules struct {
 	Hash  string `json:"hash,omitempty"`
 	Since int64  `json:"since,omitempty"`
 }
 
-// Settled is how a tick was settled, and when.
+// A Settled is a tick that was settled, with the outcome and the time.
 type Settled struct {
 	Tick int64  `json:"tick"`
 	At   int64  `json:"at"`
-	How  string `json:"how"` // as [lease.NewSettlement] has it
+	How  string `json:"how"` // encoded as in [lease.NewSettlement]
 }
 
-const mostSettled = 100 // the newest
+const mostSettled = 100 // only the newest are kept
 
-// Entry is a tick that is decided, or given back, out of turn.
+// An Entry is a tick that is decided, or given back, out of turn.
 type Entry struct {
 	Prev  int64  `json:"prev"`
 	State string `json:"state"`           // as in state.lua
@@ -72,7 +72,7 @@ type Entry struct {
 	How   string `json:"how,omitempty"`   // of lease.TickDecided
 }
 
-// Run is a lease that is accounted for: its holder is alive, or it is an orphan.
+// A Run is a lease that is accounted for: its holder is alive, or it is an orphan.
 type Run struct {
 	Owner   string   `json:"owner"`
 	Slot    int      `json:"slot"`
@@ -82,21 +82,22 @@ type Run struct {
 	Attempt int      `json:"attempt"`
 	Trigger string   `json:"trigger,omitempty"`
 	Memo    string   `json:"memo,omitempty"`
-	Adopted *Adopted `json:"heir,omitempty"` // the orphan that it carries on, in case that its grant is undone
+	Adopted *Adopted `json:"heir,omitempty"` // the orphan that it has adopted, which comes back if the grant is undone
 
-	EndedWell  bool   `json:"ended_well,omitempty"`  // its work had succeeded by the last message of its holder
-	Abandoned  bool   `json:"abandoned,omitempty"`   // an orphan's tick stays decided, whatever its claimant says
-	Stopped    string `json:"stopped,omitempty"`     // why its holder is to stop
-	StoppedFor int64  `json:"stopped_for,omitempty"` // and the tick that it is to make room for, if any
+	EndedWell  bool   `json:"ended_well,omitempty"`  // its work had succeeded, by the last message of its holder
+	Abandoned  bool   `json:"abandoned,omitempty"`   // the tick of the orphan stays decided, whatever its claimant requests
+	Stopped    string `json:"stopped,omitempty"`     // the reason for which its holder is to stop
+	StoppedFor int64  `json:"stopped_for,omitempty"` // the tick that it has to make room for, if any
 }
 
-// Adopted is an orphan that another run carries on.
+// An Adopted is an orphan that another run recovers.
 type Adopted struct {
 	ID  string `json:"id"`
 	Run Run    `json:"run"`
 }
 
-// Read is the register that the nodes keep as value; "" is a new one. The error is [lease.ErrCorrupt] where no client has written it.
+// Read decodes the value that the nodes keep for a register; "" is a new register. The error is [lease.ErrCorrupt] if no client can have written the
+// value.
 func Read(value string) (*Register, error) {
 	g := &Register{}
 	if value != "" {
@@ -120,9 +121,9 @@ func Read(value string) (*Register, error) {
 	return g, nil
 }
 
-// Value is the register as the nodes keep it.
+// Value returns the register as the nodes keep it.
 func (g *Register) Value() string {
-	text, _ := json.Marshal(g) // of maps, numbers and strings: no error
+	text, _ := json.Marshal(g) // maps, numbers and strings give no error
 	return string(text)
 }
 
@@ -135,7 +136,7 @@ func minuteAfter(now int64) int64 {
 	return min(now, math.MaxInt64-lease.MinuteMicros) + lease.MinuteMicros
 }
 
-// mend takes back values that are ahead of the servers' clock by more than a minute: a glitch of it, corrected since.
+// mend corrects values that are ahead of the servers' clock by more than a minute: that clock was wrong for a while.
 func (g *Register) mend(now int64) {
 	bound := minuteAfter(now)
 	if g.Low*1e6 > bound {
@@ -153,7 +154,7 @@ func (g *Register) mend(now int64) {
 	}
 }
 
-// low is the tick up to which every one is decided; while [Register.Low] is that of another zone's ticks, the newest decided tick is in Since.
+// low returns the tick up to which every one is decided. While [Register.Low] is from the ticks of another zone, the newest decided tick is in Since.
 func (g *Register) low() int64 {
 	if g.From > 0 && g.From == g.Low {
 		return min(g.Low, g.Since/1e6)
@@ -170,13 +171,13 @@ func (g *Register) setLow(low int64) {
 	}
 }
 
-// Decided is the tick up to which the schedule of the request has no undecided one.
+// Decided returns the tick up to which the schedule of the request has no undecided one.
 func (g *Register) Decided() int64 { return max(g.low(), g.began/1e6) }
 
-// here is the tick that has no instant after this one, in microseconds.
+// here returns, in microseconds, the greatest name that a tick up to an instant can have.
 func (g *Register) here(now int64) int64 { return now - g.Behind*1e6 }
 
-// leaveZone forgets the ticks of a zone, and returns up to which they were decided.
+// leaveZone forgets the ticks of a zone, and returns the instant up to which they were decided.
 func (g *Register) leaveZone() int64 {
 	most := max(g.low(), g.Since/1e6)
 	for tick, e := range g.Ticks {
@@ -191,8 +192,8 @@ func (g *Register) leaveZone() int64 {
 	return most * 1e6
 }
 
-// know takes a schedule in. One that is new begins now: an edited schedule never fires in retrospect. Two are known at a time, so that a
-// roll-out in which replicas disagree loses no tick of either. announced: said by a replica that starts.
+// know records a schedule. A new one begins now, so that an edited schedule never fires in retrospect. Two are known at a time, so that a roll-out in
+// which replicas disagree loses no tick of either. announced is true for a request of a replica that starts.
 func (g *Register) know(schedule string, announced bool, now int64) {
 	if schedule == g.Digest {
 		return
@@ -214,7 +215,7 @@ func (g *Register) know(schedule string, announced bool, now int64) {
 	g.Digest2, g.Since2, g.Digest, g.Since, g.began = g.Digest, left, schedule, fresh, fresh
 }
 
-// follows reports whether the tick before one is decided.
+// follows reports whether the tick before one is decided. prev is that tick.
 func (g *Register) follows(prev int64) bool { return prev <= g.low() || prev*1e6 <= g.began }
 
 // decide settles a tick for good.
@@ -247,7 +248,7 @@ func (g *Register) advance(now int64) {
 		}
 	}
 	for tick, e := range g.Ticks {
-		if e.State == lease.TickReopened && tick < g.here(now)/1e6-dayTicks { // and never asked for again
+		if e.State == lease.TickReopened && tick < g.here(now)/1e6-dayTicks { // so old a tick is never asked for again
 			delete(g.Ticks, tick)
 		}
 	}
@@ -260,7 +261,7 @@ func (g *Register) advance(now int64) {
 	}
 }
 
-// reopen makes the tick of a run that never started open again. Of a fan-out that was decided, only its slot is.
+// reopen opens the tick of a run that never started. If a fan-out was decided, it opens only the slot of the run.
 func (g *Register) reopen(tick int64, slot int, prev int64, perTick int) {
 	e, known := g.Ticks[tick]
 	again := Entry{Prev: prev, State: lease.TickReopened}
@@ -282,8 +283,8 @@ func (g *Register) reopen(tick int64, slot int, prev int64, perTick int) {
 	g.Ticks[tick] = again
 }
 
-// Inspect announces a schedule, and settles ticks up to one that are past every deadline. before is the tick up to which all were decided until then;
-// since is that of the zone data that the request announces.
+// Inspect announces a schedule, and settles ticks up to through that are past every deadline. before is the tick up to which all were decided before
+// that; since is the time since which the announced zone data has been in use.
 func (g *Register) Inspect(r lease.InspectRequest, through, now, latest int64) (before, since int64) {
 	g.mend(latest)
 	if r.Schedule != "" {
@@ -298,7 +299,7 @@ func (g *Register) Inspect(r lease.InspectRequest, through, now, latest int64) (
 	if through <= before || now <= clock.ToMicros(r.SettleDeadline) {
 		return before, since
 	}
-	some := false // were decided before
+	some := false // some of them were decided before
 	for tick, e := range g.Ticks {
 		some = some || tick <= through && e.State != lease.TickReopened
 		if tick <= through && (e.State != lease.TickReopened || tick > before) {

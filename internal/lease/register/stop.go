@@ -7,15 +7,15 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// Choice is the row whose holder is to stop, and why.
+// A Choice is the row whose holder is to stop, with the reason.
 type Choice struct {
 	Row    lease.Row
 	Reason string
 	Found  bool
 }
 
-// Stop chooses among the rows that are held, as stop.lua does, and enters that in the register. (A lease that is not accounted for
-// has the mark on its rows alone; it leaves no orphan.)
+// Stop chooses among the held rows, as stop.lua does, and enters the choice in the register. (A lease that is not accounted for has the mark only on
+// its rows; it leaves no orphan.)
 func (g *Register) Stop(r lease.StopRequest, rows []lease.Row, v View) Choice {
 	if r.ID != "" {
 		i := slices.IndexFunc(rows, func(row lease.Row) bool { return row.ID == r.ID })
@@ -51,7 +51,7 @@ func (g *Register) Stop(r lease.StopRequest, rows []lease.Row, v View) Choice {
 	return Choice{}
 }
 
-// toStop enters why a run is to stop, and for which tick. The first reason is the one.
+// toStop enters the reason for which a run is to stop, and the tick that it makes room for. The first reason stays.
 func (g *Register) toStop(row lease.Row, reason string, tick int64) Choice {
 	run, accounted := g.Runs[row.ID]
 	if !accounted {
@@ -71,8 +71,8 @@ func (g *Register) isDecided(tick int64) bool {
 	return known && e.State == lease.TickDecided || tick <= g.low() && !(known && e.State == lease.TickReopened)
 }
 
-// began reports whether a run had begun before a tick was due. Its token shows when: a token that is ahead of
-// the clocks was given by a wrong one, and shows nothing. A run that carries on another's began with that.
+// began reports whether a run had begun before a tick was due. Its token shows the time: a token that is ahead of the clocks was given by a wrong
+// clock, and shows nothing. A recovery began with the run that it recovers.
 func (run Run) began(token lease.Token, tick int64, r lease.StopRequest, v View) bool {
 	return run.Tick < tick && (int64(token) < clock.ToMicros(r.From) || int64(token) > minuteAfter(v.Latest) || run.Adopted != nil)
 }

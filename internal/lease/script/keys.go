@@ -12,7 +12,7 @@ var (
 	nodeKeys = []string{"member", "lock", "tombstone", "index"}
 )
 
-// Key is the first key of a lock; it begins the others, and its hash tag is theirs.
+// Key returns the first key of a lock. The other keys begin with it, and have its hash tag.
 func Key(prefix, lock string) string {
 	if strings.Contains(lock, "{") {
 		return prefix + lock
@@ -20,27 +20,28 @@ func Key(prefix, lock string) string {
 	return prefix + "{" + lock + "}"
 }
 
-// Keys are those of a lock, and of a lease id.
+// Keys returns the keys of a lock and a lease id. lock is its first key.
 func Keys(lock, id string) []string {
 	return []string{lock, lock + ":ledger", lock + ":orphans", Tombstone(lock, id)}
 }
 
-// LineKeys are those of the lock's queue.
+// LineKeys returns the keys of the lock's queue.
 func LineKeys(lock string) []string { return []string{lock + ":queue", lock + ":patience"} }
 
-// Tombstone is where the server keeps that a lease id was released.
+// Tombstone returns the key in which the server records that a lease id was released.
 func Tombstone(lock, id string) string { return lock + ":dead:" + id }
 
-// TombstoneLife is for how long requests that were sent before a release may still arrive, in microseconds, where a round trip takes this long at most.
+// TombstoneLife returns the time, in microseconds, for which requests that were sent before a release may still arrive. timeout is the maximum
+// duration of a round trip.
 func TombstoneLife(timeout time.Duration) int64 { return (2*timeout + time.Second).Microseconds() }
 
-// NodeKeys are those of a lock, and of a lease id, on a node of a quorum; the last one, the index, is for a script that writes a register.
+// NodeKeys returns the keys of a lock and a lease id on a node of a quorum. A script that writes a register needs the index as a further key.
 func NodeKeys(prefix, lock, id string) []string {
 	return []string{MemberKey(prefix), lock, Tombstone(lock, id)}
 }
 
-// MemberKey is where a node of a quorum keeps whether it votes.
+// MemberKey returns the key of a node's marker.
 func MemberKey(prefix string) string { return prefix + "quorum" }
 
-// IndexKey is where a node keeps which locks have a register.
+// IndexKey returns the key in which a node keeps the locks that have a register.
 func IndexKey(prefix string) string { return prefix + "quorum:locks" }

@@ -2,21 +2,20 @@ package script
 
 import "slices"
 
-// parameters are the arguments of a script, in its order and by the names in its header. T is a call's arguments, or a pointer to many.
+// parameters has the arguments of a script, in its order and with the names in its header. T is the arguments of a call, or a pointer to many.
 type parameters[T any] []parameter[T]
 
-// parameter is one of them. Arguments at the end of which nothing needs to be said are left out, in groups: needed is set on the first of a
-// group.
+// A parameter is one argument. Arguments at the end that are not needed are left out, in groups: needed is set on the first parameter of a group.
 type parameter[T any] struct {
 	name   string
 	value  func(T) any
 	needed func(T) bool
 }
 
-// encode are the arguments for a call.
+// encode returns the arguments of a call.
 func (p parameters[T]) encode(call T) []any { return p.append(nil, call) }
 
-// append appends them to the words of a command.
+// append appends the arguments of a call to the words of a command.
 func (p parameters[T]) append(words []any, call T) []any {
 	n := len(p)
 	for i := n - 1; i >= 0; i-- {
@@ -43,7 +42,7 @@ func (p parameters[T]) names() []string {
 	return names
 }
 
-// flag is a truth value as the scripts have it.
+// flag returns a boolean in the form of the scripts.
 func flag(b bool) string {
 	if b {
 		return "1"

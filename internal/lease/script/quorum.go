@@ -7,11 +7,11 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// NodeCommon are the arguments with which every script of a node begins: see quorum.lua.
+// NodeCommon has the arguments with which every script of a node begins: see quorum.lua.
 type NodeCommon struct {
 	ID       string
 	NotAfter int64 // an instant of the node's clock
-	Idle     int64 // microseconds; 0 for a permanent lock
+	Idle     int64 // in microseconds; 0 for a permanent lock
 }
 
 var nodeCommon = parameters[*NodeCommon]{
@@ -20,20 +20,20 @@ var nodeCommon = parameters[*NodeCommon]{
 	{name: "idle", value: func(c *NodeCommon) any { return c.Idle }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (c NodeCommon) Encode() []any { return nodeCommon.encode(&c) }
 
-// NoSlot stands for no row, or for any.
+// NoSlot stands for no row, or for any row.
 const NoSlot = -1
 
-// Promises that a claim asks of a node.
+// The promises that a claim asks of a node.
 const (
 	PromiseNothing = ""
-	PromiseRow     = "row" // with the row
-	PromiseAny     = "any" // any holder of the row
+	PromiseRow     = "row" // for the row
+	PromiseAny     = "any" // for any holder of the row
 )
 
-// QuorumClaimArgs are those of quorum_claim.lua.
+// QuorumClaimArgs has the arguments of quorum_claim.lua.
 type QuorumClaimArgs struct {
 	Slot          int // [NoSlot]: no row is asked for
 	Slots         int
@@ -65,10 +65,10 @@ var quorumClaim = parameters[*QuorumClaimArgs]{
 	{name: "all", value: func(c *QuorumClaimArgs) any { return flag(c.All) }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (c QuorumClaimArgs) Encode() []any { return quorumClaim.encode(&c) }
 
-// QuorumAcceptArgs are those of quorum_accept.lua.
+// QuorumAcceptArgs has the arguments of quorum_accept.lua.
 type QuorumAcceptArgs struct {
 	Ballot        int64
 	Value         string
@@ -91,10 +91,10 @@ var quorumAccept = parameters[*QuorumAcceptArgs]{
 	{name: "everyone", value: func(a *QuorumAcceptArgs) any { return flag(a.Everyone) }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (a QuorumAcceptArgs) Encode() []any { return quorumAccept.encode(&a) }
 
-// QuorumRenewArgs are those of quorum_renew.lua.
+// QuorumRenewArgs has the arguments of quorum_renew.lua.
 type QuorumRenewArgs struct {
 	Slot  int
 	Lease time.Duration
@@ -113,13 +113,13 @@ var quorumRenew = parameters[*QuorumRenewArgs]{
 	{name: "slots", value: func(r *QuorumRenewArgs) any { return r.Slots }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (r QuorumRenewArgs) Encode() []any { return quorumRenew.encode(&r) }
 
-// QuorumReleaseArgs are those of quorum_release.lua.
+// QuorumReleaseArgs has the arguments of quorum_release.lua.
 type QuorumReleaseArgs struct {
-	Slot          int   // [NoSlot]: any
-	Token         int64 // up to which the attempt is dropped; 0: released for good
+	Slot          int   // [NoSlot]: any slot
+	Token         int64 // attempts up to it are dropped; 0: the lease id is released for good
 	TombstoneLife int64
 	Narrow        bool // no more than a majority was asked for the lease
 }
@@ -131,10 +131,10 @@ var quorumRelease = parameters[*QuorumReleaseArgs]{
 	{name: "narrow", value: func(r *QuorumReleaseArgs) any { return flag(r.Narrow) }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (r QuorumReleaseArgs) Encode() []any { return quorumRelease.encode(&r) }
 
-// QuorumStopArgs are those of quorum_stop.lua.
+// QuorumStopArgs has the arguments of quorum_stop.lua.
 type QuorumStopArgs struct {
 	Slot   int
 	Reason string
@@ -145,20 +145,20 @@ var quorumStop = parameters[*QuorumStopArgs]{
 	{name: "reason", value: func(s *QuorumStopArgs) any { return s.Reason }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (s QuorumStopArgs) Encode() []any { return quorumStop.encode(&s) }
 
-// QuorumEnrolArgs are those of quorum_enrol.lua.
+// QuorumEnrolArgs has the arguments of quorum_enrol.lua.
 type QuorumEnrolArgs struct{ Epoch string }
 
 var quorumEnrol = parameters[*QuorumEnrolArgs]{
 	{name: "epoch", value: func(e *QuorumEnrolArgs) any { return e.Epoch }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (e QuorumEnrolArgs) Encode() []any { return quorumEnrol.encode(&e) }
 
-// QuorumAdmitArgs are those of quorum_admit.lua.
+// QuorumAdmitArgs has the arguments of quorum_admit.lua.
 type QuorumAdmitArgs struct {
 	Epoch         string
 	Base, Longest int64
@@ -170,13 +170,13 @@ var quorumAdmit = parameters[*QuorumAdmitArgs]{
 	{name: "longest", value: func(a *QuorumAdmitArgs) any { return a.Longest }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (a QuorumAdmitArgs) Encode() []any { return quorumAdmit.encode(&a) }
 
-// QuorumFoundArgs are those of quorum_found.lua.
+// QuorumFoundArgs has the arguments of quorum_found.lua.
 type QuorumFoundArgs struct {
 	Epoch string
-	Quiet int64 // microseconds
+	Quiet int64 // in microseconds
 }
 
 var quorumFound = parameters[*QuorumFoundArgs]{
@@ -184,5 +184,5 @@ var quorumFound = parameters[*QuorumFoundArgs]{
 	{name: "quiet", value: func(f *QuorumFoundArgs) any { return f.Quiet }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (f QuorumFoundArgs) Encode() []any { return quorumFound.encode(&f) }

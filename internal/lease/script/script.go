@@ -1,7 +1,7 @@
 // Package script has the Lua scripts of the engine, each with its keys and arguments by name.
 //
-// A script runs in Redis in one atomic step. Its file in lua begins with its keys, its arguments, its replies, and why it is atomic. The tables
-// in this package give the arguments in the same order and under the same names; a test compares both.
+// A script runs in Redis in one atomic step. Its file in lua begins with its keys, its arguments, its replies, and the reason why it is atomic. The
+// tables in this package have the arguments in the same order and with the same names; a test compares both.
 package script
 
 import (
@@ -14,23 +14,23 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-// Script is a text that the server executes.
+// A Script is a text that the server executes.
 type Script struct {
 	Text, SHA string
 	Name      any     // the SHA, as a word of a command
-	Batch     *Script // the same for requests that travel together; nil if those go each by itself, or the script itself is for many
+	Batch     *Script // the script for several requests in one command; nil if there is none, or the script itself is for many
 	Many      *Many   // nil if it is for one request
-	ReadOnly  bool    // it is executed by the commands that a read-only user may call
+	ReadOnly  bool    // the commands that call it are open to a read-only user
 }
 
-// Many is what there is to know of a script for many requests: how many of the first arguments they have in common, how many of the first
-// values of the reply, and whether the first argument is the instant after which it must not run.
+// A Many describes a script for many requests. Shared is the number of first arguments that the requests have in common, Told the number of first
+// values of the reply, and Bounded is true if the first argument is the instant after which the script must not run.
 type Many struct {
 	Shared, Told int
 	Bounded      bool
 }
 
-// Single are the scripts of a single master.
+// Single has the scripts of a single master.
 type Single struct {
 	Acquire, Renew, Release, Inspect, Stop, MarkSucceeded, Pause, Remove, AcquireSet, Fence *Script
 
@@ -39,7 +39,7 @@ type Single struct {
 	AcquireCompact, ReleaseCompact *Script
 }
 
-// ForSingle assembles the scripts of a single master.
+// ForSingle returns the scripts of a single master.
 func ForSingle() Single {
 	acquire, release := []string{"check", "state", "queue", "acquire"}, []string{"check", "state", "queue", "chain", "release"}
 	return Single{
@@ -59,10 +59,10 @@ func ForSingle() Single {
 	}
 }
 
-// withFastPath puts the ordinary case before the whole rules.
+// withFastPath puts the usual case before the whole rules.
 func withFastPath(fast string, whole []string) []string { return append([]string{fast}, whole...) }
 
-// WithoutFastPaths are the scripts of a single master with the whole rules alone. Tests compare them with [ForSingle].
+// WithoutFastPaths returns the scripts of a single master with only the whole rules. Tests compare them with [ForSingle].
 func WithoutFastPaths() Single {
 	s := ForSingle()
 	s.Acquire = batched("check", "state", "queue", "acquire")
@@ -70,10 +70,10 @@ func WithoutFastPaths() Single {
 	return s
 }
 
-// Quorum are the scripts of one node of a quorum.
+// Quorum has the scripts of one node of a quorum.
 type Quorum struct{ Claim, Accept, Renew, Release, Stop, Enrol, Admit, Found *Script }
 
-// ForQuorum assembles the scripts of a node.
+// ForQuorum returns the scripts of a node.
 func ForQuorum() Quorum {
 	return Quorum{
 		Claim:   assemble(sources("quorum_claim_fast", "check", "quorum", "quorum_claim")...),
@@ -87,13 +87,13 @@ func ForQuorum() Quorum {
 	}
 }
 
-// Loaded are the scripts that a node is given when it is enrolled, and not before.
+// Loaded returns the scripts that a node gets when it is enrolled, and not before.
 func (s Quorum) Loaded() []*Script {
 	return []*Script{s.Claim, s.Accept, s.Renew, s.Release, s.Stop, s.Admit, s.Found}
 }
 
-// Called are the words with which the script is called, and room for its keys and arguments. With load they carry its text, for a server that
-// does not know it yet.
+// Called returns the words that call the script, with room for its keys and arguments. With load they have its text, for a server that does not know
+// it yet.
 func (s *Script) Called(load bool, keys, args int) []any {
 	words := make([]any, 0, 5+keys+args)
 	switch {
@@ -107,7 +107,7 @@ func (s *Script) Called(load bool, keys, args int) []any {
 	return append(words, "evalsha", s.Name, keys)
 }
 
-// source is the text of a file; a test demands that each name has one.
+// source returns the text of a file. A test checks that each name has a file.
 func source(name string) string {
 	text, _ := files.ReadFile("lua/" + name + ".lua")
 	return string(text)
@@ -128,7 +128,7 @@ func assemble(texts ...string) *Script {
 	return &Script{Text: text, SHA: sha, Name: sha}
 }
 
-// batched makes a script of which several requests can travel as one command.
+// batched returns a script with a form for several requests in one command.
 func batched(names ...string) *Script {
 	s := assemble(sources(names...)...)
 	s.Batch = assemble(function("one", sources(names...)...), source("batch"))
@@ -141,14 +141,14 @@ func forMany(m Many, name string) *Script {
 	return s
 }
 
-// readOnly makes a script that writes nothing.
+// readOnly returns a script that writes nothing.
 func readOnly(names ...string) *Script {
 	s := assemble(sources(append([]string{"readonly"}, names...)...)...)
 	s.ReadOnly = true
 	return s
 }
 
-// function makes a script one that others can call.
+// function turns a script into a function that other scripts can call.
 func function(name string, texts ...string) string {
 	return "local function " + name + "(KEYS, ARGV)\n" + strings.Join(texts, "\n") + "\nend"
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// Common are the arguments with which every script of one lock begins: see state.lua.
+// Common has the arguments with which every script of one lock begins: see state.lua.
 type Common struct {
 	ID                  string
-	Idle                int64 // microseconds; 0 for a permanent lock
+	Idle                int64 // in microseconds; 0 for a permanent lock
 	Floor, Longest, Low int64 // as observed
 	Pause, Ledger       string
 	Sync                bool
 }
 
-// NotAfter is the place of the instant of the server's clock after which a script must not run any more. It is set when the call is sent.
+// NotAfter is the index of the instant of the server's clock after which a script must not run. It is set when the call is sent.
 const NotAfter = 1
 
-// Sync is the place of the argument that says that WAIT follows, and SyncOn its value then.
+// Sync is the index of the argument that says that WAIT follows, and SyncOn its value in that case.
 const (
 	Sync   = 7
 	SyncOn = "1"
@@ -39,14 +39,14 @@ var common = parameters[*Common]{
 	{name: "sync", value: func(c *Common) any { return flag(c.Sync) }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (c Common) Encode() []any { return common.encode(&c) }
 
-// AcquireArgs are those of acquire.lua.
+// AcquireArgs has the arguments of acquire.lua.
 type AcquireArgs struct {
 	lease.Request
 	Owner    string
-	Patience time.Duration // how long a waiter keeps its place without asking again
+	Patience time.Duration // the time for which a waiter keeps its place without asking again
 }
 
 func (a *AcquireArgs) hasTick() bool     { return a.Tick != nil }
@@ -55,7 +55,7 @@ func (a *AcquireArgs) named() bool       { return a.Tick.Behind() != 0 }
 func (a *AcquireArgs) keeps() bool       { return a.hasTick() && (a.Tick.KeepFirst || a.Tick.KeepOutcome) }
 func (a *AcquireArgs) tickOrDelay() bool { return a.hasTick() || a.waits() }
 
-// ofTick is what there is to say of the tick, or none if there is no tick.
+// ofTick returns a function for a value of the tick, or none if there is no tick.
 func ofTick(value func(t *lease.Tick) any, none any) func(a *AcquireArgs) any {
 	return func(a *AcquireArgs) any {
 		if a.Tick == nil {
@@ -90,10 +90,10 @@ var acquire = parameters[*AcquireArgs]{
 	{name: "behind", value: ofTick(func(t *lease.Tick) any { return t.Behind() }, 0), needed: (*AcquireArgs).named},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (a AcquireArgs) Encode() []any { return acquire.encode(&a) }
 
-// RenewArgs are those of renew.lua.
+// RenewArgs has the arguments of renew.lua.
 type RenewArgs struct {
 	Owner         string
 	Slot          int
@@ -121,7 +121,7 @@ var renew = parameters[*RenewArgs]{
 	{name: "orphan", value: func(r *RenewArgs) any { return r.Orphan }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (r RenewArgs) Encode() []any { return renew.encode(&r) }
 
 func numberOrNothing(n int64) string {
@@ -131,34 +131,34 @@ func numberOrNothing(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// ReleaseMode is how a lease ends.
+// A ReleaseMode is the way in which a lease ends.
 type ReleaseMode string
 
-// The modes of a release.
+// The release modes.
 const (
 	ReleaseEnd      ReleaseMode = "0" // its work is over
 	ReleaseUndo     ReleaseMode = "1" // its work never began: its tick is open again
-	ReleaseHandOver ReleaseMode = "2" // a recovery carries its run on: it is an orphan
+	ReleaseHandOver ReleaseMode = "2" // a recovery continues its run: it is an orphan
 )
 
-// Outcomes of a tick that a release has kept for the jobs that follow.
+// The outcomes of a tick that a release keeps for followers.
 const (
 	OutcomeFailed    = "0"
 	OutcomeSucceeded = "1"
 )
 
-// OutcomeOf is the outcome of a run.
+// OutcomeOf returns the outcome of a run.
 func OutcomeOf(succeeded bool) string { return flag(succeeded) }
 
-// ReleaseArgs are those of release.lua.
+// ReleaseArgs has the arguments of release.lua.
 type ReleaseArgs struct {
-	TombstoneLife int64 // microseconds
+	TombstoneLife int64 // in microseconds
 	Mode          ReleaseMode
 	Previous      int64
 	PerTick       int
-	Attempt       int    // the last one that has begun, of a run that is handed over
-	Outcome       string // "": none is kept
-	Zone          string // of a tick whose run is undone: see [lease.ZoneOf]
+	Attempt       int    // the last attempt that has begun, of a run that is handed over
+	Outcome       string // "": no outcome is kept
+	Zone          string // the zone of a tick whose run is undone: see [lease.ZoneOf]
 }
 
 var release = parameters[*ReleaseArgs]{
@@ -171,10 +171,10 @@ var release = parameters[*ReleaseArgs]{
 	{name: "zone", value: func(r *ReleaseArgs) any { return r.Zone }, needed: func(r *ReleaseArgs) bool { return r.Mode == ReleaseUndo }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (r ReleaseArgs) Encode() []any { return release.encode(&r) }
 
-// InspectArgs are those of inspect.lua.
+// InspectArgs has the arguments of inspect.lua.
 type InspectArgs lease.InspectRequest
 
 func (i *InspectArgs) acknowledges() bool {
@@ -210,10 +210,10 @@ var inspect = parameters[*InspectArgs]{
 	{name: "rules", value: func(i *InspectArgs) any { return i.ZoneRules }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (i InspectArgs) Encode() []any { return inspect.encode(&i) }
 
-// StopArgs are those of stop.lua.
+// StopArgs has the arguments of stop.lua.
 type StopArgs struct {
 	lease.StopRequest
 	Channel string
@@ -227,10 +227,10 @@ var stop = parameters[*StopArgs]{
 	{name: "from", value: func(s *StopArgs) any { return clock.ToMicros(s.From) }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (s StopArgs) Encode() []any { return stop.encode(&s) }
 
-// MarkSucceededArgs are those of mark_succeeded.lua.
+// MarkSucceededArgs has the arguments of mark_succeeded.lua.
 type MarkSucceededArgs struct {
 	PerTick  int
 	Followed bool
@@ -241,10 +241,10 @@ var markSucceeded = parameters[*MarkSucceededArgs]{
 	{name: "followed", value: func(m *MarkSucceededArgs) any { return flag(m.Followed) }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (m MarkSucceededArgs) Encode() []any { return markSucceeded.encode(&m) }
 
-// PauseArgs are those of pause.lua.
+// PauseArgs has the arguments of pause.lua.
 type PauseArgs lease.PauseRequest
 
 var pause = parameters[*PauseArgs]{
@@ -254,34 +254,34 @@ var pause = parameters[*PauseArgs]{
 	{name: "reason", value: func(p *PauseArgs) any { return lease.PauseNote(p.Reason, p.By) }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (p PauseArgs) Encode() []any { return pause.encode(&p) }
 
-// RemoveArgs are those of remove.lua.
+// RemoveArgs has the arguments of remove.lua.
 type RemoveArgs struct{ UnusedSince time.Time }
 
 var remove = parameters[*RemoveArgs]{
 	{name: "unused_since", value: func(r *RemoveArgs) any { return clock.ToMicros(r.UnusedSince) }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (r RemoveArgs) Encode() []any { return remove.encode(&r) }
 
-// FenceArgs are those of fence.lua.
+// FenceArgs has the arguments of fence.lua.
 type FenceArgs struct{ Token lease.Token }
 
 var fence = parameters[*FenceArgs]{
 	{name: "token", value: func(f *FenceArgs) any { return int64(f.Token) }},
 }
 
-// Encode are the arguments, in their order.
+// Encode returns the script's ARGV.
 func (f FenceArgs) Encode() []any { return fence.encode(&f) }
 
-// AcquireCompactArgs are those of acquire_compact.lua for one request.
+// AcquireCompactArgs has the arguments of acquire_compact.lua for one request.
 type AcquireCompactArgs struct {
 	Floor      int64  // as observed
-	Free, Held string // how the lock ends while it is free, and while this request holds it
-	Life       int64  // milliseconds
+	Free, Held string // the end of the lock's value while it is free, and while this request holds it
+	Life       int64  // in milliseconds
 }
 
 var acquireCompact = parameters[AcquireCompactArgs]{
@@ -292,10 +292,10 @@ var acquireCompact = parameters[AcquireCompactArgs]{
 	{name: "life", value: func(a AcquireCompactArgs) any { return a.Life }},
 }
 
-// Append appends the arguments, in their order, to the words of a command.
+// Append appends the script's ARGV to the words of a command.
 func (a AcquireCompactArgs) Append(words []any) []any { return acquireCompact.append(words, a) }
 
-// Digits is a token, or an instant, as the scripts of compact locks compare it: of 16 digits. A number that has them is sent as it is.
+// Digits returns a token or an instant with 16 digits, as the scripts of compact locks compare it. A number that has 16 digits is returned unchanged.
 func Digits(micros int64) any {
 	if micros >= 1e15 {
 		return micros
@@ -303,7 +303,7 @@ func Digits(micros int64) any {
 	return fmt.Sprintf("%016d", micros)
 }
 
-// ReleaseCompactArgs are those of release_compact.lua for one request.
+// ReleaseCompactArgs has the arguments of release_compact.lua for one request.
 type ReleaseCompactArgs struct{ Held, Free string }
 
 var releaseCompact = parameters[ReleaseCompactArgs]{
@@ -311,5 +311,5 @@ var releaseCompact = parameters[ReleaseCompactArgs]{
 	{name: "free", value: func(r ReleaseCompactArgs) any { return r.Free }},
 }
 
-// Append appends the arguments, in their order, to the words of a command.
+// Append appends the script's ARGV to the words of a command.
 func (r ReleaseCompactArgs) Append(words []any) []any { return releaseCompact.append(words, r) }

@@ -11,24 +11,24 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// answer is a result, and for a request that waits its place in line.
+// An answer is a result and, for a request that waits, its place in line.
 type answer struct {
 	lease.Result
 	line inLine
-	late bool // the request reached the server after the instant from which on it is void
+	late bool // the request reached the server too late, and was not executed
 }
 
-// acquireArgs are the arguments of a request.
+// acquireArgs returns the arguments of a request.
 func acquireArgs(r lease.Request, owner string) []any {
 	return script.AcquireArgs{Request: r, Owner: owner, Patience: PatienceInLine}.Encode()
 }
 
-// mostTries is how often a request is made that is late: the server's clock was stepped, and the reply shows the new time.
+// mostTries is the number of attempts for a request that reaches the server too late. Its clock was stepped then, and the reply shows the new time.
 const mostTries = 3
 
-// Acquire asks for rows, in one round trip but for requests that are late.
+// Acquire asks for rows: in one round trip, and in a further one for requests that were late.
 func (c *Store) Acquire(ctx context.Context, requests []lease.Request, answer func(place int, r lease.Result)) {
-	var places []int // of those that are asked again
+	var places []int // the indexes of the requests that are repeated
 	for try := 1; len(requests) > 0; try++ {
 		var late []lease.Request
 		var latePlaces []int
@@ -68,7 +68,7 @@ func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []an
 		}
 		return answers
 	}
-	if c.cfg.AckedReplicas > 0 { // then ticks may be left to settle, in the rest of the time
+	if c.cfg.AckedReplicas > 0 { // ticks may be settled in the rest of the time
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
 		defer cancel()
@@ -91,8 +91,7 @@ func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []an
 	return answers
 }
 
-// settleOverdue settles the ticks that are overdue, by their places among the replies. The callers get all other
-// replies only after that.
+// settleOverdue settles overdue ticks, and returns their answers by index. The callers get all other replies only after that.
 func (c *Store) settleOverdue(ctx context.Context, requests []lease.Request, replies []reply) map[int]answer {
 	var settled map[int]answer
 	for i, r := range replies {
@@ -146,7 +145,7 @@ func (c *Store) answer(r lease.Request, got reply) answer {
 	return a
 }
 
-// grantOf is the grant of a reply. It is counted from before the request was sent.
+// grantOf returns the grant of a reply. Its lease counts from before the request was sent.
 func (c *Store) grantOf(r lease.Request, got reply) lease.Grant {
 	row := got.row()
 	g := lease.Grant{Slot: int(row.slot), Token: lease.Token(row.token), Tick: row.tick, Attempt: row.attempt, Expiry: row.expiry, Now: got.now, Known: got.known(),
@@ -158,20 +157,19 @@ func (c *Store) grantOf(r lease.Request, got reply) lease.Grant {
 	return g
 }
 
-// mustLast reports whether a verdict counts only if no failover can undo it. A refusal that leaves all open does
-// no harm.
+// mustLast reports whether a verdict counts only if no failover can undo it. A refusal that leaves everything open does no harm.
 func (c *Store) mustLast(r lease.Request, got reply) bool {
 	switch got.verdict {
 	case "granted":
-		return c.cfg.HeldToken(r.ID) != lease.Token(got.row().token) // else it was acknowledged before
+		return c.cfg.HeldToken(r.ID) != lease.Token(got.row().token) // otherwise it was acknowledged before
 	case "settled", "decided":
 		return true
 	}
 	return false
 }
 
-// overdue reports whether a tick is held, past its deadline, by a grant that replicas have not acknowledged, or
-// that was given back for that reason when the server could not say how the tick ended.
+// overdue reports whether a tick is held, past its deadline, by a grant that replicas have not acknowledged, or that was given back for that reason
+// when the server could not report the outcome of the tick.
 func (c *Store) overdue(r lease.Request, got reply) bool {
 	late := r.Tick != nil && !r.Tick.Deadline.IsZero() && got.now > clock.ToMicros(r.Tick.Deadline)
 	if got.err != nil || !late || c.cfg.AckedReplicas == 0 {
@@ -186,14 +184,14 @@ func (c *Store) settle(ctx context.Context, r lease.Request) answer {
 		return answer{Result: lease.Failed(fmt.Errorf("give back the late grant of %q: %w", r.Lock, err))}
 	}
 	again := r
-	again.ID, again.Abstain = rand.Text(), true // that of the grant is dead
+	again.ID, again.Abstain = rand.Text(), true // the id of the grant is dead
 	k := c.call(c.scripts.Acquire, again.Lock, again.ID, again.Permanent, acquireArgs(again, c.cfg.Owner)...)
 	a := c.answer(again, c.exec(ctx, []call{k})[0])
-	a.late = false // the first request is dead: it is not sent again
+	a.late = false // the first request is dead, and must not be repeated
 	return a
 }
 
-// AcquireCompact asks for a lock that was compact when a reply was last seen; ok is false if it is for lua/acquire.lua to answer.
+// AcquireCompact asks for a lock that was compact in the newest reply. ok is false if the request needs lua/acquire.lua.
 func (c *Store) AcquireCompact(ctx context.Context, r lease.Request) (result lease.Result, ok bool) {
 	if c.cfg.AckedReplicas > 0 || !plain(r) || c.cfg.Work.Ready() != nil {
 		return result, false

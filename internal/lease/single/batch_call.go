@@ -11,21 +11,21 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// batchCall is one command on its way to a server: a call, or several of the same script, see batch.lua.
+// A batchCall is one command on its way to a server: a call, or several calls of the same script, see batch.lua.
 type batchCall struct {
 	routedCalls []routedCall
-	load        bool // it carries the script's text
+	load        bool // the command has the script's text
 	cmd         *redis.Cmd
 }
 
-// mostTogether bounds a batch call: a script has the server to itself while it runs, a millisecond with as many. A
-// call that takes longer goes by itself.
+// mostTogether bounds a batch call, because a script has the server to itself while it runs: about a millisecond for so many calls. A call that takes
+// longer is sent by itself.
 const mostTogether = 50
 
-// pack puts calls of the same script together, where their keys are surely on one server.
+// pack combines calls of the same script if their keys are certainly on one server.
 func (c *sender) pack(b *batch, calls []call) []*batchCall {
 	var batchCalls []*batchCall
-	open := map[string]*batchCall{} // the last one of a script
+	open := map[string]*batchCall{} // the last batch call of each script
 	loaded := map[string]bool{}
 	for _, e := range b.routedCalls {
 		k := calls[e.call]
@@ -50,12 +50,12 @@ func (c *sender) pack(b *batch, calls []call) []*batchCall {
 	return batchCalls
 }
 
-// like reports whether two calls of a script have as many keys and arguments.
+// like reports whether two calls of a script have the same numbers of keys and arguments.
 func (k call) like(other call) bool {
 	return len(k.keys) == len(other.keys) && len(k.args) == len(other.args)
 }
 
-// script is what the server executes.
+// script returns the script that the server executes.
 func (p *batchCall) script(calls []call) *script.Script {
 	s := calls[p.routedCalls[0].call].script
 	if len(p.routedCalls) > 1 && s.Many == nil {
@@ -69,10 +69,10 @@ func (p *batchCall) enqueue(ctx context.Context, pipe redis.Pipeliner, calls []c
 	if p.routedCalls[0].ask {
 		pipe.Do(ctx, "ASKING")
 	}
-	_ = pipe.Process(ctx, p.command(ctx, calls, until)) // which is to be executed yet
+	_ = pipe.Process(ctx, p.command(ctx, calls, until)) // it only queues the command
 }
 
-// command makes the batch call one command. It is void after the instant until of the server's clock.
+// command returns the batch call as one command, which is not executed after the instant until of the server's clock.
 func (p *batchCall) command(ctx context.Context, calls []call, until int64) redis.Cmder {
 	s := p.script(calls)
 	first, n := calls[p.routedCalls[0].call], len(p.routedCalls)
@@ -95,10 +95,10 @@ func (p *batchCall) command(ctx context.Context, calls []call, until int64) redi
 	return transport.Once{Cmd: p.cmd}
 }
 
-// compactArgs are the most arguments of a script of a compact lock.
+// compactArgs is the maximum number of arguments of a script for a compact lock.
 const compactArgs = 5
 
-// with makes the call one of a script, and its command at once: most calls are sent once, by themselves.
+// with sets the script of a call, and makes its command at once, because most calls are sent once, by themselves.
 func (k call) with(s *script.Script, keys []string, appendArgs func(words []any) []any) call {
 	k.script, k.keys = s, keys
 	words := k.appendKeys(s.Called(false, len(keys), compactArgs))
@@ -107,7 +107,7 @@ func (k call) with(s *script.Script, keys []string, appendArgs func(words []any)
 	return k
 }
 
-// command makes the call one command by itself, as that of a batch call.
+// command returns the call as a command by itself. It is not executed after the instant until of the server's clock.
 func (k call) command(ctx context.Context, load bool, until int64) *redis.Cmd {
 	if k.words != nil && !load {
 		k.date(k.args, until)
@@ -124,7 +124,7 @@ func (k call) appendKeys(words []any) []any {
 	return words
 }
 
-// appendAll writes the arguments of the first call, and in what those of the others differ.
+// appendAll appends the arguments of the first call, and the differences of the other calls from it.
 func (p *batchCall) appendAll(words []any, calls []call, until int64) []any {
 	words = append(words, len(p.routedCalls), 0)
 	head := len(words)
@@ -144,7 +144,7 @@ func (p *batchCall) appendAll(words []any, calls []call, until int64) []any {
 	return words
 }
 
-// reply is what the server has answered to one of the routed calls.
+// reply returns the server's answer to one of the routed calls.
 func (p *batchCall) reply(n int, m *script.Many) ([]any, error) {
 	raw, err := p.cmd.Slice()
 	if m != nil {
@@ -163,7 +163,7 @@ func (p *batchCall) reply(n int, m *script.Many) ([]any, error) {
 	return one, nil
 }
 
-// replyTo is what a script for many has answered to one request.
+// replyTo returns the answer of a script for many requests to one of them.
 func replyTo(m *script.Many, n, requests int, raw []any, err error) ([]any, error) {
 	if err != nil {
 		return nil, err
@@ -177,10 +177,10 @@ func replyTo(m *script.Many, n, requests int, raw []any, err error) ([]any, erro
 	return append(raw[:m.Told:m.Told], raw[m.Told+n]), nil
 }
 
-// serverError is what the server has told of one request among several.
+// A serverError is the server's error for one request among several.
 type serverError string
 
 func (e serverError) Error() string { return string(e) }
 
-// RedisError makes it one of those that [redis.HasErrorPrefix] knows.
+// RedisError lets [redis.HasErrorPrefix] accept the error.
 func (serverError) RedisError() {}

@@ -7,43 +7,42 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// batcher has single calls share round trips (group commit): calls that come while a round trip is under way go
-// together in the next one, and no call waits for others to come. One of the callers leads: it has all sent, and
-// the next is led by one of those that wait then.
+// A batcher lets single calls share round trips (group commit). Calls that arrive while a round trip is under way go into the next one, and no call
+// waits for others to arrive. One of the callers leads: it sends all of them, and one of the callers that wait then leads the next round trip.
 type batcher struct {
 	mu      sync.Mutex
 	waiting []*waitingCall
-	under   int // leaders: round trips under way, and callers that are told to make one
-	away    int // calls on their way
+	under   int // the number of leaders: of round trips under way, and of callers that will make one
+	away    int // the number of calls on their way
 }
 
-// maxInFlight is how many round trips are under way at once when there is a crowd: while the server is busy with one, this process is with the replies of the
-// other. A trip beside another needs a crowd to be worth it, and takes half of all, so that they stay alike.
+// maxInFlight is the maximum number of round trips at once if a crowd of calls waits: while the server is busy with one, this process handles the
+// replies of the other. A second round trip needs at least crowd calls to be worth it, and takes half of all, so that the two stay of equal size.
 const maxInFlight, crowd = 2, 8
 
-// worth reports whether the waiting calls justify one more round trip. mu is held.
+// worth reports whether the waiting calls justify one more round trip. The caller holds mu.
 func (v *batcher) worth() bool {
 	n := len(v.waiting)
 	return n > 0 && (v.under == 0 || v.under < maxInFlight && n >= crowd)
 }
 
-// waitingCall is one call, and where its caller is told what to do.
+// A waitingCall is one call, with the channel through which its caller gets its turn.
 type waitingCall struct {
 	call  call
 	reply reply
 	turns chan turn // capacity 1
 }
 
-// turn is what a waiting call is told.
+// A turn is what a waiting caller has to do next.
 type turn int
 
 const (
-	leads turn = iota // it is its turn to make a round trip
-	done              // its reply is there
+	leads turn = iota // make a round trip
+	done              // read the reply
 )
 
-// joinTimeoutPart is the part of a round trip's time-out, as a divisor, for which other callers wait. Then they send
-// beside it, so that a connection that hangs holds them up no longer.
+// joinTimeoutPart is the part of a round trip's timeout, as a divisor, for which other callers wait. After that they send a round trip of their own,
+// so that a connection that hangs no longer delays them.
 const joinTimeoutPart = 4
 
 func (v *batcher) back(n int) {
@@ -52,9 +51,8 @@ func (v *batcher) back(n int) {
 	v.away -= n
 }
 
-// first reports whether no other call is under way or waits: then the caller goes at once, by itself and in its
-// own goroutine. A sent call can't be taken back, so the caller waits for its time-out even if ctx is cancelled
-// meanwhile.
+// first reports whether no other call is under way or waits. Then the caller sends at once, by itself and in its own goroutine. A call that was sent
+// can't be taken back, so the caller waits for its timeout even if ctx is canceled meanwhile.
 func (v *batcher) first() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -65,7 +63,7 @@ func (v *batcher) first() bool {
 	return true
 }
 
-// join lets a caller wait, or lead at once if there is no leader.
+// join adds a waiting call. If the waiting calls justify a round trip, the first of their callers leads it.
 func (v *batcher) join(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -75,7 +73,7 @@ func (v *batcher) join(t *waitingCall) {
 	}
 }
 
-// appoint makes a waiting caller a leader, unless it is one. mu is held.
+// appoint makes a waiting caller a leader, unless it is one. The caller holds mu.
 func (v *batcher) appoint(t *waitingCall) {
 	select {
 	case t.turns <- leads:
@@ -84,8 +82,7 @@ func (v *batcher) appoint(t *waitingCall) {
 	}
 }
 
-// depart returns the calls of the round trip. Another leader among them has no reason to lead
-// any more.
+// depart returns the calls of the next round trip. Another leader among their callers no longer has to lead.
 func (v *batcher) depart() []*waitingCall {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,10 +96,10 @@ func (v *batcher) depart() []*waitingCall {
 	return group
 }
 
-// dismiss takes back that a caller is to lead; false if it is not, or has begun. mu is held.
+// dismiss takes back the turn of a caller to lead. It returns false if that caller has no such turn, or has begun. The caller of dismiss holds mu.
 func (v *batcher) dismiss(t *waitingCall) bool {
 	select {
-	case <-t.turns: // as long as it waits, that is all it is told
+	case <-t.turns: // a caller that waits has no other turn
 		v.under--
 		return true
 	default:
@@ -110,7 +107,7 @@ func (v *batcher) dismiss(t *waitingCall) bool {
 	}
 }
 
-// arrive ends a round trip. The next one is led by the first of those that wait.
+// arrive ends a round trip. The first waiting caller leads the next one, if that is worth it.
 func (v *batcher) arrive() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -120,7 +117,7 @@ func (v *batcher) arrive() {
 	}
 }
 
-// hurry has a caller that still waits lead a round trip beside those under way.
+// hurry makes a caller that still waits lead a round trip beside the ones under way.
 func (v *batcher) hurry(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -129,7 +126,7 @@ func (v *batcher) hurry(t *waitingCall) {
 	}
 }
 
-// leave takes a caller out, unless its call is on its way.
+// leave removes a caller, unless its call is on its way.
 func (v *batcher) leave(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

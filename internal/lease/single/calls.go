@@ -7,28 +7,28 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// call is one execution of a script.
+// A call is one execution of a script.
 type call struct {
 	script *script.Script
 	lock   string
 	keys   []string // the first one selects the server, which has them all
 	id     string
-	args   []any                         // as the script has them, but for the instant at [script.NotAfter]
-	words  []any                         // the whole command, which args are the end of, if it was made already
-	idle   int64                         // microseconds, 0 for permanent locks
+	args   []any                         // the script's ARGV, without the instant at [script.NotAfter]
+	words  []any                         // the whole command, which ends with args; nil if it was not made yet
+	idle   int64                         // in microseconds, 0 for permanent locks
 	sync   bool                          // it counts only when replicas have it
-	heavy  bool                          // it may take the server long
-	asked  time.Duration                 // local clock: a moment ago, if the maker of the call has looked at it; else 0
-	read   func(k call, raw []any) reply // of a script for many: the reply to one has the common values and one more
-	form   *compact                      // its effect on a lock that is compact; nil for other scripts
-	parts  []call                        // of a set of locks: those for each of them; then only script, lock, id and sync count here
-	undo   []call                        // and those that take them back
+	heavy  bool                          // it may keep the server busy for long
+	asked  time.Duration                 // the local clock a moment ago, if the maker of the call has read it; otherwise 0
+	read   func(k call, raw []any) reply // decodes the reply of a script for many: the common values and one more
+	form   *compact                      // its effect on a compact lock; nil for other scripts
+	parts  []call                        // for a set of locks: the calls for its locks; only script, lock, id and sync of the set count then
+	undo   []call                        // for a set of locks: the calls that undo parts
 }
 
-// awaitAcks has the call count only when replicas have it.
+// awaitAcks makes the call count only when replicas have it.
 func (k *call) awaitAcks() { k.sync, k.args[script.Sync] = true, script.SyncOn }
 
-// append adds what the script is told. It must not run after the instant until.
+// append appends the script's ARGV to the words of a command. The script must not run after the instant until.
 func (k call) append(words []any, until int64) []any {
 	if len(k.parts) > 0 {
 		words = append(words, k.id, until, len(k.parts), len(k.parts[0].args))
@@ -43,7 +43,7 @@ func (k call) append(words []any, until int64) []any {
 	return words
 }
 
-// date writes into the call's arguments after which instant it must not run.
+// date writes the instant after which the script must not run into its arguments.
 func (k call) date(args []any, until int64) {
 	switch m := k.script.Many; {
 	case m == nil:

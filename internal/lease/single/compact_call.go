@@ -25,10 +25,10 @@ func (c *sender) compactRelease(r *lease.Request, form *compact) call {
 		with(c.scripts.ReleaseCompact, form.keys[:1], args.Append)
 }
 
-// notCompact is the verdict on a lock for which the other scripts are needed.
+// notCompact is the verdict on a lock that needs the other scripts.
 const notCompact = "not compact"
 
-// readCompactGrant takes in the reply to a request of lua/acquire_compact.lua: now, and whether it is granted.
+// readCompactGrant decodes the reply of lua/acquire_compact.lua to a request: the time, and whether it is granted.
 func readCompactGrant(k call, raw []any) reply {
 	k.form.token = transport.Text(raw[0])
 	now, err := strconv.ParseInt(k.form.token, 10, 64)
@@ -41,8 +41,7 @@ func readCompactGrant(k call, raw []any) reply {
 	return reply{verdict: "granted", now: now, floor: now, longest: k.form.longest, form: k.form}
 }
 
-// readCompactRelease takes in the reply to a request of lua/release_compact.lua, which does not carry the
-// time.
+// readCompactRelease decodes the reply of lua/release_compact.lua to a request, which has no time.
 func readCompactRelease(_ call, raw []any) reply {
 	if transport.Number(raw[0]) == 0 {
 		return reply{verdict: notCompact}

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// deadlines bounds calls by the time-out of a round trip. Calls that cannot be cancelled share a timer with
-// others of about the same time, and may end a sixteenth of it early: a timer for each would be a fiftieth of
-// the cost of an uncontended call. The zero value is ready.
+// A deadlines bounds calls by the timeout of a round trip. Calls that cannot be canceled share a timer with others of about the same time, and may
+// end a sixteenth of the timeout early. A timer for each call would be a fiftieth of the cost of an uncontended call. The zero value is ready.
 type deadlines struct {
 	mu     sync.Mutex
 	shared context.Context
-	end    context.CancelFunc // of shared; it is left to end by itself, since calls may be under way with it
-	renew  time.Time          // from then on too little of shared is left
+	end    context.CancelFunc // the cancel function of shared; it is never called, because calls may be under way with shared
+	renew  time.Time          // from then on, too little of shared is left
 }
 
-// bound derives a context that ends within the time-out.
+// bound derives a context that ends within the timeout.
 func (d *deadlines) bound(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if _, bounded := ctx.Deadline(); bounded || ctx.Done() != nil {
 		return context.WithTimeout(ctx, timeout)
@@ -34,7 +33,7 @@ func (d *deadlines) current(timeout time.Duration) context.Context {
 	return d.shared
 }
 
-// sharing ends with others, and has the values of one's own.
+// A sharing is a context that ends with others, and has the values of its own.
 type sharing struct {
 	context.Context
 	own context.Context

@@ -8,9 +8,9 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// granted is a [GrantEvent] on the wire, with all that a reply says of the lock. Instants and lengths are microseconds,
-// ticks seconds since 1970. A message has a line for each, with tabs between the fields: a form that is cheap to
-// read, since thousands of ticks may be granted at once.
+// A granted is a [lease.GrantEvent] on the wire, with all that a reply has about the lock. Instants and lengths are in microseconds, ticks in seconds
+// since 1970. A message has a line for each event, with tabs between the fields. This form is cheap to read, because thousands of ticks may be
+// granted at once.
 type granted struct {
 	lock, owner, ledger      string
 	tick, until              int64
@@ -20,7 +20,7 @@ type granted struct {
 
 func (g granted) append(b []byte) []byte {
 	if strings.ContainsAny(g.lock+g.owner, "\t\n") {
-		return b // such names are rare, and an event is no more than a convenience
+		return b // such names are rare, and an event is only a convenience
 	}
 	b = append(b, g.lock...)
 	for _, n := range []int64{g.tick, g.until, g.now, g.floor, g.longest, g.low} {
@@ -54,8 +54,8 @@ func parseGranted(line string) (g granted, ok bool) {
 // longestLedger bounds the ledger in a message, in bytes: a thousand entries.
 const longestLedger = 1 << 18
 
-// sound reports whether a message could be a client's: its numbers are within their bounds, and its texts have
-// the form of a ledger and a pause.
+// sound reports whether a client may have written a message: its numbers are within their bounds, and its texts have the form of a ledger and a
+// pause.
 func (g granted) sound() bool {
 	pause, ledger := lease.CutPause(g.ledger)
 	return g.tick <= lease.MaxTick && g.until <= lease.MaxNumber && g.now <= lease.MaxNumber && g.floor <= lease.MaxNumber && g.low <= lease.MaxTick &&
@@ -63,11 +63,11 @@ func (g granted) sound() bool {
 		(pause == "" || lease.ReadPause(pause).Sound()) && ledgerText.MatchString(ledger)
 }
 
-// ledgerText is a ledger as the scripts have it: "tick prev state how;...".
+// ledgerText matches a ledger as the scripts write it: "tick prev state how;...".
 var ledgerText = regexp.MustCompile(`^(?:\d{1,10} \d{1,10} (?:part|done|open) [^;\n\t]*(?:;|$))*$`)
 
-// believable reports whether a message can be true now: nothing in it is ahead of the server's clock by more
-// than a minute, but for the end of a lease. A message from the future would outlive every true one.
+// believable reports whether a message can be true now: nothing in it, except the end of a lease, is ahead of the server's clock by more than a
+// minute. A message from the future would outlive every true one.
 func (g granted) believable(now int64) bool {
 	bound := now + lease.MinuteMicros
 	pause, _ := lease.CutPause(g.ledger)
@@ -75,7 +75,7 @@ func (g granted) believable(now int64) bool {
 		(pause == "" || lease.ReadPause(pause).Changed <= bound)
 }
 
-// released is the word before the name of a lock of which a row was.
+// released is the prefix of a line about a released row. The name of the lock follows.
 const released = "released\t"
 
 const maxEvents = 1000 // in one message

@@ -11,23 +11,23 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// routedCall is a call on its way to the server that has its lock.
+// A routedCall is a call on its way to the server that has its lock.
 type routedCall struct {
-	call    int    // its place among the calls
-	to      string // where a node has sent it; "" leaves that to its key
-	ask     bool   // that node takes it as an exception, since the slot is still on its way there
-	load    bool   // the server does not know the script: it may have to carry its text
-	retried bool   // a server that can't be written to has sent it away once
-	alone   bool   // it was refused in company, perhaps for a key of another's
+	call    int    // the index among the calls
+	to      string // the address to which a node has redirected it; "" if its key selects the node
+	ask     bool   // that node takes it as an exception (ASKING), because the slot is still on its way there
+	load    bool   // the server does not know the script, so the command may need its text
+	retried bool   // a server that can't be written to has refused it once
+	alone   bool   // it was refused together with others, perhaps because of their keys
 }
 
-// maxRounds bounds how often a call is sent in one go: to a node that knows better, once more with the text of its script, and
-// both again where SCRIPT FLUSH or another move of the slot came in between.
+// maxRounds bounds how often a call is sent: once redirected to another node, once more with the text of its script, and both again if SCRIPT FLUSH
+// or another move of the slot came in between.
 const maxRounds = 8
 
-// exec sends calls, all those for one server in one pipeline, and returns a reply or an error for each. An error of one says
-// nothing about the others. A single call travels with those of other callers; not in a Cluster, where those to a node that
-// answers would wait for one that does not; nor while the client closes, which would wait for the company's time-out.
+// exec sends calls, all calls for one server in one pipeline, and returns a reply or an error for each. An error of one says nothing about the
+// others. A single call shares a round trip with the calls of other callers, except in a Cluster, where calls to a node that answers would wait for
+// one that does not, and while the client closes, which would wait for the timeout of the others.
 func (c *sender) exec(ctx context.Context, calls []call) []reply {
 	if len(calls) == 1 {
 		return []reply{c.execOne(ctx, calls[0])}
@@ -47,11 +47,11 @@ func (c *sender) execOne(ctx context.Context, k call) reply {
 	return c.send(ctx, []call{k})[0]
 }
 
-// alone sends a call to the only server there is, by the shortest way.
+// alone sends a call to the only server, by the shortest way.
 func (c *sender) alone(ctx context.Context, k call) reply {
 	ctx, cancel := c.deadlines.bound(ctx, c.cfg.Timeout)
 	defer cancel()
-	if k.sync { // a pipeline, for WAIT
+	if k.sync { // WAIT needs a pipeline
 		return c.send(ctx, []call{k})[0]
 	}
 	s := server{redis: c.servers.single, clock: c.servers.only}
@@ -69,7 +69,7 @@ func (c *sender) alone(ctx context.Context, k call) reply {
 			continue
 		}
 		received := sent
-		if m := k.script.Many; m == nil || m.Told > 0 { // else there is nothing that it would date
+		if m := k.script.Many; m == nil || m.Told > 0 { // otherwise the reply has no time to compare
 			received = c.cfg.Clock()
 		}
 		r := readOne(k, s.clock, raw, err, sent, received)
@@ -89,7 +89,7 @@ func (c *sender) dispatch(ctx context.Context, k call, load bool, until int64) (
 		raw, err := cmd.Slice()
 		return replyTo(m, 0, 1, raw, err)
 	}
-	pipe := c.servers.single.Pipeline() // a broken connection is replaced then, whatever broke it
+	pipe := c.servers.single.Pipeline() // go-redis then replaces a broken connection, whatever broke it
 	_ = pipe.Process(ctx, transport.Once{Cmd: cmd})
 	if err := transport.Exec(ctx, pipe); err != nil && cmd.Err() == nil {
 		return nil, err
@@ -97,8 +97,7 @@ func (c *sender) dispatch(ctx context.Context, k call, load bool, until int64) (
 	return cmd.Slice()
 }
 
-// send is exec without sharing round trips: for many, and for renewals, which must not wait
-// for other calls.
+// send is exec without shared round trips: for many calls, and for renewals, which must not wait for other calls.
 func (c *sender) send(ctx context.Context, calls []call) []reply {
 	replies := make([]reply, len(calls))
 	todo := make([]routedCall, len(calls))
@@ -119,7 +118,7 @@ func (c *sender) send(ctx context.Context, calls []call) []reply {
 	return replies
 }
 
-// arrive says when replies are there for those who wait: all of them come with the last, however long ago a server has given the others.
+// arrive sets the time at which the callers can have the replies: all replies come with the last one, however long ago a server has sent the others.
 func arrive(replies []reply, now time.Duration) {
 	for i := range replies {
 		replies[i].received = now
@@ -127,17 +126,17 @@ func arrive(replies []reply, now time.Duration) {
 	}
 }
 
-// batch is the calls that go to one server together.
+// A batch has the calls that go to one server together.
 type batch struct {
 	server      server
 	routedCalls []routedCall
 }
 
-// sort finds the server of each routed call. Those that have none get an error as their reply.
+// sort finds the server of each routed call. A call without a server gets an error as its reply.
 func (c *sender) sort(ctx context.Context, calls []call, replies []reply, todo []routedCall) []*batch {
 	var batches []*batch
 	byAddr, sentTo := map[string]*batch{}, map[string]server{}
-	var lost error // the servers can't be found out at all
+	var lost error // set if no server can be found
 	for _, e := range todo {
 		s, known := sentTo[e.to]
 		err := lost
@@ -166,8 +165,8 @@ func (c *sender) sort(ctx context.Context, calls []call, replies []reply, todo [
 	return batches
 }
 
-// trip is one round trip to one server; it returns the calls that have to be sent again. EVALSHA's own fallback
-// does not work inside pipelines: the first call of each script that the server did not know carries its text.
+// trip makes one round trip to one server, and returns the calls that have to be sent again. The fallback of EVALSHA in go-redis does not work inside
+// pipelines, so the first call of each script that the server did not know has its text.
 func (c *sender) trip(ctx context.Context, b *batch, calls []call, replies []reply) (again []routedCall) {
 	if err := c.learnTime(ctx, b.server); err != nil {
 		for _, e := range b.routedCalls {
@@ -204,7 +203,7 @@ func (c *sender) trip(ctx context.Context, b *batch, calls []call, replies []rep
 	return again
 }
 
-// enqueue puts a batch into a pipeline and returns its batch calls. They are void after the time that a round trip may take.
+// enqueue puts a batch into a pipeline and returns its batch calls. They are not executed after the timeout of a round trip.
 func (c *sender) enqueue(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) []*batchCall {
 	micros, _ := b.server.clock.At(c.cfg.Clock())
 	batchCalls := c.pack(b, calls)
@@ -214,14 +213,13 @@ func (c *sender) enqueue(ctx context.Context, pipe redis.Pipeliner, b *batch, ca
 	return batchCalls
 }
 
-// follow says where to send a routed call that was surely not done, and that may be done at once elsewhere or in
-// another way. Errors that need time (TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS) are for the
-// caller, which asks again with the same id.
+// follow decides whether a routed call that was certainly not executed can be sent again at once, to another server or in another form. Errors that
+// need time (TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS) are returned to the caller, which asks again with the same id.
 func (e routedCall) follow(err error, from string, inCompany bool) (next routedCall, ok bool) {
 	if err == nil {
 		return e, false
 	}
-	if inCompany && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "CROSSSLOT")) { // all keys are looked at before anything is done
+	if inCompany && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "CROSSSLOT")) { // the server checks all keys before it executes anything
 		e.alone = true
 		return e, true
 	}
@@ -237,15 +235,15 @@ func (e routedCall) follow(err error, from string, inCompany bool) (next routedC
 		e.load = true
 		return e, true
 	}
-	if redis.IsReadOnlyError(err) && !e.retried { // a master no more: the client has dropped the connection, and looks for the new one
+	if redis.IsReadOnlyError(err) && !e.retried { // no longer a master: go-redis has dropped the connection, and looks for the new master
 		e.retried = true
 		return e, true
 	}
 	return e, false
 }
 
-// awaitReplicas lets a pipeline end with WAIT, if its calls count only once replicas have them: on the
-// connection of the scripts, since WAIT covers the writes of its own connection only.
+// awaitReplicas ends a pipeline with WAIT if its calls count only once replicas have them. WAIT is on the connection of the scripts, because it
+// covers only the writes of its own connection.
 func (c *sender) awaitReplicas(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) *redis.Cmd {
 	if !slices.ContainsFunc(b.routedCalls, func(e routedCall) bool { return calls[e.call].sync }) {
 		return nil

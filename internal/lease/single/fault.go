@@ -6,7 +6,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// fault describes the fault in the numbers of a reply; "" if there is none.
+// fault returns a description of the damage in the numbers of a reply; "" if there is none.
 func (r reply) fault() string {
 	for _, n := range []struct {
 		name     string
@@ -30,7 +30,7 @@ func (r reply) fault() string {
 	return ""
 }
 
-// fault describes the fault in a grant; "" if there is none.
+// fault returns a description of the damage in a grant; "" if there is none.
 func (r row) fault(now int64) string {
 	if !lease.Sound(r.slot, lease.MaxSlots-1) || !lease.Sound(r.token-1, lease.MaxNumber-1) || !lease.Sound(r.tick, lease.MaxTick) || !lease.Sound(r.attempt, lease.MaxAttempts) {
 		return fmt.Sprintf("slot %d is granted with token %d, tick %d, attempt %d", r.slot, r.token, r.tick, r.attempt)

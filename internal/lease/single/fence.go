@@ -11,13 +11,13 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// Pass records a token of a resource, unless a greater one was recorded before.
+// Pass records a token for a resource, unless a greater one was recorded before.
 func (c *Store) Pass(ctx context.Context, resource string, idle time.Duration, token lease.Token) error {
 	r := c.exec(ctx, []call{c.fencing(resource, idle, token)})[0]
 	switch {
 	case r.err != nil:
 		return fmt.Errorf("resource %q: %w", resource, r.err)
-	case r.verdict == "stale": // also if a failover may forget it: the greater token was granted
+	case r.verdict == "stale": // even if a failover may forget it: the greater token was granted
 		return &lease.StaleError{Resource: resource, Token: token, Newest: lease.Token(r.floor)}
 	case r.verdict == "ahead":
 		return fmt.Errorf("resource %q: token %d not recorded: %w by %v", resource, token, lease.ErrAhead, time.Duration(min(int64(token)-r.now, math.MaxInt64/1000))*time.Microsecond)
@@ -29,8 +29,8 @@ func (c *Store) Pass(ctx context.Context, resource string, idle time.Duration, t
 	return nil
 }
 
-// fencing has a name that no lock can have, under which the client also observes the fence. It names one key only, so that a slot
-// of a Cluster that moves is never in between two places for it.
+// fencing returns the call for a fence. The client observes the fence under a name that no lock can have. The call has only one key, so that a moving
+// slot of a Cluster never splits its keys.
 func (c *Store) fencing(resource string, idle time.Duration, token lease.Token) call {
 	name := strings.TrimPrefix(c.key(resource), c.cfg.Prefix) + ":fence"
 	return c.callOn(c.keys(name, "")[:1], idle, c.scripts.Fence, name, "", script.FenceArgs{Token: token}.Encode()...)

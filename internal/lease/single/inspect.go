@@ -17,7 +17,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// Inspect returns the state of locks.
+// Inspect returns the states of locks.
 func (c *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lease.State {
 	calls := make([]call, len(locks))
 	for i, l := range locks {
@@ -37,8 +37,8 @@ func (c *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 	return states
 }
 
-// inspectOnly repeats, without writing, the inspections that the server refused because the user may only read: from
-// Redis 7 on, and on one master.
+// inspectOnly repeats, without writing, the inspections that the server refused because the user may only read. It works from Redis 7 on, and on one
+// master.
 func (c *Store) inspectOnly(ctx context.Context, locks []lease.InspectRequest, replies []reply) {
 	var calls []call
 	var refused []int
@@ -52,7 +52,7 @@ func (c *Store) inspectOnly(ctx context.Context, locks []lease.InspectRequest, r
 		return
 	}
 	for i, got := range c.exec(ctx, calls) {
-		if got.err == nil { // else the refusal names the missing right
+		if got.err == nil { // otherwise the refusal names the missing right
 			replies[refused[i]] = got
 		}
 	}
@@ -68,10 +68,10 @@ func (c *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) (e
 	return transport.Unknown(c.cfg.Redis.HDel(ctx, c.keys(lock, "")[2], ids...).Err())
 }
 
-// endedWell is in the place of a reason, in the first line of an orphan: see state.lua.
+// endedWell replaces the reason in the first line of an orphan: see state.lua.
 const endedWell = "\tok"
 
-// These stand behind the slot of an orphan: see state.lua.
+// The marks after the slot of an orphan: see state.lua.
 const orphanRenewed, orphanAbandoned = "+", "!"
 
 func state(lock string, got reply) lease.State {
@@ -116,7 +116,7 @@ func state(lock string, got reply) lease.State {
 	return s
 }
 
-// openTicks are those of a ledger, "tick prev state how;...", that are open again.
+// openTicks returns the ticks of a ledger, "tick prev state how;...", that are open again.
 func openTicks(ledger string) []time.Time {
 	var open []time.Time
 	for entry := range strings.SplitSeq(ledger, ";") {
@@ -128,7 +128,7 @@ func openTicks(ledger string) []time.Time {
 	return open
 }
 
-// followed is the message of a lock to its followers.
+// followed adds what the reply has for a follower to the state.
 func followed(s *lease.State, got reply) {
 	s.Through = clock.FromMicros(got.Number(6) * 1e6)
 	list := got.List(7)

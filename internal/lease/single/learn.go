@@ -2,21 +2,21 @@ package single
 
 import "github.com/cronclave/cronclave/internal/lease/observed"
 
-// learn remembers the lock's state from a reply, unless a failover may undo it. A client that announced to the
-// new master a grant that it never had, and that was never used, would take the tick from all replicas.
+// learn records the lock's state from a reply, unless a failover may undo it. Otherwise a client could announce to the new master a grant that this
+// master never had and that was never used, and so take the tick from all replicas.
 func (c *sender) learn(k call, r reply) {
 	if len(k.parts) > 0 {
 		c.learnSeveral(k, r)
 		return
 	}
-	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // the last three did not look at the lock, or say nothing of it
+	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // in the last three cases the reply says nothing about the lock
 		return
 	}
 	news := observed.State{Compact: r.compact || r.form != nil, Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: r.ledger, Paused: r.paused, Seen: r.sent, Permanent: k.idle == 0}
 	c.cfg.Observed.Learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
 }
 
-// learnSeveral learns of each lock of a set: see acquire_set.lua for which reply is whose.
+// learnSeveral records the state of each lock of a set: acquire_set.lua describes the order of the replies.
 func (c *sender) learnSeveral(k call, r reply) {
 	parts := r.parts
 	if r.verdict == "refused" && len(parts) > 0 && r.place >= 1 && r.place <= len(k.parts) {

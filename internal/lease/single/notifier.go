@@ -11,21 +11,20 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// notifier notifies a client's waiters of rows that the server granted them: one subscription for all of them, but
-// in a Cluster one for each lock, on the node that has it. A message is a hint, since messages get lost: waiters
-// ask, too.
+// A notifier notifies a client's waiters about rows that the server granted them. It has one subscription for all of them, but in a Cluster one for
+// each lock, on the node that has it. A message is a hint, because messages may be lost: waiters ask, too.
 type notifier struct {
 	sender     *sender
 	subscriber subscriber
-	name       string // of this client's channels
+	name       string // the name of this client's channels
 
 	mu      sync.Mutex
 	lines   map[string]*line         // by channel
 	waiting map[string]chan rowGrant // by lease id of a waiter
-	plain   bool                     // the Cluster is older than sharded channels (Redis 7): one channel of all nodes, as without a Cluster
+	plain   bool                     // the Cluster is older than sharded channels (Redis 7): one channel on all nodes, as without a Cluster
 }
 
-// rowGrant is the server's message that another client's script has given a row to a waiter.
+// A rowGrant is the server's message that the script of another client has granted a row to a waiter.
 type rowGrant struct {
 	id                                string
 	slot, token, expiry, now, longest int64
@@ -47,25 +46,24 @@ func (g rowGrant) sound() bool {
 	return lease.Sound(g.now, lease.MaxNumber) && r.fault(g.now) == "" && lease.Sound(g.longest, lease.MaxLease.Microseconds())
 }
 
-// line is one subscription.
+// A line is one subscription.
 type line struct {
 	channel     channel
 	waiters     int
 	up          chan struct{} // closed while it is subscribed
-	down        chan struct{} // closed when it is no more
+	down        chan struct{} // closed when it is no longer subscribed
 	unsubscribe context.CancelFunc
 	idle        *time.Timer // runs while the line has no waiters
 }
 
-// linger is how long a subscription without waiters is kept: not for long, since in a Cluster each lock has a
-// connection.
+// linger is the time for which a subscription without waiters is kept. It is short, because each lock of a Cluster has a connection.
 const linger = 5 * time.Second
 
 func newNotifier(c *sender, s subscriber) *notifier {
 	return &notifier{sender: c, subscriber: s, name: "bell:" + rand.Text(), lines: map[string]*line{}, waiting: map[string]chan rowGrant{}}
 }
 
-// channel is where grants of a lock are published to this client.
+// channel returns the channel to which grants of a lock are published for this client.
 func (n *notifier) channel(lock string) channel {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -75,7 +73,7 @@ func (n *notifier) channel(lock string) channel {
 	return channel{name: n.sender.key(lock) + ":" + n.name, sharded: true}
 }
 
-// wire is the channel as the scripts have it.
+// wire returns the channel in the form of the scripts.
 func (c channel) wire() string {
 	if c.sharded {
 		return "s:" + c.name
@@ -83,7 +81,7 @@ func (c channel) wire() string {
 	return ":" + c.name
 }
 
-// await has the grant of a lease id sent to a channel. Its waiter must leave.
+// await returns a channel that receives the grant of a lease id. The waiter must call leave at the end.
 func (n *notifier) await(id string) <-chan rowGrant {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,7 +96,7 @@ func (n *notifier) leave(id string) {
 	delete(n.waiting, id)
 }
 
-// missed is closed once messages of a channel that is subscribed now may have been missed; nil if it is not subscribed.
+// missed returns a channel that is closed once messages of a subscribed channel may have been missed; nil if ch is not subscribed.
 func (n *notifier) missed(ch channel) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,7 +106,7 @@ func (n *notifier) missed(ch channel) <-chan struct{} {
 	return nil
 }
 
-// join adds a waiter to the line, and subscribes if it is the first.
+// join adds a waiter to a line, and subscribes if it is the first.
 func (n *notifier) join(ch channel) (l *line, leave func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -148,14 +146,14 @@ func (n *notifier) listener(l *line) listener {
 	}
 }
 
-// goPlain is for waiters that come from now on. Those that wait already find out by asking.
+// goPlain switches to one plain channel for later waiters. Waiters that wait already find out by asking.
 func (n *notifier) goPlain() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.plain = true
 }
 
-// subscribed is closed while the line is subscribed.
+// subscribed returns a channel that is closed while the line is subscribed.
 func (n *notifier) subscribed(l *line) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -178,7 +176,7 @@ func (n *notifier) part(l *line) {
 	})
 }
 
-// notify hands the grant to its waiter.
+// notify passes the grant to its waiter.
 func (n *notifier) notify(message string) {
 	g, ok := parseGrant(message)
 	if !ok {
@@ -188,7 +186,7 @@ func (n *notifier) notify(message string) {
 	defer n.mu.Unlock()
 	select {
 	case n.waiting[g.id] <- g:
-	default: // it waits no more, or was told before
+	default: // it waits no more, or has its grant already
 	}
 }
 

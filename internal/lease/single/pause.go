@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// Pause sets or ends the pauses of locks, and publishes that.
+// Pause sets or ends the pauses of locks, and publishes them.
 func (c *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []lease.PauseAnswer {
 	calls := make([]call, len(requests))
 	for i, r := range requests {
@@ -29,7 +29,8 @@ func (c *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []leas
 		}
 	}
 	if len(news) > 0 {
-		_ = transport.Process(ctx, c.cfg.Redis, redis.NewIntCmd(ctx, "publish", c.channel(), news)) // a hint: a client that did not receive it learns of the pause by its next request
+		// A hint: a client that did not receive it learns of the pause with its next request.
+		_ = transport.Process(ctx, c.cfg.Redis, redis.NewIntCmd(ctx, "publish", c.channel(), news))
 	}
 	return answers
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// publisher publishes grants, and receives those of others.
+// A publisher publishes grants, and receives the grants of others.
 type publisher struct {
 	*sender
 	subscriber
@@ -40,7 +40,7 @@ func (c *publisher) Publish(ctx context.Context, rows []lease.GrantedRow, ended 
 	return transport.Exec(ctx, pipe)
 }
 
-// event is the message about a row.
+// event returns the message about a row.
 func (c *publisher) event(row lease.GrantedRow) granted {
 	r, g := &row.Row.Request, &row.Row.Grant
 	return granted{lock: r.Lock, owner: c.cfg.Owner, ledger: g.Known.Ledger, tick: g.Tick, until: row.Until,
@@ -52,9 +52,9 @@ func (c *publisher) Subscribe(ctx context.Context, f func([]lease.GrantEvent)) {
 	c.subscribe(ctx, channel{name: c.channel()}, listener{receive: func(message string) { f(c.learnEvents(message)) }})
 }
 
-// learnEvents takes in a message. A message that can't be read, or can't be true, is not from a client and is
-// ignored; so are lines beyond the number that a client sends at once. Any user that may publish can write one,
-// so a message only adds to the observed state of locks that this client uses.
+// learnEvents decodes a message and records its content. It ignores a message that can't be read, or can't be true, because no client has written it,
+// and lines beyond the number that a client sends at once. Any user who may publish can write a message, so it only adds to the observed state of
+// locks that this client uses.
 func (c *publisher) learnEvents(message string) []lease.GrantEvent {
 	local := c.cfg.Clock()
 	micros, known := c.servers.estimate(local)
@@ -79,7 +79,7 @@ func (c *publisher) learnEvents(message string) []lease.GrantEvent {
 		if !ok || known && !g.believable(micros) {
 			continue
 		}
-		if g.until > 0 { // else it is about a pause
+		if g.until > 0 { // otherwise it is about a pause
 			events = append(events, lease.GrantEvent{Lock: g.lock, Tick: clock.FromMicros(g.tick * 1e6), Owner: g.owner, Until: clock.FromMicros(g.until)})
 		}
 		if !known {

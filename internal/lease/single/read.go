@@ -12,7 +12,7 @@ import (
 // common is the number of values with which every reply begins.
 const common = 7
 
-// readOne takes in the reply to a call.
+// readOne decodes the reply to a call.
 func readOne(k call, server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil && transport.IsReply(err) && lease.WrongType(err) {
 		err = fmt.Errorf("key %q, or one that begins with it, is of something else: delete that, or take another prefix, namespace or database: %w", k.keys[0], err)
@@ -30,7 +30,7 @@ func readOne(k call, server *clock.Server, raw []any, err error, sent, received 
 	return read(server, raw, err, sent, received)
 }
 
-// readSeveral takes in the reply for a set of locks: a verdict, a place, and replies of single locks.
+// readSeveral decodes the reply for a set of locks: a verdict, an index, and replies for single locks.
 func readSeveral(server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
 	switch {
 	case err != nil:
@@ -48,7 +48,7 @@ func readSeveral(server *clock.Server, raw []any, err error, sent, received time
 	return r
 }
 
-// read takes in the server's clock from a reply.
+// read decodes the reply for one lock, and records the server's clock.
 func read(server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil {
 		return reply{err: transport.Unknown(err)}

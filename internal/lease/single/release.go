@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// releasing is the call of a release.
+// releasing returns the call of a release.
 func (c *Store) releasing(r lease.ReleaseRequest) call {
 	row := &r.Row.Request
 	args := script.ReleaseArgs{TombstoneLife: script.TombstoneLife(c.cfg.Timeout), Mode: script.ReleaseEnd}
@@ -29,26 +29,26 @@ func (c *Store) releasing(r lease.ReleaseRequest) call {
 	return k
 }
 
-// ReleaseSoon ends a lease, in its compact form if it was not renewed and its lock is compact still.
+// ReleaseSoon ends a lease. If the lease was not renewed and its lock is still compact, it uses the compact form.
 func (c *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (answer lease.Released, err error) {
 	if form, ok := r.Row.Grant.Ticket.(*compact); ok && r.Fresh && r.Held && r.Mode == lease.ReleaseEnd {
 		verdict, err := c.releaseCompact(ctx, r, form, begun)
 		if err == nil && verdict != notCompact {
 			return lease.Released(verdict), nil
 		}
-		if err != nil { // it leaves no tombstone that would prove it
+		if err != nil { // there is no tombstone that would prove the release
 			r.Doubt = true
 			return c.releaseUntil(ctx, r, begun)
 		}
 	}
-	// The first try mostly is the last, and has a time-out of its own.
+	// The first attempt is usually the last, and has a timeout of its own.
 	if answer, err = c.releaseOnce(ctx, r); err == nil {
 		return r.Sure(answer), nil
 	}
 	return c.releaseUntil(ctx, r, begun)
 }
 
-// releaseUntil is the release for two time-outs from an instant on.
+// releaseUntil is Release for two timeouts, counted from begun.
 func (c *Store) releaseUntil(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (answer lease.Released, err error) {
 	ctx, cancel := context.WithTimeout(ctx, begun+2*c.cfg.Timeout-c.cfg.Clock())
 	defer cancel()
@@ -64,7 +64,7 @@ func (c *Store) releaseOnce(ctx context.Context, r lease.ReleaseRequest) (lease.
 	return lease.Released(got.verdict), got.err
 }
 
-// Release ends a lease.
+// Release ends a lease. It tries again until ctx ends.
 func (c *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lease.Released, err error) {
 	for retry := lease.NewRetry(c.cfg.Timeout); ; {
 		if answer, err = c.releaseOnce(ctx, r); err == nil || errors.Is(err, lease.ErrRefused) {
@@ -76,7 +76,7 @@ func (c *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 	}
 }
 
-// releaseCompact ends a lease that [Store.AcquireCompact] has got, if its lock is compact still; else the verdict is notCompact.
+// releaseCompact ends a lease from [Store.AcquireCompact], if its lock is still compact. Otherwise the verdict is notCompact.
 func (c *Store) releaseCompact(ctx context.Context, r lease.ReleaseRequest, form *compact, begun time.Duration) (verdict string, err error) {
 	k := c.compactRelease(&r.Row.Request, form)
 	k.asked = begun

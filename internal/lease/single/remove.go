@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// Remove deletes locks that are not used any more.
+// Remove deletes locks that are no longer used.
 func (c *Store) Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error) {
 	calls := make([]call, len(locks))
 	for i, lock := range locks {
@@ -25,7 +25,7 @@ func (c *Store) Remove(ctx context.Context, locks []string, unusedSince time.Tim
 			continue
 		}
 		if removed[i] = got.verdict == "removed"; removed[i] {
-			c.cfg.Observed.Delete(locks[i]) // else this client would hold what it has asked for against the server
+			c.cfg.Observed.Delete(locks[i]) // otherwise this client would take the server for one that has forgotten the lock
 		}
 	}
 	return removed, err

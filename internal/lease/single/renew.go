@@ -21,7 +21,7 @@ func (c *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewe
 	return renewed
 }
 
-// renewing is the call of a renewal.
+// renewing returns the call of a renewal.
 func (c *Store) renewing(l lease.Renewal) call {
 	r, g := &l.Row.Request, &l.Row.Grant
 	return c.call(c.scripts.Renew, r.Lock, r.ID, r.Permanent, script.RenewArgs{

@@ -7,7 +7,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// reply is a script's answer: the common part is taken in already, rest is the script's own.
+// A reply is the decoded answer of a script. Values has the values after the common ones.
 type reply struct {
 	verdict string
 	orphans int
@@ -18,24 +18,24 @@ type reply struct {
 	ledger  string
 	paused  string
 	transport.Values
-	sent     time.Duration // local clock, before the request was sent
-	received time.Duration // and when its caller could have the reply, after all calls that it travelled with and waited for
-	acked    bool          // as many replicas have it as must
+	sent     time.Duration // the local clock before the request was sent
+	received time.Duration // the local clock when its caller could have the reply, after all calls that it travelled with and waited for
+	acked    bool          // enough replicas have the write
 	err      error         // the outcome is unknown
 
-	compact bool     // the lock is: see acquire_compact.lua
-	form    *compact // and what it is with the grant
+	compact bool     // the lock is compact: see acquire_compact.lua
+	form    *compact // its form with the grant
 
-	place int     // of a set of locks: which one refused, from 1
-	parts []reply // and the replies of its locks
+	place int     // for a set of locks: the number of the lock that refused, from 1
+	parts []reply // for a set of locks: the replies for its locks
 }
 
-// known is what the reply says of the lock.
+// known returns the state of the lock in the reply.
 func (r *reply) known() lease.Known {
 	return lease.Known{Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: lease.JoinPause(r.paused, r.ledger)}
 }
 
-// inUse reports whether the lock was used about now, so that the server keeps it for a while.
+// inUse reports whether the lock was used now, so that the server keeps it for a while.
 func (r reply) inUse() bool {
 	switch r.verdict {
 	case "granted", "renewed", "released", "closed", "settled", "queued", "passed", "stale", "paused":
@@ -46,7 +46,7 @@ func (r reply) inUse() bool {
 	return false
 }
 
-// row is the granted row in a reply.
+// A row is the granted row in a reply.
 type row struct{ slot, token, expiry, tick, attempt int64 }
 
 func (r reply) row() row {

@@ -13,41 +13,41 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// Config is what a store on one master is made of.
+// A Config is the configuration of a store on one master.
 type Config struct {
 	Redis         transport.Client
 	Prefix        string
 	Owner         string
-	Timeout       time.Duration // of a round trip
-	AckedReplicas int           // that must have a change before it counts
+	Timeout       time.Duration // the timeout of a round trip
+	AckedReplicas int           // the number of replicas that must have a change before it counts
 	AckTimeout    time.Duration
-	Idle          time.Duration // for which an unused lock is remembered
+	Idle          time.Duration // the time for which an unused lock is remembered
 	Clock         func() time.Duration
 	OnForbidden   func(channel string, err error)
 
 	Work      *background.Group
 	Observed  *observed.Cache
-	HeldToken func(id string) lease.Token // that of the client's lease of this id; 0 if it holds none
-	AskToStop func(id, reason string)     // asks the holder of the client's lease of this id
-	Contended func(lock, holder string)   // reports that a lock that is waited for has another holder
+	HeldToken func(id string) lease.Token // returns the token of the client's lease with this id; 0 if it holds none
+	AskToStop func(id, reason string)     // asks the holder of the client's lease with this id to stop
+	Contended func(lock, holder string)   // reports that a lock that a caller waits for has another holder
 }
 
-// sender makes requests to the servers.
+// A sender makes requests to the servers.
 type sender struct {
 	cfg          Config
 	scripts      script.Single
 	servers      *servers
-	batcher      batcher // of single calls
-	acknowledged batcher // of those that count only once replicas have them
+	batcher      batcher // for single calls
+	acknowledged batcher // for single calls that count only once replicas have them
 	deadlines    deadlines
 }
 
-// unacked is the error of a request that was done, and that a failover may undo.
+// unacked returns the error for a request that was executed, and that a failover may undo.
 func (c *sender) unacked() error {
 	return fmt.Errorf("%w: not acknowledged by %d replicas within %v", lease.ErrUnknown, c.cfg.AckedReplicas, c.cfg.AckTimeout)
 }
 
-// ServerTime is the server's clock.
+// ServerTime returns the server's clock.
 func (c *sender) ServerTime(ctx context.Context) (time.Time, error) {
 	if t, ok := c.now(); ok {
 		return t, nil
@@ -65,15 +65,15 @@ func (c *sender) now() (t time.Time, known bool) {
 	return clock.FromMicros(micros), known
 }
 
-// Estimate is the server's clock at a local instant.
+// Estimate returns an estimate of the server's clock at a local instant.
 func (c *sender) Estimate(local time.Duration) (micros int64, known bool) {
 	return c.servers.estimate(local)
 }
 
-// Margin is how far that may be off.
+// Margin returns the maximum error of the estimate.
 func (c *sender) Margin(local time.Duration) time.Duration { return c.servers.margin(local) }
 
-// learnTime makes sure that there is an estimate of a server's clock, by which requests are bounded.
+// learnTime makes sure that there is an estimate of a server's clock, which bounds requests.
 func (c *sender) learnTime(ctx context.Context, s server) (err error) {
 	defer transport.Shield(&err)
 	if _, known := s.clock.At(0); known {
@@ -91,13 +91,13 @@ func (c *sender) learnTime(ctx context.Context, s server) (err error) {
 	return nil
 }
 
-// key is the first of a lock's keys; it begins the others, and its hash tag is theirs.
+// key returns the first key of a lock. The other keys begin with it, and have its hash tag.
 func (c *sender) key(lock string) string { return script.Key(c.cfg.Prefix, lock) }
 
-// keys are those of a lock, and of a lease id.
+// keys returns the keys of a lock and a lease id.
 func (c *sender) keys(lock, id string) []string { return script.Keys(c.key(lock), id) }
 
-// call prepares one execution: it carries the state that this client has observed.
+// call returns one execution of a script, with the state that this client has observed.
 func (c *sender) call(s *script.Script, lock, id string, permanent bool, args ...any) call {
 	keys, idle := c.keys(lock, id), time.Duration(0)
 	if !permanent {
@@ -106,7 +106,7 @@ func (c *sender) call(s *script.Script, lock, id string, permanent bool, args ..
 	return c.callOn(keys, idle, s, lock, id, args...)
 }
 
-// A script reads all rows of a lock, and all entries of its ledger, each of some thirty bytes.
+// A script reads all rows of a lock, and all entries of its ledger, each of some thirty bytes. Beyond these numbers it is heavy.
 const manySlots, longLedger = 50, 1500
 
 func (c *sender) callOn(keys []string, idle time.Duration, s *script.Script, lock, id string, args ...any) call {
@@ -118,10 +118,10 @@ func (c *sender) callOn(keys []string, idle time.Duration, s *script.Script, loc
 	return k
 }
 
-// channel is where grants are published.
+// channel returns the channel to which grants are published.
 func (c *sender) channel() string { return c.cfg.Prefix + "granted" }
 
-// StepClock has the client learn that the server's clock was set: as if every reply before had shown that. Tests use it.
+// StepClock changes the estimate of the server's clock, as if every earlier reply had shown the new time. It is for tests.
 func (c *sender) StepClock(by time.Duration) {
 	server, local := c.servers.clock(""), c.cfg.Clock()
 	micros, _ := server.At(local)

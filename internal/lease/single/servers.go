@@ -17,23 +17,22 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// servers finds the server that holds a lock: the only one there is, or the master of a Cluster that has its
-// keys. A Cluster's client could spread a pipeline by itself, but WAIT has no key that routes it, and that
-// client's own retries would hide time-outs.
+// A servers finds the server that has a lock: the only one, or the master of a Cluster that has its keys. The client of a Cluster could spread a
+// pipeline by itself, but WAIT has no key that routes it, and that client's own retries would hide timeouts.
 type servers struct {
 	single  redis.UniversalClient // nil with a Cluster
-	only    *clock.Server         // that of single
-	one     bool                  // single is surely one server, and no front of several
-	cluster *redis.ClusterClient  // nil without one
+	only    *clock.Server         // the clock of single
+	one     bool                  // single is certainly one server, not a proxy for several
+	cluster *redis.ClusterClient  // nil without a Cluster
 
 	mu       sync.Mutex
 	clocks   map[string]*clock.Server // by address; "" is the only server
 	slotless map[string]*redis.Client // nodes of the Cluster that have no slot yet, by address
 }
 
-// server is one of them.
+// A server is one of the servers.
 type server struct {
-	addr  string // "" for the only one
+	addr  string // "" for the only server
 	redis redis.Cmdable
 	clock *clock.Server
 }
@@ -50,7 +49,7 @@ func newServers(client redis.UniversalClient) *servers {
 	return s
 }
 
-// holder is the server that has a key, as far as the client knows.
+// holder returns the server that has a key, as far as the client knows.
 func (s *servers) holder(ctx context.Context, key string) (_ server, err error) {
 	defer transport.Shield(&err)
 	if s.cluster == nil {
@@ -63,11 +62,11 @@ func (s *servers) holder(ctx context.Context, key string) (_ server, err error) 
 	return s.node(node), nil
 }
 
-// at is the node at an address, to which another one has redirected.
+// at returns the node at an address to which another node has redirected.
 func (s *servers) at(ctx context.Context, addr string) (server, error) {
 	var mu sync.Mutex
 	masters := map[string]*redis.Client{}
-	err := s.cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error { // which asks for news first
+	err := s.cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error { // it reloads the Cluster's state first
 		mu.Lock()
 		defer mu.Unlock()
 		masters[node.Options().Addr] = node
@@ -82,7 +81,7 @@ func (s *servers) at(ctx context.Context, addr string) (server, error) {
 	return s.slotlessNode(addr, masters)
 }
 
-// slotlessNode is a node that has no slot yet, only one on its way: the Cluster's client does not know it.
+// slotlessNode returns a node that has no slot yet, only one on its way. The client of the Cluster does not know it.
 func (s *servers) slotlessNode(addr string, masters map[string]*redis.Client) (server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +92,8 @@ func (s *servers) slotlessNode(addr string, masters map[string]*redis.Client) (s
 		}
 		o := *known.Options()
 		o.Addr, o.NodeAddress, o.MaintNotificationsConfig = addr, addr, nil
-		o.PushNotificationProcessor = s.cluster.Options().PushNotificationProcessor // the known one's is its own
-		node = s.cluster.Options().NewClient(&o)                                    // with the additions of its maker: hooks, for one
+		o.PushNotificationProcessor = s.cluster.Options().PushNotificationProcessor // the one of the known node belongs to that node
+		node = s.cluster.Options().NewClient(&o)                                    // it also has hooks that the maker of the client adds to each node
 		s.slotless[addr] = node
 	}
 	if node == nil {
@@ -108,7 +107,7 @@ func (s *servers) node(c *redis.Client) server {
 	return server{addr, c, s.clock(addr)}
 }
 
-// suspect asks for news of a Cluster in which a node does not answer: its place may have been taken.
+// suspect reloads the state of a Cluster in which a node does not answer, because another may have replaced it.
 func (s *servers) suspect(ctx context.Context) {
 	if s.cluster != nil {
 		s.cluster.ReloadState(ctx)
@@ -126,14 +125,14 @@ func (s *servers) close() error {
 	return err
 }
 
-// clock is the estimate of the clock of the server at an address.
+// clock returns the estimate of the clock of the server at an address.
 func (s *servers) clock(addr string) *clock.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clockOf(addr)
 }
 
-// mostClocks bounds how many nodes are remembered; nodes of a Cluster may change their addresses.
+// mostClocks bounds the nodes that are remembered, because nodes of a Cluster may change their addresses.
 const mostClocks = 1000
 
 func (s *servers) clockOf(addr string) *clock.Server {
@@ -148,8 +147,7 @@ func (s *servers) clockOf(addr string) *clock.Server {
 	return c
 }
 
-// estimate is the time of the servers' clocks at a local instant: the middle one of a Cluster's nodes, so
-// that a wrong clock does not falsify the others.
+// estimate returns the servers' clock at a local instant. For a Cluster it is the median of its nodes' clocks, so that one wrong clock has no effect.
 func (s *servers) estimate(local time.Duration) (micros int64, known bool) {
 	if s.cluster == nil {
 		return s.only.At(local)
@@ -170,7 +168,7 @@ func (s *servers) estimate(local time.Duration) (micros int64, known bool) {
 	return all[(len(all)-1)/2], true
 }
 
-// margin is how far the estimate may be off at a local instant.
+// margin returns the maximum error of the estimate at a local instant.
 func (s *servers) margin(local time.Duration) (most time.Duration) {
 	if s.cluster == nil {
 		return s.only.Margin(local)
@@ -184,7 +182,7 @@ func (s *servers) margin(local time.Duration) (most time.Duration) {
 	return most
 }
 
-// redirection reads the address in a node's reply "MOVED 3999 host:port". Without a host it is the node's own.
+// redirection returns the address in a node's reply "MOVED 3999 host:port". If it has no host, the host is that node's own.
 func redirection(addr, from string) string {
 	at := strings.LastIndexByte(addr, ':')
 	if at < 0 {

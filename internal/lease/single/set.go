@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// AcquireSet asks once for a row of each lock. Without grants, the result is that of the lock which refused.
+// AcquireSet asks once for a row of each lock. Without grants, refusal is the result of the lock that refused.
 func (c *Store) AcquireSet(ctx context.Context, requests []lease.Request) (grants []lease.Grant, refusal lease.Result, refused string) {
 	if err := c.cfg.Work.Ready(); err != nil {
 		return nil, lease.Failed(fmt.Errorf("lock %q and more: %w", requests[0].Lock, err)), ""
@@ -27,7 +27,7 @@ func (c *Store) AcquireSet(ctx context.Context, requests []lease.Request) (grant
 	return nil, c.answer(requests[0], reply{err: cmp.Or(got.err, lease.ErrUnknown)}).Result, ""
 }
 
-// several is the call for a set of locks.
+// several returns the call for a set of locks.
 func (c *Store) several(requests []lease.Request) call {
 	k := call{script: c.scripts.AcquireSet, lock: requests[0].Lock, id: requests[0].ID}
 	for _, r := range requests {
@@ -39,7 +39,7 @@ func (c *Store) several(requests []lease.Request) call {
 	return k
 }
 
-// grantAll is the grants of a set.
+// grantAll returns the grants of a set.
 func (c *Store) grantAll(requests []lease.Request, got reply) ([]lease.Grant, lease.Result) {
 	grants := make([]lease.Grant, len(requests))
 	now := c.cfg.Clock()

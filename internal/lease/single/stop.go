@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// Stop asks holders to stop. The reply to the next renewal of each lease carries the request, too.
+// Stop asks holders to stop. The reply to the next renewal of each lease has the request, too.
 func (c *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.StopAnswer {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -30,7 +30,7 @@ func (c *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 	return answers
 }
 
-// parseStop reads the message of lua/stop.lua.
+// parseStop parses a message of lua/stop.lua.
 func parseStop(line string) (id, reason string, ok bool) {
 	rest, ok := strings.CutPrefix(line, "stop\t")
 	if !ok {

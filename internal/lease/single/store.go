@@ -1,4 +1,4 @@
-// Package single keeps locks on one master: alone, followed by Sentinels, or the one of a Cluster that has a lock's keys.
+// Package single keeps locks on one master: a single one, one that Sentinels watch, or the one of a Cluster that has a lock's keys.
 package single
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// Store answers requests with scripts on the server of a lock.
+// A Store answers requests with scripts on the server of a lock.
 type Store struct {
 	*sender
 	*publisher
@@ -35,14 +35,14 @@ func Check(r transport.Client) error {
 	return nil
 }
 
-// Close closes what the store has opened itself. The client of Redis stays its maker's.
+// Close closes what the store has opened itself. The client of Redis belongs to its maker.
 func (c *Store) Close() error { return c.servers.close() }
 
-// RoundTrips of a request.
+// RoundTrips returns the number of round trips that a request needs.
 func (c *Store) RoundTrips() int { return 1 }
 
-// RenewAfter is a third of the time left, so that two attempts may fail.
+// RenewAfter returns a third of the time left, so that two attempts may fail.
 func (c *Store) RenewAfter(left time.Duration) time.Duration { return left / 3 }
 
-// RecordAttempt has nothing to do: a renewal carries the attempt.
+// RecordAttempt does nothing, because a renewal records the attempt.
 func (c *Store) RecordAttempt(*lease.HeldRow, int64) error { return nil }

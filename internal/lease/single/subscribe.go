@@ -12,36 +12,35 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// channel is where something is published: on all nodes of a Cluster, or, sharded, only on the one that has the channel's slot.
+// A channel is a channel of Redis: on all nodes of a Cluster, or, if sharded, only on the node that has the channel's slot.
 type channel struct {
 	name    string
 	sharded bool
 }
 
-// listener receives the messages of a channel, from one goroutine. up and down may be nil, both; unknown is for
-// a sharded channel.
+// A listener receives the messages of a channel, from one goroutine. up and down may both be nil. unknown is for a sharded channel.
 type listener struct {
-	up      func() // subscribed: messages published from here on arrive
-	down    func() // and from here on they do not
+	up      func() // called when the channel is subscribed: messages published from now on arrive
+	down    func() // called when it is no longer subscribed: messages may be missed
 	receive func(message string)
 
-	unknown func() // the server has no sharded channels, and the subscription has ended
+	unknown func() // called if the server has no sharded channels, which ends the subscription
 }
 
-// subscriber receives messages.
+// A subscriber receives messages.
 type subscriber struct {
 	redis       transport.Client
 	timeout     time.Duration
 	onForbidden func(channel string, err error)
 }
 
-// quiet is after what silence a subscription is checked.
+// quiet is the silence after which a subscription is checked.
 const quiet = 15 * time.Second
 
-// subscribe listens until ctx ends. While the server is away, or forbids it (see [Config.OnForbidden]), it tries again and again,
-// with growing pauses.
+// subscribe listens until ctx ends. While the server is away, or forbids the subscription (see [Config.OnForbidden]), it tries again with growing
+// pauses.
 func (s subscriber) subscribe(ctx context.Context, ch channel, l listener) {
-	reported := false // that the server forbids it
+	reported := false // a refusal by the server was reported
 	for retry := backoff.New(50*time.Millisecond, 2*time.Second); ctx.Err() == nil; retry.Wait(ctx) {
 		received, err := s.listen(ctx, ch, l)
 		if received {
@@ -59,15 +58,14 @@ func (s subscriber) subscribe(ctx context.Context, ch channel, l listener) {
 	}
 }
 
-// listen subscribes once, and returns the reason why that has ended; received reports whether it
-// worked.
+// listen subscribes once, and returns the reason for which the subscription has ended. received reports whether it worked.
 func (s subscriber) listen(ctx context.Context, ch channel, l listener) (received bool, err error) {
 	sub, err := s.open(ctx, ch)
 	if err != nil {
 		return false, err
 	}
 	defer sub.Close()
-	defer context.AfterFunc(ctx, func() { sub.Close() })() // no context ends a read
+	defer context.AfterFunc(ctx, func() { sub.Close() })() // a read does not end with a context
 	for asked := false; ; {
 		m, err := receive(sub)
 		var late net.Error
@@ -127,8 +125,8 @@ func closeUnless(sub *redis.PubSub, err error) error {
 	return err
 }
 
-// noRedial is a context that has ended. Reading takes no notice of that, but go-redis does where it would
-// connect again by itself: without a pause, and while no caller can close the subscription.
+// noRedial is a context that has ended. Reads ignore that, but it keeps go-redis from connecting again by itself, which it does without a pause, and
+// while no caller can close the subscription.
 var noRedial = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

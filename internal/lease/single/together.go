@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// batcherOf is where a call travels: those that need no replica's word do not wait with those that do.
+// batcherOf returns the batcher for a call. Calls that replicas must acknowledge do not delay the others.
 func (c *sender) batcherOf(k call) *batcher {
 	if k.sync {
 		return &c.acknowledged
@@ -16,7 +16,7 @@ func (c *sender) batcherOf(k call) *batcher {
 	return &c.batcher
 }
 
-// together executes a call in company.
+// together executes a call in a round trip that it shares with the calls of other callers.
 func (c *sender) together(ctx context.Context, k call) reply {
 	v := c.batcherOf(k)
 	if v.first() {
@@ -37,7 +37,7 @@ func (c *sender) together(ctx context.Context, k call) reply {
 			if s == done {
 				return t.reply
 			}
-			travel := func() { c.travel(context.WithoutCancel(ctx), v) } // it is not only this one's
+			travel := func() { c.travel(context.WithoutCancel(ctx), v) } // the round trip is not only for this caller
 			if !c.cfg.Work.Go(travel) {
 				travel()
 			}
@@ -56,7 +56,7 @@ func (c *sender) together(ctx context.Context, k call) reply {
 	}
 }
 
-// travel makes one round trip for all waiting calls, and hands on.
+// travel makes one round trip for all waiting calls, and appoints the leader of the next.
 func (c *sender) travel(ctx context.Context, v *batcher) {
 	group := v.depart()
 	if len(group) > 0 {

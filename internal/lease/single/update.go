@@ -12,22 +12,21 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// Tx is one try of an update.
+// A Tx is one try of an update.
 type Tx struct {
-	// Read is for reading, on the connection that watches the keys. A write through it takes effect at once, and
-	// again with the next try.
+	// Read reads, on the connection that watches the keys. A write through it takes effect at once, and again with the next try.
 	Read redis.Cmdable
-	// Write queues what the server then does together, if no key that is watched has changed since the try began. The results are there after
+	// Write queues writes, which the server executes together if no watched key has changed since the try began. Their results are available after
 	// the update.
 	Write redis.Pipeliner
 }
 
-// Update tries once; again means that nothing was done, and that another try may succeed.
+// Update tries once. again is true if nothing was done, and another try may succeed.
 func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) error) (again bool, err error) {
 	if err = c.cfg.Work.Ready(); err != nil {
 		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
 	}
-	s, err := c.servers.holder(ctx, keys[0]) // the Cluster's client itself would try again whatever was under way
+	s, err := c.servers.holder(ctx, keys[0]) // the client of the Cluster would repeat the transaction by itself, whatever was under way
 	if err != nil {
 		return true, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
 	}
@@ -36,7 +35,7 @@ func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) e
 		return false, fmt.Errorf("update %s: %T has no transactions", lease.QuoteNames(keys), s.redis)
 	}
 	t := transaction{Store: c, keys: keys}
-	// Its context only bounds how a connection is left, and has no end, so that none is left that still watches.
+	// The context is only for the way in which a connection is returned. It has no end, so that no returned connection still watches keys.
 	err = node.Watch(context.WithoutCancel(ctx), func(tx *redis.Tx) error {
 		again, err = t.try(ctx, tx, change)
 		return err
@@ -47,7 +46,7 @@ func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) e
 	return again, err
 }
 
-// transaction is an update's try.
+// A transaction is one try of an update.
 type transaction struct {
 	*Store
 	keys []string
@@ -80,7 +79,7 @@ func (t transaction) watch(ctx context.Context, tx *redis.Tx) (err error) {
 	return tx.Watch(ctx, t.keys...).Err()
 }
 
-// unwatch leaves the connection as others expect it. If that fails, the connection is broken and will not be used again.
+// unwatch ends the watch, so that the connection can be used again. If it fails, the connection is broken and will not be used again.
 func (t transaction) unwatch(ctx context.Context, tx *redis.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.Timeout)
 	defer cancel()
@@ -92,7 +91,7 @@ func (t transaction) write(ctx context.Context, pipe redis.Pipeliner) (again boo
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
 	cmds, err := pipe.Exec(ctx)
-	if errors.Is(err, redis.Nil) { // the answer of a command that reads: it matters only whether another has failed
+	if errors.Is(err, redis.Nil) { // a read found nothing; only the failure of another command matters
 		err = nil
 		if i := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !errors.Is(cmd.Err(), redis.Nil) }); i >= 0 {
 			err = cmds[i].Err()
@@ -103,7 +102,7 @@ func (t transaction) write(ctx context.Context, pipe redis.Pipeliner) (again boo
 		return false, nil
 	case errors.Is(err, redis.TxFailedErr):
 		return true, fmt.Errorf("update %s: the keys change all the time", lease.QuoteNames(t.keys))
-	case redis.HasErrorPrefix(err, "EXECABORT"): // a command was refused before any was done
+	case redis.HasErrorPrefix(err, "EXECABORT"): // a command was refused before any was executed
 		refused := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !redis.HasErrorPrefix(cmd.Err(), "EXECABORT") })
 		if refused >= 0 {
 			err = cmds[refused].Err()
@@ -115,8 +114,7 @@ func (t transaction) write(ctx context.Context, pipe redis.Pipeliner) (again boo
 	return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), transport.Unknown(err))
 }
 
-// passes reports whether an error from before anything was done may pass by the next try: the network, or a
-// server that is not in place yet.
+// passes reports whether an error from before the execution may not occur again: it comes from the network, or from a server that is not ready yet.
 func passes(err error) bool {
 	if !transport.IsReply(err) {
 		return !errors.Is(err, redis.ErrClosed)

@@ -10,20 +10,20 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// PatienceInLine is how long a waiter keeps its place without asking again. It asks each third of it, without a subscription each tenth: see nextTry. A
-// third must be less than ASKS_AGAIN of acquire.lua, a tenth less than CONFIRM of queue.lua (which release_fast.lua repeats), and all of it less than an
-// hour and than the client's Idle.
+// PatienceInLine is the time for which a waiter keeps its place without asking again. It asks after each third of it, and without a subscription
+// after each tenth: see nextTry. A third must be less than ASKS_AGAIN of acquire.lua, a tenth less than CONFIRM of queue.lua (which release_fast.lua
+// repeats), and the whole less than an hour and than the client's Idle.
 const PatienceInLine = 5 * time.Second
 
-// inLine is the answer to a waiter's last request.
+// An inLine is the answer to a waiter's last request.
 type inLine struct {
-	since time.Duration // local clock, before it asked
+	since time.Duration // the local clock before it asked
 	now   int64         // the server's clock then
-	ahead int           // how many are before it
+	ahead int           // the number of waiters before it
 }
 
-// confirmAfter is when a lease that was waited for is confirmed, if it is still held and no caller asks for that
-// before: a lock that is held only for a moment spares the server the confirmation.
+// confirmAfter is the time after which a lease that was waited for is confirmed, if it is still held and no caller has asked for that. If a lock is
+// held only for a moment, the server is spared the confirmation.
 const confirmAfter = 50 * time.Millisecond
 
 // Wait waits in the lock's queue.
@@ -35,17 +35,17 @@ func (c *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 	return w.inLine(ctx)
 }
 
-// waiter is one call that waits.
+// A waiter is one call that waits.
 type waiter struct {
 	*Store
 	request   lease.Request
 	channel   channel
 	notified  <-chan rowGrant
-	line      *line // nil until there is something to wait for
+	line      *line // nil before the first wait
 	part      func()
-	retry     *backoff.Backoff // of requests whose outcome is unknown
-	contended bool             // it was reported that others hold it
-	fault     error            // why nothing is known, if that is so
+	retry     *backoff.Backoff // for requests whose outcome is unknown
+	contended bool             // it was reported that another client holds the lock
+	fault     error            // the error of the last attempt, if nothing is known after it
 }
 
 func (w *waiter) leave() {
@@ -66,7 +66,7 @@ func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 		case a.Verdict == lease.Unknown && !a.Unsure():
 			return lease.Grant{}, a.Err
 		case a.Verdict == lease.Unknown:
-			if ctx.Err() == nil { // else the reply says no more
+			if ctx.Err() == nil { // otherwise the reply is only that ctx has ended
 				w.fault = a.Err
 			}
 			w.cfg.Work.Sleep(ctx, w.retry.Next())
@@ -85,8 +85,8 @@ func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 	return lease.Grant{}, lease.WaitError(ctx, w.fault)
 }
 
-// stand waits until the server announces a grant, or it is time to ask again. missed is closed once a message of
-// the server may have been missed since the last request was sent; nil if there was no subscription then.
+// stand waits until the server announces a grant, or it is time to ask again. missed is closed once a message may have been missed since the last
+// request was sent; it is nil if there was no subscription then.
 func (w *waiter) stand(ctx context.Context, a answer, missed <-chan struct{}) (g lease.Grant, ok bool) {
 	if w.line == nil {
 		w.line, w.part = w.notifier.join(w.channel)
@@ -108,9 +108,8 @@ func (w *waiter) stand(ctx context.Context, a answer, missed <-chan struct{}) (g
 	return g, false
 }
 
-// nextTry is when to ask again if no message comes: in time to keep the place, and when the first row may have
-// run out. The first in line looks first. A waiter that misses the message of its grant has to ask before the
-// grant has run out.
+// nextTry returns the time until the next request if no message comes: in time to keep the place, and when the first row may have run out. The first
+// in line asks first. A waiter that has missed the message of its grant has to ask before that grant runs out.
 func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
 	const step, most = 20 * time.Millisecond, time.Second
 	often := PatienceInLine / 3
@@ -125,9 +124,9 @@ func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
 	return max(min(next, out+min(time.Duration(a.line.ahead+1)*step, most)), step)
 }
 
-// take is the grant that the server has published. It can be used at once: the row's end is counted from when this
-// waiter asked last, plus the time that has passed since then by the server's clock, less 1 %. The keeper confirms it. Where
-// replicas have to acknowledge a grant, or a delay follows its end, the server is asked for it instead.
+// take returns the grant that the server has published. It can be used at once: the end of the row counts from this waiter's last request, plus the
+// time that has passed since then by the server's clock, less 1 %. The keeper confirms it. If replicas have to acknowledge a grant, or a delay
+// follows its end, take returns false, and the waiter asks the server.
 func (w *waiter) take(n rowGrant, asked inLine) (g lease.Grant, ok bool) {
 	passed := time.Duration(n.now-asked.now) * time.Microsecond
 	now := w.cfg.Clock()

@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Unknown marks an error as one that leaves the outcome unknown.
+// Unknown wraps an error as [lease.ErrUnknown]. If asking again would not change a reply, the error is [lease.ErrRefused], too.
 func Unknown(err error) error {
 	if err == nil || errors.Is(err, lease.ErrUnknown) {
 		return err
@@ -26,18 +26,18 @@ func Unknown(err error) error {
 	return fmt.Errorf("%w: %w", lease.ErrUnknown, err)
 }
 
-// IsReply reports whether an error is a server's answer, and not one of the network.
+// IsReply reports whether an error is a server's answer, not an error of the network.
 func IsReply(err error) bool { return redis.HasErrorPrefix(err, "") }
 
-// isLoginError reports whether a server has refused the user or the password, also where that error is wrapped.
+// isLoginError reports whether a server has refused the user or the password. The error may be wrapped.
 func isLoginError(err error) bool {
 	return redis.HasErrorPrefix(err, "WRONGPASS") || redis.HasErrorPrefix(err, "NOAUTH")
 }
 
-// damage is how a script names what it has found, as the servers pass it on: with words of their own before and after.
+// damage matches the description of damaged data in a script's error. Servers put words of their own before and after it.
 var damage = regexp.MustCompile(`CORRUPT (.*?)(?:\s+script: [0-9a-f]{40}.*)?$`)
 
-// damagedReply is the error of a script that has found something damaged; nil if it is another error.
+// damagedReply returns the error for a script that has found damaged data, or nil if err is another error.
 func damagedReply(err error) error {
 	if m := damage.FindStringSubmatch(err.Error()); m != nil {
 		return damaged{fmt.Errorf("%w: %s; repair or delete that key", lease.ErrCorrupt, strings.TrimSpace(m[1])), err}
@@ -45,11 +45,11 @@ func damagedReply(err error) error {
 	return nil
 }
 
-// damaged is an error reply that means damage.
+// A damaged is an error reply about damaged data.
 type damaged struct {
 	error
 	reply error
 }
 
-// Unwrap has both.
+// Unwrap returns both errors.
 func (d damaged) Unwrap() []error { return []error{d.error, d.reply} }

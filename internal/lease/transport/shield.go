@@ -9,16 +9,16 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Shield turns a panic of the Redis client into an error, which leaves the outcome unknown as a broken connection does: a reply that is none makes that client panic,
-// which has closed the connection by then. It is deferred.
+// Shield turns a panic of the Redis client into an error that leaves the outcome unknown, like a broken connection. That client panics if a reply is
+// malformed, after it has closed the connection. Shield must be deferred.
 func Shield(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%w: the Redis client can't read the reply: %v", lease.ErrUnknown, p)
 	}
 }
 
-// Exec executes the queued commands. Each command has its own error; of one that was not answered since the
-// client has panicked there is neither reply nor error.
+// Exec executes the queued commands. Each command has its own error. A command that was not answered because the client panicked has neither a reply
+// nor an error.
 func Exec(ctx context.Context, pipe redis.Pipeliner) (err error) {
 	defer Shield(&err)
 	_, err = pipe.Exec(ctx)
@@ -33,9 +33,9 @@ func Process(ctx context.Context, client interface {
 	return client.Process(ctx, cmd) //nolint:wrapcheck // the command's
 }
 
-// Once is a command that the client of go-redis does not repeat, whatever its options say: that the outcome was unknown once would be hidden, and so
-// would a first request that is still on its way.
+// Once is a command that go-redis does not repeat, whatever its options are. A repetition would hide that the outcome was unknown once, and that a
+// first request may still be on its way.
 type Once struct{ *redis.Cmd }
 
-// NoRetry makes it so.
+// NoRetry keeps go-redis from repeating the command.
 func (Once) NoRetry() bool { return true }

@@ -1,13 +1,13 @@
-// Package transport is the ground on which every store talks to Redis through go-redis: which errors leave an outcome unknown, which replies are
-// damaged, and a client that can't end the process.
+// Package transport has what all stores need to talk to Redis through go-redis: the errors that leave an outcome unknown, the replies that are
+// damaged, and calls that cannot panic.
 package transport
 
 import "github.com/redis/go-redis/v9"
 
-// Client is a client of a server, of a master that Sentinels watch, or of a Cluster.
+// A Client is a client of a server, of a master that Sentinels watch, or of a Cluster.
 type Client = redis.UniversalClient
 
-// ObeysContext reports whether a client gives a call up when its context ends. Without it a hung socket can outlast a lease.
+// ObeysContext reports whether a client gives a call up when its context ends. Without that, a hung socket could outlast a lease.
 func ObeysContext(c Client) bool {
 	switch c := c.(type) {
 	case *redis.Client:
@@ -18,16 +18,16 @@ func ObeysContext(c Client) bool {
 	return true
 }
 
-// Values are values of a reply. A missing value is zero.
+// Values has values of a reply. A missing value is zero.
 type Values []any
 
-// Number is the value at a place as a number.
+// Number returns the value at an index as a number.
 func (v Values) Number(i int) int64 { return Number(v.at(i)) }
 
-// Text is the value at a place as a text.
+// Text returns the value at an index as a text.
 func (v Values) Text(i int) string { return Text(v.at(i)) }
 
-// List is the value at a place as a list.
+// List returns the value at an index as a list.
 func (v Values) List(i int) []any { l, _ := v.at(i).([]any); return l }
 
 func (v Values) at(i int) any {
@@ -37,8 +37,8 @@ func (v Values) at(i int) any {
 	return v[i]
 }
 
-// Number is a value as a number; 0 if it is none.
+// Number returns a value as a number; 0 if it is none.
 func Number(v any) int64 { n, _ := v.(int64); return n }
 
-// Text is a value as a text; "" if it is none.
+// Text returns a value as a text; "" if it is none.
 func Text(v any) string { s, _ := v.(string); return s }

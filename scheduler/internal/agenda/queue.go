@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Queue holds values by an instant, each once. A value keeps its entry itself, one for each queue that it may be in: finding it takes no
-// time then, and entering it no memory.
+// A Queue has values ordered by an instant, each at most once. A value contains its own entry for each queue, so that finding it takes no time, and
+// adding it no memory.
 type Queue[T any] struct{ items []*Entry[T] }
 
-// Entry is the place of a value in one queue.
+// An Entry is the place of a value in one queue.
 type Entry[T any] struct {
 	Value T
 	at    time.Time
-	place int // in items, from 1; 0 while it is in none
+	place int // the index in items, from 1; 0 while it is in no queue
 }
 
-// When returns the instant of an entry, if it is in its queue.
+// When returns the instant of an entry. ok is false if it is not in its queue.
 func (e *Entry[T]) When() (time.Time, bool) { return e.at, e.place > 0 }
 
-// Len is how many values are in the queue.
+// Len returns the number of values in the queue.
 func (q *Queue[T]) Len() int { return len(q.items) }
 
-// Set puts a value at an instant, wherever it was before.
+// Set puts a value at an instant, or moves it there.
 func (q *Queue[T]) Set(e *Entry[T], at time.Time) {
 	e.at = at
 	if e.place > 0 {
@@ -32,7 +32,7 @@ func (q *Queue[T]) Set(e *Entry[T], at time.Time) {
 	heap.Push((*queueHeap[T])(q), e)
 }
 
-// First returns the earliest instant.
+// First returns the earliest instant. ok is false if the queue is empty.
 func (q *Queue[T]) First() (time.Time, bool) {
 	if len(q.items) == 0 {
 		return time.Time{}, false
@@ -40,7 +40,7 @@ func (q *Queue[T]) First() (time.Time, bool) {
 	return q.items[0].at, true
 }
 
-// Take removes the values up to now, the earliest first, and at most limit of them.
+// Take removes and returns the values up to now, the earliest first, at most limit.
 func (q *Queue[T]) Take(now time.Time, limit int) []T {
 	var taken []T
 	for len(q.items) > 0 && len(taken) < limit && !q.items[0].at.After(now) {
@@ -49,7 +49,7 @@ func (q *Queue[T]) Take(now time.Time, limit int) []T {
 	return taken
 }
 
-// Pop removes the earliest value.
+// Pop removes and returns the earliest value.
 func (q *Queue[T]) Pop() (v T, ok bool) {
 	if len(q.items) == 0 {
 		return v, false
@@ -57,7 +57,7 @@ func (q *Queue[T]) Pop() (v T, ok bool) {
 	return heap.Pop((*queueHeap[T])(q)).(*Entry[T]).Value, true
 }
 
-// Advance moves the entries after an instant forward to it.
+// Advance moves all later entries to an instant.
 func (q *Queue[T]) Advance(to time.Time) {
 	for _, e := range q.items {
 		if e.at.After(to) {
@@ -67,14 +67,14 @@ func (q *Queue[T]) Advance(to time.Time) {
 	heap.Init((*queueHeap[T])(q))
 }
 
-// Remove takes a value out, if it is in.
+// Remove removes a value, if it is in the queue.
 func (q *Queue[T]) Remove(e *Entry[T]) {
 	if e.place > 0 {
 		heap.Remove((*queueHeap[T])(q), e.place-1)
 	}
 }
 
-// Clear removes all.
+// Clear removes all values.
 func (q *Queue[T]) Clear() {
 	for _, e := range q.items {
 		e.place = 0

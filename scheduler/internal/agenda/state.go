@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// State is where a tick is on its way from due to decided. Each state has the data that only it has.
+// A State is the progress of a tick from due to decided. Each state has the data that only it has.
 //
 //	Due -> Waiting -> Asking -> Unsure -> Parked -> Running | Closed
 //
 //	from       to                                              by
-//	Due        Due, Asking, Parked, Closed                     open, Take, Park, Close
+//	Due        Due, Asking, Parked, Closed                     Ask, Send, Park, Close
 //	Waiting    Waiting, Asking, Parked, Closed                 Ask, Send, Park, Close
 //	Asking     Waiting, Unsure, Parked                         an answer that does not decide the tick
 //	           Running, Returning, Closed                      one that does
@@ -43,9 +43,9 @@ func (n stateName) String() string {
 }
 
 type (
-	// Due is a tick that was opened, and is to be claimed. So are [Waiting] and [Unsure], by the agenda's queue.
+	// Due is a tick that was opened, and is in the queue to be claimed. [Waiting] and [Unsure] ticks are in it, too.
 	Due struct{ Since time.Time }
-	// Waiting ticks were claimed, or parked, and are to be claimed again.
+	// Waiting is a tick that was claimed or parked, and is to be claimed again.
 	Waiting struct{ Since time.Time }
 	// Asking is a tick whose claim is under way.
 	Asking struct {
@@ -54,25 +54,25 @@ type (
 	}
 	// Unsure is a tick whose last claim has no answer. It is claimed again with the same id.
 	Unsure struct{ Since time.Time }
-	// Parked ticks wait for a place on this replica, or for their turn, until they are too late.
+	// Parked is a tick that waits for a place on this replica, or for its turn, until it is too late.
 	Parked struct{ Since time.Time }
 	// Returning is a tick whose grant became known too late, and is being given back. Then it is claimed again.
 	Returning struct{}
 	// GivenUp is a tick that is no longer wanted, and whose claim is under way.
 	GivenUp struct {
-		Dropped bool // since its schedule is no more
+		Dropped bool // because its schedule is gone
 	}
-	// Running ticks were granted to this replica. Their run decides their outcome.
+	// Running is a tick that was granted to this replica. Its run decides its outcome.
 	Running struct{}
-	// Closed ticks are decided, or given up.
+	// Closed is a tick that is decided, or given up.
 	Closed struct{}
 )
 
-// Claim is in what way a tick is claimed.
+// A Claim is the way in which a tick is claimed.
 type Claim struct {
 	Abstains bool // it cannot win: this replica has no place for it, or it is not its turn
 	Full     bool // this replica was full
-	Replaces bool // it has a run stopped, if all slots are held
+	Replaces bool // it stops a run if all slots are held
 }
 
 func (Due) name() stateName       { return due }
@@ -85,7 +85,7 @@ func (GivenUp) name() stateName   { return givenUp }
 func (Running) name() stateName   { return running }
 func (Closed) name() stateName    { return closed }
 
-// transitions are all that there are.
+// transitions has all valid transitions.
 var transitions = map[stateName][]stateName{
 	due:       {due, asking, parked, closed},
 	waiting:   {waiting, asking, parked, closed},
@@ -96,10 +96,10 @@ var transitions = map[stateName][]stateName{
 	givenUp:   {running, closed},
 }
 
-// may returns whether there is a transition from a tick's state to another.
+// may reports whether a tick may move to another state.
 func (k *Tick) may(next State) bool { return slices.Contains(transitions[k.state.name()], next.name()) }
 
-// to moves a tick on. A transition that is none is a fault of this program: the tick stays where it is, and the fault is passed to Refused.
+// to moves a tick to another state. An invalid transition is a bug of this program: the tick keeps its state, and Refused is called.
 func (a *Agenda) to(k *Tick, next State) {
 	if k.may(next) {
 		k.state = next
@@ -111,13 +111,13 @@ func (a *Agenda) to(k *Tick, next State) {
 	}
 }
 
-// Refusals is how many transitions were refused.
+// Refusals returns the number of refused transitions.
 func (a *Agenda) Refusals() int { return a.refusals }
 
-// in returns whether a tick is in one of some states.
+// in reports whether a tick is in one of some states.
 func (k *Tick) in(states ...stateName) bool { return slices.Contains(states, k.state.name()) }
 
-// queued returns the state of a tick that is to be claimed.
+// queued returns the state that a tick gets in the queue of claims.
 func (k *Tick) queued(since time.Time) State {
 	switch {
 	case k.in(due):
@@ -128,7 +128,7 @@ func (k *Tick) queued(since time.Time) State {
 	return Waiting{since}
 }
 
-// since returns from when a tick has been due for a claim, or claimed.
+// since returns the time since which a tick has been due for a claim, or claimed.
 func (k *Tick) since() time.Time {
 	switch s := k.state.(type) {
 	case Due:
@@ -145,22 +145,22 @@ func (k *Tick) since() time.Time {
 	return time.Time{}
 }
 
-// IsAsking returns whether the claim of a tick is under way.
+// IsAsking reports whether the claim of a tick is under way.
 func (k *Tick) IsAsking() bool { return k.in(asking, givenUp) }
 
-// IsReturning returns whether the grant of a tick is being given back.
+// IsReturning reports whether the grant of a tick is being given back.
 func (k *Tick) IsReturning() bool { return k.in(returning) }
 
-// canAsk returns whether a tick may be claimed: not while its claim is under way, or its grant is given back.
+// canAsk reports whether a tick may be claimed. It must not while its claim is under way, or its grant is being given back.
 func (k *Tick) canAsk() bool { return !k.in(asking, givenUp, returning) }
 
-// Unwanted returns whether a tick was given up while its claim is under way, and whether its schedule is no more.
+// Unwanted reports whether a tick was given up while its claim is under way, and whether its schedule is gone.
 func (k *Tick) Unwanted() (givenUp, dropped bool) {
 	s, is := k.state.(GivenUp)
 	return is, s.Dropped
 }
 
-// Claim is in what way a tick is claimed whose claim is under way.
+// Claim returns the way in which a tick is claimed whose claim is under way.
 func (k *Tick) Claim() Claim {
 	s, _ := k.state.(Asking)
 	return s.Claim

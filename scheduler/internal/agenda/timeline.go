@@ -9,53 +9,53 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// timeline holds which entries are due when. It is a heap of lines, not of entries: a line is all entries with the same
-// schedule at the same place of it. So a wake-up costs one computation of the next tick a schedule, however many entries
-// share it, and their list is handed over as it is.
+// A timeline has entries by the time at which they are due. It is a heap of lines, not of entries: a line has all entries with the same schedule and
+// the same next tick. So a wake-up computes the next tick once per schedule, however many entries share it, and hands over their list as it is.
 //
 // The zero value is empty and ready. A timeline belongs to one goroutine.
 type timeline[E any] struct {
 	queue lineHeap[E]
-	// latest is, by the schedule's key, the line that is due last. The schedule's other lines, if there are any, are on
-	// their way to its place, where they become one with it.
+	// latest has, by the key of the schedule, the line that is due last. Other lines of the schedule, if there are any, are on their way to its
+	// place, and are merged into it there.
 	latest map[string]*line[E]
 }
 
-// line is a list of entries that share their ticks. Instants are in Unix seconds, as ticks are whole.
+// A line is a list of entries that share their ticks. Instants are in Unix seconds, because ticks are whole seconds.
 type line[E any] struct {
 	spec     *cronspec.Schedule
-	at       int64 // when it is due
-	previous int64 // the tick before that; unknownTick until it is needed
+	at       int64 // the tick at which it is due
+	previous int64 // the tick before; unknownTick until it is needed
 	entries  []E
 }
 
 const unknownTick = math.MinInt64
 
-// Instants are a tick and its neighbours by the schedule, whether they were taken or not.
+// Instants has a tick and its neighbours in the schedule, whether these were taken or not.
 type Instants struct {
 	At       time.Time
 	Name     time.Time // the identity of the tick on every replica: see [cronspec.Schedule.ID]; zero stands for At
 	Previous time.Time // the name of the tick before; zero if there was none since 1970
-	Next     time.Time // zero if there will be none
-	// Since is when the jobs before a chained one ended; zero for others. Previous is then the last tick that the job has run, and Next is zero.
+	Next     time.Time // the tick after; zero if there is none
+	// Since is the time at which the parents of a chained job had ended; zero for other jobs. Previous is then the last tick that the job has run,
+	// and Next is zero.
 	Since time.Time
 }
 
-// InstantsOf finds the neighbours of a tick.
+// InstantsOf returns a tick with its neighbours.
 func InstantsOf(spec *cronspec.Schedule, at time.Time) Instants {
 	return Instants{At: at, Name: spec.ID(at), Previous: spec.ID(spec.Prev(at)), Next: spec.Next(at)}
 }
 
-// dueBucket is the entries that one schedule has due at one instant.
+// A dueBucket has the entries of one schedule that are due at one instant.
 type dueBucket[E any] struct {
 	Instants
-	entries []E // read only: the timeline goes on using it
+	entries []E // read-only: the timeline goes on using it
 }
 
-// takeEnough is how many entries one call of take hands over before it leaves the remaining Instants to the next call.
+// takeEnough is the number of entries after which take leaves the remaining instants to the next call.
 const takeEnough = 10_000
 
-// add enters an entry, due from its schedule's first tick after an instant on. A schedule that has none is left out.
+// add adds an entry. It is due at the first tick of its schedule after an instant, and at all later ones. A schedule without such a tick is left out.
 func (t *timeline[E]) add(spec *cronspec.Schedule, entry E, after time.Time) {
 	first := spec.Next(after)
 	if first.IsZero() {
@@ -76,7 +76,7 @@ func (t *timeline[E]) add(spec *cronspec.Schedule, entry E, after time.Time) {
 	}
 }
 
-// next returns the earliest instant at which something is due, if anything ever is.
+// next returns the earliest instant at which an entry is due. ok is false if there is none.
 func (t *timeline[E]) next() (at time.Time, ok bool) {
 	if len(t.queue) == 0 {
 		return time.Time{}, false
@@ -84,9 +84,9 @@ func (t *timeline[E]) next() (at time.Time, ok bool) {
 	return instant(t.queue[0].at), true
 }
 
-// take hands over the entries that are due up to now, the oldest instant first, and enters each again for its next tick. After a jump of the clock that
-// is every tick in between. An instant is handed over whole, but a call ends after the one with which it has enough entries; next then still returns an
-// instant that is not after now, and the caller calls again.
+// take returns the entries that are due up to now, the oldest instant first, and adds each again for its next tick. After a jump of the clock each
+// entry is returned for every tick in between. An instant is returned whole, but a call ends after the instant with which it has enough entries. next
+// then still returns an instant that is not after now, and the caller calls take again.
 func (t *timeline[E]) take(now time.Time) []dueBucket[E] {
 	var buckets []dueBucket[E]
 	taken, at := 0, int64(0)
@@ -107,8 +107,8 @@ func (t *timeline[E]) take(now time.Time) []dueBucket[E] {
 	return buckets
 }
 
-// advance moves the queue's first line, l, on to its next tick, which it returns. Where it meets the latest line of its
-// schedule, the two become one.
+// advance moves the first line of the queue, l, to its next tick, and returns that tick. If the latest line of its schedule is there, l is merged
+// into it.
 func (t *timeline[E]) advance(l *line[E]) (next time.Time) {
 	next = l.spec.Next(instant(l.at))
 	latest := t.latest[l.spec.Key()]
@@ -128,7 +128,7 @@ func (t *timeline[E]) advance(l *line[E]) (next time.Time) {
 
 func instant(unix int64) time.Time { return time.Unix(unix, 0).UTC() }
 
-// lineHeap is a heap of lines by when they are due.
+// A lineHeap is a heap of lines by the time at which they are due.
 type lineHeap[E any] []*line[E]
 
 func (h lineHeap[E]) Len() int           { return len(h) }

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// Trouble is what a tick has met of a server that did not decide it: it did not answer for a time, or could not decide. The zero value is none.
+// A Trouble describes a server that did not decide a tick: it did not answer for a time, or could not decide. The zero value is no trouble.
 type Trouble struct {
-	// Since is when the first claim was sent that was not answered; zero if there was none.
+	// Since is the time at which the first unanswered claim was sent; zero if there was none.
 	Since time.Time
-	// Until is when a claim of the job was answered after that; zero as long as none was.
+	// Until is the time at which a claim of the job was answered again; zero if none was.
 	Until time.Time
-	// Detail is the answer of the server while it could not decide; "" where it did not answer.
+	// Detail is the answer of a server that could not decide; "" if it did not answer.
 	Detail string
 }
 
-// none returns whether a tick has met no trouble.
+// none reports whether there was no trouble.
 func (t *Trouble) none() bool { return *t == Trouble{} }
 
-// answered notes that the server has answered.
+// answered records that the server has answered.
 func (t *Trouble) answered(now time.Time) {
 	if !t.Since.IsZero() && t.Until.IsZero() {
 		t.Until = now
 	}
 }
 
-// At is what the record of a tick says that is missed now because of the server; "" where no more is known than the reason.
+// At returns the text that the record of a tick has about the server if the tick is missed now, or "" if only the reason is known.
 func (t *Trouble) At(now time.Time, replica string) string {
 	if t.Since.IsZero() {
 		return t.Detail

@@ -2,7 +2,7 @@ package agenda
 
 import "time"
 
-// Wake asks for the oldest ticks of a job that were put aside, as many as may run here; free is how many more of any job.
+// Wake claims the oldest parked ticks of a job, as many as may run here. free is the number of free places on this replica.
 func (a *Agenda) Wake(j *Job, free int, now time.Time) {
 	if len(j.Open) > 0 && j.Open[0].in(parked) && j.Open[0].Late(now) {
 		a.Ask(j.Open[0], now, now)
@@ -26,7 +26,7 @@ func (a *Agenda) Wake(j *Job, free int, now time.Time) {
 	}
 }
 
-// WakeStarved does the same for the oldest ticks of any job that found the replica full.
+// WakeStarved claims the oldest ticks of any job that were parked because the replica was full.
 func (a *Agenda) WakeStarved(places int, now time.Time) {
 	for range places {
 		k, ok := a.starved.Pop()
@@ -37,7 +37,7 @@ func (a *Agenda) WakeStarved(places int, now time.Time) {
 	}
 }
 
-// WakeWaiting asks for the ticks of a job that wait for a slot, since one is free: each replica in its turn, from an instant on.
+// WakeWaiting claims the ticks of a job that wait for a slot, because one is free. Each replica takes its turn, from an instant on.
 func (a *Agenda) WakeWaiting(j *Job, from, now time.Time) {
 	for _, k := range j.Open {
 		if k.Waits() && k.canAsk() && !k.in(parked) && k.MayWin() {

@@ -1,14 +1,14 @@
--- acquire.lua: one atomic step that grants a row of the lock, or says why not.
+-- acquire.lua: one atomic step that grants a row of the lock, or returns the reason for a refusal.
 --
 -- ARGV   9 owner         of the lease, for people
 --       10 slots         rows of the lock
---       11 lease         its length
---       12 trigger       why the run starts; "": it is not accounted for
+--       11 lease         the length of the lease
+--       12 trigger       of the run; "": it is not accounted for
 --       13 memo          kept with the run
 --       14 abstain       '1': decide, but never grant
---       15 orphan        a lease id whose run this one carries on, or ''
+--       15 orphan        the lease id of the orphan that this run adopts, or ''
 --       16 strict        '1': another limit than the stored one is refused
---       17 tick          or ''; from here on left out where the request has neither tick, channel nor delay
+--       17 tick          or ''; from here on left out if the request has neither tick, channel nor delay
 --       18 previous      the tick before by the schedule
 --       19 not_before    instant
 --       20 deadline      instant; 0: none
@@ -16,16 +16,16 @@
 --       22 schedule      digest
 --       23 if_held       outcome if all rows are held; '': the tick stays open
 --       24 if_late       outcome past the deadline
---       25 channel       where a grant is published; '': the request does not wait. From here on left out where there is nothing to say
---       26 patience      how long a waiter keeps its place without asking again
---       27 delay         how long the slot stays shut after an expiry
---       28 keep_first    '1': if_held is for ticks behind an undecided one; the first stays open. From here on left out where there is nothing to say
+--       25 channel       to which a grant is published; '': the request does not wait. Left out from here on if not needed
+--       26 patience      for which a waiter keeps its place without asking again
+--       27 delay         for which the slot stays shut after an expiry
+--       28 keep_first    '1': if_held is for ticks behind an undecided one; the first stays open. Left out from here on if not needed
 --       29 keep_outcome  '1': if the request settles its tick, that is kept until a replica has recorded it
---       30 behind        how many seconds the tick's number is behind its instant; left out where it is that
+--       30 behind        seconds by which the tick's number is behind its instant; left out if it is 0
 -- Reply after the common part:
 --       granted, slot, token, expiry, tick, attempt | late | dead | early, instant | closed, until | unheard
 --       settled, outcome (by this request)          | decided, how, until, holder  | held, until, holder
---       queued, until, holder, how many are ahead   | limit, stored number
+--       queued, until, holder, number of waiters ahead | limit, stored number
 --
 -- LOCK  missed: "after through at": the ticks after one and up to another were settled at an instant as too late. By the zone data of another
 --       replica one of them may be due only then: it is open again for that replica.
@@ -37,7 +37,7 @@
 if is_late() then return reply('late') end
 if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('dead') end
 
-local ASKS_AGAIN = 10000000 -- more than the pauses of any client that does
+local ASKS_AGAIN = 10000000 -- more than the pauses of any client that asks again
 local owner, slots, lease = ARGV[9], num(ARGV[10]), num(ARGV[11])
 local tick, previous, per_tick = tonumber(ARGV[17]), num(ARGV[18]), num(ARGV[21])
 local channel, patience = ARGV[25] or '', num(ARGV[26])
@@ -49,12 +49,12 @@ if expiry > now + longest + MINUTE then -- from before the clock was set back: s
   expiry = now + longest
   set('e' .. slot_of_id, int(expiry))
 end
-if expiry > now then -- the same request again, whose first reply was lost: the same grant
-  if sync then -- or replicas had not acknowledged it: it stays until they have, however seldom it is asked for
+if expiry > now then -- the same request again, because its first reply was lost: the same grant
+  if sync then -- or replicas had not acknowledged it: it stays until they have, however rarely the client asks
     expiry = math.max(expiry, now + math.max(lease, ASKS_AGAIN))
     set('e' .. slot_of_id, int(expiry))
     touch()
-  elseif waits then -- it was granted by another's script: now it is confirmed
+  elseif waits then -- the script of another client granted it: now it is confirmed
     expiry = math.max(expiry, now + lease)
     mine.attempt = int(math.max(num(mine.attempt), 1))
     place(tonumber(slot_of_id), mine, expiry)
@@ -65,7 +65,7 @@ end
 if tick then set_behind(num(ARGV[30])) end
 local not_before = math.max(num(ARGV[19]), (tick or 0) * 1000000)
 if not_before > now then
-  if tick and ARGV[22] ~= digest and ARGV[22] ~= digest2 then -- announced by this claim: at its tick it would be too late for that
+  if tick and ARGV[22] ~= digest and ARGV[22] ~= digest2 then -- announced by this claim: at its tick it would be too late
     remember()
     mend()
     know(ARGV[22], false)
@@ -84,10 +84,10 @@ if closed > now then
   return reply('closed', closed)
 end
 local crowd = QUEUE and serve(held, id)
-if other_limit() then return reply('limit', limit) end -- of those that have been served just now
+if other_limit() then return reply('limit', limit) end -- because of waiters that were served just now
 
--- The holder of a row of this tick, or of any row: the one whose lease ends first. A slot that is shut has
--- no owner.
+-- Returns the holder of a row of this tick, or of any row, and the end of its lease. Of several it is the holder whose lease
+-- ends first. A slot that is shut has no owner.
 local function holder(of)
   local till, owner = 0, ''
   for i = 1, #held, 2 do
@@ -99,9 +99,9 @@ local function holder(of)
   return till, owner
 end
 
--- Granted under this id, and ended before the reply reached its claimant: the run never began. The claimant
+-- The lease was granted under this id, and ended before the reply reached its claimant: the run never began. The claimant
 -- withdraws the id for good (release.lua), and asks again under a new one. A withdrawal of this id may still be on
--- its way, and must find no run of it.
+-- its way, and must not find a run with this id.
 local unheard = ARGV[15] == '' and redis.call('HGET', ORPHANS, id)
 if unheard and num(unpack_orphan(unheard, ORPHANS, id).attempt) == 1 then return reply('unheard') end
 
@@ -115,9 +115,10 @@ local function decide(how) -- the tick is decided for good
   set('by', id)
   touch()
 end
--- How the pause settles the tick: one of paused time, whenever it is asked for; and any that is asked for in it, unless it was too late before.
+-- Returns the outcome with which the pause settles the tick. It settles a tick of paused time whenever it is asked for, and any tick
+-- that is asked for during the pause, unless it was too late before.
 local function stopped(deadline)
-  local from, till, outcome = string.match(paused, '^%d+,(%d+),(%d+),([^,]+)') -- without an outcome there was only an end
+  local from, till, outcome = string.match(paused, '^%d+,(%d+),(%d+),([^,]+)') -- without an outcome a pause was only ended
   if not from then return end
   from, till = tonumber(from), till == '0' and math.huge or tonumber(till)
   local at = (tick + behind) * 1000000
@@ -125,7 +126,8 @@ local function stopped(deadline)
   if within or now < till and (deadline == 0 or deadline >= math.min(from, now)) then return outcome end
 end
 local function began() return entry and entry.how ~= '' end -- it has a grant that was not given back
--- Too early to be too late: no replica whose zone data has the tick at this instant has asked for it before.
+-- Reports whether the tick was settled as too late before it was due by the zone data of this replica. No replica with the same
+-- zone data has asked for it before. If so, the tick is open again.
 local function missed_before_due()
   local after, through, at = string.match(redis.call('HGET', LOCK, 'missed') or '', '^(%d+) (%d+) (%d+)$')
   if not after or tick <= tonumber(after) or tick > tonumber(through) or not_before <= tonumber(at) then return end
@@ -154,7 +156,7 @@ if tick then
     local newest, how = string.match(last, '^(%d+) (.*)$')
     if tonumber(newest) ~= tick then how, by = '', nil end
     if entry then how = ({done = entry.how, part = 'granted', open = ''})[entry.state] end
-    if by == id and how ~= 'granted' then return reply('settled', how) end -- again, the first reply was lost
+    if by == id and how ~= 'granted' then return reply('settled', how) end -- again, because the first reply was lost
     return reply('decided', how, holder(tick))
   end
   local deadline = num(ARGV[20])
@@ -173,7 +175,7 @@ if began() then
     grants = grants + (fits[tonumber(s)] == nil and 1 or 0)
     fits[tonumber(s)] = back
   end
-  if not back and grants >= per_tick then return settle('') end -- by a smaller number than those before said
+  if not back and grants >= per_tick then return settle('') end -- an earlier request had a greater per_tick
 end
 local slot = not crowd and free_slot(held, slots, fits, back)
 if not slot then
@@ -190,14 +192,14 @@ if ARGV[14] == '1' then return reply('held', 0, '') end
 if waits then leave_line(id) end
 
 local attempt, of_tick, memo = 1, ARGV[17] or '', ARGV[13]
-if ARGV[15] ~= '' then -- an adoption: the orphan's tick, one attempt on; the ledger is not asked
+if ARGV[15] ~= '' then -- an adoption: the orphan's tick and the next attempt; the ledger is not consulted
   local found = redis.call('HGET', ORPHANS, ARGV[15])
   if not found then return reply('decided', 'adopted', 0, '') end
   local row = unpack_orphan(found, ORPHANS, ARGV[15])
   attempt, of_tick = num(row.attempt) + 1, row.tick
   if memo == '' then memo = row.memo end
   redis.call('HDEL', ORPHANS, ARGV[15])
-  set('a' .. id, ARGV[15] .. '\n' .. found) -- in case that it is given back
+  set('a' .. id, ARGV[15] .. '\n' .. found) -- in case the grant is given back
 end
 
 floor, longest = math.max(floor + 1, now), math.max(longest, lease)

@@ -2,19 +2,19 @@
 -- than its newest token, its holder, and the length of the lease, is compact: a string, "token lease longest
 -- id\nowner" while it is held, and "token 0 longest" while it is free. release_fast.lua compacts a lock, and
 -- state.lua expands it for all other scripts. So this one has no rules of its own: a lock that is not plain is
--- left to acquire.lua, for which the client asks then. A request is sent here once: an id that the server may
--- have heard of is for acquire.lua, too.
+-- left to acquire.lua, which the client calls then. A request is sent here once: an id that may have reached the
+-- server before is for acquire.lua, too.
 --
--- KEYS  1 lock  2 tombstone of the lease id; then those of the other requests
+-- KEYS  1 lock  2 tombstone of the lease id; then the same for the other requests
 -- ARGV   1 not_after  instant; then for each request
 --        2 floor      as observed
---        3 free       how the lock ends while it is free (" 0 longest")
---        4 held       how it ends while this request holds it (" lease longest id\nowner")
+--        3 free       the end of the lock's value while it is free (" 0 longest")
+--        4 held       the end while this request holds it (" lease longest id\nowner")
 --        5 life       milliseconds for which it is remembered
--- Reply: now, which is the token of all that are granted; then for each request 1, or 0: ask acquire.lua
+-- Reply: now, which is the token of all granted requests; then for each request 1, or 0: ask acquire.lua
 --
--- Tokens and instants have 16 digits here, so that they are compared as they are: to make numbers of texts would take as long as the rest. The token is the
--- instant of the grant, so its lease ends at token + lease.
+-- Tokens and instants have 16 digits here, so that they can be compared as texts: to parse them as numbers would take as long as
+-- all the rest. The token is the instant of the grant, so its lease ends at token + lease.
 
 local clock = redis.call('TIME')
 local seconds, micros = clock[1], clock[2]
@@ -24,7 +24,7 @@ local now = seconds .. micros
 local in_time, reply = now <= ARGV[1], {now}
 for i = 1, #KEYS / 2 do
   local lock, at, granted = KEYS[2 * i - 1], 4 * i - 2, 0
-  local was = in_time and redis.pcall('GET', lock) -- an error where it is not compact
+  local was = in_time and redis.pcall('GET', lock) -- an error if it is not compact
   if type(was) == 'string' and string.sub(was, 17) == ARGV[at + 1] then
     local token = string.sub(was, 1, 16)
     if token < now and ARGV[at] <= token and redis.call('EXISTS', KEYS[2 * i]) == 0 then

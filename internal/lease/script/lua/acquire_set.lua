@@ -1,18 +1,18 @@
--- acquire_set.lua: one atomic step that grants a row of each of several locks, or of none. acquire and release are the scripts of those
--- names, each with the keys and arguments that it has for one lock: the rules are theirs.
+-- acquire_set.lua: one atomic step that grants a row in each of several locks, or in none. acquire and release are the scripts with
+-- these names, each with its keys and arguments for one lock. They have the rules.
 --
--- KEYS  those of each lock, one lock after the other
--- ARGV   1 lease id of the first lock  2 not-after  3 how many locks  4 how many arguments acquire has; then those of acquire for each lock,
---        then those of release
+-- KEYS  of each lock, one lock after the other
+-- ARGV   1 lease id of the first lock  2 not-after  3 number of locks  4 number of arguments of acquire; then the arguments of acquire
+--        for each lock, then the arguments of release for each lock
 -- Reply: granted, 0, the reply of acquire for each lock
 --        late, 0, the reply of acquire for the first lock
---        refused, by which lock (from 1), its reply of acquire, the reply of release for each lock
+--        refused, the number of the lock that refused (from 1), its reply of acquire, the reply of release for each lock
 --
 -- A refused set is dead as a whole: no lease id of it is ever granted again, so that neither a request that
 -- arrives twice nor one that asks again for a set that had been granted leaves some of the rows held.
 
 local locks, acquires, FIRST = tonumber(ARGV[3]), tonumber(ARGV[4]), 5
-local LATER = '9007199254740991' -- the set is late, or it is not: not some of it
+local LATER = '9007199254740991' -- either the whole set is late, or nothing of it
 local keys_each, releases = #KEYS / locks, (#ARGV - FIRST + 1) / locks - acquires
 
 local function part(list, from, n)
@@ -28,7 +28,7 @@ for i = 1, locks do
   undoing[i] = part(ARGV, locks * acquires + (i - 1) * releases + FIRST, releases)
 end
 
--- A call fails where the keys of a lock hold something else: the other rows are given up all the same.
+-- A call fails if the keys of a lock hold something else. The other rows are given up all the same.
 local function undo(replies)
   for i = 1, locks do
     local done, got = pcall(release, keys[i], undoing[i])
@@ -38,7 +38,7 @@ local function undo(replies)
 end
 
 -- A set that was granted is granted again, as a whole. The rest of a set that was refused, or lost or released
--- in part, is dead; its rows are its holder's, since this may be a request that arrives twice.
+-- in part, is dead; its rows stay with the holder, because this request may have arrived twice.
 local held = 0
 for i = 1, locks do
   if redis.call('EXISTS', keys[i][4]) == 1 then held = -locks end
@@ -57,7 +57,7 @@ for i = 1, locks do
     undo({})
     error(got)
   end
-  if got[1] == 'late' then return {'late', 0, got} end -- whose client learns the time from it
+  if got[1] == 'late' then return {'late', 0, got} end -- the client learns the time from it
   if got[1] ~= 'granted' then return undo({'refused', i, got}) end
   granted[#granted + 1] = got
 end

@@ -1,12 +1,12 @@
--- batch.lua: the requests of one script that travel together, as one command: its words are read once, and those that the requests
--- have in common are sent once. one is the script, as a function of the keys and arguments that it has for a single request. Each fares by itself:
--- this is no transaction, and an error of one is the reply to that one.
+-- batch.lua: several requests of one script in one command: its words are read once, and the words that the requests have in common are
+-- sent once. one is the script as a function of its keys and arguments for a single request. The requests are independent: this is no
+-- transaction, and an error of one request is the reply to that request.
 --
--- KEYS  those of each request, one after the other
--- ARGV   1 how many requests  2 how many arguments each has; then those of the first; then for each of the others: in how many its own differ from
---        them, and the place and the value of each
--- Reply: those of the requests; that of one that failed is 'error', text. (No error among the replies: clients lose count of the replies after one.)
---        A fault that is common to all requests is the reply to each, before anything was done.
+-- KEYS  of each request, one after the other
+-- ARGV   1 number of requests  2 number of arguments of each; then the arguments of the first; then for each of the others: the number of
+--        arguments that differ from the first, and the index and the value of each
+-- Reply: the replies of the requests. The reply of a failed request is 'error', text. (An error value among the replies would make clients lose
+--        count of the replies after it.) A fault that is common to all requests is the reply to each, before anything was done.
 
 local requests, width = tonumber(ARGV[1]), tonumber(ARGV[2])
 local keys_each, at = #KEYS / requests, width + 3

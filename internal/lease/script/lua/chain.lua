@@ -1,9 +1,9 @@
--- chain.lua: which ticks of a lock have ended well, for the locks whose ticks follow them. Put between state.lua
--- and the scripts that release and look. An outcome stays until all followers have used it.
+-- chain.lua: keeps the ticks of a lock that have ended well, for the locks whose ticks follow them. Put between state.lua
+-- and the scripts that release and inspect. An outcome stays until all followers have used it.
 --
--- LOCK  outcomes: "tick due;...", due being since when that tick and all before it have ended, 0 while they have not, or "no" where a run of
---       the tick did not end well, which is forgotten when it is due;  followers: "name used seen;...", used being the tick up to which a
---       follower needs no outcome any more, seen about when it was last named
+-- LOCK  outcomes: "tick due;...". due is the time since which that tick and all before it have ended, 0 while they have not, or "no" if a run of
+--       the tick did not end well, which is forgotten when it is due;  followers: "name used seen;...". used is the tick up to which the
+--       follower needs no outcome any more, seen about the time at which it was last named
 
 -- tick -> due; false for "no"
 local function read_outcomes()
@@ -14,7 +14,7 @@ local function read_outcomes()
   return well
 end
 
--- Those up to cut are used. At most as many are kept as the ledger has entries.
+-- Outcomes up to cut are used. No more are kept than a ledger may have entries.
 local function write_outcomes(well, cut)
   local ticks, out = {}, {}
   for tick in pairs(well) do
@@ -28,9 +28,9 @@ local function write_outcomes(well, cut)
   set('outcomes', table.concat(out))
 end
 
--- Every tick up to this one is decided, and no run of one goes on, or waits for a replica to carry it on. While
--- the lock is closed, it is not known which runs go on. A tick that was given back so long ago is not asked for
--- any more.
+-- Returns the tick up to which every one is decided, and has no run that goes on or waits for a recovery. While
+-- the lock is closed, the runs that go on are unknown. A tick that was given back more than an hour ago is not
+-- asked for any more.
 local function ended_through()
   if closed > now then return 0 end
   local through = low
@@ -44,7 +44,7 @@ local function ended_through()
     local row = row_at(slot)
     if row then before(tonumber(row.tick)) end
   end
-  if redis.call('HLEN', ORPHANS) > MOST_ORPHANS then return 0 end -- not known before they are fewer
+  if redis.call('HLEN', ORPHANS) > MOST_ORPHANS then return 0 end -- unknown until there are fewer
   for _, orphan in ipairs(redis.call('HVALS', ORPHANS)) do
     before(tonumber(unpack_orphan(orphan, ORPHANS, 'a run').tick))
   end
@@ -63,7 +63,7 @@ local function come_due(well)
   return through
 end
 
--- The outcome of a tick is that of its last run; if it has several, the worst of theirs.
+-- The outcome of a tick is the outcome of its last run, or the worst outcome if it has several runs.
 local function conclude(tick, ended_well, per_tick)
   local well = read_outcomes()
   if not ended_well then well[tick] = false
@@ -73,7 +73,7 @@ local function conclude(tick, ended_well, per_tick)
 end
 
 -- A follower reports the outcomes that it has used. The lock returns the tick up to which all have ended, and
--- those of them, as far as a follower may need them, that have ended well: {tick, due, ...}.
+-- the ticks that have ended well, as far as a follower may need them: {tick, due, ...}.
 local function follow(name, its_used)
   local followers, cut, known = {}, nil, false
   local function add(who, upto, seen)

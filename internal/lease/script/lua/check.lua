@@ -1,12 +1,12 @@
 -- check.lua: values read from Redis are checked here before they are used, since any program may have written
 -- them. It is put before every script.
 --
--- Damage is an error that names key and field, "CORRUPT field F of key K is V": for the requests of that lock, and for nothing else. A number that is
--- plausible as such, but not now, is mended where that breaks no promise: see docs/guarantees.md.
+-- Damage is an error that names key and field, "CORRUPT field F of key K is V", and concerns only the requests for that lock. A number that is
+-- plausible in itself, but not now, is corrected if that breaks no promise: see docs/guarantees.md.
 
 local MINUTE, HOUR, DAY = 60000000, 3600000000, 86400000000
 local SLOTS = 1000                  -- of a lock, at most
-local EXACT = 9007199254740991      -- 2^53 - 1: up to here Lua counts exactly
+local EXACT = 9007199254740991      -- 2^53 - 1: Lua counts exactly up to here
 local TICK = 9007199254             -- the last second whose microseconds are exact
 local MOST_TEXT = 262144            -- bytes of a list in a field
 
@@ -14,10 +14,10 @@ local function corrupt(key, field, value)
   error('CORRUPT field ' .. field .. ' of key ' .. key .. ' is ' .. string.gsub(string.sub(tostring(value), 1, 60), '[^\32-\126]', '?'), 0)
 end
 
--- Whether n is a whole number from 0 to most. NaN is not.
+-- Reports whether n is a whole number from 0 to most. NaN is not.
 local function sound(n, most) return n and n >= 0 and n <= most and n % 1 == 0 end
 
--- The number in a field; 0 where there is none.
+-- Returns the number in a field; 0 if there is none.
 local function number(key, field, value, most)
   if not value then return 0 end
   local n = tonumber(value)
@@ -25,16 +25,16 @@ local function number(key, field, value, most)
   corrupt(key, field, value)
 end
 
--- A list in a field is entries to its end, and not too long.
+-- Returns a list from a field. It must consist of entries, and must not be too long.
 local function list(key, field, text, entry)
   if text ~= '' and (#text > MOST_TEXT or string.gsub(text, entry, '') ~= '') then corrupt(key, field, text) end
   return text
 end
 
 local function int(x) return string.format('%.0f', x) end
-local function num(x) return tonumber(x or '0') or 0 end -- of an argument; values read from Redis go through number()
+local function num(x) return tonumber(x or '0') or 0 end -- for an argument; values read from Redis go through number()
 
--- The functions below are of state.lua: see there.
+-- The functions below belong to state.lua: see there.
 
 local ATTEMPTS = 1000000
 local function unpack_row(s, key, field)
@@ -55,15 +55,16 @@ local function unpack_orphan(s, key, field)
 end
 
 -- An entry of the ledger.
-local STATES = {done = '^[^;\n]*$', part = '^%d+[%d,]*$', open = '^[%d,]*$'} -- and how each goes on
-local function entry_of(tick, prev, state, how) -- nil if that is none
+local STATES = {done = '^[^;\n]*$', part = '^%d+[%d,]*$', open = '^[%d,]*$'} -- by state: the form of the rest of the entry
+local function entry_of(tick, prev, state, how) -- nil if it is not an entry
   tick, prev = tonumber(tick), tonumber(prev)
   if sound(tick, TICK) and sound(prev, TICK) and STATES[state] and #how <= MOST_TEXT / 8 and string.find(how, STATES[state]) then
     return tick, {prev = prev, state = state, how = how}
   end
 end
 
--- The newest word on the pause, without a word that no clock can have given: each later one would count for less.
+-- Returns the text of a pause. If its time of change is later than any clock can show, that time is replaced by now: otherwise no later change would
+-- ever count.
 local function pause_from(text, now, key)
   local said, from, till = string.match(text, '^(%d+),(%d+),(%d+),[^,;]*,[^,;]*$')
   if not (said and #text <= 2000 and sound(said + 0, EXACT) and sound(from + 0, EXACT) and sound(till + 0, EXACT)) then

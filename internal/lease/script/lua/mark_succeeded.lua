@@ -1,11 +1,11 @@
--- mark_succeeded.lua: notes that the work of a lease has ended well, before its outcome is recorded and it is
--- released: if its holder dies in between, its orphan carries the mark.
+-- mark_succeeded.lua: marks the work of a lease as ended well, before its outcome is recorded and it is
+-- released: if its holder dies in between, its orphan has the mark.
 --
 -- ARGV   9 per_tick  grants of the tick
---       10 followed  '1': for jobs that follow the tick, too
+--       10 followed  '1': also for jobs that follow the tick
 -- Reply after the common part: noted | gone | late
 --
--- Why it is atomic: whose row becomes an orphan, and whether its tick is spoiled, is decided by whether the mark is there.
+-- Why it is atomic: the mark decides whether an orphan is recovered, and whether its tick is spoiled.
 
 if is_late() then return reply('late') end
 local row = slot_of_id and row_at(slot_of_id)

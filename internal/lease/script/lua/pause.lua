@@ -1,12 +1,12 @@
--- pause.lua: sets the lock's pause, or ends it. Ticks of paused time are settled: see stopped() in acquire.lua. Whatever has no tick is not.
+-- pause.lua: sets the lock's pause, or ends it. Ticks of paused time are settled: see stopped() in acquire.lua. Requests without a tick are not.
 --
--- LOCK  paused: "changed,from,until,outcome,reason". changed: when it was set or ended last: of two words on the pause the one that was said later counts;
---       until: 0 for ever; outcome: how it settles ticks; reason: the client's own, without a comma or semicolon. It stays when it is over, since
---       ticks of that time may be undecided yet, and since a client that missed the end would set it again.
+-- LOCK  paused: "changed,from,until,outcome,reason". changed: the instant at which it was last set or ended; the later change counts; until: 0 is for
+--       ever; outcome: with which it settles ticks; reason: the client's own, without a comma or semicolon. It stays when it is over, because
+--       ticks of that time may be undecided yet, and because a client that missed the end would set it again.
 -- ARGV   9 end      '1': end it
 --       10 length   0: until it is ended
---       11 outcome  how it settles ticks
---       12 reason   for people, and behind & the user that wants the pause, escaped
+--       11 outcome  with which it settles ticks
+--       12 reason   for people, and after & the user who wants the pause, escaped
 -- Reply after the common part: paused, the pause before (or '')
 --
 -- Why it is atomic: it ends by the server's clock, and only the server knows which pause is

@@ -2,19 +2,19 @@
 -- and release.
 --
 -- KEYS  5 queue     sorted set: the lease ids that wait, in the order in which they came
---       6 patience  sorted set: the same, by until when each has said that it waits
---       Permanent locks have none of them, and no waiters.
--- LOCK  came: how many have lined up so far;  w<id>: "owner\nlease\nslots\ndelay\nchannel" of one that waits; behind
+--       6 patience  sorted set: the same ids, by the instant until which each keeps its place
+--       Permanent locks have no queue and no waiters.
+-- LOCK  came: the number of waiters so far;  w<id>: "owner\nlease\nslots\ndelay\nchannel" of a waiter; after
 --       the slots is a "~" if another limit than the stored one is accepted
 --
--- A grant that another's script writes is unconfirmed: its row ends after CONFIRM, unless the holder, which gets
+-- A grant that the script of another client writes is unconfirmed: its row ends after CONFIRM, unless the holder, which gets
 -- a message through its channel, renews it or asks again.
 
 local QUEUE, PATIENCE = KEYS[5], KEYS[6]
 local CONFIRM = 1000000
-local AT_ONCE = 100 -- grants of one script: HSET has to take them all, and others want to be served, too
+local AT_ONCE = 100 -- grants of one script: one HSET has to write them all, and other clients need the server, too
 
--- The lowest slot that is not held. fits: slot -> may this request have it (nil: only if others may, too).
+-- Returns the lowest slot that is not held. fits: slot -> whether this request may have it (nil: unless only is set).
 local function free_slot(held, slots, fits, only)
   if #held / 2 >= slots then return nil end
   local taken = {}
@@ -32,7 +32,7 @@ if QUEUE then
     redis.call('HDEL', LOCK, 'w' .. waiter)
   end
 
-  -- How many are ahead.
+  -- Returns the number of waiters ahead.
   function line_up(owner, lease, slots, any, channel, patience, its_delay)
     if not redis.call('ZSCORE', QUEUE, id) then
       number(LOCK, 'came', redis.call('HGET', LOCK, 'came'), EXACT)
@@ -56,13 +56,13 @@ if QUEUE then
     set_delay(num(its_delay))
     touch()
     local sharded, name = string.match(channel, '^(s?):(.*)$')
-    redis.pcall(sharded == 's' and 'SPUBLISH' or 'PUBLISH', name, -- which this user may not be allowed to
+    redis.pcall(sharded == 's' and 'SPUBLISH' or 'PUBLISH', name, -- the ACL may forbid it
       table.concat({waiter, slot, int(floor), int(now + CONFIRM), int(now), int(longest)}, ' '))
   end
 
-  -- Free rows go to those that wait, in their order, but for those that have not said for too long that they still
-  -- do. Each has its own number of slots; one that accepts no other may find another only now, after the lock was
-  -- forgotten. own: the one that asks, and takes its turn itself. True if more are in line than that.
+  -- Gives free rows to the waiters in their order, except waiters that have not asked for too long. Each has its own
+  -- number of slots; a waiter that accepts no other may find another only now, after the lock was forgotten. own: the
+  -- request of this script, which takes its turn itself. Returns true if others are in line before it.
   function serve(held, own)
     if redis.call('EXISTS', QUEUE) == 0 then return end
     for _, gone in ipairs(redis.call('ZRANGEBYSCORE', PATIENCE, '-inf', int(now), 'LIMIT', 0, AT_ONCE)) do
@@ -75,7 +75,7 @@ if QUEUE then
       local owner, lease, slots, any, its_delay, channel =
         string.match(redis.call('HGET', LOCK, 'w' .. head) or '', '^([^\n]*)\n(%d+)\n(%d+)(~?)\n(%d+)\n(.*)$')
       if owner and not (sound(lease + 0, DAY) and slots + 0 >= 1 and slots + 0 <= SLOTS and sound(its_delay + 0, HOUR)) then owner = nil end
-      if owner and any == '' and limit > 0 and limit ~= tonumber(slots) then owner = nil end -- it is told so when it asks again
+      if owner and any == '' and limit > 0 and limit ~= tonumber(slots) then owner = nil end -- its next request is refused
       local slot = owner and free_slot(held, tonumber(slots), {})
       if slot then
         grant_to(head, slot, owner, lease, slots, its_delay, channel)

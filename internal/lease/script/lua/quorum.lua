@@ -1,23 +1,23 @@
 -- quorum.lua: the beginning of every script of one node of a quorum. Such a node has a layout of its own, and
--- knows nothing of the others: rows are its votes, and the client that merges the votes has written the
+-- knows nothing of the other nodes: rows are its votes, and the client that merges the votes has written the
 -- register. See docs/decisions/013-quorum.md.
 --
 -- KEYS  1 member  hash, one for all locks of a prefix: state ('voting', or 'joining': it has forgotten, or may have), run (Redis' run
---                 id when it said so), epoch and since of that state, base: no floor is below it, top: no token that was accepted is
+--                 id at that time), epoch and since of that state, base: no floor is below it, top: no accepted token is
 --                 above it, longest: the longest lease; founder: it took part in the beginning of a quorum, see quorum_found.lua
---       2 lock    hash: floor, limit, longest, permanent; r<slot> the vote for the holder of that row;
---                 or "-id" where that was released at once; dead: until when there may be tombstones;
---                 ballot and value: the register as accepted last. Its value is the client's, see package register
+--       2 lock    hash: floor, limit, longest, permanent; r<slot> the vote for the holder of that row,
+--                 or "-id" if that was released at once; dead: the instant until which there may be tombstones;
+--                 ballot and value: the register accepted last. Only the client reads the value, see package register
 --       3 tombstone of this request's lease id: 'released' or 'gone' for good; 'shut TOKEN' against renewals and
---                 claims up to that; or the token up to which claims of it were dropped
---       4 index   set: the locks that have a register (where a script writes one)
+--                 claims up to that token; or the token up to which its claims were dropped
+--       4 index   set: the locks that have a register (only for scripts that write one)
 -- ARGV   1 id         of the lease
 --        2 not_after  instant of the node's clock
 --        3 idle       0: permanent
 --       The rest is each script's own.
 --
 -- Instants are microseconds of the node's own clock, lengths microseconds. A row is "id\ntoken\nexpiry\nlease\ndelay\nstate\nowner"; its
--- state is 'tentative' until the register has its run, 'entered' from then on, and '' if no register has to know of it, or if a renewal put it
+-- state is 'tentative' until the register has its run, 'entered' from then on, and '' if it needs no register, or if a renewal put it
 -- there. It is free when its lease, and the delay after that, have ended. Every reply begins with: verdict, now, floor.
 
 local MEMBER, LOCK, TOMBSTONE, INDEX = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -29,14 +29,14 @@ local id = ARGV[1]
 local function is_late() return now > num(ARGV[2]) end
 
 local m = redis.call('HMGET', MEMBER, 'state', 'base', 'top', 'longest')
-local function token_in(key, field, value) -- without one that no clock can have given: see state.lua
+local function token_in(key, field, value) -- a token that no clock can have given counts as now: see state.lua
   local token = number(key, field, value, EXACT)
   return token <= now + DAY and token or now
 end
 local votes, floor, top = m[1] == 'voting', token_in(MEMBER, 'base', m[2]), token_in(MEMBER, 'top', m[3])
 local longest = math.min(number(MEMBER, 'longest', m[4], EXACT), DAY + HOUR)
 
-local function row_of(s, slot) -- nil where a lease was released
+local function row_of(s, slot) -- nil if the lease was released
   if not s or string.byte(s) == 45 then return nil end
   local r = {}
   r.id, r.token, r.expiry, r.lease, r.delay, r.state, r.owner = string.match(s,
@@ -53,7 +53,7 @@ end
 local changes = {}
 local function set(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
 
--- A row that ends later than its lease could was written before the clock stepped back. If its holder lives it is renewed in time.
+-- A row that ends later than its lease could was written before the clock stepped back. If its holder lives, it is renewed in time.
 local function bounded(field, row)
   if row and row.expiry > now + row.lease + MINUTE then
     row.expiry = now + row.lease
@@ -62,7 +62,8 @@ local function bounded(field, row)
   return row
 end
 
--- Writes what set() was told. token and lease are those of a row that was placed, if any, the latter with the delay. lock_longest is what LOCK knows.
+-- Writes the changes of set(). token and lease belong to a row that was placed, if any; lease includes the delay. lock_longest is the longest lease of
+-- LOCK.
 local function save(token, lease, lock_longest, permanent)
   local idle = num(ARGV[3])
   if lease > lock_longest then lock_longest = lease; set('longest', int(lease)) end

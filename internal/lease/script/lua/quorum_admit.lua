@@ -1,16 +1,16 @@
--- quorum_admit.lua: lets a node vote that has learnt what a majority of the others knows.
+-- quorum_admit.lua: lets a node vote that has the state of a majority of the others.
 --
 -- KEYS  1 member, as in quorum.lua
--- ARGV   1 epoch    of which the others were asked
---        2 base     the greatest token of theirs
---        3 longest  the longest lease that they know
--- Reply: voting | wait, for how long | other: it has forgotten once more since
+-- ARGV   1 epoch    of the node when the others were asked
+--        2 base     the greatest token of the others
+--        3 longest  the longest lease of the others
+-- Reply: voting | wait, time to wait | other: it has forgotten once more since
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local m = redis.call('HMGET', KEYS[1], 'state', 'base', 'longest', 'epoch', 'since')
 local function n(field, x) return number(KEYS[1], field, x, EXACT) end
-local function token(x) return x <= now + DAY and x or now end -- without one that no clock can have given: see state.lua
+local function token(x) return x <= now + DAY and x or now end -- a token that no clock can have given counts as now: see state.lua
 if m[4] ~= ARGV[1] then return {'other', 0} end
 if m[1] == 'voting' then return {'voting', 0} end
 local longest = math.min(math.max(n('longest', m[3]), num(ARGV[3])), DAY + HOUR)

@@ -1,21 +1,21 @@
--- quorum_claim.lua: one node's vote for a row, its promise to a ballot, or only what it knows.
+-- quorum_claim.lua: one node votes for a row, promises a ballot, or only returns its state.
 --
 -- ARGV   4 slot            -1: none
 --        5 slots
 --        6 lease
 --        7 delay
 --        8 strict          '1': another limit than the stored one is refused
---        9 token           the row's, and the ballot
---       10 promise         '': none, 'row': with the row, 'any': for any holder of the row
+--        9 token           of the row, and the ballot
+--       10 promise         '': none, 'row': for the row, 'any': for any holder of the row
 --       11 owner
---       12 moves           which rows of this id move to this slot and get this token: those of ",token,token," (earlier tries), or with "but,token," all
---                       others than that (of the lease that is held)
---       13 everyone        '1': also where it does not vote
+--       12 moves           the rows of this id that move to this slot and get this token: ",token,token," lists their tokens (earlier attempts), "but,token,"
+--                       lists the token of the rows that stay (the lease that is held)
+--       13 everyone        '1': also if the node does not vote
 --       14 shut            lease ids to shut up to this token, a line each
---       15 tombstone_life  of their tombstones
+--       15 tombstone_life  of the tombstones of these lease ids
 --       16 all             '1': return the rows in any case
 -- Reply after the common part: slot, token of the row, limit, ballot, value, {slot, row, ...}, permanent ('1' or '')
---      yes (the row is this id's) | promised | seen | held | stale: the floor is not below the token | far: the token is ahead of the clock
+--      yes (the row belongs to this id) | promised | seen | held | stale: the floor is not below the token | far: the token is ahead of the clock
 --      limit | dead | dropped | late | stranger: there is no marker | joining: it does not vote
 --
 -- Why it is atomic: between the look at the row, or at the floor, and the vote another claim could come.
@@ -57,9 +57,9 @@ end
 local acceptable = token > floor and 'yes' or 'stale'
 if token - math.max(now, floor) > MINUTE then acceptable = 'far' end
 
-local promised = false -- by this very request: the same number may have been promised to another
+local promised = false -- to this very request: the same number may have been promised to another
 local function stays(row)
-  if row.token == token then return true end -- this very try, sent twice
+  if row.token == token then return true end -- this very attempt, sent twice
   local named = string.find(ARGV[12], ',' .. int(row.token) .. ',', 1, true)
   if string.sub(ARGV[12], 1, 3) == 'but' then return named end
   return not named
@@ -75,7 +75,7 @@ local function vote()
     set('r' .. mine, text_of(row))
     return 'yes'
   end
-  if mine and rows[mine].token > token then return 'stale' end -- a later try came first
+  if mine and rows[mine].token > token then return 'stale' end -- a later attempt came first
   local row = rows[slot]
   if row and row.id ~= id and row.expiry + row.delay > now then
     if mine then redis.call('HDEL', LOCK, 'r' .. mine); rows[mine] = nil end
@@ -83,7 +83,7 @@ local function vote()
   end
   if acceptable ~= 'yes' then return acceptable end
   if mine and mine ~= slot then redis.call('HDEL', LOCK, 'r' .. mine); rows[mine] = nil end
-  if tomb then redis.call('DEL', TOMBSTONE) end -- that was before
+  if tomb then redis.call('DEL', TOMBSTONE) end -- it is from an earlier attempt
   rows[slot] = {id = id, token = token, expiry = now + lease, lease = lease, delay = delay,
     state = ARGV[10] == 'row' and 'tentative' or '', owner = ARGV[11]}
   set('r' .. slot, text_of(rows[slot]))

@@ -1,9 +1,9 @@
--- quorum_claim_fast.lua: the ordinary case of quorum_claim.lua, put before it: the only row of a lock that no register knows of is free. It
--- has no rules of its own: whatever is out of the ordinary goes on to the whole text, which decides the same.
+-- quorum_claim_fast.lua: the usual case of quorum_claim.lua, put before it: the only row of a lock without a register is free. It
+-- has no rules of its own: every other case goes on to the whole text, which decides the same.
 --
--- KEYS and ARGV are those of quorum_claim.lua.
+-- KEYS and ARGV are the same as in quorum_claim.lua.
 
-local done, got = pcall(function() -- a text that is no number fails here before anything is written, and is for the whole text to name
+local done, got = pcall(function() -- a text that is not a number fails here before anything is written, and the whole text reports it
 if ARGV[4] == '0' and ARGV[5] == '1' and ARGV[10] == '' and (ARGV[12] == '' or ARGV[12] == 'but,0,') and ARGV[14] == '' and ARGV[16] ~= '1' then
   local clock = redis.call('TIME')
   local now = clock[1] * 1000000 + clock[2]

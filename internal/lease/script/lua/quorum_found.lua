@@ -1,12 +1,11 @@
--- quorum_found.lua: has a new node take part in the beginning of a quorum, a majority of which is new and there.
+-- quorum_found.lua: marks a new node as a founder. It takes part in the beginning of a quorum, if a majority is new and can be reached.
 --
 -- KEYS  1 member, as in quorum.lua
--- ARGV   1 epoch  of which was asked
---        2 quiet  how long nothing may have reached it since it has its marker
--- Reply: founder | wait, for how long | other: it has forgotten once more, votes, or is not new
+-- ARGV   1 epoch  of the node when it was asked
+--        2 quiet  time for which nothing may have reached it since it got its marker
+-- Reply: founder | wait, time to wait | other: it has forgotten once more, votes, or is not new
 --
--- Why it is atomic: a renewal that comes between the look and the mark shows that there is a
--- holder.
+-- Why it is atomic: a renewal between the check and the mark would show that there is a holder.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]

@@ -1,4 +1,4 @@
--- quorum_renew.lua: one node's vote for a lease that is held, whether it voted for it before or not.
+-- quorum_renew.lua: one node votes for a lease that is held, whether it voted for it before or not.
 --
 -- ARGV   4 slot
 --        5 lease
@@ -6,10 +6,11 @@
 --        7 owner
 --        8 delay
 --        9 slots
--- Reply after the common part: why or whose; of one that is renewed, why its holder is to stop (or '')
---      renewed | lost | late | joining, stranger: written, but it does not count: the node may have forgotten a vote for another
+-- Reply after the common part: after lost the reason; after renewed the reason for which its holder is to stop (or '')
+--      renewed | lost | late | joining, stranger: written, but it does not count: the node may have forgotten a vote for another lease
 --
--- Why a node that never voted for the row may put it there: it votes for one at a time, and the holder's other votes have not ended. Why it is atomic: another could be given the row between the look and the vote.
+-- Why a node that never voted for the row may write it: it votes for one lease at a time, and the holder's other votes have not ended. Why it is atomic:
+-- between the check and the vote the row could be given to another lease.
 
 if is_late() then return {'late', now, 0} end
 local slot, lease, token = ARGV[4], num(ARGV[5]), num(ARGV[6])

@@ -1,14 +1,14 @@
 -- quorum_stop.lua: marks one node's row, so that the reply to the holder's next renewal there asks it to stop.
--- It stands alone, without quorum.lua; its keys and arguments have the same places.
+-- It does not include quorum.lua; its keys and arguments have the same indexes.
 --
 -- ARGV   4 slot
 --        5 reason
 -- Reply after the common part: nothing
---      told | gone: the row is not this id's | late
+--      told | gone: the row does not belong to this id | late
 --
 -- s<slot> of LOCK is the mark: "lease id\nreason". It counts only for the lease that it names, so it may stay.
 --
--- Why it is atomic: the row must be this id's when it is marked.
+-- Why it is atomic: the row must belong to this id when it is marked.
 
 local clock, id = redis.call('TIME'), ARGV[1]
 local now = clock[1] * 1000000 + clock[2]

@@ -1,11 +1,11 @@
--- readonly.lua: lets the script after it run for a user with the right to read and not to write. The script's
--- writes are kept here, for as long as it runs, and its later reads find them.
+-- readonly.lua: lets the script after it run for a user who may read and not write. The script's
+-- writes are kept here while it runs, and its later reads find them.
 --
--- Why: the stored state may need mending before it can be returned, such as leases that have ended. A look by
--- another user must show the same.
+-- Why: the stored state may need changes before it can be returned, such as the end of leases. A user who may
+-- write must see the same.
 
 local server = redis
-local copies = {} -- of hashes that were to be written, by their keys
+local copies = {} -- the written hashes, by their keys
 
 local function copy(key)
   local hash = copies[key]
@@ -19,7 +19,7 @@ local function copy(key)
   return hash
 end
 
-local function stored(value) -- as the server turns it into text
+local function stored(value) -- as the server converts it to text
   return type(value) == 'number' and string.format('%.17g', value) or value
 end
 

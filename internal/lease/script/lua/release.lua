@@ -1,26 +1,26 @@
--- release.lua: ends a lease. Whatever arrives later in its name finds the tombstone.
+-- release.lua: ends a lease. Later requests with its lease id find the tombstone.
 --
--- ARGV   9 tombstone_life  how long earlier requests may still arrive
+-- ARGV   9 tombstone_life  for which earlier requests may still arrive
 --       10 mode            '0': the work is over; '1': undo, it never began, and its tick is open again; '2': hand over, it is an orphan for a
---                        recovery. From here on left out where there is nothing to say
+--                        recovery. Left out from here on if not needed
 --       11 previous        the tick before
 --       12 per_tick        grants of the tick
---       13 attempt         the last one that has begun, of a run that is handed over
---       14 outcome         of the tick, for jobs that follow: '1' its run ended well, '0' it did not, '' nothing is kept
---       15 zone            of the tick, as zone_of() has it; left out where the tick is not opened
+--       13 attempt         the last attempt that has begun, of a run that is handed over
+--       14 outcome         of the tick, for followers: '1' its run ended well, '0' it did not, '' nothing is kept
+--       15 zone            of the tick, as in zone_of(); left out if the tick is not opened
 -- Reply after the common part: released | gone (the row was not there: expired, forgotten or released before)
 --
--- Why it is atomic: the row must be ours when it is deleted, and a renewal under way must not bring it back.
+-- Why it is atomic: the row must belong to the lease when it is deleted, and a renewal under way must not bring it back.
 
 local row = slot_of_id and row_at(slot_of_id)
-local again = redis.call('GET', TOMBSTONE) -- asked again, the first reply was lost: the same verdict
+local again = redis.call('GET', TOMBSTONE) -- the same request again, because the first reply was lost: the same verdict
 if again and again ~= 'released' and again ~= 'gone' then corrupt(TOMBSTONE, 'verdict', again) end
 local verdict = again or (row and 'released' or 'gone')
 local orphan, adopted = redis.call('HGET', ORPHANS, id), redis.call('HGET', LOCK, 'a' .. id)
 local slot, place_of_orphan = slot_of_id, slot_of_id
 local left, left_in, left_at -- the orphan, its slot, and its first line
 if orphan then left, left_in, left_at = unpack_orphan(orphan, ORPHANS, id) end
-local whose, text, _, first -- whose orphan it has adopted, and that
+local whose, text, _, first -- the lease id of the orphan that it has adopted, and the orphan
 if adopted then
   whose, text = string.match(adopted, '^([^\n]*)\n(.*)$')
   _, _, first, text = unpack_orphan(text or '', LOCK, 'a' .. id)
@@ -35,28 +35,28 @@ elseif orphan then
   slot, place_of_orphan, row = left_in, left_at, left
 end
 
-local undo, leaves = ARGV[10] == '1', ARGV[10] == '2' -- leaves: an orphan stays
+local undo, leaves = ARGV[10] == '1', ARGV[10] == '2' -- leaves: an orphan is left
 local tick = row and tonumber(row.tick)
-if leaves then -- also one that is an orphan already, since the lease was lost: its holder must not take it from the heirs
+if leaves then -- it may be an orphan already, because the lease was lost: its holder must not take it from a recovery
   if row and row.trigger ~= '' then
-    if not orphan then row.attempt = int(num(ARGV[13])) end -- an orphan's was recorded as it is
+    if not orphan then row.attempt = int(num(ARGV[13])) end -- the attempt of an orphan is recorded already
     redis.call('HSET', ORPHANS, id, abandoned(place_of_orphan) .. '\n' .. pack_row(row))
   end
-elseif undo and adopted then -- the orphan waits for another heir, unless this one was to stop: the first reason is the one
+elseif undo and adopted then -- the orphan waits for another recovery, unless this one was to stop; the first reason counts
   local reason = string.match(place_of_orphan or '', '^%d+%+?( .*)$')
   if reason and not string.find(first, ' ', 1, true) then first = first .. reason end
   redis.call('HSET', ORPHANS, whose, first .. '\n' .. text)
 elseif undo and row and num(row.attempt) > 1 then
-  return reply(verdict) -- an heir's lease that ended: its orphan has the tick
+  return reply(verdict) -- the lease of a recovery that ended: its orphan has the tick
 elseif undo and orphan and string.find(left_at, '[! ]') then
-  return reply(verdict) -- it is abandoned, or was to stop: the tick stays decided, and a replica records it
-elseif undo and tick and digest ~= '' and (ARGV[15] or '') ~= zone_of(digest) then -- the ledger has another zone's ticks now: a replica records it
+  return reply(verdict) -- it is abandoned, or was to stop: the tick stays decided, and a replica records the orphan
+elseif undo and tick and digest ~= '' and (ARGV[15] or '') ~= zone_of(digest) then -- the ledger has the ticks of another zone now: a replica records the run
   leaves = row.trigger ~= ''
   if leaves then redis.call('HSET', ORPHANS, id, abandoned(place_of_orphan) .. '\n' .. pack_row(row)) end
 elseif undo and tick then
   reopen(tick, slot, num(ARGV[11]), num(ARGV[12]))
 end
-if not leaves then redis.call('HDEL', ORPHANS, id) end -- its holder is alive and reports the outcome itself
+if not leaves then redis.call('HDEL', ORPHANS, id) end -- its holder is alive and records the outcome itself
 if row then touch() end
 if tick and not undo and (ARGV[14] or '') ~= '' then conclude(tick, ARGV[14] == '1', num(ARGV[12])) end
 if QUEUE and redis.call('EXISTS', QUEUE) == 1 then

@@ -1,10 +1,10 @@
--- release_fast.lua: the ordinary case of release.lua, put before it, as acquire_fast.lua is before acquire.lua:
--- the only row of a lock without ledger or orphans ends as its holder says, and goes to the first in line if
--- there is one. All other cases go on to the whole text, and so does a tick whose outcome is to be kept.
+-- release_fast.lua: the usual case of release.lua, put before it, as acquire_fast.lua is before acquire.lua:
+-- the only row of a lock without ledger or orphans ends, and goes to the first in line if there is one. All other
+-- cases go on to the whole text, including a tick whose outcome is to be kept.
 --
--- KEYS and ARGV are those of release.lua.
+-- KEYS and ARGV are the same as in release.lua.
 
-local done, got = pcall(function() -- a text that is no number fails here before anything is written, and is for the whole text to name
+local done, got = pcall(function() -- a text that is not a number fails here before anything is written, and the whole text reports it
 if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
   local f = redis.pcall('HMGET', KEYS[1], 'floor', 'longest', 'low', 'permanent', 'delayed', 'i' .. ARGV[1], 'r0', 'a' .. ARGV[1], 'used', 'closed', 'delay',
     'limit', 't0', 'e0', 'came')
@@ -14,7 +14,7 @@ if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
     local others = redis.call('EXISTS', KEYS[4], KEYS[2], KEYS[3], KEYS[5] or KEYS[4]) -- if there is one, it may be the queue
     local clock = redis.call('TIME')
     local now = clock[1] * 1000000 + clock[2]
-    local heir, owner, lease, any, channel -- the first in line, and the second waits for a single slot, too
+    local heir, owner, lease, any, channel -- of the first in line; the second must wait for a single slot, too
     local line = others == 1 and KEYS[5] and redis.call('ZRANGE', KEYS[5], 0, 1) or {}
     local sound = floor >= 0 and floor <= now + 86400000000 and longest >= 0 and longest <= 86400000000 and low >= 0 and low <= now -- as in state.lua
     local ordinary, compact = others == 0 and sound, false
@@ -28,17 +28,17 @@ if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
       redis.call('SET', KEYS[4], 'released', 'PX', string.format('%.0f', ARGV[9] / 1000))
       if heir then
         floor, longest = math.max(floor + 1, now), math.max(longest, lease + 0)
-        local token, expiry = string.format('%.0f', floor), string.format('%.0f', now + 1000000) -- as CONFIRM is in queue.lua
+        local token, expiry = string.format('%.0f', floor), string.format('%.0f', now + 1000000) -- the same as CONFIRM in queue.lua
         redis.call('HDEL', KEYS[1], 's0', 'o0', 'h0', 'i' .. ARGV[1], 'w' .. heir)
         redis.call('HSET', KEYS[1], 'floor', token, 't0', token, 'longest', string.format('%.0f', longest), 'limit', '1', 'i' .. heir, '0', 'e0', expiry,
           'r0', heir .. '\n' .. owner .. '\n' .. lease .. '\n' .. token .. '\n\n1\n\n')
         redis.call('ZREM', KEYS[5], heir)
         redis.call('ZREM', KEYS[6], heir)
         local sharded, name = string.match(channel, '^(s?):(.*)$')
-        redis.pcall(sharded == 's' and 'SPUBLISH' or 'PUBLISH', name, -- which this user may not be allowed to
+        redis.pcall(sharded == 's' and 'SPUBLISH' or 'PUBLISH', name, -- the ACL may forbid it
           table.concat({heir, '0', token, expiry, string.format('%.0f', now), string.format('%.0f', longest)}, ' '))
       else
-        local fields = 0 -- of those that say nothing of a lock that is free, but for floor and longest
+        local fields = 0 -- the fields that a free lock does not need, and floor and longest
         for i = 1, 15 do fields = fields + (f[i] and 1 or 0) end
         compact = idle > 0 and f[12] == '1' and low == 0 and delay == 0 and closed <= now and not string.find(f[1] .. f[2], '%D')
           and fields == redis.call('HLEN', KEYS[1])

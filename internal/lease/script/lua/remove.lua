@@ -1,13 +1,12 @@
--- remove.lua: deletes all keys of a lock that is not used any more, unless it is held, a run of it is still to
--- be recorded, it was used after an instant, or it is paused: a pause is set by people, and holds for a job that
--- comes back, too.
+-- remove.lua: deletes all keys of a lock that is no longer used, unless it is held, has an orphan, was used after an
+-- instant, or is paused: people set a pause, and it also holds for a job that comes back.
 --
 -- ARGV   9 unused_since  instant
 -- Reply after the common part: removed | used
 --
--- Why it is atomic: a client that takes the lock up again at the same time either keeps it from going, or finds
--- a new one. A server without the lock is one that has forgotten it: a client that had observed it says so, and
--- for others its schedule begins now.
+-- Why it is atomic: a client that uses the lock again at the same time either keeps it from being deleted, or finds
+-- a new one. A server without the lock has forgotten it: a client that has observed it reminds the server, and
+-- for other clients its schedule begins now.
 
 if is_late() then return reply('late') end
 remember_pause()

@@ -1,35 +1,36 @@
--- state.lua: the beginning of every script of one lock. It is put before the text of each of them.
+-- state.lua: the beginning of every script of one lock.
 --
 -- KEYS  1 lock     hash (or compact: see acquire_compact.lua): floor, longest, closed, low, last (and by: the lease id that decided it), digest, since, digest2, since2, limit,
 --                  permanent, sync (written so that WAIT has something to wait for); r<slot> the row held there, t<slot> the
 --                  newest token granted there, e<slot> the instant at which its lease ends (a slot with one is held), s<slot> that its holder is to
---                  stop (see stop.lua), h<slot> the lease id that has renewed its row, o<slot> the lease id whose work has ended well (see mark_succeeded.lua), used: slots from this one on were never used; i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
---                  a slot stays shut after an expiry, delayed: the slots that are, as "slot until;..."; paused: see pause.lua; outcomes, followers:
---                  see chain.lua; settled: ticks that were settled without a run, and no replica has recorded yet, "tick instant outcome;...", with a
---                  tab and behind after the outcome if there is one, or
---                  "tick instant after\noutcome\nschedule;..."
---                  for all after one and up to the tick;  behind: how many seconds a tick's number is behind the instant at which it is due, as of the newest claim
---                  (0 where it is that instant); from: low as ticks in another zone have left it: see leave_zone(); missed: see acquire.lua; rules: see inspect.lua
---       2 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
+--                  stop (see stop.lua), h<slot> the lease id that has renewed its row, o<slot> the lease id whose work has ended well (see
+--                  mark_succeeded.lua), used: slots from this one on were never used; i<id> the slot of a lease id, a<id> the orphan that it
+--                  adopted; delay: the time for which a slot stays shut after an expiry, delayed: the slots that are shut, as "slot until;...";
+--                  paused: see pause.lua; outcomes, followers: see chain.lua; settled: ticks that were settled without a run, and that no replica
+--                  has recorded yet, "tick instant outcome;...", with a tab and behind after the outcome if there is one, or
+--                  "tick instant after\noutcome\nschedule;..." for all after one and up to the tick;  behind: the seconds by which a tick's number
+--                  is behind the instant at which it is due, by the newest claim (0 if it is that instant); from: low as left by the ticks of another
+--                  zone: see leave_zone(); missed: see acquire.lua; rules: see inspect.lua
+--       2 ledger   hash: ticks decided (or given back) out of turn; ticks up to low are not listed
 --       3 orphans  hash: runs whose lease ended without a release, by lease id: "slot\nrow", or "slot reason\nrow" if the holder was to stop,
---                  and "slot \tok\nrow" if its work had ended well. "+" behind the slot: the row was renewed, so its holder had heard of
+--                  and "slot \tok\nrow" if its work had ended well. "+" after the slot: the row was renewed, so its holder had received
 --                  the grant; "!": it is abandoned (inspect.lua) or handed over, and no withdrawal opens its tick any more
---       4 tombstone of this request's lease id: it was released, whatever still arrives in its name. It holds the verdict
+--       4 tombstone of this request's lease id: it was released. It holds the verdict
 --       5, 6 see queue.lua
 -- ARGV   1 id                of the lease
 --        2 not_after         instant after which the script must not run
---        3 idle              how long an idle lock is kept; 0: for good
+--        3 idle              time for which an idle lock is kept; 0: for good
 --        4 floor             of the client that asks: the greatest token observed
 --        5 longest           lease observed
 --        6 low               observed
 --        7 pause_and_ledger  observed
---        8 sync              '1': WAIT follows, and the reply counts only when replicas have what it says
+--        8 sync              '1': WAIT follows, and the reply counts only when replicas have its writes
 --       The rest is each script's own.
 --
 -- Instants are microseconds of the server's clock, lengths microseconds, ticks seconds since 1970. Numbers
 -- stay below 2^53, but tostring would print 1.79e+15: they are always written with int().
--- A tick is a number that all replicas have for it: its instant, or where replicas may disagree on that the local time that it stands for, less 14
--- hours, which is never ahead of the instant. So low, the ledger, since and since2 are compared with ticks; all other instants are not.
+-- A tick is a number on which all replicas agree: its instant, or, if replicas may disagree on the instant, its local time less 14 hours, which
+-- is never ahead of the instant. So low, the ledger, since and since2 are compared with ticks; all other instants are not.
 -- A row is "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo"; the memo may hold anything.
 -- Every reply begins with: verdict, now, floor, longest, low, pause and ledger, number of orphans.
 
@@ -50,7 +51,7 @@ end
 local function expand()
   local was = redis.pcall('GET', LOCK)
   local token, lease, longest, id, owner = string.match(type(was) == 'string' and was or '', '^(%d+) (%d+) (%d+) ?([^\n]*)\n?(.*)$')
-  local life = token and redis.call('PTTL', LOCK) or redis.call('HLEN', LOCK) -- whose error shows that it is no lock
+  local life = token and redis.call('PTTL', LOCK) or redis.call('HLEN', LOCK) -- its error shows that it is not a lock
   token = int(number(LOCK, 'token', token, EXACT))
   number(LOCK, 'lease', lease, EXACT)
   number(LOCK, 'longest', longest, EXACT)
@@ -81,19 +82,19 @@ local delay, delayed = number(LOCK, 'delay', f[14], HOUR), list(LOCK, 'delayed',
 local used, first_end = number(LOCK, 'used', f[16], SLOTS), f[17]
 local paused = f[18] or ''
 local from, behind = number(LOCK, 'from', f[19], TICK), number(LOCK, 'behind', f[20], 2 * DAY / 1000000)
-local low_told, begins = low, since -- low as clients observe it, and since of the current schedule
+local low_told, begins = low, since -- low in the view of clients, and since of the current schedule
 if from > 0 and from == low then low = math.min(low, math.floor(since / 1000000)) end
 if slot_of_id then number(LOCK, 'i' .. id, slot_of_id, SLOTS - 1) end
 
 if paused ~= '' then paused = pause_from(paused, now, LOCK) end
 
--- A floor that is ahead of the clock by more than a day, and leases longer than any may be, were never granted. A floor that is ahead by less stays: tokens
--- grow also while a clock that was wrong is corrected.
+-- A floor that is ahead of the clock by more than a day, and leases longer than the maximum, were never granted. A floor that is ahead by less stays: tokens
+-- must grow even while a wrong clock is being corrected.
 if floor > now + DAY then floor = now; set('floor', int(now)) end
 if longest > DAY then longest = DAY; set('longest', int(DAY)) end
 
--- ledger: tick -> {prev = tick before it, state, how}. 'part': granted in the slots that how lists, and open to others;
--- 'done': decided as how says; 'open': given back before its start, to all slots, or only to those that how lists.
+-- ledger: tick -> {prev = tick before it, state, how}. 'part': granted in the slots in how, and open to others;
+-- 'done': decided, with the outcome in how; 'open': given back before its start, open to all slots, or only to the slots in how.
 local ledger, ledger_size = {}, 0
 local function note(tick, entry)
   if not ledger[tick] then ledger_size = ledger_size + 1 end
@@ -113,13 +114,14 @@ local function read_entry(field, value)
   if not tick then corrupt(LEDGER, field, value) end
   note(tick, entry)
 end
--- It is read in every script: a reply without the ledger would teach its client to forget.
+-- Every script reads it: after a reply without the ledger, its client would forget the ledger, too.
 local entries = redis.call('HLEN', LEDGER)
 if entries > 4 * MOST then corrupt(LEDGER, 'number of entries', entries) end
 local stored = entries > 0 and redis.call('HGETALL', LEDGER) or {}
 for i = 1, #stored, 2 do read_entry(stored[i], stored[i + 1]) end
 
--- The ledger as one string, for the reply and for the client's observed state: "tick prev state how;...". The pause goes before it, if there ever was one: "!pause;...".
+-- Returns the ledger as one string, for the reply and for the client's observed state: "tick prev state how;...". A pause, if there ever was one, goes before
+-- it: "!pause;...".
 local function ledger_text()
   if ledger_size == 0 then return '' end
   local out = {}
@@ -136,10 +138,10 @@ local function told_text()
   return '!' .. paused .. (text ~= '' and ';' or '') .. text
 end
 
--- The tick that has no instant after this one.
+-- Returns the greatest tick whose instant is not in the future.
 local function here() return now - behind * 1000000 end
 
--- While low is that of another zone's ticks, the newest decided tick is in since.
+-- While low is from the ticks of another zone, the newest decided tick is in since.
 local function keep_low()
   if low >= low_told then
     low_told = low
@@ -167,7 +169,7 @@ local function advance()
   end
   local ticks = {}
   for tick, e in pairs(ledger) do
-    if e.state == 'open' and tick * 1000000 < here() - DAY then erase(tick) -- and never asked for again
+    if e.state == 'open' and tick * 1000000 < here() - DAY then erase(tick) -- so old a tick is never asked for again
     else ticks[#ticks + 1] = tick end
   end
   table.sort(ticks)
@@ -183,8 +185,8 @@ local function row_at(slot)
   if s then return unpack_row(s, LOCK, 'r' .. slot), s end
 end
 
--- The attempt in a row that was granted to a waiter which has not confirmed it: where there is a delay, no
--- holder works on such a row.
+-- The attempt in a row that was granted to a waiter and is not confirmed. If there is a delay, no holder works
+-- under such a row.
 local UNHEARD = '0'
 
 local function set_delay(new)
@@ -193,7 +195,7 @@ local function set_delay(new)
   set('delay', int(delay))
 end
 
--- Slots that are shut count as held, but for one that is given back to its holder.
+-- Adds the slots that are shut to the held ones, except a slot that is given back to its holder.
 local function shut(held, but)
   local still = {}
   for slot, till in string.gmatch(delayed, '(%d+) (%d+);') do
@@ -208,7 +210,7 @@ local function shut(held, but)
   set('delayed', delayed)
 end
 
--- When the leases of the slots end; false for those that are free.
+-- Returns the ends of the leases by slot; false for a free slot.
 local function all_ends()
   if used <= 1 then return {first_end} end
   local fields = {}
@@ -221,15 +223,15 @@ local function vacate(slot, whose)
   redis.call('HDEL', LOCK, 'r' .. slot, 'e' .. slot, 's' .. slot, 'o' .. slot, 'h' .. slot, 'i' .. whose, 'a' .. whose)
 end
 
--- A tick whose run was lost did not end well, unless the run is carried on: see chain.lua.
+-- A tick whose run was lost did not end well, unless the run is recovered: see chain.lua.
 local function spoil(tick)
   local outcomes = tick ~= '' and redis.call('HGET', LOCK, 'outcomes')
   if outcomes then redis.call('HSET', LOCK, 'outcomes', outcomes .. tick .. ' no;') end
 end
 
--- The first line of the orphan that a row becomes: its slot, whether it was renewed, and the reason for which its
--- holder was to stop, if it was, or that its work had ended well: no replica carries such a run on.
-local ENDED_WELL = '\tok' -- no reason: those have no tabs
+-- Returns the first line of the orphan that a row becomes: its slot, whether it was renewed, and the reason for which its
+-- holder was to stop, if it was, or that its work had ended well. No replica recovers a run with one of the last two.
+local ENDED_WELL = '\tok' -- never a reason, because reasons have no tabs
 local function slot_of_orphan(slot, whose)
   local said = redis.call('HMGET', LOCK, 'h' .. slot, 'o' .. slot, 's' .. slot)
   local first = slot .. (said[1] == whose and '+' or '')
@@ -239,15 +241,15 @@ local function slot_of_orphan(slot, whose)
   return first .. ' ' .. reason
 end
 
--- The first line of an orphan whose tick stays decided, whatever its claimant says: see inspect.lua and release.lua.
+-- Returns the first line of an orphan whose tick stays decided, whatever its claimant requests: see inspect.lua and release.lua.
 local function abandoned(first)
   local slot, rest = string.match(first, '^(%d+)[+!]?(.*)$')
   return slot .. '!' .. rest
 end
 
--- The slots that are held: {slot, expiry, ...}. Rows whose lease has ended make room; a run among them becomes
--- an orphan, until its outcome is recorded. No lease lasts beyond the longest from now, whatever the clock
--- showed once: its holder relies on a shorter one.
+-- Returns the slots that are held: {slot, expiry, ...}. It removes rows whose lease has ended; a run among them becomes
+-- an orphan, until its outcome is recorded. No lease lasts longer than the longest from now, whatever the clock
+-- showed before: its holder relies on less.
 local function holds()
   local held, latest, ends = {}, now + longest, all_ends()
   for slot = 0, used - 1 do
@@ -291,12 +293,12 @@ local function place(slot, row, expiry)
   if delayed ~= '' then shut({}, slot) end
 end
 
--- The lock was used: reply() puts off its end.
+-- Records that the lock was used: reply() extends its time to live.
 local touched = false
 local function touch() touched = true end
 
--- Locks of jobs stay, whichever other clients ask for them; others go when they have been idle, but not before
--- their leases.
+-- Writes the changes. Locks of jobs stay, whatever other clients ask for them; other locks expire when they have been idle,
+-- but not before their leases.
 local function save()
   local idle = num(ARGV[3])
   local stays = touched and idle == 0 and not permanent
@@ -310,8 +312,8 @@ local function save()
   end
 end
 
--- The tick of a run that never started is open again. Of a fan-out that was decided, only its slot is: which others it
--- ran in is not known any more.
+-- Opens the tick of a run that never started. If a fan-out was decided, it opens only the slot of the run, because the other
+-- slots of the tick are no longer known.
 local function reopen(tick, slot, previous, per_tick)
   local entry, how, left = ledger[tick], '', {}
   local prev = entry and entry.prev or previous
@@ -327,7 +329,7 @@ local function reopen(tick, slot, previous, per_tick)
   else keep(tick, {prev = prev, state = 'open', how = how}) end
 end
 
--- The observed state of a tick that the server may know less of. In doubt a tick is decided, and a slot used.
+-- Takes over a client's observed state of a tick about which the server may know less. In doubt a tick is decided, and a slot used.
 local function recall(tick, entry)
   local e = ledger[tick]
   if e and e.state == 'open' and e.how ~= '' then entry = {prev = e.prev, state = 'done', how = 'granted'} end
@@ -340,7 +342,7 @@ local function recall(tick, entry)
   end
 end
 
--- The newer word on the pause counts, whatever else is known: one that ended it counts as well as one that set it.
+-- The later change of the pause counts, whatever else is known. The end of a pause is a change, too.
 local function changed(pause) return num(string.match(pause, '^%d+')) end
 local function remember_pause()
   local observed = string.match(ARGV[7], '^!([^;]*)')
@@ -351,12 +353,12 @@ local function remember_pause()
   touch()
 end
 
--- A server that knows less than the client has forgotten: it takes over what the client has observed, and
+-- A server that knows less than the client has forgotten: it takes over the state that the client has observed, and
 -- closes the lock to new grants for the longest lease, so that living holders can put their rows back.
 local function remember()
   remember_pause()
   local w_floor, w_longest, w_low = num(ARGV[4]), num(ARGV[5]), num(ARGV[6])
-  if not sound(w_low, TICK) or w_low * 1000000 > now + MINUTE then w_low = 0 end -- a glitch of the clock, corrected since
+  if not sound(w_low, TICK) or w_low * 1000000 > now + MINUTE then w_low = 0 end -- the clock was wrong for a while
   if not sound(w_floor, now + DAY) then w_floor = 0 end
   if not sound(w_longest, DAY) then w_longest = DAY end
   if w_floor <= floor and w_low <= low_told then return end
@@ -367,12 +369,12 @@ local function remember()
   for tick, prev, state, how in string.gmatch(ARGV[7], '(%d+) (%d+) (%a+) ([^;]*)') do
     local t, known = entry_of(tick, prev, state, how)
     local e = ledger[t or '']
-    if not t then -- no word of a lock
+    if not t then -- not an entry
     elseif state ~= 'open' then recall(t, known)
     elseif e and e.state == 'open' and e.how == how then open[t] = true
     elseif how ~= '' then recall(t, {prev = known.prev, state = 'done', how = 'granted'}) end
   end
-  for tick in pairs(ledger) do -- it was decided since, for the last time
+  for tick in pairs(ledger) do -- it was decided since, for good
     if tick <= w_low and not open[tick] then erase(tick) end
   end
   closed = math.max(closed, now + longest)
@@ -383,8 +385,7 @@ local function remember()
   touch()
 end
 
--- A value that is ahead of the server's clock by more than a minute is a glitch of that clock,
--- corrected since.
+-- Corrects values that are ahead of the server's clock by more than a minute: that clock was wrong for a while.
 local function mend()
   local bound = now + MINUTE
   if low_told * 1000000 > bound then
@@ -398,8 +399,8 @@ local function mend()
   if closed > bound + longest then closed = now + longest; set('closed', int(closed)) end
 end
 
--- Decisions on one zone's ticks say nothing of another's: their numbers have no common order. The decided ticks are left in since2, for the
--- case that the other zone's schedule comes back. Clients have observed low, so it does not shrink.
+-- Decisions on the ticks of one zone say nothing about the ticks of another: their numbers have no common order. The decided ticks are kept in since2, in
+-- case the schedule of the other zone comes back. Clients have observed low, so it does not shrink.
 local function zone_of(schedule) return string.match(schedule, '^(%x+)%.') or '' end
 local function leave_zone()
   local most = math.max(low, math.floor(begins / 1000000))
@@ -417,7 +418,7 @@ end
 
 -- A schedule that the lock does not know begins now: an edited schedule never fires in retrospect. Two are
 -- known at a time, so that a roll-out in which replicas disagree loses no tick of either.
--- announced: said by a replica that starts, for which only the current schedule is an old acquaintance.
+-- announced: by a replica that starts, for which only the current schedule counts as known.
 local function know(schedule, announced)
   if schedule == digest then return end
   local zone, fresh, left = zone_of(schedule), here(), begins
@@ -426,7 +427,7 @@ local function know(schedule, announced)
     if not moves then since = since2; return end
     fresh = since2
   elseif moves and zone == zone_of(digest2) then fresh = math.max(fresh, since2) end
-  if digest == '' and low > 0 then fresh = 0 end -- only a client's observed state is left: the ledger itself decides
+  if digest == '' and low > 0 then fresh = 0 end -- only the observed state of a client is left: the ledger itself decides
   if moves then left = leave_zone() end
   digest2, since2, digest, since, begins = digest, left, schedule, fresh, fresh
   if moves then low = math.min(low_told, math.floor(since / 1000000)) end
@@ -443,8 +444,7 @@ local function set_behind(seconds)
   set('behind', int(behind))
 end
 
--- WAIT covers the writes of its own connection only: a reply with nothing but the writes of others would count
--- at once.
+-- WAIT covers only the writes of its own connection: without a write of this script, the reply would count at once.
 local sync = ARGV[8] == '1'
 local function reply(verdict, ...)
   if sync and (#changes > 0 or redis.call('EXISTS', LOCK) == 1) then set('sync', '') end
@@ -453,8 +453,8 @@ local function reply(verdict, ...)
 end
 local function is_late() return now > num(ARGV[2]) end
 
--- The settlement of ticks is kept for later looks: the replica that has settled them may die before
--- it can record it.
+-- The settlement of ticks is kept for later inspections: the replica that has settled them may die before
+-- it can record them.
 local MOST_SETTLED = 100
 local function settled_list() return list(LOCK, 'settled', redis.call('HGET', LOCK, 'settled') or '', '%d+ %d+ [^;]*;') end
 local function keep_settled(tick, how)

@@ -1,18 +1,18 @@
--- stop.lua: asks the holder of a row to stop. The row is marked, so that the reply to the holder's next renewal
--- carries the request, and a message carries it at once.
+-- stop.lua: asks the holder of a row to stop. It marks the row, so that the reply to the holder's next renewal
+-- has the request, and publishes a message, which the holder gets at once.
 --
--- ARGV   9 reason   why the holder is to stop
---       10 channel  where that is published
---       11 slots    from here on for a request without a lease id: the row is chosen for a tick that finds all rows held, that of the
---                oldest run that had begun before it
+-- ARGV   9 reason   for which the holder is to stop
+--       10 channel  to which the message is published
+--       11 slots    from here on for a request without a lease id: for a tick that finds all rows held, the row of the
+--                oldest run that had begun before the tick is chosen
 --       12 tick
---       13 from     from when the tick may start
+--       13 from     the earliest start of the tick
 -- Reply after the common part: told, lease id, owner, slot | gone (no such row, or the tick needs none) | late
 --
 -- s<slot> of LOCK is the mark: "lease id\nreason\ntick for which the row is to be free, or ''". It counts only for the lease that it names.
 --
--- Why it is atomic: a row that became free, or a tick that was decided, between the look and the mark would have
--- a run stopped for nothing; and of all that ask for one tick only the first may choose.
+-- Why it is atomic: if a row became free, or the tick was decided, between the check and the mark, a run would be stopped
+-- for nothing; and of all requests for one tick only the first may choose.
 
 if is_late() then return reply('late') end
 remember()
@@ -24,7 +24,7 @@ local function mark(slot, row, reason, tick)
   return reply('told', row.id, row.owner, tonumber(slot))
 end
 local function tell(row)
-  redis.pcall('PUBLISH', ARGV[10], 'stop\t' .. row.id .. '\t' .. ARGV[9] .. '\n') -- which this user may not be allowed to
+  redis.pcall('PUBLISH', ARGV[10], 'stop\t' .. row.id .. '\t' .. ARGV[9] .. '\n') -- the ACL may forbid it
 end
 local function mark_of(slot, row)
   local whose, reason, tick = string.match(redis.call('HGET', LOCK, 's' .. slot) or '', '^([^\n]*)\n([^\n]*)\n(%d*)$')
@@ -36,7 +36,7 @@ if id ~= '' then
   if not row or row.id ~= id then return reply('gone') end
   tell(row)
   local reason, tick = mark_of(slot_of_id, row)
-  return mark(slot_of_id, row, reason or ARGV[9], tick and tick > 0 and int(tick) or '') -- the first reason is the one
+  return mark(slot_of_id, row, reason or ARGV[9], tick and tick > 0 and int(tick) or '') -- the first reason counts
 end
 
 local tick, from = num(ARGV[12]), num(ARGV[13])
@@ -46,8 +46,8 @@ local function decided(t)
 end
 if decided(tick) or closed > now or #held / 2 < num(ARGV[11]) then return reply('gone') end
 
--- Tokens show when runs began: those that are ahead of the clock were given by a wrong one, and show nothing. A
--- run that carries on another's began with that.
+-- Reports whether a run began before the tick. Its token shows the time: a token that is ahead of the clock was given by a
+-- wrong clock, and shows nothing. A recovery began with the run that it recovers.
 local function began_before(row)
   local token = num(row.token)
   return num(row.tick) < tick and (token < from or token > now + MINUTE or redis.call('HEXISTS', LOCK, 'a' .. row.id) == 1)
