@@ -11,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long test-repeat test-build test-compute test-alone test-long-compute test-long-alone test-bench lint golangci vulncheck bench engines fuzz mutants model histories memory quorum vm browser soak alerts clean
+.PHONY: help build test test-long test-repeat test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories memory quorum vm browser soak alerts clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,7 +34,7 @@ OTHERS = $(filter-out ./integration,$(ALONE))
 # All of it is compiled with the same flags, so that each package is compiled once. The Lua VM of the embedded Redis does without the race detector: each script runs in one
 # goroutine, and the tests take a third less time. No package with generic functions could do so: the linker may take its copies for those of other packages.
 TEST_GOFLAGS := $(shell go env GOFLAGS) $(if $(RACE),-race -gcflags=github.com/yuin/gopher-lua/...=-race=false)
-test-build test-compute test-alone test-long-compute test-long-alone test-bench lint: export GOFLAGS := $(TEST_GOFLAGS)
+test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint: export GOFLAGS := $(TEST_GOFLAGS)
 
 # make -j would start processes beside tests that compute.
 .NOTPARALLEL:
@@ -117,6 +117,10 @@ fuzz: ## run every fuzz target, those of the scripts in Redis among them, for a 
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
 		done; \
 	done
+
+evidence: ## write the tests and mutants of each promise to bin/evidence.md
+	@mkdir -p bin
+	go test -count=1 -run '^TestEvidence$$' ./integration/mutants -page $(CURDIR)/bin/evidence.md
 
 mutants: ## break each promise on purpose and demand that its test notices, for hours; RUN=NAME runs one
 	CRONCLAVE_TEST_INSTALL=1 go test -tags mutants -count=1 -v -timeout 0 -run 'TestMutants/$(RUN)' ./integration/mutants
