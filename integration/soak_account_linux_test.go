@@ -232,7 +232,7 @@ func (a *account) fits(o pastRun, start line, ran bool) bool {
 	case o.Outcome == "ok":
 		return ran
 	case o.Outcome == "running":
-		return false
+		return a.endIsForgotten(o)
 	case a.length == 0:
 		return true
 	}
@@ -245,6 +245,15 @@ func (a *account) fits(o pastRun, start line, ran bool) bool {
 		return !ran && (a.occupied(o) || a.blocked(o.Tick))
 	}
 	return false
+}
+
+// endIsForgotten returns whether Redis lost its memory before the end of a run was recorded. A run whose holder was killed before it renewed the lease is recorded by
+// the others only at the start deadline of its tick, unless they know before that the holder is gone: it might not have heard of the grant, and withdraw its claim.
+func (a *account) endIsForgotten(o pastRun) bool {
+	return slices.ContainsFunc(a.faults, func(m mishap) bool { return m.most > 0 && m.hits(o.Replica) && m.during(granted(o), soakLease, 0) }) &&
+		slices.ContainsFunc(a.faults, func(m mishap) bool {
+			return m.forgets() && m.from.After(granted(o)) && m.from.Before(o.Tick.Add(soakDeadline+soakLease))
+		})
 }
 
 // starting is how long a run took from its grant to its start, when the machine was busy. One that never said that it started had a
