@@ -25,7 +25,7 @@ func TestNoFieldOfAClaimIsForgotten(t *testing.T) {
 		default:
 			t.Fatalf("field %s has a type that this test does not know", f.Name)
 		}
-		changed := !reflect.DeepEqual(c.request(), base.request())
+		changed := !reflect.DeepEqual(c.lockRequest(), base.lockRequest())
 		if f.Name == "Replace" { // is a request of its own: see [Elector.Claim]
 			changed = !changed
 		}

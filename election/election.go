@@ -129,20 +129,20 @@ func JobOf(lock string) (job string, ok bool) {
 func (e *Elector) Claim(ctx context.Context, claims []Claim) []Result {
 	requests := make([]engine.Request, len(claims))
 	for i, c := range claims {
-		requests[i] = c.request()
+		requests[i] = c.lockRequest()
 	}
 	results := make([]Result, len(claims))
 	for i, a := range e.locks.AcquireAll(ctx, requests) {
-		results[i] = result(a)
+		results[i] = resultOf(a)
 	}
-	e.replace(ctx, claims, results)
+	e.stopReplaced(ctx, claims, results)
 	return results
 }
 
-func (c Claim) request() engine.Request {
+func (c Claim) lockRequest() engine.Request {
 	r := engine.Request{
 		Lock: lockOf(c.Job), ID: c.ID, Slots: c.Slots, Lease: c.Lease, Trigger: c.Trigger,
-		Permanent: true, AnyLimit: true, Abstain: c.Abstain, Memo: c.memo(),
+		Permanent: true, AnyLimit: true, Abstain: c.Abstain, Memo: c.encodeMemo(),
 	}
 	if r.Adopt = c.Adopt; r.Adopt == "" && !c.Tick.IsZero() {
 		r.Tick = &engine.Tick{
@@ -154,7 +154,7 @@ func (c Claim) request() engine.Request {
 	return r
 }
 
-func result(a engine.Answer) Result {
+func resultOf(a engine.Answer) Result {
 	r := Result{Until: a.Until, By: a.Holder, Outcome: a.Outcome, Orphans: a.Orphans, Err: Plain(a.Err)}
 	switch a.Verdict {
 	case engine.Granted:
@@ -182,12 +182,12 @@ func result(a engine.Answer) Result {
 
 // Withdraw gives back the grant, if there is one, of a claim whose decision is unknown and that is not repeated. It returns at once and goes on in
 // the background.
-func (e *Elector) Withdraw(c Claim) { e.locks.Withdraw(c.request(), c.ID) }
+func (e *Elector) Withdraw(c Claim) { e.locks.Withdraw(c.lockRequest(), c.ID) }
 
 // AwaitWithdrawal withdraws for good a claim whose run has not begun. From then on no late reply to it counts, and its tick is open again, unless the
 // run was recovered or abandoned meanwhile. It returns when the cluster has acknowledged the withdrawal, or with an error when ctx ends.
 func (e *Elector) AwaitWithdrawal(ctx context.Context, c Claim) error {
-	if err := e.locks.AwaitWithdrawal(ctx, c.request()); err != nil {
+	if err := e.locks.AwaitWithdrawal(ctx, c.lockRequest()); err != nil {
 		return fmt.Errorf("withdraw a claim: %w", Plain(err))
 	}
 	return nil
@@ -196,9 +196,9 @@ func (e *Elector) AwaitWithdrawal(ctx context.Context, c Claim) error {
 // noClaimant stands in a memo for the claimant of a run whose claim cannot be withdrawn.
 const noClaimant = "-"
 
-// memo returns the text that is kept with a run for replicas that inspect it: "claimant deadline", and the instant of its tick if the tick has a
+// encodeMemo returns the text that is kept with a run for replicas that inspect it: "claimant deadline", and the instant of its tick if the tick has a
 // name, so that they need no zone data.
-func (c Claim) memo() string {
+func (c Claim) encodeMemo() string {
 	named := !c.At.IsZero() && !c.At.Equal(c.Tick)
 	if c.Claimant == "" && !named {
 		return ""
@@ -297,32 +297,34 @@ func (t *Term) Token() int64 { return int64(t.lease.Token()) }
 func (t *Term) Attempt() int { return engine.RunOf(t.lease).Attempt() }
 
 // Context returns a context that ends before the lease does, or with the term. context.Cause returns the reason.
-func (t *Term) Context() context.Context { return t.span().Context() }
+func (t *Term) Context() context.Context { return t.leaseSpan().Context() }
 
 // Endangered returns a channel that is closed when a third of the lease is left, because renewals have failed.
-func (t *Term) Endangered() <-chan struct{} { return t.span().Endangered() }
+func (t *Term) Endangered() <-chan struct{} { return t.leaseSpan().Endangered() }
 
 // Confirmed returns a channel that is closed when the term has its whole length: at once, unless the reply to its grant came late, see
 // [engine.Lease.Confirmed].
 func (t *Term) Confirmed() <-chan struct{} { return t.lease.Confirmed() }
 
 // Remaining returns the time until the term ends unless it is renewed.
-func (t *Term) Remaining() time.Duration { return t.span().Remaining() }
+func (t *Term) Remaining() time.Duration { return t.leaseSpan().Remaining() }
 
 // Length returns the length of the term without renewal.
-func (t *Term) Length() time.Duration { return t.span().Length() }
+func (t *Term) Length() time.Duration { return t.leaseSpan().Length() }
 
 // Deadline returns the instant at which the term ends unless it is renewed: see [engine.Lease.Deadline] for the clock.
-func (t *Term) Deadline() time.Duration { return t.span().Deadline() }
+func (t *Term) Deadline() time.Duration { return t.leaseSpan().Deadline() }
 
 // OnExtend calls f with the new deadline after each renewal, until stop is called. f must return at once.
-func (t *Term) OnExtend(f func(deadline time.Duration)) (stop func()) { return t.span().OnExtend(f) }
+func (t *Term) OnExtend(f func(deadline time.Duration)) (stop func()) {
+	return t.leaseSpan().OnExtend(f)
+}
 
 // End releases the term. Call it when the work is over, not before: another run may start at once. ErrLost of package locking means that the term had
 // ended before.
 func (t *Term) End(ctx context.Context) error {
 	slot := t.endSlot(ctx)
-	return ending("end", slot, t.lease.Release(ctx))
+	return joinEndErrors("end", slot, t.lease.Release(ctx))
 }
 
 // NextAttempt counts another attempt of the run, and returns its number once the cluster has acknowledged it. The attempt must not begin before that,
@@ -335,30 +337,30 @@ func (t *Term) NextAttempt(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// Conclude is [Term.End] for a run that others follow: well, which is kept for them, is true if the run succeeded. See [InspectRequest.Follower].
-func (t *Term) Conclude(ctx context.Context, well bool) error {
+// ReleaseWith is [Term.End] for a run that others follow: well, which is kept for them, is true if the run succeeded. See [InspectRequest.Follower].
+func (t *Term) ReleaseWith(ctx context.Context, well bool) error {
 	slot := t.endSlot(ctx)
-	return ending("end", slot, engine.RunOf(t.lease).ReleaseWith(ctx, well))
+	return joinEndErrors("end", slot, engine.RunOf(t.lease).ReleaseWith(ctx, well))
 }
 
-// EndedWell marks the run as succeeded in the cluster, before it is recorded and the term ends. If the holder dies in between, the replica that finds
+// MarkSucceeded marks the run as succeeded in the cluster, before it is recorded and the term ends. If the holder dies in between, the replica that finds
 // the orphan records a success, and does not run it again. followed is true for jobs that others follow.
-func (t *Term) EndedWell(ctx context.Context, followed bool) error {
+func (t *Term) MarkSucceeded(ctx context.Context, followed bool) error {
 	if err := engine.RunOf(t.lease).MarkSucceeded(ctx, followed); err != nil {
 		return fmt.Errorf("end of a run: %w", Plain(err))
 	}
 	return nil
 }
 
-// Leave ends the term of a run that another replica is to recover: the run is an orphan at once. attempt is the last one that has begun. Call it when
+// HandOver ends the term of a run that another replica is to recover: the run is an orphan at once. attempt is the last one that has begun. Call it when
 // the work is over, as for [Term.End].
-func (t *Term) Leave(ctx context.Context, attempt int) error {
+func (t *Term) HandOver(ctx context.Context, attempt int) error {
 	slot := t.endSlot(ctx)
-	return ending("leave", slot, engine.RunOf(t.lease).HandOver(ctx, attempt))
+	return joinEndErrors("leave", slot, engine.RunOf(t.lease).HandOver(ctx, attempt))
 }
 
-// Return gives back a term whose work never began: its tick is open again, or the orphan that it has adopted waits for another recovery.
-func (t *Term) Return(ctx context.Context) error {
+// Undo gives back a term whose work never began: its tick is open again, or the orphan that it has adopted waits for another recovery.
+func (t *Term) Undo(ctx context.Context) error {
 	slot := t.endSlot(ctx)
-	return ending("return", slot, engine.RunOf(t.lease).Undo(ctx))
+	return joinEndErrors("return", slot, engine.RunOf(t.lease).Undo(ctx))
 }

@@ -140,7 +140,7 @@ func TestReturnedTickIsOpenAgain(t *testing.T) {
 		c := newCluster(t)
 		a, b := c.elector("a"), c.elector("b")
 		claim := announced(t, a)
-		if err := claimOne(a, claim).Term.Return(context.Background()); err != nil {
+		if err := claimOne(a, claim).Term.Undo(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		claim.ID = "other"

@@ -69,7 +69,7 @@ type Run struct {
 	Attempt    int
 	Trigger    string
 	Expires    time.Time // zero for an orphan
-	EndedWell  bool      // the work of the orphan had ended well when its holder died: see [Term.EndedWell]
+	EndedWell  bool      // the work of the orphan had ended well when its holder died: see [Term.MarkSucceeded]
 	Stopped    string    // the reason for which the holder of an orphan was asked to stop; "" if it was not
 	Abandoned  bool      // the orphan was abandoned: see [InspectRequest.Abandon]
 	// Claimant is the identity of the replica that claimed the run, and Deadline its latest start, as long as the replica may never have received the
@@ -89,13 +89,13 @@ func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []S
 	}
 	states := make([]State, len(inspections))
 	for i, s := range e.locks.Inspect(ctx, requests) {
-		states[i] = State{Now: s.Now, Decided: s.Decided, Open: s.Open, Before: s.Before, Closed: s.Closed, Pause: s.Pause, Running: runs(s.Rows), Orphans: runs(s.Orphans),
+		states[i] = State{Now: s.Now, Decided: s.Decided, Open: s.Open, Before: s.Before, Closed: s.Closed, Pause: s.Pause, Running: runsOf(s.Rows), Orphans: runsOf(s.Orphans),
 			Through: s.Through, Ended: s.Ended, Settled: s.Settled, RulesSince: s.RulesSince, Err: Plain(s.Err)}
 	}
 	return states
 }
 
-func runs(rows []engine.Row) []Run {
+func runsOf(rows []engine.Row) []Run {
 	out := make([]Run, len(rows))
 	for i, r := range rows {
 		claimant, deadline, at := readMemo(r.Memo)

@@ -54,9 +54,9 @@ func NewLeadership(cfg LeadershipConfig) (*Leadership, error) {
 	return &Leadership{cfg}, nil
 }
 
-func (l *Leadership) locks() *engine.Client { return l.cfg.Locks.Engine() }
+func (l *Leadership) lockClient() *engine.Client { return l.cfg.Locks.Engine() }
 
-func (l *Leadership) lock() string { return "{" + l.cfg.Name + "}:office" }
+func (l *Leadership) nameOfLock() string { return "{" + l.cfg.Name + "}:office" }
 
 // LeadershipOf returns the name of the leadership of a lock. ok is false if the lock is not the lock of a leadership.
 func LeadershipOf(lock string) (name string, ok bool) {
@@ -71,16 +71,16 @@ func LeadershipOf(lock string) (name string, ok bool) {
 func (l *Leadership) Campaign(ctx context.Context, lead func(ctx context.Context, term *Term)) {
 	for ctx.Err() == nil {
 		id := rand.Text()
-		answer := l.locks().Acquire(ctx, l.request(id))
+		answer := l.lockClient().Acquire(ctx, l.lockRequest(id))
 		wait := l.cfg.Lease / 3
 		switch answer.Verdict {
 		case engine.Granted:
-			l.serve(ctx, &Term{lease: answer.Lease}, lead)
+			l.serveTerm(ctx, &Term{lease: answer.Lease}, lead)
 			wait = l.cfg.Lease
 		case engine.Unknown:
-			l.locks().Withdraw(l.request(id), id)
+			l.lockClient().Withdraw(l.lockRequest(id), id)
 		default:
-			if now, ok := l.locks().EstimatedTime(); ok && answer.Until.After(now) {
+			if now, ok := l.lockClient().EstimatedTime(); ok && answer.Until.After(now) {
 				wait = min(wait, answer.Until.Sub(now))
 			}
 		}
@@ -88,12 +88,12 @@ func (l *Leadership) Campaign(ctx context.Context, lead func(ctx context.Context
 	}
 }
 
-func (l *Leadership) request(id string) engine.Request {
-	return engine.Request{Lock: l.lock(), ID: id, Lease: l.cfg.Lease, AnyLimit: true}
+func (l *Leadership) lockRequest(id string) engine.Request {
+	return engine.Request{Lock: l.nameOfLock(), ID: id, Lease: l.cfg.Lease, AnyLimit: true}
 }
 
-// serve runs one term: it cancels the work, waits for it, and releases the lease, in that order.
-func (l *Leadership) serve(ctx context.Context, term *Term, lead func(context.Context, *Term)) {
+// serveTerm runs one term: it cancels the work, waits for it, and releases the lease, in that order.
+func (l *Leadership) serveTerm(ctx context.Context, term *Term, lead func(context.Context, *Term)) {
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	done := make(chan struct{})
@@ -119,7 +119,7 @@ func (l *Leadership) serve(ctx context.Context, term *Term, lead func(context.Co
 
 // Leader returns the current leader. ok is false if there is none.
 func (l *Leadership) Leader(ctx context.Context) (leader Leader, ok bool, err error) {
-	s := l.locks().Inspect(ctx, []engine.InspectRequest{{Lock: l.lock()}})[0]
+	s := l.lockClient().Inspect(ctx, []engine.InspectRequest{{Lock: l.nameOfLock()}})[0]
 	if s.Err != nil {
 		return Leader{}, false, fmt.Errorf("observe leadership %s: %w", l.cfg.Name, Plain(s.Err))
 	}

@@ -23,9 +23,9 @@ type PauseOrder struct {
 }
 
 // Validate returns an error if the order is invalid.
-func (o PauseOrder) Validate() error { return o.request().Validate() }
+func (o PauseOrder) Validate() error { return o.pauseRequest().Validate() }
 
-func (o PauseOrder) request() engine.PauseRequest {
+func (o PauseOrder) pauseRequest() engine.PauseRequest {
 	return engine.PauseRequest{For: o.For, Outcome: o.Outcome, Reason: o.Reason, By: o.By}
 }
 
@@ -39,15 +39,15 @@ type Paused struct {
 
 // Pause pauses jobs, in one round trip. If a job is paused already, the new order replaces the old one.
 func (e *Elector) Pause(ctx context.Context, jobs []string, order PauseOrder) []Paused {
-	return e.pause(ctx, jobs, order.request())
+	return e.pauseJobs(ctx, jobs, order.pauseRequest())
 }
 
 // Resume ends the pauses of jobs, in one round trip. The ticks of paused time are not run any more.
 func (e *Elector) Resume(ctx context.Context, jobs []string) []Paused {
-	return e.pause(ctx, jobs, engine.PauseRequest{End: true})
+	return e.pauseJobs(ctx, jobs, engine.PauseRequest{End: true})
 }
 
-func (e *Elector) pause(ctx context.Context, jobs []string, r engine.PauseRequest) []Paused {
+func (e *Elector) pauseJobs(ctx context.Context, jobs []string, r engine.PauseRequest) []Paused {
 	requests := make([]engine.PauseRequest, len(jobs))
 	for i, job := range jobs {
 		requests[i] = r

@@ -31,14 +31,14 @@ func PoolOf(lock string) (pool string, ok bool) {
 	return pool, begins && ends
 }
 
-func (e *Elector) pool(entry Entry) *engine.Semaphore {
+func (e *Elector) poolSemaphore(entry Entry) *engine.Semaphore {
 	return e.locks.Semaphore(PoolLock(entry.Pool), entry.Slots, engine.WithLease(entry.Lease), engine.WithAnyLimit()).For(entry.Run)
 }
 
 // AcquirePool waits for a slot until ctx ends. Slots are granted first come, first served; on a quorum, the first request after a release is granted.
 // While the server is away it goes on trying. The term has its whole length.
 func (e *Elector) AcquirePool(ctx context.Context, entry Entry) (*Term, error) {
-	lease, err := e.pool(entry).AcquireConfirmed(ctx)
+	lease, err := e.poolSemaphore(entry).AcquireConfirmed(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("acquire a slot of pool %s: %w", entry.Pool, Plain(err))
 	}
@@ -47,7 +47,7 @@ func (e *Elector) AcquirePool(ctx context.Context, entry Entry) (*Term, error) {
 
 // TryAcquirePool takes a slot if one is free and no other claimant waits. ok reports whether it did.
 func (e *Elector) TryAcquirePool(ctx context.Context, entry Entry) (term *Term, ok bool, err error) {
-	lease, ok, err := e.pool(entry).TryAcquire(ctx)
+	lease, ok, err := e.poolSemaphore(entry).TryAcquire(ctx)
 	switch {
 	case err != nil:
 		return nil, false, fmt.Errorf("acquire a slot of pool %s: %w", entry.Pool, Plain(err))
@@ -73,7 +73,7 @@ type span interface {
 	OnExtend(f func(deadline time.Duration)) (stop func())
 }
 
-func (t *Term) span() span {
+func (t *Term) leaseSpan() span {
 	if t.both != nil {
 		return t.both
 	}
@@ -88,8 +88,8 @@ func (t *Term) endSlot(ctx context.Context) error {
 	return t.slot.End(ctx)
 }
 
-// ending joins the errors from ending a slot and a lease.
-func ending(what string, slot, lease error) error {
+// joinEndErrors joins the errors from ending a slot and a lease.
+func joinEndErrors(what string, slot, lease error) error {
 	if err := errors.Join(slot, lease); err != nil {
 		return fmt.Errorf("%s of term: %w", what, Plain(err))
 	}

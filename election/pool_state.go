@@ -14,7 +14,7 @@ func (e *Elector) InspectPools(ctx context.Context, pools []string) []State {
 	}
 	states := make([]State, len(pools))
 	for i, s := range e.locks.Inspect(ctx, requests) {
-		states[i] = State{Now: s.Now, Running: runs(s.Rows), Err: Plain(s.Err)}
+		states[i] = State{Now: s.Now, Running: runsOf(s.Rows), Err: Plain(s.Err)}
 	}
 	return states
 }

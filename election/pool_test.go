@@ -94,7 +94,7 @@ func TestTermWithASlot(t *testing.T) {
 			case "end":
 				err = term.End(context.Background())
 			case "return":
-				err = term.Return(context.Background())
+				err = term.Undo(context.Background())
 			default:
 				_ = slot.End(context.Background())
 				<-term.Context().Done()

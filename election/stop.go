@@ -40,8 +40,8 @@ func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
 	return told, nil
 }
 
-// replace stops runs for the claims that found all slots held. A lost request is repeated with the claim.
-func (e *Elector) replace(ctx context.Context, claims []Claim, results []Result) {
+// stopReplaced stops runs for the claims that found all slots held. A lost request is repeated with the claim.
+func (e *Elector) stopReplaced(ctx context.Context, claims []Claim, results []Result) {
 	var requests []engine.StopRequest
 	for i, c := range claims {
 		if c.Replace && results[i].Verdict == Held {

@@ -21,24 +21,24 @@ type TriggerRequest struct {
 // expired is the outcome of a request that no replica claimed in time.
 const expired = "expired"
 
-// lock returns the name of the request's own lock. It has the hash tag of the job, and is forgotten when it has been idle for long.
-func (r TriggerRequest) lock() string { return "{" + r.Job + "}:request:" + r.ID }
+// requestLock returns the name of the request's own lock. It has the hash tag of the job, and is forgotten when it has been idle for long.
+func (r TriggerRequest) requestLock() string { return "{" + r.Job + "}:request:" + r.ID }
 
-// acquisition returns a request for the one tick that the request's lock ever has. The lock knows no schedule, so its first tick is open to the first
+// lockRequest returns a request for the one tick that the request's lock ever has. The lock knows no schedule, so its first tick is open to the first
 // claimant.
-func (r TriggerRequest) acquisition() engine.Request {
-	return engine.Request{Lock: r.lock(), ID: r.Claimant, Lease: r.Lease, Trigger: "manual", Tick: &engine.Tick{
+func (r TriggerRequest) lockRequest() engine.Request {
+	return engine.Request{Lock: r.requestLock(), ID: r.Claimant, Lease: r.Lease, Trigger: "manual", Tick: &engine.Tick{
 		At: r.Created.Truncate(time.Second), Deadline: r.Expires, IfLate: expired}}
 }
 
 // ClaimTrigger claims a request. A claimant that is granted it begins the run by [Term.End], the one step that decides: after its success no other
-// claimant ever begins the request, and after its failure another one may. [Term.Return] leaves the request to others. A claimant that dies before it
+// claimant ever begins the request, and after its failure another one may. [Term.Undo] leaves the request to others. A claimant that dies before it
 // began is replaced when its lease has ended, and the attempt of the next term is greater than 1.
 //
 // Taken with an Until means that another claimant has not begun yet: ask again then. Taken without an Until means that the request is decided.
 // Settled means that this call found it expired, Before that an earlier call did.
 func (e *Elector) ClaimTrigger(ctx context.Context, r TriggerRequest) Result {
-	request := r.acquisition()
+	request := r.lockRequest()
 	answer := e.locks.Acquire(ctx, request)
 	if answer.Verdict == engine.Decided && answer.Holder == "" && answer.Orphans > 0 {
 		return e.adoptTrigger(ctx, r)
@@ -48,14 +48,14 @@ func (e *Elector) ClaimTrigger(ctx context.Context, r TriggerRequest) Result {
 
 // adoptTrigger takes the place of a claimant that has died.
 func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
-	state := e.locks.Inspect(ctx, []engine.InspectRequest{{Lock: q.lock()}})[0]
+	state := e.locks.Inspect(ctx, []engine.InspectRequest{{Lock: q.requestLock()}})[0]
 	if state.Err != nil {
 		return Result{Verdict: CannotTell, Err: Plain(state.Err)}
 	}
 	if len(state.Orphans) == 0 { // another claimant was faster
 		return Result{Verdict: Taken, Until: state.Now.Add(q.Lease)}
 	}
-	request := q.acquisition()
+	request := q.lockRequest()
 	request.Tick, request.Adopt = nil, state.Orphans[0].ID
 	answer := e.locks.Acquire(ctx, request)
 	if answer.Verdict == engine.Decided || answer.Verdict == engine.Held {
@@ -73,7 +73,7 @@ func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
 
 // triggerResult converts an answer. If the answer to a grant was lost, the grant is withdrawn, because the next try has another claimant.
 func (e *Elector) triggerResult(request engine.Request, answer engine.Answer) Result {
-	r := result(answer)
+	r := resultOf(answer)
 	if r.Verdict == CannotTell || r.Verdict == Unheard {
 		e.locks.Withdraw(request, request.ID)
 	}

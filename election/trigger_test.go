@@ -90,7 +90,7 @@ func TestReturnedTriggerRequestIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		a, b, what := c.elector("a"), c.elector("b"), triggerRequest("1")
-		if err := c.claim(a, what, election.Granted).Term.Return(context.Background()); err != nil {
+		if err := c.claim(a, what, election.Granted).Term.Undo(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		what.Claimant = "2"

@@ -232,6 +232,6 @@ func TestRequestOnAQuorum(t *testing.T) {
 		t.Errorf("after it was begun: %+v", r)
 	}
 	what.ID = "another"
-	must(t, take(b, election.Granted).Term.Return(t.Context()))
+	must(t, take(b, election.Granted).Term.Undo(t.Context()))
 	must(t, take(c, election.Granted).Term.End(t.Context()))
 }

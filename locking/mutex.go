@@ -37,19 +37,19 @@ func (c *Client) Semaphore(name string, slots int, options ...Option) *Semaphore
 	return (*Semaphore)(c.Engine().Semaphore(name, slots, options...))
 }
 
-func (m *Mutex) engine() *engine.Mutex { return (*engine.Mutex)(m) }
+func (m *Mutex) toEngine() *engine.Mutex { return (*engine.Mutex)(m) }
 
-func (s *Semaphore) engine() *engine.Semaphore { return (*engine.Semaphore)(s) }
+func (s *Semaphore) toEngine() *engine.Semaphore { return (*engine.Semaphore)(s) }
 
 // Lock waits until the caller holds the mutex, first come, first served, or ctx ends: see [Semaphore.Acquire].
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
-	l, err := m.engine().Lock(ctx)
+	l, err := m.toEngine().Lock(ctx)
 	return (*Lease)(l), err
 }
 
 // TryLock locks the mutex if it is free. ok reports whether it did. An error means that the outcome is unknown: see [Semaphore.TryAcquire].
 func (m *Mutex) TryLock(ctx context.Context) (lease *Lease, ok bool, err error) {
-	l, ok, err := m.engine().TryLock(ctx)
+	l, ok, err := m.toEngine().TryLock(ctx)
 	return (*Lease)(l), ok, err
 }
 
@@ -65,13 +65,13 @@ func (m *Mutex) TryLock(ctx context.Context) (lease *Lease, ok bool, err error) 
 // regardless ([context.WithoutCancel]) gets a new lease with a greater token, and the holds of the lost lease do not count for it. If LockReentrant
 // fails, it returns ctx itself.
 func (m *Mutex) LockReentrant(ctx context.Context) (context.Context, *Lease, error) {
-	inner, l, err := m.engine().LockReentrant(ctx)
+	inner, l, err := m.toEngine().LockReentrant(ctx)
 	return inner, (*Lease)(l), err
 }
 
 // TryLockReentrant is [Mutex.LockReentrant] without waiting, like [Mutex.TryLock]. ok reports whether this caller holds the mutex now.
 func (m *Mutex) TryLockReentrant(ctx context.Context) (inner context.Context, lease *Lease, ok bool, err error) {
-	inner, l, ok, err := m.engine().TryLockReentrant(ctx)
+	inner, l, ok, err := m.toEngine().TryLockReentrant(ctx)
 	return inner, (*Lease)(l), ok, err
 }
 
@@ -84,14 +84,14 @@ func (m *Mutex) TryLockReentrant(ctx context.Context) (inner context.Context, le
 //
 // On a quorum there is no queue. Acquire asks again with random pauses, so the caller that has waited longest need not be next.
 func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
-	l, err := s.engine().Acquire(ctx)
+	l, err := s.toEngine().Acquire(ctx)
 	return (*Lease)(l), err
 }
 
 // AcquireConfirmed is [Semaphore.Acquire] for work that takes time to stop: the lease has its whole length. A lease that was lost before it was
 // confirmed never reaches the caller, and AcquireConfirmed waits for another. ctx may have ended when it returns the lease.
 func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
-	l, err := s.engine().AcquireConfirmed(ctx)
+	l, err := s.toEngine().AcquireConfirmed(ctx)
 	return (*Lease)(l), err
 }
 
@@ -100,6 +100,6 @@ func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
 // error that is [ErrUnknown], and a grant that the server may have made is given back in the background. To wait for a server that is away, use
 // [Semaphore.Acquire].
 func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err error) {
-	l, ok, err := s.engine().TryAcquire(ctx)
+	l, ok, err := s.toEngine().TryAcquire(ctx)
 	return (*Lease)(l), ok, err
 }

@@ -19,30 +19,30 @@ import (
 // smaller name first, everywhere, byte by byte as [slices.Sort] orders them. [Client.MultiLock] does not need this, because it holds nothing while it
 // waits.
 func Name(kind string, ids ...string) string {
-	return strings.Join(escaped(append([]string{kind}, ids...)), ":")
+	return strings.Join(escapeParts(append([]string{kind}, ids...)), ":")
 }
 
 // Tagged is [Name] with the kind as the hash tag: Tagged("orders", "17") is "{orders}:17". All locks of the kind are then on one node of a Cluster,
 // as [Client.MultiLock] requires.
 func Tagged(kind string, ids ...string) string {
-	parts := escaped(append([]string{kind}, ids...))
+	parts := escapeParts(append([]string{kind}, ids...))
 	for i, id := range parts[1:] {
 		if slices.Contains(lease.KeyParts, id) { // "{orders}:queue" is a key of the lock "{orders}"
-			parts[i+1] = percent(id[0]) + id[1:]
+			parts[i+1] = percentEncode(id[0]) + id[1:]
 		}
 	}
 	parts[0] = "{" + parts[0] + "}"
 	return strings.Join(parts, ":")
 }
 
-// escaped returns the parts without the characters that have a meaning between them.
-func escaped(parts []string) []string {
+// escapeParts returns the parts without the characters that have a meaning between them.
+func escapeParts(parts []string) []string {
 	out := make([]string, len(parts))
 	for i, part := range parts {
 		var b strings.Builder
 		for _, c := range []byte(part) {
 			if c < ' ' || c == 0x7f || strings.IndexByte("%:{}", c) >= 0 {
-				b.WriteString(percent(c))
+				b.WriteString(percentEncode(c))
 			} else {
 				b.WriteByte(c)
 			}
@@ -52,4 +52,4 @@ func escaped(parts []string) []string {
 	return out
 }
 
-func percent(c byte) string { return fmt.Sprintf("%%%02X", c) }
+func percentEncode(c byte) string { return fmt.Sprintf("%%%02X", c) }

@@ -39,15 +39,15 @@ type probing struct {
 	err  error
 }
 
-// why returns the reason for which no program can be started now, or "" if none is known.
-func (b *breaker) why() string {
+// openReason returns the reason for which no program can be started now, or "" if none is known.
+func (b *breaker) openReason() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.fault
 }
 
-// started records that a program was started, so that the next pause is the shortest again.
-func (b *breaker) started() {
+// noteStarted records that a program was started, so that the next pause is the shortest again.
+func (b *breaker) noteStarted() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fault == "" {
@@ -55,12 +55,12 @@ func (b *breaker) started() {
 	}
 }
 
-// check returns an error if a probe shows that programs cannot be started. Concurrent calls share one probe.
-func (b *breaker) check() error {
+// probeStart returns an error if a probe shows that programs cannot be started. Concurrent calls share one probe.
+func (b *breaker) probeStart() error {
 	if b.probe == nil {
 		return nil
 	}
-	under := b.begin()
+	under := b.beginProbe()
 	timer := time.NewTimer(probeTimeout)
 	defer timer.Stop()
 	select {
@@ -73,8 +73,8 @@ func (b *breaker) check() error {
 	}
 }
 
-// begin starts a probe unless one is under way, and returns the one under way.
-func (b *breaker) begin() *probing {
+// beginProbe starts a probe unless one is under way, and returns the one under way.
+func (b *breaker) beginProbe() *probing {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.under == nil {
@@ -93,14 +93,14 @@ func (b *breaker) begin() *probing {
 
 var errStartHangs = errors.New("a test program did not start in time")
 
-// failed records a start that hung, or that failed for lack of a resource. It reports whether the whole replica is affected, because a probe fails
+// noteFailedStart records a start that hung, or that failed for lack of a resource. It reports whether the whole replica is affected, because a probe fails
 // too. Without a probe, a start that hung is blamed on its job.
-func (b *breaker) failed(err error) (open bool) {
+func (b *breaker) noteFailedStart(err error) (open bool) {
 	switch {
-	case b.why() != "":
+	case b.openReason() != "":
 		return true
 	case b.probe != nil:
-		err = b.check()
+		err = b.probeStart()
 	case errors.Is(err, errStartTimeout):
 		err = nil
 	}
@@ -111,23 +111,23 @@ func (b *breaker) failed(err error) (open bool) {
 	defer b.mu.Unlock()
 	if b.fault == "" {
 		b.fault = err.Error()
-		b.lengthen()
+		b.lengthenPause()
 		b.log.Warn("cannot start programs; claims suspended", "error", err, "retry_in", b.pause.String())
-		go b.retry(time.Now(), b.pause)
+		go b.retryProbe(time.Now(), b.pause)
 	}
 	return true
 }
 
-// lengthen doubles the pause, within its bounds. The caller holds mu.
-func (b *breaker) lengthen() time.Duration {
+// lengthenPause doubles the pause, within its bounds. The caller holds mu.
+func (b *breaker) lengthenPause() time.Duration {
 	b.pause = min(max(2*b.pause, firstStartPause), lastStartPause)
 	return b.pause
 }
 
-// retry probes again after growing pauses, and closes the breaker when a probe succeeds.
-func (b *breaker) retry(since time.Time, pause time.Duration) {
+// retryProbe probes again after growing pauses, and closes the breaker when a probe succeeds.
+func (b *breaker) retryProbe(since time.Time, pause time.Duration) {
 	for backoff.Sleep(b.life, pause) {
-		err := b.check()
+		err := b.probeStart()
 		b.mu.Lock()
 		if err == nil {
 			b.fault = ""
@@ -135,7 +135,7 @@ func (b *breaker) retry(since time.Time, pause time.Duration) {
 			b.log.Info("programs start again; claims resumed", "after", time.Since(since).Round(time.Millisecond).String())
 			return
 		}
-		b.fault, pause = fmt.Sprint(err), b.lengthen()
+		b.fault, pause = fmt.Sprint(err), b.lengthenPause()
 		b.mu.Unlock()
 		b.log.Debug("still cannot start programs", "error", err, "retry_in", pause.String())
 	}
@@ -152,8 +152,8 @@ type failedStart struct {
 	why   string
 }
 
-// next records a failed start of a job and returns the pause before the next start.
-func (p *startBackoffs) next(job string, why error) time.Duration {
+// nextPause records a failed start of a job and returns the pause before the next start.
+func (p *startBackoffs) nextPause(job string, why error) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.byJob == nil {
@@ -164,22 +164,22 @@ func (p *startBackoffs) next(job string, why error) time.Duration {
 	return pause
 }
 
-// reset records that the job was started.
-func (p *startBackoffs) reset(job string) {
+// clearFailure records that the job was started.
+func (p *startBackoffs) clearFailure(job string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.byJob, job)
 }
 
-// why returns the reason for which the last start of a job failed, or "" if it did not fail.
-func (p *startBackoffs) why(job string) string {
+// failureOf returns the reason for which the last start of a job failed, or "" if it did not fail.
+func (p *startBackoffs) failureOf(job string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byJob[job].why
 }
 
-// all returns the jobs whose last start failed, with the reasons.
-func (p *startBackoffs) all() map[string]string {
+// failedJobs returns the jobs whose last start failed, with the reasons.
+func (p *startBackoffs) failedJobs() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	jobs := map[string]string{}

@@ -16,7 +16,7 @@ func TestOneProbeAtATime(t *testing.T) {
 		goOn := make(chan struct{})
 		b := &breaker{probe: func() error { probes.Add(1); <-goOn; return nil }, life: t.Context()}
 		for range 3 {
-			if err := b.check(); !errors.Is(err, errStartHangs) {
+			if err := b.probeStart(); !errors.Is(err, errStartHangs) {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -24,7 +24,7 @@ func TestOneProbeAtATime(t *testing.T) {
 			t.Errorf("%d probes are under way", n)
 		}
 		close(goOn)
-		if err := b.check(); err != nil {
+		if err := b.probeStart(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -38,7 +38,7 @@ func TestProbesShareTheirResult(t *testing.T) {
 		var starts sync.WaitGroup
 		for range 100 {
 			starts.Go(func() {
-				if b.failed(errStartTimeout) {
+				if b.noteFailedStart(errStartTimeout) {
 					t.Error("it opened, though the probe succeeded")
 				}
 			})

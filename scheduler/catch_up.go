@@ -28,7 +28,7 @@ func (c CatchUp) withDefaults() CatchUp {
 	return CatchUp{orDefault(c.Policy, CatchUpNone), orDefault(c.Window, 24*time.Hour)}
 }
 
-func (c CatchUp) fault(perTick int) string {
+func (c CatchUp) findFault(perTick int) string {
 	switch {
 	case c.Policy != CatchUpNone && c.Policy != CatchUpLatest && c.Policy != CatchUpAll:
 		return fmt.Sprintf("CatchUp is %q: it must be %q, %q or %q", c.Policy, CatchUpNone, CatchUpLatest, CatchUpAll)

@@ -24,16 +24,16 @@ type chain struct {
 	opened time.Time            // the newest tick that was opened here
 }
 
-// chained reports whether the job runs after others.
-func (j *Job) chained() bool { return len(j.After) > 0 }
+// isChained reports whether the job runs after others.
+func (j *Job) isChained() bool { return len(j.After) > 0 }
 
-// has reports whether all schedules of the chain have a tick at an instant.
-func (c *chain) has(at time.Time) bool {
+// hasInstant reports whether all schedules of the chain have a tick at an instant.
+func (c *chain) hasInstant(at time.Time) bool {
 	return !slices.ContainsFunc(c.specs, func(s *cronspec.Schedule) bool { return !s.Has(at) })
 }
 
-// within returns the time from an instant to the next common instant of the schedules, at most limit.
-func (c *chain) within(at time.Time, limit time.Duration) time.Duration {
+// untilNext returns the time from an instant to the next common instant of the schedules, at most limit.
+func (c *chain) untilNext(at time.Time, limit time.Duration) time.Duration {
 	end := at.Add(limit)
 	for next := at; ; {
 		latest := next
@@ -46,16 +46,16 @@ func (c *chain) within(at time.Time, limit time.Duration) time.Duration {
 				latest = n
 			}
 		}
-		if c.has(latest) {
+		if c.hasInstant(latest) {
 			return latest.Sub(at)
 		}
 		next = latest.Add(-time.Second) // no common instant lies before latest
 	}
 }
 
-// pending returns the decided ticks of a job that may be claimed again: their run is still going, its holder is dead, or they were given back. It
+// pendingTicks returns the decided ticks of a job that may be claimed again: their run is still going, its holder is dead, or they were given back. It
 // does not use the states of the parents, which may be of an earlier moment, at which such a tick was not due yet.
-func pending(own election.State) []time.Time {
+func pendingTicks(own election.State) []time.Time {
 	ticks := slices.Clone(own.Open)
 	for _, r := range slices.Concat(own.Running, own.Orphans) {
 		if !r.Tick.IsZero() {
@@ -65,8 +65,8 @@ func pending(own election.State) []time.Time {
 	return ticks
 }
 
-// common returns the ticks that all of some jobs ended ok, oldest first. Each is due from the moment at which the last job ended it.
-func common(states []election.State) (ticks []election.Ended) {
+// commonTicks returns the ticks that all of some jobs ended ok, oldest first. Each is due from the moment at which the last job ended it.
+func commonTicks(states []election.State) (ticks []election.Ended) {
 	due := map[time.Time]time.Time{}
 	for i, st := range states {
 		all := map[time.Time]time.Time{}
@@ -87,7 +87,7 @@ func common(states []election.State) (ticks []election.Ended) {
 // afterFault returns why a job that runs after others is invalid: it sets something that it takes from its parents. It returns "" if nothing is
 // wrong.
 func (j *Job) afterFault() string {
-	if !j.chained() {
+	if !j.isChained() {
 		return ""
 	}
 	for _, has := range []struct {

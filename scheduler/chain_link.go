@@ -13,12 +13,12 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// link sets the chain of each job that runs after others, and the children of each job.
-func link(tasks map[string]*task) error {
+// linkTasks sets the chain of each job that runs after others, and the children of each job.
+func linkTasks(tasks map[string]*task) error {
 	l := linker{tasks: tasks, specs: map[*task][]*cronspec.Schedule{}}
 	for _, name := range slices.Sorted(maps.Keys(tasks)) {
 		if t := tasks[name]; t != nil {
-			l.visit(t)
+			l.visitTask(t)
 		}
 	}
 	linkChildren(tasks)
@@ -33,7 +33,7 @@ func linkChildren(tasks map[string]*task) {
 		}
 	}
 	for _, t := range tasks {
-		if t == nil || !t.chained() {
+		if t == nil || !t.isChained() {
 			continue
 		}
 		for _, name := range t.chain.after {
@@ -52,20 +52,20 @@ type linker struct {
 	faults []error
 }
 
-func (l *linker) fault(format string, args ...any) {
+func (l *linker) addFault(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Errorf(format, args...))
 }
 
-// visit returns the schedules that the ticks of a job come from, sorted, each once.
-func (l *linker) visit(t *task) []*cronspec.Schedule {
+// visitTask returns the schedules that the ticks of a job come from, sorted, each once.
+func (l *linker) visitTask(t *task) []*cronspec.Schedule {
 	specs, done := l.specs[t]
 	switch from := slices.Index(l.path, t.Name); {
 	case done:
 		return specs
 	case from >= 0:
-		l.fault("job %s: After forms a cycle: %s", t.Name, strings.Join(append(slices.Clone(l.path[from:]), t.Name), ", "))
+		l.addFault("job %s: After forms a cycle: %s", t.Name, strings.Join(append(slices.Clone(l.path[from:]), t.Name), ", "))
 		return nil
-	case !t.chained():
+	case !t.isChained():
 		return []*cronspec.Schedule{t.Spec}
 	}
 	l.path = append(l.path, t.Name)
@@ -73,10 +73,10 @@ func (l *linker) visit(t *task) []*cronspec.Schedule {
 	for _, name := range after {
 		before, known := l.tasks[name]
 		if !known {
-			l.fault("job %s: After names %q, and there is no such job", t.Name, name)
+			l.addFault("job %s: After names %q, and there is no such job", t.Name, name)
 		}
 		if before != nil { // a parent that is nil has a fault of its own
-			specs = append(specs, l.visit(before)...)
+			specs = append(specs, l.visitTask(before)...)
 		}
 	}
 	l.path = l.path[:len(l.path)-1]
@@ -94,7 +94,7 @@ func digestOf(after []string, specs []*cronspec.Schedule) string {
 	}
 	sum := sha256.Sum256([]byte(text))
 	digest := hex.EncodeToString(sum[:8])
-	if nominal(specs) {
+	if allNominal(specs) {
 		zone, _, _ := strings.Cut(specs[0].Digest(), ".")
 		return zone + "." + digest
 	}
@@ -110,7 +110,7 @@ func newTasks(jobs []Job, labels Labels) (map[string]*task, error) {
 		if err == nil {
 			t.Elsewhere = !labels.Include(job.Where)
 		}
-		if err == nil && !t.chained() {
+		if err == nil && !t.isChained() {
 			specs[t.Spec.Key()] = orDefault(specs[t.Spec.Key()], t.Spec)
 			t.Spec = specs[t.Spec.Key()]
 		}
@@ -120,5 +120,5 @@ func newTasks(jobs []Job, labels Labels) (map[string]*task, error) {
 		faults = append(faults, err)
 		tasks[job.Name] = t
 	}
-	return tasks, errors.Join(append(faults, link(tasks))...)
+	return tasks, errors.Join(append(faults, linkTasks(tasks))...)
 }

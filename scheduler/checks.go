@@ -41,7 +41,7 @@ func (c *checks) followUp(ctx context.Context, now time.Time) {
 	var b checkBatch
 	var requests []election.InspectRequest
 	for _, t := range c.due.Take(now, maxClaims) {
-		if t.dismissed || !t.chained() {
+		if t.dismissed || !t.isChained() {
 			continue
 		}
 		b.tasks, b.after = append(b.tasks, t), append(b.after, t.chain)
@@ -49,16 +49,16 @@ func (c *checks) followUp(ctx context.Context, now time.Time) {
 		for _, name := range t.chain.after {
 			used := t.chain.used
 			if before := c.tasks[name]; before != nil {
-				used = t.chain.to(before, used)
+				used = t.chain.nameFor(before, used)
 			}
-			requests = append(requests, election.InspectRequest{Job: name, Follower: t.follower(), Used: used})
+			requests = append(requests, election.InspectRequest{Job: name, Follower: t.followerName(), Used: used})
 		}
 	}
 	if len(b.tasks) == 0 {
 		return
 	}
-	c.send(b, func(b *checkBatch) {
-		states, _ := c.inspector.look(context.WithoutCancel(ctx), requests) // orphans that could not be deleted are still there at the next check
+	c.sendBatch(b, func(b *checkBatch) {
+		states, _ := c.inspector.inspectJobs(context.WithoutCancel(ctx), requests) // orphans that could not be deleted are still there at the next check
 		for _, chain := range b.after {
 			n := 1 + len(chain.after)
 			b.states, states = append(b.states, states[:n]), states[n:]
@@ -72,11 +72,11 @@ func (c *checks) settleChecks(b checkBatch) {
 	for i, t := range b.tasks {
 		failed := slices.ContainsFunc(b.states[i], func(st election.State) bool { return st.Err != nil })
 		switch {
-		case t.dismissed || !t.chained():
+		case t.dismissed || !t.isChained():
 		case t.chain != b.after[i]: // the job was edited meanwhile
-			c.check(t, now)
+			c.checkAt(t, now)
 		case failed:
-			c.check(t, now.Add(longestPause))
+			c.checkAt(t, now.Add(longestPause))
 		case t.unknown: // the parents know that it follows them: from now on they keep the outcomes that it may need
 			c.inspectAt(t, now)
 		default:
@@ -88,16 +88,16 @@ func (c *checks) settleChecks(b checkBatch) {
 
 // inspectChained schedules the next check of a job, and inspections of the job and its parents at the times at which their runs may have ended.
 func (c *checks) inspectChained(t *task, states []election.State, now time.Time) {
-	c.check(t, now.Add(mustCheck))
+	c.checkAt(t, now.Add(mustCheck))
 	for i, st := range states {
 		of := t
 		if i > 0 {
 			of = c.tasks[t.chain.after[i-1]]
 		}
 		c.inspectRunning(of, st)
-		c.recoveries.enqueue(of, st, now)
+		c.recoveries.enqueueOrphans(of, st, now)
 		if len(st.Orphans) > 0 { // the children wait until orphans are deleted or recovered
-			c.check(t, now.Add(longestPause))
+			c.checkAt(t, now.Add(longestPause))
 		}
 	}
 }
@@ -110,9 +110,9 @@ func (c *checks) inChain(of *chain, states []election.State) []election.State {
 		if before == nil {
 			continue
 		}
-		in[i].Through, in[i].Ended = of.from(before, st.Through), slices.Clone(st.Ended)
+		in[i].Through, in[i].Ended = of.nameFrom(before, st.Through), slices.Clone(st.Ended)
 		for n, e := range st.Ended {
-			in[i].Ended[n].Tick = of.from(before, e.Tick)
+			in[i].Ended[n].Tick = of.nameFrom(before, e.Tick)
 		}
 	}
 	return in
@@ -128,14 +128,14 @@ func (c *checks) openChained(t *task, states []election.State, now time.Time) {
 	}
 	used = later(used, own.Decided)
 	starts := t.chain.opened.IsZero()
-	for _, e := range common(before) {
+	for _, e := range commonTicks(before) {
 		again := slices.ContainsFunc(own.Open, e.Tick.Equal)
 		if !again && !e.Tick.After(own.Decided) {
 			continue
 		}
 		used = earlier(used, e.Tick.Add(-time.Second))
 		if _, open := t.Find(e.Tick); !open && len(t.Open) < agenda.MaxOpen && (again || e.Tick.After(t.chain.opened)) {
-			k := c.agenda.Open(&t.line, agenda.Instants{At: t.chain.instant(e.Tick), Name: e.Tick, Previous: earlier(previous, e.Tick.Add(-time.Second)), Since: e.Due}, now)
+			k := c.agenda.Open(&t.line, agenda.Instants{At: t.chain.instantOf(e.Tick), Name: e.Tick, Previous: earlier(previous, e.Tick.Add(-time.Second)), Since: e.Due}, now)
 			t.chain.opened = later(t.chain.opened, e.Tick)
 			if starts && k.Waits() {
 				k.Cause.Reason = agenda.Down
@@ -143,7 +143,7 @@ func (c *checks) openChained(t *task, states []election.State, now time.Time) {
 		}
 		previous = e.Tick
 	}
-	for _, tick := range pending(own) {
+	for _, tick := range pendingTicks(own) {
 		used = earlier(used, tick.Add(-time.Second))
 	}
 	t.chain.used = used

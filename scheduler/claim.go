@@ -53,8 +53,8 @@ const (
 	longestHeldPause = 4 * time.Second
 )
 
-// claim sends the claims of all due ticks in one batch. Ticks that come due while it is under way go into the next one.
-func (c *claims) claim(ctx context.Context, now time.Time) {
+// claimDue sends the claims of all due ticks in one batch. Ticks that come due while it is under way go into the next one.
+func (c *claims) claimDue(ctx context.Context, now time.Time) {
 	if c.busy {
 		return
 	}
@@ -86,9 +86,9 @@ func (c *claims) claim(ctx context.Context, now time.Time) {
 	if len(b.ticks) == 0 {
 		return
 	}
-	c.send(b, func(b *claimBatch) {
+	c.sendBatch(b, func(b *claimBatch) {
 		// A claim under way is answered even if ctx ends. The timeout of the claimer bounds it.
-		running := startPulse()
+		running := measureStandstill()
 		b.results = c.cfg.Claimer.Claim(context.WithoutCancel(ctx), b.claims)
 		b.stood = running.end()
 	})
@@ -99,7 +99,7 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	t := taskOf(k)
 	way := agenda.Claim{Full: !t.Elsewhere && c.places.free() <= 0}
 	if !k.Placed && !c.leaving && !way.Full && k.MayWin() && t.Running < t.PerReplica {
-		c.places.place(k)
+		c.places.placeTick(k)
 	}
 	way.Abstains = !k.Placed || c.leaving
 	way.Replaces = k.Replaces()
@@ -109,22 +109,22 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	if way.Abstains && !k.Waits() {
 		k.StandAside()
 	}
-	if why := c.exec.backoffs.why(t.Name); why != "" {
+	if why := c.exec.backoffs.failureOf(t.Name); why != "" {
 		k.Unstartable(why)
 	}
 	claim := c.claimFor(k)
-	claim.Abstain, claim.IfLate = way.Abstains, missedBecause(c.cfg.missed(t, k.Cause.Reason))
+	claim.Abstain, claim.IfLate = way.Abstains, missedBecause(c.cfg.missedReason(t, k.Cause.Reason))
 	if !k.Waits() {
 		claim.IfHeld, claim.KeepFirst = string(Skipped)+" overlap", jobOf(k).Overlap == OverlapQueue
 	}
-	replace(&claim, k, way.Replaces)
+	setReplace(&claim, k, way.Replaces)
 	c.agenda.Send(k, way, now)
 	return claim
 }
 
-// replace completes the claim of a job with OverlapReplace: a tick that finds all slots held stops a run. A tick that newer ones have displaced is
+// setReplace completes the claim of a job with OverlapReplace: a tick that finds all slots held stops a run. A tick that newer ones have displaced is
 // skipped, and leaves a free slot to them.
-func replace(c *election.Claim, k *tick, replaces bool) {
+func setReplace(c *election.Claim, k *tick, replaces bool) {
 	c.Replace = replaces
 	switch {
 	case k.Standing == agenda.Displaced:
@@ -138,7 +138,7 @@ func replace(c *election.Claim, k *tick, replaces bool) {
 // claimFor returns the part of a claim that is the same each time the tick is claimed.
 func (c *core) claimFor(k *tick) election.Claim {
 	j := jobOf(k)
-	return election.Claim{Job: j.Name, ID: k.ID, Claimant: c.cfg.identity(), Trigger: k.Trigger, Tick: k.Name, At: k.At, Previous: k.Previous, Schedule: taskOf(k).digest(),
+	return election.Claim{Job: j.Name, ID: k.ID, Claimant: c.cfg.ownIdentity(), Trigger: k.Trigger, Tick: k.Name, At: k.At, Previous: k.Previous, Schedule: taskOf(k).scheduleDigest(),
 		NotBefore: k.Due, Deadline: k.LastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease, KeepOutcome: true}
 }
 
@@ -151,21 +151,21 @@ func (c *claims) settleClaims(b claimBatch) {
 			unknown++
 		}
 		k.NoteAnswer(answerOf(r.Verdict), now)
-		if t := taskOf(k); r.Orphans > c.recoveries.of(t) { // orphans that are known wait for a slot
+		if t := taskOf(k); r.Orphans > c.recoveries.countOf(t) { // orphans that are known wait for a slot
 			c.inspectAt(t, now)
 		}
 		givenUp, _ := k.Unwanted()
 		switch {
 		case r.Verdict == election.Granted:
-			c.granted(k, r.Term, now)
+			c.startGranted(k, r.Term, now)
 		case givenUp:
 			c.settleUnwanted(k, r, now)
 		case r.Verdict == election.CannotTell: // it keeps its place: it may have been granted
 			c.cannotTell(k, r, b, now)
 		case r.Verdict == election.Unheard:
-			c.unheard(k)
+			c.withdrawUnheard(k)
 		default:
-			c.places.unplace(k)
+			c.places.unplaceTick(k)
 			c.settleClaim(k, r, now)
 		}
 	}
@@ -174,7 +174,7 @@ func (c *claims) settleClaims(b claimBatch) {
 		c.retry.Reset()
 		c.log.Info("Redis answers again")
 	}
-	c.wake(now, tasksOf(b.ticks)...)
+	c.wakeParked(now, tasksOf(b.ticks)...)
 }
 
 // answerOf returns what a verdict means for the next claim of the tick.
@@ -192,15 +192,15 @@ func answerOf(v election.Verdict) agenda.Answer {
 func (c *claims) settleUnwanted(k *tick, r election.Result, now time.Time) {
 	switch r.Verdict {
 	case election.Settled:
-		c.settled(k, r, now)
+		c.closeSettled(k, r, now)
 	case election.Before:
-		c.withdraw(k)
-		c.settled(k, r, now)
+		c.withdrawClaim(k)
+		c.closeSettled(k, r, now)
 	default: // an earlier claim may still be on its way
-		c.withdraw(k)
+		c.withdrawClaim(k)
 		c.agenda.Close(k)
 	}
-	c.places.unplace(k)
+	c.places.unplaceTick(k)
 }
 
 // settleClaim handles the result of an open tick that was not granted.
@@ -208,20 +208,20 @@ func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
 	switch r.Verdict {
 	case election.Taken:
 		c.agenda.Close(k)
-		c.withdraw(k) // an earlier claim may still be on its way, and would be granted if the tick is open again when it arrives
+		c.withdrawClaim(k) // an earlier claim may still be on its way, and would be granted if the tick is open again when it arrives
 		c.inspectTaken(k, r.Until, now)
 	case election.Settled, election.Before:
 		if r.Verdict == election.Before {
-			c.withdraw(k) // for the same reason
+			c.withdrawClaim(k) // for the same reason
 		}
-		c.settled(k, r, now)
+		c.closeSettled(k, r, now)
 	default:
 		c.stillOpen(k, r, now)
 	}
 }
 
-// settled records a tick that the server decided without a run.
-func (c *claims) settled(k *tick, r election.Result, now time.Time) {
+// closeSettled records a tick that the server decided without a run.
+func (c *claims) closeSettled(k *tick, r election.Result, now time.Time) {
 	t := taskOf(k)
 	c.agenda.Close(k)
 	failpoint("settled", &Run{Job: t.Name, Tick: k.At})
@@ -247,7 +247,7 @@ func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 	switch {
 	case c.leaving:
 		c.agenda.Close(k)
-		c.withdraw(k)
+		c.withdrawClaim(k)
 	case r.Verdict == election.Early:
 		c.agenda.AskSoon(k, r.Until, now)
 	case r.Verdict == election.Closed:
@@ -293,12 +293,12 @@ func (c *claims) pauseHeld(k *tick, now time.Time) time.Duration {
 func (c *claims) cannotTell(k *tick, r election.Result, b claimBatch, now time.Time) {
 	if !errors.Is(r.Err, election.ErrUnknown) {
 		c.log.Error("claim refused", "job", k.Job.Name, "tick", k.At.Format(time.RFC3339), "error", r.Err)
-		c.places.unplace(k)
+		c.places.unplaceTick(k)
 		c.agenda.Close(k)
 		return
 	}
-	if damaged(r.Err) {
-		c.postpone(k, r, now)
+	if isDamaged(r.Err) {
+		c.postponeDamaged(k, r, now)
 		return
 	}
 	if !c.away {
@@ -329,24 +329,24 @@ func (c *claims) logUnanswered(err error, stood time.Duration) {
 // logVerdict logs that a tick was not run. verdict is "outcome reason".
 func logVerdict(log hclog.Logger, job string, tick time.Time, verdict string) {
 	outcome, reason, _ := strings.Cut(verdict, " ")
-	log.Log(Outcome(outcome).level(reason, false), "tick not run", "job", job, "tick", tick.Format(time.RFC3339), "outcome", verdict)
+	log.Log(Outcome(outcome).logLevel(reason, false), "tick not run", "job", job, "tick", tick.Format(time.RFC3339), "outcome", verdict)
 }
 
-// unheard withdraws a claim whose grant became known only after its lease had ended. The tick is then claimed under a new id, so that a late reply to
+// withdrawUnheard withdraws a claim whose grant became known only after its lease had ended. The tick is then claimed under a new id, so that a late reply to
 // the old one starts nothing.
-func (c *claims) unheard(k *tick) {
+func (c *claims) withdrawUnheard(k *tick) {
 	c.log.Warn("a claim was granted, and its answer came only after the lease; the claim is withdrawn, and the tick is claimed anew", "job", k.Job.Name,
 		"tick", k.At.Format(time.RFC3339), "run_id", k.ID)
 	if !k.Placed {
-		c.places.take(taskOf(k))
+		c.places.takePlace(taskOf(k))
 	}
 	k.Placed = false // the withdrawal holds the place now
 	c.agenda.Return(k)
-	c.starts.withdraw(&grant{task: taskOf(k), job: jobOf(k), of: named{k.Name, k.At}, due: k.Due, trigger: k.Trigger, returned: k}, c.claimFor(k))
+	c.starts.withdrawForGood(&grant{task: taskOf(k), job: jobOf(k), of: named{k.Name, k.At}, due: k.Due, trigger: k.Trigger, returned: k}, c.claimFor(k))
 }
 
-// postpone delays a tick whose lock is damaged. The ticks of other jobs are claimed as usual.
-func (c *claims) postpone(k *tick, r election.Result, now time.Time) {
+// postponeDamaged delays a tick whose lock is damaged. The ticks of other jobs are claimed as usual.
+func (c *claims) postponeDamaged(k *tick, r election.Result, now time.Time) {
 	c.logDamage(taskOf(k), r.Err, now)
 	k.Undecided("the data of the job's lock in Redis is damaged; the log names the key", now)
 	k.WaitAnew(agenda.Cause{Reason: agenda.Redis})
@@ -356,13 +356,13 @@ func (c *claims) postpone(k *tick, r election.Result, now time.Time) {
 // damagePause is the pause before a tick of a damaged lock is claimed again. A person has to repair the data.
 const damagePause = 5 * time.Second
 
-// damaged reports whether an error concerns the data of one lock, not the whole server.
-func damaged(err error) bool { return errors.Is(err, election.ErrCorrupt) }
+// isDamaged reports whether an error concerns the data of one lock, not the whole server.
+func isDamaged(err error) bool { return errors.Is(err, election.ErrCorrupt) }
 
-// granted starts the run of a tick. A grant that became known too late is given back, and the tick is claimed again, so that the server settles it.
-func (c *claims) granted(k *tick, term *election.Term, now time.Time) {
+// startGranted starts the run of a tick. A grant that became known too late is given back, and the tick is claimed again, so that the server settles it.
+func (c *claims) startGranted(k *tick, term *election.Term, now time.Time) {
 	if !k.Placed {
-		c.places.take(taskOf(k))
+		c.places.takePlace(taskOf(k))
 	}
 	k.Placed = false // from here on the run holds the place
 	givenUp, dropped := k.Unwanted()
@@ -374,11 +374,11 @@ func (c *claims) granted(k *tick, term *election.Term, now time.Time) {
 		return
 	}
 	c.agenda.Grant(k)
-	c.starts.start(g)
+	c.starts.startGrant(g)
 	if c.leaving {
 		return
 	}
-	c.published.begin(term)
+	c.published.queueBegun(term)
 	if g.task.PerTick > 1 && !dropped { // it may be granted here again, or has to be settled at its deadline
 		c.agenda.OpenAgain(k, now)
 	}

@@ -2,9 +2,9 @@ package scheduler
 
 import "errors"
 
-// conclude sets the outcome: from the cause of the stop if there was one, otherwise from the result. A failure after the lease has lapsed counts as
+// setOutcome sets the outcome: from the cause of the stop if there was one, otherwise from the result. A failure after the lease has lapsed counts as
 // lost: this process may have stood still while the run was killed.
-func (r *Record) conclude(result Result, cause error, lapsed bool) {
+func (r *Record) setOutcome(result Result, cause error, lapsed bool) {
 	r.ExitCode, r.Signal, r.Output, r.OutputCut = result.ExitCode, result.Signal, result.Output, result.OutputCut
 	r.Detail = result.LeftBehind
 	if cause == nil && result.Err != nil && (lapsed || errors.Is(result.Err, ErrLost)) {

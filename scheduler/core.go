@@ -47,8 +47,8 @@ func (c *core) inspectAt(t *task, until time.Time) {
 	}
 }
 
-// check schedules a look for new ticks of a job that runs after others.
-func (c *core) check(t *task, at time.Time) {
+// checkAt schedules a look for new ticks of a job that runs after others.
+func (c *core) checkAt(t *task, at time.Time) {
 	if c.leaving || t.dismissed {
 		return
 	}
@@ -60,12 +60,12 @@ func (c *core) check(t *task, at time.Time) {
 // checkAfter checks the children of a job now, because a tick of the job may have ended.
 func (c *core) checkAfter(t *task, now time.Time) {
 	for _, child := range t.children {
-		c.check(child, now)
+		c.checkAt(child, now)
 	}
 }
 
-// wake claims parked ticks, because ticks of the changed jobs were decided or places became free.
-func (c *core) wake(now time.Time, changed ...*task) {
+// wakeParked claims parked ticks, because ticks of the changed jobs were decided or places became free.
+func (c *core) wakeParked(now time.Time, changed ...*task) {
 	if c.leaving {
 		return
 	}
@@ -81,12 +81,12 @@ func (c *core) giveUp(k *tick, dropped bool) {
 	if c.agenda.GiveUp(k, dropped) {
 		return
 	}
-	c.withdraw(k)
-	c.places.unplace(k)
+	c.withdrawClaim(k)
+	c.places.unplaceTick(k)
 }
 
-// withdraw gives back the grant that an unanswered claim of the tick may have had, or may still get.
-func (c *core) withdraw(k *tick) {
+// withdrawClaim gives back the grant that an unanswered claim of the tick may have had, or may still get.
+func (c *core) withdrawClaim(k *tick) {
 	if k.Doubted {
 		c.cfg.Claimer.Withdraw(c.claimFor(k))
 	}
@@ -141,11 +141,11 @@ func (c *core) collectAll(now time.Time) {
 	}
 }
 
-// replan rebuilds the timeline. All ticks that are due by now must be open.
-func (c *core) replan(now time.Time) {
+// rebuildTimeline rebuilds the timeline. All ticks that are due by now must be open.
+func (c *core) rebuildTimeline(now time.Time) {
 	c.agenda.Clear()
 	for _, t := range c.tasks {
-		if !t.unknown && !t.chained() {
+		if !t.unknown && !t.isChained() {
 			c.agenda.Enter(&t.line, now)
 		}
 	}
@@ -162,7 +162,7 @@ func (c *core) fallBehind(given []*tick, now time.Time) {
 		c.inspectAt(t, now)
 		c.giveUp(k, false)
 	}
-	c.wake(now, tasksOf(given)...)
+	c.wakeParked(now, tasksOf(given)...)
 }
 
 // inspectTaken schedules the inspection of a tick that another replica won. That replica may give the tick back because it cannot start the run, and

@@ -22,7 +22,7 @@ func (s *Scheduler) drain() {
 	s.checks.due.Clear()
 	s.requests.due.Clear()
 	s.recoveries.dropAll()
-	s.forget(func(k *tick) bool { return !k.Placed && !k.IsReturning() })
+	s.giveUpTicks(func(k *tick) bool { return !k.Placed && !k.IsReturning() })
 	ask := time.NewTimer(0)
 	defer ask.Stop()
 	limit := time.NewTimer(min(s.cfg.DrainTimeout, lastAnswers))
@@ -30,37 +30,37 @@ func (s *Scheduler) drain() {
 	abort := s.abort.Done()
 	for s.Running() > 0 || s.claims.busy || s.inspections.busy || s.checks.busy || s.recoveries.busy || s.agenda.Asks().Len() > 0 {
 		now := s.now()
-		s.claims.claim(context.Background(), now)
-		ask.Reset(s.sleep(now))
+		s.claims.claimDue(context.Background(), now)
+		ask.Reset(s.idleTime(now))
 		select {
 		case <-ask.C:
 		case b := <-s.claims.answers:
-			s.claims.settle(b)
+			s.claims.settleBatch(b)
 		case b := <-s.inspections.answers:
-			s.inspections.discard(b)
+			s.inspections.discardBatch(b)
 		case b := <-s.recoveries.answers:
-			s.recoveries.settle(b)
+			s.recoveries.settleBatch(b)
 		case b := <-s.checks.answers:
-			s.checks.discard(b)
+			s.checks.discardBatch(b)
 		case k := <-s.starts.finished:
-			s.freed(k)
+			s.handleFinished(k)
 		case e := <-s.requests.over:
 			s.requests.settleHandled(e)
 		case <-limit.C:
-			s.forget(func(*tick) bool { return true })
+			s.giveUpTicks(func(*tick) bool { return true })
 		case <-s.published.publishing:
 			s.published.publishing = nil
 		case <-abort:
 			abort = nil
-			s.forget(func(*tick) bool { return true })
+			s.giveUpTicks(func(*tick) bool { return true })
 		}
-		s.published.publish()
+		s.published.publishQueued()
 	}
-	s.published.rest()
+	s.published.publishRest()
 }
 
-// forget gives up the open ticks that meet a condition.
-func (s *Scheduler) forget(which func(*tick) bool) {
+// giveUpTicks gives up the open ticks that meet a condition.
+func (s *Scheduler) giveUpTicks(which func(*tick) bool) {
 	for _, t := range s.tasks {
 		for _, k := range slices.Clone(t.Open) {
 			if which(k) {

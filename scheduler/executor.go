@@ -45,10 +45,10 @@ func newExecutor(cfg Config, now func() time.Time, abort context.Context) *execu
 }
 
 // newLife returns the life of a run whose tick was granted.
-func (x *executor) newLife(run *Run) *life { return &life{log: x.logger(run), refused: &x.refused} }
+func (x *executor) newLife(run *Run) *life { return &life{log: x.runLogger(run), refused: &x.refused} }
 
-// logger returns a logger with the keys of one run.
-func (x *executor) logger(run *Run) hclog.Logger {
+// runLogger returns a logger with the keys of one run.
+func (x *executor) runLogger(run *Run) hclog.Logger {
 	about := []any{"job", run.Job, "run_id", run.ID, "token", run.Token}
 	if !run.Tick.IsZero() {
 		about = append(about, "tick", run.Tick.UTC().Format(time.RFC3339))

@@ -28,9 +28,9 @@ func (s *Scheduler) Leftovers() (left []string) {
 }
 
 // RetryPause is the time before a try.
-func RetryPause(r Retry, number int) time.Duration { return r.pause(number) }
+func RetryPause(r Retry, number int) time.Duration { return r.pauseBefore(number) }
 
 // Turn is how long a replica lets others ask first for a tick of a job.
 func (s *Scheduler) Turn(job string, tick time.Time) time.Duration {
-	return s.cfg.turn(s.tasks[job], tick)
+	return s.cfg.turnDelay(s.tasks[job], tick)
 }

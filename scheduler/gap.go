@@ -22,14 +22,14 @@ type gap struct {
 	pause election.Pause
 }
 
-// together reports whether a settlement is a gap.
-func together(of election.Settlement) bool { return !of.After.IsZero() }
+// isGap reports whether a settlement is a gap.
+func isGap(of election.Settlement) bool { return !of.After.IsZero() }
 
 // missedBecause returns the verdict on ticks that were missed for a reason.
 func missedBecause(reason agenda.Reason) string { return string(Missed) + " " + string(reason) }
 
-// verdict returns the verdict on one tick of the gap. Ticks in a pause have the outcome of the pause: they were not missed.
-func (g gap) verdict(at time.Time) string {
+// verdictAt returns the verdict on one tick of the gap. Ticks in a pause have the outcome of the pause: they were not missed.
+func (g gap) verdictAt(at time.Time) string {
 	if g.pause.Covers(at) {
 		return g.pause.Outcome
 	}
@@ -52,13 +52,13 @@ func (in *inspector) recordGap(t *task, g gap) (written []*receipt) {
 		if g.pause.Covers(at) {
 			paused++
 		}
-		w := in.recorder.add(tickRecord(t.Name, named{t.Spec.ID(at), at}, g.verdict(at), in.replica, g.At))
+		w := in.recorder.add(tickRecord(t.Name, named{t.Spec.ID(at), at}, g.verdictAt(at), in.replica, g.At))
 		written = append(written, w)
 		n++
 	}
 	if t.Spec.ID(at).After(g.After) {
 		var w *receipt
-		w, rest = in.summarize(t, g, at)
+		w, rest = in.recordSummary(t, g, at)
 		written = append(written, w)
 	}
 	if paused == n {
@@ -69,9 +69,9 @@ func (in *inspector) recordGap(t *task, g gap) (written []*receipt) {
 	return written
 }
 
-// summarize writes one record for the ticks of a gap up to newest. It is the record of the first of them, so that it is the same on every replica and
+// recordSummary writes one record for the ticks of a gap up to newest. It is the record of the first of them, so that it is the same on every replica and
 // stays the same while the gap grows. Its output has the number of ticks.
-func (in *inspector) summarize(t *task, g gap, newest time.Time) (written *receipt, summary string) {
+func (in *inspector) recordSummary(t *task, g gap, newest time.Time) (written *receipt, summary string) {
 	n := 0
 	for at := newest; t.Spec.ID(at).After(g.After) && n < maxCounted; at = t.Spec.Prev(at) {
 		n++
@@ -81,7 +81,7 @@ func (in *inspector) summarize(t *task, g gap, newest time.Time) (written *recei
 		more = "at least "
 	}
 	first := t.Spec.After(g.After)
-	r := tickRecord(t.Name, named{t.Spec.ID(first), first}, g.verdict(newest), in.replica, g.At)
+	r := tickRecord(t.Name, named{t.Spec.ID(first), first}, g.verdictAt(newest), in.replica, g.At)
 	summary = fmt.Sprintf("%s%d ticks, from %s to %s", more, n, first.UTC().Format(time.RFC3339), newest.UTC().Format(time.RFC3339))
 	if n > 1 {
 		r.Ticks = n

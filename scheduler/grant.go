@@ -27,23 +27,23 @@ type starts struct {
 	finished chan *grant // receives each grant when it is over
 }
 
-// start runs a grant in a goroutine of its own.
-func (s *starts) start(g *grant) {
-	run := &Run{ID: g.term.ID(), Job: g.job.Name, Tick: g.of.at, Local: g.of.local(), Due: g.due, Trigger: g.trigger, Slot: g.term.Slot(), Slots: g.job.Parallel,
-		Attempt: g.term.Attempt(), Token: g.term.Token(), startBy: g.startBy, followed: g.task.follows(g.of.name)}
+// startGrant runs a grant in a goroutine of its own.
+func (s *starts) startGrant(g *grant) {
+	run := &Run{ID: g.term.ID(), Job: g.job.Name, Tick: g.of.at, Local: g.of.localTime(), Due: g.due, Trigger: g.trigger, Slot: g.term.Slot(), Slots: g.job.Parallel,
+		Attempt: g.term.Attempt(), Token: g.term.Token(), startBy: g.startBy, followed: g.task.isFollowed(g.of.name)}
 	s.active.add(g.job.Name, 1)
 	go func() {
 		defer func() { s.finished <- g }()
-		end := s.exec.execute(context.Background(), g.job, run, g.term)
+		end := s.exec.executeRun(context.Background(), g.job, run, g.term)
 		if g.unstarted = end.unstarted != nil; g.unstarted {
 			s.exec.holdPlace(g.job, end)
 		}
 	}()
 }
 
-// withdraw withdraws a claim for good, because its run will not begin here. It tries until the cluster has acknowledged the withdrawal, or the drain
+// withdrawForGood withdraws a claim for good, because its run will not begin here. It tries until the cluster has acknowledged the withdrawal, or the drain
 // begins.
-func (s *starts) withdraw(g *grant, c election.Claim) {
+func (s *starts) withdrawForGood(g *grant, c election.Claim) {
 	s.active.add(g.job.Name, 1)
 	go func() {
 		defer func() { s.finished <- g }()
@@ -72,7 +72,7 @@ func (s *starts) giveBack(g *grant, term *election.Term) {
 	s.active.add(g.job.Name, 1)
 	go func() {
 		defer func() { s.finished <- g }()
-		if err := term.Return(context.Background()); err != nil {
+		if err := term.Undo(context.Background()); err != nil {
 			s.log.Warn("a tick that was granted too late could not be given back", "job", g.task.Name, "error", err)
 		}
 	}()

@@ -6,8 +6,8 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// events returns the channel of the grants of other replicas. It returns nil while due ticks are not open yet, because an event could not close them.
-func (s *Scheduler) events() <-chan []election.GrantEvent {
+// grantEvents returns the channel of the grants of other replicas. It returns nil while due ticks are not open yet, because an event could not close them.
+func (s *Scheduler) grantEvents() <-chan []election.GrantEvent {
 	if s.agenda.More() {
 		return nil
 	}
@@ -18,8 +18,8 @@ func (s *Scheduler) events() <-chan []election.GrantEvent {
 func (s *Scheduler) handleGrants() {
 	for {
 		select {
-		case n := <-s.events():
-			s.handle(n)
+		case n := <-s.grantEvents():
+			s.handleEvents(n)
 		default:
 			return
 		}
@@ -30,9 +30,9 @@ func (s *Scheduler) handleGrants() {
 // ended already.
 const soon = 500 * time.Millisecond
 
-// handle closes ticks that other replicas won, and claims ticks that wait for a slot if one has become free. A tick that is being claimed here is
+// handleEvents closes ticks that other replicas won, and claims ticks that wait for a slot if one has become free. A tick that is being claimed here is
 // left to its reply. If a tick of the job has several grants, the event of one grant does not decide it, and is ignored.
-func (s *Scheduler) handle(events []election.GrantEvent) {
+func (s *Scheduler) handleEvents(events []election.GrantEvent) {
 	now := s.now()
 	var won []*task
 	for _, n := range events {
@@ -56,5 +56,5 @@ func (s *Scheduler) handle(events []election.GrantEvent) {
 		s.inspectAt(t, n.Until)
 		s.agenda.Close(t.Open[i])
 	}
-	s.wake(now, won...)
+	s.wakeParked(now, won...)
 }

@@ -22,17 +22,17 @@ type guard struct {
 	kill   context.CancelFunc
 }
 
-// watch waits for the end of the run and returns the cause of its stop, or nil if it ended by itself. A run that is to stop before it has begun is
+// watchRun waits for the end of the run and returns the cause of its stop, or nil if it ended by itself. A run that is to stop before it has begun is
 // called off. Its runner may hang, and is not waited for.
-func (g *guard) watch(over <-chan struct{}) (cause error) {
+func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 	var timeout, grace, drain, lease, begin alarm
 	defer stopAll(&timeout, &grace, &drain, &lease, &begin)
 	g.setAlarms(&timeout, &begin, &lease)
-	draining, canceled, asked := g.draining.Done(), g.cancel.Done(), stopping(g.asked)
+	draining, canceled, asked := g.draining.Done(), g.cancel.Done(), stopRequested(g.asked)
 	halt := func(why error, within time.Duration) {
 		if cause == nil {
 			cause = why
-			g.life.to(phase{name: phaseStopping, why: why})
+			g.life.moveTo(phase{name: phaseStopping, why: why})
 			g.stop(why)
 			grace.Reset(within)
 		}
@@ -43,11 +43,11 @@ func (g *guard) watch(over <-chan struct{}) (cause error) {
 			return cause
 		case <-g.abort.Done():
 			halt(ErrDrain, 0)
-			g.end(over)
+			g.killAndWait(over)
 			return cause
-		case <-g.ended():
+		case <-g.termEnded():
 			halt(ErrLost, 0)
-			g.end(over)
+			g.killAndWait(over)
 			return cause
 		case <-begin.C:
 			if g.start.awaitNews() {
@@ -93,7 +93,7 @@ func (g *guard) setAlarms(timeout, begin, lease *alarm) {
 		begin.Reset(g.job.StartTimeout)
 	}
 	if g.term != nil {
-		do, again := g.limits().Check(g.term.Remaining())
+		do, again := g.fenceLimits().Check(g.term.Remaining())
 		if do != selffence.GoOn {
 			again = 0 // checkLease acts on it
 		}
@@ -101,34 +101,34 @@ func (g *guard) setAlarms(timeout, begin, lease *alarm) {
 	}
 }
 
-// end kills the run and waits for it, unless it has not begun.
-func (g *guard) end(over <-chan struct{}) {
+// killAndWait kills the run and waits for it, unless it has not begun.
+func (g *guard) killAndWait(over <-chan struct{}) {
 	g.kill()
 	if !g.start.callOff() {
 		<-over
 	}
 }
 
-// ended returns a channel that is closed when the term is over.
-func (g *guard) ended() <-chan struct{} {
+// termEnded returns a channel that is closed when the term is over.
+func (g *guard) termEnded() <-chan struct{} {
 	if g.term == nil {
 		return nil
 	}
 	return g.term.Context().Done()
 }
 
-// lapsed reports whether the term of a run is over, unless the run may outlive it.
-func lapsed(job *Job, term *election.Term) bool {
+// hasLapsed reports whether the term of a run is over, unless the run may outlive it.
+func hasLapsed(job *Job, term *election.Term) bool {
 	return term != nil && !job.OutlivesLease && (term.Context().Err() != nil || term.Remaining() <= 0)
 }
 
-func (g *guard) limits() selffence.Limits {
+func (g *guard) fenceLimits() selffence.Limits {
 	return selffence.Limits{Lease: g.job.Lease, Grace: g.job.KillGrace}
 }
 
 // checkLease stops the run when its lease is about to end, and kills it before the end. It returns the time until the next check.
 func (g *guard) checkLease(halt func(error, time.Duration)) (again time.Duration) {
-	do, again := g.limits().Check(g.term.Remaining())
+	do, again := g.fenceLimits().Check(g.term.Remaining())
 	switch do {
 	case selffence.Stop:
 		halt(ErrLost, again)

@@ -29,9 +29,9 @@ func (h requestHandler) run() (again time.Time, term *election.Term) {
 		Created: h.request.Created, Expires: h.request.Expires, Lease: requestLease})
 	switch r.Verdict {
 	case election.Granted:
-		return h.taken(ctx, r.Term)
+		return h.handleGranted(ctx, r.Term)
 	case election.Settled:
-		h.dispose(Missed, "late")
+		h.recordNotRun(Missed, "late")
 		return time.Time{}, nil
 	case election.Taken:
 		if r.Until.IsZero() {
@@ -49,38 +49,38 @@ func (h requestHandler) run() (again time.Time, term *election.Term) {
 	return h.exec.now().Add(heldPause), nil
 }
 
-// taken handles a request that only this replica may act on now.
-func (h requestHandler) taken(ctx context.Context, right *election.Term) (again time.Time, term *election.Term) {
-	if why := h.fault(); why != "" {
-		return h.refuse(right, why), nil
+// handleGranted handles a request that only this replica may act on now.
+func (h requestHandler) handleGranted(ctx context.Context, right *election.Term) (again time.Time, term *election.Term) {
+	if why := h.tickFault(); why != "" {
+		return h.refuseTick(right, why), nil
 	}
-	term, why := h.slot(ctx, right)
+	term, why := h.awaitSlot(ctx, right)
 	switch {
 	case term != nil:
 	case why == "overlap":
-		return h.end(right, Skipped, why), nil
+		return h.endWithoutRun(right, Skipped, why), nil
 	case why == "slots":
-		return h.end(right, Missed, why), nil
+		return h.endWithoutRun(right, Missed, why), nil
 	case why != "":
-		return h.end(right, Failed, why), nil
+		return h.endWithoutRun(right, Failed, why), nil
 	default:
-		return h.leave(right), nil
+		return h.giveBack(right), nil
 	}
-	if err := h.exec.breaker.check(); err != nil { // after begin, the request can't be left to another replica
-		h.exec.breaker.failed(err)
-		_ = term.Return(context.Background()) // the return goes on in the background
-		return h.leave(right), nil
+	if err := h.exec.breaker.probeStart(); err != nil { // after begin, the request can't be left to another replica
+		h.exec.breaker.noteFailedStart(err)
+		_ = term.Undo(context.Background()) // the return goes on in the background
+		return h.giveBack(right), nil
 	}
-	if !h.begin(ctx, right) {
-		_ = term.Return(context.Background()) // the return goes on in the background
+	if !h.commitRequest(ctx, right) {
+		_ = term.Undo(context.Background()) // the return goes on in the background
 		return h.exec.now().Add(heldPause), nil
 	}
-	h.execute(term)
+	h.executeRun(term)
 	return time.Time{}, term
 }
 
-// fault returns why the tick of a request can't be run again, or "" if it can.
-func (h requestHandler) fault() string {
+// tickFault returns why the tick of a request can't be run again, or "" if it can.
+func (h requestHandler) tickFault() string {
 	tick := h.request.Tick
 	switch {
 	case tick.IsZero():
@@ -93,18 +93,18 @@ func (h requestHandler) fault() string {
 	return ""
 }
 
-// leave gives the request back, so that any replica can claim it again.
-func (h requestHandler) leave(right *election.Term) (again time.Time) {
-	if err := right.Return(context.Background()); err != nil {
+// giveBack gives the request back, so that any replica can claim it again.
+func (h requestHandler) giveBack(right *election.Term) (again time.Time) {
+	if err := right.Undo(context.Background()); err != nil {
 		h.exec.log.Debug("a request could not be given back; others have it when its lease has ended", "request", h.request.ID, "error", err)
 	}
 	return h.exec.now().Add(heldPause)
 }
 
-// begin takes the step after which no other replica starts the request. It returns false if that is uncertain, and the run must not start.
-func (h requestHandler) begin(ctx context.Context, right *election.Term) bool {
+// commitRequest takes the step after which no other replica starts the request. It returns false if that is uncertain, and the run must not start.
+func (h requestHandler) commitRequest(ctx context.Context, right *election.Term) bool {
 	if ctx.Err() != nil || right.Context().Err() != nil || right.Remaining() < requestLease/2 { // a slow step might outlast the lease
-		h.leave(right)
+		h.giveBack(right)
 		return false
 	}
 	err := right.End(context.Background())
@@ -117,10 +117,10 @@ func (h requestHandler) begin(ctx context.Context, right *election.Term) bool {
 	return err == nil
 }
 
-// slot waits for a slot of the job until the request expires. A why that is not empty decides the request without a run. Without a term and without a
+// awaitSlot waits for a slot of the job until the request expires. A why that is not empty decides the request without a run. Without a term and without a
 // why, the request is left to other replicas. If a replica has died over the request, the held slot may be the one that it took, so the request is
 // not skipped.
-func (h requestHandler) slot(ctx context.Context, right *election.Term) (term *election.Term, why string) {
+func (h requestHandler) awaitSlot(ctx context.Context, right *election.Term) (term *election.Term, why string) {
 	c := election.Claim{Job: h.job.Name, ID: newRunID(), Trigger: manual, Slots: h.job.Parallel, PerTick: h.job.PerTick, Lease: h.job.Lease,
 		Abstain: h.bound, Claimant: h.identity, Deadline: h.request.Expires}
 	doubted := false
@@ -151,15 +151,15 @@ func (h requestHandler) slot(ctx context.Context, right *election.Term) (term *e
 			return nil, "overlap"
 		}
 		if !told {
-			h.answer(Answer{})
+			h.sendAnswer(Answer{})
 		}
-		h.rest(ctx, right)
+		h.restBetween(ctx, right)
 	}
 	return nil, ""
 }
 
-// rest waits between two attempts to get a slot.
-func (h requestHandler) rest(ctx context.Context, right *election.Term) {
+// restBetween waits between two attempts to get a slot.
+func (h requestHandler) restBetween(ctx context.Context, right *election.Term) {
 	timer := time.NewTimer(min(heldPause, max(h.request.Expires.Sub(h.exec.now()), agenda.ClockSlack)))
 	defer timer.Stop()
 	select {
@@ -169,57 +169,57 @@ func (h requestHandler) rest(ctx context.Context, right *election.Term) {
 	}
 }
 
-// end decides the request without a run.
-func (h requestHandler) end(right *election.Term, outcome Outcome, reason string) (again time.Time) {
+// endWithoutRun decides the request without a run.
+func (h requestHandler) endWithoutRun(right *election.Term, outcome Outcome, reason string) (again time.Time) {
 	if err := right.End(context.Background()); err != nil {
 		return h.exec.now().Add(heldPause)
 	}
-	h.dispose(outcome, reason)
+	h.recordNotRun(outcome, reason)
 	return time.Time{}
 }
 
-// refuse decides a request for an instant that is no tick, or is yet to come. It writes no record, which would stand in the history as the outcome of
+// refuseTick decides a request for an instant that is no tick, or is yet to come. It writes no record, which would stand in the history as the outcome of
 // a tick.
-func (h requestHandler) refuse(right *election.Term, why string) (again time.Time) {
+func (h requestHandler) refuseTick(right *election.Term, why string) (again time.Time) {
 	if err := right.End(context.Background()); err != nil {
 		return h.exec.now().Add(heldPause)
 	}
-	h.deny(Failed, why)
+	h.answerNotRun(Failed, why)
 	return time.Time{}
 }
 
-// dispose records a request that has no run, as it would a tick, and answers the requester.
-func (h requestHandler) dispose(outcome Outcome, reason string) {
+// recordNotRun records a request that has no run, as it would a tick, and answers the requester.
+func (h requestHandler) recordNotRun(outcome Outcome, reason string) {
 	h.exec.recorder.add(Record{RunID: h.request.ID, Job: h.job.Name, Tick: h.request.Tick, Trigger: manual, Replica: h.exec.replica,
 		Outcome: outcome, Reason: reason, Finished: h.exec.now()})
-	h.deny(outcome, reason)
+	h.answerNotRun(outcome, reason)
 }
 
-// deny answers the requester that there is no run.
-func (h requestHandler) deny(outcome Outcome, reason string) {
-	h.exec.log.Log(outcome.level(reason, false), "trigger request not run", "job", h.job.Name, "request", h.request.ID, "outcome", string(outcome), "reason", reason)
-	h.answer(Answer{Outcome: outcome, Reason: reason})
+// answerNotRun answers the requester that there is no run.
+func (h requestHandler) answerNotRun(outcome Outcome, reason string) {
+	h.exec.log.Log(outcome.logLevel(reason, false), "trigger request not run", "job", h.job.Name, "request", h.request.ID, "outcome", string(outcome), "reason", reason)
+	h.sendAnswer(Answer{Outcome: outcome, Reason: reason})
 }
 
-// execute runs the job. The answer is sent at the same time, so that a slow journal delays nothing.
-func (h requestHandler) execute(term *election.Term) {
+// executeRun runs the job. The answer is sent at the same time, so that a slow journal delays nothing.
+func (h requestHandler) executeRun(term *election.Term) {
 	run := &Run{ID: term.ID(), Job: h.job.Name, Tick: h.request.Tick, Trigger: manual, Slot: term.Slot(), Slots: h.job.Parallel,
 		Attempt: term.Attempt(), Token: term.Token(), insist: h.request.Expires}
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		h.answer(Answer{Outcome: Running, RunID: run.ID})
+		h.sendAnswer(Answer{Outcome: Running, RunID: run.ID})
 	}()
-	h.exec.execute(context.Background(), h.job, run, term)
+	h.exec.executeRun(context.Background(), h.job, run, term)
 	<-told
 }
 
 // answerTries is the minimum number of attempts to deliver an outcome to the requester.
 const answerTries = 3
 
-// answer sends an answer to the requester. An outcome is sent again until it is delivered, the request expires, or this replica leaves: the server of
+// sendAnswer sends an answer to the requester. An outcome is sent again until it is delivered, the request expires, or this replica leaves: the server of
 // the journal may be about to be replaced.
-func (h requestHandler) answer(say Answer) {
+func (h requestHandler) sendAnswer(say Answer) {
 	say.Request, say.Replica = h.request.ID, h.exec.replica
 	tries := answerTries
 	if say.Outcome == "" { // a progress report matters little

@@ -23,8 +23,8 @@ func (b *inspectionBatch) add(t *task, q election.InspectRequest) {
 	b.tasks, b.requests = append(b.tasks, t), append(b.requests, q)
 }
 
-// inspect requests the states of all jobs whose inspection is due, in one batch.
-func (s *Scheduler) inspect(ctx context.Context, now time.Time) {
+// inspectDue requests the states of all jobs whose inspection is due, in one batch.
+func (s *Scheduler) inspectDue(ctx context.Context, now time.Time) {
 	if s.inspections.busy {
 		return
 	}
@@ -34,25 +34,25 @@ func (s *Scheduler) inspect(ctx context.Context, now time.Time) {
 	}
 	var b inspectionBatch
 	for _, t := range tasks {
-		q := election.InspectRequest{Job: t.Name, Acked: t.ackable()}
+		q := election.InspectRequest{Job: t.Name, Acked: t.ackableTicks()}
 		switch {
 		case t.unknown:
-			q = t.announcement(now)
-			q.Acked = t.ackable()
+			q = t.announceRequest(now)
+			q.Acked = t.ackableTicks()
 		case t.Behind != "": // whatever the deadlines: no replica keeps more open ticks
 			q.SettleThrough = t.Spec.ID(t.Spec.Prev(now.Add(time.Nanosecond)))
 			if len(t.Open) > 0 {
 				q.SettleThrough = t.Open[0].Previous
 			}
-			q.SettleOutcome, q.SettleSchedule = missedBecause(t.Behind), t.digest()
+			q.SettleOutcome, q.SettleSchedule = missedBecause(t.Behind), t.scheduleDigest()
 			if t.Elsewhere {
-				q.SettleOutcome = missedBecause(s.cfg.missed(t, agenda.Down))
+				q.SettleOutcome = missedBecause(s.cfg.missedReason(t, agenda.Down))
 			}
 		}
 		b.add(t, q)
 	}
-	s.inspections.send(b, func(b *inspectionBatch) {
-		b.states, b.undeleted = s.inspector.look(context.WithoutCancel(ctx), b.requests)
+	s.inspections.sendBatch(b, func(b *inspectionBatch) {
+		b.states, b.undeleted = s.inspector.inspectJobs(context.WithoutCancel(ctx), b.requests)
 	})
 }
 
@@ -68,9 +68,9 @@ func (s *Scheduler) settleInspections(b inspectionBatch) {
 		}
 		s.forgetAcked(t, b.requests[i].Acked, now)
 		if t.unknown && !t.dismissed {
-			s.welcome(t, b.requests[i], st, now)
+			s.startAnnounced(t, b.requests[i], st, now)
 		}
-		s.missed(t, st, now)
+		s.recordMissed(t, st, now)
 		if through := b.requests[i].SettleThrough; !through.IsZero() && !t.unknown { // unknown: the schedule was replaced meanwhile
 			if len(t.Open) == 0 || !through.Before(t.Open[0].Previous) {
 				t.Behind = ""
@@ -82,56 +82,56 @@ func (s *Scheduler) settleInspections(b inspectionBatch) {
 		}
 		s.inspectRunning(t, st)
 		s.inspectAt(t, lookAgain(st, now))
-		s.recoveries.enqueue(t, st, now)
-		s.reopen(t, st, now)
+		s.recoveries.enqueueOrphans(t, st, now)
+		s.reopenReturned(t, st, now)
 		s.checkAfter(t, now)
 	}
 }
 
-// begin announces the schedules to the cluster, and takes up the undecided ticks of the past: ticks within their deadline are opened, earlier ones
+// beginSchedules announces the schedules to the cluster, and takes up the undecided ticks of the past: ticks within their deadline are opened, earlier ones
 // are missed. It waits for the server.
-func (s *Scheduler) begin(ctx context.Context) error {
+func (s *Scheduler) beginSchedules(ctx context.Context) error {
 	var announce, settle inspectionBatch
 	retry := newBackoff()
 	now := s.now()
 	for _, t := range s.tasks {
-		if t.chained() {
-			s.introduce(t, time.Time{})
+		if t.isChained() {
+			s.announceTask(t, time.Time{})
 			continue
 		}
-		announce.add(t, t.announcement(now))
+		announce.add(t, t.announceRequest(now))
 	}
-	if err := s.insist(ctx, &announce, retry); err != nil {
+	if err := s.inspectUntilAnswered(ctx, &announce, retry); err != nil {
 		return err
 	}
 	now = s.now()
 	for i, t := range announce.tasks {
 		if err := announce.states[i].Err; err != nil { // it is inspected again, and has its ticks from then on
 			s.logDamage(t, err, now)
-			s.introduce(t, now.Add(longestPause))
+			s.announceTask(t, now.Add(longestPause))
 			continue
 		}
 		s.agenda.Enter(&t.line, now)
 		s.inspectRunning(t, announce.states[i])
 		s.inspectAt(t, lookAgain(announce.states[i], now))
-		s.recoveries.enqueue(t, announce.states[i], now)
-		s.missed(t, announce.states[i], now)
-		if q := s.resume(t, announce.states[i], now); !q.SettleThrough.IsZero() {
+		s.recoveries.enqueueOrphans(t, announce.states[i], now)
+		s.recordMissed(t, announce.states[i], now)
+		if q := s.openPastTicks(t, announce.states[i], now); !q.SettleThrough.IsZero() {
 			settle.add(t, q)
 		}
-		s.reopen(t, announce.states[i], now)
+		s.reopenReturned(t, announce.states[i], now)
 	}
-	if err := s.insist(ctx, &settle, retry); err != nil {
+	if err := s.inspectUntilAnswered(ctx, &settle, retry); err != nil {
 		return err
 	}
 	for i, t := range settle.tasks {
-		s.missed(t, settle.states[i], now)
+		s.recordMissed(t, settle.states[i], now)
 	}
 	return nil
 }
 
-// insist repeats an inspection until the server has answered for every job of a batch, or has found its data damaged. It fails only when ctx ends.
-func (s *Scheduler) insist(ctx context.Context, b *inspectionBatch, retry *backoff.Backoff) error {
+// inspectUntilAnswered repeats an inspection until the server has answered for every job of a batch, or has found its data damaged. It fails only when ctx ends.
+func (s *Scheduler) inspectUntilAnswered(ctx context.Context, b *inspectionBatch, retry *backoff.Backoff) error {
 	b.states = make([]election.State, len(b.tasks))
 	todo := make([]int, len(b.tasks))
 	for i := range todo {
@@ -142,14 +142,14 @@ func (s *Scheduler) insist(ctx context.Context, b *inspectionBatch, retry *backo
 		for _, i := range todo {
 			asked = append(asked, b.requests[i])
 		}
-		states, undeleted := s.inspector.look(ctx, asked)
+		states, undeleted := s.inspector.inspectJobs(ctx, asked)
 		for n, i := range todo {
 			b.states[i] = states[n]
 			if undeleted[n] != nil {
 				s.inspectAt(b.tasks[i], s.now())
 			}
 		}
-		todo = slices.DeleteFunc(todo, func(i int) bool { return b.states[i].Err == nil || damaged(b.states[i].Err) })
+		todo = slices.DeleteFunc(todo, func(i int) bool { return b.states[i].Err == nil || isDamaged(b.states[i].Err) })
 		if len(todo) == 0 {
 			break
 		}
@@ -163,9 +163,9 @@ func (s *Scheduler) insist(ctx context.Context, b *inspectionBatch, retry *backo
 	return nil
 }
 
-// resume opens the ticks of the past that are undecided and within their deadline. It returns a request that settles the ticks before them.
-func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.InspectRequest {
-	settle := election.InspectRequest{Job: t.Name, SettleOutcome: missedBecause(s.cfg.missed(t, agenda.Down)), SettleSchedule: t.digest()}
+// openPastTicks opens the ticks of the past that are undecided and within their deadline. It returns a request that settles the ticks before them.
+func (s *Scheduler) openPastTicks(t *task, st election.State, now time.Time) election.InspectRequest {
+	settle := election.InspectRequest{Job: t.Name, SettleOutcome: missedBecause(s.cfg.missedReason(t, agenda.Down)), SettleSchedule: t.scheduleDigest()}
 	var open []time.Time
 	t.NewRules = st.RulesSince
 	singly := 0 // the number of late ticks that are settled one by one
@@ -194,13 +194,13 @@ func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.I
 	return settle
 }
 
-// missed records the ticks that were settled together, by any replica, and are not recorded yet: the replica that settled them may have died before
+// recordMissed records the ticks that were settled together, by any replica, and are not recorded yet: the replica that settled them may have died before
 // it could. The record of a tick is the same on every replica.
-func (s *Scheduler) missed(t *task, st election.State, now time.Time) {
+func (s *Scheduler) recordMissed(t *task, st election.State, now time.Time) {
 	for _, of := range st.Settled {
 		switch {
-		case !together(of) || t.settled(of.Tick):
-		case of.Schedule != t.digest():
+		case !isGap(of) || t.isSettled(of.Tick):
+		case of.Schedule != t.scheduleDigest():
 			s.ackWhenWritten(t, of.Tick, now, s.inspector.missedBefore(t, of))
 		default:
 			s.ackWhenWritten(t, of.Tick, now, s.inspector.recordGap(t, gap{of, st.Pause})...)

@@ -31,13 +31,13 @@ func newInspector(cfg Config, recorder *recorder) *inspector {
 		abandoned: abandonedRecords{byJob: map[string]map[string]*receipt{}}}
 }
 
-// look requests the states of jobs, and records the runs whose holders died. undeleted has an entry for each job: the error if orphans could not be
+// inspectJobs requests the states of jobs, and records the runs whose holders died. undeleted has an entry for each job: the error if orphans could not be
 // deleted.
-func (in *inspector) look(ctx context.Context, requests []election.InspectRequest) (states []election.State, undeleted []error) {
+func (in *inspector) inspectJobs(ctx context.Context, requests []election.InspectRequest) (states []election.State, undeleted []error) {
 	for part := range slices.Chunk(requests, maxInspections) {
 		states = append(states, in.claimer.Inspect(ctx, part)...)
 	}
-	in.abandon(ctx, requests, states)
+	in.abandonOrphans(ctx, requests, states)
 	written := make([][]*receipt, len(states))
 	for i, st := range states {
 		written[i] = in.recordAbandoned(requests[i].Job, st)
@@ -52,8 +52,8 @@ func (in *inspector) look(ctx context.Context, requests []election.InspectReques
 	return states, undeleted
 }
 
-// abandon decides which orphans are recorded, before they are. It replaces the orphans of each state by the orphans after that decision.
-func (in *inspector) abandon(ctx context.Context, requests []election.InspectRequest, states []election.State) {
+// abandonOrphans decides which orphans are recorded, before they are. It replaces the orphans of each state by the orphans after that decision.
+func (in *inspector) abandonOrphans(ctx context.Context, requests []election.InspectRequest, states []election.State) {
 	var asked []election.InspectRequest
 	var places []int
 	for i, st := range states {
@@ -115,7 +115,7 @@ func (in *inspector) recordSettled(ctx, limit context.Context, requests []electi
 	for i, st := range states {
 		q := election.InspectRequest{Job: requests[i].Job}
 		var written []*receipt
-		single := slices.DeleteFunc(slices.Clone(st.Settled), together)
+		single := slices.DeleteFunc(slices.Clone(st.Settled), isGap)
 		for _, tick := range single {
 			r := in.recorder.add(tickRecord(q.Job, named{tick.Tick, tick.Instant}, tick.Outcome, in.replica, tick.At))
 			written = append(written, r)
@@ -137,13 +137,13 @@ func (in *inspector) recordSettled(ctx, limit context.Context, requests []electi
 // recordAbandoned records orphans as abandoned, with the reason of their stop if there was one. An orphan that had ended well is recorded as ok.
 // Every replica that sees an orphan records it once: the records are equal, and the journal knows the first. An undecided orphan is not recorded.
 func (in *inspector) recordAbandoned(job string, st election.State) (written []*receipt) {
-	lost := in.unrecoverable(job, st)
+	lost := in.unrecoverableIDs(job, st)
 	for _, o := range st.Orphans {
 		if !isDecided(o) {
 			written = append(written, nil)
 			continue
 		}
-		if r := in.abandoned.receipt(job, o.ID); r != nil {
+		if r := in.abandoned.receiptOf(job, o.ID); r != nil {
 			written = append(written, r)
 			continue
 		}
@@ -154,7 +154,7 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 		if in.recorder.journal == nil && outcome == Abandoned { // with a journal, the replica that recorded it first logs it
 			in.log.Error("run abandoned: its holder is gone", "job", job, "run_id", o.ID, "token", o.Token, "replica", o.Holder)
 		}
-		written = append(written, in.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.At, Local: named{o.Tick, o.At}.local(), Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
+		written = append(written, in.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.At, Local: named{o.Tick, o.At}.localTime(), Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
 			Token: o.Token, Replica: o.Holder, Outcome: outcome, Reason: reason, Finished: st.Now, Recovers: !lost[o.ID]}))
 	}
 	return written
@@ -164,7 +164,7 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 func (in *inspector) deleteOrphans(ctx, limit context.Context, job string, st election.State, written []*receipt) error {
 	var ids []string
 	var unwritten error
-	unrecoverable, kept := in.unrecoverable(job, st), map[string]*receipt{}
+	unrecoverable, kept := in.unrecoverableIDs(job, st), map[string]*receipt{}
 	for i, w := range written {
 		if w == nil {
 			continue
@@ -180,7 +180,7 @@ func (in *inspector) deleteOrphans(ctx, limit context.Context, job string, st el
 		ids = append(ids, st.Orphans[i].ID)
 	}
 	if st.Err == nil {
-		in.abandoned.keep(job, kept)
+		in.abandoned.replaceReceipts(job, kept)
 	}
 	if len(ids) == 0 {
 		return unwritten
@@ -191,14 +191,14 @@ func (in *inspector) deleteOrphans(ctx, limit context.Context, job string, st el
 // awaitsRecovery reports whether a replica is to recover an orphan. It returns false if the run had succeeded, or was to stop for a user or for a
 // newer tick. It may be called at any time.
 func (in *inspector) awaitsRecovery(job string, o election.Run) bool {
-	return !o.EndedWell && o.Stopped == "" && (*in.rules.Load())[job].allows(o.Tick, o.Attempt)
+	return !o.EndedWell && o.Stopped == "" && (*in.rules.Load())[job].allowsAttempt(o.Tick, o.Attempt)
 }
 
-// unrecoverable returns the ids of the orphans of a job that no replica will recover.
-func (in *inspector) unrecoverable(job string, st election.State) (ids map[string]bool) {
+// unrecoverableIDs returns the ids of the orphans of a job that no replica will recover.
+func (in *inspector) unrecoverableIDs(job string, st election.State) (ids map[string]bool) {
 	ids = map[string]bool{}
 	for i, o := range st.Orphans {
-		if i >= maxRecoveries || !in.awaitsRecovery(job, o) || (*in.rules.Load())[job].displaced(o, st.Running) {
+		if i >= maxRecoveries || !in.awaitsRecovery(job, o) || (*in.rules.Load())[job].isDisplaced(o, st.Running) {
 			ids[o.ID] = true
 		}
 	}
@@ -211,8 +211,8 @@ type abandonedRecords struct {
 	byJob map[string]map[string]*receipt // by job and run id
 }
 
-// receipt returns the receipt for the record of an orphan, or nil if the orphan is still to be recorded.
-func (m *abandonedRecords) receipt(job, id string) *receipt {
+// receiptOf returns the receipt for the record of an orphan, or nil if the orphan is still to be recorded.
+func (m *abandonedRecords) receiptOf(job, id string) *receipt {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.byJob[job][id]; r != nil && !r.failed() {
@@ -221,8 +221,8 @@ func (m *abandonedRecords) receipt(job, id string) *receipt {
 	return nil
 }
 
-// keep replaces the receipts of a job, which forgets past orphans.
-func (m *abandonedRecords) keep(job string, receipts map[string]*receipt) {
+// replaceReceipts replaces the receipts of a job, which forgets past orphans.
+func (m *abandonedRecords) replaceReceipts(job string, receipts map[string]*receipt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(receipts) == 0 {

@@ -21,16 +21,16 @@ func newLane[T, B any](due *agenda.Queue[T], deal func(B)) lane[T, B] {
 	return lane[T, B]{due: due, answers: make(chan B, 1), deal: deal}
 }
 
-// next returns the time at which to send the next batch. ok is false while a batch is under way, or nothing waits.
-func (l *lane[T, B]) next() (at time.Time, ok bool) {
+// nextSend returns the time at which to send the next batch. ok is false while a batch is under way, or nothing waits.
+func (l *lane[T, B]) nextSend() (at time.Time, ok bool) {
 	if l.busy {
 		return time.Time{}, false
 	}
 	return l.due.First()
 }
 
-// send sends a batch: ask completes it in a goroutine of its own.
-func (l *lane[T, B]) send(b B, ask func(*B)) {
+// sendBatch sends a batch: ask completes it in a goroutine of its own.
+func (l *lane[T, B]) sendBatch(b B, ask func(*B)) {
 	l.busy = true
 	go func() {
 		ask(&b)
@@ -38,11 +38,11 @@ func (l *lane[T, B]) send(b B, ask func(*B)) {
 	}()
 }
 
-// settle handles an answered batch.
-func (l *lane[T, B]) settle(b B) {
+// settleBatch handles an answered batch.
+func (l *lane[T, B]) settleBatch(b B) {
 	l.busy = false
 	l.deal(b)
 }
 
-// discard drops an answered batch that is no longer needed.
-func (l *lane[T, B]) discard(B) { l.busy = false }
+// discardBatch drops an answered batch that is no longer needed.
+func (l *lane[T, B]) discardBatch(B) { l.busy = false }

@@ -33,14 +33,14 @@ func (s *Scheduler) Lateness() (late time.Duration, ok bool) {
 	}
 }
 
-// comesRound records an iteration of the loop.
-func (l *lateness) comesRound(at time.Time) { l.round.Store(&at) }
+// noteIteration records an iteration of the loop.
+func (l *lateness) noteIteration(at time.Time) { l.round.Store(&at) }
 
-// end records the end of the loop.
-func (l *lateness) end() { l.round.Store(nil) }
+// noteEnd records the end of the loop.
+func (l *lateness) noteEnd() { l.round.Store(nil) }
 
-// latest returns how long the latest tick of some tasks has been due.
-func latest(tasks map[string]*task, now time.Time) (late time.Duration) {
+// latestOverdue returns how long the latest tick of some tasks has been due.
+func latestOverdue(tasks map[string]*task, now time.Time) (late time.Duration) {
 	for _, t := range tasks {
 		if due, ok := t.Overdue(); ok {
 			late = max(late, now.Sub(due))

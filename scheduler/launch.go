@@ -10,9 +10,9 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// launch runs one try under its two contexts and returns the cause of its stop, if it was stopped. The goroutine of the runner calls began when the
+// launchTry runs one try under its two contexts and returns the cause of its stop, if it was stopped. The goroutine of the runner calls began when the
 // work has begun. The runner gets a copy of the run, because a try that was called off may still use it when the next one is launched.
-func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election.Term, began func(at time.Time)) (begin *start, result Result, cause error) {
+func (x *executor) launchTry(ctx context.Context, job *Job, of *Run, term *election.Term, began func(at time.Time)) (begin *start, result Result, cause error) {
 	stop, stopNow := context.WithCancelCause(context.Background())
 	kill, killNow := context.WithCancel(context.Background())
 	defer killNow()
@@ -34,17 +34,17 @@ func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election
 		run.Lease = term
 	}
 	if job.StartTimeout == 0 {
-		_ = begin.begin() // the state is still preparing, so it succeeds
-		begin.confirm()
+		_ = begin.enterStarting() // the state is still preparing, so it succeeds
+		begin.confirmStarted()
 	}
 	returned := Result{Err: errNoReturn} // in case the runner never returns
 	go func() {
 		defer close(begin.over)
-		returned = job.call(stop, run)
+		returned = job.callRunner(stop, run)
 	}()
 	g := guard{executor: x, job: job, term: term, cancel: ctx, asked: asked, start: begin, life: run.life, stop: stopNow, kill: killNow}
-	cause = g.watch(begin.over)
-	if begin.is(calledOff) && !returns(begin.over) {
+	cause = g.watchRun(begin.over)
+	if begin.is(calledOff) && !returnsSoon(begin.over) {
 		return begin, Result{}, cause
 	}
 	if returned.LeftBehind != "" {
@@ -57,8 +57,8 @@ func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election
 // has begun.
 const lastWord = 250 * time.Millisecond
 
-// returns reports whether a Runner that was stopped returns soon. It may hang.
-func returns(over <-chan struct{}) bool {
+// returnsSoon reports whether a Runner that was stopped returns soon. It may hang.
+func returnsSoon(over <-chan struct{}) bool {
 	timer := time.NewTimer(lastWord)
 	defer timer.Stop()
 	select {
@@ -78,7 +78,7 @@ func (x *executor) awaitLease(ctx context.Context, term *election.Term) {
 	select {
 	case <-term.Confirmed():
 	case <-term.Context().Done():
-	case <-stopping(term):
+	case <-stopRequested(term):
 	case <-ctx.Done():
 	case <-x.draining.Done():
 	case <-x.abort.Done():
@@ -99,8 +99,8 @@ func (x *executor) tooLate(term *election.Term) error {
 // errNoReturn is the result of a Runner that ended its goroutine without returning.
 var errNoReturn = errors.New("runtime.Goexit was called")
 
-// call calls the runner. A panic is a failed run.
-func (j *Job) call(stop context.Context, run *Run) (result Result) {
+// callRunner calls the runner. A panic is a failed run.
+func (j *Job) callRunner(stop context.Context, run *Run) (result Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			run.Logger.Error("the job panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))

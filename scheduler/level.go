@@ -8,9 +8,9 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// level returns the log level of an outcome. ERROR is for a run that has failed for good. WARN is for a tick or run that has another chance, or was
+// logLevel returns the log level of an outcome. ERROR is for a run that has failed for good. WARN is for a tick or run that has another chance, or was
 // lost without a failure. INFO is for an outcome that a policy or a user has decided. pending means that a recovery follows.
-func (o Outcome) level(reason string, pending bool) hclog.Level {
+func (o Outcome) logLevel(reason string, pending bool) hclog.Level {
 	switch o {
 	case Failed, TimedOut, Lost, Abandoned:
 		if pending {
@@ -27,13 +27,13 @@ func (o Outcome) level(reason string, pending bool) hclog.Level {
 	return hclog.Info
 }
 
-// tell logs the end of a run, once it is known whether a recovery follows. If the end is returned to a caller, the caller logs it.
-func (r *Record) tell(run *Run, what string, pending bool, more ...any) {
-	level := r.Outcome.level(r.Reason, pending)
+// logEnd logs the end of a run, once it is known whether a recovery follows. If the end is returned to a caller, the caller logs it.
+func (r *Record) logEnd(run *Run, what string, pending bool, more ...any) {
+	level := r.Outcome.logLevel(r.Reason, pending)
 	if run.returned {
 		level = hclog.Debug
 	}
-	args := append(more, r.summary()...)
+	args := append(more, r.logFields()...)
 	if r.FailedTries > 0 {
 		args = append(args, "failed_tries", r.FailedTries)
 	}
@@ -43,8 +43,8 @@ func (r *Record) tell(run *Run, what string, pending bool, more ...any) {
 // streakTimeout bounds the wait of the log line of a failed run for the failures before it. The run keeps its place on the replica meanwhile.
 const streakTimeout = recordTimeout / 4
 
-// failures returns the keys and values about earlier failures for the log line of a failed run, or nil if the history does not answer.
-func (x *executor) failures(r *Record) []any {
+// earlierFailures returns the keys and values about earlier failures for the log line of a failed run, or nil if the history does not answer.
+func (x *executor) earlierFailures(r *Record) []any {
 	if x.streak == nil || x.recorder.failing.Load() || r.Outcome != Failed && r.Outcome != TimedOut && r.Outcome != Lost {
 		return nil
 	}

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// loop is the one goroutine that owns the agenda and the state of each job.
-func (s *Scheduler) loop(ctx context.Context) error {
-	if err := s.begin(ctx); err != nil {
+// runLoop is the one goroutine that owns the agenda and the state of each job.
+func (s *Scheduler) runLoop(ctx context.Context) error {
+	if err := s.beginSchedules(ctx); err != nil {
 		return err
 	}
 	timer := time.NewTimer(0)
@@ -19,14 +19,14 @@ func (s *Scheduler) loop(ctx context.Context) error {
 		s.noticeReady(now)
 		s.fallBehind(s.agenda.Collect(now), now)
 		s.handleGrants()
-		s.recoveries.claim(ctx, now) // before newer ticks take the places
-		s.claims.claim(ctx, now)
+		s.recoveries.claimDue(ctx, now) // before newer ticks take the places
+		s.claims.claimDue(ctx, now)
 		s.requests.tryRequests(now)
 		if !s.agenda.More() { // a job with no open tick has none that is undecided
-			s.inspect(ctx, now)
+			s.inspectDue(ctx, now)
 		}
 		s.checks.followUp(ctx, now)
-		rest := s.sleep(now)
+		rest := s.idleTime(now)
 		s.wanted = s.wanted.Add(rest)
 		timer.Reset(rest)
 		select {
@@ -34,40 +34,40 @@ func (s *Scheduler) loop(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case b := <-s.claims.answers:
-			s.claims.settle(b)
+			s.claims.settleBatch(b)
 		case b := <-s.inspections.answers:
-			s.inspections.settle(b)
+			s.inspections.settleBatch(b)
 		case b := <-s.recoveries.answers:
-			s.recoveries.settle(b)
+			s.recoveries.settleBatch(b)
 		case jobs := <-s.recoveries.swept:
 			s.recoveries.handleSwept(jobs, s.now())
 		case b := <-s.checks.answers:
-			s.checks.settle(b)
+			s.checks.settleBatch(b)
 		case k := <-s.starts.finished:
-			s.freed(k)
+			s.handleFinished(k)
 		case r := <-s.requests.requested:
 			s.requests.handleRequests(r)
 		case e := <-s.requests.over:
 			s.requests.settleHandled(e)
-		case n := <-s.events():
-			s.handle(n)
+		case n := <-s.grantEvents():
+			s.handleEvents(n)
 		case <-s.published.publishing:
 			s.published.publishing = nil
 		case r := <-s.reloads:
 			s.handleReload(r, s.now())
 		case answer := <-s.late.asks:
-			answer <- latest(s.tasks, s.now())
+			answer <- latestOverdue(s.tasks, s.now())
 		}
-		s.published.publish()
+		s.published.publishQueued()
 	}
 }
 
 // longestSleep bounds every sleep, so that a stepped clock or a suspended machine is noticed soon.
 const longestSleep = 2 * time.Second
 
-// sleep returns the time for which there is nothing to do, rounded up to microseconds, the resolution of the estimated server clock. A shorter sleep
+// idleTime returns the time for which there is nothing to do, rounded up to microseconds, the resolution of the estimated server clock. A shorter sleep
 // would end at the same instant of that clock, and the loop would spin.
-func (s *Scheduler) sleep(now time.Time) time.Duration {
+func (s *Scheduler) idleTime(now time.Time) time.Duration {
 	wake := now.Add(longestSleep)
 	earlier := func(t time.Time) {
 		if t.Before(wake) {
@@ -83,7 +83,7 @@ func (s *Scheduler) sleep(now time.Time) time.Duration {
 	if s.agenda.More() {
 		earlier(now)
 	}
-	for _, next := range []func() (time.Time, bool){s.claims.next, s.recoveries.next, s.inspections.next, s.checks.next, s.requests.due.First} {
+	for _, next := range []func() (time.Time, bool){s.claims.nextSend, s.recoveries.nextSend, s.inspections.nextSend, s.checks.nextSend, s.requests.due.First} {
 		if t, ok := next(); ok {
 			earlier(t)
 		}
@@ -118,7 +118,7 @@ func (s *Scheduler) noticeStep(now time.Time) {
 	s.requests.due.Advance(now)
 	if back > bigStep {
 		s.collectAll(now) // ticks that came due by the old time
-		s.replan(now)
+		s.rebuildTimeline(now)
 	}
 }
 
@@ -132,16 +132,16 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		return errNoClaimer
 	}
 	defer s.abortNow()
-	defer s.record()()
+	defer s.startRecorder()()
 	defer s.published.wait()
 	if s.cfg.GrantEvents != nil {
-		defer subscribe(ctx, s.cfg.GrantEvents.Subscribe, s.grants)()
+		defer forwardMessages(ctx, s.cfg.GrantEvents.Subscribe, s.grants)()
 	}
 	if s.cfg.Requests != nil {
-		defer subscribe(ctx, s.cfg.Requests.Subscribe, s.requests.requested)()
+		defer forwardMessages(ctx, s.cfg.Requests.Subscribe, s.requests.requested)()
 	}
-	err := s.loop(ctx)
-	s.late.end()
+	err := s.runLoop(ctx)
+	s.late.noteEnd()
 	if err != nil {
 		return err
 	}
@@ -152,9 +152,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // noticeReady claims the ticks that were parked while no run might be started.
 func (s *Scheduler) noticeReady(now time.Time) {
 	was := s.places.unready
-	s.places.unready = s.cfg.Ready != nil && !s.cfg.Ready() || s.exec.breaker.why() != ""
+	s.places.unready = s.cfg.Ready != nil && !s.cfg.Ready() || s.exec.breaker.openReason() != ""
 	if was && !s.places.unready {
-		s.wake(now)
+		s.wakeParked(now)
 	}
 }
 
@@ -162,5 +162,5 @@ func (s *Scheduler) noticeReady(now time.Time) {
 func (s *Scheduler) watchLoop() {
 	s.agenda.StoodStill = !s.wanted.IsZero() && time.Since(s.wanted) >= standstill
 	s.wanted = time.Now()
-	s.late.comesRound(s.wanted)
+	s.late.noteIteration(s.wanted)
 }

@@ -201,7 +201,7 @@ func TestSleepInMicroseconds(t *testing.T) {
 		time.Hour: longestSleep,
 	} {
 		s.inspections.due.Set(&s.tasks["j"].inInspections, now.Add(due))
-		if got := s.sleep(now); got != want {
+		if got := s.idleTime(now); got != want {
 			t.Errorf("due in %v: a sleep of %v, not %v", due, got, want)
 		}
 	}

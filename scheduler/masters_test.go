@@ -46,13 +46,13 @@ func (m *master) runs() {
 }
 
 // link is a way of one replica to one master, on which requests take their time.
-type link struct {
+type linkTasks struct {
 	master  *master
 	latency func() time.Duration
 	under   sync.WaitGroup
 }
 
-func (l *link) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (l *linkTasks) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	inner, err := l.master.server.Dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (l *link) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 
 type linkConn struct {
 	net.Conn
-	link *link
+	link *linkTasks
 	sent chan []byte
 
 	mu     sync.Mutex

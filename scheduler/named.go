@@ -10,8 +10,8 @@ import (
 // instant identifies the tick. See [cronspec.Schedule.ID].
 type named struct{ name, at time.Time }
 
-// local returns the local time that identifies the tick, as if it were UTC; zero if its instant identifies it.
-func (n named) local() time.Time {
+// localTime returns the local time that identifies the tick, as if it were UTC; zero if its instant identifies it.
+func (n named) localTime() time.Time {
 	if n.name.Equal(n.at) {
 		return time.Time{}
 	}

@@ -24,7 +24,7 @@ func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, 
 	if t == nil {
 		return Record{}, fmt.Errorf("job %s: %w", job, ErrNoJob)
 	}
-	defer s.record()()
+	defer s.startRecorder()()
 	run := &Run{ID: newRunID(), Job: t.Name, Trigger: manual, Slots: t.Parallel, Attempt: 1, returned: true}
 	run.life = s.exec.newLife(run)
 	if !lock {
@@ -92,11 +92,11 @@ func (s *Scheduler) enterNow(ctx context.Context, job *Job, term *election.Term)
 	if job.Pool.Name == "" {
 		return term, nil
 	}
-	slot, ok, err := s.cfg.Pools.TryAcquirePool(ctx, job.entry(term.ID()))
+	slot, ok, err := s.cfg.Pools.TryAcquirePool(ctx, job.poolEntry(term.ID()))
 	if ok {
 		return term.With(slot), nil
 	}
-	_ = term.Return(context.Background()) // the return goes on in the background, or the lease ends by itself
+	_ = term.Undo(context.Background()) // the return goes on in the background, or the lease ends by itself
 	if err == nil {
 		err = fmt.Errorf("%w: %s", ErrPoolHeld, job.Pool.Name)
 	}

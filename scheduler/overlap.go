@@ -24,7 +24,7 @@ const (
 	OverlapReplace Overlap = "replace"
 )
 
-func (o Overlap) fault() string {
+func (o Overlap) findFault() string {
 	switch o {
 	case OverlapSkip, OverlapQueue, OverlapReplace:
 		return ""

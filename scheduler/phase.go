@@ -49,8 +49,8 @@ type life struct {
 	refused *atomic.Int32
 }
 
-// to moves a run to the next phase. An invalid transition is a bug of this program: it is logged, and the run goes on.
-func (l *life) to(next phase) {
+// moveTo moves a run to the next phase. An invalid transition is a bug of this program: it is logged, and the run goes on.
+func (l *life) moveTo(next phase) {
 	if slices.Contains(phases[l.now.name], next.name) {
 		l.now = next
 		return

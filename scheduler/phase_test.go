@@ -27,7 +27,7 @@ func TestPhases(t *testing.T) {
 	for from := phaseGranted; from <= phaseReleased; from++ {
 		for to := phaseGranted; to <= phaseReleased; to++ {
 			l := life{now: phase{name: from}, log: hclog.NewNullLogger(), refused: new(atomic.Int32)}
-			l.to(phase{name: to, why: errors.New("why")})
+			l.moveTo(phase{name: to, why: errors.New("why")})
 			moved := l.refused.Load() == 0
 			if moved != allowed[[2]phaseName{from, to}] || moved && l.now.name != to || !moved && l.now.name != from {
 				t.Errorf("from %v to %v: now %v, %d refused", from, to, l.now.name, l.refused.Load())

@@ -15,28 +15,28 @@ func (p *places) free() int {
 	return p.most - p.taken
 }
 
-// take takes a place for a run of a job.
-func (p *places) take(t *task) {
+// takePlace takes a place for a run of a job.
+func (p *places) takePlace(t *task) {
 	t.Running++
 	p.taken++
 }
 
-// release gives back a place that take took.
-func (p *places) release(t *task) {
+// releasePlace gives back a place that take took.
+func (p *places) releasePlace(t *task) {
 	t.Running--
 	p.taken--
 }
 
-// place gives a place to a tick that is claimed.
-func (p *places) place(k *tick) {
+// placeTick gives a place to a tick that is claimed.
+func (p *places) placeTick(k *tick) {
 	k.Placed = true
-	p.take(taskOf(k))
+	p.takePlace(taskOf(k))
 }
 
-// unplace takes the place from a tick, if it has one.
-func (p *places) unplace(k *tick) {
+// unplaceTick takes the place from a tick, if it has one.
+func (p *places) unplaceTick(k *tick) {
 	if k.Placed {
 		k.Placed = false
-		p.release(taskOf(k))
+		p.releasePlace(taskOf(k))
 	}
 }

@@ -30,7 +30,7 @@ type Pools interface {
 	TryAcquirePool(ctx context.Context, entry election.Entry) (term *election.Term, ok bool, err error)
 }
 
-func (p Pool) fault() string {
+func (p Pool) findFault() string {
 	switch {
 	case p == Pool{}:
 		return ""
@@ -42,8 +42,8 @@ func (p Pool) fault() string {
 	return ""
 }
 
-// entry returns the request of a run for a slot of the job's pool, with the lease length of the job.
-func (j *Job) entry(runID string) election.Entry {
+// poolEntry returns the request of a run for a slot of the job's pool, with the lease length of the job.
+func (j *Job) poolEntry(runID string) election.Entry {
 	return election.Entry{Pool: j.Pool.Name, Slots: j.Pool.Slots, Lease: j.Lease, Run: runID}
 }
 

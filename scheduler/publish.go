@@ -19,22 +19,22 @@ type publisher struct {
 	publishing chan struct{}    // closed when the message under way is published; nil if there is none
 }
 
-// begin queues the term of a run that has begun.
-func (p *publisher) begin(term *election.Term) {
+// queueBegun queues the term of a run that has begun.
+func (p *publisher) queueBegun(term *election.Term) {
 	if p.events != nil {
 		p.begun = append(p.begun, term)
 	}
 }
 
-// end queues the term of a run that has ended.
-func (p *publisher) end(term *election.Term) {
+// queueEnded queues the term of a run that has ended.
+func (p *publisher) queueEnded(term *election.Term) {
 	if p.events != nil {
 		p.ended = append(p.ended, term)
 	}
 }
 
-// publish sends the queued terms, unless a message is under way.
-func (p *publisher) publish() {
+// publishQueued sends the queued terms, unless a message is under way.
+func (p *publisher) publishQueued() {
 	if p.publishing != nil || len(p.begun)+len(p.ended) == 0 {
 		return
 	}
@@ -48,12 +48,12 @@ func (p *publisher) publish() {
 	}()
 }
 
-// rest publishes all that is left, and waits.
-func (p *publisher) rest() {
+// publishRest publishes all that is left, and waits.
+func (p *publisher) publishRest() {
 	for p.publishing != nil {
 		<-p.publishing
 		p.publishing = nil
-		p.publish()
+		p.publishQueued()
 	}
 }
 
@@ -78,8 +78,8 @@ func (o *orderedGrantEvents) Publish(ctx context.Context, begun, ended []*electi
 	return o.GrantEvents.Publish(ctx, begun, ended) //nolint:wrapcheck // it is what it stands for
 }
 
-// subscribe passes the messages from receive to a channel until ctx ends or end is called. end waits until receive has returned.
-func subscribe[T any](ctx context.Context, receive func(context.Context, func([]T)), to chan<- []T) (end func()) {
+// forwardMessages passes the messages from receive to a channel until ctx ends or end is called. end waits until receive has returned.
+func forwardMessages[T any](ctx context.Context, receive func(context.Context, func([]T)), to chan<- []T) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})
 	go func() {

@@ -23,7 +23,7 @@ import (
 type quorum struct {
 	*cluster
 	masters []*master
-	links   []*link
+	links   []*linkTasks
 	clients []*redis.Client
 }
 
@@ -73,7 +73,7 @@ func (q *quorum) join(name string, jobs []scheduler.Job, seed uint64, edits ...f
 	var mu sync.Mutex
 	cfg := locking.Config{Prefix: "cronclave:test:", Owner: name, Clock: func() time.Duration { return time.Since(q.start) }}
 	for _, m := range q.masters {
-		l := &link{master: m, latency: func() time.Duration {
+		l := &linkTasks{master: m, latency: func() time.Duration {
 			mu.Lock()
 			defer mu.Unlock()
 			return 100*time.Microsecond + time.Duration(random.Int64N(int64(most)))

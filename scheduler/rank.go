@@ -19,9 +19,9 @@ const (
 	groups = 16
 )
 
-// rank returns the number of peers that come before self for a tick of a job. It uses rendezvous hashing (Thaler and Ravishankar 1998): each tick has
+// rankOf returns the number of peers that come before self for a tick of a job. It uses rendezvous hashing (Thaler and Ravishankar 1998): each tick has
 // one first rank, and each peer is first equally often, even if there are few jobs.
-func rank(job string, tick time.Time, self string, peers []string) int {
+func rankOf(job string, tick time.Time, self string, peers []string) int {
 	place := append(make([]byte, 0, 128), job...)
 	place = append(strconv.AppendInt(append(place, 0), tick.Unix(), 10), 0)
 	weight := func(peer string) uint64 { return xxhash.Sum64(append(place, peer...)) }
@@ -34,8 +34,8 @@ func rank(job string, tick time.Time, self string, peers []string) int {
 	return n
 }
 
-// identity returns the identity of this replica among its peers, or "" without Peers.
-func (c *Config) identity() string {
+// ownIdentity returns the identity of this replica among its peers, or "" without Peers.
+func (c *Config) ownIdentity() string {
 	if c.Peers == nil {
 		return ""
 	}
@@ -43,9 +43,9 @@ func (c *Config) identity() string {
 	return self
 }
 
-// missed returns the reason for which a tick of a job was missed. A replica without the job's labels distinguishes whether another replica with them
+// missedReason returns the reason for which a tick of a job was missed. A replica without the job's labels distinguishes whether another replica with them
 // is alive.
-func (c *Config) missed(t *task, reason agenda.Reason) agenda.Reason {
+func (c *Config) missedReason(t *task, reason agenda.Reason) agenda.Reason {
 	if reason == agenda.Down && t.Elsewhere && c.Peers != nil {
 		if _, fit := c.Peers(t.Where); len(fit) == 0 {
 			return agenda.Labels
@@ -54,13 +54,13 @@ func (c *Config) missed(t *task, reason agenda.Reason) agenda.Reason {
 	return reason
 }
 
-// turn returns the time for which this replica lets others ask first for a tick of a job. As many replicas as the tick has grants ask at once.
-func (c *Config) turn(t *task, tick time.Time) time.Duration {
+// turnDelay returns the time for which this replica lets others ask first for a tick of a job. As many replicas as the tick has grants ask at once.
+func (c *Config) turnDelay(t *task, tick time.Time) time.Duration {
 	if c.Peers == nil {
 		return 0
 	}
 	self, all := c.Peers(t.Where)
-	place := max(rank(t.Name, tick, self, all)-(t.PerTick-1), 0)
+	place := max(rankOf(t.Name, tick, self, all)-(t.PerTick-1), 0)
 	group := time.Duration(xxhash.Sum64String(t.Name) % groups)
 	if place > 0 {
 		group = groups - group

@@ -70,15 +70,15 @@ type Record struct {
 func tickRecord(job string, of named, verdict, replica string, now time.Time) Record {
 	outcome, reason, _ := strings.Cut(verdict, " ")
 	id := of.at.UTC().Format("20060102T150405Z")
-	if local := of.local(); !local.IsZero() {
+	if local := of.localTime(); !local.IsZero() {
 		id = local.Format("20060102T150405")
 	}
-	return Record{RunID: job + "." + id, Job: job, Tick: of.at, Local: of.local(), Trigger: scheduled,
+	return Record{RunID: job + "." + id, Job: job, Tick: of.at, Local: of.localTime(), Trigger: scheduled,
 		Replica: replica, Outcome: Outcome(outcome), Reason: reason, Finished: now}
 }
 
-// summary returns the keys and values of the log line for the end of a run.
-func (r *Record) summary() []any {
+// logFields returns the keys and values of the log line for the end of a run.
+func (r *Record) logFields() []any {
 	args := []any{"outcome", string(r.Outcome), "duration", r.Finished.Sub(r.Started).Round(time.Millisecond).String()}
 	if r.Reason != "" {
 		args = append(args, "reason", r.Reason)

@@ -118,7 +118,7 @@ func (r *recorder) add(record Record) (written *receipt) {
 	r.pending[key] = w
 	r.waiting = append(r.waiting, waitingRecord{record, w})
 	if len(r.waiting) > maxWaiting {
-		r.settle(r.waiting[:dropAtOnce], errDropped)
+		r.settleReceipts(r.waiting[:dropAtOnce], errDropped)
 		r.waiting = slices.Clone(r.waiting[dropAtOnce:])
 		r.log.Warn("history unavailable: oldest records dropped", "dropped", dropAtOnce)
 	}
@@ -129,8 +129,8 @@ func (r *recorder) add(record Record) (written *receipt) {
 	return w
 }
 
-// settle settles the receipts of some records. The caller holds mu.
-func (r *recorder) settle(records []waitingRecord, err error) {
+// settleReceipts settles the receipts of some records. The caller holds mu.
+func (r *recorder) settleReceipts(records []waitingRecord, err error) {
 	for _, w := range records {
 		delete(r.pending, w.key())
 		w.receipt.settle(err)
@@ -144,30 +144,30 @@ func (r *recorder) run(ctx, parting context.Context) {
 	defer context.AfterFunc(ctx, func() { context.AfterFunc(parting, cancel) })()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWords, cancel) })()
 	for {
-		batch := r.take()
+		batch := r.takeBatch()
 		if len(batch) > 0 {
-			r.write(hard, batch)
+			r.writeBatch(hard, batch)
 			continue
 		}
 		select {
 		case <-r.wake:
 		case <-ctx.Done():
-			if r.end() {
+			if r.closeIfEmpty() {
 				return
 			}
 		}
 	}
 }
 
-// begin lets add accept records. It is called before run.
-func (r *recorder) begin() {
+// openQueue lets add accept records. It is called before run.
+func (r *recorder) openQueue() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = false
 }
 
-// take removes the next batch from the queue.
-func (r *recorder) take() []waitingRecord {
+// takeBatch removes the next batch from the queue.
+func (r *recorder) takeBatch() []waitingRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := min(len(r.waiting), maxRecordBatch)
@@ -176,26 +176,26 @@ func (r *recorder) take() []waitingRecord {
 	return batch
 }
 
-// end reports whether nothing is left to write. If so, add refuses records from then on.
-func (r *recorder) end() bool {
+// closeIfEmpty reports whether nothing is left to write. If so, add refuses records from then on.
+func (r *recorder) closeIfEmpty() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = len(r.waiting) == 0
 	return r.ended
 }
 
-// write writes a batch, trying again until it succeeds or hard ends.
-func (r *recorder) write(hard context.Context, batch []waitingRecord) {
-	err := r.insist(hard, batch)
+// writeBatch writes a batch, trying again until it succeeds or hard ends.
+func (r *recorder) writeBatch(hard context.Context, batch []waitingRecord) {
+	err := r.retryWrite(hard, batch)
 	if err != nil {
 		r.log.Error("records lost: history unavailable", "records", len(batch), "error", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settle(batch, err)
+	r.settleReceipts(batch, err)
 }
 
-func (r *recorder) insist(hard context.Context, batch []waitingRecord) error {
+func (r *recorder) retryWrite(hard context.Context, batch []waitingRecord) error {
 	records := make([]Record, len(batch))
 	for i, w := range batch {
 		records[i] = w.Record

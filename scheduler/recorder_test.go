@@ -53,7 +53,7 @@ func recording(t *testing.T, n *notebook, test func(t *testing.T, r *recorder, e
 		r := newRecorder(n, hclog.NewNullLogger())
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
-		r.begin()
+		r.openQueue()
 		go func() {
 			defer close(done)
 			r.run(ctx, context.Background())

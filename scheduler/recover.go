@@ -22,7 +22,7 @@ type Recover struct {
 	Max int
 }
 
-func (r Recover) fault(perTick int) string {
+func (r Recover) findFault(perTick int) string {
 	switch {
 	case r.Max < 0 || r.Max > 100:
 		return fmt.Sprintf("Recover.Max is %d: it must be from 0 to 100", r.Max)
@@ -32,8 +32,10 @@ func (r Recover) fault(perTick int) string {
 	return ""
 }
 
-// allows reports whether a tick may have one more attempt after an interrupted one. Runs outside the schedule are never recovered.
-func (r Recover) allows(tick time.Time, attempt int) bool { return attempt <= r.Max && !tick.IsZero() }
+// allowsAttempt reports whether a tick may have one more attempt after an interrupted one. Runs outside the schedule are never recovered.
+func (r Recover) allowsAttempt(tick time.Time, attempt int) bool {
+	return attempt <= r.Max && !tick.IsZero()
+}
 
 // maxRecoveries bounds the orphans of a job that wait for a recovery. Beyond it, the orphans of the oldest ticks are abandoned.
 const maxRecoveries = 100
@@ -56,9 +58,9 @@ func (j *Job) recoverRules() recoverRules {
 	return recoverRules{j.Recover, j.Parallel}
 }
 
-// displaced reports whether runs of newer ticks, which would have replaced the run of an orphan, hold all slots. The orphan would wait in vain, since
+// isDisplaced reports whether runs of newer ticks, which would have replaced the run of an orphan, hold all slots. The orphan would wait in vain, since
 // each free slot goes to a tick that is newer still.
-func (r recoverRules) displaced(orphan election.Run, running []election.Run) bool {
+func (r recoverRules) isDisplaced(orphan election.Run, running []election.Run) bool {
 	newer := 0
 	for _, run := range running {
 		if run.Tick.After(orphan.Tick) {

@@ -42,12 +42,12 @@ type recoveryBatch struct {
 	results []election.Result
 }
 
-// enqueue queues the orphans of a job for a claim. A replica that must not run the job leaves them to the others.
-func (r *recoveries) enqueue(t *task, st election.State, now time.Time) {
+// enqueueOrphans queues the orphans of a job for a claim. A replica that must not run the job leaves them to the others.
+func (r *recoveries) enqueueOrphans(t *task, st election.State, now time.Time) {
 	if t.Elsewhere || t.dismissed || r.leaving || len(st.Orphans) == 0 {
 		return
 	}
-	unrecoverable := r.inspector.unrecoverable(t.Name, st)
+	unrecoverable := r.inspector.unrecoverableIDs(t.Name, st)
 	for _, o := range st.Orphans {
 		if r.known[o.ID] != nil || unrecoverable[o.ID] || !isDecided(o) {
 			continue
@@ -55,12 +55,12 @@ func (r *recoveries) enqueue(t *task, st election.State, now time.Time) {
 		h := &recovery{task: t, job: t.Job, id: newRunID(), of: o}
 		h.queued.Value = h
 		r.known[o.ID] = h
-		r.due.Set(&h.queued, now.Add(r.cfg.turn(t, o.Tick)))
+		r.due.Set(&h.queued, now.Add(r.cfg.turnDelay(t, o.Tick)))
 	}
 }
 
-// claim sends the claims of all orphans that are due, in one batch. An orphan for which there is no place is left to the other replicas for a while.
-func (r *recoveries) claim(ctx context.Context, now time.Time) {
+// claimDue sends the claims of all orphans that are due, in one batch. An orphan for which there is no place is left to the other replicas for a while.
+func (r *recoveries) claimDue(ctx context.Context, now time.Time) {
 	if r.busy {
 		return
 	}
@@ -69,7 +69,7 @@ func (r *recoveries) claim(ctx context.Context, now time.Time) {
 	for _, h := range r.due.Take(now, maxClaims) {
 		switch t := h.task; {
 		case t.Elsewhere || t.dismissed || !r.inspector.awaitsRecovery(t.Name, h.of):
-			r.drop(h)
+			r.dropOrphan(h)
 			r.inspectAt(t, now) // the inspection finds it abandoned
 			continue
 		case !h.placed && (r.places.free() <= 0 || t.Running >= t.PerReplica):
@@ -80,20 +80,20 @@ func (r *recoveries) claim(ctx context.Context, now time.Time) {
 		}
 		if !h.placed {
 			h.placed = true
-			r.places.take(h.task)
+			r.places.takePlace(h.task)
 		}
-		b.orphans, claims = append(b.orphans, h), append(claims, h.claim())
+		b.orphans, claims = append(b.orphans, h), append(claims, h.asClaim())
 	}
 	if len(claims) == 0 {
 		return
 	}
-	r.send(b, func(b *recoveryBatch) {
+	r.sendBatch(b, func(b *recoveryBatch) {
 		b.results = r.cfg.Claimer.Claim(context.WithoutCancel(ctx), claims)
 	})
 }
 
-// claim returns the claim of the recovery. It is the same each time, so a lost answer is given again.
-func (h *recovery) claim() election.Claim {
+// asClaim returns the claim of the recovery. It is the same each time, so a lost answer is given again.
+func (h *recovery) asClaim() election.Claim {
 	var at time.Time // kept by a run whose tick has a name
 	if !h.of.At.Equal(h.of.Tick) {
 		at = h.of.At
@@ -108,7 +108,7 @@ func (r *recoveries) dealWith(b recoveryBatch) {
 		changed[i] = h.task
 		r.settleOne(h, b.results[i], now)
 	}
-	r.wake(now, changed...)
+	r.wakeParked(now, changed...)
 }
 
 func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Time) {
@@ -119,15 +119,15 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 		return
 	case r.leaving:
 		h.doubted = h.doubted || result.Verdict == election.CannotTell
-		r.drop(h)
+		r.dropOrphan(h)
 		return
 	case result.Verdict == election.CannotTell && errors.Is(result.Err, election.ErrUnknown): // it keeps its place: it may have been granted
 		h.doubted = true
 	case result.Verdict == election.Held:
-		r.unplace(h)
+		r.unplaceRecovery(h)
 		r.inspectAt(h.task, result.Until)
 	case result.Verdict == election.Closed:
-		r.unplace(h)
+		r.unplaceRecovery(h)
 		if result.Until.After(again) {
 			again = result.Until
 		}
@@ -135,7 +135,7 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 		if result.Err != nil {
 			r.log.Error("recovery refused", "job", h.task.Name, "run_id", h.of.ID, "error", result.Err)
 		}
-		r.drop(h)
+		r.dropOrphan(h)
 		r.inspectAt(h.task, now)
 		return
 	}
@@ -154,11 +154,11 @@ func (r *recoveries) startRun(h *recovery, term *election.Term) {
 	r.log.Info("recovering", "job", h.task.Name, "tick", h.of.At.Format(time.RFC3339), "of_run", h.of.ID, "of_replica", h.of.Holder,
 		"run_id", term.ID(), "attempt", term.Attempt())
 	g.term = term
-	r.starts.start(g)
+	r.starts.startGrant(g)
 }
 
-// of returns the number of orphans of a job that this replica is about to recover.
-func (r *recoveries) of(t *task) (n int) {
+// countOf returns the number of orphans of a job that this replica is about to recover.
+func (r *recoveries) countOf(t *task) (n int) {
 	for _, h := range r.known {
 		if h.task == t {
 			n++
@@ -178,29 +178,29 @@ func (r *recoveries) wakeOf(t *task, now time.Time) (any bool) {
 	return any
 }
 
-// unplace takes the place from a recovery, if it has one.
-func (r *recoveries) unplace(h *recovery) {
+// unplaceRecovery takes the place from a recovery, if it has one.
+func (r *recoveries) unplaceRecovery(h *recovery) {
 	if h.placed {
 		h.placed = false
-		r.places.release(h.task)
+		r.places.releasePlace(h.task)
 	}
 }
 
-// drop forgets an orphan, and withdraws its claim if that may have been granted.
-func (r *recoveries) drop(h *recovery) {
+// dropOrphan forgets an orphan, and withdraws its claim if that may have been granted.
+func (r *recoveries) dropOrphan(h *recovery) {
 	delete(r.known, h.of.ID)
 	r.due.Remove(&h.queued)
 	if h.doubted {
-		r.cfg.Claimer.Withdraw(h.claim())
+		r.cfg.Claimer.Withdraw(h.asClaim())
 	}
-	r.unplace(h)
+	r.unplaceRecovery(h)
 }
 
 // dropAll forgets all orphans, for a drain. A claim under way is handled when it is answered.
 func (r *recoveries) dropAll() {
 	for _, h := range r.known {
 		if _, waiting := h.queued.When(); waiting {
-			r.drop(h)
+			r.dropOrphan(h)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func (r *recoveries) reportSwept(requests []election.InspectRequest, states []el
 	var jobs []string
 	for i, st := range states {
 		job := requests[i].Job
-		if len(st.Orphans) > len(r.inspector.unrecoverable(job, st)) || slices.ContainsFunc(st.Settled, together) {
+		if len(st.Orphans) > len(r.inspector.unrecoverableIDs(job, st)) || slices.ContainsFunc(st.Settled, isGap) {
 			jobs = append(jobs, job)
 		}
 	}
@@ -239,7 +239,7 @@ func (r *recoveries) roomFor(t *task, job *Job, term *election.Term, now time.Ti
 		r.agenda.WakeContending(&t.line, now)
 	}
 	if term != nil && (job.Overlap != OverlapSkip || len(t.children) > 0) {
-		r.published.end(term)
+		r.published.queueEnded(term)
 	}
 }
 

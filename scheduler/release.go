@@ -29,29 +29,29 @@ func (x *executor) markSucceeded(job *Job, run *Run, term *election.Term, record
 	if term == nil || record.Outcome != OK || !run.followed && (job.Recover.Max == 0 || run.Trigger == manual) {
 		return
 	}
-	err := term.EndedWell(x.parting, run.followed)
+	err := term.MarkSucceeded(x.parting, run.followed)
 	if errors.Is(err, election.ErrUnknown) { // once more: if a run is recorded as ok and its replica dies now, no child would run
-		err = term.EndedWell(x.parting, run.followed)
+		err = term.MarkSucceeded(x.parting, run.followed)
 	}
 	if err != nil {
 		run.Logger.Debug("Redis has not acknowledged yet that the run has ended", "error", err)
 	}
 }
 
-// part ends the term of a run that is over and recorded. An interrupted run that may be recovered is handed over. The outcome of any other run is
+// endTerm ends the term of a run that is over and recorded. An interrupted run that may be recovered is handed over. The outcome of any other run is
 // kept for the children of the job.
-func (x *executor) part(job *Job, run *Run, term *election.Term, record *Record, interrupted bool) error {
+func (x *executor) endTerm(job *Job, run *Run, term *election.Term, record *Record, interrupted bool) error {
 	switch {
-	case x.recovers(job, run, record, interrupted):
-		return term.Leave(context.Background(), record.Attempt)
+	case x.leavesToRecovery(job, run, record, interrupted):
+		return term.HandOver(context.Background(), record.Attempt)
 	case run.followed:
-		return term.Conclude(context.Background(), record.Outcome == OK)
+		return term.ReleaseWith(context.Background(), record.Outcome == OK)
 	}
 	return term.End(context.Background())
 }
 
-// recovers reports whether a run that is over is left to a recovery: it was interrupted, and its job allows another attempt.
-func (x *executor) recovers(job *Job, run *Run, record *Record, interrupted bool) bool {
+// leavesToRecovery reports whether a run that is over is left to a recovery: it was interrupted, and its job allows another attempt.
+func (x *executor) leavesToRecovery(job *Job, run *Run, record *Record, interrupted bool) bool {
 	interrupted = interrupted || record.Outcome == Lost || record.Outcome == Canceled && record.Reason == reasonDrain
-	return interrupted && run.Trigger != manual && job.Recover.allows(record.Tick, record.Attempt)
+	return interrupted && run.Trigger != manual && job.Recover.allowsAttempt(record.Tick, record.Attempt)
 }

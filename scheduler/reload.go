@@ -55,7 +55,7 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 	maps.DeleteFunc(s.dismissed, func(_ string, t *task) bool { return t.Running == 0 })
 	for name, t := range s.tasks {
 		if r.tasks[name] == nil {
-			s.dismiss(t)
+			s.dismissTask(t)
 			delete(s.tasks, name)
 		}
 	}
@@ -63,25 +63,25 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 		switch t := orDefault(s.tasks[name], s.dismissed[name]); {
 		case t == nil:
 			s.tasks[name] = to
-			s.introduce(to, now)
-		case t.key() == to.key() && t.sameZones(to, now) && s.tasks[name] == t:
-			t.edit(to)
+			s.announceTask(to, now)
+		case t.scheduleKey() == to.scheduleKey() && t.sameZones(to, now) && s.tasks[name] == t:
+			t.applyConfig(to)
 			s.agenda.Wake(&t.line, s.places.free(), now) // there may be more places for it now
 		default:
 			s.dropOpen(t)
-			t.reschedule(to)
+			t.applySchedule(to)
 			s.tasks[name], t.dismissed = t, false
 			delete(s.dismissed, name)
-			s.introduce(t, now)
+			s.announceTask(t, now)
 		}
 	}
 	linkChildren(s.tasks)
 	s.nameTasks()
-	s.replan(now)
+	s.rebuildTimeline(now)
 }
 
-// dismiss removes a job. Its runs go on, and it is inspected until none is left, because their holders may die.
-func (s *Scheduler) dismiss(t *task) {
+// dismissTask removes a job. Its runs go on, and it is inspected until none is left, because their holders may die.
+func (s *Scheduler) dismissTask(t *task) {
 	s.dropOpen(t)
 	t.dismissed = true
 	s.inspectAt(t, s.now())
@@ -101,29 +101,29 @@ func (s *Scheduler) dropOpen(t *task) {
 	}
 }
 
-// introduce announces a job's schedule to the server. The job has ticks from then on.
-func (s *Scheduler) introduce(t *task, now time.Time) {
+// announceTask announces a job's schedule to the server. The job has ticks from then on.
+func (s *Scheduler) announceTask(t *task, now time.Time) {
 	t.unknown = true
-	if t.chained() { // its parents come first
-		s.check(t, now)
+	if t.isChained() { // its parents come first
+		s.checkAt(t, now)
 		return
 	}
 	s.inspectAt(t, now)
 }
 
-// welcome starts a job whose schedule was announced to the server, as [Scheduler.begin] does.
-func (s *Scheduler) welcome(t *task, told election.InspectRequest, st election.State, now time.Time) {
-	if told.Schedule != t.digest() { // the job was edited meanwhile, or before the announcement was sent
+// startAnnounced starts a job whose schedule was announced to the server, as [Scheduler.beginSchedules] does.
+func (s *Scheduler) startAnnounced(t *task, told election.InspectRequest, st election.State, now time.Time) {
+	if told.Schedule != t.scheduleDigest() { // the job was edited meanwhile, or before the announcement was sent
 		s.inspectAt(t, now)
 		return
 	}
 	t.unknown = false
-	if t.chained() {
-		s.check(t, now)
+	if t.isChained() {
+		s.checkAt(t, now)
 		return
 	}
 	s.agenda.Enter(&t.line, now)
-	if q := s.resume(t, st, now); !q.SettleThrough.IsZero() {
+	if q := s.openPastTicks(t, st, now); !q.SettleThrough.IsZero() {
 		t.Behind = agenda.Down
 		s.inspectAt(t, now)
 	}

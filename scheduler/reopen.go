@@ -7,19 +7,19 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// reopen opens ticks that were granted and given back before their start, because replicas have closed them. These ticks wait: they are not skipped.
-func (s *Scheduler) reopen(t *task, st election.State, now time.Time) {
+// reopenReturned opens ticks that were granted and given back before their start, because replicas have closed them. These ticks wait: they are not skipped.
+func (s *Scheduler) reopenReturned(t *task, st election.State, now time.Time) {
 	reason := agenda.Late // the replica that gave it back may record a better reason
 	if t.Pool.Name != "" {
 		reason = agenda.Pool
 	}
-	if t.chained() { // the parents decide which of them are its ticks
+	if t.isChained() { // the parents decide which of them are its ticks
 		if len(st.Open) > 0 {
-			s.check(t, now)
+			s.checkAt(t, now)
 		}
 		return
 	}
-	if s.exec.breaker.why() != "" {
+	if s.exec.breaker.openReason() != "" {
 		reason = agenda.Capacity
 	}
 	for _, name := range st.Open {
@@ -43,8 +43,8 @@ func (s *Scheduler) reopenTick(t *task, name time.Time, reason agenda.Reason, no
 	}
 }
 
-// restore opens a tick whose grant was given back because this replica could not start its run, unless another replica has won it.
-func (s *Scheduler) restore(g *grant, now time.Time) {
+// reopenUnstarted opens a tick whose grant was given back because this replica could not start its run, unless another replica has won it.
+func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
 	t := g.task
 	if s.leaving {
 		return
@@ -52,8 +52,8 @@ func (s *Scheduler) restore(g *grant, now time.Time) {
 	switch {
 	case g.trigger == recovered: // the orphan awaits a recovery again
 		s.inspectAt(t, now)
-	case t.chained(): // the parents decide which of them are its ticks
-		s.check(t, now)
+	case t.isChained(): // the parents decide which of them are its ticks
+		s.checkAt(t, now)
 	default:
 		if i, open := t.Find(g.of.name); open { // for another of its grants
 			t.Open[i].Won = max(t.Open[i].Won-1, 0)
@@ -63,10 +63,10 @@ func (s *Scheduler) restore(g *grant, now time.Time) {
 	}
 }
 
-// freed handles a grant that is over: ticks that waited for a place on this replica are claimed at once.
-func (s *Scheduler) freed(g *grant) {
+// handleFinished handles a grant that is over: ticks that waited for a place on this replica are claimed at once.
+func (s *Scheduler) handleFinished(g *grant) {
 	s.starts.active.add(g.job.Name, -1)
-	s.places.release(g.task)
+	s.places.releasePlace(g.task)
 	now := s.now()
 	if g.job.Recover.Max > 0 { // it may have left an orphan, and there may be no other replica
 		s.inspectAt(g.task, now)
@@ -76,8 +76,8 @@ func (s *Scheduler) freed(g *grant) {
 		s.agenda.Ask(k, now, now)
 	}
 	if g.unstarted {
-		s.restore(g, now)
+		s.reopenUnstarted(g, now)
 	}
 	s.recoveries.roomFor(g.task, g.job, g.term, now)
-	s.wake(now, g.task)
+	s.wakeParked(now, g.task)
 }

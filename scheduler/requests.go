@@ -64,7 +64,7 @@ func (q *requests) handleRequests(requests []Request) {
 		e := &pendingRequest{Request: r, task: t}
 		e.queued.Value = e
 		q.known[r.ID] = e
-		q.putOff(e, now.Add(q.cfg.turn(t, r.Created)))
+		q.putOff(e, now.Add(q.cfg.turnDelay(t, r.Created)))
 	}
 }
 
@@ -97,10 +97,10 @@ func (q *requests) tryRequests(now time.Time) {
 // tryRequest claims a request, in a goroutine that has a place on this replica.
 func (q *requests) tryRequest(e *pendingRequest, t *task) {
 	e.task, e.bound = t, t.Running >= t.PerReplica
-	q.places.take(t)
+	q.places.takePlace(t)
 	q.starts.active.add(t.Name, 1)
-	isTick := e.Tick.IsZero() || t.has(e.Tick) // here, because a reload may change the ticks of the task
-	try := requestHandler{q.exec, q.cfg.Requests, q.cfg.Claimer, q.cfg.identity(), e.Request, t.Job, isTick, e.bound}
+	isTick := e.Tick.IsZero() || t.mayHaveTick(e.Tick) // here, because a reload may change the ticks of the task
+	try := requestHandler{q.exec, q.cfg.Requests, q.cfg.Claimer, q.cfg.ownIdentity(), e.Request, t.Job, isTick, e.bound}
 	go func() {
 		again, term := try.run()
 		q.over <- handledRequest{e, again, try.job, term}
@@ -110,7 +110,7 @@ func (q *requests) tryRequest(e *pendingRequest, t *task) {
 // settleHandled handles the result of a requestHandler.
 func (q *requests) settleHandled(e handledRequest) {
 	q.starts.active.add(e.task.Name, -1)
-	q.places.release(e.task)
+	q.places.releasePlace(e.task)
 	now := q.now()
 	if !e.again.IsZero() && !q.leaving {
 		q.putOff(e.pendingRequest, e.again)
@@ -118,5 +118,5 @@ func (q *requests) settleHandled(e handledRequest) {
 	if e.term != nil {
 		q.recoveries.roomFor(e.task, e.job, e.term, now)
 	}
-	q.wake(now, e.task)
+	q.wakeParked(now, e.task)
 }

@@ -32,7 +32,7 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
-func (r Retry) fault() string {
+func (r Retry) findFault() string {
 	switch {
 	case r.Max < 0 || r.Max > 100:
 		return fmt.Sprintf("Retry.Max is %d: it must be from 0 to 100", r.Max)
@@ -42,8 +42,8 @@ func (r Retry) fault() string {
 	return ""
 }
 
-// pause returns the pause before a try. Number 1 is the pause before the second try.
-func (r Retry) pause(number int) time.Duration {
+// pauseBefore returns the pause before a try. Number 1 is the pause before the second try.
+func (r Retry) pauseBefore(number int) time.Duration {
 	d := r.Delay
 	for ; number > 1 && d < r.MaxDelay; number-- {
 		d *= 2

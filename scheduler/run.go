@@ -14,18 +14,18 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// execute executes a run, after it has got a slot of its pool if its job has one. While it waits it holds its slot of the job, and its place on this
+// executeRun executes a run, after it has got a slot of its pool if its job has one. While it waits it holds its slot of the job, and its place on this
 // replica. The record of the ending is empty if the tick was given back.
-func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *election.Term) ending {
+func (x *executor) executeRun(ctx context.Context, job *Job, run *Run, term *election.Term) ending {
 	failpoint("granted", run)
 	run.life = x.newLife(run)
 	if job.Pool.Name == "" || term == nil {
 		return x.carryOut(ctx, job, run, term)
 	}
-	run.life.to(phase{name: phaseAwaitingPool})
-	slot, why := x.enter(ctx, job, run, term)
+	run.life.moveTo(phase{name: phaseAwaitingPool})
+	slot, why := x.enterPool(ctx, job, run, term)
 	if why != nil {
-		return ending{record: x.withhold(job, run, term, why)}
+		return ending{record: x.withholdRun(job, run, term, why)}
 	}
 	return x.carryOut(ctx, job, run, term.With(slot))
 }
@@ -40,30 +40,30 @@ type ending struct {
 
 // carryOut runs the job and returns its final record, which is queued for the journal. When ctx ends the run is stopped.
 func (x *executor) carryOut(ctx context.Context, job *Job, run *Run, term *election.Term) ending {
-	log := x.logger(run)
+	log := x.runLogger(run)
 	run.Replica, run.Logger = x.replica, log
 	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Local: run.Local, Trigger: run.Trigger, Slot: run.Slot, Attempt: run.Attempt,
 		Token: run.Token, Replica: x.replica, Outcome: Running, Started: x.now()}
 	watched := logLostLease(job, run, term)
-	end := x.tries(ctx, job, run, term, &record)
+	end := x.runTries(ctx, job, run, term, &record)
 	watched()
 	if end.state == notStarted {
-		return x.undo(job, run, term, &record, end)
+		return x.undoGrant(job, run, term, &record, end)
 	}
 	failpoint("ended", run)
 	x.markSucceeded(job, run, term, &record)
 	failpoint("told", run)
 	x.recordEnd(record, job.Lease/4) // before the release: otherwise a replica that dies in between leaves a run that seems to go on for ever
-	run.life.to(phase{name: phaseRecorded})
+	run.life.moveTo(phase{name: phaseRecorded})
 	failpoint("recorded", run)
 	if term != nil {
-		if err := x.part(job, run, term, &record, end.state == interrupted); err != nil {
+		if err := x.endTerm(job, run, term, &record, end.state == interrupted); err != nil {
 			log.Warn("the lease could not be released; it ends by itself", "error", err)
 		}
 	}
-	run.life.to(phase{name: phaseReleased})
+	run.life.moveTo(phase{name: phaseReleased})
 	failpoint("released", run)
-	record.tell(run, "finished", term != nil && x.recovers(job, run, &record, end.state == interrupted), x.failures(&record)...)
+	record.logEnd(run, "finished", term != nil && x.leavesToRecovery(job, run, &record, end.state == interrupted), x.earlierFailures(&record)...)
 	return ending{record: record, unreturned: end.unreturned}
 }
 
@@ -82,16 +82,16 @@ const (
 	notStarted                  // no try has begun
 )
 
-// tries runs the tries of a run. record then has the outcome of the last one; each earlier one has a record of its own.
-func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) (end tryEnd) {
+// runTries runs the tries of a run. record then has the outcome of the last one; each earlier one has a record of its own.
+func (x *executor) runTries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) (end tryEnd) {
 	var last *pastTry
 	for asked := x.now(); ; {
 		opening, this, before := *record, run, last
-		run.life.to(phase{name: phaseRunning, try: run.Attempt})
-		begin, result, cause := x.launch(ctx, job, run, term, func(at time.Time) { x.begun(this, opening, at, before) })
-		run.life.to(phase{name: phaseDead})
+		run.life.moveTo(phase{name: phaseRunning, try: run.Attempt})
+		begin, result, cause := x.launchTry(ctx, job, run, term, func(at time.Time) { x.recordBegun(this, opening, at, before) })
+		run.life.moveTo(phase{name: phaseDead})
 		end.unreturned = begin.over
-		if end.why = begin.unstarted(result, cause); end.why != nil {
+		if end.why = begin.unstartedCause(result, cause); end.why != nil {
 			if x.unstartedTry(ctx, run, term, last, asked, end.why) {
 				continue
 			}
@@ -106,16 +106,16 @@ func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election
 			record.Started = began
 		}
 		record.Finished = later(x.now().Add(-result.EndedAgo), began)
-		record.conclude(result, cause, lapsed(job, term))
+		record.setOutcome(result, cause, hasLapsed(job, term))
 		if last != nil && !begin.is(started) { // stopped before that: this try counts, and so does the one before
 			x.recorder.add(last.try)
 		}
 		if run.Attempt > job.Retry.Max || record.Outcome != Failed && record.Outcome != TimedOut {
 			return end
 		}
-		pause := job.Retry.pause(run.Attempt)
-		last = &pastTry{run: *record, try: record.try(began)}
-		run.Logger.Info("try failed", append(last.try.summary(), "attempt", run.Attempt, "retry_in", pause.Round(time.Millisecond).String())...)
+		pause := job.Retry.pauseBefore(run.Attempt)
+		last = &pastTry{run: *record, try: record.tryRecord(began)}
+		run.Logger.Info("try failed", append(last.try.logFields(), "attempt", run.Attempt, "retry_in", pause.Round(time.Millisecond).String())...)
 		attempt, ok := x.nextTry(ctx, job, run, term, pause)
 		if !ok {
 			end.state = x.noMoreTries(ctx, job, term, record)
@@ -124,6 +124,6 @@ func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election
 		next := *run
 		next.Attempt = attempt
 		run, asked = &next, x.now()
-		record.begin(attempt)
+		record.beginAttempt(attempt)
 	}
 }

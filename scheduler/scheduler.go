@@ -80,7 +80,7 @@ func New(cfg Config) (*Scheduler, error) {
 	s := &Scheduler{core: &core{cfg: cfg, log: cfg.Logger}, reloads: make(chan reload), dismissed: map[string]*task{},
 		late:   lateness{asks: make(chan chan<- time.Duration)},
 		grants: make(chan []election.GrantEvent, 100)} // so many can arrive before the next batch of claims
-	s.agenda.Turn = func(j *line, tick time.Time) time.Duration { return s.cfg.turn(j.Of.(*task), tick) }
+	s.agenda.Turn = func(j *line, tick time.Time) time.Duration { return s.cfg.turnDelay(j.Of.(*task), tick) }
 	s.agenda.Refused = func(err error) { s.log.Error("tick left in its state", "error", err) }
 	s.places.most = cfg.MaxRunning
 	s.published = publisher{events: cfg.GrantEvents, log: cfg.Logger}
@@ -103,11 +103,11 @@ func New(cfg Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// record starts the recorder. end stops it and waits.
-func (s *Scheduler) record() (end func()) {
+// startRecorder starts the recorder. end stops it and waits.
+func (s *Scheduler) startRecorder() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var recorder sync.WaitGroup
-	s.exec.recorder.begin()
+	s.exec.recorder.openQueue()
 	recorder.Go(func() { s.exec.recorder.run(ctx, s.exec.parting) })
 	return func() {
 		cancel()
@@ -117,10 +117,10 @@ func (s *Scheduler) record() (end func()) {
 
 // Unable returns the reason for which this replica claims nothing: its machine cannot start programs. It returns "" if it can. It may be called at
 // any time.
-func (s *Scheduler) Unable() string { return s.exec.breaker.why() }
+func (s *Scheduler) Unable() string { return s.exec.breaker.openReason() }
 
 // Unstartable returns the jobs whose last start on this replica failed, with the reasons. It may be called at any time.
-func (s *Scheduler) Unstartable() map[string]string { return s.exec.backoffs.all() }
+func (s *Scheduler) Unstartable() map[string]string { return s.exec.backoffs.failedJobs() }
 
 // Running returns the number of runs on this replica. It may be called at any time.
 func (s *Scheduler) Running() int {
@@ -145,7 +145,7 @@ func (s *Scheduler) Sweep(ctx context.Context, idle ...string) error {
 	for _, name := range slices.Compact(names) {
 		requests = append(requests, election.InspectRequest{Job: name})
 	}
-	states, faults := s.inspector.look(ctx, requests)
+	states, faults := s.inspector.inspectJobs(ctx, requests)
 	s.recoveries.reportSwept(requests, states)
 	for _, st := range states {
 		faults = append(faults, st.Err)

@@ -49,8 +49,8 @@ func (s *start) callOff() bool {
 	return s.state.CompareAndSwap(int32(preparing), int32(calledOff)) || s.is(calledOff)
 }
 
-// begin moves from preparing to starting.
-func (s *start) begin() error {
+// enterStarting moves from preparing to starting.
+func (s *start) enterStarting() error {
 	if !s.state.CompareAndSwap(int32(preparing), int32(starting)) {
 		return errCalledOff
 	}
@@ -60,8 +60,8 @@ func (s *start) begin() error {
 // awaitNews reports whether to wait a little longer for the report of a start whose time is over. It does so once, for a start that is under way.
 func (s *start) awaitNews() bool { return s.state.CompareAndSwap(int32(starting), int32(overdue)) }
 
-// confirm records that the work has begun.
-func (s *start) confirm() {
+// confirmStarted records that the work has begun.
+func (s *start) confirmStarted() {
 	if s.state.CompareAndSwap(int32(starting), int32(started)) || s.state.CompareAndSwap(int32(overdue), int32(started)) {
 		s.at = s.now()
 		s.began(s.at)
@@ -83,19 +83,19 @@ func (r *Run) Begin() error {
 	if r.start == nil || r.start.is(started) {
 		return nil
 	}
-	return r.start.begin()
+	return r.start.enterStarting()
 }
 
 // Began must be called right after the step by which the work begins: see [Run.Begin].
 func (r *Run) Began() {
 	if r.start != nil {
-		r.start.confirm()
+		r.start.confirmStarted()
 	}
 }
 
-// unstarted returns the reason for which the work of a try never began, if that is not an outcome of the run: this replica could not begin it, or not
+// unstartedCause returns the reason for which the work of a try never began, if that is not an outcome of the run: this replica could not begin it, or not
 // in time.
-func (s *start) unstarted(result Result, cause error) error {
+func (s *start) unstartedCause(result Result, cause error) error {
 	switch {
 	case s.is(started):
 		return nil

@@ -26,8 +26,8 @@ func whyStopped(term *election.Term) error {
 	return ErrCanceled
 }
 
-// stopping returns a channel that is closed when the holder of a term is asked to stop.
-func stopping(term *election.Term) <-chan struct{} {
+// stopRequested returns a channel that is closed when the holder of a term is asked to stop.
+func stopRequested(term *election.Term) <-chan struct{} {
 	if term == nil {
 		return nil
 	}

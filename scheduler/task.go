@@ -36,19 +36,19 @@ type task struct {
 
 func newTask(job Job) (*task, error) {
 	job = job.withDefaults()
-	spec, err := job.parse()
+	spec, err := job.parseSchedule()
 	if err := errors.Join(job.validate(), err); err != nil {
 		return nil, err
 	}
 	t := &task{Job: &job}
-	t.Rules, t.Spec, t.line.Of = job.rules(), spec, t
-	t.Within = func(tick time.Time, limit time.Duration) time.Duration { return t.chain.within(tick, limit) }
+	t.Rules, t.Spec, t.line.Of = job.agendaRules(), spec, t
+	t.Within = func(tick time.Time, limit time.Duration) time.Duration { return t.chain.untilNext(tick, limit) }
 	t.inInspections.Value, t.inChecks.Value = t, t
 	return t, nil
 }
 
-// rules returns the settings of a job that the agenda needs.
-func (j *Job) rules() *agenda.Rules {
+// agendaRules returns the settings of a job that the agenda needs.
+func (j *Job) agendaRules() *agenda.Rules {
 	return &agenda.Rules{Name: j.Name, Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, Jitter: j.Jitter, StartDeadline: j.StartDeadline,
 		Overlap: agenda.Overlap(j.Overlap), CatchUp: agenda.CatchUp(j.CatchUp.Policy), CatchUpWindow: j.CatchUp.Window, Of: j}
 }
@@ -68,18 +68,18 @@ func tasksOf(ticks []*tick) []*task {
 	return tasks
 }
 
-// edit takes over the configuration of another task with the same schedule.
-func (t *task) edit(to *task) { t.Job, t.Rules, t.Elsewhere = to.Job, to.Rules, to.Elsewhere }
+// applyConfig takes over the configuration of another task with the same schedule.
+func (t *task) applyConfig(to *task) { t.Job, t.Rules, t.Elsewhere = to.Job, to.Rules, to.Elsewhere }
 
-// reschedule takes over the configuration of another task, with its schedule. There must be no open ticks.
-func (t *task) reschedule(to *task) {
-	t.edit(to)
+// applySchedule takes over the configuration of another task, with its schedule. There must be no open ticks.
+func (t *task) applySchedule(to *task) {
+	t.applyConfig(to)
 	t.Spec, t.chain, t.Behind = to.Spec, to.chain, ""
 }
 
-// parse parses the schedule. It returns nil for a job that runs after others.
-func (j *Job) parse() (*cronspec.Schedule, error) {
-	if j.chained() {
+// parseSchedule parses the schedule. It returns nil for a job that runs after others.
+func (j *Job) parseSchedule() (*cronspec.Schedule, error) {
+	if j.isChained() {
 		return nil, nil
 	}
 	spec, err := cronspec.Parse(j.Schedule, cronspec.Options{Location: j.Location, Name: j.Name,
@@ -90,30 +90,30 @@ func (j *Job) parse() (*cronspec.Schedule, error) {
 	return spec, nil
 }
 
-// follower returns the name under which the job follows its parents. It has the digest of the chain, so that replicas with different chains do not
+// followerName returns the name under which the job follows its parents. It has the digest of the chain, so that replicas with different chains do not
 // use up the outcomes that the others need.
-func (t *task) follower() string { return t.Name + "." + t.chain.digest }
+func (t *task) followerName() string { return t.Name + "." + t.chain.digest }
 
-// has reports whether an instant may be a tick of the job.
-func (t *task) has(at time.Time) bool {
-	if t.chained() {
-		return t.chain.has(at)
+// mayHaveTick reports whether an instant may be a tick of the job.
+func (t *task) mayHaveTick(at time.Time) bool {
+	if t.isChained() {
+		return t.chain.hasInstant(at)
 	}
 	return t.Spec.Has(at)
 }
 
-// follows reports whether a child of the job needs the outcome of a tick.
-func (t *task) follows(name time.Time) bool {
-	return !name.IsZero() && slices.ContainsFunc(t.children, func(c *task) bool { return c.chain.names(c.chain.from(t, name)) })
+// isFollowed reports whether a child of the job needs the outcome of a tick.
+func (t *task) isFollowed(name time.Time) bool {
+	return !name.IsZero() && slices.ContainsFunc(t.children, func(c *task) bool { return c.chain.hasTick(c.chain.nameFrom(t, name)) })
 }
 
-// announcement returns the request that announces the schedule to the server.
-func (t *task) announcement(now time.Time) election.InspectRequest {
-	q := election.InspectRequest{Job: t.Name, Schedule: t.digest()}
+// announceRequest returns the request that announces the schedule to the server.
+func (t *task) announceRequest(now time.Time) election.InspectRequest {
+	q := election.InspectRequest{Job: t.Name, Schedule: t.scheduleDigest()}
 	switch {
-	case !t.chained():
+	case !t.isChained():
 		q.Behind, q.ZoneRules = t.Spec.Behind(now), t.Spec.ZoneRules()
-	case nominal(t.chain.specs):
+	case allNominal(t.chain.specs):
 		q.Behind = t.chain.specs[0].Behind(now)
 	}
 	return q
@@ -121,23 +121,23 @@ func (t *task) announcement(now time.Time) election.InspectRequest {
 
 // sameZones reports whether the zones of another configuration of the job have the same clocks. A reload may bring other zone data.
 func (t *task) sameZones(to *task, now time.Time) bool {
-	if !t.chained() {
+	if !t.isChained() {
 		return t.Spec.SameZone(to.Spec, now)
 	}
 	return slices.EqualFunc(t.chain.specs, to.chain.specs, func(a, b *cronspec.Schedule) bool { return a.SameZone(b, now) })
 }
 
-// digest returns the identity of the job's schedule for the server. Different schedules have different digests.
-func (t *task) digest() string {
-	if t.chained() {
+// scheduleDigest returns the identity of the job's schedule for the server. Different schedules have different digests.
+func (t *task) scheduleDigest() string {
+	if t.isChained() {
 		return t.chain.digest
 	}
 	return t.Spec.Digest()
 }
 
-// key returns the identity of the job's schedule for this process.
-func (t *task) key() string {
-	if t.chained() {
+// scheduleKey returns the identity of the job's schedule for this process.
+func (t *task) scheduleKey() string {
+	if t.isChained() {
 		return "after " + t.chain.digest
 	}
 	return t.Spec.Key()

@@ -13,9 +13,9 @@ import (
 // A pastTry is a try that another may follow: the record of the run if that was the last try, and the record of the try if another follows.
 type pastTry struct{ run, try Record }
 
-// begun records that the work of a try has begun. It does not wait for the write: a holder that dies first leaves an orphan, which is recorded as
+// recordBegun records that the work of a try has begun. It does not wait for the write: a holder that dies first leaves an orphan, which is recorded as
 // well. If another try was before, the record of the run gets the new attempt first, so that no reader finds two records of one attempt.
-func (x *executor) begun(run *Run, record Record, at time.Time, last *pastTry) {
+func (x *executor) recordBegun(run *Run, record Record, at time.Time, last *pastTry) {
 	if last == nil {
 		record.Started = at
 	}
@@ -23,20 +23,20 @@ func (x *executor) begun(run *Run, record Record, at time.Time, last *pastTry) {
 	if last != nil {
 		x.recorder.add(last.try)
 	}
-	x.backoffs.reset(run.Job)
-	x.breaker.started()
+	x.backoffs.clearFailure(run.Job)
+	x.breaker.noteStarted()
 	run.Logger.Info("started", "slot", run.Slot, "attempt", run.Attempt)
 }
 
-// try returns the record of a try that another has followed. Its id is the id of the run and the attempt.
-func (r *Record) try(began time.Time) Record {
+// tryRecord returns the record of a try that another has followed. Its id is the id of the run and the attempt.
+func (r *Record) tryRecord(began time.Time) Record {
 	one := *r
 	one.RunID, one.Started, one.Retried, one.FailedTries = fmt.Sprintf("%s.%d", r.RunID, r.Attempt), began, true, 0
 	return one
 }
 
-// begin prepares the record of a run for its next attempt.
-func (r *Record) begin(attempt int) {
+// beginAttempt prepares the record of a run for its next attempt.
+func (r *Record) beginAttempt(attempt int) {
 	r.Attempt, r.Outcome, r.Reason, r.Detail, r.FailedTries = attempt, Running, "", "", r.FailedTries+1
 	r.Finished, r.ExitCode, r.Signal, r.Output, r.OutputCut = time.Time{}, nil, "", nil, 0
 }
@@ -44,7 +44,7 @@ func (r *Record) begin(attempt int) {
 // nextTry waits for the next try, while the lease is renewed: for the pause, and until the cluster has acknowledged the attempt, so that no recovery
 // elsewhere has the same number. ok is false if there must be no other try.
 func (x *executor) nextTry(ctx context.Context, job *Job, run *Run, term *election.Term, pause time.Duration) (attempt int, ok bool) {
-	if !x.rest(ctx, term, pause) {
+	if !x.restBetweenTries(ctx, term, pause) {
 		return 0, false
 	}
 	if term == nil {
@@ -60,8 +60,8 @@ func (x *executor) nextTry(ctx context.Context, job *Job, run *Run, term *electi
 	return attempt, err == nil && x.goesOn(ctx, term)
 }
 
-// rest waits between two tries, while the lease is renewed. It reports whether there may be another try.
-func (x *executor) rest(ctx context.Context, term *election.Term, pause time.Duration) bool {
+// restBetweenTries waits between two tries, while the lease is renewed. It reports whether there may be another try.
+func (x *executor) restBetweenTries(ctx context.Context, term *election.Term, pause time.Duration) bool {
 	wait, end := x.untilStopped(ctx, term)
 	defer end()
 	backoff.Sleep(wait, pause)
@@ -78,7 +78,7 @@ func (x *executor) untilStopped(ctx context.Context, term *election.Term) (wait 
 	var asked sync.WaitGroup
 	asked.Go(func() {
 		select {
-		case <-stopping(term):
+		case <-stopRequested(term):
 			cancel()
 		case <-wait.Done():
 		}
@@ -101,13 +101,13 @@ func (x *executor) goesOn(ctx context.Context, term *election.Term) bool {
 // noMoreTries concludes a run that was to have another try. The outcome of its last try stands, unless the run was stopped or its lease was lost.
 func (x *executor) noMoreTries(ctx context.Context, job *Job, term *election.Term, record *Record) endState {
 	why := whyStopped(term)
-	if why == nil && lapsed(job, term) {
+	if why == nil && hasLapsed(job, term) {
 		why, record.Reason = ErrLost, ""
 	}
 	switch {
 	case why != nil:
 		record.Finished = x.now()
-		record.conclude(Result{ExitCode: record.ExitCode, Signal: record.Signal, Output: record.Output, OutputCut: record.OutputCut,
+		record.setOutcome(Result{ExitCode: record.ExitCode, Signal: record.Signal, Output: record.Output, OutputCut: record.OutputCut,
 			LeftBehind: record.Detail}, why, false)
 		return concluded
 	case ctx.Err() != nil:

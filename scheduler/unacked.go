@@ -18,13 +18,13 @@ const ackDelay = 10 * time.Second
 // maxUnacked is the number of settlements of a job that the server keeps. It drops the oldest.
 const maxUnacked = 100
 
-// settled reports whether this replica has queued the records of the ticks that were settled together up to a tick.
-func (t *task) settled(tick time.Time) bool {
+// isSettled reports whether this replica has queued the records of the ticks that were settled together up to a tick.
+func (t *task) isSettled(tick time.Time) bool {
 	return slices.ContainsFunc(t.unacked, func(u unacked) bool { return u.tick.Equal(tick) })
 }
 
-// ackable returns the ticks whose records are written.
-func (t *task) ackable() (ticks []time.Time) {
+// ackableTicks returns the ticks whose records are written.
+func (t *task) ackableTicks() (ticks []time.Time) {
 	for _, u := range t.unacked {
 		if !slices.ContainsFunc(u.written, func(r *receipt) bool { return !r.succeeded() }) {
 			ticks = append(ticks, u.tick)

@@ -22,14 +22,14 @@ func (x *executor) unstartedTry(ctx context.Context, run *Run, term *election.Te
 	if !x.now().Before(until) {
 		return false
 	}
-	pause := min(x.backoffs.next(run.Job, why), until.Sub(x.now()))
+	pause := min(x.backoffs.nextPause(run.Job, why), until.Sub(x.now()))
 	run.Logger.Info("not started; trying again", "attempt", run.Attempt, "error", why, "retry_in", pause.Round(time.Millisecond).String())
-	return x.rest(ctx, term, pause)
+	return x.restBetweenTries(ctx, term, pause)
 }
 
-// undo ends the term of a run that never began. It gives the grant back and publishes that, so that another replica runs it. A run that no other
+// undoGrant ends the term of a run that never began. It gives the grant back and publishes that, so that another replica runs it. A run that no other
 // replica can begin is recorded instead.
-func (x *executor) undo(job *Job, run *Run, term *election.Term, record *Record, end tryEnd) ending {
+func (x *executor) undoGrant(job *Job, run *Run, term *election.Term, record *Record, end tryEnd) ending {
 	switch {
 	case term == nil:
 	case run.insist.IsZero():
@@ -37,7 +37,7 @@ func (x *executor) undo(job *Job, run *Run, term *election.Term, record *Record,
 	default:
 		return ending{record: x.abandonRequest(job, run, term, record), unreturned: end.unreturned}
 	}
-	run.life.to(phase{name: phaseReleased})
+	run.life.moveTo(phase{name: phaseReleased})
 	return ending{unstarted: end.why, unreturned: end.unreturned}
 }
 
@@ -46,21 +46,21 @@ func (x *executor) abandonRequest(job *Job, run *Run, term *election.Term, recor
 	record.Started, record.Finished = time.Time{}, x.now()
 	switch why := whyStopped(term); {
 	case why != nil:
-		record.conclude(Result{}, why, false)
+		record.setOutcome(Result{}, why, false)
 	case term.Context().Err() != nil:
-		record.conclude(Result{}, ErrLost, false)
+		record.setOutcome(Result{}, ErrLost, false)
 	case x.draining.Err() != nil, x.abort.Err() != nil:
-		record.conclude(Result{}, ErrDrain, false)
+		record.setOutcome(Result{}, ErrDrain, false)
 	default:
 		record.Outcome, record.Reason = Missed, "capacity"
 	}
 	x.recordEnd(*record, job.Lease/4)
-	run.life.to(phase{name: phaseRecorded})
+	run.life.moveTo(phase{name: phaseRecorded})
 	if err := term.End(context.Background()); err != nil {
 		run.Logger.Warn("the lease could not be released; it ends by itself", "error", err)
 	}
-	run.life.to(phase{name: phaseReleased})
-	run.Logger.Log(record.Outcome.level(record.Reason, false), "not started", "outcome", string(record.Outcome), "reason", record.Reason)
+	run.life.moveTo(phase{name: phaseReleased})
+	run.Logger.Log(record.Outcome.logLevel(record.Reason, false), "not started", "outcome", string(record.Outcome), "reason", record.Reason)
 	return *record
 }
 
@@ -68,8 +68,8 @@ func (x *executor) abandonRequest(job *Job, run *Run, term *election.Term, recor
 // leaves the job to the others for a growing pause. If it can start none, the breaker stops it from claiming.
 func (x *executor) holdPlace(job *Job, end ending) {
 	var pause time.Duration
-	if !x.breaker.failed(end.unstarted) {
-		pause = x.backoffs.next(job.Name, end.unstarted)
+	if !x.breaker.noteFailedStart(end.unstarted) {
+		pause = x.backoffs.nextPause(job.Name, end.unstarted)
 		x.log.Warn("cannot start the job; it is left to the other replicas", "job", job.Name, "error", end.unstarted, "retry_in", pause.String())
 	}
 	backoff.Sleep(x.draining, pause)
@@ -81,8 +81,8 @@ func (x *executor) holdPlace(job *Job, end ending) {
 
 // giveBack opens the tick of a term again, and publishes that to the replicas that believe it taken.
 func (x *executor) giveBack(term *election.Term, run *Run, reason string) {
-	log := x.logger(run)
-	if err := term.Return(context.Background()); err != nil {
+	log := x.runLogger(run)
+	if err := term.Undo(context.Background()); err != nil {
 		log.Warn("a tick that was not started could not be given back", "reason", reason, "error", err)
 		return
 	}

@@ -53,12 +53,12 @@ func (a *app) takePath(args []string) error {
 	return nil
 }
 
-// load reads the configuration for a command that needs one.
-func (a *app) load() (*config.Config, error) {
+// loadConfig reads the configuration for a command that needs one.
+func (a *app) loadConfig() (*config.Config, error) {
 	if err := a.needConfig(); err != nil {
 		return nil, err
 	}
-	cfg, _, err := a.read()
+	cfg, _, err := a.readConfig()
 	return cfg, err
 }
 
@@ -74,8 +74,8 @@ func (a *app) needConfig() error {
 	return nil
 }
 
-// read reads the configuration. It also returns the files that were read, even if the configuration is faulty.
-func (a *app) read() (*config.Config, *config.Files, error) {
+// readConfig reads the configuration. It also returns the files that were read, even if the configuration is faulty.
+func (a *app) readConfig() (*config.Config, *config.Files, error) {
 	path, _ := a.configFile()
 	files := &config.Files{}
 	cfg, err := config.Load(path, config.Options{Files: files, Trust: a.trust, Rights: new(command.Accounts).Rights})
@@ -88,7 +88,7 @@ func (a *app) read() (*config.Config, *config.Files, error) {
 // loadIfNamed reads the configuration if the user named one. Otherwise it returns an empty one, for commands that work in any folder.
 func (a *app) loadIfNamed() (*config.Config, error) {
 	if _, named := a.configFile(); named {
-		return a.load()
+		return a.loadConfig()
 	}
 	return a.noConfig(), nil
 }

@@ -17,7 +17,7 @@ func newAuditCommand(a *app) *cobra.Command {
 			if most < 1 {
 				return usageError("-n %d: it must be at least 1", most)
 			}
-			return a.operate(cmd.Context(), func(o *operating) error {
+			return a.withOperator(cmd.Context(), func(o *operating) error {
 				now, err := o.Now(cmd.Context())
 				if err != nil {
 					return err

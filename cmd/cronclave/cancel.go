@@ -11,7 +11,7 @@ import (
 )
 
 func newCancelCommand(a *app) *cobra.Command {
-	req := operator.CancelRequest{Requester: requester()}
+	req := operator.CancelRequest{Requester: thisRequester()}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "cancel JOB",
@@ -25,7 +25,7 @@ history shows it. Where nothing runs, there is nothing to do (0); a run that is 
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Job = args[0]
-			return a.cancel(cmd.Context(), req, asJSON)
+			return a.cancelRuns(cmd.Context(), req, asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&req.Run, "run", "", "only the run of this id, as history and the log have it")
@@ -34,8 +34,8 @@ history shows it. Where nothing runs, there is nothing to do (0); a run that is 
 	return cmd
 }
 
-// cancel stops the runs of a job, or one of them, and prints them.
-func (a *app) cancel(ctx context.Context, req operator.CancelRequest, asJSON bool) error {
+// cancelRuns stops the runs of a job, or one of them, and prints them.
+func (a *app) cancelRuns(ctx context.Context, req operator.CancelRequest, asJSON bool) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (a *app) cancel(ctx context.Context, req operator.CancelRequest, asJSON boo
 	defer o.close()
 	canceled, err := o.Cancel(ctx, req)
 	if err != nil && !errors.Is(err, operator.ErrUnknownRun) {
-		return o.exit(err)
+		return o.withExitCode(err)
 	}
 	if !asJSON {
 		console.Printer{Out: a.out}.Canceled(req.Job, canceled)

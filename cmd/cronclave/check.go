@@ -32,7 +32,7 @@ func newCheckCommand(a *app) *cobra.Command {
 			if len(args) > 0 {
 				path = args[0]
 			}
-			return a.check(cmd.Context(), path, config.Options{KeepUnset: noEnv, Trust: trustOfRoot(), Machine: !noEnv}, strict, asJSON)
+			return a.checkConfig(cmd.Context(), path, config.Options{KeepUnset: noEnv, Trust: trustOfRoot(), Machine: !noEnv}, strict, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are faults")
@@ -61,7 +61,7 @@ type checkedFault struct {
 	Warning bool   `json:"warning"`
 }
 
-func (a *app) check(ctx context.Context, path string, o config.Options, strict, asJSON bool) error {
+func (a *app) checkConfig(ctx context.Context, path string, o config.Options, strict, asJSON bool) error {
 	accounts := &command.Accounts{}
 	o.Rights = accounts.Rights
 	cfg, err := config.Load(path, o)

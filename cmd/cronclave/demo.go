@@ -41,12 +41,12 @@ demo ends. The file's [redis] is ignored.`,
 				return usageError("--for %v: it must be from 1s to %v", length, demo.Longest)
 			}
 			if len(args) == 0 {
-				return a.demo(cmd.Context(), "", length)
+				return a.runDemo(cmd.Context(), "", length)
 			}
 			if !yes {
 				return usageError("demo %s runs the commands of that file, and kills a replica while it runs one of them: add --yes if you mean it", args[0])
 			}
-			return a.demo(cmd.Context(), args[0], length)
+			return a.runDemo(cmd.Context(), args[0], length)
 		},
 	}
 	durationFlag(cmd.Flags(), &length, "for", "how long it lasts")
@@ -54,8 +54,8 @@ demo ends. The file's [redis] is ignored.`,
 	return cmd
 }
 
-// demo runs a demo of a file, or of the built-in configuration.
-func (a *app) demo(ctx context.Context, path string, length time.Duration) error {
+// runDemo runs a demo of a file, or of the built-in configuration.
+func (a *app) runDemo(ctx context.Context, path string, length time.Duration) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program, which the replicas run: %w", err)
@@ -66,7 +66,7 @@ func (a *app) demo(ctx context.Context, path string, length time.Duration) error
 	ctx, done := console.WhileWritable(ctx, a.out)
 	defer done()
 	err = demo.Run(ctx, demo.Config{Out: a.out, Path: path, Length: length, Program: program, Signals: signals,
-		Colour: a.colour()})
+		Colour: a.useColour()})
 	var faults config.Faults
 	switch {
 	case err == nil, errors.As(err, &faults):

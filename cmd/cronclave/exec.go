@@ -36,7 +36,7 @@ Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A secon
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.trust = trustOfRoot()
-			cfg, err := a.load()
+			cfg, err := a.loadConfig()
 			if err != nil {
 				return err
 			}
@@ -47,7 +47,7 @@ Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A secon
 			if show {
 				return a.printJob(cmd.Context(), cfg, jobs[0])
 			}
-			return a.exec(cmd.Context(), cfg, jobs[0], !noLock)
+			return a.execJob(cmd.Context(), cfg, jobs[0], !noLock)
 		},
 	}
 	cmd.Flags().BoolVar(&noLock, "no-lock", false, "run apart from the cluster: no Redis, no token, and replicas may run the job at the same time")
@@ -55,8 +55,8 @@ Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A secon
 	return cmd
 }
 
-func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, lock bool) error {
-	log, err := a.logger()
+func (a *app) execJob(ctx context.Context, cfg *config.Config, job *config.Job, lock bool) error {
+	log, err := a.newLogger()
 	if err != nil {
 		return err
 	}
@@ -64,9 +64,9 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 	if err != nil {
 		return err
 	}
-	once := replica.OnceConfig{Jobs: cfg, Job: job, Name: name, Log: quieter(log.Named("exec")), Output: ownOutput{a}}
+	once := replica.OnceConfig{Jobs: cfg, Job: job, Name: name, Log: withoutInfo(log.Named("exec")), Output: ownOutput{a}}
 	if lock {
-		end, err := a.coordinate(ctx, cfg, name, &once)
+		end, err := a.joinCluster(ctx, cfg, name, &once)
 		if err != nil {
 			return err
 		}
@@ -92,16 +92,16 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 	return execResult(record, err)
 }
 
-// quieter removes the lines about the start and the end of the run from the log.
-func quieter(log hclog.Logger) hclog.Logger {
+// withoutInfo removes the lines about the start and the end of the run from the log.
+func withoutInfo(log hclog.Logger) hclog.Logger {
 	if !log.IsDebug() {
 		log.SetLevel(hclog.Warn)
 	}
 	return log
 }
 
-// coordinate connects a run to the cluster. end closes the connections.
-func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, once *replica.OnceConfig) (end func(), err error) {
+// joinCluster connects a run to the cluster. end closes the connections.
+func (a *app) joinCluster(ctx context.Context, cfg *config.Config, name string, once *replica.OnceConfig) (end func(), err error) {
 	conn, err := a.openRedis(cfg)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, o
 		_ = once.Locks.Close() // only waits
 		_ = conn.Close()       // no request is under way
 	}
-	if once.Journal, err = greet(ctx, cfg, conn); err != nil {
+	if once.Journal, err = checkRedis(ctx, cfg, conn); err != nil {
 		end()
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, o
 // auditExec writes the run to the audit log. If that fails, the run starts anyway, because the machine may be cut off. If the user has exceeded the
 // rate of acts, it does not start. With --no-lock there is no Redis, so there is no entry.
 func auditExec(ctx context.Context, once *replica.OnceConfig) error {
-	act := journal.Act{By: requester().By, Kind: journal.ActExec, Jobs: []string{once.Job.Name}}
+	act := journal.Act{By: thisRequester().By, Kind: journal.ActExec, Jobs: []string{once.Job.Name}}
 	log := once.Log.With("job", once.Job.Name, "user", act.By)
 	if once.Journal == nil {
 		log.Info("run is in no audit log", "reason", "--no-lock: without Redis")
@@ -144,7 +144,7 @@ func execResult(r scheduler.Record, err error) error {
 	case errors.Is(err, scheduler.ErrHeld), errors.Is(err, scheduler.ErrPoolHeld):
 		return exitError{exitNotAcquired, err}
 	case errors.Is(err, election.ErrUnknown):
-		return unavailable("ask for the lock", err)
+		return unavailableError("ask for the lock", err)
 	case err != nil:
 		return err
 	case r.Outcome == scheduler.OK:

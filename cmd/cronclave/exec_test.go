@@ -177,7 +177,7 @@ func TestExecBeyondTheRate(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	for _, day := range []time.Time{time.Now(), time.Now().Add(24 * time.Hour)} { // midnight may pass meanwhile
-		if err := client.HSet(t.Context(), "cronclave:default:acts:"+day.UTC().Format(time.DateOnly), requester().By, journal.ActsADay).Err(); err != nil {
+		if err := client.HSet(t.Context(), "cronclave:default:acts:"+day.UTC().Format(time.DateOnly), thisRequester().By, journal.ActsADay).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

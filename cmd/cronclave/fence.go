@@ -46,7 +46,7 @@ are gone when Redis loses its memory.`,
 					return usageError("--idle %q: it must be a duration above 0, such as 36h or 30d", idle)
 				}
 			}
-			return a.fence(cmd.Context(), f, asJSON)
+			return a.runFence(cmd.Context(), f, asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&idle, "idle", "", "forget the token when it was not asked for so long, such as 30d (default: never)")
@@ -78,7 +78,7 @@ type fenceVerdict struct {
 	Stale    bool          `json:"stale"`
 }
 
-func (a *app) fence(ctx context.Context, f fencing, asJSON bool) error {
+func (a *app) runFence(ctx context.Context, f fencing, asJSON bool) error {
 	err := a.passFence(ctx, f)
 	var stale *locking.StaleError
 	if !errors.As(err, &stale) && err != nil {
@@ -129,19 +129,19 @@ func (a *app) passFence(ctx context.Context, f fencing) error {
 	case err == nil, errors.Is(err, locking.ErrStale):
 		return err
 	case errors.Is(err, locking.ErrUnknown):
-		return unavailable("record the token", err)
+		return unavailableError("record the token", err)
 	}
 	return exitError{exitUsage, err}
 }
 
 // inspectForFence refuses a Redis that may evict the recorded tokens, because then any token would pass.
 func inspectForFence(ctx context.Context, cfg *config.Config, rdb *redisconn.Conn, f fencing) error {
-	if _, err := greet(ctx, cfg, rdb); err != nil {
+	if _, err := checkRedis(ctx, cfg, rdb); err != nil {
 		return err
 	}
 	h, err := rdb.ExamineKeeper(ctx, f.resource)
 	if err == nil && f.idle > 0 && h.EvictsExpiring() {
 		err = fmt.Errorf("%w: its maxmemory-policy drops keys that expire, as with --idle, when memory is short; set maxmemory-policy noeviction, or leave --idle out", redisconn.ErrUnfit)
 	}
-	return unusable(err)
+	return unfitError(err)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func newForgetCommand(a *app) *cobra.Command {
-	by := requester()
+	by := thisRequester()
 	cmd := &cobra.Command{
 		Use:   "forget REPLICA",
 		Short: "Take a lost replica that will not come back off the list of problems",
@@ -18,7 +18,7 @@ up again, it is forgotten, or as many replicas are up as [cluster].replicas expe
 
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.operate(cmd.Context(), func(o *operating) error {
+			return a.withOperator(cmd.Context(), func(o *operating) error {
 				if err := o.Forget(cmd.Context(), args[0], by); err != nil {
 					return err //nolint:wrapcheck // the error says that nothing was done
 				}

@@ -33,18 +33,18 @@ func newHistoryCommand(a *app) *cobra.Command {
 
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req, err := o.request(args)
+			req, err := o.toRequest(args)
 			if err != nil {
 				return err
 			}
-			h, zone, err := a.history(cmd.Context(), req, o)
+			h, zone, err := a.readHistory(cmd.Context(), req, o)
 			if err != nil {
 				return err
 			}
 			if o.asJSON {
 				err = a.printJSON(h.Records)
 			} else {
-				console.Printer{Out: a.out, Zone: zone, Colour: a.colour()}.History(h.Records)
+				console.Printer{Out: a.out, Zone: zone, Colour: a.useColour()}.History(h.Records)
 			}
 			if h.More && !cmd.Flags().Changed("number") {
 				fmt.Fprintf(a.err, "cronclave: only the newest %d records are shown; -n N shows more\n", o.n)
@@ -64,8 +64,8 @@ func newHistoryCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// request returns the request for the flags. Relative bounds use the clock of this machine.
-func (o historyOptions) request(args []string) (req operator.HistoryRequest, err error) {
+// toRequest returns the request for the flags. Relative bounds use the clock of this machine.
+func (o historyOptions) toRequest(args []string) (req operator.HistoryRequest, err error) {
 	req = operator.HistoryRequest{Limit: o.n, Output: o.output, Outcomes: o.outcomes}
 	switch {
 	case o.n < 1:
@@ -85,19 +85,19 @@ func (o historyOptions) request(args []string) (req operator.HistoryRequest, err
 	if len(args) > 0 {
 		req.Job = args[0]
 	}
-	err = o.bound(&req, time.Now()) // reports a faulty bound before Redis is asked
+	err = o.setBounds(&req, time.Now()) // reports a faulty bound before Redis is asked
 	return req, err
 }
 
-// bound sets the bounds of a request, relative to now.
-func (o historyOptions) bound(req *operator.HistoryRequest, now time.Time) (err error) {
+// setBounds sets the bounds of a request, relative to now.
+func (o historyOptions) setBounds(req *operator.HistoryRequest, now time.Time) (err error) {
 	if o.since != "" {
-		if req.Since, err = past(now, o.since); err != nil {
+		if req.Since, err = parsePast(now, o.since); err != nil {
 			return usageError("--since: %w", err)
 		}
 	}
 	if o.until != "" {
-		if req.Until, err = past(now, o.until); err != nil {
+		if req.Until, err = parsePast(now, o.until); err != nil {
 			return usageError("--until: %w", err)
 		}
 	}
@@ -107,11 +107,11 @@ func (o historyOptions) bound(req *operator.HistoryRequest, now time.Time) (err 
 	return nil
 }
 
-// history reads the latest runs of one job or all jobs. It also returns the zone for printed times. Relative bounds use the clock of Redis, like the
+// readHistory reads the latest runs of one job or all jobs. It also returns the zone for printed times. Relative bounds use the clock of Redis, like the
 // times in records.
-func (a *app) history(ctx context.Context, req operator.HistoryRequest, opt historyOptions) (h *operator.History, zone *time.Location, err error) {
+func (a *app) readHistory(ctx context.Context, req operator.HistoryRequest, opt historyOptions) (h *operator.History, zone *time.Location, err error) {
 	o, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
-		zone, err = a.zone(zones, opt.zone)
+		zone, err = a.displayZone(zones, opt.zone)
 		return err
 	})
 	if err != nil {
@@ -121,14 +121,14 @@ func (a *app) history(ctx context.Context, req operator.HistoryRequest, opt hist
 	if opt.since+opt.until != "" {
 		now, err := o.Now(ctx)
 		if err != nil {
-			return nil, nil, o.exit(err)
+			return nil, nil, o.withExitCode(err)
 		}
-		if err := opt.bound(&req, now); err != nil {
+		if err := opt.setBounds(&req, now); err != nil {
 			return nil, nil, err
 		}
 	}
 	if h, err = o.History(ctx, req); err != nil {
-		return nil, nil, o.exit(err)
+		return nil, nil, o.withExitCode(err)
 	}
 	if opt.output {
 		a.addPrinted(ctx, o, h.Records)

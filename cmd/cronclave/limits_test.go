@@ -201,7 +201,7 @@ func awaitRun(t *testing.T, url, job string, such func(ended) bool) ended {
 	for limit := time.After(longestProcess); ; {
 		var out, said bytes.Buffer
 		// Before the replica has told of its jobs there is no such job.
-		if execute(t.Context(), []string{"history", job, "--json", "--output", "--redis", url}, streams{out: &out, err: &said}) == 0 {
+		if runCommandLine(t.Context(), []string{"history", job, "--json", "--output", "--redis", url}, streams{out: &out, err: &said}) == 0 {
 			runs = nil
 			if err := json.Unmarshal(out.Bytes(), &runs); err != nil {
 				t.Fatal(err)

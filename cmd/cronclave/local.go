@@ -18,7 +18,7 @@ func (a *app) loadIfAny() (cfg *config.Config, faults int, err error) {
 			return a.noConfig(), 0, nil
 		}
 	}
-	cfg, err = a.load()
+	cfg, err = a.loadConfig()
 	var found config.Faults
 	if !errors.As(err, &found) {
 		return cfg, 0, err
@@ -28,13 +28,13 @@ func (a *app) loadIfAny() (cfg *config.Config, faults int, err error) {
 			faults++
 		}
 	}
-	cfg, err = a.access(path, console.Count(faults, "fault"))
+	cfg, err = a.clusterAccess(path, console.Count(faults, "fault"))
 	return cfg, faults, err
 }
 
-// access returns the access to a cluster, according to a faulty configuration. Flags and environment take precedence. They are required if the
+// clusterAccess returns the access to a cluster, according to a faulty configuration. Flags and environment take precedence. They are required if the
 // configuration is uncertain about them.
-func (a *app) access(path, faults string) (*config.Config, error) {
+func (a *app) clusterAccess(path, faults string) (*config.Config, error) {
 	known := config.ReadAccess(path, config.Options{})
 	namespace := a.namespace
 	if namespace == "" {

@@ -61,10 +61,10 @@ version, 1 for a Redis that cannot keep a lock, such as one that evicts keys.`,
 
 		ValidArgsFunction: completeLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := j.parse(args, cmd.ArgsLenAtDash(), pool, wait, lease, cmd.Flags().Changed("slots")); err != nil {
+			if err := j.parseArgs(args, cmd.ArgsLenAtDash(), pool, wait, lease, cmd.Flags().Changed("slots")); err != nil {
 				return err
 			}
-			return a.lock(cmd.Context(), j)
+			return a.runLock(cmd.Context(), j)
 		},
 	}
 	flags := cmd.Flags()
@@ -79,8 +79,8 @@ version, 1 for a Redis that cannot keep a lock, such as one that evicts keys.`,
 	return cmd
 }
 
-// parse checks the command line. args has all arguments; those after the -- begin at index dash.
-func (j *lockJob) parse(args []string, dash int, pool, wait, lease string, slotsSet bool) error {
+// parseArgs checks the command line. args has all arguments; those after the -- begin at index dash.
+func (j *lockJob) parseArgs(args []string, dash int, pool, wait, lease string, slotsSet bool) error {
 	if dash < 0 || dash == len(args) {
 		return usageError("no command: put it behind --, as in: cronclave lock NAME -- COMMAND")
 	}
@@ -138,15 +138,15 @@ func (j *lockJob) lockName() string {
 	return operator.PlainLock(j.name)
 }
 
-// title returns the name of the lock for messages.
-func (j *lockJob) title() string {
+// lockTitle returns the name of the lock for messages.
+func (j *lockJob) lockTitle() string {
 	if j.pool {
 		return "pool " + j.name
 	}
 	return "lock " + j.name
 }
 
-func (a *app) lock(ctx context.Context, j *lockJob) error {
+func (a *app) runLock(ctx context.Context, j *lockJob) error {
 	cfg, err := a.loadIfNamed()
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (a *app) lock(ctx context.Context, j *lockJob) error {
 	if err := j.findPool(cfg); err != nil {
 		return err
 	}
-	log, err := a.logger()
+	log, err := a.newLogger()
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (a *app) lock(ctx context.Context, j *lockJob) error {
 		return err
 	}
 	defer func() { _ = rdb.Close() }() // no request is under way
-	if err := inspect(ctx, cfg, rdb); err != nil {
+	if err := inspectForLock(ctx, cfg, rdb); err != nil {
 		return err
 	}
 	host, err := replicaName("")
@@ -174,13 +174,13 @@ func (a *app) lock(ctx context.Context, j *lockJob) error {
 	if err != nil {
 		return err
 	}
-	r := &lockRun{app: a, lockJob: j, cfg: cfg, redis: rdb, history: history, owner: fmt.Sprintf("%s (pid %d)", host, os.Getpid()), log: quieter(log.Named("lock"))}
+	r := &lockRun{app: a, lockJob: j, cfg: cfg, redis: rdb, history: history, owner: fmt.Sprintf("%s (pid %d)", host, os.Getpid()), log: withoutInfo(log.Named("lock"))}
 	locks, err := openLocks(rdb, cfg.Namespace, r.owner)
 	if err != nil {
 		return err
 	}
 	r.locks = locks.Engine()
-	defer r.end()
+	defer r.closeClients()
 	return r.run(ctx)
 }
 
@@ -207,7 +207,7 @@ func (j *lockJob) findPool(cfg *config.Config) error {
 // reportWaiting prints the reason of the wait on a terminal. On other outputs the command prints only faults.
 func (a *app) reportWaiting(format string, args ...any) {
 	if console.IsTerminal(a.err) {
-		fmt.Fprintf(a.says(), "cronclave: "+format+"\n", args...)
+		fmt.Fprintf(a.messageWriter(), "cronclave: "+format+"\n", args...)
 	}
 }
 

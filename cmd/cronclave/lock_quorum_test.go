@@ -44,7 +44,7 @@ func TestLockOnAQuorumNeedsNoHistory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := openStore(t, history, embeddedServer(t), embeddedServer(t), embeddedServer(t))
-			if err := inspect(t.Context(), &config.Config{Namespace: "default"}, s); err != nil {
+			if err := inspectForLock(t.Context(), &config.Config{Namespace: "default"}, s); err != nil {
 				t.Error(err)
 			}
 		})
@@ -59,7 +59,7 @@ func TestLockOnAQuorumRefusesANewerFormat(t *testing.T) {
 	if err := s.Set(t.Context(), "cronclave:default:format", 1000, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := inspect(t.Context(), &config.Config{Namespace: "default"}, s); err == nil || !strings.Contains(err.Error(), "newer") {
+	if err := inspectForLock(t.Context(), &config.Config{Namespace: "default"}, s); err == nil || !strings.Contains(err.Error(), "newer") {
 		t.Errorf("%v", err)
 	}
 }
@@ -73,7 +73,7 @@ func TestLockEndsWithoutAMasterThatWasSilent(t *testing.T) {
 	for range 3 { // the machine may have other things to do
 		r := takeLock(t, openStore(t, history, one, two, silentServer(t)))
 		began := time.Now()
-		r.end()
+		r.closeClients()
 		best = min(best, time.Since(began))
 	}
 	if best > redisconn.Timeout/2 {
@@ -84,7 +84,7 @@ func TestLockEndsWithoutAMasterThatWasSilent(t *testing.T) {
 // takeLock takes and releases a lock as the command does, but for its end.
 func takeLock(t *testing.T, s *redisconn.Conn) *lockRun {
 	t.Helper()
-	if err := inspect(t.Context(), &config.Config{Namespace: "default"}, s); err != nil {
+	if err := inspectForLock(t.Context(), &config.Config{Namespace: "default"}, s); err != nil {
 		t.Fatal(err)
 	}
 	locks, err := openLocks(s, "default", "")
@@ -107,7 +107,7 @@ func TestLockWithoutAMajorityNamesTheMasters(t *testing.T) {
 	t.Parallel()
 	silent, away := silentServer(t), "redis://127.0.0.1:1/0"
 	s := openStore(t, away, embeddedServer(t), silent, away)
-	err := inspect(t.Context(), &config.Config{Namespace: "default"}, s)
+	err := inspectForLock(t.Context(), &config.Config{Namespace: "default"}, s)
 	for _, want := range []string{"2 of the 3 masters of the quorum do not answer", silent + " can't be reached", away + " can't be reached"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)

@@ -46,12 +46,12 @@ type lockRun struct {
 // run handles signals from before the request for the lock on, so that no signal ends this process while it holds the lock.
 func (r *lockRun) run(ctx context.Context) error {
 	signals := takeSignals()
-	defer signals.stop()
-	waiting, done := signals.interrupting(ctx)
+	defer signals.stopNotify()
+	waiting, done := signals.untilSignal(ctx)
 	// The client makes the id, so that a repeated request gets the grant whose answer was lost.
 	id := strings.ToLower(crypto.Text()[:16])
 	defer operator.ShowLock(r.history, journal.LockUse{ID: id, Lock: r.name, Pool: r.pool, Slots: r.slots, Owner: r.owner}, r.lease, r.locks.EstimatedTime)()
-	lease, err := (&acquisition{lockJob: r.lockJob, locks: r.locks, id: id, at: r.redis.Authority(), say: r.reportWaiting}).win(waiting)
+	lease, err := (&acquisition{lockJob: r.lockJob, locks: r.locks, id: id, at: r.redis.Authority(), say: r.reportWaiting}).acquireLease(waiting)
 	done()
 	var interrupted interruption
 	switch {
@@ -59,15 +59,15 @@ func (r *lockRun) run(ctx context.Context) error {
 		if lease != nil {
 			_ = engine.RunOf(lease).Undo(ctx) // otherwise it ends by itself
 		}
-		return exitError{interrupted.code(), fmt.Errorf("%s: %w", r.title(), interrupted)}
+		return exitError{interrupted.exitCode(), fmt.Errorf("%s: %w", r.lockTitle(), interrupted)}
 	case err != nil:
 		return err
 	}
 	return r.runUnderLease(ctx, lease, signals)
 }
 
-// end closes the client, which releases the lock within its time limit. It does not wait for a server that has never answered.
-func (r *lockRun) end() {
+// closeClients closes the client, which releases the lock within its time limit. It does not wait for a server that has never answered.
+func (r *lockRun) closeClients() {
 	if r.silent {
 		return // the end of the process ends the requests without an answer
 	}
@@ -79,16 +79,16 @@ func (r *lockRun) end() {
 func (r *lockRun) runUnderLease(ctx context.Context, lease *engine.Lease, s *signals) error {
 	exit, lost, err := runLocked(r.lockJob, r.cfg, lease, s, r.log)
 	if lost {
-		return r.lost(ctx, lease)
+		return r.leaseLost(ctx, lease)
 	}
 	released := lease.Release(ctx)
 	switch {
 	case err != nil:
 		return err
 	case errors.Is(released, engine.ErrLost):
-		fmt.Fprintf(r.says(), "cronclave: %s: Redis lost the lock while the command ran: another client may have held it at the same time\n", r.title())
+		fmt.Fprintf(r.messageWriter(), "cronclave: %s: Redis lost the lock while the command ran: another client may have held it at the same time\n", r.lockTitle())
 	case released != nil:
-		fmt.Fprintf(r.says(), "cronclave: %s: the lock was not released, and ends by itself within %v: %v\n", r.title(), r.lease, election.Plain(released))
+		fmt.Fprintf(r.messageWriter(), "cronclave: %s: the lock was not released, and ends by itself within %v: %v\n", r.lockTitle(), r.lease, election.Plain(released))
 	}
 	if exit.Err != nil {
 		return exitError{exit.Status(), exit.Err}
@@ -99,8 +99,8 @@ func (r *lockRun) runUnderLease(ctx context.Context, lease *engine.Lease, s *sig
 	return nil
 }
 
-// lost ends a lock whose command was killed to protect the lease. If Redis came back, the lease may have been renewed since; then it is released.
-func (r *lockRun) lost(ctx context.Context, lease *engine.Lease) error {
+// leaseLost ends a lock whose command was killed to protect the lease. If Redis came back, the lease may have been renewed since; then it is released.
+func (r *lockRun) leaseLost(ctx context.Context, lease *engine.Lease) error {
 	why := context.Cause(lease.Context())
 	if why == nil { // the command is killed some time before the end of the lease
 		why = fmt.Errorf("%w: not renewed in time by %s", engine.ErrLost, r.redis.Authority())
@@ -109,7 +109,7 @@ func (r *lockRun) lost(ctx context.Context, lease *engine.Lease) error {
 	if lease.Remaining() > longestRelease { // otherwise the lease ends earlier than the release
 		r.silent = errors.Is(lease.Release(ctx), engine.ErrUnknown)
 	}
-	return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", r.title(), why)}
+	return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", r.lockTitle(), why)}
 }
 
 // longestRelease is the maximum duration of a release if Redis does not answer.
@@ -134,7 +134,7 @@ func runLocked(j *lockJob, cfg *config.Config, lease *engine.Lease, s *signals, 
 	go func() {
 		defer close(over)
 		exit = processes.Host.Run(stop, kill, command.Spec{
-			Name: lease.ID(), Argv: j.argv, Env: env, Lease: lease, KillGrace: lockGrace, Attached: true, Signals: s.passing(),
+			Name: lease.ID(), Argv: j.argv, Env: env, Lease: lease, KillGrace: lockGrace, Attached: true, Signals: s.forCommand(),
 		})
 	}()
 	lost = guardLease(lease, over, func() { stopNow(engine.ErrLost) }, killNow)
@@ -206,13 +206,13 @@ func takeSignals() *signals {
 	return s
 }
 
-func (s *signals) stop() {
+func (s *signals) stopNotify() {
 	signal.Stop(s.arrived)
 	signal.Stop(s.broken)
 }
 
-// interrupting returns a context that ends at the first signal. done must be called: it ends the watch and waits for it.
-func (s *signals) interrupting(ctx context.Context) (waiting context.Context, done func()) {
+// untilSignal returns a context that ends at the first signal. done must be called: it ends the watch and waits for it.
+func (s *signals) untilSignal(ctx context.Context) (waiting context.Context, done func()) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	end := watchSignals(func(one os.Signal) { cancel(interruption{one}) }, s.ending...)
 	return waiting, func() {
@@ -221,8 +221,8 @@ func (s *signals) interrupting(ctx context.Context) (waiting context.Context, do
 	}
 }
 
-// passing returns the signals for the command.
-func (s *signals) passing() <-chan os.Signal {
+// forCommand returns the signals for the command.
+func (s *signals) forCommand() <-chan os.Signal {
 	signal.Notify(s.arrived, slices.Concat(s.ending, userSignals)...)
 	return s.arrived
 }
@@ -234,8 +234,8 @@ func (i interruption) Error() string {
 	return "ended by a signal before it was acquired: " + i.String()
 }
 
-// code returns the exit code of a program that was ended by the signal.
-func (i interruption) code() int {
+// exitCode returns the exit code of a program that was ended by the signal.
+func (i interruption) exitCode() int {
 	n, _ := i.Signal.(syscall.Signal)
 	return 128 + int(n)
 }

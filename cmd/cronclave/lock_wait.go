@@ -32,47 +32,47 @@ var errWaited = errors.New("waited long enough")
 // silenceLimit is the least time for which an unanswered request is repeated, even if --wait is shorter.
 const silenceLimit = 2 * redisconn.Timeout
 
-// win returns the lease, or an error that ends the program.
-func (c *acquisition) win(ctx context.Context) (*engine.Lease, error) {
+// acquireLease returns the lease, or an error that ends the program.
+func (c *acquisition) acquireLease(ctx context.Context) (*engine.Lease, error) {
 	c.begun = time.Now()
 	c.request = engine.Request{Lock: c.lockName(), ID: c.id, Slots: c.slots, Lease: c.lease, AnyLimit: c.pool}
-	a := c.ask(ctx)
+	a := c.askServer(ctx)
 	for again := backoff.New(firstPause, lastPause); a.Verdict != engine.Granted; {
-		left := c.left()
+		left := c.timeLeft()
 		switch {
 		case a.Verdict == engine.Unknown:
 			c.locks.Withdraw(c.request, c.request.ID)
-			return nil, c.failure(a.Err)
+			return nil, c.unknownState(a.Err)
 		case ctx.Err() != nil || left <= 0:
-			return nil, c.lost(a)
+			return nil, c.notAcquired(a)
 		}
-		c.announce(a)
+		c.reportOnce(a)
 		if c.fair {
 			return c.lineUp(ctx)
 		}
-		backoff.Sleep(ctx, min(c.until(a, again.Next()), left))
-		a = c.ask(ctx)
+		backoff.Sleep(ctx, min(c.nextPause(a, again.Next()), left))
+		a = c.askServer(ctx)
 	}
-	return c.won(a.Lease), nil
+	return c.reportWon(a.Lease), nil
 }
 
 // The pauses between requests for a held lock grow from the first to the last. Each is shortened by a random amount, to at least half, so that
 // waiting processes do not ask at the same time. The server notifies only processes in the queue.
 const firstPause, lastPause = 50 * time.Millisecond, time.Second
 
-// left returns the remaining time to wait.
-func (c *acquisition) left() time.Duration {
+// timeLeft returns the remaining time to wait.
+func (c *acquisition) timeLeft() time.Duration {
 	if c.forever {
 		return time.Hour // renewed at each call
 	}
 	return c.wait - time.Since(c.begun)
 }
 
-// ask repeats the request until the answer is known. It does not overtake processes in the queue, which the server serves first.
-func (c *acquisition) ask(ctx context.Context) engine.Answer {
+// askServer repeats the request until the answer is known. It does not overtake processes in the queue, which the server serves first.
+func (c *acquisition) askServer(ctx context.Context) engine.Answer {
 	if !c.forever {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, max(c.left(), silenceLimit))
+		ctx, cancel = context.WithTimeout(ctx, max(c.timeLeft(), silenceLimit))
 		defer cancel()
 	}
 	for retry := backoff.New(5*time.Millisecond, redisconn.Timeout); ; {
@@ -84,8 +84,8 @@ func (c *acquisition) ask(ctx context.Context) engine.Answer {
 	}
 }
 
-// until returns the pause before the next request. It is shorter if a lease ends earlier, unless that is renewed.
-func (c *acquisition) until(a engine.Answer, pause time.Duration) time.Duration {
+// nextPause returns the pause before the next request. It is shorter if a lease ends earlier, unless that is renewed.
+func (c *acquisition) nextPause(a engine.Answer, pause time.Duration) time.Duration {
 	now, known := c.locks.EstimatedTime()
 	if !known || a.Until.IsZero() {
 		return pause
@@ -102,7 +102,7 @@ func (c *acquisition) lineUp(ctx context.Context) (*engine.Lease, error) {
 	waiting := ctx
 	if !c.forever {
 		var cancel context.CancelFunc
-		waiting, cancel = context.WithTimeoutCause(ctx, c.left(), errWaited)
+		waiting, cancel = context.WithTimeoutCause(ctx, c.timeLeft(), errWaited)
 		defer cancel()
 	}
 	options := []engine.Option{engine.WithLease(c.lease)}
@@ -112,36 +112,38 @@ func (c *acquisition) lineUp(ctx context.Context) (*engine.Lease, error) {
 	lease, err := c.locks.Semaphore(c.lockName(), c.slots, options...).For(c.id).AcquireConfirmed(waiting) // with its whole length, which the grace needs
 	switch {
 	case err == nil:
-		return c.won(lease), nil
+		return c.reportWon(lease), nil
 	case !errors.Is(err, errWaited) || errors.Is(err, engine.ErrUnknown): // the server would not answer with the holder either
-		return nil, c.failure(err)
+		return nil, c.unknownState(err)
 	}
 	c.request.Abstain = true // asks only for the holder
-	a := c.ask(ctx)
+	a := c.askServer(ctx)
 	if a.Verdict == engine.Unknown {
-		return nil, c.failure(a.Err)
+		return nil, c.unknownState(a.Err)
 	}
-	return nil, c.lost(a)
+	return nil, c.notAcquired(a)
 }
 
-func (c *acquisition) announce(a engine.Answer) {
+func (c *acquisition) reportOnce(a engine.Answer) {
 	if !c.reported {
 		c.reported = true
-		c.say("waiting for %s: %s", c.title(), c.why(a))
+		c.say("waiting for %s: %s", c.lockTitle(), c.refusalReason(a))
 	}
 }
 
-func (c *acquisition) won(lease *engine.Lease) *engine.Lease {
+func (c *acquisition) reportWon(lease *engine.Lease) *engine.Lease {
 	if c.reported {
-		c.say("%s: acquired after %v", c.title(), c.waited())
+		c.say("%s: acquired after %v", c.lockTitle(), c.timeWaited())
 	}
 	return lease
 }
 
-func (c *acquisition) waited() time.Duration { return time.Since(c.begun).Round(10 * time.Millisecond) }
+func (c *acquisition) timeWaited() time.Duration {
+	return time.Since(c.begun).Round(10 * time.Millisecond)
+}
 
-// why returns the reason for which the lock is not granted. Times are by the clock of Redis.
-func (c *acquisition) why(a engine.Answer) string {
+// refusalReason returns the reason for which the lock is not granted. Times are by the clock of Redis.
+func (c *acquisition) refusalReason(a engine.Answer) string {
 	switch {
 	case a.Verdict == engine.Closed:
 		return fmt.Sprintf("Redis has lost its data of this lock; it stays closed until %s, since a holder may still be alive", console.Stamp(a.Until))
@@ -153,23 +155,23 @@ func (c *acquisition) why(a engine.Answer) string {
 	return fmt.Sprintf("held by %s until %s, unless it is renewed", holderName(a.Holder), console.Stamp(a.Until))
 }
 
-// lost returns the error of a lock that was not acquired in time.
-func (c *acquisition) lost(a engine.Answer) error {
+// notAcquired returns the error of a lock that was not acquired in time.
+func (c *acquisition) notAcquired(a engine.Answer) error {
 	after := ""
 	if c.wait > 0 {
-		after = fmt.Sprintf(" after %v", c.waited())
+		after = fmt.Sprintf(" after %v", c.timeWaited())
 	}
-	return exitError{c.busyCode, fmt.Errorf("%s: not acquired%s: %s", c.title(), after, c.why(a))}
+	return exitError{c.busyCode, fmt.Errorf("%s: not acquired%s: %s", c.lockTitle(), after, c.refusalReason(a))}
 }
 
-// failure returns the error of a lock whose state is unknown.
-func (c *acquisition) failure(err error) error {
+// unknownState returns the error of a lock whose state is unknown.
+func (c *acquisition) unknownState(err error) error {
 	switch {
 	case errors.Is(err, engine.ErrLimit):
 		return usageError("%s is in use with another number of slots than %d: all its users must give the same number (which is forgotten after 10 minutes without a user)",
-			c.title(), c.slots)
+			c.lockTitle(), c.slots)
 	case errors.Is(err, engine.ErrUnknown):
-		return unavailable(fmt.Sprintf("ask %s for %s", c.at, c.title()), election.Plain(err))
+		return unavailableError(fmt.Sprintf("ask %s for %s", c.at, c.lockTitle()), election.Plain(err))
 	}
 	return election.Plain(err)
 }

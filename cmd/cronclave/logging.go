@@ -17,8 +17,8 @@ const (
 	logPatience, lastLog = time.Second, 50 * time.Millisecond
 )
 
-// logger returns a logger to stderr. Unless flags say otherwise, it writes text to a terminal and JSON to other files. It never waits for the reader.
-func (a *app) logger() (hclog.Logger, error) {
+// newLogger returns a logger to stderr. Unless flags say otherwise, it writes text to a terminal and JSON to other files. It never waits for the reader.
+func (a *app) newLogger() (hclog.Logger, error) {
 	o, err := a.logOptions()
 	if err != nil {
 		return nil, err
@@ -49,9 +49,9 @@ func (a *app) logOptions() (logging.Options, error) {
 	return o, nil
 }
 
-// says returns the writer for messages besides the log. It is stderr, through the log's writer if there is one: then messages and log lines are in
+// messageWriter returns the writer for messages besides the log. It is stderr, through the log's writer if there is one: then messages and log lines are in
 // order, and no message waits for the reader.
-func (a *app) says() io.Writer {
+func (a *app) messageWriter() io.Writer {
 	if w := a.logWriter.Load(); w != nil {
 		return w
 	}

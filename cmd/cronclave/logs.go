@@ -43,7 +43,7 @@ Redis in pieces, a few times a second. Of a run that prints faster than that, by
 			case len(args) > 1 && (!o.follow || o.run != ""):
 				return usageError("several jobs can only be followed: logs -f %s", strings.Join(args, " "))
 			}
-			return a.logs(cmd.Context(), args, o)
+			return a.printLogs(cmd.Context(), args, o)
 		},
 	}
 	cmd.Flags().StringVar(&o.run, "run", "", "of this run, by its id")
@@ -55,7 +55,7 @@ Redis in pieces, a few times a second. Of a run that prints faster than that, by
 	return cmd
 }
 
-func (a *app) logs(ctx context.Context, jobs []string, opt logsOptions) error {
+func (a *app) printLogs(ctx context.Context, jobs []string, opt logsOptions) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
 		return err
@@ -65,20 +65,20 @@ func (a *app) logs(ctx context.Context, jobs []string, opt logsOptions) error {
 	defer done()
 	switch {
 	case opt.run != "" && opt.follow:
-		return o.exit(o.Follow(ctx, operator.FollowRequest{Job: jobs[0], Run: opt.run}, a.logViewer(o.Zones(), jobs, opt)))
+		return o.withExitCode(o.Follow(ctx, operator.FollowRequest{Job: jobs[0], Run: opt.run}, a.logViewer(o.Zones(), jobs, opt)))
 	case opt.follow:
-		return o.exit(o.FollowJobs(ctx, jobs, a.logViewer(o.Zones(), jobs, opt)))
+		return o.withExitCode(o.FollowJobs(ctx, jobs, a.logViewer(o.Zones(), jobs, opt)))
 	}
 	records, err := o.Logs(ctx, operator.LogsRequest{Job: jobs[0], Run: opt.run, Limit: opt.n})
 	if err != nil {
-		return o.exit(err)
+		return o.withExitCode(err)
 	}
 	a.addPrinted(ctx, o, records)
 	if opt.asJSON {
 		return a.printJSON(records)
 	}
 	for _, r := range slices.Backward(records) { // the latest run comes last, as in any log
-		fmt.Fprintf(a.err, "==> %s\n", headline(r))
+		fmt.Fprintf(a.err, "==> %s\n", runHeadline(r))
 		if r.OutputCut > 0 {
 			fmt.Fprintln(a.err, operator.LeftOut(r.OutputCut))
 		}
@@ -113,7 +113,7 @@ func (s streams) addPrinted(ctx context.Context, o *operating, records []journal
 
 // logViewer returns the viewer of followed output. It prints the lines of one run unchanged, and the lines of several runs with time and replica.
 func (s streams) logViewer(zones *cronspec.Zones, jobs []string, opt logsOptions) operator.Viewer {
-	logs := s.followed(zones)
+	logs := s.followedLogs(zones)
 	switch {
 	case opt.asJSON:
 		return logs.JSON()
@@ -125,14 +125,14 @@ func (s streams) logViewer(zones *cronspec.Zones, jobs []string, opt logsOptions
 	return logs.Prefixed(len(jobs) > 1)
 }
 
-// followed returns the printer of followed output. On a terminal, times are in the machine's zone.
-func (s streams) followed(zones *cronspec.Zones) console.Logs {
-	zone, _ := s.zone(zones, "") // can't fail without a name
+// followedLogs returns the printer of followed output. On a terminal, times are in the machine's zone.
+func (s streams) followedLogs(zones *cronspec.Zones) console.Logs {
+	zone, _ := s.displayZone(zones, "") // can't fail without a name
 	return console.Logs{Out: s.out, Err: s.err, Zone: zone}
 }
 
-// headline describes the run whose output follows.
-func headline(r journal.Record) string {
+// runHeadline describes the run whose output follows.
+func runHeadline(r journal.Record) string {
 	words := []string{"run", r.RunID, "on", r.Replica, console.Stamp(r.Started), strings.TrimSpace(r.Outcome + " " + r.Reason)}
 	if r.Trigger == "manual" {
 		words = append(words, "(manual)")

@@ -19,9 +19,9 @@ func main() {
 		os.Exit(beWarden())
 	}
 	keepSignals()
-	protect()
+	protectMemory()
 	redis.SetLogger(silence{}) // every error is also returned, and printed once
-	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, console.NewOutput(os.Stdout), console.NewOutput(os.Stderr)}))
+	os.Exit(runCommandLine(context.Background(), os.Args[1:], streams{os.Stdin, console.NewOutput(os.Stdout), console.NewOutput(os.Stderr)}))
 }
 
 // silence drops the log of the Redis client.

@@ -29,7 +29,7 @@ func newNextCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg, err := a.load()
+			cfg, err := a.loadConfig()
 			if err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ func newNextCommand(a *app) *cobra.Command {
 					fmt.Fprintf(a.err, "job %s runs %s: whether it has a tick is known when they have ended\n", j.Name, console.Scheduled(nil, j.After))
 				}
 			}
-			return a.printTicks(coming(jobs, w), asJSON)
+			return a.printTicks(nextTicks(jobs, w), asJSON)
 		},
 	}
 	cmd.Flags().IntVarP(&n, "number", "n", 5, "how many rows; without it --until gives all")
@@ -59,12 +59,12 @@ func newWindow(now time.Time, from, until string, n int, nGiven bool) (operator.
 	w := operator.Window{From: now, Limit: n}
 	var err error
 	if from != "" {
-		if w.From, err = instant(now, from); err != nil {
+		if w.From, err = parseFuture(now, from); err != nil {
 			return w, usageError("--from: %w", err)
 		}
 	}
 	if until != "" {
-		if w.Until, err = instant(now, until); err != nil {
+		if w.Until, err = parseFuture(now, until); err != nil {
 			return w, usageError("--until: %w", err)
 		}
 		if !nGiven {
@@ -77,13 +77,13 @@ func newWindow(now time.Time, from, until string, n int, nGiven bool) (operator.
 	return w, nil
 }
 
-// instant parses a time in RFC 3339, or a duration from now.
-func instant(now time.Time, s string) (time.Time, error) {
+// parseFuture parses a time in RFC 3339, or a duration from now.
+func parseFuture(now time.Time, s string) (time.Time, error) {
 	return readInstant(s, now.Add)
 }
 
-// past parses a time in RFC 3339, or a duration before now.
-func past(now time.Time, s string) (time.Time, error) {
+// parsePast parses a time in RFC 3339, or a duration before now.
+func parsePast(now time.Time, s string) (time.Time, error) {
 	return readInstant(s, func(d time.Duration) time.Time { return now.Add(-d) })
 }
 
@@ -116,8 +116,8 @@ func selectJobs(cfg *config.Config, names []string) ([]*config.Job, error) {
 	return jobs, nil
 }
 
-// coming returns the next ticks of the jobs. Jobs with `after` have none.
-func coming(jobs []*config.Job, w operator.Window) []operator.Tick {
+// nextTicks returns the next ticks of the jobs. Jobs with `after` have none.
+func nextTicks(jobs []*config.Job, w operator.Window) []operator.Tick {
 	var scheduled []operator.Scheduled
 	for _, j := range jobs {
 		if j.Spec != nil {

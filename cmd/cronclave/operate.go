@@ -37,11 +37,11 @@ func (a *app) openOperatorWith(ctx context.Context, take func(*cronspec.Zones) e
 	if err != nil {
 		return nil, err
 	}
-	j, err := greet(ctx, cfg, rdb)
+	j, err := checkRedis(ctx, cfg, rdb)
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	o, err := operator.New(operator.Config{Conn: rdb, Journal: j, Namespace: cfg.Namespace, Jobs: configured(cfg), Incomplete: faults > 0,
+	o, err := operator.New(operator.Config{Conn: rdb, Journal: j, Namespace: cfg.Namespace, Jobs: configuredJobs(cfg), Incomplete: faults > 0,
 		Zones: func() *cronspec.Zones { return cfg.Zones }})
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
@@ -49,18 +49,18 @@ func (a *app) openOperatorWith(ctx context.Context, take func(*cronspec.Zones) e
 	return &operating{o, rdb, faults > 0}, nil
 }
 
-// operate opens the cluster for one operation.
-func (a *app) operate(ctx context.Context, do func(*operating) error) error {
+// withOperator opens the cluster for one operation.
+func (a *app) withOperator(ctx context.Context, do func(*operating) error) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
 		return err
 	}
 	defer o.close()
-	return o.exit(do(o))
+	return o.withExitCode(do(o))
 }
 
-// configured returns the jobs of a configuration, including jobs that are not enabled.
-func configured(cfg *config.Config) []operator.ConfiguredJob {
+// configuredJobs returns the jobs of a configuration, including jobs that are not enabled.
+func configuredJobs(cfg *config.Config) []operator.ConfiguredJob {
 	jobs := make([]operator.ConfiguredJob, len(cfg.Jobs))
 	for i, j := range cfg.Jobs {
 		jobs[i] = operator.ConfiguredJob{Name: j.Name, Tags: j.Tags}
@@ -73,12 +73,12 @@ func (o *operating) close() {
 	_ = o.redis.Close() // no request is under way
 }
 
-// exit returns an error of an operator with its exit code, and with advice for the command line.
-func (o *operating) exit(err error) error {
+// withExitCode returns an error of an operator with its exit code, and with advice for the command line.
+func (o *operating) withExitCode(err error) error {
 	var away *operator.UnavailableError
 	switch {
 	case errors.As(err, &away):
-		return unavailable(away.Doing, away.Err)
+		return unavailableError(away.Doing, away.Err)
 	case errors.Is(err, operator.ErrUnknownJob), errors.Is(err, operator.ErrUnknownTag), errors.Is(err, operator.ErrNoJobs):
 		if o.faulty {
 			err = fmt.Errorf("%w (no replica has it; the faulty configuration was not searched)", err)

@@ -32,7 +32,7 @@ func checkSelection(s operator.Selection) error {
 }
 
 func newPauseCommand(a *app) *cobra.Command {
-	req := operator.PauseRequest{Requester: requester()}
+	req := operator.PauseRequest{Requester: thisRequester()}
 	var length string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -55,7 +55,7 @@ that is paused already it changes the end and the reason, and keeps the beginnin
 			if err := checkSelection(req.Selection); err != nil {
 				return err
 			}
-			return a.steer(cmd.Context(), asJSON, func(o *operator.Operator) ([]operator.PausedJob, error) { return o.Pause(cmd.Context(), req) })
+			return a.pauseOrResume(cmd.Context(), asJSON, func(o *operator.Operator) ([]operator.PausedJob, error) { return o.Pause(cmd.Context(), req) })
 		},
 	}
 	selectionFlags(cmd, &req.Selection)
@@ -66,7 +66,7 @@ that is paused already it changes the end and the reason, and keeps the beginnin
 }
 
 func newResumeCommand(a *app) *cobra.Command {
-	req := operator.ResumeRequest{Requester: requester()}
+	req := operator.ResumeRequest{Requester: thisRequester()}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "resume JOB...",
@@ -79,7 +79,7 @@ func newResumeCommand(a *app) *cobra.Command {
 			if err := checkSelection(req.Selection); err != nil {
 				return err
 			}
-			return a.steer(cmd.Context(), asJSON, func(o *operator.Operator) ([]operator.PausedJob, error) { return o.Resume(cmd.Context(), req) })
+			return a.pauseOrResume(cmd.Context(), asJSON, func(o *operator.Operator) ([]operator.PausedJob, error) { return o.Resume(cmd.Context(), req) })
 		},
 	}
 	selectionFlags(cmd, &req.Selection)
@@ -88,15 +88,15 @@ func newResumeCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// steer pauses or resumes jobs, and prints the result for each.
-func (a *app) steer(ctx context.Context, asJSON bool, do func(*operator.Operator) ([]operator.PausedJob, error)) error {
+// pauseOrResume pauses or resumes jobs, and prints the result for each.
+func (a *app) pauseOrResume(ctx context.Context, asJSON bool, do func(*operator.Operator) ([]operator.PausedJob, error)) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
 		return err
 	}
 	defer o.close()
 	jobs, err := do(o.Operator)
-	if err = o.exit(err); jobs == nil { // nothing was tried
+	if err = o.withExitCode(err); jobs == nil { // nothing was tried
 		return err
 	}
 	if asJSON {

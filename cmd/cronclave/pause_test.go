@@ -27,7 +27,7 @@ func TestStatusShowsPauses(t *testing.T) {
 	run := func(args ...string) string {
 		t.Helper()
 		var out, said bytes.Buffer
-		if code := execute(t.Context(), append(args, "--redis", s.URL()), streams{out: &out, err: &said}); code != 0 {
+		if code := runCommandLine(t.Context(), append(args, "--redis", s.URL()), streams{out: &out, err: &said}); code != 0 {
 			t.Fatalf("exit code %d\n%s", code, &said)
 		}
 		return out.String()

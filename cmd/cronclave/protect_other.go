@@ -2,5 +2,5 @@
 
 package main
 
-// protect does nothing: only Linux lets a process hide its environment.
-func protect() {}
+// protectMemory does nothing: only Linux lets a process hide its environment.
+func protectMemory() {}

@@ -49,8 +49,8 @@ func openLocks(conn *redisconn.Conn, namespace, owner string) (*locking.Client, 
 	return locking.New(conn.LockConfig(namespace, owner))
 }
 
-// greet checks that Redis answers, and that this version understands its data.
-func greet(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) (*journal.Journal, error) {
+// checkRedis checks that Redis answers, and that this version understands its data.
+func checkRedis(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) (*journal.Journal, error) {
 	if err := checkUp(ctx, conn); err != nil {
 		return nil, err
 	}
@@ -69,16 +69,16 @@ func checkUp(ctx context.Context, conn *redisconn.Conn) error {
 	return nil
 }
 
-// inspect refuses a Redis that can't keep a lock. It checks this itself, because there may be no replica that does.
-func inspect(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) error {
+// inspectForLock refuses a Redis that can't keep a lock. It checks this itself, because there may be no replica that does.
+func inspectForLock(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) error {
 	if conn.HasQuorum() {
 		return inspectQuorum(ctx, cfg, conn)
 	}
-	if _, err := greet(ctx, cfg, conn); err != nil {
+	if _, err := checkRedis(ctx, cfg, conn); err != nil {
 		return err
 	}
 	_, err := conn.Examine(ctx)
-	return unusable(err)
+	return unfitError(err)
 }
 
 // inspectQuorum checks that a majority of the masters is fit. A lock does not need the Redis of the history. It is asked only whether its data
@@ -96,24 +96,24 @@ func inspectQuorum(ctx context.Context, cfg *config.Config, conn *redisconn.Conn
 		newer <- replica.UnfitData(history.CheckFormat(ctx))
 	})
 	if err := conn.ExamineMasters(ctx); err != nil {
-		return unusable(err)
+		return unfitError(err)
 	}
 	return <-newer
 }
 
-// unusable returns the error of an inspection with its exit code.
-func unusable(err error) error {
+// unfitError returns the error of an inspection with its exit code.
+func unfitError(err error) error {
 	switch {
 	case errors.Is(err, redisconn.ErrUnfit):
 		return exitError{exitFailed, err}
 	case err != nil:
-		return unavailable("look at Redis", err)
+		return unavailableError("look at Redis", err)
 	}
 	return nil
 }
 
-// unavailable returns the error of a command during which Redis failed. A refusal by Redis keeps its own message.
-func unavailable(doing string, err error) error {
+// unavailableError returns the error of a command during which Redis failed. A refusal by Redis keeps its own message.
+func unavailableError(doing string, err error) error {
 	if t := redisconn.TroubleOf(err); t == redisconn.BadCredentials || t == redisconn.BadSentinelCredentials || t == redisconn.Forbidden {
 		return exitError{exitUnavailable, fmt.Errorf("%s: redis %w", doing, t.Because(err))}
 	}
@@ -123,15 +123,15 @@ func unavailable(doing string, err error) error {
 // sayRights prints how an administrator of Redis can give missing rights, if an error is about them.
 func (a *app) sayRights(command string, err error) {
 	if embedded.IsRefusedByView(err) {
-		fmt.Fprintln(a.says(), "This is the embedded Redis of a trial (run --embedded-redis), which other processes can only read. An operator can act at its [server]. Or end the trial, start a Redis, and use: cronclave run --redis redis://127.0.0.1:6379/0")
+		fmt.Fprintln(a.messageWriter(), "This is the embedded Redis of a trial (run --embedded-redis), which other processes can only read. An operator can act at its [server]. Or end the trial, start a Redis, and use: cronclave run --redis redis://127.0.0.1:6379/0")
 		return
 	}
 	if !redis.IsPermissionError(err) || a.rights.Namespace == "" {
 		return
 	}
-	fmt.Fprintf(a.says(), "The Redis user %s lacks rights. An administrator of Redis can give them:\n  %s\n", a.rights.User, a.rights.All())
+	fmt.Fprintf(a.messageWriter(), "The Redis user %s lacks rights. An administrator of Redis can give them:\n  %s\n", a.rights.User, a.rights.All())
 	if command == "status" || command == "history" {
-		fmt.Fprintf(a.says(), "For status and history alone, from Redis 7 on, these are enough:\n  %s\n", a.rights.ReadOnly())
+		fmt.Fprintf(a.messageWriter(), "For status and history alone, from Redis 7 on, these are enough:\n  %s\n", a.rights.ReadOnly())
 	}
 }
 
@@ -141,5 +141,5 @@ func checkFormat(ctx context.Context, j *journal.Journal) error {
 	if unfit := replica.UnfitData(err); unfit != nil || err == nil {
 		return unfit
 	}
-	return unavailable("look at the data in Redis", err)
+	return unavailableError("look at the data in Redis", err)
 }

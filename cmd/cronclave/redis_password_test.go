@@ -24,7 +24,7 @@ func TestPasswordIsNotSentInTheClear(t *testing.T) {
 		}
 	}
 	var said bytes.Buffer
-	code := execute(t.Context(), []string{"history", "--config", file, "--redis", "redis://" + addr + "/0"}, streams{out: io.Discard, err: &said})
+	code := runCommandLine(t.Context(), []string{"history", "--config", file, "--redis", "redis://" + addr + "/0"}, streams{out: io.Discard, err: &said})
 	if code != exitUnavailable || !strings.Contains(said.String(), "the password of [redis].password_file was not sent") {
 		t.Errorf("exit code %d, said %s", code, &said)
 	}

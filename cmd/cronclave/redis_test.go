@@ -260,7 +260,7 @@ func warningsOf(t *testing.T, url string) []redisconn.Warning {
 	t.Helper()
 	var out, said bytes.Buffer
 	var st operator.Status
-	if code := execute(t.Context(), []string{"status", "--json", "--redis", url}, streams{out: &out, err: &said}); code != 0 || said.Len() > 0 {
+	if code := runCommandLine(t.Context(), []string{"status", "--json", "--redis", url}, streams{out: &out, err: &said}); code != 0 || said.Len() > 0 {
 		t.Fatalf("exit code %d\n%s", code, &said)
 	}
 	if err := json.Unmarshal(out.Bytes(), &st); err != nil {
@@ -319,7 +319,7 @@ func TestHistoryWithoutAConfiguration(t *testing.T) {
 		"damaged": {1, "", "cronclave: read the history of namespace default: "}, // something is there
 	} {
 		var out, said bytes.Buffer
-		code := execute(t.Context(), []string{"history", job, "--redis", s.URL()}, streams{out: &out, err: &said})
+		code := runCommandLine(t.Context(), []string{"history", job, "--redis", s.URL()}, streams{out: &out, err: &said})
 		if code != want.code || out.String() != want.out || !strings.HasPrefix(said.String(), want.said) || want.said == "" && said.Len() > 0 {
 			t.Errorf("history %s: %d, %q, %q, want %v", job, code, &out, &said, want)
 		}
@@ -354,7 +354,7 @@ func TestTheWholeHistoryIsReadWithoutAConfiguration(t *testing.T) {
 			": over\n": {"why", "j", records[kept-1].Tick.Format(time.RFC3339)},
 		} {
 			var out, said bytes.Buffer
-			code := execute(t.Context(), slices.Concat(args, flags, []string{"--redis", s.URL()}), streams{out: &out, err: &said})
+			code := runCommandLine(t.Context(), slices.Concat(args, flags, []string{"--redis", s.URL()}), streams{out: &out, err: &said})
 			if code != 0 || !strings.Contains(out.String(), want) || strings.Contains(out.String(), "older records are dropped") {
 				t.Errorf("%v: %d, %q, want %q\n%s", args, code, &said, want, &out)
 			}
@@ -383,7 +383,7 @@ func TestHistoryNotesItsDefault(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out, said bytes.Buffer
-		code := execute(t.Context(), slices.Concat([]string{"history", "j", "--redis", s.URL()}, tc.args), streams{out: &out, err: &said})
+		code := runCommandLine(t.Context(), slices.Concat([]string{"history", "j", "--redis", s.URL()}, tc.args), streams{out: &out, err: &said})
 		if code != 0 || said.String() != tc.want {
 			t.Errorf("%v: %d, %q, want %q\n%s", tc.args, code, &said, tc.want, &out)
 		}

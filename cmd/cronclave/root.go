@@ -13,16 +13,16 @@ import (
 	"github.com/cronclave/cronclave/internal/replica"
 )
 
-// execute runs one command line and returns the exit code. It does not wait for a command that is ended by force, because the process is about to
+// runCommandLine runs one command line and returns the exit code. It does not wait for a command that is ended by force, because the process is about to
 // end.
-func execute(ctx context.Context, args []string, s streams) int {
+func runCommandLine(ctx context.Context, args []string, s streams) int {
 	forced, force := context.WithCancelCause(context.Background())
 	defer force(nil)
 	a := &app{streams: s, force: func(code int) { force(exitError{code: code}) }}
 	ended := make(chan int, 1)
 	go func() {
 		defer a.closeLog(forced) // also after a panic of the command: earlier log lines may have the reason
-		ended <- a.command(ctx, args)
+		ended <- a.runCommand(ctx, args)
 	}()
 	var code int
 	select {
@@ -36,9 +36,9 @@ func execute(ctx context.Context, args []string, s streams) int {
 	return code
 }
 
-// command runs the command, prints its error, and returns the exit code. Lost output makes any command fail, except a stale fence, whose exit code
+// runCommand runs the command, prints its error, and returns the exit code. Lost output makes any command fail, except a stale fence, whose exit code
 // says everything.
-func (a *app) command(ctx context.Context, args []string) (code int) {
+func (a *app) runCommand(ctx context.Context, args []string) (code int) {
 	root := newRoot(a) //nolint:contextcheck // the commands get the context from cobra
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -47,7 +47,7 @@ func (a *app) command(ctx context.Context, args []string) (code int) {
 	switch {
 	case lost == nil, code == exitStale:
 	case !errors.Is(lost, syscall.EPIPE):
-		fmt.Fprintln(a.says(), "cronclave:", lost)
+		fmt.Fprintln(a.messageWriter(), "cronclave:", lost)
 		return exitFailed
 	case code == 0: // a reader that has read enough, such as head, needs no message
 		return exitFailed
@@ -66,22 +66,22 @@ func (a *app) exitCode(cmd *cobra.Command, err error) int {
 	var exit exitError
 	switch {
 	case errors.As(err, &faults):
-		fmt.Fprintln(a.says(), faults.Error())
+		fmt.Fprintln(a.messageWriter(), faults.Error())
 		return exitUsage
 	case errors.As(err, &usage):
-		fmt.Fprintln(a.says(), "cronclave:", err)
+		fmt.Fprintln(a.messageWriter(), "cronclave:", err)
 		return exitUsage
 	case errors.As(err, &exit):
 		if exit.cause != nil {
-			fmt.Fprintln(a.says(), "cronclave:", exit.cause)
+			fmt.Fprintln(a.messageWriter(), "cronclave:", exit.cause)
 		}
 		a.sayRights(cmd.Name(), err)
 		return exit.code
 	case a.started:
-		fmt.Fprintln(a.says(), "cronclave:", err)
+		fmt.Fprintln(a.messageWriter(), "cronclave:", err)
 		return exitFailed
 	default: // cobra's own errors are about usage
-		fmt.Fprintf(a.says(), "cronclave: %v\nRun '%s --help' for usage.\n", err, cmd.CommandPath())
+		fmt.Fprintf(a.messageWriter(), "cronclave: %v\nRun '%s --help' for usage.\n", err, cmd.CommandPath())
 		return exitUsage
 	}
 }

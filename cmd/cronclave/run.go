@@ -30,7 +30,7 @@ func newRunCommand(a *app) *cobra.Command {
 			if err := a.takePath(args); err != nil {
 				return err
 			}
-			return a.run(cmd.Context(), name, embed, trial)
+			return a.runReplica(cmd.Context(), name, embed, trial)
 		},
 	}
 	cmd.Flags().StringVar(&name, "replica", "", "this replica's name (default: the host's name)")
@@ -44,11 +44,11 @@ func newRunCommand(a *app) *cobra.Command {
 // 100, the collector takes half of the time to claim ten thousand of them. The price is about ten megabytes.
 const heapGrowth = 400
 
-func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
+func (a *app) runReplica(ctx context.Context, name string, embed, trial bool) error {
 	if os.Getenv(envGC) == "" {
 		debug.SetGCPercent(heapGrowth)
 	}
-	log, err := a.logger()
+	log, err := a.newLogger()
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	if !trial { // the file of a demo may belong to any user
 		a.trust = trustOfRoot()
 	}
-	cfg, files, err := a.read()
+	cfg, files, err := a.readConfig()
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 		return err
 	}
 	defer end()
-	where.confine(cfg)
+	where.confineConfig(cfg)
 	offset, err := clockOffset(os.Getenv(envClockOffset))
 	if err != nil {
 		return err
@@ -83,9 +83,9 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 		Jobs: cfg, Files: files, Redis: conn, Trial: where != production, Name: name, Version: version,
 		Log: log, LogDropped: a.logDropped, WardenLog: a.wardenLog(), ClockOffset: offset,
 		Load: func() (*config.Config, *config.Files, error) {
-			cfg, files, err := a.read()
+			cfg, files, err := a.readConfig()
 			if err == nil {
-				where.confine(cfg)
+				where.confineConfig(cfg)
 			}
 			return cfg, files, err
 		},
@@ -141,8 +141,8 @@ func (a *app) settingOf(embed, ofDemo bool) (s setting, end func(), err error) {
 	return trialAlone, server.Close, nil
 }
 
-// confine removes what a trial must not use from a configuration: its Redis and, in a demo, its heartbeat and server.
-func (s setting) confine(cfg *config.Config) {
+// confineConfig removes what a trial must not use from a configuration: its Redis and, in a demo, its heartbeat and server.
+func (s setting) confineConfig(cfg *config.Config) {
 	if s != production {
 		cfg.Redis = config.Redis{}
 	}

@@ -39,7 +39,7 @@ const (
 func (d *shutdown) onSignals(reload chan<- struct{}) (stop func()) {
 	return watchSignals(func(s os.Signal) {
 		if s != syscall.SIGHUP {
-			d.signal(s)
+			d.handleSignal(s)
 			return
 		}
 		select {
@@ -49,8 +49,8 @@ func (d *shutdown) onSignals(reload chan<- struct{}) (stop func()) {
 	}, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 }
 
-// signal handles one signal.
-func (d *shutdown) signal(s os.Signal) {
+// handleSignal handles one signal.
+func (d *shutdown) handleSignal(s os.Signal) {
 	switch {
 	case d.stage == running:
 		d.stage, d.begun = draining, time.Now()

@@ -42,7 +42,7 @@ replicas differ are marked.`,
 			if len(args) > 0 {
 				o.Job = args[0]
 			}
-			return o.print(cmd.Context(), a)
+			return o.printStatus(cmd.Context(), a)
 		},
 	}
 	cmd.Flags().BoolVar(&o.Failed, "failed", false, "only jobs that failed or missed a tick, and have had no ok run since")
@@ -61,11 +61,11 @@ replicas differ are marked.`,
 // watchEvery is the pause between two outputs of status --watch.
 const watchEvery = 2 * time.Second
 
-// print prints the status, once or repeatedly.
-func (o statusOptions) print(ctx context.Context, a *app) error {
+// printStatus prints the status, once or repeatedly.
+func (o statusOptions) printStatus(ctx context.Context, a *app) error {
 	var p console.Printer
 	cluster, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
-		p, err = o.printer(a.streams, zones)
+		p, err = o.newPrinter(a.streams, zones)
 		return err
 	})
 	if err != nil {
@@ -80,7 +80,7 @@ func (o statusOptions) print(ctx context.Context, a *app) error {
 	st, err := cluster.Status(ctx, o.StatusRequest)
 	switch {
 	case err != nil:
-		return cluster.exit(err)
+		return cluster.withExitCode(err)
 	case o.asJSON:
 		err = a.printJSON(st)
 	default:
@@ -100,7 +100,7 @@ func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p c
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && first:
-			return cluster.exit(err)
+			return cluster.withExitCode(err)
 		case err != nil:
 			fmt.Fprintln(s.err, "cronclave:", err)
 		default:
@@ -115,9 +115,9 @@ func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p c
 	}
 }
 
-// printer returns the printer for the flags.
-func (o statusOptions) printer(s streams, zones *cronspec.Zones) (p console.Printer, err error) {
-	p = console.Printer{Out: s.out, Colour: s.colour(), Wide: o.layout == "wide"}
+// newPrinter returns the printer for the flags.
+func (o statusOptions) newPrinter(s streams, zones *cronspec.Zones) (p console.Printer, err error) {
+	p = console.Printer{Out: s.out, Colour: s.useColour(), Wide: o.layout == "wide"}
 	switch {
 	case o.layout != "" && o.layout != "wide":
 		return p, usageError("-o %q: it must be wide", o.layout)
@@ -126,7 +126,7 @@ func (o statusOptions) printer(s streams, zones *cronspec.Zones) (p console.Prin
 	case o.watch && (o.asJSON || o.check):
 		return p, usageError("--watch goes with neither --json nor --check")
 	}
-	p.Zone, err = s.zone(zones, o.zone)
+	p.Zone, err = s.displayZone(zones, o.zone)
 	return p, err
 }
 
@@ -134,8 +134,8 @@ func zoneFlag(cmd *cobra.Command, zone *string) {
 	cmd.Flags().StringVar(zone, "zone", "", "the zone of instants (default: the machine's on a terminal, else UTC)")
 }
 
-// zone returns the zone with a name. Without a name it returns the machine's zone for a terminal, and UTC for other outputs.
-func (s streams) zone(zones *cronspec.Zones, name string) (*time.Location, error) {
+// displayZone returns the zone with a name. Without a name it returns the machine's zone for a terminal, and UTC for other outputs.
+func (s streams) displayZone(zones *cronspec.Zones, name string) (*time.Location, error) {
 	switch {
 	case name != "":
 		zone, err := zones.Location(name)
@@ -149,8 +149,8 @@ func (s streams) zone(zones *cronspec.Zones, name string) (*time.Location, error
 	return time.UTC, nil
 }
 
-// colour reports whether stdout may have colours.
-func (s streams) colour() bool {
+// useColour reports whether stdout may have colours.
+func (s streams) useColour() bool {
 	return console.IsTerminal(s.out) && os.Getenv(envNoColor) == "" && os.Getenv(envTerm) != "dumb"
 }
 

@@ -46,7 +46,7 @@ func TestStatusShowsTheNextTick(t *testing.T) {
 	}
 	want["old"] = time.Date(day.Year()+1, 1, 1, 0, 0, 0, 0, time.UTC)
 	var out, said bytes.Buffer
-	if code := execute(t.Context(), []string{"status", "--json", "--redis", s.URL()}, streams{out: &out, err: &said}); code != 0 {
+	if code := runCommandLine(t.Context(), []string{"status", "--json", "--redis", s.URL()}, streams{out: &out, err: &said}); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, &said)
 	}
 	var st operator.Status

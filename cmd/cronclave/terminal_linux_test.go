@@ -61,7 +61,7 @@ func TestNothingCommandsATerminal(t *testing.T) {
 		}
 	}
 	var out, said bytes.Buffer
-	execute(t.Context(), []string{"history", "a", "--output", "--redis", s.URL()}, streams{out: &out, err: &said})
+	runCommandLine(t.Context(), []string{"history", "a", "--output", "--redis", s.URL()}, streams{out: &out, err: &said})
 	if !strings.Contains(out.String(), "    "+evil) {
 		t.Errorf("in a pipe: %q, %q", &out, &said)
 	}

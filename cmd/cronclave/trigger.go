@@ -24,7 +24,7 @@ type triggerOptions struct {
 
 func newTriggerCommand(a *app) *cobra.Command {
 	var o triggerOptions
-	by := requester()
+	by := thisRequester()
 	cmd := &cobra.Command{
 		Use:   "trigger JOB",
 		Short: "Have one of the replicas run a job now",
@@ -38,11 +38,11 @@ With --wait the output is shown while the job runs, and the exit code is the job
 
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			tick, err := o.check()
+			tick, err := o.checkFlags()
 			if err != nil {
 				return err
 			}
-			return a.trigger(cmd.Context(), operator.TriggerRequest{Requester: by, Job: args[0], Tick: tick, Follow: o.wait}, o)
+			return a.triggerJob(cmd.Context(), operator.TriggerRequest{Requester: by, Job: args[0], Tick: tick, Follow: o.wait}, o)
 		},
 	}
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "show the output, and exit with the job's exit code")
@@ -53,7 +53,7 @@ With --wait the output is shown while the job runs, and the exit code is the job
 	return cmd
 }
 
-func (o triggerOptions) check() (tick time.Time, err error) {
+func (o triggerOptions) checkFlags() (tick time.Time, err error) {
 	switch {
 	case o.timeout < 0:
 		return tick, usageError("--timeout %v: it must not be negative", o.timeout)
@@ -72,7 +72,7 @@ func (o triggerOptions) check() (tick time.Time, err error) {
 // errTimeout is the cause of a wait that was ended by --timeout.
 var errTimeout = errors.New("--timeout has passed")
 
-func (a *app) trigger(ctx context.Context, req operator.TriggerRequest, opt triggerOptions) error {
+func (a *app) triggerJob(ctx context.Context, req operator.TriggerRequest, opt triggerOptions) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (a *app) trigger(ctx context.Context, req operator.TriggerRequest, opt trig
 		return fmt.Errorf("%w; run it here with: cronclave exec %s", err, req.Job)
 	}
 	if err != nil {
-		return o.exit(err)
+		return o.withExitCode(err)
 	}
 	if opt.timeout > 0 {
 		var cancel context.CancelFunc
@@ -93,17 +93,17 @@ func (a *app) trigger(ctx context.Context, req operator.TriggerRequest, opt trig
 	t, err := o.AwaitStart(ctx, r, func(replica string) { a.printWaiting(r, replica) })
 	switch {
 	case err != nil:
-		return o.exit(err)
+		return o.withExitCode(err)
 	case !t.Started():
 		return errors.Join(a.printTriggered(t, opt), notRun(t, opt.wait))
 	case !opt.wait:
 		return a.printTriggered(t, opt)
 	}
-	return a.await(ctx, o, t, opt)
+	return a.followRun(ctx, o, t, opt)
 }
 
-// requester returns the user and the machine that make a request, for people.
-func requester() operator.Requester {
+// thisRequester returns the user and the machine that make a request, for people.
+func thisRequester() operator.Requester {
 	host, _ := os.Hostname() // without a name it is "somewhere"
 	return operator.Requester{By: cmp.Or(os.Getenv(envUser), "somebody") + "@" + cmp.Or(host, "somewhere")}
 }
@@ -144,13 +144,13 @@ func (s streams) printTriggered(t *operator.Triggered, opt triggerOptions) error
 	return nil
 }
 
-// await shows the run until its end, and returns its result.
-func (a *app) await(ctx context.Context, o *operating, t *operator.Triggered, opt triggerOptions) error {
+// followRun shows the run until its end, and returns its result.
+func (a *app) followRun(ctx context.Context, o *operating, t *operator.Triggered, opt triggerOptions) error {
 	ctx, done := console.WhileWritable(ctx, a.out)
 	defer done()
 	var viewer operator.Viewer
 	if !opt.asJSON {
-		viewer = a.followed(o.Zones()).Bare()
+		viewer = a.followedLogs(o.Zones()).Bare()
 		if err := a.printTriggered(t, opt); err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (a *app) await(ctx context.Context, o *operating, t *operator.Triggered, op
 		if errors.Is(err, errTimeout) {
 			return exitError{exitTimeout, fmt.Errorf("job %s: %w; run %s goes on", t.Job, err, t.RunID)}
 		}
-		return o.exit(err)
+		return o.withExitCode(err)
 	}
 	if opt.asJSON {
 		if err := a.printJSON(t); err != nil {

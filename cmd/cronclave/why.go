@@ -23,7 +23,7 @@ token, and for which reason it did not run. TIME is RFC 3339, or a date and a ti
 			if len(args) > 3 { // a time without quotes is two arguments
 				return usageError("why takes a JOB and a TIME")
 			}
-			return a.operate(cmd.Context(), func(o *operating) error {
+			return a.withOperator(cmd.Context(), func(o *operating) error {
 				story, err := o.Why(cmd.Context(), args[0], strings.Join(args[1:], " "))
 				switch {
 				case err != nil:
@@ -31,7 +31,7 @@ token, and for which reason it did not run. TIME is RFC 3339, or a date and a ti
 				case asJSON:
 					return a.printJSON(story)
 				}
-				console.Printer{Out: a.out, Colour: a.colour()}.Story(story)
+				console.Printer{Out: a.out, Colour: a.useColour()}.Story(story)
 				return nil
 			})
 		},

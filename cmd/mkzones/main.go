@@ -30,15 +30,15 @@ func run(args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: mkzones FOLDER ARCHIVE")
 	}
-	archive, err := pack(args[0])
+	archive, err := packArchive(args[0])
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(args[1], archive, 0o644) //nolint:wrapcheck // the error names the file
 }
 
-// pack returns a zip archive of the zones in a folder, with their version as +VERSION.
-func pack(folder string) ([]byte, error) {
+// packArchive returns a zip archive of the zones in a folder, with their version as +VERSION.
+func packArchive(folder string) ([]byte, error) {
 	version, err := readVersion(folder)
 	if err != nil {
 		return nil, err

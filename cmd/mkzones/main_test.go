@@ -30,17 +30,17 @@ func folder(t *testing.T, files map[string]string, changed time.Time) string {
 
 func TestSameDataGivesTheSameBytes(t *testing.T) {
 	files := map[string]string{"tzdata.zi": "# version 2026f\n", "Europe/Berlin": "TZif b", "Asia/Tokyo": "TZif t"}
-	first, err := pack(folder(t, files, time.Unix(1e9, 0)))
+	first, err := packArchive(folder(t, files, time.Unix(1e9, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	files["zone.tab"], files["right/Asia/Tokyo"], files["localtime"] = "# no zone", "TZif r", "TZif l"
-	again, err := pack(folder(t, files, time.Unix(2e9, 0)))
+	again, err := packArchive(folder(t, files, time.Unix(2e9, 0)))
 	if err != nil || !bytes.Equal(first, again) {
 		t.Errorf("%d and %d bytes, which differ, %v", len(first), len(again), err)
 	}
 	files["Asia/Tokyo"] = "TZif u"
-	if other, err := pack(folder(t, files, time.Unix(2e9, 0))); err != nil || bytes.Equal(first, other) {
+	if other, err := packArchive(folder(t, files, time.Unix(2e9, 0))); err != nil || bytes.Equal(first, other) {
 		t.Errorf("other data gives the same bytes, or %v", err)
 	}
 }
@@ -50,7 +50,7 @@ func TestFolderWithoutVersionIsRefused(t *testing.T) {
 		"none":  {"Asia/Tokyo": "TZif t"},
 		"words": {"Asia/Tokyo": "TZif t", "+VERSION": "the newest"},
 	} {
-		if _, err := pack(folder(t, files, time.Unix(1e9, 0))); err == nil || !strings.Contains(err.Error(), "version") {
+		if _, err := packArchive(folder(t, files, time.Unix(1e9, 0))); err == nil || !strings.Contains(err.Error(), "version") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -22,7 +22,7 @@ type ActReason struct {
 	Reason string `json:"reason,omitempty" maxLength:"200" doc:"for the audit log: one line"`
 }
 
-func (b ActReason) requester(user string) operator.Requester {
+func (b ActReason) asRequester(user string) operator.Requester {
 	return operator.Requester{By: user, Reason: b.Reason}
 }
 
@@ -55,7 +55,7 @@ type Resume struct {
 	All  bool     `json:"all,omitempty" doc:"all jobs"`
 }
 
-func (s Resume) selection() operator.Selection {
+func (s Resume) jobSelection() operator.Selection {
 	return operator.Selection{Jobs: s.Jobs, Tags: s.Tags, All: s.All}
 }
 
@@ -83,18 +83,18 @@ func orZero[B any](b *B) *B {
 
 // registerActs registers the routes that change something.
 func (r *routes) registerActs(api huma.API) {
-	act(r, api, "/jobs/{job}/trigger", "Trigger", func(ctx context.Context, in *ofJob[Trigger], user string) (Requested, error) {
+	registerAct(r, api, "/jobs/{job}/trigger", "Trigger", func(ctx context.Context, in *ofJob[Trigger], user string) (Requested, error) {
 		b := orZero(in.Body)
-		q, err := r.Operator.Trigger(ctx, operator.TriggerRequest{Requester: b.requester(user), Job: in.Job, Tick: b.Tick, ID: b.ID})
+		q, err := r.Operator.Trigger(ctx, operator.TriggerRequest{Requester: b.asRequester(user), Job: in.Job, Tick: b.Tick, ID: b.ID})
 		return Requested{q.ID, q.Job, q.Tick, q.Expires}, err
 	})
-	act(r, api, "/jobs/{job}/cancel", "Cancel", func(ctx context.Context, in *ofJob[Cancel], user string) ([]operator.CanceledRun, error) {
+	registerAct(r, api, "/jobs/{job}/cancel", "Cancel", func(ctx context.Context, in *ofJob[Cancel], user string) ([]operator.CanceledRun, error) {
 		b := orZero(in.Body)
-		return r.Operator.Cancel(ctx, operator.CancelRequest{Requester: b.requester(user), Job: in.Job, Run: b.RunID})
+		return r.Operator.Cancel(ctx, operator.CancelRequest{Requester: b.asRequester(user), Job: in.Job, Run: b.RunID})
 	})
-	act(r, api, "/pause", "Pause", func(ctx context.Context, in *ofJobs[Pause], user string) ([]operator.PausedJob, error) {
+	registerAct(r, api, "/pause", "Pause", func(ctx context.Context, in *ofJobs[Pause], user string) ([]operator.PausedJob, error) {
 		b := in.Body
-		req := operator.PauseRequest{Selection: b.selection(), Requester: b.requester(user)}
+		req := operator.PauseRequest{Selection: b.jobSelection(), Requester: b.asRequester(user)}
 		if b.For != "" {
 			d, err := units.ParseDuration(b.For)
 			if err != nil || d <= 0 {
@@ -104,21 +104,21 @@ func (r *routes) registerActs(api huma.API) {
 		}
 		return r.Operator.Pause(ctx, req)
 	})
-	act(r, api, "/resume", "Resume", func(ctx context.Context, in *ofJobs[Resume], user string) ([]operator.PausedJob, error) {
-		return r.Operator.Resume(ctx, operator.ResumeRequest{Selection: in.Body.selection(), Requester: in.Body.requester(user)})
+	registerAct(r, api, "/resume", "Resume", func(ctx context.Context, in *ofJobs[Resume], user string) ([]operator.PausedJob, error) {
+		return r.Operator.Resume(ctx, operator.ResumeRequest{Selection: in.Body.jobSelection(), Requester: in.Body.asRequester(user)})
 	})
 }
 
-// act registers a route that changes something. It requires a user with the right to act.
-func act[I, O any](r *routes, api huma.API, path, summary string, do func(ctx context.Context, in *I, user string) (O, error)) {
-	op := describe(http.MethodPost, path, summary, "acts", http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests)
+// registerAct registers a route that changes something. It requires a user with the right to act.
+func registerAct[I, O any](r *routes, api huma.API, path, summary string, do func(ctx context.Context, in *I, user string) (O, error)) {
+	op := describeRoute(http.MethodPost, path, summary, "acts", http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests)
 	op.MaxBodyBytes, op.BodyReadTimeout = maxBodyBytes+1, bodyTimeout // huma also refuses a body of exactly the limit
 	op.Middlewares = huma.Middlewares{r.refuseViewers(api)}
 	huma.Register(api, op, func(ctx context.Context, in *I) (*answer[O], error) {
 		user, _ := r.User(ctx)
 		out, err := do(ctx, in, user)
 		if err != nil {
-			return nil, r.fault(ctx, err)
+			return nil, r.errorAnswer(ctx, err)
 		}
 		return &answer[O]{out}, nil
 	})

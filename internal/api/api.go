@@ -65,7 +65,7 @@ func New(cfg Config) (http.Handler, error) {
 	mux.HandleFunc(rootPath, func(w http.ResponseWriter, _ *http.Request) {
 		writeError(w, newError(http.StatusNotFound, "no such route; "+prefix+"/openapi.json has all"))
 	})
-	return uncached(mux), nil
+	return withoutCaching(mux), nil
 }
 
 // writeError answers a request that does not reach an operation.
@@ -75,8 +75,8 @@ func writeError(w http.ResponseWriter, fault huma.StatusError) {
 	_ = json.NewEncoder(w).Encode(fault) // a failed write means that the client has gone
 }
 
-// uncached forbids caches to store answers, which are valid at one moment and for one user.
-func uncached(next http.Handler) http.Handler {
+// withoutCaching forbids caches to store answers, which are valid at one moment and for one user.
+func withoutCaching(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -107,8 +107,8 @@ func describeIn(mux *http.ServeMux, api huma.API) error {
 // An answer is the output of a successful operation.
 type answer[T any] struct{ Body T }
 
-// describe returns the operation of a route. Its id is the summary with dashes.
-func describe(method, path, summary, tag string, errs ...int) huma.Operation {
+// describeRoute returns the operation of a route. Its id is the summary with dashes.
+func describeRoute(method, path, summary, tag string, errs ...int) huma.Operation {
 	id := strings.ReplaceAll(strings.ToLower(summary), " ", "-")
 	return huma.Operation{OperationID: id, Method: method, Path: prefix + path, Summary: summary, Tags: []string{tag},
 		Errors: append(errs, http.StatusUnauthorized, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)}

@@ -138,8 +138,8 @@ var codes = []struct {
 	{operator.ErrInvalid, http.StatusUnprocessableEntity},
 }
 
-// fault returns the answer to a failed request. It logs only faults of the server: that a client has gone, or that the server is stopping, is none.
-func (r *routes) fault(ctx context.Context, err error) error {
+// errorAnswer returns the answer to a failed request. It logs only faults of the server: that a client has gone, or that the server is stopping, is none.
+func (r *routes) errorAnswer(ctx context.Context, err error) error {
 	var known huma.StatusError
 	if err == nil || errors.As(err, &known) {
 		return err

@@ -50,10 +50,10 @@ type liveInput struct {
 
 // registerStreams registers the live output of runs.
 func (r *routes) registerStreams(api huma.API) {
-	op := describe(http.MethodGet, "/jobs/{job}/output", "Live output", "runs", http.StatusNotFound, http.StatusTooManyRequests)
+	op := describeRoute(http.MethodGet, "/jobs/{job}/output", "Live output", "runs", http.StatusNotFound, http.StatusTooManyRequests)
 	op.Description = "Server-sent events. A replica has at most 256 streams at once; a stream ends after an hour, and when its reader is slow."
 	op.Middlewares = huma.Middlewares{r.limitStreams(api)}
-	sse.Register(api, op, map[string]any{"line": operator.OutputLine{}, "note": note{}, "end": ended{}, "ping": ping{}}, r.stream)
+	sse.Register(api, op, map[string]any{"line": operator.OutputLine{}, "note": note{}, "end": ended{}, "ping": ping{}}, r.streamOutput)
 }
 
 // limitStreams refuses streams beyond maxStreams. It removes the read deadline of the others, which is for the arrival of a request: they have no body, and
@@ -76,8 +76,8 @@ func (r *routes) limitStreams(api huma.API) func(huma.Context, func(huma.Context
 	}
 }
 
-// stream sends the output of runs until the client goes, the server stops, or the run ends.
-func (r *routes) stream(ctx context.Context, in *liveInput, send sse.Sender) {
+// streamOutput sends the output of runs until the client goes, the server stops, or the run ends.
+func (r *routes) streamOutput(ctx context.Context, in *liveInput, send sse.Sender) {
 	ctx, cancel := context.WithTimeout(ctx, maxStream)
 	defer cancel()
 	events := make(chan any)
@@ -89,13 +89,13 @@ func (r *routes) stream(ctx context.Context, in *liveInput, send sse.Sender) {
 	}
 	go func() { // it ends with ctx, and is waited for below: events is read until it is closed
 		defer close(events)
-		emit(r.follow(ctx, in, emit))
+		emit(r.followRuns(ctx, in, emit))
 	}()
-	forward(events, r.Stopping(ctx), send, cancel)
+	forwardEvents(events, r.Stopping(ctx), send, cancel)
 }
 
-// follow passes the output of runs to emit, and returns the event that ends the stream.
-func (r *routes) follow(ctx context.Context, in *liveInput, emit func(any)) (end ended) {
+// followRuns passes the output of runs to emit, and returns the event that ends the stream.
+func (r *routes) followRuns(ctx context.Context, in *liveInput, emit func(any)) (end ended) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.Log.Error("HTTP request failed", "job", in.Job, "error", v, "stack", string(debug.Stack()))
@@ -120,8 +120,8 @@ func (r *routes) follow(ctx context.Context, in *liveInput, emit func(any)) (end
 	return ended{Run: &records[0]}
 }
 
-// forward sends events until the channel is closed. It cancels the stream if the client has gone or is too slow, or if the server stops.
-func forward(events <-chan any, stopping <-chan struct{}, send sse.Sender, cancel func()) {
+// forwardEvents sends events until the channel is closed. It cancels the stream if the client has gone or is too slow, or if the server stops.
+func forwardEvents(events <-chan any, stopping <-chan struct{}, send sse.Sender, cancel func()) {
 	pings := time.NewTicker(pingEvery)
 	defer pings.Stop()
 	gone := send.Data(ping{}) != nil

@@ -26,16 +26,16 @@ type jobFilter struct {
 	Match   string `query:"match" maxLength:"128" doc:"a pattern for names, as in a shell, or a part of them"`
 }
 
-func (f jobFilter) request() operator.StatusRequest {
+func (f jobFilter) statusRequest() operator.StatusRequest {
 	return operator.StatusRequest{Failed: f.Failed, Running: f.Running, Paused: f.Paused, Tag: f.Tag, Match: f.Match}
 }
 
 // registerPart registers a route that answers with a part of the status.
 func registerPart[T any](r *routes, api huma.API, path, summary string, part func(*operator.Status) T) {
-	huma.Register(api, describe(http.MethodGet, path, summary, "cluster"), func(ctx context.Context, _ *struct{}) (*answer[T], error) {
+	huma.Register(api, describeRoute(http.MethodGet, path, summary, "cluster"), func(ctx context.Context, _ *struct{}) (*answer[T], error) {
 		st, err := r.Operator.Status(ctx, operator.StatusRequest{})
 		if err != nil {
-			return nil, r.fault(ctx, err)
+			return nil, r.errorAnswer(ctx, err)
 		}
 		return &answer[T]{part(st)}, nil
 	})
@@ -43,40 +43,40 @@ func registerPart[T any](r *routes, api huma.API, path, summary string, part fun
 
 // registerViews registers the routes that show the present state of the cluster.
 func (r *routes) registerViews(api huma.API) {
-	huma.Register(api, describe(http.MethodGet, "/status", "Status", "cluster", 404), func(ctx context.Context, q *jobFilter) (*answer[*operator.Status], error) {
-		st, err := r.Operator.Status(ctx, q.request())
-		return &answer[*operator.Status]{st}, r.fault(ctx, err)
+	huma.Register(api, describeRoute(http.MethodGet, "/status", "Status", "cluster", 404), func(ctx context.Context, q *jobFilter) (*answer[*operator.Status], error) {
+		st, err := r.Operator.Status(ctx, q.statusRequest())
+		return &answer[*operator.Status]{st}, r.errorAnswer(ctx, err)
 	})
 	r.registerParts(api)
-	huma.Register(api, describe(http.MethodGet, "/jobs", "Jobs", "jobs", 404), func(ctx context.Context, q *jobFilter) (*answer[[]operator.Job], error) {
-		st, err := r.Operator.Status(ctx, q.request())
+	huma.Register(api, describeRoute(http.MethodGet, "/jobs", "Jobs", "jobs", 404), func(ctx context.Context, q *jobFilter) (*answer[[]operator.Job], error) {
+		st, err := r.Operator.Status(ctx, q.statusRequest())
 		if err != nil {
-			return nil, r.fault(ctx, err)
+			return nil, r.errorAnswer(ctx, err)
 		}
 		return &answer[[]operator.Job]{st.Jobs}, nil
 	})
-	huma.Register(api, describe(http.MethodGet, "/jobs/{job}", "Job", "jobs", 404, 409), func(ctx context.Context, q *JobPath) (*answer[operator.Job], error) {
+	huma.Register(api, describeRoute(http.MethodGet, "/jobs/{job}", "Job", "jobs", 404, 409), func(ctx context.Context, q *JobPath) (*answer[operator.Job], error) {
 		st, err := r.Operator.Status(ctx, operator.StatusRequest{Job: q.Job})
 		if err != nil {
-			return nil, r.fault(ctx, err)
+			return nil, r.errorAnswer(ctx, err)
 		}
 		return &answer[operator.Job]{st.Jobs[0]}, nil
 	})
-	huma.Register(api, describe(http.MethodGet, "/jobs/{job}/settings", "Settings", "jobs", 404, 409), func(ctx context.Context, q *JobPath) (*answer[*operator.JobSettings], error) {
+	huma.Register(api, describeRoute(http.MethodGet, "/jobs/{job}/settings", "Settings", "jobs", 404, 409), func(ctx context.Context, q *JobPath) (*answer[*operator.JobSettings], error) {
 		st, err := r.Operator.Status(ctx, operator.StatusRequest{Job: q.Job})
 		if err != nil {
-			return nil, r.fault(ctx, err)
+			return nil, r.errorAnswer(ctx, err)
 		}
 		return &answer[*operator.JobSettings]{r.Operator.Settings(ctx, st.Replicas, q.Job)}, nil
 	})
-	huma.Register(api, describe(http.MethodGet, "/ticks", "Next ticks", "jobs", 404), r.ticks)
-	huma.Register(api, describe(http.MethodGet, "/jobs/{job}/why", "Why", "jobs", 404, 409), r.why)
-	huma.Register(api, describe(http.MethodGet, "/audit", "Audit log", "cluster"), func(ctx context.Context, q *struct {
+	huma.Register(api, describeRoute(http.MethodGet, "/ticks", "Next ticks", "jobs", 404), r.listTicks)
+	huma.Register(api, describeRoute(http.MethodGet, "/jobs/{job}/why", "Why", "jobs", 404, 409), r.explainInstant)
+	huma.Register(api, describeRoute(http.MethodGet, "/audit", "Audit log", "cluster"), func(ctx context.Context, q *struct {
 		Limit int `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"how many acts, the newest"`
 	},
 	) (*answer[[]journal.Act], error) {
 		acts, _, err := r.Operator.Acts(ctx, q.Limit)
-		return &answer[[]journal.Act]{acts}, r.fault(ctx, err)
+		return &answer[[]journal.Act]{acts}, r.errorAnswer(ctx, err)
 	})
 }
 
@@ -100,8 +100,8 @@ type Tick struct {
 // longestWindow is the longest window in which ticks are listed.
 const longestWindow = 366 * 24 * time.Hour
 
-// ticks lists the next ticks of jobs.
-func (r *routes) ticks(ctx context.Context, q *struct {
+// listTicks lists the next ticks of jobs.
+func (r *routes) listTicks(ctx context.Context, q *struct {
 	Job   []string  `query:"job,explode" maxItems:"100" doc:"names of jobs; without any, of all"`
 	From  time.Time `query:"from" doc:"ticks after this instant (default: now, by the clock of Redis)"`
 	Until time.Time `query:"until" doc:"ticks up to this instant (default: a day after from; at most a year)"`
@@ -112,14 +112,14 @@ func (r *routes) ticks(ctx context.Context, q *struct {
 	if w.From.IsZero() {
 		now, err := r.Operator.Now(ctx)
 		if err != nil {
-			return nil, r.fault(ctx, err)
+			return nil, r.errorAnswer(ctx, err)
 		}
 		w.From = now
 	}
 	if w.Until.IsZero() {
 		w.Until = w.From.Add(24 * time.Hour)
 	}
-	if !calendar(w.From) || !calendar(w.Until) {
+	if !isShowable(w.From) || !isShowable(w.Until) {
 		return nil, huma.NewError(http.StatusUnprocessableEntity, "from and until must be of the years 1 to 9998")
 	}
 	if span := w.Until.Sub(w.From); span < 0 || span > longestWindow {
@@ -127,7 +127,7 @@ func (r *routes) ticks(ctx context.Context, q *struct {
 	}
 	next, err := r.Operator.NextTicks(ctx, q.Job, w)
 	if err != nil {
-		return nil, r.fault(ctx, err)
+		return nil, r.errorAnswer(ctx, err)
 	}
 	ticks := []Tick{}
 	for _, t := range next {
@@ -136,15 +136,15 @@ func (r *routes) ticks(ctx context.Context, q *struct {
 	return &answer[[]Tick]{ticks}, nil
 }
 
-// calendar reports whether an instant can be shown in every time zone.
-func calendar(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9998 }
+// isShowable reports whether an instant can be shown in every time zone.
+func isShowable(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9998 }
 
-// why explains what happened to a job at an instant.
-func (r *routes) why(ctx context.Context, q *struct {
+// explainInstant explains what happened to a job at an instant.
+func (r *routes) explainInstant(ctx context.Context, q *struct {
 	JobPath
 	Time string `query:"time" required:"true" maxLength:"64" doc:"RFC 3339, or a date and a time by the clock of the job's zone"`
 },
 ) (*answer[*operator.Story], error) {
 	story, err := r.Operator.Why(ctx, q.Job, q.Time)
-	return &answer[*operator.Story]{story}, r.fault(ctx, err)
+	return &answer[*operator.Story]{story}, r.errorAnswer(ctx, err)
 }

@@ -29,21 +29,21 @@ type runFilter struct {
 
 // registerRuns registers the routes that show runs, and ticks that were not run.
 func (r *routes) registerRuns(api huma.API) {
-	huma.Register(api, describe(http.MethodGet, "/runs", "Runs", "runs", 404), func(ctx context.Context, q *runFilter) (*answer[[]journal.Record], error) {
+	huma.Register(api, describeRoute(http.MethodGet, "/runs", "Runs", "runs", 404), func(ctx context.Context, q *runFilter) (*answer[[]journal.Record], error) {
 		req := operator.HistoryRequest{Job: q.Job, Outcomes: q.Outcome, Since: q.Since, Until: q.Until, Limit: q.Limit}
 		if q.Failed {
 			req.Outcomes = append(req.Outcomes, journal.Failures()...)
 		}
 		h, err := r.Operator.History(ctx, req)
 		if err != nil {
-			return nil, r.fault(ctx, err)
+			return nil, r.errorAnswer(ctx, err)
 		}
 		return &answer[[]journal.Record]{h.Records}, nil
 	})
-	huma.Register(api, describe(http.MethodGet, "/jobs/{job}/runs/{run}", "Run", "runs", 404, 409), func(ctx context.Context, q *runPath) (*answer[journal.Record], error) {
+	huma.Register(api, describeRoute(http.MethodGet, "/jobs/{job}/runs/{run}", "Run", "runs", 404, 409), func(ctx context.Context, q *runPath) (*answer[journal.Record], error) {
 		records, err := r.Operator.Logs(ctx, operator.LogsRequest{Job: q.Job, Run: q.RunID, Limit: 1})
 		if err != nil {
-			return nil, r.fault(ctx, err)
+			return nil, r.errorAnswer(ctx, err)
 		}
 		return &answer[journal.Record]{records[0]}, nil
 	})

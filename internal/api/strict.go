@@ -91,14 +91,14 @@ func repeatedKey(text []byte) string {
 		case '}', ']':
 			at = at[:len(at)-1]
 		default:
-			if o := last(at); o != nil && !o.isList && !o.hasKey {
-				if o.enter(token) {
-					return path(at)
+			if o := lastObject(at); o != nil && !o.isList && !o.hasKey {
+				if o.enterKey(token) {
+					return keyPath(at)
 				}
 				continue
 			}
 		}
-		if o := last(at); o != nil {
+		if o := lastObject(at); o != nil {
 			o.hasKey = false // its value has ended
 		}
 	}
@@ -112,23 +112,23 @@ type object struct {
 	isList bool
 }
 
-// enter records a key, and reports whether the object already had it.
-func (o *object) enter(token json.Token) (repeated bool) {
+// enterKey records a key, and reports whether the object already had it.
+func (o *object) enterKey(token json.Token) (repeated bool) {
 	o.key, o.hasKey = fmt.Sprint(token), true
 	repeated = o.keys[o.key]
 	o.keys[o.key] = true
 	return repeated
 }
 
-func last(at []object) *object {
+func lastObject(at []object) *object {
 	if len(at) == 0 {
 		return nil
 	}
 	return &at[len(at)-1]
 }
 
-// path returns the path of the key that was read last.
-func path(at []object) string {
+// keyPath returns the path of the key that was read last.
+func keyPath(at []object) string {
 	var keys []string
 	for _, o := range at {
 		if !o.isList {

@@ -33,12 +33,12 @@ const (
 // setUser fills in the user's fields. The returned user is nil for a number without an entry. It is nil too for a number that is not in /etc/passwd
 // if a group is named and the directory service does not answer: the two numbers are enough for a start.
 func (a *account) setUser(name, groupName string) (*user.User, error) {
-	uid, numErr := number(name)
+	uid, numErr := parseID(name)
 	most := getentTime
 	if numErr == nil && groupName != "" {
 		most = numberTime
 	}
-	u, shell, err := a.find(name, most)
+	u, shell, err := a.findUser(name, most)
 	absent := errors.Is(err, errNoEntry) || errors.Is(err, errNoGetent)
 	switch {
 	case numErr == nil && (absent || groupName != "" && errors.Is(err, safefile.ErrUnanswered)):
@@ -49,26 +49,26 @@ func (a *account) setUser(name, groupName string) (*user.User, error) {
 	case err != nil:
 		return nil, fmt.Errorf("user %s: %w", name, err)
 	}
-	if a.uid, err = number(u.Uid); err != nil {
+	if a.uid, err = parseID(u.Uid); err != nil {
 		return nil, fmt.Errorf("user %s: %s: %w", name, a.source, err)
 	}
-	if a.gid, err = number(u.Gid); err != nil {
+	if a.gid, err = parseID(u.Gid); err != nil {
 		return nil, fmt.Errorf("user %s: %s: %w", name, a.source, err)
 	}
 	a.name, a.home, a.shell = u.Username, u.HomeDir, shell
 	return u, nil
 }
 
-// find looks for the user in /etc/passwd, and then asks the directory service for at most the time most. The error wraps [errNoEntry] if neither has
+// findUser looks for the user in /etc/passwd, and then asks the directory service for at most the time most. The error wraps [errNoEntry] if neither has
 // the user.
-func (a *account) find(name string, most time.Duration) (u *user.User, shell string, err error) {
+func (a *account) findUser(name string, most time.Duration) (u *user.User, shell string, err error) {
 	f, err := passwdEntry("/etc/passwd", name)
 	if a.source = fromPasswd; errors.Is(err, errNoEntry) {
 		a.source = fromGetent
 		f, err = a.by.directoryEntry(name, most)
 	}
 	if errors.Is(err, errNoGetent) {
-		return a.ask(name)
+		return a.askSystem(name)
 	}
 	if err != nil {
 		return nil, "", err
@@ -76,8 +76,8 @@ func (a *account) find(name string, most time.Duration) (u *user.User, shell str
 	return &user.User{Username: f[0], Uid: f[2], Gid: f[3], Name: f[4], HomeDir: orText(f[5], "/")}, orText(f[6], "/bin/sh"), nil
 }
 
-// ask looks the user up with package os/user. It is for machines without getent, such as macOS, whose library asks the directory service itself.
-func (a *account) ask(name string) (u *user.User, shell string, err error) {
+// askSystem looks the user up with package os/user. It is for machines without getent, such as macOS, whose library asks the directory service itself.
+func (a *account) askSystem(name string) (u *user.User, shell string, err error) {
 	a.source = "the system"
 	if u, err = user.Lookup(name); err != nil {
 		u, err = user.LookupId(name)
@@ -90,7 +90,7 @@ func (a *account) ask(name string) (u *user.User, shell string, err error) {
 
 // directoryEntry returns the fields of the user's line of passwd(5) from the directory service.
 func (by *Accounts) directoryEntry(name string, most time.Duration) ([]string, error) {
-	line, err := by.getent(most, "passwd", name)
+	line, err := by.cachedGetent(most, "passwd", name)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +118,8 @@ func orText(text, instead string) string {
 	return text
 }
 
-// number parses the number of a user or a group. The greatest 32-bit number is refused, because system calls take it for "leave unchanged".
-func number(s string) (uint32, error) {
+// parseID parses the number of a user or a group. The greatest 32-bit number is refused, because system calls take it for "leave unchanged".
+func parseID(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || n == math.MaxUint32 {
 		return 0, fmt.Errorf("%q is no user's or group's number", s)

@@ -64,7 +64,7 @@ func (a *identity) setGroups(u *user.User) error {
 		return err
 	}
 	for _, id := range append(ids, more...) {
-		gid, err := number(id)
+		gid, err := parseID(id)
 		if err != nil {
 			return err
 		}
@@ -113,14 +113,14 @@ func (by *Accounts) lookupGroup(name string) (uint32, error) {
 	g, err := user.LookupGroup(name)
 	switch {
 	case err == nil:
-		return number(g.Gid)
+		return parseID(g.Gid)
 	case !errors.As(err, new(user.UnknownGroupError)):
 		return 0, fmt.Errorf("group %s: %w", name, err)
 	}
-	if gid, err := number(name); err == nil { // which needs no entry
+	if gid, err := parseID(name); err == nil { // which needs no entry
 		return gid, nil
 	}
-	line, err := by.getent(getentTime, "group", name)
+	line, err := by.cachedGetent(getentTime, "group", name)
 	switch f := strings.Split(line, ":"); {
 	case errors.Is(err, errNoEntry), errors.Is(err, errNoGetent):
 		return 0, fmt.Errorf("group %s: no such group: not in /etc/group, and getent group: %w", name, err)
@@ -129,12 +129,12 @@ func (by *Accounts) lookupGroup(name string) (uint32, error) {
 	case len(f) != 4 || !sameName(f[0], name):
 		return 0, fmt.Errorf("getent group %s: the answer is no line of group(5) for it", name)
 	default:
-		return number(f[2])
+		return parseID(f[2])
 	}
 }
 
-// credential returns the identity in the form that the kernel takes. keepGroups leaves the supplementary groups unchanged.
-func (a *identity) credential(keepGroups bool) *syscall.Credential {
+// sysCredential returns the identity in the form that the kernel takes. keepGroups leaves the supplementary groups unchanged.
+func (a *identity) sysCredential(keepGroups bool) *syscall.Credential {
 	// A process that runs as its own user needs no privilege, and setgroups would require one.
 	self := os.Geteuid() != 0 && int(a.uid) == os.Geteuid() && int(a.gid) == os.Getegid()
 	return &syscall.Credential{Uid: a.uid, Gid: a.gid, Groups: a.groups, NoSetGroups: keepGroups || self}

@@ -21,8 +21,8 @@ type attendance struct {
 	passed   []os.Signal
 }
 
-// attend prepares the sharing. It is called before the start, so that no key of the terminal is missed.
-func (s *Spec) attend() *attendance {
+// newAttendance prepares the sharing. It is called before the start, so that no key of the terminal is missed.
+func (s *Spec) newAttendance() *attendance {
 	a := &attendance{signals: s.Signals}
 	if s.Attached {
 		a.terminal = openTerminal()
@@ -30,31 +30,31 @@ func (s *Spec) attend() *attendance {
 	return a
 }
 
-func (a *attendance) begin(leader int) {
+func (a *attendance) onStart(leader int) {
 	a.leader = leader
 	if a.terminal != nil {
-		a.terminal.lend(leader)
+		a.terminal.lendTo(leader)
 	}
 }
 
-// pass passes a signal on to the whole group, once. A member that starts commands in groups of their own does the same.
-func (a *attendance) pass(s os.Signal) {
+// passSignal passes a signal on to the whole group, once. A member that starts commands in groups of their own does the same.
+func (a *attendance) passSignal(s os.Signal) {
 	if number, ok := s.(syscall.Signal); ok {
 		a.passed = append(a.passed, s)
 		_ = unix.Kill(-a.leader, number)
 	}
 }
 
-// leave takes the terminal back, after the leader has died or was not started. The leader is not reaped yet.
-func (a *attendance) leave() {
+// returnTerminal takes the terminal back, after the leader has died or was not started. The leader is not reaped yet.
+func (a *attendance) returnTerminal() {
 	if a.terminal != nil {
 		a.terminal.takeBack()
 	}
 }
 
-// resound passes Ctrl-C on to the processes that the terminal would have signalled if the command had no group of its own, such as the shell script
+// passInterrupt passes Ctrl-C on to the processes that the terminal would have signalled if the command had no group of its own, such as the shell script
 // that this process is a part of. This process gets the signal too, and is expected to take it for one of Spec.Signals.
-func (a *attendance) resound(exit Exit) {
+func (a *attendance) passInterrupt(exit Exit) {
 	for _, s := range []syscall.Signal{unix.SIGINT, unix.SIGQUIT} {
 		if a.terminal != nil && a.terminal.lent && a.signals != nil && exit.Signal == signalName(s) && !slices.Contains(a.passed, os.Signal(s)) {
 			_ = unix.Kill(0, s)
@@ -86,16 +86,16 @@ func openTerminal() *terminal {
 	return t
 }
 
-// lend gives the terminal to a command that has just started. If stdin or stdout is not a terminal, the command may be part of a pipeline whose other
+// lendTo gives the terminal to a command that has just started. If stdin or stdout is not a terminal, the command may be part of a pipeline whose other
 // programs want the terminal. Then it gets the terminal only when it asks for it.
-func (t *terminal) lend(leader int) {
+func (t *terminal) lendTo(leader int) {
 	t.leader = leader
 	signal.Ignore(unix.SIGTTOU) // it would stop this process when it takes the terminal back. The command no longer inherits that
 	if isTerminal(0) && isTerminal(1) {
-		t.give()
+		t.giveToCommand()
 	}
-	t.work.Go(func() { t.watch(leader) })
-	t.work.Go(t.hear)
+	t.work.Go(func() { t.watchStops(leader) })
+	t.work.Go(t.passStops)
 }
 
 func isTerminal(fd int) bool {
@@ -103,7 +103,7 @@ func isTerminal(fd int) bool {
 	return err == nil
 }
 
-func (t *terminal) foreground() int {
+func (t *terminal) foregroundGroup() int {
 	group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	if err != nil {
 		return 0
@@ -111,9 +111,9 @@ func (t *terminal) foreground() int {
 	return group
 }
 
-// give hands the terminal to the command if this process has it. It reports whether the command has the terminal now.
-func (t *terminal) give() bool {
-	switch t.foreground() {
+// giveToCommand hands the terminal to the command if this process has it. It reports whether the command has the terminal now.
+func (t *terminal) giveToCommand() bool {
+	switch t.foregroundGroup() {
 	case t.leader:
 		return true
 	case t.own:
@@ -125,7 +125,7 @@ func (t *terminal) give() bool {
 
 // reclaim takes the terminal back from the command, and reports whether the command had it.
 func (t *terminal) reclaim() (had bool) {
-	if had = t.foreground() == t.leader; had {
+	if had = t.foregroundGroup() == t.leader; had {
 		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own)
 	}
 	return had
@@ -142,8 +142,8 @@ func (t *terminal) takeBack() {
 	unix.Close(t.fd)
 }
 
-// hear passes Ctrl-Z on to the command if this process got it, because the terminal was not the command's.
-func (t *terminal) hear() {
+// passStops passes Ctrl-Z on to the command if this process got it, because the terminal was not the command's.
+func (t *terminal) passStops() {
 	for {
 		select {
 		case <-t.stops:
@@ -154,19 +154,19 @@ func (t *terminal) hear() {
 	}
 }
 
-// stopped handles a stop of the command by a signal.
-func (t *terminal) stopped(by syscall.Signal) {
+// handleStop handles a stop of the command by a signal.
+func (t *terminal) handleStop(by syscall.Signal) {
 	switch by {
 	case unix.SIGTTIN, unix.SIGTTOU: // it wants to use the terminal
-		if !t.give() {
-			t.suspend()
-			t.give()
+		if !t.giveToCommand() {
+			t.suspendSelf()
+			t.giveToCommand()
 		}
 	case unix.SIGTSTP:
 		had := t.reclaim()
-		t.suspend()
+		t.suspendSelf()
 		if had {
-			t.give()
+			t.giveToCommand()
 		}
 	default: // the terminal is not the cause
 		return
@@ -174,10 +174,10 @@ func (t *terminal) stopped(by syscall.Signal) {
 	_ = unix.Kill(-t.leader, unix.SIGCONT)
 }
 
-// suspend stops this process and its group, as Ctrl-Z does, and returns when it continues. It does not stop if no process could continue it: its
+// suspendSelf stops this process and its group, as Ctrl-Z does, and returns when it continues. It does not stop if no process could continue it: its
 // group is the group of the session's leader, as in a container, or the leader has gone. The kernel ignores SIGTSTP in the same cases. SIGSTOP is
 // used because the runtime does not restore SIGTSTP once it has caught it.
-func (t *terminal) suspend() {
+func (t *terminal) suspendSelf() {
 	const effect = 100 * time.Millisecond // longer than the signal takes to arrive
 	stopped := time.NewTimer(effect)
 	defer stopped.Stop()

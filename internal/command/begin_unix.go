@@ -25,19 +25,19 @@ const (
 	slowStart = 200 * time.Millisecond
 )
 
-// unable wraps an error on the way to a start in [ErrNotStarted] if the command is not at fault: this machine or its warden lacks something, or a
+// markNotStarted wraps an error on the way to a start in [ErrNotStarted] if the command is not at fault: this machine or its warden lacks something, or a
 // file system does not answer.
-func unable(err error) error {
+func markNotStarted(err error) error {
 	if err == nil || errors.Is(err, ErrNotStarted) || !exhaustion.Is(err) && !errors.Is(err, safefile.ErrUnanswered) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrNotStarted, err)
 }
 
-// begin starts the command when it is its turn, because only a few starts go on at once. A start that waits for its turn can be abandoned.
-func (h *Host) begin(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
+// startInTurn starts the command when it is its turn, because only a few starts go on at once. A start that waits for its turn can be abandoned.
+func (h *Host) startInTurn(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	if h.stuck.has(startKey(cmd)) {
-		return nil, hanging(cmd, "still hangs since an earlier start")
+		return nil, hangError(cmd, "still hangs since an earlier start")
 	}
 	if err := h.awaitTurn(stop, kill); err != nil {
 		return nil, err
@@ -76,9 +76,9 @@ const (
 func (h *Host) startAgain(kill context.Context, cmd *exec.Cmd, s *Spec, t tree, next func()) (*os.Process, error) {
 	pause := backoff.New(firstRetry, lastRetry)
 	for since := time.Now(); ; {
-		p, err := h.start(kill, cmd, s, t)
+		p, err := h.startOnce(kill, cmd, s, t)
 		passed := time.Since(since)
-		again := errors.Is(err, syscall.ETXTBSY) && passed < busyTime || errors.Is(err, syscall.ENOENT) && passed < absentTime && t.missing() == nil
+		again := errors.Is(err, syscall.ETXTBSY) && passed < busyTime || errors.Is(err, syscall.ENOENT) && passed < absentTime && t.missingPart() == nil
 		if !again || s.Attached || !pause.Wait(kill) {
 			return p, err
 		}
@@ -101,9 +101,9 @@ func startDirectly(kill context.Context, cmd *exec.Cmd, t tree) (*os.Process, er
 		select {
 		case err := <-done:
 			timer.Stop()
-			if err == nil && !executed(cmd.Process.Pid) && awaitExit(cmd.Process.Pid) == nil && !executed(cmd.Process.Pid) {
+			if err == nil && !hasExecuted(cmd.Process.Pid) && awaitExit(cmd.Process.Pid) == nil && !hasExecuted(cmd.Process.Pid) {
 				_ = cmd.Wait()
-				return nil, hanging(cmd, "hung, and was killed")
+				return nil, hangError(cmd, "hung, and was killed")
 			}
 			return cmd.Process, err
 		case <-timer.C:
@@ -127,7 +127,7 @@ func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 	if errors.Is(err, syscall.EAGAIN) && cmd.SysProcAttr.Credential != nil && h.Probe() == nil {
 		return s.userLimit(cmd.Path)
 	}
-	return unable(why)
+	return markNotStarted(why)
 }
 
 // userLimit returns the error of a user with as many processes as the kernel permits. Commands of other users still start, so the error hides EAGAIN,
@@ -153,7 +153,7 @@ func (h *Host) Probe() error {
 	nothing := filepath.Join("/proc/self/fd", "nothing")
 	cmd := &exec.Cmd{Path: nothing, Args: []string{nothing}, Env: []string{}, SysProcAttr: &syscall.SysProcAttr{}}
 	out.attach(cmd)
-	_, err = h.start(late, cmd, &Spec{}, group{})
+	_, err = h.startOnce(late, cmd, &Spec{}, group{})
 	if errors.Is(err, syscall.ENOENT) {
 		return nil
 	}

@@ -30,7 +30,7 @@ func TestLateReaderLosesNothing(t *testing.T) {
 			defer out.w.Close()
 			out.w = c.pipes[1].w
 		}
-		c.begin()
+		c.startReading()
 		if saw := c.drain(0); saw == held || string(c.tail()) != full+"\nlast" {
 			t.Errorf("held open: %v; saw the end: %v, and %d bytes", held, saw, len(c.tail()))
 		}

@@ -24,18 +24,18 @@ const drainTime = 2 * time.Second
 type stdio interface {
 	// attach sets the files of a command before its start.
 	attach(cmd *exec.Cmd)
-	// begin starts to read the output, after the start of the command.
-	begin()
+	// startReading starts to read the output, after the start of the command.
+	startReading()
 	// drain waits for the end of the output, at most for the time given, and reports whether it saw the end.
 	drain(most time.Duration) bool
 	// tail returns the end of the output, at most Spec.Keep bytes.
 	tail() []byte
-	// before returns the number of bytes that were printed before the tail.
-	before() int64
+	// bytesBefore returns the number of bytes that were printed before the tail.
+	bytesBefore() int64
 	close()
 }
 
-func (s *Spec) stdio(buffers *sync.Pool) (stdio, error) {
+func (s *Spec) newStdio(buffers *sync.Pool) (stdio, error) {
 	if s.Attached {
 		return ownStdio{}, nil
 	}
@@ -48,10 +48,10 @@ type ownStdio struct{}
 func (ownStdio) attach(cmd *exec.Cmd) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 }
-func (ownStdio) begin()                   {}
+func (ownStdio) startReading()            {}
 func (ownStdio) drain(time.Duration) bool { return true }
 func (ownStdio) tail() []byte             { return nil }
-func (ownStdio) before() int64            { return 0 }
+func (ownStdio) bytesBefore() int64       { return 0 }
 func (ownStdio) close()                   {}
 
 // pipe carries one stream of the command's output to this process.
@@ -93,8 +93,8 @@ func (c *capture) attach(cmd *exec.Cmd) {
 	}
 }
 
-// begin closes this process's copies of the write ends, which the command has now, and starts the readers.
-func (c *capture) begin() {
+// startReading closes this process's copies of the write ends, which the command has now, and starts the readers.
+func (c *capture) startReading() {
 	for _, p := range c.pipes {
 		p.w.Close()
 		c.readers.Add(1)
@@ -102,7 +102,7 @@ func (c *capture) begin() {
 			defer c.readers.Done()
 			buffer := c.buffers.Get().(*bufio.Reader)
 			buffer.Reset(&lateReader{file: p.r, left: pipeSize})
-			if err := c.read(p.stream, buffer); errors.Is(err, os.ErrDeadlineExceeded) {
+			if err := c.passLines(p.stream, buffer); errors.Is(err, os.ErrDeadlineExceeded) {
 				c.cut.Store(true)
 			}
 			buffer.Reset(nil)
@@ -152,7 +152,7 @@ func (c *capture) drain(most time.Duration) bool {
 
 func (c *capture) tail() []byte { return c.kept.bytes() }
 
-func (c *capture) before() int64 { return c.kept.before() }
+func (c *capture) bytesBefore() int64 { return c.kept.bytesBefore() }
 
 func (c *capture) close() {
 	for _, p := range c.pipes {

@@ -18,27 +18,27 @@ type cells struct{}
 
 func newCells(hclog.Logger) *cells { return &cells{} }
 
-func (*cells) describe() string  { return "process groups (macOS has no cgroups)" }
-func (*cells) cgroups() []string { return nil }
-func (*cells) close() error      { return nil }
+func (*cells) describe() string     { return "process groups (macOS has no cgroups)" }
+func (*cells) cgroupDirs() []string { return nil }
+func (*cells) close() error         { return nil }
 
-func (c *cells) tree(s *Spec) (tree, error) {
+func (c *cells) newTree(s *Spec) (tree, error) {
 	if s.Limits != (Limits{}) {
-		return nil, c.allow(s.Limits)
+		return nil, c.allowLimits(s.Limits)
 	}
 	return group{}, nil
 }
 
-func (*cells) allow(Limits) error {
+func (*cells) allowLimits(Limits) error {
 	return fmt.Errorf("%w: they take a cgroup, which only Linux has", ErrLimits)
 }
 
 // startsAtOnce is the number of starts that go on at the same time. The runtime forks one after the other.
 const startsAtOnce = 1
 
-// start starts the command. On macOS umask and priority belong to the whole process, so a shell sets them for the command. The shell runs as the
+// startOnce starts the command. On macOS umask and priority belong to the whole process, so a shell sets them for the command. The shell runs as the
 // command's user, so it can raise the priority only as root.
-func (*Host) start(kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
+func (*Host) startOnce(kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	if s.Umask != nil {
 		maskThroughShell(cmd, *s.Umask)
 	}
@@ -51,7 +51,7 @@ func (*Host) start(kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Pr
 	return startDirectly(kill, cmd, t)
 }
 
-func (*Host) reap(p *os.Process) (*os.ProcessState, error) { return p.Wait() }
+func (*Host) reapCommand(p *os.Process) (*os.ProcessState, error) { return p.Wait() }
 
 // removeTime bounds the wait for hanging starts when the host is closed.
 const removeTime = time.Second

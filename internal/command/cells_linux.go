@@ -33,24 +33,24 @@ func (c *cells) describe() string {
 	return "cgroup v2 at " + c.base.dir
 }
 
-// cgroups returns the directories of the replica's cgroups.
-func (c *cells) cgroups() []string {
+// cgroupDirs returns the directories of the replica's cgroups.
+func (c *cells) cgroupDirs() []string {
 	if c.base == nil {
 		return nil
 	}
 	return []string{c.base.dir, c.base.leaf}
 }
 
-// tree makes the tree of a run. It fails for a run with limits if there is no cgroup.
-func (c *cells) tree(s *Spec) (tree, error) {
+// newTree makes the tree of a run. It fails for a run with limits if there is no cgroup.
+func (c *cells) newTree(s *Spec) (tree, error) {
 	limited := s.Limits != (Limits{})
 	if c.base == nil && limited {
-		return nil, c.allow(s.Limits)
+		return nil, c.allowLimits(s.Limits)
 	}
 	if c.base != nil {
-		t, err := c.base.child(s.Name)
+		t, err := c.base.makeCgroup(s.Name)
 		if err == nil {
-			return t.limited(s.Limits)
+			return t.applyLimits(s.Limits)
 		}
 		if limited {
 			return nil, fmt.Errorf("%w: %w", ErrLimits, err)
@@ -63,7 +63,7 @@ func (c *cells) tree(s *Spec) (tree, error) {
 		})
 	}
 	g := group{}
-	if id, ok := variable(s.Env, proc.RunID); ok && id != "" && id == s.Name {
+	if id, ok := lookupVariable(s.Env, proc.RunID); ok && id != "" && id == s.Name {
 		g.id, g.escaped = id, c.orphans
 	}
 	return g, nil

@@ -56,7 +56,7 @@ func makeBase(own string) (*base, error) {
 		err = unix.Flock(int(b.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
 	if err == nil {
-		err = b.probe()
+		err = b.tryCgroup()
 	}
 	if err != nil {
 		_ = b.close()
@@ -65,15 +65,15 @@ func makeBase(own string) (*base, error) {
 	return b, nil
 }
 
-// probe makes a cgroup as for a run, starts a process in it whose program does not exist, and writes to its cgroup.kill (Linux 5.14).
-func (b *base) probe() error {
-	c, err := b.child("probe")
+// tryCgroup makes a cgroup as for a run, starts a process in it whose program does not exist, and writes to its cgroup.kill (Linux 5.14).
+func (b *base) tryCgroup() error {
+	c, err := b.makeCgroup("probe")
 	if err != nil {
 		return err
 	}
 	defer c.remove()
 	attr := &syscall.SysProcAttr{}
-	c.place(attr)
+	c.placeLeader(attr)
 	nothing := filepath.Join(c.dir, "nothing")
 	// ENOENT comes from the exec, when the process is in the cgroup already. Any other error comes from before.
 	_, err = syscall.ForkExec(nothing, []string{nothing}, &syscall.ProcAttr{Sys: attr})
@@ -113,8 +113,8 @@ func (b *base) close() error {
 	return nil
 }
 
-// child makes a cgroup for one run.
-func (b *base) child(name string) (*cgroup, error) {
+// makeCgroup makes a cgroup for one run.
+func (b *base) makeCgroup(name string) (*cgroup, error) {
 	clean := strings.Map(func(r rune) rune {
 		if r < 0x80 && (r == '-' || r == '_' || '0' <= r && r <= '9' || 'A' <= r&^0x20 && r&^0x20 <= 'Z') {
 			return r
@@ -167,15 +167,15 @@ func (c *cgroup) close() {
 	}
 }
 
-func (c *cgroup) place(attr *syscall.SysProcAttr) {
-	c.group.place(attr)
+func (c *cgroup) placeLeader(attr *syscall.SysProcAttr) {
+	c.group.placeLeader(attr)
 	attr.UseCgroupFD, attr.CgroupFD = true, int(c.fd.Fd())
 }
 
 func (c *cgroup) describe(r *Watched) { r.Cgroup = c.dir }
 
-// missing is called after a failed start. The warden removes the cgroup of a run that is late.
-func (c *cgroup) missing() error {
+// missingPart is called after a failed start. The warden removes the cgroup of a run that is late.
+func (c *cgroup) missingPart() error {
 	if err := unix.Access(c.dir, unix.F_OK); err != nil {
 		return fmt.Errorf("its cgroup %s was removed", c.dir)
 	}
@@ -207,27 +207,29 @@ func (c *cgroup) terminate(leader int) {
 
 // kill misses no process: the kernel also kills processes that are just being forked.
 func (c *cgroup) kill(leader int) {
-	if c.populated() {
+	if c.isPopulated() {
 		_, _ = c.killer.WriteString("1")
 	}
 	c.group.kill(leader)
 }
 
-func (c *cgroup) alive(leader int) bool { return c.populated() || c.group.alive(leader) }
+func (c *cgroup) membersAlive(leader int) bool {
+	return c.isPopulated() || c.group.membersAlive(leader)
+}
 
-// left takes one system call if no process is left. It ignores processes of the group that have moved to another cgroup, because finding them takes a
+// leftPrograms takes one system call if no process is left. It ignores processes of the group that have moved to another cgroup, because finding them takes a
 // scan of all processes of the machine.
-func (c *cgroup) left(leader int) []string {
-	if !c.populated() {
+func (c *cgroup) leftPrograms(leader int) []string {
+	if !c.isPopulated() {
 		return nil
 	}
 	programs := programsOf(slices.Collect(maps.Keys(proc.CgroupProcesses(c.dir))))
 	return slices.Sorted(maps.Values(programs))
 }
 
-func (c *cgroup) settle(leader int) {
-	poll(context.Background(), func() bool { return !c.populated() })
-	c.group.settle(leader)
+func (c *cgroup) awaitDeath(leader int) {
+	pollUntil(context.Background(), func() bool { return !c.isPopulated() })
+	c.group.awaitDeath(leader)
 }
 
 func (c *cgroup) remove() {
@@ -235,11 +237,11 @@ func (c *cgroup) remove() {
 	late, cancel := context.WithTimeout(context.Background(), removeTime)
 	defer cancel()
 	// A directory that stays is removed with the base.
-	poll(late, func() bool { return proc.RemoveCgroup(c.dir) == nil })
+	pollUntil(late, func() bool { return proc.RemoveCgroup(c.dir) == nil })
 }
 
-// populated reports whether a living process is in the cgroup or below it.
-func (c *cgroup) populated() bool {
+// isPopulated reports whether a living process is in the cgroup or below it.
+func (c *cgroup) isPopulated() bool {
 	var events [64]byte
 	n, err := unix.Pread(int(c.events.Fd()), events[:], 0)
 	return proc.Populated(events[:max(n, 0)], err)

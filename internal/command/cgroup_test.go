@@ -51,7 +51,7 @@ func TestLocate(t *testing.T) {
 		{"nonsense\n", "/", ""},
 	}
 	for _, tt := range tests {
-		got, err := locate(tt.mounts, tt.path)
+		got, err := mountedPath(tt.mounts, tt.path)
 		if got != tt.want || (err == nil) != (tt.want != "") {
 			t.Errorf("%s in %q: got %q, %v", tt.path, tt.mounts, got, err)
 		}

@@ -154,8 +154,8 @@ func (e Exit) Status() int {
 	return e.Code
 }
 
-// refused returns the end of a run that never started.
-func refused(err error) Exit { return Exit{Code: -1, Err: err} }
+// refusedExit returns the end of a run that never started.
+func refusedExit(err error) Exit { return Exit{Code: -1, Err: err} }
 
 // fromNumbered returns the number of a signal without a name of its own, such as SIG42, or 0 for any other name.
 func fromNumbered(name string) int {

@@ -43,16 +43,16 @@ type EnvSpec struct {
 // Environment returns a job's environment, sorted by name. Its errors name variables, files and lines, but never a value. Reading the files stops
 // when ctx ends.
 func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
-	env, _, err := s.build(ctx)
+	env, _, err := s.buildEnv(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return list(env), nil
+	return sortedEntries(env), nil
 }
 
-// build returns the environment, and the names of the variables whose value came from a file.
-func (s *EnvSpec) build(ctx context.Context) (env map[string]string, filed map[string]bool, err error) {
-	env, filed = s.inherited(), map[string]bool{}
+// buildEnv returns the environment, and the names of the variables whose value came from a file.
+func (s *EnvSpec) buildEnv(ctx context.Context) (env map[string]string, filed map[string]bool, err error) {
+	env, filed = s.inheritedVars(), map[string]bool{}
 	if s.User != "" {
 		a := account{by: s.Accounts}
 		if _, err := a.setUser(s.User, s.Group); err != nil {
@@ -60,7 +60,7 @@ func (s *EnvSpec) build(ctx context.Context) (env map[string]string, filed map[s
 		}
 		maps.Copy(env, map[string]string{"HOME": a.home, "USER": a.name, "LOGNAME": a.name, "SHELL": a.shell})
 	}
-	files, err := s.files(ctx)
+	files, err := s.newJobFiles(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,8 +92,8 @@ func (s *EnvSpec) build(ctx context.Context) (env map[string]string, filed map[s
 // sd_listen_fds(3)). A job that inherits them could report in the name of the replica that it is ready or alive.
 var supervision = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID"}
 
-// inherited returns the variables that the job gets from the replica's environment.
-func (s *EnvSpec) inherited() map[string]string {
+// inheritedVars returns the variables that the job gets from the replica's environment.
+func (s *EnvSpec) inheritedVars() map[string]string {
 	few := []string{"PATH", "HOME", "LANG", "TZ"}
 	env := map[string]string{}
 	for _, entry := range s.Base {
@@ -121,7 +121,7 @@ func checkVariables(env map[string]string) error {
 	return nil
 }
 
-func list(env map[string]string) []string {
+func sortedEntries(env map[string]string) []string {
 	entries := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		entries = append(entries, name+"="+env[name])

@@ -8,7 +8,7 @@ import (
 
 // readEnvFile reads an env_file, in the format of [textfile.ParseEnv].
 func (f *jobFiles) readEnvFile(path string) (map[string]string, error) {
-	text, err := f.read(path, textfile.MaxEnvFile)
+	text, err := f.readFile(path, textfile.MaxEnvFile)
 	if err != nil {
 		return nil, fmt.Errorf("env_file: %w", err)
 	}

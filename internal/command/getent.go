@@ -62,10 +62,10 @@ type directoryAnswer struct {
 	err  error
 }
 
-// getent calls the package function getent and caches its answer, including errors.
-func (by *Accounts) getent(most time.Duration, database, key string) (string, error) {
+// cachedGetent calls the package function getent and caches its answer, including errors.
+func (by *Accounts) cachedGetent(most time.Duration, database, key string) (string, error) {
 	if by == nil {
-		return getent(most, database, key)
+		return runGetent(most, database, key)
 	}
 	by.mu.Lock()
 	defer by.mu.Unlock()
@@ -76,7 +76,7 @@ func (by *Accounts) getent(most time.Duration, database, key string) (string, er
 	if by.silent != nil && most <= by.waited {
 		return "", by.silent
 	}
-	line, err := getent(most, database, key)
+	line, err := runGetent(most, database, key)
 	if errors.Is(err, safefile.ErrUnanswered) {
 		by.waited = most
 		by.silent = silent{fmt.Errorf("not looked up, because the directory service did not answer for %s %s within %v", databaseEntry[database], key, most)}
@@ -91,9 +91,9 @@ func (by *Accounts) getent(most time.Duration, database, key string) (string, er
 	return line, err
 }
 
-// getent returns the first line of the answer of getent(1). The error wraps [errNoEntry] if there is no such entry, and matches
+// runGetent returns the first line of the answer of getent(1). The error wraps [errNoEntry] if there is no such entry, and matches
 // [safefile.ErrUnanswered] if the directory service does not answer within most.
-func getent(most time.Duration, database, key string) (string, error) {
+func runGetent(most time.Duration, database, key string) (string, error) {
 	program := getentProgram()
 	switch {
 	case program == "":
@@ -186,7 +186,7 @@ func (by *Accounts) directoryGroups(user, source string) ([]string, error) {
 	if len(services) == 0 {
 		return nil, nil
 	}
-	line, err := by.getent(getentTime, "initgroups", user)
+	line, err := by.cachedGetent(getentTime, "initgroups", user)
 	switch {
 	case errors.Is(err, errNoEntry), errors.Is(err, errNoGetent):
 		return nil, nil

@@ -24,49 +24,51 @@ const noGroup = 0
 
 // escaped finds processes of runs that have left their group.
 type escaped interface {
-	// signal sends a signal to the escaped processes of a run, except members of the group but. Signal 0 only lists them. unclear reports whether there
+	// signalRun sends a signal to the escaped processes of a run, except members of the group but. Signal 0 only lists them. unclear reports whether there
 	// may be more.
-	signal(id string, signal unix.Signal, but int) (found []int, unclear bool)
-	// sweep kills the escaped processes of a run until none is left.
-	sweep(id string)
+	signalRun(id string, signal unix.Signal, but int) (found []int, unclear bool)
+	// killRun kills the escaped processes of a run until none is left.
+	killRun(id string)
 }
 
-func (group) place(attr *syscall.SysProcAttr) { attr.Setpgid = true }
+func (group) placeLeader(attr *syscall.SysProcAttr) { attr.Setpgid = true }
 
 func (g group) describe(r *Watched) { r.ID = g.id }
 
-func (group) missing() error { return nil }
+func (group) missingPart() error { return nil }
 
 func (g group) terminate(leader int) {
 	_ = unix.Kill(-leader, unix.SIGTERM)
 	if g.escaped != nil {
-		g.escaped.signal(g.id, unix.SIGTERM, leader) // the members have had their SIGTERM: a second one may end a program that is cleaning up
+		g.escaped.signalRun(g.id, unix.SIGTERM, leader) // the members have had their SIGTERM: a second one may end a program that is cleaning up
 	}
 }
 
 // kill misses no process that is just being forked: the kernel holds forks of a group back while a signal to the group is delivered.
 func (group) kill(leader int) { _ = unix.Kill(-leader, unix.SIGKILL) }
 
-func (g group) alive(leader int) bool { return groupLives(leader) || len(g.left(leader)) > 0 }
+func (g group) membersAlive(leader int) bool {
+	return groupLives(leader) || len(g.leftPrograms(leader)) > 0
+}
 
-func (g group) left(leader int) []string {
+func (g group) leftPrograms(leader int) []string {
 	programs := groupPrograms(leader)
 	if g.escaped != nil {
-		found, _ := g.escaped.signal(g.id, 0, noGroup) // orphans may still be in the group
+		found, _ := g.escaped.signalRun(g.id, 0, noGroup) // orphans may still be in the group
 		maps.Copy(programs, programsOf(found))
 	}
 	return slices.Sorted(maps.Values(programs))
 }
 
-// settle sends no signal, and the kernel does not reuse the group's number while a member is left, dead or alive.
-func (g group) settle(leader int) {
-	poll(context.Background(), func() bool { return groupGone(leader) })
+// awaitDeath sends no signal, and the kernel does not reuse the group's number while a member is left, dead or alive.
+func (g group) awaitDeath(leader int) {
+	pollUntil(context.Background(), func() bool { return groupGone(leader) })
 	if g.escaped != nil {
-		g.escaped.sweep(g.id)
+		g.escaped.killRun(g.id)
 	}
 }
 
-func (group) starved() bool { return false }
+func (group) outOfMemory() bool { return false }
 
 func (group) remove() {}
 

@@ -22,7 +22,7 @@ func (*Host) Isolation() string { return ErrNotSupported.Error() }
 func (*Host) Check(Spec) error { return ErrNotSupported }
 
 // Run starts nothing and returns [ErrNotSupported].
-func (*Host) Run(_, _ context.Context, _ Spec) Exit { return refused(ErrNotSupported) }
+func (*Host) Run(_, _ context.Context, _ Spec) Exit { return refusedExit(ErrNotSupported) }
 
 // KeepInherited does nothing: no programs are started.
 func KeepInherited() {}

@@ -42,7 +42,7 @@ func NewHost(c HostConfig) (*Host, error) {
 
 func newHost(log hclog.Logger, c *cells, w Warden) *Host {
 	h := &Host{log: log, cells: c, warden: w, oom: newOOMCounter(), leftGrace: leftGrace, turns: make(chan struct{}, startsAtOnce)}
-	for _, dir := range c.cgroups() {
+	for _, dir := range c.cgroupDirs() {
 		if w != nil {
 			w.Inherit(dir)
 		}
@@ -71,7 +71,7 @@ func (h *Host) Check(s Spec) error {
 		faults = append(faults, checkNice(*s.Nice))
 	}
 	if s.Limits != (Limits{}) {
-		faults = append(faults, h.cells.allow(s.Limits))
+		faults = append(faults, h.cells.allowLimits(s.Limits))
 	}
 	return errors.Join(faults...)
 }
@@ -87,39 +87,39 @@ func (h *Host) Check(s Spec) error {
 func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	for _, c := range []context.Context{kill, stop} {
 		if c.Err() != nil {
-			return refused(fmt.Errorf("%w: %w", ErrNotStarted, context.Cause(c)))
+			return refusedExit(fmt.Errorf("%w: %w", ErrNotStarted, context.Cause(c)))
 		}
 	}
-	cmd, err := s.command(stop)
+	cmd, err := s.newCommand(stop)
 	if err != nil {
-		return refused(unable(err))
+		return refusedExit(markNotStarted(err))
 	}
 	if s.account != "" {
 		h.log.Debug("account looked up", "job", s.Job, "run_id", s.Name, "user", s.User, "group", s.Group, "account", s.account)
 	}
-	out, err := s.stdio(&h.buffers)
+	out, err := s.newStdio(&h.buffers)
 	if err != nil {
-		return refused(unable(err))
+		return refusedExit(markNotStarted(err))
 	}
 	defer out.close()
-	t, err := h.cells.tree(&s)
+	t, err := h.cells.newTree(&s)
 	if err != nil {
-		return refused(unable(err))
+		return refusedExit(markNotStarted(err))
 	}
-	ward, unwatch, err := s.watch(stop, h.warden, t)
+	ward, unwatch, err := s.registerRun(stop, h.warden, t)
 	if err != nil {
 		t.remove()
-		return refused(fmt.Errorf("%w: %w", ErrNotStarted, err))
+		return refusedExit(fmt.Errorf("%w: %w", ErrNotStarted, err))
 	}
 	defer unwatch()
-	t.place(cmd.SysProcAttr)
+	t.placeLeader(cmd.SysProcAttr)
 	out.attach(cmd)
-	ours := s.attend()
-	kills := h.oom.read()
-	leader, err := h.begin(stop, kill, cmd, &s, t)
+	ours := s.newAttendance()
+	kills := h.oom.killCount()
+	leader, err := h.startInTurn(stop, kill, cmd, &s, t)
 	if err != nil {
-		ours.leave()
-		exit := refused(h.whyNotStarted(cmd, &s, t, err))
+		ours.returnTerminal()
+		exit := refusedExit(h.whyNotStarted(cmd, &s, t, err))
 		exit.Late, _ = ward.Reap()
 		if _, hangs := errors.AsType[stillHangs](err); !hangs { // otherwise the tree is removed when the start has ended
 			t.remove()
@@ -131,23 +131,23 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	if s.Started != nil {
 		s.Started()
 	}
-	out.begin()
-	ours.begin(leader.Pid)
-	exit := h.supervise(stop, kill, leader, &s, t, ward, ours)
+	out.startReading()
+	ours.onStart(leader.Pid)
+	exit := h.superviseRun(stop, kill, leader, &s, t, ward, ours)
 	if !out.drain(drainTime) {
 		h.log.Warn("output held open by a process outside the run's tree; rest not read", "run_id", s.Name)
 	}
-	exit.Tail, exit.Cut = out.tail(), out.before()
+	exit.Tail, exit.Cut = out.tail(), out.bytesBefore()
 	if exit.Status() != 0 {
-		exit.OutOfMemory, exit.OOMKills = t.starved(), max(h.oom.read()-kills, 0)
+		exit.OutOfMemory, exit.OOMKills = t.outOfMemory(), max(h.oom.killCount()-kills, 0)
 	}
-	ours.resound(exit)
+	ours.passInterrupt(exit)
 	return exit
 }
 
-// supervise passes stop, kill and signals on to the tree. It returns the end of the command, once the whole tree is dead, with the processes that
+// superviseRun passes stop, kill and signals on to the tree. It returns the end of the command, once the whole tree is dead, with the processes that
 // were left behind and with what the warden did.
-func (h *Host) supervise(stop, kill context.Context, p *os.Process, s *Spec, t tree, ward Ward, ours *attendance) (exit Exit) {
+func (h *Host) superviseRun(stop, kill context.Context, p *os.Process, s *Spec, t tree, ward Ward, ours *attendance) (exit Exit) {
 	leader := p.Pid
 	ended := make(chan error, 1)
 	go func() { ended <- awaitExit(leader) }()
@@ -173,7 +173,7 @@ func (h *Host) supervise(stop, kill context.Context, p *os.Process, s *Spec, t t
 			killing, asked = nil, true
 			killTree()
 		case signal := <-ours.signals:
-			ours.pass(signal)
+			ours.passSignal(signal)
 		case failed = <-ended:
 			running = false
 		}
@@ -182,22 +182,22 @@ func (h *Host) supervise(stop, kill context.Context, p *os.Process, s *Spec, t t
 		awaitSignaled(kill, t, leader)
 	}
 	if asked {
-		poll(kill, func() bool { return !t.alive(leader) })
+		pollUntil(kill, func() bool { return !t.membersAlive(leader) })
 	} else {
 		exit.Left = h.stopLeft(kill, s, t, leader, ward)
 	}
 	killTree()
 	defer outlived.Stop()
-	ours.leave()
-	exit.judge(ward.Reap())
-	state, err := h.reap(p) // from here on another process may have the leader's PID
-	t.settle(leader)
-	exit.conclude(state, errors.Join(failed, err))
+	ours.returnTerminal()
+	exit.noteWarden(ward.Reap())
+	state, err := h.reapCommand(p) // from here on another process may have the leader's PID
+	t.awaitDeath(leader)
+	exit.noteState(state, errors.Join(failed, err))
 	return exit
 }
 
-// judge records what the warden did to the run. A process that the warden killed was not left behind.
-func (e *Exit) judge(late bool, ago time.Duration) {
+// noteWarden records what the warden did to the run. A process that the warden killed was not left behind.
+func (e *Exit) noteWarden(late bool, ago time.Duration) {
 	if e.Late = late; late {
 		e.Left = nil
 	}
@@ -206,8 +206,8 @@ func (e *Exit) judge(late bool, ago time.Duration) {
 	}
 }
 
-// conclude records how a started command has ended. err is the error of waiting for it.
-func (e *Exit) conclude(state *os.ProcessState, err error) {
+// noteState records how a started command has ended. err is the error of waiting for it.
+func (e *Exit) noteState(state *os.ProcessState, err error) {
 	if state == nil {
 		e.Code, e.Err = -1, fmt.Errorf("wait for the command: %w", err)
 		return

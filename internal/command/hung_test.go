@@ -100,8 +100,8 @@ func cgroupsOf(t *testing.T, h *Host) (n int) {
 func TestStuckTwice(t *testing.T) {
 	var s stuck
 	first, second := make(chan struct{}), make(chan struct{})
-	s.hold("key", func() { <-first })
-	s.hold("key", func() { <-second })
+	s.holdStart("key", func() { <-first })
+	s.holdStart("key", func() { <-second })
 	number := func() int {
 		s.mu.Lock()
 		defer s.mu.Unlock()

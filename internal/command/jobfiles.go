@@ -17,8 +17,8 @@ type jobFiles struct {
 	trust safefile.Trust
 }
 
-// files prepares reading the files of the environment.
-func (s *EnvSpec) files(ctx context.Context) (*jobFiles, error) {
+// newJobFiles prepares reading the files of the environment.
+func (s *EnvSpec) newJobFiles(ctx context.Context) (*jobFiles, error) {
 	f := &jobFiles{ctx: ctx, user: s.User, trust: s.Trust}
 	if s.EnvFile == "" && len(s.EnvFromFile) == 0 {
 		return f, nil
@@ -28,8 +28,8 @@ func (s *EnvSpec) files(ctx context.Context) (*jobFiles, error) {
 	return f, err
 }
 
-// read reads a file of at most limit bytes.
-func (f *jobFiles) read(path string, limit int64) (string, error) {
+// readFile reads a file of at most limit bytes.
+func (f *jobFiles) readFile(path string, limit int64) (string, error) {
 	content, err := safefile.Read(f.ctx, path, safefile.Policy{MaxBytes: limit, As: f.as, Trust: f.trust})
 	if err != nil && f.as != nil {
 		return "", fmt.Errorf("as the user %s: %w", f.user, err)
@@ -39,7 +39,7 @@ func (f *jobFiles) read(path string, limit int64) (string, error) {
 
 // readValue reads a variable's value from a file, without one newline at the end.
 func (f *jobFiles) readValue(path string) (string, error) {
-	content, err := f.read(path, maxValue)
+	content, err := f.readFile(path, maxValue)
 	if err != nil {
 		return "", err
 	}

@@ -53,7 +53,7 @@ func newLaunch(order *starter.Order, cmd *exec.Cmd, t tree) (*launch, error) {
 		l.channel.Close()
 		return nil, err
 	}
-	go l.exchange(order.Bytes())
+	go l.exchangeOrder(order.Bytes())
 	return l, nil
 }
 
@@ -67,8 +67,8 @@ func starterEnv(t tree) []string {
 	return env
 }
 
-// exchange sends the order and receives the reply. It returns when the channel is closed.
-func (l *launch) exchange(order []byte) {
+// exchangeOrder sends the order and receives the reply. It returns when the channel is closed.
+func (l *launch) exchangeOrder(order []byte) {
 	reply := make([]byte, starter.ReplySize)
 	_, err := l.channel.Write(order)
 	if err == nil {
@@ -81,58 +81,58 @@ func (l *launch) exchange(order []byte) {
 	l.replies <- launchReply{Reply: starter.ParseReply(reply)}
 }
 
-// end ends the starter. The starter's child becomes a child of this process, which is a subreaper.
-func (l *launch) end() error {
+// endStarter ends the starter. The starter's child becomes a child of this process, which is a subreaper.
+func (l *launch) endStarter() error {
 	l.channel.Close()
 	return l.starter.Wait() //nolint:wrapcheck // the caller does
 }
 
-// order returns the order for a starter. cmd itself is never started.
-func (s *Spec) order(cmd *exec.Cmd) *starter.Order {
+// starterOrder returns the order for a starter. cmd itself is never started.
+func (s *Spec) starterOrder(cmd *exec.Cmd) *starter.Order {
 	return &starter.Order{Path: cmd.Path, Dir: cmd.Dir, Argv: cmd.Args, Env: cmd.Environ(), Credential: cmd.SysProcAttr.Credential, Umask: s.Umask, Nice: s.Nice,
 		DropInheritable: s.User != "", NoNewPrivs: s.NoNewPrivs}
 }
 
-// start starts the command through a starter. When kill ends it ends the start, unless the command was executed already. An attached command is
+// startOnce starts the command through a starter. When kill ends it ends the start, unless the command was executed already. An attached command is
 // started directly, because a starter could not pass on all files of this process.
-func (h *Host) start(kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
+func (h *Host) startOnce(kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	if s.Attached {
 		return startDirectly(kill, cmd, t)
 	}
-	l, err := newLaunch(s.order(cmd), cmd, t)
+	l, err := newLaunch(s.starterOrder(cmd), cmd, t)
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case r := <-l.replies:
-		return h.adopt(l, r, s, t)
+		return h.takeFromStarter(l, r, s, t)
 	case <-kill.Done():
-		return h.abort(l, cmd, s, t)
+		return h.abortStart(l, cmd, s, t)
 	}
 }
 
-// adopt takes the command over from its starter.
-func (h *Host) adopt(l *launch, r launchReply, s *Spec, t tree) (*os.Process, error) {
+// takeFromStarter takes the command over from its starter.
+func (h *Host) takeFromStarter(l *launch, r launchReply, s *Spec, t tree) (*os.Process, error) {
 	if r.err != nil {
-		err := l.end()
-		h.eradicate(t)
+		err := l.endStarter()
+		h.killLeaderless(t)
 		return nil, fmt.Errorf("its starter has ended, and it is not known whether the command has begun (%w)", errors.Join(err, r.err))
 	}
 	if r.PID == 0 {
-		_ = l.end()
-		return nil, s.refusal(r.Reply)
+		_ = l.endStarter()
+		return nil, s.refusalError(r.Reply)
 	}
 	p, err := os.FindProcess(r.PID) // the starter has not ended, so the PID is not reaped yet
 	if err != nil {
-		return nil, errors.Join(err, l.end())
+		return nil, errors.Join(err, l.endStarter())
 	}
-	h.cells.orphans.spare(r.PID)
-	_ = l.end()
+	h.cells.orphans.spareChild(r.PID)
+	_ = l.endStarter()
 	return p, nil
 }
 
-// refusal returns the error with which a starter has not started the command.
-func (s *Spec) refusal(r starter.Reply) error {
+// refusalError returns the error with which a starter has not started the command.
+func (s *Spec) refusalError(r starter.Reply) error {
 	switch r.Step {
 	case starter.Nice:
 		return niceError(*s.Nice, r.Error)
@@ -142,17 +142,17 @@ func (s *Spec) refusal(r starter.Reply) error {
 	return r.Error
 }
 
-// eradicate kills a whole tree whose leader is unknown.
-func (h *Host) eradicate(t tree) {
+// killLeaderless kills a whole tree whose leader is unknown.
+func (h *Host) killLeaderless(t tree) {
 	switch t := t.(type) {
 	case *cgroup:
-		poll(context.Background(), func() bool {
+		pollUntil(context.Background(), func() bool {
 			_, _ = t.killer.WriteString("1")
-			return !t.populated()
+			return !t.isPopulated()
 		})
 	case group:
 		if t.escaped != nil {
-			t.escaped.sweep(t.id)
+			t.escaped.killRun(t.id)
 		}
 	}
 }
@@ -160,39 +160,39 @@ func (h *Host) eradicate(t tree) {
 // hangLooks is the number of times in a row that a killed child is seen in uninterruptible sleep before its start is given up.
 const hangLooks = 5
 
-// abort kills the starter's child, unless the child has executed the command. It does not wait for a child in uninterruptible sleep in the kernel.
+// abortStart kills the starter's child, unless the child has executed the command. It does not wait for a child in uninterruptible sleep in the kernel.
 // That child has got SIGKILL and executes nothing any more, but it stays until the sleep ends.
-func (h *Host) abort(l *launch, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
+func (h *Host) abortStart(l *launch, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	for looks := 0; ; {
 		hung := killUnexecuted(l.starter.Process.Pid, t)
 		timer := time.NewTimer(abortEvery)
 		select {
 		case r := <-l.replies:
 			timer.Stop()
-			p, err := h.adopt(l, r, s, t)
-			if err != nil || !h.unexecuted(p) {
+			p, err := h.takeFromStarter(l, r, s, t)
+			if err != nil || !h.reapUnexecuted(p) {
 				return p, err
 			}
-			return nil, hanging(cmd, "hung, and was killed")
+			return nil, hangError(cmd, "hung, and was killed")
 		case <-timer.C:
 		}
 		if looks++; hung == 0 {
 			looks = 0
 		}
 		if looks == hangLooks {
-			h.leave(l, hung, cmd, t)
-			return nil, stillHangs{hanging(cmd, "hangs")}
+			h.leaveHanging(l, hung, cmd, t)
+			return nil, stillHangs{hangError(cmd, "hangs")}
 		}
 	}
 }
 
-// unexecuted reaps a child that died before it executed the command, and reports whether there was one. The runtime of the starter takes such a child
+// reapUnexecuted reaps a child that died before it executed the command, and reports whether there was one. The runtime of the starter takes such a child
 // for a started command.
-func (h *Host) unexecuted(p *os.Process) bool {
-	if executed(p.Pid) || awaitExit(p.Pid) != nil || executed(p.Pid) {
+func (h *Host) reapUnexecuted(p *os.Process) bool {
+	if hasExecuted(p.Pid) || awaitExit(p.Pid) != nil || hasExecuted(p.Pid) {
 		return false
 	}
-	_, _ = h.reap(p)
+	_, _ = h.reapCommand(p)
 	return true
 }
 
@@ -203,7 +203,7 @@ func killUnexecuted(starter int, t tree) (hung int) {
 		_, _ = c.killer.WriteString("1")
 	}
 	for _, p := range proc.ChildrenOf(starter) {
-		if p.Dead() || executed(p.PID) { // it may have since the list was read
+		if p.Dead() || hasExecuted(p.PID) { // it may have since the list was read
 			continue
 		}
 		_ = unix.Kill(p.PID, unix.SIGKILL)
@@ -214,22 +214,22 @@ func killUnexecuted(starter int, t tree) (hung int) {
 	return hung
 }
 
-// leave abandons a child that hangs. Its command is not started again until the child is gone: see [stuck].
-func (h *Host) leave(l *launch, child int, cmd *exec.Cmd, t tree) {
+// leaveHanging abandons a child that hangs. Its command is not started again until the child is gone: see [stuck].
+func (h *Host) leaveHanging(l *launch, child int, cmd *exec.Cmd, t tree) {
 	p, err := os.FindProcess(child)
-	h.cells.orphans.spare(child)
+	h.cells.orphans.spareChild(child)
 	_ = l.starter.Process.Kill()
-	h.stuck.hold(startKey(cmd), func() {
-		_ = l.end()
+	h.stuck.holdStart(startKey(cmd), func() {
+		_ = l.endStarter()
 		if err == nil {
-			_, _ = h.reap(p)
+			_, _ = h.reapCommand(p)
 		}
 		t.remove()
 	})
 }
 
-// reap waits for the command and releases its PID.
-func (h *Host) reap(p *os.Process) (*os.ProcessState, error) {
-	defer h.cells.orphans.release(p.Pid)
+// reapCommand waits for the command and releases its PID.
+func (h *Host) reapCommand(p *os.Process) (*os.ProcessState, error) {
+	defer h.cells.orphans.releaseChild(p.Pid)
 	return p.Wait() //nolint:wrapcheck // the caller does
 }

@@ -18,13 +18,13 @@ const signalGrace = 500 * time.Millisecond
 func awaitSignaled(kill context.Context, t tree, leader int) {
 	grace, cancel := context.WithTimeout(kill, signalGrace)
 	defer cancel()
-	poll(grace, func() bool { return !t.alive(leader) })
+	pollUntil(grace, func() bool { return !t.membersAlive(leader) })
 }
 
 // stopLeft sends SIGTERM to the processes that a command left behind, and returns their programs. It waits until they are dead or their time is up.
 // Without such processes it returns at once.
 func (h *Host) stopLeft(kill context.Context, s *Spec, t tree, leader int, ward Ward) []string {
-	left := t.left(leader)
+	left := t.leftPrograms(leader)
 	if len(left) == 0 || kill.Err() != nil {
 		return nil
 	}
@@ -33,6 +33,6 @@ func (h *Host) stopLeft(kill context.Context, s *Spec, t tree, leader int, ward 
 	ward.Told()
 	grace, cancel := context.WithTimeout(kill, min(h.leftGrace, s.KillGrace))
 	defer cancel()
-	poll(grace, func() bool { return !t.alive(leader) })
+	pollUntil(grace, func() bool { return !t.membersAlive(leader) })
 	return left
 }

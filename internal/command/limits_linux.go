@@ -16,8 +16,8 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// controllers returns the cgroup controllers that enforce the limits.
-func (l Limits) controllers() (names []string) {
+// neededControllers returns the cgroup controllers that enforce the limits.
+func (l Limits) neededControllers() (names []string) {
 	if l.Memory > 0 {
 		names = append(names, "memory")
 	}
@@ -27,11 +27,11 @@ func (l Limits) controllers() (names []string) {
 	return names
 }
 
-// allow prepares the cgroups of runs for limits, or returns an error.
-func (c *cells) allow(l Limits) error {
+// allowLimits prepares the cgroups of runs for limits, or returns an error.
+func (c *cells) allowLimits(l Limits) error {
 	err := c.reason
 	if c.base != nil {
-		err = c.base.provide(l.controllers())
+		err = c.base.enableControllers(l.neededControllers())
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w (limits need a cgroup v2 that only this replica uses, with the controllers; a systemd service with "+
@@ -40,16 +40,16 @@ func (c *cells) allow(l Limits) error {
 	return nil
 }
 
-// provide enables the controllers in the cgroups of runs, two levels below this process's own cgroup. A cgroup passes controllers on only if it has
+// enableControllers enables the controllers in the cgroups of runs, two levels below this process's own cgroup. A cgroup passes controllers on only if it has
 // no processes, so this process leaves its own. It does so before the kernel returns EBUSY, because for pids alone the kernel does not: it turns the
 // cgroup into a threaded one, in whose descendants no process can be started. The root cgroup, which has no cgroup.type, may have both.
-func (b *base) provide(controllers []string) error {
+func (b *base) enableControllers(controllers []string) error {
 	own := filepath.Dir(b.dir)
-	if err := available(own, controllers); err != nil {
+	if err := checkControllers(own, controllers); err != nil {
 		return err
 	}
 	if unix.Access(filepath.Join(own, "cgroup.type"), unix.F_OK) == nil {
-		if err := vacate(own, b.leaf); err != nil {
+		if err := moveToLeaf(own, b.leaf); err != nil {
 			return err
 		}
 	}
@@ -61,8 +61,8 @@ func (b *base) provide(controllers []string) error {
 	return nil
 }
 
-// available returns an error if one of the controllers is not available in a cgroup.
-func available(dir string, controllers []string) error {
+// checkControllers returns an error if one of the controllers is not available in a cgroup.
+func checkControllers(dir string, controllers []string) error {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return err
@@ -75,11 +75,11 @@ func available(dir string, controllers []string) error {
 	return nil
 }
 
-// vacate moves all processes of a cgroup to a leaf below it. It fails if one of them is neither this process nor its child. A leaf that stays behind
+// moveToLeaf moves all processes of a cgroup to a leaf below it. It fails if one of them is neither this process nor its child. A leaf that stays behind
 // is removed like the cgroup of a dead replica, once no process is in it.
-func vacate(own, leaf string) error {
+func moveToLeaf(own, leaf string) error {
 	for range 3 { // a child that is just being started is in the next list
-		pids, err := members(own)
+		pids, err := cgroupMembers(own)
 		if err != nil || len(pids) == 0 {
 			return err
 		}
@@ -91,7 +91,7 @@ func vacate(own, leaf string) error {
 		if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if err := move(pids, leaf); err != nil {
+		if err := moveProcesses(pids, leaf); err != nil {
 			return err
 		}
 	}
@@ -114,21 +114,21 @@ func (b *base) goHome() error {
 			return err
 		}
 	}
-	pids, err := members(b.leaf)
+	pids, err := cgroupMembers(b.leaf)
 	if err != nil {
 		return err
 	}
-	return errors.Join(move(pids, own), proc.RemoveCgroup(b.leaf))
+	return errors.Join(moveProcesses(pids, own), proc.RemoveCgroup(b.leaf))
 }
 
-// members returns the PIDs in a cgroup, without those in cgroups below it.
-func members(dir string) ([]string, error) {
+// cgroupMembers returns the PIDs in a cgroup, without those in cgroups below it.
+func cgroupMembers(dir string) ([]string, error) {
 	list, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	return strings.Fields(string(list)), err
 }
 
-// move moves processes to a cgroup. Processes that have ended are skipped.
-func move(pids []string, dir string) error {
+// moveProcesses moves processes to a cgroup. Processes that have ended are skipped.
+func moveProcesses(pids []string, dir string) error {
 	for _, pid := range pids {
 		if err := writeControl(dir, "cgroup.procs", pid); err != nil && !errors.Is(err, unix.ESRCH) {
 			return err
@@ -147,16 +147,16 @@ func isOurs(text string) bool {
 	return !ok || pid == os.Getpid() || p.Parent == os.Getpid()
 }
 
-// limited sets a run's limits before anything runs in the cgroup. If it fails, the cgroup is removed.
-func (c *cgroup) limited(l Limits) (tree, error) {
-	if err := c.limit(l); err != nil {
+// applyLimits sets a run's limits before anything runs in the cgroup. If it fails, the cgroup is removed.
+func (c *cgroup) applyLimits(l Limits) (tree, error) {
+	if err := c.setLimits(l); err != nil {
 		c.remove()
 		return nil, fmt.Errorf("%w: %w", ErrLimits, err)
 	}
 	return c, nil
 }
 
-func (c *cgroup) limit(l Limits) error {
+func (c *cgroup) setLimits(l Limits) error {
 	var faults []error
 	set := func(file string, n int64) {
 		faults = append(faults, writeControl(c.dir, file, strconv.FormatInt(n, 10)))
@@ -174,8 +174,8 @@ func (c *cgroup) limit(l Limits) error {
 	return errors.Join(faults...)
 }
 
-// starved reads memory.events. The file exists if the memory controller is enabled in the cgroup.
-func (c *cgroup) starved() bool {
+// outOfMemory reads memory.events. The file exists if the memory controller is enabled in the cgroup.
+func (c *cgroup) outOfMemory() bool {
 	var events [512]byte
 	n, err := readAt(c.fd, "memory.events", events[:])
 	if err != nil {

@@ -59,7 +59,7 @@ func TestNiceTakesAPrivilege(t *testing.T) {
 		return setNice(-20)
 	})
 	s := Spec{Argv: []string{"/bin/true"}}
-	cmd, fault := s.command(t.Context())
+	cmd, fault := s.newCommand(t.Context())
 	if fault != nil {
 		t.Fatal(fault)
 	}
@@ -108,7 +108,7 @@ func TestLimitsInTheFilesOfACgroup(t *testing.T) {
 			files[name] = ""
 		}
 		c := &cgroup{dir: likeACgroup(t, files)}
-		err := c.limit(tc.limits)
+		err := c.setLimits(tc.limits)
 		if (err == nil) != (tc.fault == "") || err != nil && !strings.Contains(err.Error(), tc.fault) {
 			t.Errorf("%+v: %v, want %q", tc.limits, err, tc.fault)
 		}
@@ -136,7 +136,7 @@ func TestControllersAreHandedOn(t *testing.T) {
 		own := likeACgroup(t, map[string]string{"cgroup.controllers": tc.has, "cgroup.subtree_control": "",
 			"base/cgroup.controllers": tc.has, "base/cgroup.subtree_control": ""})
 		c := &cells{base: &base{dir: own + "/base"}}
-		err := c.allow(tc.limits)
+		err := c.allowLimits(tc.limits)
 		if (err == nil) != (tc.fault == "") || err != nil && (!errors.Is(err, ErrLimits) || !strings.Contains(err.Error(), tc.fault+own+" (limits need")) {
 			t.Errorf("%q: %v, want %q", tc.has, err, tc.fault)
 		}
@@ -156,7 +156,7 @@ func TestReplicaLeavesItsCgroupFirst(t *testing.T) {
 	for _, tc := range []struct{ kind, has, moved string }{{"cgroup.type", "cpu pids\n", pid}, {"no.type", "cpu pids\n", ""}, {"cgroup.type", "cpu\n", ""}} {
 		own := likeACgroup(t, map[string]string{"cgroup.controllers": tc.has, "cgroup.subtree_control": "", "cgroup.procs": pid + "\n", tc.kind: "domain\n",
 			"leaf/cgroup.procs": "", "base/cgroup.subtree_control": ""})
-		err := (&base{dir: own + "/base", leaf: own + "/leaf"}).provide([]string{"pids"})
+		err := (&base{dir: own + "/base", leaf: own + "/leaf"}).enableControllers([]string{"pids"})
 		if got := content(t, own, "leaf/cgroup.procs"); got != tc.moved || (err == nil) != strings.Contains(tc.has, "pids") {
 			t.Errorf("%+v: moved %q, %v", tc, got, err)
 		}
@@ -168,12 +168,12 @@ func TestOnlyOurOwnProcessesAreMoved(t *testing.T) {
 	pid := strconv.Itoa(os.Getpid())
 	const leaf = "leaf/cgroup.procs"
 	own := likeACgroup(t, map[string]string{"cgroup.procs": pid + "\n", leaf: ""})
-	if err := vacate(own, own+"/leaf"); err != nil || content(t, own, leaf) != pid {
+	if err := moveToLeaf(own, own+"/leaf"); err != nil || content(t, own, leaf) != pid {
 		t.Errorf("%v; moved: %q", err, content(t, own, leaf))
 	}
 	for _, stranger := range []string{"1", "0", strconv.Itoa(os.Getppid())} {
 		own = likeACgroup(t, map[string]string{"cgroup.procs": pid + "\n" + stranger + "\n", leaf: ""})
-		if err := vacate(own, own+"/leaf"); err == nil || !strings.Contains(err.Error(), "cgroup "+own+" also holds process "+stranger+",") || content(t, own, leaf) != "" {
+		if err := moveToLeaf(own, own+"/leaf"); err == nil || !strings.Contains(err.Error(), "cgroup "+own+" also holds process "+stranger+",") || content(t, own, leaf) != "" {
 			t.Errorf("beside %s: %v; moved: %q", stranger, err, content(t, own, leaf))
 		}
 	}
@@ -190,7 +190,7 @@ func TestOutOfMemoryKillIsReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (&cgroup{fd: dir}).starved(); got != want {
+		if got := (&cgroup{fd: dir}).outOfMemory(); got != want {
 			t.Errorf("%q: %v", events, got)
 		}
 		dir.Close()

@@ -163,7 +163,7 @@ func (s *script) await(words string) string {
 // the next reader might still meet this writer, and take its end for its own.
 func (s *script) release(pipe string) {
 	s.t.Helper()
-	path, _ := variable(s.spec.Env, pipe)
+	path, _ := lookupVariable(s.spec.Env, pipe)
 	if err := os.WriteFile(path, []byte("\n"), 0); err != nil {
 		s.t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	late, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	poll(late, holds)
+	pollUntil(late, holds)
 	if late.Err() != nil {
 		t.Fatalf("not within %s: %s", patience, what)
 	}

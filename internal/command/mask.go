@@ -17,11 +17,11 @@ var openVariables = []string{"PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "S
 // variable is also masked if its name is like a secret's or if its value is a URL with a password ([redact.Texts]). composed names the variables of
 // Env whose values contain parts of the environment.
 func MaskedEnvironment(ctx context.Context, s EnvSpec, composed map[string]bool) (env []string, mask func(string) string, err error) {
-	vars, filed, err := s.build(ctx)
+	vars, filed, err := s.buildEnv(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	inherited := openless(s.Base)
+	inherited := hiddenVariables(s.Base)
 	mask = redact.Texts(secretsOf(inherited, vars, filed))
 	for name, value := range vars {
 		_, ours := s.Extra[name]
@@ -35,11 +35,11 @@ func MaskedEnvironment(ctx context.Context, s EnvSpec, composed map[string]bool)
 			vars[name] = mask(value)
 		}
 	}
-	return list(vars), mask, nil
+	return sortedEntries(vars), mask, nil
 }
 
-// openless returns an environment without the open variables.
-func openless(environ []string) map[string]string {
+// hiddenVariables returns an environment without the open variables.
+func hiddenVariables(environ []string) map[string]string {
 	vars := map[string]string{}
 	for _, entry := range environ {
 		if name, value, _ := strings.Cut(entry, "="); !slices.Contains(openVariables, name) {

@@ -47,7 +47,7 @@ func TestProgramOpenForWriting(t *testing.T) {
 // TestBusyProgramIsGivenBack: a program that stays open is a start that has failed for the moment, and the reason says why.
 func TestBusyProgramIsGivenBack(t *testing.T) {
 	s := Spec{Argv: []string{"/bin/true"}}
-	cmd, err := s.command(t.Context())
+	cmd, err := s.newCommand(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func ownCgroup(mountinfo, cgroup string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return locate(string(mounts), path)
+	return mountedPath(string(mounts), path)
 }
 
 // unifiedPath returns the path of the version 2 line of /proc/PID/cgroup, "0::/path".
@@ -42,8 +42,8 @@ func unifiedPath(member string) (string, error) {
 	return "", errors.New("this process is in none")
 }
 
-// locate returns the directory at which a mount shows the cgroup's path.
-func locate(mountinfo, path string) (string, error) {
+// mountedPath returns the directory at which a mount shows the cgroup's path.
+func mountedPath(mountinfo, path string) (string, error) {
 	for _, m := range proc.ParseMounts(mountinfo) {
 		rel, err := filepath.Rel(m.Root, path)
 		if m.Type != "cgroup2" || err != nil || strings.HasPrefix(m.Root, "/..") || rel == ".." || strings.HasPrefix(rel, "../") {

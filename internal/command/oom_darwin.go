@@ -5,4 +5,4 @@ type oomCounter struct{}
 
 func newOOMCounter() oomCounter { return oomCounter{} }
 
-func (oomCounter) read() int64 { return 0 }
+func (oomCounter) killCount() int64 { return 0 }

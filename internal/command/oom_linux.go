@@ -51,8 +51,8 @@ func locateOOMControl(mountinfo, member string) string {
 	return ""
 }
 
-// read returns the number of kills so far, or 0 if it is unknown.
-func (c oomCounter) read() int64 {
+// killCount returns the number of kills so far, or 0 if it is unknown.
+func (c oomCounter) killCount() int64 {
 	if c == "" {
 		return 0
 	}

@@ -47,7 +47,7 @@ func TestKillsForMemoryOfTheReplica(t *testing.T) {
 			t.Errorf("%s: a run without a kill has %d", name, e.OOMKills)
 		}
 	}
-	if counter := newOOMCounter(); counter != "" && counter.read() < 0 {
+	if counter := newOOMCounter(); counter != "" && counter.killCount() < 0 {
 		t.Errorf("%s", counter)
 	}
 }

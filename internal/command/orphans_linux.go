@@ -52,13 +52,13 @@ func newOrphans(log hclog.Logger) *orphans {
 	signal.Notify(deaths, unix.SIGCHLD)
 	o.done.Go(func() {
 		defer signal.Stop(deaths)
-		o.watch(deaths)
+		o.watchDeaths(deaths)
 	})
 	return o
 }
 
-// spare reserves a child for its run, which reaps it. Without a free descriptor the child has no pidfd that would show this.
-func (o *orphans) spare(pid int) {
+// spareChild reserves a child for its run, which reaps it. Without a free descriptor the child has no pidfd that would show this.
+func (o *orphans) spareChild(pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.spared == nil {
@@ -67,8 +67,8 @@ func (o *orphans) spare(pid int) {
 	o.spared[pid] = true
 }
 
-// release ends the reservation after the child was reaped.
-func (o *orphans) release(pid int) {
+// releaseChild ends the reservation after the child was reaped.
+func (o *orphans) releaseChild(pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.spared, pid)
@@ -79,10 +79,10 @@ func (o *orphans) close() {
 	o.done.Wait()
 }
 
-// watch reaps orphans after each death, until quit is closed.
-func (o *orphans) watch(deaths <-chan os.Signal) {
+// watchDeaths reaps orphans after each death, until quit is closed.
+func (o *orphans) watchDeaths(deaths <-chan os.Signal) {
 	for {
-		o.reap()
+		o.reapDead()
 		select {
 		case <-o.quit:
 			return
@@ -98,8 +98,8 @@ func (o *orphans) watch(deaths <-chan os.Signal) {
 	}
 }
 
-// reap reaps every dead child without a waiter.
-func (o *orphans) reap() {
+// reapDead reaps every dead child without a waiter.
+func (o *orphans) reapDead() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !hasChild(true) {
@@ -107,7 +107,7 @@ func (o *orphans) reap() {
 	}
 	children := proc.Children()
 	// The pidfds are listed second: a child that was dead before has one now if something waits for it.
-	owned, err := handles()
+	owned, err := pidfdTargets()
 	if err != nil {
 		return
 	}
@@ -118,18 +118,18 @@ func (o *orphans) reap() {
 	}
 }
 
-// sweep kills the living orphans of a run, by the id in their environment, and those that become orphans when their parents are killed, until none is
+// killRun kills the living orphans of a run, by the id in their environment, and those that become orphans when their parents are killed, until none is
 // left.
-func (o *orphans) sweep(id string) {
-	poll(context.Background(), func() bool {
-		found, unclear := o.signal(id, unix.SIGKILL, noGroup)
+func (o *orphans) killRun(id string) {
+	pollUntil(context.Background(), func() bool {
+		found, unclear := o.signalRun(id, unix.SIGKILL, noGroup)
 		return len(found) == 0 && !unclear
 	})
 }
 
-// signal sends a signal to the living orphans of a run, except members of the group but. Signal 0 only lists them. unclear reports whether there may
+// signalRun sends a signal to the living orphans of a run, except members of the group but. Signal 0 only lists them. unclear reports whether there may
 // be more.
-func (o *orphans) signal(id string, signal unix.Signal, but int) (found []int, unclear bool) {
+func (o *orphans) signalRun(id string, signal unix.Signal, but int) (found []int, unclear bool) {
 	if !hasChild(false) {
 		return nil, false
 	}
@@ -189,14 +189,14 @@ func handlesWork() bool {
 	defer self.Release()
 	seen := false
 	err = self.WithHandle(func(uintptr) {
-		owned, err := handles()
+		owned, err := pidfdTargets()
 		seen = err == nil && owned[os.Getpid()]
 	})
 	return err == nil && seen
 }
 
-// handles returns the PIDs for which this process has a pidfd.
-func handles() (map[int]bool, error) {
+// pidfdTargets returns the PIDs for which this process has a pidfd.
+func pidfdTargets() (map[int]bool, error) {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return nil, err

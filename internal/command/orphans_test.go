@@ -60,7 +60,7 @@ func TestReaperStealsNoExitStatus(t *testing.T) {
 		}
 	}
 	orphan := makeOrphan(t)
-	h.cells.orphans.reap()
+	h.cells.orphans.reapDead()
 	if slices.ContainsFunc(zombies(t), func(p proc.Process) bool { return p.PID == orphan }) {
 		t.Error("the orphan, behind others in the kernel's list, was not reaped")
 	}

@@ -21,8 +21,8 @@ type output struct {
 	kept tail
 }
 
-// read passes a stream on, line by line, until its end or an error. The buffer of r has maxLine bytes.
-func (o *output) read(stream string, r *bufio.Reader) error {
+// passLines passes a stream on, line by line, until its end or an error. The buffer of r has maxLine bytes.
+func (o *output) passLines(stream string, r *bufio.Reader) error {
 	cut := false     // whether the first piece of the line has been passed on
 	var begun []byte // beginning of a character that the last piece cut
 	for {
@@ -36,7 +36,7 @@ func (o *output) read(stream string, r *bufio.Reader) error {
 			piece, begun = piece[:whole], bytes.Clone(piece[whole:])
 		}
 		if len(piece) > 0 {
-			o.add(stream, piece, cut)
+			o.addPiece(stream, piece, cut)
 		}
 		cut = full
 		if err != nil && !cut {
@@ -61,9 +61,9 @@ func wholeCharacters(text []byte) int {
 	return len(text)
 }
 
-// add passes on a line or a piece of one. rest reports whether a piece of this line was passed on before, so that a single newline is its end and not
+// addPiece passes on a line or a piece of one. rest reports whether a piece of this line was passed on before, so that a single newline is its end and not
 // an empty line.
-func (o *output) add(stream string, piece []byte, rest bool) {
+func (o *output) addPiece(stream string, piece []byte, rest bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.kept.add(piece)
@@ -107,5 +107,5 @@ func (t *tail) bytes() []byte {
 	return t.buf
 }
 
-// before returns the number of bytes that came before the kept ones.
-func (t *tail) before() int64 { return t.seen - int64(len(t.bytes())) }
+// bytesBefore returns the number of bytes that came before the kept ones.
+func (t *tail) bytesBefore() int64 { return t.seen - int64(len(t.bytes())) }

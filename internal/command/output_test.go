@@ -19,7 +19,7 @@ import (
 func take(t *testing.T, keep int64, r io.Reader) (lines []string, kept string) {
 	t.Helper()
 	o := output{kept: tail{max: keep}, line: func(_ string, l []byte) { lines = append(lines, string(l)) }}
-	if err := o.read("stdout", bufio.NewReaderSize(r, maxLine)); err != nil {
+	if err := o.passLines("stdout", bufio.NewReaderSize(r, maxLine)); err != nil {
 		t.Fatal(err)
 	}
 	return lines, string(o.kept.bytes())
@@ -67,7 +67,7 @@ func TestLinesBeforeAReadFaultCount(t *testing.T) {
 	var lines []string
 	o := output{line: func(_ string, l []byte) { lines = append(lines, string(l)) }}
 	fault := errors.New("broken")
-	err := o.read("stdout", bufio.NewReaderSize(io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(fault)), maxLine))
+	err := o.passLines("stdout", bufio.NewReaderSize(io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(fault)), maxLine))
 	if !errors.Is(err, fault) || !slices.Equal(lines, []string{"a", "b"}) {
 		t.Errorf("got %q, %v", lines, err)
 	}

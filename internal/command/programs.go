@@ -16,7 +16,7 @@ const mostPrograms = 5
 func ListPrograms(programs []string) string {
 	count := map[string]int{}
 	for _, p := range programs {
-		count[strings.Map(visible, p)]++
+		count[strings.Map(visibleRune, p)]++
 	}
 	names := slices.Sorted(maps.Keys(count))
 	more := len(names) > mostPrograms
@@ -32,7 +32,7 @@ func ListPrograms(programs []string) string {
 	return strings.Join(names, ", ")
 }
 
-func visible(r rune) rune {
+func visibleRune(r rune) rune {
 	if unicode.IsGraphic(r) && r != unicode.ReplacementChar {
 		return r
 	}

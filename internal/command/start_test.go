@@ -98,7 +98,7 @@ func TestLookup(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := lookup(t.Context(), tt.argv0, tt.dir, []string{"PATH=" + dir + "/c", tt.path})
+			got, err := lookupProgram(t.Context(), tt.argv0, tt.dir, []string{"PATH=" + dir + "/c", tt.path})
 			if got != tt.want || err != nil {
 				t.Errorf("got %q, %v, want %q", got, err, tt.want)
 			}
@@ -154,7 +154,7 @@ func TestUmask(t *testing.T) {
 func TestUmaskThroughAShell(t *testing.T) {
 	mask := uint32(0o27)
 	s := Spec{Argv: []string{"sh", "-c", `umask; echo "$@"`, "name", "a b", "$c"}, Env: []string{"PATH=/bin"}}
-	cmd, err := s.command(t.Context())
+	cmd, err := s.newCommand(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

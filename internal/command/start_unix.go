@@ -22,8 +22,8 @@ import (
 	"github.com/cronclave/cronclave/internal/textfile"
 )
 
-// command prepares the process. It checks what the error of a failed start would not explain well.
-func (s *Spec) command(ctx context.Context) (*exec.Cmd, error) {
+// newCommand prepares the process. It checks what the error of a failed start would not explain well.
+func (s *Spec) newCommand(ctx context.Context) (*exec.Cmd, error) {
 	if len(s.Argv) == 0 || s.Argv[0] == "" {
 		return nil, fmt.Errorf("%w: it is empty", ErrNotFound)
 	}
@@ -49,7 +49,7 @@ func (s *Spec) command(ctx context.Context) (*exec.Cmd, error) {
 		return nil, err
 	}
 	s.account = a.String()
-	cmd.SysProcAttr.Credential = a.credential(s.User == "")
+	cmd.SysProcAttr.Credential = a.sysCredential(s.User == "")
 	return cmd, nil
 }
 
@@ -64,7 +64,7 @@ func (s *Spec) checkDir(ctx context.Context) error {
 	}
 	switch info, err := statWithin(ctx, s.Dir); {
 	case err != nil:
-		return fmt.Errorf("dir %s: %w", s.Dir, reason(err))
+		return fmt.Errorf("dir %s: %w", s.Dir, withoutPath(err))
 	case !info.IsDir():
 		return fmt.Errorf("dir %s: %w", s.Dir, syscall.ENOTDIR)
 	}
@@ -81,8 +81,8 @@ func (s *Spec) startError(cmd *exec.Cmd, t tree, err error) error {
 	if s.Dir != "" {
 		what += " in " + s.Dir
 	}
-	err = reason(err)
-	switch gone := t.missing(); {
+	err = withoutPath(err)
+	switch gone := t.missingPart(); {
 	case gone != nil:
 		return fmt.Errorf("%s: %w", what, gone)
 	case errors.Is(err, syscall.EPERM) && cmd.SysProcAttr.Credential != nil:
@@ -111,7 +111,7 @@ func (s *Spec) notThere(cmd *exec.Cmd) error {
 	if err := s.checkDir(ctx); err != nil {
 		return err
 	}
-	if err := executable(ctx, cmd.Path); err != nil {
+	if err := checkExecutable(ctx, cmd.Path); err != nil {
 		return err
 	}
 	if start, err := safefile.ReadStart(ctx, cmd.Path, safefile.Policy{}); err == nil {
@@ -134,8 +134,8 @@ func processLimit() string {
 	return strconv.FormatUint(uint64(limit.Cur), 10)
 }
 
-// reason removes the path from a PathError, because the message around it names the path.
-func reason(err error) error {
+// withoutPath removes the path from a PathError, because the message around it names the path.
+func withoutPath(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err
 	}
@@ -147,7 +147,7 @@ func reason(err error) error {
 func (s *Spec) lookupAgain(ctx context.Context) (string, error) {
 	pause := backoff.New(firstRetry, lastRetry)
 	for since := time.Now(); ; {
-		path, err := lookup(ctx, s.Argv[0], s.Dir, s.Env)
+		path, err := lookupProgram(ctx, s.Argv[0], s.Dir, s.Env)
 		switch {
 		case !errors.Is(err, ErrNotFound) || s.Attached:
 			return path, err
@@ -157,8 +157,8 @@ func (s *Spec) lookupAgain(ctx context.Context) (string, error) {
 	}
 }
 
-// lookup returns the file to execute for a command: see [Spec.Argv].
-func lookup(ctx context.Context, name, dir string, env []string) (string, error) {
+// lookupProgram returns the file to execute for a command: see [Spec.Argv].
+func lookupProgram(ctx context.Context, name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		path := name
 		if !filepath.IsAbs(path) {
@@ -168,9 +168,9 @@ func lookup(ctx context.Context, name, dir string, env []string) (string, error)
 			}
 			path = abs
 		}
-		return path, executable(ctx, path)
+		return path, checkExecutable(ctx, path)
 	}
-	search, ok := variable(env, "PATH")
+	search, ok := lookupVariable(env, "PATH")
 	if !ok {
 		return "", fmt.Errorf("%w: %s: the environment has no PATH", ErrNotFound, name)
 	}
@@ -180,7 +180,7 @@ func lookup(ctx context.Context, name, dir string, env []string) (string, error)
 			continue
 		}
 		path := filepath.Join(d, name)
-		err := executable(ctx, path)
+		err := checkExecutable(ctx, path)
 		if err == nil || errors.Is(err, safefile.ErrUnanswered) {
 			return path, err
 		}
@@ -194,14 +194,14 @@ func lookup(ctx context.Context, name, dir string, env []string) (string, error)
 	return "", fmt.Errorf("%w: %s is not in the PATH %s", ErrNotFound, name, search)
 }
 
-// executable returns an error if a file can't be executed, judging by its mode.
-func executable(ctx context.Context, path string) error {
+// checkExecutable returns an error if a file can't be executed, judging by its mode.
+func checkExecutable(ctx context.Context, path string) error {
 	info, err := statWithin(ctx, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w: %s", ErrNotFound, path)
 	case err != nil:
-		return fmt.Errorf("%w: %s: %w", ErrNotExecutable, path, reason(err))
+		return fmt.Errorf("%w: %s: %w", ErrNotExecutable, path, withoutPath(err))
 	case info.IsDir():
 		return fmt.Errorf("%w: %s is a directory", ErrNotExecutable, path)
 	case info.Mode()&0o111 == 0:
@@ -210,8 +210,8 @@ func executable(ctx context.Context, path string) error {
 	return nil
 }
 
-// variable returns the value of a variable. Of several entries the last one counts, as in exec.Cmd.
-func variable(env []string, name string) (string, bool) {
+// lookupVariable returns the value of a variable. Of several entries the last one counts, as in exec.Cmd.
+func lookupVariable(env []string, name string) (string, bool) {
 	for i := len(env) - 1; i >= 0; i-- {
 		if n, v, ok := strings.Cut(env[i], "="); ok && n == name {
 			return v, true

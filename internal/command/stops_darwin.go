@@ -1,4 +1,4 @@
 package command
 
-// watch does nothing: on macOS, waiting for a stop would also reap the command. So Ctrl-Z stops only the command.
-func (*terminal) watch(int) {}
+// watchStops does nothing: on macOS, waiting for a stop would also reap the command. So Ctrl-Z stops only the command.
+func (*terminal) watchStops(int) {}

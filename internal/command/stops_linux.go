@@ -16,8 +16,8 @@ type childInfo struct {
 	status     int32
 }
 
-// watch handles each stop of the command until the command is dead. It does not reap the command.
-func (t *terminal) watch(leader int) {
+// watchStops handles each stop of the command until the command is dead. It does not reap the command.
+func (t *terminal) watchStops(leader int) {
 	const stopped = 5 // CLD_STOPPED
 	for {
 		var info unix.Siginfo
@@ -31,6 +31,6 @@ func (t *terminal) watch(leader int) {
 		}
 		by := syscall.Signal(child.status)
 		_ = unix.Waitid(unix.P_PID, leader, &info, unix.WSTOPPED|unix.WNOHANG, nil) // consume the report, which would come again
-		t.stopped(by)
+		t.handleStop(by)
 	}
 }

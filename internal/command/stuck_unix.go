@@ -23,8 +23,8 @@ type stuck struct {
 // startKey identifies the program and the folder at which a start may hang.
 func startKey(cmd *exec.Cmd) string { return cmd.Path + "\x00" + cmd.Dir }
 
-// hold counts a start until gone returns. gone waits for the processes of the start.
-func (s *stuck) hold(key string, gone func()) {
+// holdStart counts a start until gone returns. gone waits for the processes of the start.
+func (s *stuck) holdStart(key string, gone func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
@@ -64,14 +64,14 @@ func (s *stuck) wait(most time.Duration) bool {
 	}
 }
 
-// stillHangs is the error of a start that was abandoned. The tree is removed when the start ends: see [Host.leave].
+// stillHangs is the error of a start that was abandoned. The tree is removed when the start ends: see [Host.leaveHanging].
 type stillHangs struct{ error }
 
 // Unwrap returns the wrapped error.
 func (s stillHangs) Unwrap() error { return s.error }
 
-// hanging returns the error of a start that did not return.
-func hanging(cmd *exec.Cmd, how string) error {
+// hangError returns the error of a start that did not return.
+func hangError(cmd *exec.Cmd, how string) error {
 	where := []string{"executing " + cmd.Path + proc.OnMount(cmd.Path)}
 	if cmd.Dir != "" {
 		where = append(where, "in "+cmd.Dir+proc.OnMount(cmd.Dir))

@@ -284,9 +284,9 @@ func (s *spy) terminate(leader int) {
 	s.group.terminate(leader)
 }
 
-func (s *spy) alive(leader int) bool {
+func (s *spy) membersAlive(leader int) bool {
 	s.waits++
-	return s.group.alive(leader)
+	return s.group.membersAlive(leader)
 }
 
 func (s *spy) kill(leader int) {
@@ -297,9 +297,9 @@ func (s *spy) kill(leader int) {
 	s.group.kill(leader)
 }
 
-func (s *spy) settle(leader int) {
+func (s *spy) awaitDeath(leader int) {
 	s.settled = errors.Is(unix.Kill(leader, 0), unix.ESRCH)
-	s.group.settle(leader)
+	s.group.awaitDeath(leader)
 }
 
 // The leader stays unreaped until its group was killed, so that the kill can't hit a stranger with the same number.
@@ -308,11 +308,11 @@ func TestLeaderIsReapedAfterItsGroupWasKilled(t *testing.T) {
 	cmd := exec.Command("/bin/true")
 	s := &spy{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	s.place(cmd.SysProcAttr)
+	s.placeLeader(cmd.SysProcAttr)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if exit := h.supervise(t.Context(), t.Context(), cmd.Process, &Spec{}, s, unwatched{}, &attendance{}); exit.Err != nil {
+	if exit := h.superviseRun(t.Context(), t.Context(), cmd.Process, &Spec{}, s, unwatched{}, &attendance{}); exit.Err != nil {
 		t.Error(exit.Err)
 	}
 	if s.signals != 1 || s.unreaped != 1 || !s.settled {
@@ -348,11 +348,11 @@ func TestSignaledProcessesAreNotLeftBehind(t *testing.T) {
 		cmd := exec.Command("/bin/true")
 		l := &lingering{}
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
-		l.place(cmd.SysProcAttr)
+		l.placeLeader(cmd.SysProcAttr)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		exit := h.supervise(t.Context(), t.Context(), cmd.Process, &Spec{KillGrace: time.Minute}, l, unwatched{}, &attendance{leader: cmd.Process.Pid, passed: passed})
+		exit := h.superviseRun(t.Context(), t.Context(), cmd.Process, &Spec{KillGrace: time.Minute}, l, unwatched{}, &attendance{leader: cmd.Process.Pid, passed: passed})
 		if left := len(exit.Left) > 0; left != (passed == nil) {
 			t.Errorf("signals %v were passed on; left behind: %q", passed, exit.Left)
 		}

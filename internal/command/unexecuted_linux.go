@@ -2,8 +2,8 @@ package command
 
 import "github.com/cronclave/cronclave/internal/proc"
 
-// executed reports whether an unreaped child has executed a program. It returns true if that is unknown.
-func executed(pid int) bool {
+// hasExecuted reports whether an unreaped child has executed a program. It returns true if that is unknown.
+func hasExecuted(pid int) bool {
 	p, ok := proc.Of(pid)
 	return !ok || p.Executed()
 }

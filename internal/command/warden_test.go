@@ -302,12 +302,12 @@ func TestNumberIsGivenUpBeforeTheLeaderIsReaped(t *testing.T) {
 	cmd := exec.Command("/bin/true")
 	s := &spy{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	s.place(cmd.SysProcAttr)
+	s.placeLeader(cmd.SysProcAttr)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	w := &leaderSpy{leader: cmd.Process.Pid}
-	if exit := h.supervise(t.Context(), t.Context(), cmd.Process, &Spec{}, s, w, &attendance{}); exit.Err != nil {
+	if exit := h.superviseRun(t.Context(), t.Context(), cmd.Process, &Spec{}, s, w, &attendance{}); exit.Err != nil {
 		t.Error(exit.Err)
 	}
 	if w.calls != 1 || !w.there {
@@ -429,7 +429,7 @@ type lateWard struct {
 
 func (w lateWard) Known(ctx context.Context) error {
 	err := w.Ward.Known(ctx)
-	poll(ctx, func() bool { return clock() > w.run.Deadline && !isThere(w.run.Cgroup) })
+	pollUntil(ctx, func() bool { return clock() > w.run.Deadline && !isThere(w.run.Cgroup) })
 	return err
 }
 

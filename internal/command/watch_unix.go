@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// watch registers a run with the warden, if there is one. end cancels that.
-func (s *Spec) watch(ctx context.Context, w Warden, t tree) (ward Ward, end func(), err error) {
+// registerRun registers a run with the warden, if there is one. end cancels that.
+func (s *Spec) registerRun(ctx context.Context, w Warden, t tree) (ward Ward, end func(), err error) {
 	if w == nil {
 		return unwatched{}, func() {}, nil
 	}

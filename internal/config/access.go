@@ -24,15 +24,15 @@ type Access struct {
 // ReadAccess reads only the namespace and [redis] of a configuration, for one that Load refuses.
 func ReadAccess(path string, o Options) Access {
 	l := newLoader(o)
-	l.load(path)
-	a := Access{Redis: defaults().Redis}
+	l.loadPath(path)
+	a := Access{Redis: defaultConfig().Redis}
 	a.Namespace, a.NamespaceErr = l.soundNamespace()
 	a.RedisErr = l.soundRedis(&a.Redis)
 	return a
 }
 
-// all returns the values of a key at the top levels of all files.
-func (l *loader) all(key string) (values []document.Value) {
+// rootValues returns the values of a key at the top levels of all files.
+func (l *loader) rootValues(key string) (values []document.Value) {
 	for _, root := range l.roots {
 		if v, set := root.Get(key); set {
 			values = append(values, v)
@@ -44,10 +44,10 @@ func (l *loader) all(key string) (values []document.Value) {
 // soundNamespace returns the namespace if its key is set once and valid. It returns the default only if no other can be meant: every file was read,
 // and no key looks like a misplaced or misspelt namespace. Call it after the files were loaded, and before anything else is read.
 func (l *loader) soundNamespace() (name string, err error) {
-	before, missing, again := l.Failures(), l.unreadable(), l.repeats("namespace")
-	values := l.all("namespace")
+	before, missing, again := l.Failures(), l.unreadableFiles(), l.hasRepeated("namespace")
+	values := l.rootValues("namespace")
 	for _, v := range values {
-		if one, ok := once(namespace)(l.Reader, v); ok {
+		if one, ok := readOnce(readNamespace)(l.Reader, v); ok {
 			name = one
 		}
 	}
@@ -56,25 +56,25 @@ func (l *loader) soundNamespace() (name string, err error) {
 		return "", errors.New("its namespace is faulty")
 	case len(values) > 0:
 		return name, nil
-	case missing > 0 || l.unread("namespace"):
+	case missing > 0 || l.hasUnread("namespace"):
 		return "", errors.New("a part of it cannot be read, which may name a namespace")
 	}
 	for _, root := range l.roots {
-		if key := stray(root); key != "" {
+		if key := strayKey(root); key != "" {
 			return "", fmt.Errorf("its key %q may be meant as the namespace", key)
 		}
 	}
 	return DefaultNamespace, nil
 }
 
-// stray returns a key at the top level that may be meant as the namespace, or "": an unknown key, one with the name of a table, or a namespace below
+// strayKey returns a key at the top level that may be meant as the namespace, or "": an unknown key, one with the name of a table, or a namespace below
 // the header of a table.
-func stray(root document.Value) string {
+func strayKey(root document.Value) string {
 	const deep = 2 // the depth of [jobs.NAME]
 	tree, _ := root.Raw.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		if table, ok := tree[name].(map[string]any); ok {
-			if found := misplaced(table, "namespace", deep); found != "" {
+			if found := misplacedKey(table, "namespace", deep); found != "" {
 				return name + "." + found
 			}
 		} else if !slices.ContainsFunc(clusterKeys(), func(k schema.Key[top]) bool { return k.Name == name }) {
@@ -84,14 +84,14 @@ func stray(root document.Value) string {
 	return ""
 }
 
-// misplaced returns the path of a key in a table, or in the tables in it down to a depth, or "".
-func misplaced(table map[string]any, key string, depth int) string {
+// misplacedKey returns the path of a key in a table, or in the tables in it down to a depth, or "".
+func misplacedKey(table map[string]any, key string, depth int) string {
 	if _, is := table[key]; is {
 		return key
 	}
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		if inner, ok := table[name].(map[string]any); ok && depth > 1 {
-			if found := misplaced(inner, key, depth-1); found != "" {
+			if found := misplacedKey(inner, key, depth-1); found != "" {
 				return name + "." + found
 			}
 		}
@@ -102,37 +102,37 @@ func misplaced(table map[string]any, key string, depth int) string {
 // soundRedis reads [redis]. Any fault in it is an error: without its quorum, its url names a Redis without locks.
 func (l *loader) soundRedis(to *Redis) error {
 	before := l.Failures()
-	for _, redis := range l.all("redis") {
+	for _, redis := range l.rootValues("redis") {
 		redisKeys().Read(l.Reader, redis, to)
 	}
 	checkRedis(l.Reader, to)
 	newFileChecks(l.Report, l.options).ofReplica(l.Reader, to, nil)
-	if to.TLS == nil && l.unread("tls") {
+	if to.TLS == nil && l.hasUnread("tls") {
 		to.TLS = &TLS{} // otherwise a password could go to Sentinels or a Cluster unencrypted
 	}
 	switch {
-	case l.Failures() > before, l.repeats("redis", "tls", "url", "quorum"):
+	case l.Failures() > before, l.hasRepeated("redis", "tls", "url", "quorum"):
 		return errors.New("its [redis] is faulty")
-	case l.unread("quorum"):
+	case l.hasUnread("quorum"):
 		return errors.New("a part of it cannot be read, which may name a quorum")
-	case to.URL == "" && l.unread("redis"):
+	case to.URL == "" && l.hasUnread("redis"):
 		return errors.New("a part of it cannot be read, which may have its [redis]")
 	}
 	return nil
 }
 
-// repeats reports whether a file defines one of these keys or tables twice. Then it is unknown which one is meant.
-func (l *loader) repeats(names ...string) bool {
+// hasRepeated reports whether a file defines one of these keys or tables twice. Then it is unknown which one is meant.
+func (l *loader) hasRepeated(names ...string) bool {
 	return slices.ContainsFunc(l.files, func(f *document.File) bool { return f.Repeats(names...) })
 }
 
-// unread reports whether a word is in text that could not be parsed.
-func (l *loader) unread(word string) bool {
+// hasUnread reports whether a word is in text that could not be parsed.
+func (l *loader) hasUnread(word string) bool {
 	return slices.ContainsFunc(l.files, func(f *document.File) bool { return f.Unread(word) })
 }
 
-// unreadable returns the number of failures in reading the files.
-func (l *loader) unreadable() int {
+// unreadableFiles returns the number of failures in reading the files.
+func (l *loader) unreadableFiles() int {
 	n := l.Failures()
 	for _, f := range l.files {
 		n -= f.Repeated() // a repeated key is a fault, but its file was read

@@ -60,7 +60,7 @@ func checkChains(r *document.Report, jobs []Job, links []link) {
 		switch j := byName[l.Text]; {
 		case l.Open:
 		case j == nil:
-			r.Fault(l.Value, "after %q is no job%s", l.Raw, suggestion(l.Expansion, slices.Collect(maps.Keys(byName)), "write the name of a job, as in [jobs.NAME]"))
+			r.Fault(l.Value, "after %q is no job%s", l.Raw, suggestName(l.Expansion, slices.Collect(maps.Keys(byName)), "write the name of a job, as in [jobs.NAME]"))
 		case !j.Enabled && byName[l.job].Enabled:
 			r.Fault(l.Value, "after %q is not enabled, so %s would never run; set enabled = false there, too", l.Raw, l.job)
 		default:
@@ -69,7 +69,7 @@ func checkChains(r *document.Report, jobs []Job, links []link) {
 	}
 	c := circles{Report: r, before: before, done: map[string]bool{}}
 	for _, j := range jobs {
-		c.visit(j.Name)
+		c.visitJob(j.Name)
 		if links := before[j.Name]; len(links) > 0 && j.Enabled && len(zonesBefore(byName, before, j.Name, map[string]bool{})) > 1 {
 			r.Warn(links[0].Value, "%s comes from schedules of several kinds or zones: it runs for the instants that all of them name, and may run twice, or not, while replicas have "+
 				"different data of a zone; give them fixed times in one zone", j.Name)
@@ -106,7 +106,7 @@ type circles struct {
 	done   map[string]bool
 }
 
-func (c *circles) visit(job string) {
+func (c *circles) visitJob(job string) {
 	for _, l := range c.before[job] {
 		if c.done[job] {
 			return
@@ -119,7 +119,7 @@ func (c *circles) visit(job string) {
 			}
 			c.Fault(l.Value, "after forms a cycle: %s, %s; remove one of them", strings.Join(round, ", "), l.Text)
 		} else {
-			c.visit(l.Text)
+			c.visitJob(l.Text)
 		}
 		c.path = c.path[:len(c.path)-1]
 	}

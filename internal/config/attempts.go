@@ -36,14 +36,14 @@ func stopKeys() []schema.Key[draft] {
 		schema.Duration("kill_grace", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.KillGrace }, "The time from SIGTERM to SIGKILL."),
 		schema.Duration("lease", time.Second, MaxLease, func(d *draft) *time.Duration { return &d.Lease },
 			"The length of a run's lease, which is renewed after a third of it. When a replica dies, its slots are free after this time."),
-		schema.Field("on_lease_lost", schema.KindString, func(d *draft) *bool { return &d.OutlivesLease }, continues,
+		schema.Field("on_lease_lost", schema.KindString, func(d *draft) *bool { return &d.OutlivesLease }, readOnLeaseLost,
 			"What a run does whose lease is lost. With `continue` another may run beside it, and only the token protects.").
 			Allow("`\"stop\"`, `\"continue\"`").
 			DefaultOf(func(d *draft) any { return map[bool]string{false: "stop", true: "continue"}[d.OutlivesLease] }),
 	}
 }
 
-func continues(r *schema.Reader, v document.Value) (bool, bool) {
+func readOnLeaseLost(r *schema.Reader, v document.Value) (bool, bool) {
 	word, ok := r.Choice(v, "stop", "continue")
 	return word == "continue", ok
 }

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 )
 
-// digest returns a hash of the job's meaning. The place of its definition, the order of keys and explicit defaults do not change it.
-func (d *draft) digest() string {
+// jobDigest returns a hash of the job's meaning. The place of its definition, the order of keys and explicit defaults do not change it.
+func (d *draft) jobDigest() string {
 	j := d.Job
 	meaning := j.Location.String()
 	if j.Spec != nil { // nil if a variable was not replaced

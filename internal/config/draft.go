@@ -75,8 +75,8 @@ func newDraft(zone *time.Location, zones *cronspec.Zones) draft {
 	}
 }
 
-// derive returns a copy of the draft. It shares no map that a job changes.
-func (d *draft) derive() draft {
+// deriveJob returns a copy of the draft. It shares no map that a job changes.
+func (d *draft) deriveJob() draft {
 	c := *d
 	c.Env, c.EnvFromFile = maps.Clone(d.Env), maps.Clone(d.EnvFromFile)
 	c.at, c.wrong, c.filed = maps.Clone(d.at), maps.Clone(d.wrong), maps.Clone(d.filed)
@@ -85,8 +85,8 @@ func (d *draft) derive() draft {
 	return c
 }
 
-// noting returns a key whose reader also records the key's value, and whether it has a fault.
-func noting(key schema.Key[draft]) schema.Key[draft] {
+// notingKey returns a key whose reader also records the key's value, and whether it has a fault.
+func notingKey(key schema.Key[draft]) schema.Key[draft] {
 	set := key.Read
 	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
 		before := r.Failures()
@@ -112,8 +112,8 @@ func (d *draft) nearestPlace(keys ...string) document.Value {
 	return d.at[keys[0]]
 }
 
-// path returns a key for a path. For the digest, its reader records the path as it is written.
-func path(name string, field func(*draft) *string, doc string) schema.Key[draft] {
+// pathKey returns a key for a path. For the digest, its reader records the path as it is written.
+func pathKey(name string, field func(*draft) *string, doc string) schema.Key[draft] {
 	key := schema.Path(name, field, doc)
 	read := key.Read
 	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
@@ -123,8 +123,8 @@ func path(name string, field func(*draft) *string, doc string) schema.Key[draft]
 	return key.ValueOf(func(d *draft) any { return d.hidden.files[name] })
 }
 
-// need reports a missing key, unless the alternative key is set (even if it is not supported yet), or an unknown key that may mean one of the two.
-func need(r *schema.Reader, v document.Value, d *draft, key, or string) {
+// requireKey reports a missing key, unless the alternative key is set (even if it is not supported yet), or an unknown key that may mean one of the two.
+func requireKey(r *schema.Reader, v document.Value, d *draft, key, or string) {
 	_, set := d.at[key]
 	_, instead := d.at[or]
 	if _, unsupported := v.Get(or); unsupported {

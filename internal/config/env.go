@@ -25,7 +25,7 @@ func ownVariables() []string {
 func environmentKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		{Name: "env", Kind: "table of strings", Read: readEnv, Value: variablesOf, Doc: "Variables of the command. A job's own are added to those of `[defaults]`."},
-		path("env_file", func(d *draft) *string { return &d.EnvFile },
+		pathKey("env_file", func(d *draft) *string { return &d.EnvFile },
 			"A file of `NAME=VALUE` lines, read with the rights of the job's user when a run starts. `env` goes before it."),
 		{Name: "env_from_file", Kind: "table of paths", Read: readEnvFromFile, Value: filedOf,
 			Doc: "Variables whose values are in files, such as `{ PGPASSWORD = \"/run/secrets/pg\" }`; read when a run starts."},
@@ -40,9 +40,9 @@ func readEnv(r *schema.Reader, v document.Value, d *draft) {
 	if d.EnvTaken != nil {
 		r = r.Noting(d.EnvTaken)
 	}
-	variables(r, v, `{ LANG = "C" }`, func(item document.Value) {
+	eachVariable(r, v, `{ LANG = "C" }`, func(item document.Value) {
 		e, ok := r.Text(item, "a string")
-		if !ok || !argument(r, item, e.Text) {
+		if !ok || !validArgument(r, item, e.Text) {
 			return
 		}
 		if n := len(item.Name) + len("=") + len(e.Text); n > longestArgument {
@@ -59,12 +59,12 @@ func readEnv(r *schema.Reader, v document.Value, d *draft) {
 
 // readEnvFromFile reads the files of `env_from_file`. Keys are read in alphabetical order, so `env` of the same table comes first.
 func readEnvFromFile(r *schema.Reader, v document.Value, d *draft) {
-	variables(r, v, `{ PGPASSWORD = "/run/secrets/pg" }`, func(item document.Value) {
+	eachVariable(r, v, `{ PGPASSWORD = "/run/secrets/pg" }`, func(item document.Value) {
 		if d.named[item.Name] {
 			r.Fault(item.AtKey(), "%q is in env as well; remove one of them", item.Name)
 			return
 		}
-		if path, ok := r.Path(item); ok && argument(r, item, path) {
+		if path, ok := r.Path(item); ok && validArgument(r, item, path) {
 			delete(d.Env, item.Name)
 			delete(d.hidden.env, item.Name)
 			d.EnvFromFile[item.Name], d.filed[item.Name] = path, item
@@ -73,8 +73,8 @@ func readEnvFromFile(r *schema.Reader, v document.Value, d *draft) {
 	})
 }
 
-// variables calls each for the values in a table of environment variables with valid names.
-func variables(r *schema.Reader, v document.Value, example string, each func(document.Value)) {
+// eachVariable calls each for the values in a table of environment variables with valid names.
+func eachVariable(r *schema.Reader, v document.Value, example string, each func(document.Value)) {
 	table, ok := v.Raw.(map[string]any)
 	if !ok {
 		r.Mistyped(v, "a table of strings such as "+example)
@@ -93,8 +93,8 @@ func variables(r *schema.Reader, v document.Value, example string, each func(doc
 	}
 }
 
-// composed returns the names of the variables in `env` whose values use the environment; nil for none.
-func (d *draft) composed() map[string]bool {
+// composedVariables returns the names of the variables in `env` whose values use the environment; nil for none.
+func (d *draft) composedVariables() map[string]bool {
 	var names map[string]bool
 	for name, written := range d.hidden.env {
 		if len(schema.Find(written)) == 0 {

@@ -18,7 +18,7 @@ type calendars map[string][]string
 func calendarKeys() schema.Section[[]string] {
 	return schema.Section[[]string]{Keys: []schema.Key[[]string]{
 		schema.Field("dates", "list of dates", func(to *[]string) *[]string { return to }, func(r *schema.Reader, v document.Value) ([]string, bool) {
-			return schema.List(r, v, `a list of days such as ["2026-12-25"]`, func(item document.Value) (string, bool) { return day(r, item) })
+			return schema.List(r, v, `a list of days such as ["2026-12-25"]`, func(item document.Value) (string, bool) { return readDay(r, item) })
 		}, "The days of the calendar. A day counts by the time zone of the job that excepts it. Required.").Allow("at least one, such as `\"2026-12-25\"`"),
 	}}
 }
@@ -37,8 +37,8 @@ func readCalendars(r *schema.Reader, v document.Value, to calendars) {
 
 var datePattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
 
-// day reads a day from a string or from a TOML date.
-func day(r *schema.Reader, v document.Value) (string, bool) {
+// readDay reads a day from a string or from a TOML date.
+func readDay(r *schema.Reader, v document.Value) (string, bool) {
 	if t, isTime := v.Raw.(time.Time); isTime && t.Location().String() == "date-local" { // the mark that the TOML library sets
 		return t.Format(time.DateOnly), true
 	}
@@ -54,8 +54,8 @@ func day(r *schema.Reader, v document.Value) (string, bool) {
 	})
 }
 
-// instant reads a time of RFC 3339 from a string or from a TOML date-time. It refuses a time without an offset, which would depend on the machine.
-func instant(r *schema.Reader, v document.Value) (time.Time, bool) {
+// readInstant reads a time of RFC 3339 from a string or from a TOML date-time. It refuses a time without an offset, which would depend on the machine.
+func readInstant(r *schema.Reader, v document.Value) (time.Time, bool) {
 	const want = `a time with its offset from UTC, such as "2026-01-31T09:00:00Z" or "2026-01-31T09:00:00+01:00"`
 	if t, isTime := v.Raw.(time.Time); isTime {
 		if strings.HasSuffix(t.Location().String(), "-local") { // the mark that the TOML library sets
@@ -85,12 +85,12 @@ func validOffset(s string) bool {
 	return m == nil || m[1] <= "23" && m[2] <= "59"
 }
 
-// exceptions reads names of calendars and expressions. An empty list removes the exceptions of [defaults].
-func exceptions(r *schema.Reader, v document.Value) ([]expression, bool) {
+// readExceptions reads names of calendars and expressions. An empty list removes the exceptions of [defaults].
+func readExceptions(r *schema.Reader, v document.Value) ([]expression, bool) {
 	if list, isList := v.Raw.([]any); isList && len(list) == 0 {
 		return nil, true
 	}
-	return expressions(r, v, `the name of a calendar or an expression such as "* * 24 12 *", in a string, or a list of them`)
+	return readExpressions(r, v, `the name of a calendar or an expression such as "* * 24 12 *", in a string, or a list of them`)
 }
 
 // finishExcept separates expressions from names of calendars. An expression contains a blank or begins with @.
@@ -105,7 +105,7 @@ func finishExcept(r *schema.Reader, d *draft, known calendars) (exprs []expressi
 			d.ExceptDates = append(d.ExceptDates, dates...)
 		default:
 			remedy := `define [calendars.NAME], or write an expression such as "* * 24 12 *"`
-			r.Fault(e.Value, "except %q is no calendar%s", e.Raw, suggestion(e.Expansion, slices.Collect(maps.Keys(known)), remedy))
+			r.Fault(e.Value, "except %q is no calendar%s", e.Raw, suggestName(e.Expansion, slices.Collect(maps.Keys(known)), remedy))
 		}
 	}
 	d.Except = textsOf(exprs)

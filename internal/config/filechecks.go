@@ -71,7 +71,7 @@ func (c *fileChecks) ofReplica(r *schema.Reader, redis *Redis, server *Server) {
 		if v, set := r.Set(key); set {
 			file := files[key]
 			file.owner = "the replica"
-			c.check(v, file)
+			c.checkFile(v, file)
 		}
 	}
 }
@@ -79,21 +79,21 @@ func (c *fileChecks) ofReplica(r *schema.Reader, redis *Redis, server *Server) {
 // ofJob checks the files of a job, with the rights of its user.
 func (c *fileChecks) ofJob(d *draft) {
 	if v, set := d.at["env_file"]; set && !d.wrong["env_file"] {
-		c.check(v, namedFile{"the job", d.EnvFile, d.User, d.Group, false})
+		c.checkFile(v, namedFile{"the job", d.EnvFile, d.User, d.Group, false})
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.EnvFromFile)) {
-		c.check(d.filed[name], namedFile{"the job", d.EnvFromFile[name], d.User, d.Group, true})
+		c.checkFile(d.filed[name], namedFile{"the job", d.EnvFromFile[name], d.User, d.Group, true})
 	}
 }
 
-// check reports the finding about a file. A missing file is no fault, because it may be created later.
-func (c *fileChecks) check(v document.Value, f namedFile) {
+// checkFile reports the finding about a file. A missing file is no fault, because it may be created later.
+func (c *fileChecks) checkFile(v document.Value, f namedFile) {
 	if c.trust == safefile.Everybody || f.path == "" {
 		return
 	}
 	found, known := c.known[f]
 	if !known {
-		found = c.inspect(f)
+		found = c.inspectFile(f)
 		c.known[f] = found
 	}
 	if found.fault != "" {
@@ -104,7 +104,7 @@ func (c *fileChecks) check(v document.Value, f namedFile) {
 	}
 }
 
-func (c *fileChecks) inspect(f namedFile) finding {
+func (c *fileChecks) inspectFile(f namedFile) finding {
 	var as *safefile.Identity
 	reader := ""
 	if f.user != "" && c.rights != nil {
@@ -129,17 +129,17 @@ func (c *fileChecks) inspect(f namedFile) finding {
 	case errors.Is(err, fs.ErrNotExist):
 		return finding{}
 	case isUnchecked(err):
-		return finding{warning: c.unchecked(f.owner, f.path, err)}
+		return finding{warning: c.noteUnchecked(f.owner, f.path, err)}
 	case err != nil:
-		return finding{warning: fmt.Sprintf("%s cannot be read%s: %v", f.path, reader, bare(err))}
+		return finding{warning: fmt.Sprintf("%s cannot be read%s: %v", f.path, reader, bareError(err))}
 	case f.secret && info.Exposed != "":
 		return finding{warning: fmt.Sprintf("%s can be read by %s; run: %s", f.path, info.Exposed, info.Remedy)}
 	}
 	return finding{}
 }
 
-// unchecked records a path that was not checked, and returns the warning. owner, "the job" or "the replica", needs the path to start.
-func (c *fileChecks) unchecked(owner, path string, err error) string {
+// noteUnchecked records a path that was not checked, and returns the warning. owner, "the job" or "the replica", needs the path to start.
+func (c *fileChecks) noteUnchecked(owner, path string, err error) string {
 	if c.skipped == nil {
 		c.skipped = map[string]bool{}
 	}
@@ -155,8 +155,8 @@ func (c *fileChecks) unchecked(owner, path string, err error) string {
 	return fmt.Sprintf("%s not checked: the files of the configuration took longer than %v to look at", path, mostChecking)
 }
 
-// bare removes the operation and the file name from an error, because the fault names the file.
-func bare(err error) error {
+// bareError removes the operation and the file name from an error, because the fault names the file.
+func bareError(err error) error {
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		return pathErr.Err
 	}

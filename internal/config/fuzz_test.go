@@ -50,7 +50,7 @@ func FuzzRead(f *testing.F) {
 		faults := file.Parse(document.NewBounds())
 		if root, ok := file.Root(); ok {
 			delete(root.Raw.(map[string]any), "include") // no files are read here
-			c := assemble(l.Reader, []document.Value{root}, newFileChecks(l.Report, l.options), l.options)
+			c := assembleConfig(l.Reader, []document.Value{root}, newFileChecks(l.Report, l.options), l.options)
 			faults = append(faults, l.Sorted(nil)...)
 			_ = c.Digest()
 		}

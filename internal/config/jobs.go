@@ -15,7 +15,7 @@ func jobKeys() schema.Section[draft] {
 		Later: []string{"http", "notify", "warn_after", "stale_after"},
 	}
 	for i := range s.Keys {
-		s.Keys[i] = noting(s.Keys[i])
+		s.Keys[i] = notingKey(s.Keys[i])
 	}
 	return s
 }
@@ -59,9 +59,9 @@ type jobReader struct {
 	settings   Settings
 }
 
-// read reads a job's table on top of the defaults, and checks the job as a whole. It also returns the links of the job's `after`.
-func (r *jobReader) read(v document.Value) (Job, []link) {
-	d := r.base.derive()
+// readJob reads a job's table on top of the defaults, and checks the job as a whole. It also returns the links of the job's `after`.
+func (r *jobReader) readJob(v document.Value) (Job, []link) {
+	d := r.base.deriveJob()
 	d.Name, d.File, d.Line = v.Name, v.File(), v.Line()
 	r.keys.Read(r.Reader, v, &d)
 	finishCommand(r.Reader, v, &d)
@@ -78,9 +78,9 @@ func (r *jobReader) read(v document.Value) (Job, []link) {
 	if keep, set := d.at["output"]; set && d.Output.Keep > r.mostOutput {
 		r.Warn(keep.AtKey(), "output.keep is more than [history].max_bytes, which bounds the output of all runs of the job")
 	}
-	d.Digest = d.digest()
-	d.EnvComposed = d.composed()
-	r.settings.add(d.Name, d.settings(r.keys, r.defaults))
+	d.Digest = d.jobDigest()
+	d.EnvComposed = d.composedVariables()
+	r.settings.addJob(d.Name, d.jobSettings(r.keys, r.defaults))
 	var links []link
 	for _, e := range d.before {
 		links = append(links, link{d.Name, e})

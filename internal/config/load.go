@@ -40,9 +40,9 @@ type Options struct {
 // Load reads the configuration at path, a file or a folder of *.toml files. If it has faults, the error is [Faults] with all faults and warnings.
 func Load(path string, o Options) (*Config, error) {
 	l := newLoader(o)
-	l.load(path)
+	l.loadPath(path)
 	files := newFileChecks(l.Report, l.options)
-	c := assemble(l.Reader, l.roots, files, l.options)
+	c := assembleConfig(l.Reader, l.roots, files, l.options)
 	found := l.Sorted(l.order)
 	faults, warnings := found.Split()
 	if len(faults) > 0 {
@@ -75,7 +75,7 @@ func newLoader(o Options) *loader {
 	taken := make(map[string]bool)
 	variables := schema.Variables{Lookup: o.Env, KeepUnset: o.KeepUnset, Taken: taken}
 	return &loader{
-		Reader:  schema.NewReader(&document.Report{}, variables, schema.Names{Home: home, Synonyms: synonyms}),
+		Reader:  schema.NewReader(&document.Report{}, variables, schema.Names{Home: knownTable, Synonyms: synonyms}),
 		options: o,
 		bounds:  document.NewBounds(),
 		probe:   &mountProbe{perPath: 5 * time.Second, inAll: 30 * time.Second},
@@ -85,34 +85,34 @@ func newLoader(o Options) *loader {
 	}
 }
 
-// load reads the file or folder that the user named, and all files that are included from there.
-func (l *loader) load(path string) {
+// loadPath reads the file or folder that the user named, and all files that are included from there.
+func (l *loader) loadPath(path string) {
 	l.order[path] = 0
-	l.watch(path, false)
+	l.watchPath(path, false)
 	at := document.Absent(path)
 	info, err := probeBlocking(l.probe, path, func() (fs.FileInfo, error) { return os.Stat(path) })
 	switch {
 	case err != nil:
-		l.Fault(at, "cannot be read: %v", bare(err))
+		l.Fault(at, "cannot be read: %v", bareError(err))
 	case !info.IsDir():
-		l.file(path, at)
+		l.loadFile(path, at)
 	default:
-		files := l.matches(path, "*.toml", at)
+		files := l.matchingFiles(path, "*.toml", at)
 		if len(files) == 0 {
 			l.Fault(at, "no *.toml file in this folder")
 		}
 		for _, file := range files {
-			l.file(file, at)
+			l.loadFile(file, at)
 		}
 	}
 }
 
-// file reads a file and the files that it includes, unless it was read before. If it can't be read, the fault is at the place that names it.
-func (l *loader) file(name string, from document.Value) {
-	l.watch(name, false)
+// loadFile reads a file and the files that it includes, unless it was read before. If it can't be read, the fault is at the place that names it.
+func (l *loader) loadFile(name string, from document.Value) {
+	l.watchPath(name, false)
 	path, err := probeBlocking(l.probe, name, func() (string, error) { return realPath(name), nil })
 	if err != nil {
-		l.Fault(from, "%s cannot be read: %v", name, bare(err))
+		l.Fault(from, "%s cannot be read: %v", name, bareError(err))
 		return
 	}
 	if l.known[path] {
@@ -132,21 +132,21 @@ func (l *loader) file(name string, from document.Value) {
 	case errors.As(err, &untrusted):
 		l.Fault(from, "%v", untrusted)
 	case err != nil:
-		l.Fault(from, "%s cannot be read: %v", name, bare(err))
+		l.Fault(from, "%s cannot be read: %v", name, bareError(err))
 	default:
-		l.parse(document.New(name, string(text)))
+		l.parseFile(document.New(name, string(text)))
 	}
 }
 
-// watch records a file or a pattern before it is read.
-func (l *loader) watch(name string, pattern bool) {
+// watchPath records a file or a pattern before it is read.
+func (l *loader) watchPath(name string, pattern bool) {
 	if l.options.Files != nil {
-		l.options.Files.add(l.probe, name, pattern)
+		l.options.Files.addPath(l.probe, name, pattern)
 	}
 }
 
-// parse parses the text of a file, and reads the files that it includes.
-func (l *loader) parse(f *document.File) {
+// parseFile parses the text of a file, and reads the files that it includes.
+func (l *loader) parseFile(f *document.File) {
 	if _, known := l.order[f.Name()]; !known {
 		l.order[f.Name()] = len(l.order)
 	}
@@ -160,12 +160,12 @@ func (l *loader) parse(f *document.File) {
 	}
 	l.roots = append(l.roots, root)
 	if include, found := root.Get("include"); found {
-		l.include(include)
+		l.loadIncludes(include)
 	}
 }
 
-// include reads the files that a file includes by names and patterns, relative to its folder.
-func (l *loader) include(v document.Value) {
+// loadIncludes reads the files that a file includes by names and patterns, relative to its folder.
+func (l *loader) loadIncludes(v document.Value) {
 	const want = `a list of files and patterns, such as ["jobs.d/*.toml"]`
 	if list, isList := v.Raw.([]any); isList && len(list) == 0 {
 		return
@@ -177,48 +177,48 @@ func (l *loader) include(v document.Value) {
 		case e.Text == "":
 			l.Fault(item, "%q must not name an empty path", item.Name)
 		case !strings.ContainsAny(e.Text, `*?[\`):
-			l.file(item.Relative(e.Text), item)
+			l.loadFile(item.Relative(e.Text), item)
 		default:
 			folder := ""
 			if !filepath.IsAbs(e.Text) {
 				folder = filepath.Dir(item.File())
 			}
-			for _, name := range l.matches(folder, e.Text, item) {
-				l.file(name, item)
+			for _, name := range l.matchingFiles(folder, e.Text, item) {
+				l.loadFile(name, item)
 			}
 		}
 		return e.Text, ok
 	})
 }
 
-// matches returns the files in a folder that match a pattern, sorted.
-func (l *loader) matches(folder, pattern string, from document.Value) []string {
+// matchingFiles returns the files in a folder that match a pattern, sorted.
+func (l *loader) matchingFiles(folder, pattern string, from document.Value) []string {
 	full := pattern
 	if folder != "" {
-		full = filepath.Join(literally(folder), pattern)
+		full = filepath.Join(escapePattern(folder), pattern)
 	}
-	l.watch(full, true)
-	names, err := probeBlocking(l.probe, full, func() ([]string, error) { return matching(full) })
+	l.watchPath(full, true)
+	names, err := probeBlocking(l.probe, full, func() ([]string, error) { return matchFiles(full) })
 	switch {
 	case errors.Is(err, filepath.ErrBadPattern):
 		l.Fault(from, "%q is not a pattern; a bracket is not closed, or write \\[ for a literal [", pattern)
 	case err != nil:
-		l.Fault(from, "%s cannot be read: %v", full, bare(err))
+		l.Fault(from, "%s cannot be read: %v", full, bareError(err))
 		return nil
 	}
 	folders, _ := probeBlocking(l.probe, full, func() ([]string, error) { return filepath.Glob(filepath.Dir(full)) })
 	for _, folder := range folders {
-		l.folder(folder, from)
+		l.checkFolder(folder, from)
 		// A folder that can't be read would otherwise seem to be empty.
 		if _, err := probeBlocking(l.probe, folder, func() ([]fs.DirEntry, error) { return os.ReadDir(folder) }); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			l.Fault(from, "%s cannot be read: %v", folder, bare(err))
+			l.Fault(from, "%s cannot be read: %v", folder, bareError(err))
 		}
 	}
 	return names
 }
 
-// folder reports a folder in which untrusted users may add files.
-func (l *loader) folder(name string, from document.Value) {
+// checkFolder reports a folder in which untrusted users may add files.
+func (l *loader) checkFolder(name string, from document.Value) {
 	var untrusted *safefile.UntrustedError
 	_, err := probeBlocking(l.probe, name, func() (none struct{}, err error) { return none, safefile.InspectFolder(name, l.options.Trust) })
 	if errors.As(err, &untrusted) {

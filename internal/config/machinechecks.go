@@ -29,28 +29,28 @@ func (c machineChecks) ofJob(d *draft) {
 		return
 	}
 	if v, set := d.at["user"]; set && !d.wrong["user"] && c.rights != nil {
-		c.user(v, d)
+		c.checkUser(v, d)
 	}
 	if v, set := d.at["dir"]; set && !d.wrong["dir"] {
-		c.folder(v, d.Dir)
+		c.checkDir(v, d.Dir)
 	}
 	if v, set := d.at["env_file"]; set && !d.wrong["env_file"] {
 		c.envFile(v, d)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.EnvFromFile)) {
-		c.exists(d.filed[name], d.EnvFromFile[name])
+		c.checkPath(d.filed[name], d.EnvFromFile[name])
 	}
 	key := "command"
 	if d.Shell {
 		key = "shell"
 	}
 	if v, set := d.at[key]; set && len(d.Command) > 0 && filepath.IsAbs(d.Command[0]) {
-		c.program(v, d.Command[0])
+		c.checkProgram(v, d.Command[0])
 	}
 }
 
-// user warns about an unknown user, and about a directory service that does not answer.
-func (c machineChecks) user(v document.Value, d *draft) {
+// checkUser warns about an unknown user, and about a directory service that does not answer.
+func (c machineChecks) checkUser(v document.Value, d *draft) {
 	switch _, err := c.rights(d.User, d.Group); {
 	case errors.Is(err, safefile.ErrUnanswered):
 		c.Warn(v, "%v; the job cannot start here until the directory service answers", err)
@@ -69,8 +69,8 @@ func (c machineChecks) isFor(d *draft) bool {
 	return true
 }
 
-// exists warns about a missing path. there reports whether info is valid.
-func (c machineChecks) exists(v document.Value, path string) (info fs.FileInfo, there bool) {
+// checkPath warns about a missing path. there reports whether info is valid.
+func (c machineChecks) checkPath(v document.Value, path string) (info fs.FileInfo, there bool) {
 	if path == "" {
 		return nil, false
 	}
@@ -79,20 +79,20 @@ func (c machineChecks) exists(v document.Value, path string) (info fs.FileInfo, 
 	case errors.Is(err, fs.ErrNotExist):
 		c.Warn(v, "%s is not on this machine: the job cannot start here", path)
 	case isUnchecked(err):
-		c.Warn(v, "%s", c.unchecked("the job", path, err))
+		c.Warn(v, "%s", c.noteUnchecked("the job", path, err))
 	}
 	return info, err == nil
 }
 
-func (c machineChecks) folder(v document.Value, path string) {
-	if info, there := c.exists(v, path); there && !info.IsDir() {
+func (c machineChecks) checkDir(v document.Value, path string) {
+	if info, there := c.checkPath(v, path); there && !info.IsDir() {
 		c.Warn(v, "%s is no folder: the job cannot start here", path)
 	}
 }
 
-func (c machineChecks) program(v document.Value, path string) {
+func (c machineChecks) checkProgram(v document.Value, path string) {
 	const anybodyExecutes = 0o111
-	if info, there := c.exists(v, path); there && (!info.Mode().IsRegular() || info.Mode()&anybodyExecutes == 0) {
+	if info, there := c.checkPath(v, path); there && (!info.Mode().IsRegular() || info.Mode()&anybodyExecutes == 0) {
 		c.Warn(v, "%s is no program: the job cannot start here; it may lack the permission to be executed (chmod +x)", path)
 	} else if there {
 		var start []byte
@@ -104,14 +104,14 @@ func (c machineChecks) program(v document.Value, path string) {
 			c.Warn(v, "%s: the job cannot start here: %s", path, fault)
 		}
 		if isUnchecked(err) {
-			c.Warn(v, "%s", c.unchecked("the job", path, err))
+			c.Warn(v, "%s", c.noteUnchecked("the job", path, err))
 		}
 	}
 }
 
 // envFile warns about a missing env file, about its faults, and about lines that other programs read differently.
 func (c machineChecks) envFile(v document.Value, d *draft) {
-	if _, there := c.exists(v, d.EnvFile); !there {
+	if _, there := c.checkPath(v, d.EnvFile); !there {
 		return
 	}
 	var as *safefile.Identity
@@ -124,7 +124,7 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 		return err
 	})
 	if isUnchecked(err) {
-		c.Warn(v, "%s", c.unchecked("the job", d.EnvFile, err))
+		c.Warn(v, "%s", c.noteUnchecked("the job", d.EnvFile, err))
 	}
 	if err != nil {
 		return // reported elsewhere

@@ -43,9 +43,9 @@ func eachNamed(r *schema.Reader, v document.Value, kind string, each func(docume
 	}
 }
 
-// suggestion returns the end of a message about an unknown name: the known name that may be meant, or a remedy. It compares no value from the
+// suggestName returns the end of a message about an unknown name: the known name that may be meant, or a remedy. It compares no value from the
 // environment, because the message might reveal it.
-func suggestion(name schema.Expansion, known []string, remedy string) string {
+func suggestName(name schema.Expansion, known []string, remedy string) string {
 	if near := schema.Nearest(name.Text, known); near != "" && len(name.Names) == 0 {
 		return "; did you mean \"" + near + "\"?"
 	}

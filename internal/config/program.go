@@ -16,10 +16,10 @@ func commandKeys() []schema.Key[draft] {
 			Doc: "A list is a program and its arguments, and runs directly; a string runs with `shell`. Required.",
 		},
 		schema.Field("shell", schema.KindStrings, func(d *draft) *[]string { return &d.shell }, func(r *schema.Reader, v document.Value) ([]string, bool) {
-			return arguments(r, v, `a list of strings such as ["/bin/bash", "-eo", "pipefail", "-c"]`)
+			return readArguments(r, v, `a list of strings such as ["/bin/bash", "-eo", "pipefail", "-c"]`)
 		}, "The program and arguments before a `command` that is a string.").DefaultOf(func(d *draft) any { return d.shell }).
 			ValueOf(func(d *draft) any { return programOf(d.shell) }),
-		path("dir", func(d *draft) *string { return &d.Dir }, "The folder in which the command runs.").By("the replica's"),
+		pathKey("dir", func(d *draft) *string { return &d.Dir }, "The folder in which the command runs.").By("the replica's"),
 		schema.Field("ok_exit_codes", "list of integers", func(d *draft) *[]int { return &d.OKExitCodes }, exitCodes, "Exit codes of a run that ended `ok`.").
 			Allow("0 to 255").DefaultOf(func(d *draft) any { return d.OKExitCodes }),
 	}
@@ -29,7 +29,7 @@ func commandKeys() []schema.Key[draft] {
 func readCommand(r *schema.Reader, v document.Value, d *draft) {
 	const want = `a list of strings such as ["/usr/bin/backup", "--all"], or a string for the shell`
 	if script, isString := v.Raw.(string); isString {
-		if argument(r, v, script) {
+		if validArgument(r, v, script) {
 			d.script, d.argv = script, nil
 		}
 		if strings.TrimSpace(script) == "" {
@@ -37,13 +37,13 @@ func readCommand(r *schema.Reader, v document.Value, d *draft) {
 		}
 		return
 	}
-	if argv, ok := arguments(r, v, want); ok {
+	if argv, ok := readArguments(r, v, want); ok {
 		d.script, d.argv = "", argv
 	}
 }
 
-// arguments reads a list of a program and its arguments, unchanged. It warns about ${NAME}, which looks as if it were replaced.
-func arguments(r *schema.Reader, v document.Value, want string) ([]string, bool) {
+// readArguments reads a list of a program and its arguments, unchanged. It warns about ${NAME}, which looks as if it were replaced.
+func readArguments(r *schema.Reader, v document.Value, want string) ([]string, bool) {
 	argv, ok := schema.List(r, v, want, func(item document.Value) (string, bool) {
 		s, ok := item.Raw.(string)
 		if !ok {
@@ -56,7 +56,7 @@ func arguments(r *schema.Reader, v document.Value, want string) ([]string, bool)
 			}
 			r.Warn(item.AtByte(m[0]), "%s is not replaced in %s, it is passed on as it is; set env, or write the command as a string for the shell", s[m[0]:m[1]], v.Name)
 		}
-		return s, argument(r, item, s)
+		return s, validArgument(r, item, s)
 	})
 	if ok && argv[0] == "" {
 		r.Fault(v.Items()[0], "%q names no program", v.Name)
@@ -65,8 +65,8 @@ func arguments(r *schema.Reader, v document.Value, want string) ([]string, bool)
 	return argv, ok
 }
 
-// argument reports an argument that the system can't pass to a program.
-func argument(r *schema.Reader, v document.Value, s string) bool {
+// validArgument reports an argument that the system can't pass to a program.
+func validArgument(r *schema.Reader, v document.Value, s string) bool {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		r.Fault(v.AtByte(i), "%q must not hold a NUL character", v.Name)
 		return false
@@ -87,7 +87,7 @@ func exitCodes(r *schema.Reader, v document.Value) ([]int, bool) {
 
 // finishCommand combines shell and command.
 func finishCommand(r *schema.Reader, v document.Value, d *draft) {
-	need(r, v, d, "command", "http")
+	requireKey(r, v, d, "command", "http")
 	d.Command = d.argv
 	if d.script != "" {
 		d.Shell, d.Command = true, append(slices.Clone(d.shell), d.script)

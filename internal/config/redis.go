@@ -24,7 +24,7 @@ func redisKeys() schema.Section[Redis] {
 			schema.Field("url", "Redis URL", func(to *Redis) *string { return &to.URL }, func(r *schema.Reader, v document.Value) (string, bool) {
 				return redisURL(r, v, "url", func(RedisURL) error { return nil })
 			}, "Where Redis is: see [Redis URLs](#redis-urls). `--redis` and `CRONCLAVE_REDIS` go before it."),
-			schema.Field("quorum", "list of Redis URLs", func(to *Redis) *[]string { return &to.Quorum }, quorum,
+			schema.Field("quorum", "list of Redis URLs", func(to *Redis) *[]string { return &to.Quorum }, readQuorum,
 				"Independent masters that hold locks and ticks. `url` is required beside it, and keeps the history.").
 				Allow("an odd number, 3 at least, each of one server"),
 			schema.Path("password_file", func(to *Redis) *string { return &to.PasswordFile }, "A file with the password. Not beside a password in `url`."),
@@ -63,8 +63,8 @@ func tlsKeys() schema.Section[TLS] {
 // leastMasters is the smallest number of masters whose majority survives the loss of one.
 const leastMasters = 3
 
-// quorum reads the URLs of independent masters.
-func quorum(r *schema.Reader, v document.Value) ([]string, bool) {
+// readQuorum reads the URLs of independent masters.
+func readQuorum(r *schema.Reader, v document.Value) ([]string, bool) {
 	urls, ok := schema.List(r, v, "a list of URLs", func(item document.Value) (string, bool) { return redisURL(r, item, "quorum", oneMaster) })
 	if !ok {
 		return nil, false
@@ -131,7 +131,7 @@ func checkRedis(r *schema.Reader, to *Redis) {
 		return
 	}
 	tls, _ := r.Set("redis.tls")
-	if name, _, _ := strings.Cut(to.URL, "://"); err == nil && !u.TLS && u.Topology == Single && !slices.ContainsFunc(to.Quorum, secure) {
+	if name, _, _ := strings.Cut(to.URL, "://"); err == nil && !u.TLS && u.Topology == Single && !slices.ContainsFunc(to.Quorum, usesTLS) {
 		r.Fault(tls.AtKey(), "tls has no effect with %s://; write rediss:// in url", name)
 	}
 	checkPair(r, tls, to.TLS)
@@ -160,8 +160,8 @@ func checkSentinel(r *schema.Reader, to *Redis, u RedisURL, known bool) {
 	}
 }
 
-// secure reports whether a URL asks for TLS.
-func secure(raw string) bool {
+// usesTLS reports whether a URL asks for TLS.
+func usesTLS(raw string) bool {
 	u, err := ParseRedisURL(raw)
 	return err == nil && u.TLS
 }

@@ -148,7 +148,7 @@ func referenced() []keyTable {
 
 // tableRows are the tables of the top level, with links to their sections.
 func tableRows() (rows [][]string) {
-	for _, k := range tables() {
+	for _, k := range tableKeys() {
 		header, anchor := k.Name, k.Name
 		switch k.Name {
 		case "pools", "calendars", "jobs":

@@ -17,7 +17,7 @@ func serverKeys() schema.Section[Server] {
 	return schema.Section[Server]{
 		Once: true,
 		Keys: []schema.Key[Server]{
-			schema.Field("listen", "address", func(to *Server) *string { return &to.Listen }, listen,
+			schema.Field("listen", "address", func(to *Server) *string { return &to.Listen }, readListen,
 				"Where the replica answers HTTP requests. Required in this table.").Allow("`\"HOST:PORT\"`; port 0 is any free one"),
 			schema.Path("token_file", func(to *Server) *string { return &to.TokenFile },
 				"A file with users, a line `NAME:ROLE:HASH` each, or one token: see [access](access.md#http). This or `oidc` is required unless `listen` is a loopback address."),
@@ -30,7 +30,7 @@ func serverKeys() schema.Section[Server] {
 				Allow("`\"/PATH\"`, not the first part of one of our own paths").By("the path of `url`"),
 			schema.Field("trusted_proxies", schema.KindStrings, func(to *Server) *[]netip.Prefix { return &to.TrustedProxies }, trustedProxies,
 				"Proxies whose `X-Forwarded-For` is believed: the client is the last address in it that is none of these.").Allow("IP addresses and networks such as `10.0.0.0/8`"),
-			schema.Field("hosts", schema.KindStrings, func(to *Server) *[]string { return &to.Hosts }, hosts,
+			schema.Field("hosts", schema.KindStrings, func(to *Server) *[]string { return &to.Hosts }, readHosts,
 				"Names by which clients may ask, beside `localhost`, the hosts of `listen`, `url` and `redirect_url`, and IP addresses.").Allow("host names without scheme and port"),
 			schema.Table("tls", func(to *Server) *Server { return to }, serverTLSKeys(), "Has the server answer by HTTPS: see [`[server].tls`](#servertls)."),
 		},
@@ -47,8 +47,8 @@ func serverTLSKeys() schema.Section[Server] {
 	}
 }
 
-// hosts reads the permitted names of the Host header, without ports.
-func hosts(r *schema.Reader, v document.Value) ([]string, bool) {
+// readHosts reads the permitted names of the Host header, without ports.
+func readHosts(r *schema.Reader, v document.Value) ([]string, bool) {
 	const want = `a list of names such as ["cron.example.org"]`
 	return schema.List(r, v, want, func(item document.Value) (string, bool) {
 		e, ok := r.Text(item, want)
@@ -134,8 +134,8 @@ func trustedProxies(r *schema.Reader, v document.Value) ([]netip.Prefix, bool) {
 	})
 }
 
-// listen reads an address to listen on.
-func listen(r *schema.Reader, v document.Value) (string, bool) {
+// readListen reads an address to listen on.
+func readListen(r *schema.Reader, v document.Value) (string, bool) {
 	const want = "an address, as \"127.0.0.1:7377\""
 	e, ok := r.Text(v, want)
 	if !ok || e.Open {

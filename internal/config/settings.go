@@ -39,8 +39,8 @@ func (s Settings) Of(job string) []Setting {
 	return all
 }
 
-// add records the settings of a job that differ from Common.
-func (s Settings) add(job string, all []Setting) {
+// addJob records the settings of a job that differ from Common.
+func (s Settings) addJob(job string, all []Setting) {
 	own := map[string]string{}
 	for i, setting := range all {
 		if setting.Value != s.Common[i].Value {
@@ -50,9 +50,9 @@ func (s Settings) add(job string, all []Setting) {
 	s.Own[job] = own
 }
 
-// settings returns the settings of the draft in its present state. defaults are the values of a draft without any keys. A value in which the file has
+// jobSettings returns the settings of the draft in its present state. defaults are the values of a draft without any keys. A value in which the file has
 // a "${" is shown as in the file, unless it has no effect, such as a window in [defaults] for a job without catch_up.
-func (d *draft) settings(keys schema.Section[draft], defaults map[string]string) []Setting {
+func (d *draft) jobSettings(keys schema.Section[draft], defaults map[string]string) []Setting {
 	entries := keys.Entries(d)
 	all := make([]Setting, 0, len(entries))
 	for _, e := range entries {
@@ -61,7 +61,7 @@ func (d *draft) settings(keys schema.Section[draft], defaults map[string]string)
 		if at, set := d.at[e.Key]; set && !inWords && text != defaults[e.Key] && hasDollar(at.Raw) {
 			text = rawText(at.Raw)
 		}
-		all = append(all, Setting{e.Key, bounded(text)})
+		all = append(all, Setting{e.Key, shortenText(text)})
 	}
 	return all
 }
@@ -96,18 +96,18 @@ func programOf(argv []string) any {
 	if len(argv) < 2 {
 		return described(strings.Join(quotedAll(argv), ""))
 	}
-	return described(strconv.Quote(argv[0]) + " and " + count(len(argv)-1, "argument"))
+	return described(strconv.Quote(argv[0]) + " and " + countOf(len(argv)-1, "argument"))
 }
 
 // commandOf describes the command.
 func commandOf(d *draft) any {
 	if d.script != "" {
-		return described("a shell command of " + count(utf8.RuneCountInString(d.script), "character"))
+		return described("a shell command of " + countOf(utf8.RuneCountInString(d.script), "character"))
 	}
 	return programOf(d.argv)
 }
 
-func count(n int, thing string) string {
+func countOf(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
@@ -232,8 +232,8 @@ func tableText[V any](table map[string]V, text func(V) string) string {
 // mostOfASetting caps the bytes of a value, because Redis keeps the values of all jobs.
 const mostOfASetting = 1000
 
-// bounded shortens a long text. It adds a digest of the whole text, so that texts that differ only in the cut part look different.
-func bounded(text string) string {
+// shortenText shortens a long text. It adds a digest of the whole text, so that texts that differ only in the cut part look different.
+func shortenText(text string) string {
 	if len(text) <= mostOfASetting {
 		return text
 	}

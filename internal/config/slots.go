@@ -18,16 +18,16 @@ func slotKeys() []schema.Key[draft] {
 		schema.Integer("per_tick", 1, mostSlots, func(d *draft) *int { return &d.PerTick },
 			"At most so many runs of each tick, each in a slot of its own. Must be written where `parallel` is more than 1; at most `parallel`."),
 		schema.Integer("per_replica", 1, mostSlots, func(d *draft) *int { return &d.PerReplica }, "How many of the slots one replica may hold; at most `parallel`."),
-		overlap(),
+		overlapKey(),
 		schema.Field("pool", schema.KindString, func(d *draft) *schema.Expansion { return &d.pool }, poolName,
 			"Each run also needs a slot of this pool; it waits for one until its `start_deadline`, and is then missed.").
 			Allow("the name of a `[pools.NAME]`, or `\"\"` for none").ValueOf(func(d *draft) any { return d.Pool }),
 	}
 }
 
-// overlap returns the key overlap. Its reader explains the policy "allow" of other programs, and stores "skip" as "", so that a job can return to the
+// overlapKey returns the key overlap. Its reader explains the policy "allow" of other programs, and stores "skip" as "", so that a job can return to the
 // default.
-func overlap() schema.Key[draft] {
+func overlapKey() schema.Key[draft] {
 	key := schema.Word("overlap", func(d *draft) *string { return &d.Overlap },
 		"When all slots are held at a tick: skip it, let the first such tick wait, or stop the oldest run and start.", "skip", "queue", "replace")
 	read := key.Read
@@ -76,7 +76,7 @@ func finishPool(r *schema.Reader, d *draft, known map[string]Pool) {
 		d.Pool, d.PoolSlots = d.pool.Text, p.Slots
 	default:
 		v := d.at["pool"]
-		r.Fault(v, "there is no pool %q%s", v.Raw, suggestion(d.pool, slices.Collect(maps.Keys(known)), "define [pools.NAME] with its slots"))
+		r.Fault(v, "there is no pool %q%s", v.Raw, suggestName(d.pool, slices.Collect(maps.Keys(known)), "define [pools.NAME] with its slots"))
 	}
 }
 

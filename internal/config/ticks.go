@@ -16,15 +16,15 @@ var scheduleKeys = []string{"schedule", "timezone", "jitter", "except", "starts_
 // tickKeys returns the keys for a job's ticks.
 func tickKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
-		schema.Field("schedule", "string, or list of strings", func(d *draft) *[]expression { return &d.exprs }, schedule,
+		schema.Field("schedule", "string, or list of strings", func(d *draft) *[]expression { return &d.exprs }, readSchedule,
 			"When the job runs: see [schedules](#schedules). Required, unless there is `after`."),
 		schema.Field("after", schema.KindStrings, func(d *draft) *[]expression { return &d.before }, jobNames,
 			"Runs the job once for each tick for which all these jobs ended `ok`. It takes no other key of this table but `start_deadline`.").Allow("names of jobs"),
-		timezone(),
-		schema.Field("except", "string, or list of strings", func(d *draft) *[]expression { return &d.except }, exceptions,
+		timezoneKey(),
+		schema.Field("except", "string, or list of strings", func(d *draft) *[]expression { return &d.except }, readExceptions,
 			"Instants that are no ticks: see [exceptions](#exceptions).").Allow("names of calendars, and expressions"),
-		schema.Field("starts_at", "time", func(d *draft) *time.Time { return &d.StartsAt }, instant, "No tick before.").Allow("RFC 3339, with an offset"),
-		schema.Field("expires_at", "time", func(d *draft) *time.Time { return &d.ExpiresAt }, instant, "No tick from then on.").Allow("RFC 3339, with an offset"),
+		schema.Field("starts_at", "time", func(d *draft) *time.Time { return &d.StartsAt }, readInstant, "No tick before.").Allow("RFC 3339, with an offset"),
+		schema.Field("expires_at", "time", func(d *draft) *time.Time { return &d.ExpiresAt }, readInstant, "No tick from then on.").Allow("RFC 3339, with an offset"),
 		schema.Duration("jitter", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.Jitter },
 			"Delays each tick by up to so much, by a hash of job and tick that is the same on every replica; never past the next tick."),
 		schema.Limit("start_deadline", "auto", func(d *draft) *time.Duration { return &d.StartDeadline },
@@ -35,8 +35,8 @@ func tickKeys() []schema.Key[draft] {
 	}
 }
 
-// timezone returns the key timezone. For the settings, its reader records the text of a zone with a variable.
-func timezone() schema.Key[draft] {
+// timezoneKey returns the key timezone. For the settings, its reader records the text of a zone with a variable.
+func timezoneKey() schema.Key[draft] {
 	always := func(read zoneReader) zoneReader { return read }
 	key := zoneKey("timezone", func(d *draft) **time.Location { return &d.Location }, func(d *draft) *cronspec.Zones { return d.zones }, always,
 		"The time zone of the schedule.").Allow("an IANA name").By("that of the top level")
@@ -69,13 +69,13 @@ func caughtUp(d *draft) any {
 	return d.CatchUpWindow
 }
 
-// schedule reads an expression or a list of them. finishSchedule parses them, because it knows the job's name and zone.
-func schedule(r *schema.Reader, v document.Value) ([]expression, bool) {
-	return expressions(r, v, `an expression in a string, such as "0 3 * * *", or a list of them`)
+// readSchedule reads an expression or a list of them. finishSchedule parses them, because it knows the job's name and zone.
+func readSchedule(r *schema.Reader, v document.Value) ([]expression, bool) {
+	return readExpressions(r, v, `an expression in a string, such as "0 3 * * *", or a list of them`)
 }
 
-// expressions reads a string or a non-empty list of strings.
-func expressions(r *schema.Reader, v document.Value, want string) ([]expression, bool) {
+// readExpressions reads a string or a non-empty list of strings.
+func readExpressions(r *schema.Reader, v document.Value, want string) ([]expression, bool) {
 	one := func(item document.Value) (expression, bool) {
 		e, ok := r.Text(item, want)
 		return expression{item, e}, ok
@@ -89,7 +89,7 @@ func expressions(r *schema.Reader, v document.Value, want string) ([]expression,
 
 // finishSchedule parses the schedule and its exceptions for this job.
 func finishSchedule(r *schema.Reader, v document.Value, d *draft, known calendars, now func() time.Time) {
-	need(r, v, d, "schedule", "after")
+	requireKey(r, v, d, "schedule", "after")
 	d.Schedule = textsOf(d.exprs)
 	except := finishExcept(r, d, known)
 	var err error
@@ -111,7 +111,7 @@ func finishSchedule(r *schema.Reader, v document.Value, d *draft, known calendar
 
 // wrongSchedule reports the faults in the expressions of a schedule and of its exceptions.
 func wrongSchedule(r *schema.Reader, d *draft, err error, except []expression) {
-	for _, one := range unjoin(err) {
+	for _, one := range splitErrors(err) {
 		var wrong *cronspec.ParseError
 		if errors.Is(one, cronspec.ErrNoTick) {
 			continue // reported by finishBounds
@@ -138,8 +138,8 @@ func expressionOf(d *draft, except []expression, about *cronspec.ParseError) (e 
 	return of[about.Index], true
 }
 
-// unjoin returns the errors in an error of errors.Join.
-func unjoin(err error) []error {
+// splitErrors returns the errors in an error of errors.Join.
+func splitErrors(err error) []error {
 	if err == nil {
 		return nil
 	}

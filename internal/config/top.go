@@ -20,12 +20,12 @@ type top struct {
 }
 
 func newTop() *top {
-	return &top{Config: defaults(), calendars: calendars{}, tables: map[string]document.Value{}}
+	return &top{Config: defaultConfig(), calendars: calendars{}, tables: map[string]document.Value{}}
 }
 
 func topKeys() schema.Section[top] {
 	return schema.Section[top]{
-		Keys:  append(clusterKeys(), tables()...),
+		Keys:  append(clusterKeys(), tableKeys()...),
 		Later: []string{"notify"},
 	}
 }
@@ -33,10 +33,10 @@ func topKeys() schema.Section[top] {
 // clusterKeys returns the single keys of the top level.
 func clusterKeys() []schema.Key[top] {
 	return []schema.Key[top]{
-		schema.Field("namespace", schema.KindString, func(t *top) *string { return &t.Namespace }, once(namespace),
+		schema.Field("namespace", schema.KindString, func(t *top) *string { return &t.Namespace }, readOnce(readNamespace),
 			"Replicas with the same Redis and the same namespace form one cluster.").
 			Allow("a [name](#names)").DefaultOf(func(t *top) any { return t.Namespace }),
-		zoneKey("timezone", func(t *top) **time.Location { return &t.Timezone }, func(t *top) *cronspec.Zones { return t.Zones }, once[*time.Location],
+		zoneKey("timezone", func(t *top) **time.Location { return &t.Timezone }, func(t *top) *cronspec.Zones { return t.Zones }, readOnce[*time.Location],
 			"The time zone of jobs that name none. It is never the machine's.").
 			Allow("an IANA name, such as `\"Europe/Berlin\"`").DefaultOf(func(t *top) any { return t.Timezone.String() }),
 		zoneDataKey(),
@@ -48,20 +48,20 @@ func clusterKeys() []schema.Key[top] {
 	}
 }
 
-func namespace(r *schema.Reader, v document.Value) (string, bool) {
+func readNamespace(r *schema.Reader, v document.Value) (string, bool) {
 	return schema.Parsed(r, v, "a string", validName)
 }
 
-// once returns a reader for a key that may be set only once in all files.
-func once[T any](read func(*schema.Reader, document.Value) (T, bool)) func(*schema.Reader, document.Value) (T, bool) {
+// readOnce returns a reader for a key that may be set only once in all files.
+func readOnce[T any](read func(*schema.Reader, document.Value) (T, bool)) func(*schema.Reader, document.Value) (T, bool) {
 	return func(r *schema.Reader, v document.Value) (T, bool) {
 		value, ok := read(r, v)
 		return value, ok && r.First(v, "key")
 	}
 }
 
-// tables returns the tables of the top level.
-func tables() []schema.Key[top] {
+// tableKeys returns the tables of the top level.
+func tableKeys() []schema.Key[top] {
 	table := func(name, doc string, read func(*schema.Reader, document.Value, *top)) schema.Key[top] {
 		return schema.Key[top]{Name: name, Kind: schema.KindTable, Doc: doc, Read: func(r *schema.Reader, v document.Value, t *top) {
 			if _, again := t.tables[name]; !again {
@@ -94,7 +94,7 @@ func replicaKeys() schema.Section[Replica] {
 			schema.Duration("drain_timeout", 0, schema.AnyLength, func(to *Replica) *time.Duration { return &to.DrainTimeout },
 				"How long SIGTERM waits for running jobs, their `kill_grace` included. Runs that are left then are stopped."),
 			schema.Integer("max_running", 1, 100_000, func(to *Replica) *int { return &to.MaxRunning }, "How many runs a replica has at once. A full one leaves its ticks to the others."),
-			schema.Field("labels", "table of strings", func(to *Replica) *map[string]string { return &to.Labels }, labels, "What jobs ask for by `where`, such as `{ zone = \"a\" }`."),
+			schema.Field("labels", "table of strings", func(to *Replica) *map[string]string { return &to.Labels }, readLabels, "What jobs ask for by `where`, such as `{ zone = \"a\" }`."),
 		},
 	}
 }
@@ -129,8 +129,8 @@ func historyKeys() schema.Section[History] {
 // WholeHistory returns the limits for a reader that does not know the cluster's [history]. They exclude nothing that a replica keeps.
 func WholeHistory() History { return History{Runs: mostRuns, MaxAge: schema.AnyLength} }
 
-// defaults returns the configuration of an empty file.
-func defaults() Config {
+// defaultConfig returns the configuration of an empty file.
+func defaultConfig() Config {
 	return Config{
 		Namespace: DefaultNamespace,
 		Timezone:  time.UTC,
@@ -155,9 +155,9 @@ var synonyms = map[string]string{
 	"max_runtime": "timeout", "log": "output", "on_failure": "notify", "notifications": "notify",
 }
 
-// home returns the table that has a key which is unknown in another table. A common mistake is a key of the top level below the header of a table:
+// knownTable returns the table that has a key which is unknown in another table. A common mistake is a key of the top level below the header of a table:
 // TOML assigns it to that table.
-func home(key, table string) string {
+func knownTable(key, table string) string {
 	homes := []struct {
 		where string
 		keys  []string
@@ -183,8 +183,8 @@ func home(key, table string) string {
 	return ""
 }
 
-// assemble builds the configuration from the top levels of all files. It is complete only if no fault was found.
-func assemble(r *schema.Reader, roots []document.Value, files *fileChecks, o Options) *Config {
+// assembleConfig builds the configuration from the top levels of all files. It is complete only if no fault was found.
+func assembleConfig(r *schema.Reader, roots []document.Value, files *fileChecks, o Options) *Config {
 	t := newTop()
 	t.readZones(r, roots, o)
 	for _, root := range roots {
@@ -202,13 +202,13 @@ func assemble(r *schema.Reader, roots []document.Value, files *fileChecks, o Opt
 		defaultKeys().Read(r, v, &jobs.base)
 	}
 	jobs.defaults = defaultTexts(jobs.keys)
-	jobs.settings = Settings{Common: jobs.base.settings(jobs.keys, jobs.defaults), Own: map[string]map[string]string{}}
+	jobs.settings = Settings{Common: jobs.base.jobSettings(jobs.keys, jobs.defaults), Own: map[string]map[string]string{}}
 	var all []link
 	for _, v := range t.jobs {
 		if r.Full() { // the configuration is refused anyway, and a job takes some KiB
 			break
 		}
-		job, links := jobs.read(v)
+		job, links := jobs.readJob(v)
 		t.Jobs, all = append(t.Jobs, job), append(all, links...)
 	}
 	t.Settings = jobs.settings

@@ -23,13 +23,13 @@ type watched struct {
 	read    string // stamp before the file was read
 }
 
-// add records the stamp of a file or a pattern. It is called before the file is read, so that no later change is missed.
-func (f *Files) add(by *mountProbe, name string, pattern bool) {
+// addPath records the stamp of a file or a pattern. It is called before the file is read, so that no later change is missed.
+func (f *Files) addPath(by *mountProbe, name string, pattern bool) {
 	if slices.ContainsFunc(f.watched, func(w watched) bool { return w.name == name && w.pattern == pattern }) {
 		return
 	}
 	w := watched{name: name, pattern: pattern, read: name + " -"} // the stamp of a missing file, for a mount that does not answer
-	if stamp, err := probeBlocking(by, name, w.stamp); err == nil {
+	if stamp, err := probeBlocking(by, name, w.currentStamp); err == nil {
 		w.read = stamp
 	}
 	f.watched = append(f.watched, w)
@@ -53,7 +53,7 @@ func (f *Files) Stamp() (stamp string, err error) {
 	var now []string
 	by := &mountProbe{perPath: time.Second, inAll: 5 * time.Second}
 	for _, w := range f.watched {
-		stamp, failed := probeBlocking(by, w.name, w.stamp)
+		stamp, failed := probeBlocking(by, w.name, w.currentStamp)
 		if failed != nil {
 			stamp, err = w.read, cmp.Or(err, failed)
 		}
@@ -62,10 +62,10 @@ func (f *Files) Stamp() (stamp string, err error) {
 	return strings.Join(now, "\n"), err
 }
 
-// stamp never fails: a missing file has a stamp, too.
-func (w watched) stamp() (string, error) {
+// currentStamp never fails: a missing file has a stamp, too.
+func (w watched) currentStamp() (string, error) {
 	if w.pattern {
-		names, _ := matching(w.name) // a faulty pattern is reported elsewhere
+		names, _ := matchFiles(w.name) // a faulty pattern is reported elsewhere
 		return fmt.Sprintf("%s %q", w.name, names), nil
 	}
 	info, err := os.Stat(w.name)
@@ -90,9 +90,9 @@ func realPath(name string) string {
 	return absolute
 }
 
-// matching returns the files that match a pattern, sorted. As in a shell, a pattern matches hidden files only if it begins with a dot. An editor's
+// matchFiles returns the files that match a pattern, sorted. As in a shell, a pattern matches hidden files only if it begins with a dot. An editor's
 // lock file is no configuration.
-func matching(pattern string) ([]string, error) {
+func matchFiles(pattern string) ([]string, error) {
 	names, err := filepath.Glob(pattern)
 	hidden := strings.HasPrefix(filepath.Base(pattern), ".")
 	names = slices.DeleteFunc(names, func(name string) bool {
@@ -103,7 +103,7 @@ func matching(pattern string) ([]string, error) {
 	return names, err //nolint:wrapcheck // the caller words it
 }
 
-// literally escapes the name of a folder for use in a pattern.
-func literally(folder string) string {
+// escapePattern escapes the name of a folder for use in a pattern.
+func escapePattern(folder string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(folder)
 }

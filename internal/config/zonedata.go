@@ -28,7 +28,7 @@ func (t *top) readZones(r *schema.Reader, roots []document.Value, o Options) {
 		if !set {
 			continue
 		}
-		path, ok := once((*schema.Reader).Path)(r, v)
+		path, ok := readOnce((*schema.Reader).Path)(r, v)
 		if !ok {
 			continue
 		}

@@ -14,7 +14,7 @@ import (
 func (p Printer) Acts(now time.Time, acts []journal.Act) {
 	t := newTable("TIME", "USER", "ACT", "JOBS", "REASON")
 	for _, a := range acts {
-		t.row(plain, ago(now, a.Time), p.cut(a.By, 20), a.Kind, p.cut(ActJobs(a), 40), p.cut(cmp.Or(a.Reason, "-"), 20))
+		t.addRow(plain, agoText(now, a.Time), p.cutText(a.By, 20), a.Kind, p.cutText(ActJobs(a), 40), p.cutText(cmp.Or(a.Reason, "-"), 20))
 	}
 	t.print(p)
 }

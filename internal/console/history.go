@@ -18,7 +18,7 @@ func (p Printer) History(records []journal.Record) {
 	}
 	t := newTable("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME", "DURATION", "RUN", "WHY")
 	for _, r := range records {
-		t.row(markOf(r.Outcome), p.stamp(r.When()), r.Job, p.stamp(r.Tick), r.Replica, slotOf(r), ifRun(r, fmt.Sprint(r.Token)), r.Outcome, duration(r),
+		t.addRow(markOf(r.Outcome), p.formatStamp(r.When()), r.Job, p.formatStamp(r.Tick), r.Replica, slotOf(r), ifRun(r, fmt.Sprint(r.Token)), r.Outcome, durationText(r),
 			ifRun(r, r.RunID), Why(r))
 	}
 	t.below = func(row int) {
@@ -49,12 +49,12 @@ func Late(r journal.Record) time.Duration {
 }
 
 // Why returns the details of an outcome, or "-": the delay after the tick, a trigger other than the schedule, the reason, and the attempts.
-func Why(r journal.Record) string { return cmp.Or(additions(r, r.Reason), "-") }
+func Why(r journal.Record) string { return cmp.Or(detailsOf(r, r.Reason), "-") }
 
 // WhyInFull returns the same as [Why] with the reason in full, for `cronclave why`. It returns "" without details.
-func WhyInFull(r journal.Record) string { return additions(r, operator.ReasonText(r)) }
+func WhyInFull(r journal.Record) string { return detailsOf(r, operator.ReasonText(r)) }
 
-func additions(r journal.Record, reason string) string {
+func detailsOf(r journal.Record, reason string) string {
 	var words []string
 	if by := Late(r); by > 0 {
 		words = append(words, Span(by)+" after its tick")
@@ -68,11 +68,11 @@ func additions(r journal.Record, reason string) string {
 	if r.Attempt > 1 {
 		words = append(words, fmt.Sprintf("attempt %d", r.Attempt))
 	}
-	return strings.TrimSpace(strings.Join(words, ", ") + tries(r))
+	return strings.TrimSpace(strings.Join(words, ", ") + triesText(r))
 }
 
-// tries returns whether a try was followed by another one, or the number of failed tries before the end of a run, as text.
-func tries(r journal.Record) string {
+// triesText returns whether a try was followed by another one, or the number of failed tries before the end of a run, as text.
+func triesText(r journal.Record) string {
 	switch {
 	case r.Retried:
 		return " (tried again)"
@@ -92,7 +92,7 @@ func ifRun(r journal.Record, s string) string {
 	return s
 }
 
-func duration(r journal.Record) string {
+func durationText(r journal.Record) string {
 	if r.DurationMS == nil {
 		return "-"
 	}
@@ -107,12 +107,12 @@ func slotOf(r journal.Record) string {
 }
 
 // Stamp formats a time as RFC 3339 in UTC, for messages that a script may read.
-func Stamp(t time.Time) string { return Printer{}.stamp(t) }
+func Stamp(t time.Time) string { return Printer{}.formatStamp(t) }
 
-// stamp formats a time as RFC 3339 in the printer's zone.
-func (p Printer) stamp(t time.Time) string {
+// formatStamp formats a time as RFC 3339 in the printer's zone.
+func (p Printer) formatStamp(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return p.local(t).Format(time.RFC3339)
+	return p.inZone(t).Format(time.RFC3339)
 }

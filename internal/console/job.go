@@ -13,13 +13,13 @@ const factIndent = 13
 
 // Job prints everything about one job in a status, and the problems of the cluster.
 func (p Printer) Job(st *operator.Status, j operator.Job) {
-	p.line(jobMark(j), fmt.Sprintf("job %s: %s", p.cut(j.Name, 64), last(st, j.Last)))
-	p.problems(st)
+	p.printLine(jobMark(j), fmt.Sprintf("job %s: %s", p.cutText(j.Name, 64), lastText(st, j.Last)))
+	p.printProblems(st)
 	if len(st.Problems) > 0 {
 		fmt.Fprintln(p.Out)
 	}
 	fact := func(name, text string) {
-		for n, line := range p.lines(text, factIndent) {
+		for n, line := range p.splitLines(text, factIndent) {
 			if n > 0 {
 				name = ""
 			}
@@ -28,9 +28,9 @@ func (p Printer) Job(st *operator.Status, j operator.Job) {
 	}
 	fact("schedule", fmt.Sprintf("%s (%s)", Scheduled(j.Schedule, j.After), j.Timezone))
 	if j.Next != nil {
-		fact("next", fmt.Sprintf("%s, %s", p.at(*j.Next), in(st.Now, *j.Next)))
+		fact("next", fmt.Sprintf("%s, %s", p.formatTime(*j.Next), inText(st.Now, *j.Next)))
 	} else {
-		fact("next", next(st, j))
+		fact("next", nextText(st, j))
 	}
 	if j.Paused {
 		fact("paused", pauseOf(p, st, j))
@@ -45,23 +45,23 @@ func (p Printer) Job(st *operator.Status, j operator.Job) {
 	for _, h := range j.Holders {
 		tick := "outside the schedule"
 		if h.Tick != nil {
-			tick = "tick " + p.at(*h.Tick)
+			tick = "tick " + p.formatTime(*h.Tick)
 		}
-		fact("", fmt.Sprintf("%s/%d: %s, token %d, lease until %s unless it is renewed", h.Replica, h.Slot, tick, h.Token, p.at(h.Expires)))
+		fact("", fmt.Sprintf("%s/%d: %s, token %d, lease until %s unless it is renewed", h.Replica, h.Slot, tick, h.Token, p.formatTime(h.Expires)))
 	}
 	for _, pool := range st.Pools {
 		if pool.Name == j.Pool {
 			fact("pool", fmt.Sprintf("%s: %d of %d slots held, %d waiting", pool.Name, len(pool.Holders), pool.Slots, pool.Waiters))
 		}
 	}
-	p.recent(st, j)
+	p.printRecent(st, j)
 	if st.Settings != nil {
-		p.settings(st.Settings)
+		p.printSettings(st.Settings)
 	}
 }
 
-// recent prints the latest runs. `cronclave history` shows more of each.
-func (p Printer) recent(st *operator.Status, j operator.Job) {
+// printRecent prints the latest runs. `cronclave history` shows more of each.
+func (p Printer) printRecent(st *operator.Status, j operator.Job) {
 	if len(j.Recent) == 0 {
 		return
 	}
@@ -70,9 +70,9 @@ func (p Printer) recent(st *operator.Status, j operator.Job) {
 	for _, r := range j.Recent {
 		tick := "-"
 		if !r.Tick.IsZero() {
-			tick = p.at(r.Tick)
+			tick = p.formatTime(r.Tick)
 		}
-		t.row(markOf(r.Outcome), ago(st.Now, r.When()), tick, p.cut(cmp.Or(r.Replica, "-"), 14), markOf(r.Outcome).sign+" "+r.Outcome, duration(r), p.cut(Why(r), 24))
+		t.addRow(markOf(r.Outcome), agoText(st.Now, r.When()), tick, p.cutText(cmp.Or(r.Replica, "-"), 14), markOf(r.Outcome).sign+" "+r.Outcome, durationText(r), p.cutText(Why(r), 24))
 	}
 	t.print(p)
 }
@@ -81,11 +81,11 @@ func (p Printer) recent(st *operator.Status, j operator.Job) {
 func pauseOf(p Printer, st *operator.Status, j operator.Job) string {
 	until := "it is resumed"
 	if j.PausedUntil != nil {
-		until = p.at(*j.PausedUntil)
+		until = p.formatTime(*j.PausedUntil)
 	}
 	by := ""
 	if j.PausedBy != "" {
-		by = "by " + p.cut(j.PausedBy, 24) + " "
+		by = "by " + p.cutText(j.PausedBy, 24) + " "
 	}
 	text := by + "since " + Span(st.Now.Sub(*j.PausedSince)) + ", until " + until
 	if j.PausedReason != "" {

@@ -20,12 +20,12 @@ type Logs struct {
 
 // Bare returns a viewer that prints only the lines.
 func (l Logs) Bare() operator.Viewer {
-	return operator.Viewer{Note: l.note, Line: func(line operator.OutputLine) { fmt.Fprintln(l.writer(line), line.Line) }}
+	return operator.Viewer{Note: l.printNote, Line: func(line operator.OutputLine) { fmt.Fprintln(l.writerOf(line), line.Line) }}
 }
 
 // JSON returns a viewer that prints each line as a line of JSON.
 func (l Logs) JSON() operator.Viewer {
-	return operator.Viewer{Note: l.note, Line: func(line operator.OutputLine) {
+	return operator.Viewer{Note: l.printNote, Line: func(line operator.OutputLine) {
 		_ = json.NewEncoder(l.Out).Encode(line) // ignored as for all output: the reader is gone
 	}}
 }
@@ -48,17 +48,17 @@ func (l Logs) Headed() operator.Viewer {
 // when it begins.
 func (l Logs) Prefixed(withJob bool) operator.Viewer {
 	p := &prefixed{Logs: l, withJob: withJob, begun: map[string]journal.Record{}}
-	return operator.Viewer{Begin: p.begin, Line: p.line, Note: p.remark}
+	return operator.Viewer{Begin: p.beginRun, Line: p.printLine, Note: p.printRemark}
 }
 
-func (l Logs) writer(line operator.OutputLine) io.Writer {
+func (l Logs) writerOf(line operator.OutputLine) io.Writer {
 	if line.Stream == "stderr" {
 		return l.Err
 	}
 	return l.Out
 }
 
-func (l Logs) note(run, text string) { fmt.Fprintf(l.Err, "cronclave: run %s: %s\n", run, text) }
+func (l Logs) printNote(run, text string) { fmt.Fprintf(l.Err, "cronclave: run %s: %s\n", run, text) }
 
 // prefixed prints lines of several runs.
 type prefixed struct {
@@ -71,7 +71,7 @@ type prefixed struct {
 // mostBegun caps the runs whose remarks can be shown with an origin.
 const mostBegun = 1000
 
-func (p *prefixed) begin(r journal.Record) {
+func (p *prefixed) beginRun(r journal.Record) {
 	if len(p.begun) >= mostBegun {
 		clear(p.begun)
 	}
@@ -80,25 +80,25 @@ func (p *prefixed) begin(r journal.Record) {
 	if p.withJob {
 		job = " of job " + r.Job
 	}
-	fmt.Fprintf(p.Err, "==> run %s%s on %s\n", r.RunID, job, p.origin(r.Replica, "", slotNumber(r)))
+	fmt.Fprintf(p.Err, "==> run %s%s on %s\n", r.RunID, job, p.originOf(r.Replica, "", slotNumber(r)))
 }
 
-func (p *prefixed) line(l operator.OutputLine) {
-	fmt.Fprintln(p.writer(l), p.prefix(l.Time, p.origin(l.Replica, l.Job, l.Slot))+l.Line)
+func (p *prefixed) printLine(l operator.OutputLine) {
+	fmt.Fprintln(p.writerOf(l), p.linePrefix(l.Time, p.originOf(l.Replica, l.Job, l.Slot))+l.Line)
 }
 
-// remark prints a remark on a run in the format of its lines.
-func (p *prefixed) remark(run, text string) {
+// printRemark prints a remark on a run in the format of its lines.
+func (p *prefixed) printRemark(run, text string) {
 	r, known := p.begun[run]
 	if !known {
-		p.note(run, text)
+		p.printNote(run, text)
 		return
 	}
-	fmt.Fprintln(p.Err, p.prefix(time.Time{}, p.origin(r.Replica, r.Job, slotNumber(r)))+text)
+	fmt.Fprintln(p.Err, p.linePrefix(time.Time{}, p.originOf(r.Replica, r.Job, slotNumber(r)))+text)
 }
 
-// origin names the replica, the slot unless it is the first, and the job.
-func (p *prefixed) origin(replica, job string, slot int) string {
+// originOf names the replica, the slot unless it is the first, and the job.
+func (p *prefixed) originOf(replica, job string, slot int) string {
 	if slot > 0 {
 		replica = fmt.Sprintf("%s/%d", replica, slot)
 	}
@@ -108,11 +108,11 @@ func (p *prefixed) origin(replica, job string, slot int) string {
 	return replica
 }
 
-// prefix returns the text before a line. Origins are padded to the longest so far.
-func (p *prefixed) prefix(at time.Time, origin string) string {
+// linePrefix returns the text before a line. Origins are padded to the longest so far.
+func (p *prefixed) linePrefix(at time.Time, origin string) string {
 	clock := "--:--:--"
 	if !at.IsZero() {
-		clock = Printer{Zone: p.Zone}.local(at).Format(time.TimeOnly)
+		clock = Printer{Zone: p.Zone}.inZone(at).Format(time.TimeOnly)
 	}
 	p.width = max(p.width, utf8.RuneCountInString(origin))
 	return clock + " " + origin + strings.Repeat(" ", p.width-utf8.RuneCountInString(origin)) + " | "

@@ -37,8 +37,8 @@ func markOf(outcome string) mark {
 	return warning
 }
 
-// strip returns the signs of records, with the latest on the right.
-func strip(newestFirst []journal.Record) string {
+// signStrip returns the signs of records, with the latest on the right.
+func signStrip(newestFirst []journal.Record) string {
 	var signs strings.Builder
 	for i := len(newestFirst) - 1; i >= 0; i-- {
 		signs.WriteString(markOf(newestFirst[i].Outcome).sign)

@@ -21,27 +21,27 @@ type Printer struct {
 	Wide   bool           // cells are not cut, and there are more columns
 }
 
-// local returns a time in the printer's zone.
-func (p Printer) local(t time.Time) time.Time {
+// inZone returns a time in the printer's zone.
+func (p Printer) inZone(t time.Time) time.Time {
 	if p.Zone == nil {
 		return t.UTC()
 	}
 	return t.In(p.Zone)
 }
 
-// at formats a time for people in the printer's zone.
-func (p Printer) at(t time.Time) string { return p.local(t).Format("2006-01-02 15:04:05 MST") }
+// formatTime formats a time for people in the printer's zone.
+func (p Printer) formatTime(t time.Time) string { return p.inZone(t).Format("2006-01-02 15:04:05 MST") }
 
-// ago returns the time since t as text.
-func ago(now, t time.Time) string {
+// agoText returns the time since t as text.
+func agoText(now, t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
 	return Span(now.Sub(t)) + " ago"
 }
 
-// in returns the time until t as text.
-func in(now, t time.Time) string { return "in " + Span(t.Sub(now)) }
+// inText returns the time until t as text.
+func inText(now, t time.Time) string { return "in " + Span(t.Sub(now)) }
 
 // Span formats a duration in one unit, rounded down. A negative duration is 0s.
 func Span(d time.Duration) string {
@@ -57,8 +57,8 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/day)
 }
 
-// cut shortens a text to one line of at most most characters. It replaces the missing end by an ellipsis.
-func (p Printer) cut(text string, most int) string {
+// cutText shortens a text to one line of at most most characters. It replaces the missing end by an ellipsis.
+func (p Printer) cutText(text string, most int) string {
 	text = OneLine(text)
 	if p.Wide || utf8.RuneCountInString(text) <= most {
 		return text
@@ -76,8 +76,8 @@ func (p Printer) cutMiddle(text string, most int) string {
 	return string(letters[:most-tail-1]) + "…" + string(letters[len(letters)-tail:])
 }
 
-// wrap breaks a text into lines of at most most characters. It breaks between words, or inside a word that is longer than a line.
-func wrap(text string, most int) (lines []string) {
+// wrapText breaks a text into lines of at most most characters. It breaks between words, or inside a word that is longer than a line.
+func wrapText(text string, most int) (lines []string) {
 	line := ""
 	for word := range strings.FieldsSeq(strings.ToValidUTF8(text, "?")) {
 		for letters := []rune(word); len(letters) > most; letters = []rune(word) {
@@ -108,11 +108,11 @@ type table struct {
 func newTable(title ...string) *table {
 	t := &table{}
 	t.cells = tabwriter.NewWriter(&t.rows, 0, 0, 2, ' ', 0)
-	t.row(plain, title...)
+	t.addRow(plain, title...)
 	return t
 }
 
-func (t *table) row(m mark, cells ...string) {
+func (t *table) addRow(m mark, cells ...string) {
 	t.marks = append(t.marks, m)
 	for i := range cells {
 		cells[i] = OneLine(cells[i]) // damaged data must not move or end a row
@@ -123,38 +123,38 @@ func (t *table) row(m mark, cells ...string) {
 func (t *table) print(p Printer) {
 	_ = t.cells.Flush() // into memory, so it does not fail
 	for i, line := range strings.Split(strings.TrimSuffix(t.rows.String(), "\n"), "\n") {
-		p.line(t.marks[i], strings.TrimRight(line, " "))
+		p.printLine(t.marks[i], strings.TrimRight(line, " "))
 		if t.below != nil {
 			t.below(i)
 		}
 	}
 }
 
-// line prints a line in the colour of a mark.
-func (p Printer) line(m mark, text string) {
+// printLine prints a line in the colour of a mark.
+func (p Printer) printLine(m mark, text string) {
 	if p.Colour && m.colour != "" {
 		text = "\x1b[" + m.colour + "m" + text + "\x1b[0m"
 	}
 	fmt.Fprintln(p.Out, text)
 }
 
-// item prints a text after the sign of a mark, with an indent for further lines.
-func (p Printer) item(m mark, text string) {
+// printItem prints a text after the sign of a mark, with an indent for further lines.
+func (p Printer) printItem(m mark, text string) {
 	sign := m.sign
-	for _, line := range p.lines(text, 2) {
-		p.line(m, sign+" "+line)
+	for _, line := range p.splitLines(text, 2) {
+		p.printLine(m, sign+" "+line)
 		sign = " "
 	}
 }
 
-// lines breaks a text into lines that fit after the given indent. Existing line ends are kept.
-func (p Printer) lines(text string, indent int) (lines []string) {
+// splitLines breaks a text into lines that fit after the given indent. Existing line ends are kept.
+func (p Printer) splitLines(text string, indent int) (lines []string) {
 	for part := range strings.Lines(text) {
 		if p.Wide {
 			lines = append(lines, OneLine(part))
 			continue
 		}
-		lines = append(lines, wrap(part, Width-indent)...)
+		lines = append(lines, wrapText(part, Width-indent)...)
 	}
 	return lines
 }

@@ -65,8 +65,8 @@ func sizeOf(n int64) string {
 	return fmt.Sprintf("%.1f %s", size, units[unit])
 }
 
-// redis prints the servers of Redis and their limits, in wide output only.
-func (p Printer) redis(st *operator.Status) {
+// printRedis prints the servers of Redis and their limits, in wide output only.
+func (p Printer) printRedis(st *operator.Status) {
 	if !p.Wide || st.Redis.Kind == "" {
 		return
 	}
@@ -84,7 +84,7 @@ func (p Printer) redis(st *operator.Status) {
 				cells[i] = "-"
 			}
 		}
-		t.row(m, cells...)
+		t.addRow(m, cells...)
 	}
 	t.print(p)
 	if more := st.Redis.ServerCount - len(st.Redis.Servers); more > 0 {
@@ -92,14 +92,14 @@ func (p Printer) redis(st *operator.Status) {
 	}
 	for _, s := range st.Redis.Servers {
 		if s.Fault != "" {
-			p.item(bad, s.Address+": "+s.Fault)
+			p.printItem(bad, s.Address+": "+s.Fault)
 		}
 	}
 	for _, in := range st.Incidents {
-		p.item(advice, IncidentText(in, p.stamp))
+		p.printItem(advice, IncidentText(in, p.formatStamp))
 	}
 	fmt.Fprintf(p.Out, "\nlimits of this Redis (%s):\n", st.Redis.Kind)
 	for _, text := range st.Redis.Limits {
-		p.item(advice, text)
+		p.printItem(advice, text)
 	}
 }

@@ -11,40 +11,40 @@ import (
 // settingIndent is the column of the values of settings, after their keys.
 const settingIndent = 20
 
-// settings prints all settings of a job, and the differences between replicas.
-func (p Printer) settings(s *operator.JobSettings) {
+// printSettings prints all settings of a job, and the differences between replicas.
+func (p Printer) printSettings(s *operator.JobSettings) {
 	fmt.Fprintln(p.Out)
 	title := "configuration: " + Agreement(s)
 	if s.Agreement != operator.SettingsAgree || s.Fault != "" {
-		p.item(warning, title)
+		p.printItem(warning, title)
 	} else {
-		for _, line := range p.lines(title, 0) {
-			p.line(plain, line)
+		for _, line := range p.splitLines(title, 0) {
+			p.printLine(plain, line)
 		}
 	}
 	for _, f := range s.Forms {
 		if note := FormNote(f); note != "" {
-			p.item(warning, p.replicasOf(f)+": "+note)
+			p.printItem(warning, p.replicasOf(f)+": "+note)
 		}
 	}
 	if s.More > 0 {
-		p.item(warning, Count(s.More, "more form")+" not shown")
+		p.printItem(warning, Count(s.More, "more form")+" not shown")
 	}
 	for _, key := range s.Keys() {
 		if slices.Contains(s.Differing, key) {
-			p.differing(s, key)
+			p.printDiffering(s, key)
 			continue
 		}
-		value, _ := usual(s).Setting(key)
-		p.setting(plain, key, value)
+		value, _ := usualForm(s).Setting(key)
+		p.printSetting(plain, key, value)
 	}
 }
 
 // NoSuchKey is the value of a key that does not exist in the version of a replica.
 const NoSuchKey = "no such key in this version"
 
-// differing prints a key whose value differs, with the replicas of each form.
-func (p Printer) differing(s *operator.JobSettings, key string) {
+// printDiffering prints a key whose value differs, with the replicas of each form.
+func (p Printer) printDiffering(s *operator.JobSettings, key string) {
 	name := key
 	for _, f := range s.Forms {
 		if f.State != operator.FormKnown {
@@ -54,32 +54,32 @@ func (p Printer) differing(s *operator.JobSettings, key string) {
 		if !ok {
 			value = NoSuchKey
 		}
-		p.setting(warning, name, p.replicasOf(f)+": "+value)
+		p.printSetting(warning, name, p.replicasOf(f)+": "+value)
 		name = ""
 	}
 }
 
-// setting prints a key and a value. A key of "" continues the key above.
-func (p Printer) setting(m mark, key, value string) {
+// printSetting prints a key and a value. A key of "" continues the key above.
+func (p Printer) printSetting(m mark, key, value string) {
 	sign := m.sign
 	if sign == "" || key == "" {
 		sign = " "
 	}
-	for _, line := range p.lines(value, settingIndent) {
-		p.line(m, strings.TrimRight(fmt.Sprintf("%s %-*s %s", sign, settingIndent-3, key, line), " "))
+	for _, line := range p.splitLines(value, settingIndent) {
+		p.printLine(m, strings.TrimRight(fmt.Sprintf("%s %-*s %s", sign, settingIndent-3, key, line), " "))
 		sign, key = " ", ""
 	}
 }
 
-// usual returns the known form of most replicas.
-func usual(s *operator.JobSettings) (known operator.JobForm) {
+// usualForm returns the known form of most replicas.
+func usualForm(s *operator.JobSettings) (known operator.JobForm) {
 	if i := slices.IndexFunc(s.Forms, func(f operator.JobForm) bool { return f.State == operator.FormKnown }); i >= 0 {
 		known = s.Forms[i]
 	}
 	return known
 }
 
-func (p Printer) replicasOf(f operator.JobForm) string { return p.cut(Replicas(f), 40) }
+func (p Printer) replicasOf(f operator.JobForm) string { return p.cutText(Replicas(f), 40) }
 
 // mostNames caps the replicas of a form that are named.
 const mostNames = 6
@@ -98,12 +98,12 @@ const notShown = "something that is not shown: an argument of the command, a val
 // Agreement describes whether all replicas have a job with the same settings.
 func Agreement(s *operator.JobSettings) string {
 	if s.Fault != "" {
-		return agreement(s) + ": " + s.Fault
+		return agreementText(s) + ": " + s.Fault
 	}
-	return agreement(s)
+	return agreementText(s)
 }
 
-func agreement(s *operator.JobSettings) string {
+func agreementText(s *operator.JobSettings) string {
 	switch {
 	case s.Fault != "" && len(s.Forms) == 0:
 		return "not known"

@@ -57,7 +57,7 @@ configuration: the same on r1, r2
 		{operator.JobSettings{Agreement: operator.SettingsAbsent, Forms: []operator.JobForm{{State: operator.FormAbsent, Replicas: []string{"r1"}}}},
 			"\n! configuration: no replica has the job\n! r1: no such job in the configuration\n"},
 	} {
-		if got := printed(func(p Printer) { p.settings(&tt.settings) }, Printer{}); got != tt.want {
+		if got := printed(func(p Printer) { p.printSettings(&tt.settings) }, Printer{}); got != tt.want {
 			t.Errorf("%s\nwant %s", got, tt.want)
 		}
 	}

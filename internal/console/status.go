@@ -12,19 +12,19 @@ import (
 
 // Status prints a cluster: its problems first, then its replicas, jobs, pools and locks.
 func (p Printer) Status(st *operator.Status) {
-	p.summary(st)
-	p.problems(st)
-	p.pauses(st)
-	p.replicas(st)
-	p.jobs(st)
-	p.locks(st)
-	p.redis(st)
+	p.printSummary(st)
+	p.printProblems(st)
+	p.printPauses(st)
+	p.printReplicas(st)
+	p.printJobs(st)
+	p.printLocks(st)
+	p.printRedis(st)
 }
 
-func (p Printer) summary(st *operator.Status) {
+func (p Printer) printSummary(st *operator.Status) {
 	leader, up := "no leader", 0
 	if st.Leader != nil {
-		leader = "leader " + p.cut(st.Leader.Replica, 12)
+		leader = "leader " + p.cutText(st.Leader.Replica, 12)
 	}
 	for _, r := range st.Replicas {
 		if r.State == operator.ReplicaUp {
@@ -35,11 +35,11 @@ func (p Printer) summary(st *operator.Status) {
 	if len(st.Jobs) < st.JobCount {
 		jobs = fmt.Sprintf("%d of %s", len(st.Jobs), jobs)
 	}
-	fmt.Fprintf(p.Out, "namespace %s at %s: %s up, %s, %s\n", p.cut(st.Namespace, 12), p.at(st.Now), Count(up, "replica"), leader, jobs)
+	fmt.Fprintf(p.Out, "namespace %s at %s: %s up, %s, %s\n", p.cutText(st.Namespace, 12), p.formatTime(st.Now), Count(up, "replica"), leader, jobs)
 }
 
-// problems prints the problems, each with its age.
-func (p Printer) problems(st *operator.Status) {
+// printProblems prints the problems, each with its age.
+func (p Printer) printProblems(st *operator.Status) {
 	if len(st.Problems) > 0 {
 		fmt.Fprintln(p.Out)
 	}
@@ -54,14 +54,14 @@ func (p Printer) problems(st *operator.Status) {
 		case problem.Failures != nil && problem.Failures.Count > 1:
 			text = fmt.Sprintf("%s (for %s)", text, Span(st.Now.Sub(*problem.Since)))
 		default:
-			text = fmt.Sprintf("%s (%s)", text, ago(st.Now, *problem.Since))
+			text = fmt.Sprintf("%s (%s)", text, agoText(st.Now, *problem.Since))
 		}
-		p.item(levels[problem.Level], text)
+		p.printItem(levels[problem.Level], text)
 	}
 }
 
-// pauses prints the paused jobs with the reasons.
-func (p Printer) pauses(st *operator.Status) {
+// printPauses prints the paused jobs with the reasons.
+func (p Printer) printPauses(st *operator.Status) {
 	first := len(st.Problems) == 0
 	for _, j := range st.Jobs {
 		if j.Paused && first {
@@ -69,12 +69,12 @@ func (p Printer) pauses(st *operator.Status) {
 			first = false
 		}
 		if j.Paused {
-			p.item(notRun, fmt.Sprintf("job %s is paused %s", j.Name, pauseOf(p, st, j)))
+			p.printItem(notRun, fmt.Sprintf("job %s is paused %s", j.Name, pauseOf(p, st, j)))
 		}
 	}
 }
 
-func (p Printer) replicas(st *operator.Status) {
+func (p Printer) printReplicas(st *operator.Status) {
 	if len(st.Replicas)+len(st.Lost) == 0 {
 		return
 	}
@@ -89,28 +89,28 @@ func (p Printer) replicas(st *operator.Status) {
 		if r.State != operator.ReplicaUp || r.LowMargin() {
 			m = warning
 		}
-		cells := []string{p.cut(r.Name, 21), string(r.State), ago(st.Now, r.Seen), ago(st.Now, r.Started), p.cut(r.Load(), 10), p.cut(r.Clock().String(), 12),
-			p.cut(r.ConfigDigest, 9), p.cut(r.Version, 10)}
+		cells := []string{p.cutText(r.Name, 21), string(r.State), agoText(st.Now, r.Seen), agoText(st.Now, r.Started), p.cutText(r.Load(), 10), p.cutText(r.Clock().String(), 12),
+			p.cutText(r.ConfigDigest, 9), p.cutText(r.Version, 10)}
 		if p.Wide {
-			cells = append(cells, margin(r.LeaseMargin), cmp.Or(r.ZoneData, "-"))
+			cells = append(cells, marginText(r.LeaseMargin), cmp.Or(r.ZoneData, "-"))
 		}
-		t.row(m, cells...)
+		t.addRow(m, cells...)
 	}
 	for _, l := range st.Lost {
-		t.row(bad, append([]string{p.cut(l.Name, 21), "lost", ago(st.Now, l.Seen)}, slices.Repeat([]string{"-"}, len(title)-3)...)...)
+		t.addRow(bad, append([]string{p.cutText(l.Name, 21), "lost", agoText(st.Now, l.Seen)}, slices.Repeat([]string{"-"}, len(title)-3)...)...)
 	}
 	t.print(p)
 }
 
-// margin formats the least lease margin of a replica.
-func margin(m *journal.LeaseMargin) string {
+// marginText formats the least lease margin of a replica.
+func marginText(m *journal.LeaseMargin) string {
 	if m == nil {
 		return "-"
 	}
 	return m.String()
 }
 
-func (p Printer) jobs(st *operator.Status) {
+func (p Printer) printJobs(st *operator.Status) {
 	if len(st.Jobs) == 0 {
 		return
 	}
@@ -121,11 +121,11 @@ func (p Printer) jobs(st *operator.Status) {
 	}
 	t := newTable(title...)
 	for _, j := range st.Jobs {
-		cells := []string{p.cut(j.Name, 28), p.cut(last(st, j.Last), 26), strip(j.Recent), p.cut(next(st, j), 16), p.cut(heldBy(j.Holders), 12)}
+		cells := []string{p.cutText(j.Name, 28), p.cutText(lastText(st, j.Last), 26), signStrip(j.Recent), p.cutText(nextText(st, j), 16), p.cutText(heldBy(j.Holders), 12)}
 		if p.Wide {
-			cells = append(cells, Scheduled(j.Schedule, j.After), why(j.Last))
+			cells = append(cells, Scheduled(j.Schedule, j.After), whyText(j.Last))
 		}
-		t.row(jobMark(j), cells...)
+		t.addRow(jobMark(j), cells...)
 	}
 	t.print(p)
 }
@@ -141,7 +141,7 @@ func jobMark(j operator.Job) mark {
 	return plain
 }
 
-func last(st *operator.Status, r *journal.Record) string {
+func lastText(st *operator.Status, r *journal.Record) string {
 	if r == nil {
 		return "-"
 	}
@@ -149,7 +149,7 @@ func last(st *operator.Status, r *journal.Record) string {
 	if when.IsZero() {
 		when = r.Started
 	}
-	text := fmt.Sprintf("%s %s %s", markOf(r.Outcome).sign, r.Outcome, ago(st.Now, when))
+	text := fmt.Sprintf("%s %s %s", markOf(r.Outcome).sign, r.Outcome, agoText(st.Now, when))
 	switch {
 	case r.Retried:
 		text += ", tried again"
@@ -159,7 +159,7 @@ func last(st *operator.Status, r *journal.Record) string {
 	return text
 }
 
-func next(st *operator.Status, j operator.Job) string {
+func nextText(st *operator.Status, j operator.Job) string {
 	switch {
 	case !j.Enabled:
 		return "not enabled"
@@ -168,7 +168,7 @@ func next(st *operator.Status, j operator.Job) string {
 	case j.Paused:
 		return "paused, " + Span(j.PausedUntil.Sub(st.Now)) + " left"
 	case j.Next != nil:
-		return in(st.Now, *j.Next)
+		return inText(st.Now, *j.Next)
 	case len(j.After) > 0:
 		return "after " + strings.Join(j.After, ", ")
 	}
@@ -194,7 +194,7 @@ func Scheduled(schedule, after []string) string {
 	return strings.Join(schedule, " | ")
 }
 
-func why(r *journal.Record) string {
+func whyText(r *journal.Record) string {
 	if r == nil {
 		return "-"
 	}

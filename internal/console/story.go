@@ -10,7 +10,7 @@ import (
 func (p Printer) Story(s *operator.Story) {
 	fmt.Fprintf(p.Out, "job %s at %s: %s\n", s.Job, s.At.Format("2006-01-02 15:04:05 MST"), s.Fate)
 	for _, line := range s.Lines {
-		for n, part := range p.lines(line, 4) {
+		for n, part := range p.splitLines(line, 4) {
 			fmt.Fprintf(p.Out, "%*s%s\n", 2+2*min(n, 1), "", part)
 		}
 	}

@@ -24,36 +24,36 @@ const (
 // An action does what a form requests. It returns the path to which the browser is redirected.
 type action func(*http.Request) (to string, err error)
 
-// acting returns a handler that performs an action for users with the right to act.
-func (h *handler) acting(act action) http.Handler {
+// actionHandler returns a handler that performs an action for users with the right to act.
+func (h *handler) actionHandler(act action) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, may := h.actor(r); !may {
-			h.render(w, r, failedPage(errMayNotAct))
+			h.renderPage(w, r, failedPage(errMayNotAct))
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 		if err := r.ParseForm(); err != nil {
-			h.render(w, r, failedPage(fmt.Errorf("read the form: %w: %w", operator.ErrInvalid, err)))
+			h.renderPage(w, r, failedPage(fmt.Errorf("read the form: %w: %w", operator.ErrInvalid, err)))
 			return
 		}
 		to, err := act(r)
 		if err != nil {
-			h.render(w, r, failedPage(err))
+			h.renderPage(w, r, failedPage(err))
 			return
 		}
 		http.Redirect(w, r, to, http.StatusSeeOther)
 	})
 }
 
-// requester returns the user of a request, with the reason in its form.
-func (h *handler) requester(r *http.Request) operator.Requester {
+// requesterOf returns the user of a request, with the reason in its form.
+func (h *handler) requesterOf(r *http.Request) operator.Requester {
 	name, _ := h.actor(r)
 	return operator.Requester{By: name, Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
 }
 
-func (h *handler) trigger(r *http.Request) (string, error) {
+func (h *handler) triggerJob(r *http.Request) (string, error) {
 	job := r.PathValue("job")
-	req := operator.TriggerRequest{Requester: h.requester(r), Job: job}
+	req := operator.TriggerRequest{Requester: h.requesterOf(r), Job: job}
 	if text := strings.TrimSpace(r.PostForm.Get("tick")); text != "" {
 		tick, err := time.Parse(time.RFC3339, text)
 		if err != nil {
@@ -70,24 +70,24 @@ func (h *handler) trigger(r *http.Request) (string, error) {
 	answer, err := h.operator.AwaitStart(ctx, asked, nil)
 	switch {
 	case errors.Is(err, operator.ErrNotStarted):
-		return saying(jobPath(job), "asked"), nil
+		return pathSaying(jobPath(job), "asked"), nil
 	case err != nil:
 		return "", err
 	case answer.Started():
-		return saying(runPath(journal.Record{Job: job, RunID: answer.RunID, Started: time.Now()}), "started"), nil
+		return pathSaying(runPath(journal.Record{Job: job, RunID: answer.RunID, Started: time.Now()}), "started"), nil
 	}
 	return "", fmt.Errorf("%w: job %s: %s %s", operator.ErrNoReplica, job, answer.Outcome, answer.Reason)
 }
 
-// cancel stops the runs that a form lists, which are the ones that the user has seen.
-func (h *handler) cancel(r *http.Request) (string, error) {
+// cancelRuns stops the runs that a form lists, which are the ones that the user has seen.
+func (h *handler) cancelRuns(r *http.Request) (string, error) {
 	job, listed := r.PathValue("job"), r.PostForm["run"]
 	if len(listed) == 0 || slices.Contains(listed, "") { // an empty id would mean all runs
 		return "", fmt.Errorf("%w: no runs are selected", operator.ErrInvalid)
 	}
 	said := "idle"
 	for _, run := range listed {
-		_, err := h.operator.Cancel(r.Context(), operator.CancelRequest{Requester: h.requester(r), Job: job, Run: run})
+		_, err := h.operator.Cancel(r.Context(), operator.CancelRequest{Requester: h.requesterOf(r), Job: job, Run: run})
 		switch {
 		case errors.Is(err, operator.ErrUnknownRun): // it has ended since it was listed
 		case err != nil:
@@ -96,23 +96,23 @@ func (h *handler) cancel(r *http.Request) (string, error) {
 			said = "stopping"
 		}
 	}
-	return saying(jobPath(job), said), nil
+	return pathSaying(jobPath(job), said), nil
 }
 
 func (h *handler) pauseOne(r *http.Request) (string, error) {
 	job := r.PathValue("job")
-	return saying(jobPath(job), "paused"), h.pause(r, []string{job})
+	return pathSaying(jobPath(job), "paused"), h.pauseJobs(r, []string{job})
 }
 
 func (h *handler) resumeOne(r *http.Request) (string, error) {
 	job := r.PathValue("job")
-	_, err := h.operator.Resume(r.Context(), operator.ResumeRequest{Selection: operator.Selection{Jobs: []string{job}}, Requester: h.requester(r)})
-	return saying(jobPath(job), "resumed"), err
+	_, err := h.operator.Resume(r.Context(), operator.ResumeRequest{Selection: operator.Selection{Jobs: []string{job}}, Requester: h.requesterOf(r)})
+	return pathSaying(jobPath(job), "resumed"), err
 }
 
-// pause pauses jobs for the time and the reason in a form.
-func (h *handler) pause(r *http.Request, jobs []string) error {
-	req := operator.PauseRequest{Selection: operator.Selection{Jobs: jobs}, Requester: h.requester(r)}
+// pauseJobs pauses jobs for the time and the reason in a form.
+func (h *handler) pauseJobs(r *http.Request, jobs []string) error {
+	req := operator.PauseRequest{Selection: operator.Selection{Jobs: jobs}, Requester: h.requesterOf(r)}
 	if text := strings.TrimSpace(r.PostForm.Get("for")); text != "" {
 		d, err := units.ParseDuration(text)
 		if err != nil || d <= 0 {

@@ -18,7 +18,7 @@ func TestViewersDoNotAct(t *testing.T) {
 	s := newSite(t, "")
 	s.fill()
 	s.mayAct = false
-	for pattern := range (&handler{}).actions() {
+	for pattern := range (&handler{}).actionRoutes() {
 		path := strings.NewReplacer("POST ", "", "{job}", "report").Replace(pattern)
 		if w := s.post(path, url.Values{"job": {"report"}}); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "Not allowed") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)

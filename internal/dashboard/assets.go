@@ -38,8 +38,8 @@ func readAssets(base string) (*assets, error) {
 	return a, nil
 }
 
-// url returns the URL of a file.
-func (a *assets) url(name string) (string, error) {
+// fileURL returns the URL of a file.
+func (a *assets) fileURL(name string) (string, error) {
 	hashed, ok := a.named[name]
 	if !ok {
 		return "", fmt.Errorf("no asset %q", name)
@@ -47,8 +47,8 @@ func (a *assets) url(name string) (string, error) {
 	return a.base + "/assets/" + hashed, nil
 }
 
-// link returns a path as browsers need it. A fragment stays within the page.
-func (a *assets) link(path string) string {
+// browserPath returns a path as browsers need it. A fragment stays within the page.
+func (a *assets) browserPath(path string) string {
 	if strings.HasPrefix(path, "#") {
 		return path
 	}

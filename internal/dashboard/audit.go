@@ -37,8 +37,8 @@ type act struct {
 	More             int // number of jobs without a link
 }
 
-func (h *handler) audit(r *http.Request) (*page, error) {
-	st, err := h.status(r.Context())
+func (h *handler) showAudit(r *http.Request) (*page, error) {
+	st, err := h.readStatus(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -72,13 +72,13 @@ func actsOf(now time.Time, newestFirst []journal.Act) (list []act) {
 
 func actOf(now time.Time, a journal.Act) act {
 	const linked = 5
-	shown := act{When: momentOf(now, a.Time), By: clean(a.By), Kind: clean(a.Kind), Reason: operator.FirstLine(clean(a.Reason), 200), More: a.JobCount - min(len(a.Jobs), linked)}
+	shown := act{When: momentOf(now, a.Time), By: cleanText(a.By), Kind: cleanText(a.Kind), Reason: operator.FirstLine(cleanText(a.Reason), 200), More: a.JobCount - min(len(a.Jobs), linked)}
 	for _, name := range a.Jobs[:min(len(a.Jobs), linked)] {
-		shown.Jobs = append(shown.Jobs, link{clean(name), jobPath(name)})
+		shown.Jobs = append(shown.Jobs, link{cleanText(name), jobPath(name)})
 	}
 	switch {
 	case a.Replica != "":
-		shown.Note = "replica " + clean(a.Replica)
+		shown.Note = "replica " + cleanText(a.Replica)
 	case a.Until != nil:
 		shown.Note = "until " + a.Until.UTC().Format(stamp)
 	case a.Tick != nil:
@@ -88,7 +88,7 @@ func actOf(now time.Time, a journal.Act) act {
 		shown.Note = strings.TrimPrefix(shown.Note+", "+console.Unchanged(a), ", ")
 	}
 	if a.RunID != "" && len(a.Jobs) == 1 {
-		shown.Run = link{"run " + fmt.Sprintf("%.8s", clean(a.RunID)), jobPath(a.Jobs[0]) + "/runs/" + url.PathEscape(a.RunID)}
+		shown.Run = link{"run " + fmt.Sprintf("%.8s", cleanText(a.RunID)), jobPath(a.Jobs[0]) + "/runs/" + url.PathEscape(a.RunID)}
 	}
 	return shown
 }

@@ -20,23 +20,27 @@ type bulk struct {
 	More               int // number that match, and are not in the form
 }
 
-func (h *handler) previewPause(r *http.Request) (*page, error)  { return h.preview(r, "Pause", true) }
-func (h *handler) previewResume(r *http.Request) (*page, error) { return h.preview(r, "Resume", false) }
+func (h *handler) previewPause(r *http.Request) (*page, error) {
+	return h.previewBulk(r, "Pause", true)
+}
+func (h *handler) previewResume(r *http.Request) (*page, error) {
+	return h.previewBulk(r, "Resume", false)
+}
 
-// preview lists the jobs of a filter.
-func (h *handler) preview(r *http.Request, verb string, pausing bool) (*page, error) {
-	st, err := h.status(r.Context())
+// previewBulk lists the jobs of a filter.
+func (h *handler) previewBulk(r *http.Request, verb string, pausing bool) (*page, error) {
+	st, err := h.readStatus(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	f := filterOf(r.URL.Query())
-	return bulkOf(st, f, &bulk{Verb: verb, Action: r.URL.Path, Back: f.link("/"), Pausing: pausing}), nil
+	return bulkOf(st, f, &bulk{Verb: verb, Action: r.URL.Path, Back: f.linkTo("/"), Pausing: pausing}), nil
 }
 
 // bulkOf adds the jobs to b and returns its page.
 func bulkOf(st *operator.Status, f filter, b *bulk) *page {
-	bad := failing(st)
-	for _, j := range f.choose(st) {
+	bad := failingJobs(st)
+	for _, j := range f.chooseJobs(st) {
 		affected := b.Pausing || j.Paused // a job that is already paused gets another end and reason
 		if affected && len(b.Rows) == mostNamed {
 			b.More++
@@ -54,8 +58,8 @@ func bulkOf(st *operator.Status, f filter, b *bulk) *page {
 	return p
 }
 
-// named returns the jobs that a form lists.
-func named(r *http.Request) ([]string, error) {
+// namedJobs returns the jobs that a form lists.
+func namedJobs(r *http.Request) ([]string, error) {
 	jobs := r.PostForm["job"]
 	if len(jobs) == 0 {
 		return nil, fmt.Errorf("%w: no jobs are selected", operator.ErrInvalid)
@@ -64,18 +68,18 @@ func named(r *http.Request) ([]string, error) {
 }
 
 func (h *handler) pauseMany(r *http.Request) (string, error) {
-	jobs, err := named(r)
+	jobs, err := namedJobs(r)
 	if err != nil {
 		return "", err
 	}
-	return saying("/", "paused"), h.pause(r, jobs)
+	return pathSaying("/", "paused"), h.pauseJobs(r, jobs)
 }
 
 func (h *handler) resumeMany(r *http.Request) (string, error) {
-	jobs, err := named(r)
+	jobs, err := namedJobs(r)
 	if err != nil {
 		return "", err
 	}
-	_, err = h.operator.Resume(r.Context(), operator.ResumeRequest{Selection: operator.Selection{Jobs: jobs}, Requester: h.requester(r)})
-	return saying("/", "resumed"), err
+	_, err = h.operator.Resume(r.Context(), operator.ResumeRequest{Selection: operator.Selection{Jobs: jobs}, Requester: h.requesterOf(r)})
+	return pathSaying("/", "resumed"), err
 }

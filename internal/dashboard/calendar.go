@@ -57,8 +57,8 @@ type hourCount struct {
 	names []string // in the order of their first ticks
 }
 
-func (h *handler) calendar(r *http.Request) (*page, error) {
-	st, err := h.status(r.Context())
+func (h *handler) showCalendar(r *http.Request) (*page, error) {
+	st, err := h.readStatus(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (h *handler) calendar(r *http.Request) (*page, error) {
 	}
 	f := filterOf(q)
 	first := dayOf(st.Now.In(zone))
-	names, often, err := h.seldom(r.Context(), st, f, first)
+	names, often, err := h.splitByLoad(r.Context(), st, f, first)
 	if err != nil {
 		return nil, err
 	}
@@ -77,12 +77,12 @@ func (h *handler) calendar(r *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := f.values()
-	c := &calendarPage{Query: f.Query, Zone: zone.String(), Own: "/calendar?" + own.Encode() + "&zone=", Feed: f.link("/calendar.ics"), Total: len(ticks), Often: often}
+	own := f.queryValues()
+	c := &calendarPage{Query: f.Query, Zone: zone.String(), Own: "/calendar?" + own.Encode() + "&zone=", Feed: f.linkTo("/calendar.ics"), Total: len(ticks), Often: often}
 	if len(ticks) == mostCounted {
 		c.Note = fmt.Sprintf("Only the first %d ticks are counted, until %s: choose jobs by their names.", mostCounted, ticks[mostCounted-1].At.In(zone).Format(stamp))
 	}
-	c.fill(first, countHours(ticks, zone))
+	c.fillHours(first, countHours(ticks, zone))
 	p := pageOf("calendar", "Calendar", st)
 	p.Body = c
 	return p, nil
@@ -101,9 +101,9 @@ func (h *handler) ticksOf(ctx context.Context, names []string, w operator.Window
 	return h.operator.NextTicks(ctx, names, w)
 }
 
-// seldom splits the jobs of a filter by the number of ticks in the densest hour of a week. If all jobs tick often, none is left out.
-func (h *handler) seldom(ctx context.Context, st *operator.Status, f filter, first time.Time) (names []string, often []link, err error) {
-	names = namesOf(f.choose(st))
+// splitByLoad splits the jobs of a filter by the number of ticks in the densest hour of a week. If all jobs tick often, none is left out.
+func (h *handler) splitByLoad(ctx context.Context, st *operator.Status, f filter, first time.Time) (names []string, often []link, err error) {
+	names = namesOf(f.chooseJobs(st))
 	schedules, err := h.operator.Schedules(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -111,8 +111,8 @@ func (h *handler) seldom(ctx context.Context, st *operator.Status, f filter, fir
 	var rest []string
 	judged := weeklyLoads{}
 	for _, name := range names {
-		if j, ok := schedules[name]; ok && judged.often(j, first) {
-			often = append(often, link{fmt.Sprintf("%s (%d an hour or more)", clean(name), mostAnHour+1), jobPath(name)})
+		if j, ok := schedules[name]; ok && judged.isOften(j, first) {
+			often = append(often, link{fmt.Sprintf("%s (%d an hour or more)", cleanText(name), mostAnHour+1), jobPath(name)})
 		} else {
 			rest = append(rest, name)
 		}
@@ -145,8 +145,8 @@ func countHours(ticks []operator.Tick, zone *time.Location) map[string]*hourCoun
 	return hours
 }
 
-// fill sets the cell of each hour. The busiest hour has the darkest shade.
-func (c *calendarPage) fill(first time.Time, hours map[string]*hourCount) {
+// fillHours sets the cell of each hour. The busiest hour has the darkest shade.
+func (c *calendarPage) fillHours(first time.Time, hours map[string]*hourCount) {
 	most := 0
 	for _, h := range hours {
 		most = max(most, h.ticks)
@@ -178,11 +178,11 @@ func cellOf(h *hourCount, at time.Time, most int) hourCell {
 		c.Heat = 1
 	}
 	if len(h.names) == 1 {
-		c.Name = clean(h.names[0])
+		c.Name = cleanText(h.names[0])
 	}
 	var parts []string
 	for _, name := range h.names[:min(len(h.names), namesOfAnHour)] {
-		parts = append(parts, fmt.Sprintf("%s %d×", clean(name), h.jobs[name]))
+		parts = append(parts, fmt.Sprintf("%s %d×", cleanText(name), h.jobs[name]))
 	}
 	if more := len(h.names) - len(parts); more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))

@@ -52,13 +52,13 @@ type lost struct {
 	Seen moment
 }
 
-func (h *handler) cluster(r *http.Request) (*page, error) {
+func (h *handler) showCluster(r *http.Request) (*page, error) {
 	began := time.Now()
 	if _, err := h.operator.Now(r.Context()); err != nil {
 		return nil, err
 	}
 	answer := time.Since(began)
-	st, err := h.status(r.Context())
+	st, err := h.readStatus(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +79,9 @@ func (h *handler) cluster(r *http.Request) (*page, error) {
 }
 
 func clusterOf(st *operator.Status, answer time.Duration) *clusterPage {
-	c := &clusterPage{Answer: took(max(answer, time.Millisecond))}
+	c := &clusterPage{Answer: durationText(max(answer, time.Millisecond))}
 	for _, l := range st.Lost {
-		c.Lost = append(c.Lost, lost{clean(l.Name), momentOf(st.Now, l.Seen)})
+		c.Lost = append(c.Lost, lost{cleanText(l.Name), momentOf(st.Now, l.Seen)})
 	}
 	for _, p := range st.Problems {
 		if p.Job == "" && p.Replica == "" {
@@ -97,14 +97,14 @@ func clusterOf(st *operator.Status, answer time.Duration) *clusterPage {
 	}
 	c.Pools, c.Locks, c.Redis = poolsOf(st), locksOf(st), redisOf(st)
 	for _, in := range st.Incidents {
-		c.Incidents = append(c.Incidents, clean(console.IncidentText(in, func(t time.Time) string { return t.UTC().Format(stamp) })))
+		c.Incidents = append(c.Incidents, cleanText(console.IncidentText(in, func(t time.Time) string { return t.UTC().Format(stamp) })))
 	}
-	c.Mark = worst(st, c)
+	c.Mark = worstMark(st, c)
 	return c
 }
 
-// worst returns the mark of a cluster: the mark of its worst replica or problem.
-func worst(st *operator.Status, c *clusterPage) mark {
+// worstMark returns the mark of a cluster: the mark of its worst replica or problem.
+func worstMark(st *operator.Status, c *clusterPage) mark {
 	marks := []mark{}
 	for _, e := range c.Replicas {
 		marks = append(marks, e.Mark)
@@ -125,8 +125,8 @@ func worst(st *operator.Status, c *clusterPage) mark {
 }
 
 func replicaOf(st *operator.Status, e operator.Replica, digests map[string]int) replica {
-	shown := replica{Mark: stateMarks[e.State], Name: clean(e.Name), State: string(e.State), Unable: clean(e.Unable), Seen: momentOf(st.Now, e.Seen), Started: momentOf(st.Now, e.Started),
-		Load: e.Load(), Clock: gauge{e.Clock().String(), e.Clock().Excessive()}, Digest: e.ConfigDigest, Config: fmt.Sprintf("%.8s", e.ConfigDigest), Build: clean(e.Version), ZoneData: clean(e.ZoneData)}
+	shown := replica{Mark: stateMarks[e.State], Name: cleanText(e.Name), State: string(e.State), Unable: cleanText(e.Unable), Seen: momentOf(st.Now, e.Seen), Started: momentOf(st.Now, e.Started),
+		Load: e.Load(), Clock: gauge{e.Clock().String(), e.Clock().Excessive()}, Digest: e.ConfigDigest, Config: fmt.Sprintf("%.8s", e.ConfigDigest), Build: cleanText(e.Version), ZoneData: cleanText(e.ZoneData)}
 	shown.Differs = 2*digests[e.ConfigDigest] <= len(st.Replicas) // it is not the digest of a majority, which may not exist
 	if e.LeaseMargin != nil {
 		shown.Margin = gauge{e.LeaseMargin.String(), e.LowMargin()}
@@ -137,7 +137,7 @@ func replicaOf(st *operator.Status, e operator.Replica, digests map[string]int) 
 	for _, j := range st.Jobs {
 		for _, holder := range j.Holders {
 			if holder.Replica == e.Name {
-				shown.Running = append(shown.Running, link{clean(j.Name), jobPath(j.Name)})
+				shown.Running = append(shown.Running, link{cleanText(j.Name), jobPath(j.Name)})
 			}
 		}
 	}

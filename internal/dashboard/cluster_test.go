@@ -157,7 +157,7 @@ func TestLate(t *testing.T) {
 			{Name: "jittered", JitterMS: 120_000, Last: ran(90*time.Second, nil)}, {Name: "chained", After: []string{"late"}, Last: ran(90*time.Second, nil)},
 			{Name: "recovered", Last: ran(time.Hour, func(r *journal.Record) { r.Attempt = 2 })}, {Name: "retried", Last: ran(time.Hour, func(r *journal.Record) { r.FailedTries = 1 })},
 			{Name: "manual", Last: ran(time.Hour, func(r *journal.Record) { r.Trigger = "manual" })}, {Name: "mended", Last: ran(0, nil), LastEnd: missed}}}
-	if got, want := fmt.Sprint(late(st)), "map[late:began 1m after its tick missed:missed its tick waits:waits for pool p]"; got != want {
+	if got, want := fmt.Sprint(lateJobs(st)), "map[late:began 1m after its tick missed:missed its tick waits:waits for pool p]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -35,49 +35,49 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	h := &handler{cfg.Operator, operator.NewWindows(cfg.Operator.Operator, mostDrawn), cfg.Actor, files, parsed}
-	return secured(h.routes()), nil
+	return withHeaders(h.newMux()), nil
 }
 
-// views returns the routes that show a page.
-func (h *handler) views() map[string]view {
+// viewRoutes returns the routes that show a page.
+func (h *handler) viewRoutes() map[string]view {
 	return map[string]view{
-		"GET /{$}":                  h.overview,
-		"GET /jobs/{job}":           h.job,
-		"GET /jobs/{job}/why":       h.why,
-		"GET /jobs/{job}/runs/{id}": h.run,
-		"GET /cluster":              h.cluster,
-		"GET /audit":                h.audit,
-		"GET /timeline":             h.timeline,
-		"GET /calendar":             h.calendar,
+		"GET /{$}":                  h.showOverview,
+		"GET /jobs/{job}":           h.showJob,
+		"GET /jobs/{job}/why":       h.showWhy,
+		"GET /jobs/{job}/runs/{id}": h.showRun,
+		"GET /cluster":              h.showCluster,
+		"GET /audit":                h.showAudit,
+		"GET /timeline":             h.showTimeline,
+		"GET /calendar":             h.showCalendar,
 		"GET /pause":                h.previewPause,
 		"GET /resume":               h.previewResume,
 		"GET /":                     h.notFound,
 	}
 }
 
-// actions returns the routes that change something. No other route does.
-func (h *handler) actions() map[string]action {
+// actionRoutes returns the routes that change something. No other route does.
+func (h *handler) actionRoutes() map[string]action {
 	return map[string]action{
 		"POST /pause":              h.pauseMany,
 		"POST /resume":             h.resumeMany,
-		"POST /jobs/{job}/trigger": h.trigger,
-		"POST /jobs/{job}/cancel":  h.cancel,
+		"POST /jobs/{job}/trigger": h.triggerJob,
+		"POST /jobs/{job}/cancel":  h.cancelRuns,
 		"POST /jobs/{job}/pause":   h.pauseOne,
 		"POST /jobs/{job}/resume":  h.resumeOne,
 	}
 }
 
-func (h *handler) routes() *http.ServeMux {
+func (h *handler) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
-	for pattern, show := range h.views() {
-		mux.Handle(pattern, h.shown(show))
+	for pattern, show := range h.viewRoutes() {
+		mux.Handle(pattern, h.viewHandler(show))
 	}
-	for pattern, act := range h.actions() {
-		mux.Handle(pattern, h.acting(act))
+	for pattern, act := range h.actionRoutes() {
+		mux.Handle(pattern, h.actionHandler(act))
 	}
-	mux.HandleFunc("GET /go", h.jump)
-	mux.HandleFunc("GET /palette.json", h.palette)
-	mux.HandleFunc("GET /calendar.ics", h.feed)
+	mux.HandleFunc("GET /go", h.serveJump)
+	mux.HandleFunc("GET /palette.json", h.servePalette)
+	mux.HandleFunc("GET /calendar.ics", h.serveFeed)
 	mux.Handle("GET /assets/{name}", h.assets)
 	return mux
 }
@@ -85,8 +85,8 @@ func (h *handler) routes() *http.ServeMux {
 // policy allows only files of this server: no inline scripts or styles, and no embedding in another page.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 
-// secured sets the headers of every response. Assets replace Cache-Control.
-func secured(next http.Handler) http.Handler {
+// withHeaders sets the headers of every response. Assets replace Cache-Control.
+func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Content-Security-Policy", policy)

@@ -24,7 +24,7 @@ type failure struct {
 // failedPage returns the page for an error.
 func failedPage(err error) *page {
 	p := &page{Template: "failed", Title: "This did not work", Code: http.StatusInternalServerError, Now: time.Now()}
-	f := failure{Mark: markBad, Message: clean(err.Error())}
+	f := failure{Mark: markBad, Message: cleanText(err.Error())}
 	switch {
 	case errors.Is(err, operator.ErrUnavailable):
 		p.Title, p.Code = "Redis does not answer", http.StatusServiceUnavailable

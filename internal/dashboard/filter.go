@@ -23,14 +23,14 @@ var outcomeChoices = []string{"failing", "running", "late", "paused", "ok", "fai
 
 func filterOf(q url.Values) filter {
 	n, _ := strconv.Atoi(q.Get("page"))
-	return filter{Query: strings.TrimSpace(clean(q.Get("q"))), Tag: clean(q.Get("tag")), Outcome: clean(q.Get("outcome")), page: max(n, 1)}
+	return filter{Query: strings.TrimSpace(cleanText(q.Get("q"))), Tag: cleanText(q.Get("tag")), Outcome: cleanText(q.Get("outcome")), page: max(n, 1)}
 }
 
 // Set reports whether the filter leaves jobs out.
 func (f filter) Set() bool { return f.Query != "" || f.Tag != "" || f.Outcome != "" }
 
-// values returns the query of a link with the same filter.
-func (f filter) values() url.Values {
+// queryValues returns the query of a link with the same filter.
+func (f filter) queryValues() url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{"q": f.Query, "tag": f.Tag, "outcome": f.Outcome} {
 		if value != "" {
@@ -40,9 +40,9 @@ func (f filter) values() url.Values {
 	return q
 }
 
-// link returns the path of a page with the same filter. more has names and values of further query parameters.
-func (f filter) link(to string, more ...string) string {
-	q := f.values()
+// linkTo returns the path of a page with the same filter. more has names and values of further query parameters.
+func (f filter) linkTo(to string, more ...string) string {
+	q := f.queryValues()
 	for i := 0; i+1 < len(more); i += 2 {
 		q.Set(more[i], more[i+1])
 	}
@@ -52,14 +52,14 @@ func (f filter) link(to string, more ...string) string {
 	return to + "?" + q.Encode()
 }
 
-func (f filter) includes(j *operator.Job, failing, late bool) bool {
+func (f filter) includesJob(j *operator.Job, failing, late bool) bool {
 	if f.Outcome == "late" && !late {
 		return false
 	}
-	return f.named(j.Name) && (f.Tag == "" || slices.Contains(cleaned(j.Tags), f.Tag)) && f.ended(j, failing)
+	return f.matchesName(j.Name) && (f.Tag == "" || slices.Contains(cleanTags(j.Tags), f.Tag)) && f.matchesOutcome(j, failing)
 }
 
-func (f filter) named(name string) bool {
+func (f filter) matchesName(name string) bool {
 	if f.Query == "" {
 		return true
 	}
@@ -70,7 +70,7 @@ func (f filter) named(name string) bool {
 	return strings.Contains(strings.ToLower(name), strings.ToLower(f.Query))
 }
 
-func (f filter) ended(j *operator.Job, failing bool) bool {
+func (f filter) matchesOutcome(j *operator.Job, failing bool) bool {
 	switch f.Outcome {
 	case "", "late":
 		return true
@@ -86,8 +86,8 @@ func (f filter) ended(j *operator.Job, failing bool) bool {
 	return j.LastEnd != nil && j.LastEnd.Outcome == f.Outcome
 }
 
-// failing returns the jobs with a problem. The value is the position of the problem in the list, from 1.
-func failing(st *operator.Status) map[string]int {
+// failingJobs returns the jobs with a problem. The value is the position of the problem in the list, from 1.
+func failingJobs(st *operator.Status) map[string]int {
 	jobs := map[string]int{}
 	for i, p := range st.Problems {
 		if p.Job != "" {
@@ -97,13 +97,13 @@ func failing(st *operator.Status) map[string]int {
 	return jobs
 }
 
-// choose returns the jobs that match: first those with a problem, in the order of the problems, then the others by name.
-func (f filter) choose(st *operator.Status) []*operator.Job {
-	bad, late := failing(st), late(st)
+// chooseJobs returns the jobs that match: first those with a problem, in the order of the problems, then the others by name.
+func (f filter) chooseJobs(st *operator.Status) []*operator.Job {
+	bad, late := failingJobs(st), lateJobs(st)
 	var jobs, rest []*operator.Job
 	for i := range st.Jobs {
 		switch j := &st.Jobs[i]; {
-		case !f.includes(j, bad[j.Name] > 0, late[j.Name] != ""):
+		case !f.includesJob(j, bad[j.Name] > 0, late[j.Name] != ""):
 		case bad[j.Name] > 0:
 			jobs = append(jobs, j)
 		default:
@@ -114,11 +114,11 @@ func (f filter) choose(st *operator.Status) []*operator.Job {
 	return append(jobs, rest...)
 }
 
-// cleaned returns tags in the form in which pages and links have them.
-func cleaned(tags []string) []string {
+// cleanTags returns tags in the form in which pages and links have them.
+func cleanTags(tags []string) []string {
 	list := make([]string, len(tags))
 	for i, tag := range tags {
-		list[i] = clean(tag)
+		list[i] = cleanText(tag)
 	}
 	return list
 }
@@ -127,7 +127,7 @@ func cleaned(tags []string) []string {
 func tagsOf(st *operator.Status) []string {
 	var tags []string
 	for _, j := range st.Jobs {
-		tags = append(tags, cleaned(j.Tags)...)
+		tags = append(tags, cleanTags(j.Tags)...)
 	}
 	slices.Sort(tags)
 	return slices.Compact(tags)

@@ -29,8 +29,8 @@ func momentOf(now, t time.Time) (m moment) {
 	return m
 }
 
-// took returns a duration as text.
-func took(d time.Duration) string {
+// durationText returns a duration as text.
+func durationText(d time.Duration) string {
 	switch {
 	case d < time.Second:
 		return fmt.Sprintf("%d ms", d.Milliseconds())

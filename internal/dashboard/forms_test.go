@@ -27,7 +27,7 @@ func TestPreviewFitsAForm(t *testing.T) {
 		st.Jobs = append(st.Jobs, operator.Job{Name: fmt.Sprintf("job-%04d-%s", i, strings.Repeat("x", 100)), Enabled: true})
 	}
 	h := &handler{actor: func(*http.Request) (string, bool) { return "alice", true }, assets: files, pages: parsed}
-	s := &site{t: t, handler: h.shown(func(r *http.Request) (*page, error) {
+	s := &site{t: t, handler: h.viewHandler(func(r *http.Request) (*page, error) {
 		return bulkOf(st, filterOf(r.URL.Query()), &bulk{Verb: "Pause", Action: "/pause", Pausing: true}), nil
 	})}
 	s.shows("/pause", "Pause 1000 jobs?", "2 more match")

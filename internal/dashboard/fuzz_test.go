@@ -24,7 +24,7 @@ func FuzzForms(f *testing.F) {
 	at := time.Now().Add(-time.Minute)
 	s.must(s.journal.Record(f.Context(), []journal.Record{{RunID: "run-1", Job: "report", Tick: at, Slot: slot(0), Attempt: 1, Token: 7, Replica: "r1", Outcome: journal.OutcomeFailed, Reason: hostile,
 		Started: at, Finished: at.Add(time.Second), DurationMS: ms(1000), Output: text(hostile)}}))
-	patterns := slices.Concat(slices.Sorted(maps.Keys((&handler{}).actions())), slices.Sorted(maps.Keys((&handler{}).views())), []string{"GET /go", "GET /palette.json", "GET /calendar.ics", "GET /assets/{id}"})
+	patterns := slices.Concat(slices.Sorted(maps.Keys((&handler{}).actionRoutes())), slices.Sorted(maps.Keys((&handler{}).viewRoutes())), []string{"GET /go", "GET /palette.json", "GET /calendar.ics", "GET /assets/{id}"})
 	for i := range patterns {
 		for _, form := range []string{"", "job=report&reason=x", "job=report&job=backup&for=2h&reason=disks", "for=-1h", "for=9999999999999h", "run=run-1&run=", "tick=2026-03-01T03:00:00Z", "tick=9999-12-31T23:59:59Z",
 			"tick=0001-01-01T00:00:00%2B23:59", "reason=a%0Ab", "reason=%ff%00", "job=%zz", "a;b", "at=2026-11-01+03:00&span=7d&by=job&zone=Asia/Tokyo", "at=9999-12-31T23:59:59Z&span=30d", "at=0001-01-01T00:00:00Z",

@@ -111,7 +111,7 @@ func newGantt(q timelineQuery, st *operator.Status, past []journal.Record, comin
 		groups[name] = append(groups[name], item{from: t.At, until: t.At, tick: t})
 	}
 	for _, name := range sortedKeys(groups) {
-		g, slots := group{Name: clean(name)}, 0
+		g, slots := group{Name: cleanText(name)}, 0
 		if name == toCome {
 			g.Name = "to come"
 		} else if q.byJob {
@@ -120,10 +120,10 @@ func newGantt(q timelineQuery, st *operator.Status, past []journal.Record, comin
 				slots = j.Parallel
 			}
 		}
-		d.group(g, slots, groups[name])
+		d.drawGroup(g, slots, groups[name])
 	}
-	d.takeovers()
-	d.axis()
+	d.drawTakeovers()
+	d.drawAxis()
 	d.Height = d.y + groupSpace
 	return &d.gantt
 }
@@ -160,50 +160,50 @@ func (d *drawing) itemOf(r journal.Record) item {
 	return i
 }
 
-// group draws a group. slots is the number of slots of a job, and 0 for a replica.
-func (d *drawing) group(g group, slots int, items []item) {
+// drawGroup draws a group. slots is the number of slots of a job, and 0 for a replica.
+func (d *drawing) drawGroup(g group, slots int, items []item) {
 	slices.SortStableFunc(items, func(a, b item) int { return cmp.Or(a.from.Compare(b.from), b.until.Compare(a.until)) })
 	lanes := lanesOf(slots, items)
 	g.Y, g.TextY = d.y, d.y+groupSpace+15
-	g.Slots = lanes.labels(g.TextY)
+	g.Slots = lanes.slotLabels(g.TextY)
 	for _, i := range items {
-		from, end := d.extent(i)
-		i.lane = lanes.take(i, from, end)
-		d.item(i, d.y+groupSpace+i.lane*laneHeight)
+		from, end := d.itemExtent(i)
+		i.lane = lanes.takeLane(i, from, end)
+		d.drawItem(i, d.y+groupSpace+i.lane*laneHeight)
 	}
 	d.y += groupSpace + max(len(lanes.ends), 1)*laneHeight + groupSpace
 	g.BottomY = d.y
 	d.Groups = append(d.Groups, g)
 }
 
-// extent returns the time that the drawing of an item covers, which is longer than a short run. The sign of a tick extends around its instant.
-func (d *drawing) extent(i item) (from, until time.Time) {
+// itemExtent returns the time that the drawing of an item covers, which is longer than a short run. The sign of a tick extends around its instant.
+func (d *drawing) itemExtent(i item) (from, until time.Time) {
 	if i.record.Started.IsZero() {
 		return i.from.Add(-d.q.length / 200), i.until.Add(d.q.length / 200)
 	}
-	return i.from, latest(i.until, i.from.Add(d.q.length/200))
+	return i.from, laterOf(i.until, i.from.Add(d.q.length/200))
 }
 
-// x returns the position of an instant, in percent of the width.
-func (d *drawing) x(t time.Time) float64 {
+// xPercent returns the position of an instant, in percent of the width.
+func (d *drawing) xPercent(t time.Time) float64 {
 	return 100 * float64(t.Sub(d.q.from)) / float64(d.q.length)
 }
 
-func (d *drawing) item(i item, y int) {
+func (d *drawing) drawItem(i item, y int) {
 	r := i.record
 	switch {
 	case r.Job == "":
-		d.coming(i, y)
+		d.drawComing(i, y)
 	case r.Started.IsZero() && r.Outcome != journal.OutcomeAbandoned:
-		d.Ticks = append(d.Ticks, point{markOf(r.Outcome), percent(d.x(i.from)), y + laneHeight/2, y + 15, runPath(r), titleOf(r)})
+		d.Ticks = append(d.Ticks, point{markOf(r.Outcome), percent(d.xPercent(i.from)), y + laneHeight/2, y + 15, runPath(r), titleOf(r)})
 	default:
-		d.bar(i, y)
+		d.drawBar(i, y)
 	}
 }
 
-// coming draws a tick in the future, or one that will be skipped because its job is paused.
-func (d *drawing) coming(i item, y int) {
-	p := point{markComing, percent(d.x(i.from)), y + laneHeight/2, y + 15, jobPath(i.tick.Job), clean(i.tick.Job) + " at " + i.from.UTC().Format(stamp)}
+// drawComing draws a tick in the future, or one that will be skipped because its job is paused.
+func (d *drawing) drawComing(i item, y int) {
+	p := point{markComing, percent(d.xPercent(i.from)), y + laneHeight/2, y + 15, jobPath(i.tick.Job), cleanText(i.tick.Job) + " at " + i.from.UTC().Format(stamp)}
 	if j := d.jobs[i.tick.Job]; j != nil && j.Paused && (j.PausedUntil == nil || i.from.Before(*j.PausedUntil)) {
 		p.Mark = markNotRun
 		p.Title += ", paused"
@@ -212,9 +212,9 @@ func (d *drawing) coming(i item, y int) {
 }
 
 func titleOf(r journal.Record) string {
-	title := clean(r.Job) + ": " + clean(r.Outcome)
+	title := cleanText(r.Job) + ": " + cleanText(r.Outcome)
 	if r.Reason != "" {
-		title += " (" + operator.FirstLine(clean(r.Reason), 60) + ")"
+		title += " (" + operator.FirstLine(cleanText(r.Reason), 60) + ")"
 	}
 	if !r.Tick.IsZero() {
 		title += ", tick " + r.Tick.UTC().Format(stamp)
@@ -222,21 +222,21 @@ func titleOf(r journal.Record) string {
 	return title + ", " + placeOf(r)
 }
 
-func (d *drawing) bar(i item, y int) {
+func (d *drawing) drawBar(i item, y int) {
 	r := i.record
-	from, until := max(d.x(i.from), -1), min(d.x(i.until), 101)
+	from, until := max(d.xPercent(i.from), -1), min(d.xPercent(i.until), 101)
 	width := max(until-from, 0.35)
 	b := span{Mark: markOf(r.Outcome), X: percent(from), Width: percent(width), Y: y + 2, Height: laneHeight - 4, Href: runPath(r), Title: titleOf(r)}
 	if length, ok := durationOf(d.now, r); ok {
-		b.Title += ", " + took(length)
+		b.Title += ", " + durationText(length)
 	}
 	b.NameX, b.NameTo = percent(max(from, 0)), percent(from+width-max(from, 0))
 	const letter, phoneLetter = 0.9, 4.0 // width of a letter, in percent of a drawing of usual size, and of one of 250 pixels
 	b.Tight = from+width-max(from, 0) < phoneLetter
 	if room := int((width - 1) / letter); room >= 4 {
-		name := clean(r.Job)
+		name := cleanText(r.Job)
 		if d.q.byJob { // the row has the name of the job
-			name = took(i.until.Sub(i.from))
+			name = durationText(i.until.Sub(i.from))
 		}
 		b.Name = b.Mark.Sign + " " + operator.FirstLine(name, room)
 	} else if width > 1.2 {
@@ -252,8 +252,8 @@ func (d *drawing) bar(i item, y int) {
 	}
 }
 
-// takeovers draws a line from each run to the recovery that follows it.
-func (d *drawing) takeovers() {
+// drawTakeovers draws a line from each run to the recovery that follows it.
+func (d *drawing) drawTakeovers() {
 	for _, places := range d.ends {
 		slices.SortFunc(places, func(a, b place) int { return a.record.Attempt - b.record.Attempt })
 		for i := 1; i < len(places); i++ {
@@ -261,17 +261,17 @@ func (d *drawing) takeovers() {
 			if to.record.Trigger != "recovery" || to.record.Attempt <= from.record.Attempt {
 				continue
 			}
-			d.Takeovers = append(d.Takeovers, takeover{from.x2, to.x1, fmt.Sprintf("take-over of %s: from %s to %s, token %d", clean(to.record.Job), clean(from.record.Replica), clean(to.record.Replica), to.record.Token), from.y, to.y})
+			d.Takeovers = append(d.Takeovers, takeover{from.x2, to.x1, fmt.Sprintf("take-over of %s: from %s to %s, token %d", cleanText(to.record.Job), cleanText(from.record.Replica), cleanText(to.record.Replica), to.record.Token), from.y, to.y})
 		}
 	}
 	slices.SortFunc(d.Takeovers, func(a, b takeover) int { return cmp.Or(cmp.Compare(a.Title, b.Title), cmp.Compare(a.X1, b.X1)) })
 }
 
-// axis draws lines at round instants, and at now.
-func (d *drawing) axis() {
+// drawAxis draws lines at round instants, and at now.
+func (d *drawing) drawAxis() {
 	step := map[string]time.Duration{"10m": 2 * time.Minute, "1h": 15 * time.Minute, "6h": time.Hour, "24h": 4 * time.Hour, "7d": 24 * time.Hour}[d.q.span]
 	for t := d.q.from.Truncate(step).Add(step); t.Before(d.q.until); t = t.Add(step) {
-		x := d.x(t)
+		x := d.xPercent(t)
 		if x < 3 || x > 97 { // no room for its text
 			continue
 		}
@@ -281,7 +281,7 @@ func (d *drawing) axis() {
 		}
 		d.Axis = append(d.Axis, l)
 	}
-	if x := d.x(d.now); x >= 0 && x <= 100 {
+	if x := d.xPercent(d.now); x >= 0 && x <= 100 {
 		d.NowX = percent(x)
 	}
 }

@@ -21,29 +21,29 @@ type handler struct {
 // recordsOfAStatus is the number of records per job in a status: enough for most problems. Pages read more for the jobs that they list.
 const recordsOfAStatus = 2
 
-// status returns the status of the whole cluster. Callers share it and must not change it.
-func (h *handler) status(ctx context.Context) (*operator.Status, error) {
+// readStatus returns the status of the whole cluster. Callers share it and must not change it.
+func (h *handler) readStatus(ctx context.Context) (*operator.Status, error) {
 	return h.operator.Status(ctx, operator.StatusRequest{Recent: recordsOfAStatus})
 }
 
 // A view returns a page.
 type view func(*http.Request) (*page, error)
 
-// shown returns a handler that serves the page of a view.
-func (h *handler) shown(show view) http.Handler {
+// viewHandler returns a handler that serves the page of a view.
+func (h *handler) viewHandler(show view) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := show(r)
 		if err != nil {
 			p = failedPage(err)
 		}
-		h.render(w, r, p)
+		h.renderPage(w, r, p)
 	})
 }
 
-// render writes a page. If rendering fails, it writes only an error.
-func (h *handler) render(w http.ResponseWriter, r *http.Request, p *page) {
+// renderPage writes a page. If rendering fails, it writes only an error.
+func (h *handler) renderPage(w http.ResponseWriter, r *http.Request, p *page) {
 	p.Actor, p.MayAct = h.actor(r)
-	p.Said = said(r.URL.Query())
+	p.Said = saidText(r.URL.Query())
 	var body bytes.Buffer
 	if err := h.pages[p.Template].ExecuteTemplate(&body, "layout.html", p); err != nil {
 		http.Error(w, "cannot make the page: "+err.Error(), http.StatusInternalServerError)

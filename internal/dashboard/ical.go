@@ -22,11 +22,11 @@ const (
 	eventLength = "PT5M"
 )
 
-// feed serves the coming ticks as an iCalendar (RFC 5545), for calendar programs.
-func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
+// serveFeed serves the coming ticks as an iCalendar (RFC 5545), for calendar programs.
+func (h *handler) serveFeed(w http.ResponseWriter, r *http.Request) {
 	st, ticks, err := h.feedTicks(r)
 	if err != nil {
-		h.render(w, r, failedPage(err))
+		h.renderPage(w, r, failedPage(err))
 		return
 	}
 	w.Header().Set("Content-Type", "text/calendar; charset=utf-8")
@@ -36,11 +36,11 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 
 // feedTicks returns the coming ticks of the jobs of a request.
 func (h *handler) feedTicks(r *http.Request) (*operator.Status, []operator.Tick, error) {
-	st, err := h.status(r.Context())
+	st, err := h.readStatus(r.Context())
 	if err != nil {
 		return nil, nil, err
 	}
-	names, _, err := h.seldom(r.Context(), st, filterOf(r.URL.Query()), dayOf(st.Now.UTC()))
+	names, _, err := h.splitByLoad(r.Context(), st, filterOf(r.URL.Query()), dayOf(st.Now.UTC()))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -55,7 +55,7 @@ func icalOf(st *operator.Status, ticks []operator.Tick) []byte {
 	}
 	var b bytes.Buffer
 	for _, line := range []string{"BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//cronclave//dashboard//EN", "CALSCALE:GREGORIAN", "X-WR-CALNAME:" + icalText("cronclave "+st.Namespace)} {
-		fold(&b, line)
+		foldLine(&b, line)
 	}
 	const utc = "20060102T150405Z"
 	events := 0
@@ -67,20 +67,20 @@ func icalOf(st *operator.Status, ticks []operator.Tick) []byte {
 		for _, line := range []string{"BEGIN:VEVENT", fmt.Sprintf("UID:%s-%d@%s.cronclave", t.Job, t.At.Unix(), st.Namespace), "DTSTAMP:" + st.Now.UTC().Format(utc),
 			"DTSTART:" + t.At.UTC().Format(utc), "DURATION:" + eventLength, "SUMMARY:" + icalText(t.Job), "DESCRIPTION:" + icalText("tick at "+t.At.In(t.Zone).Format(time.RFC1123)),
 			"TRANSP:TRANSPARENT", "END:VEVENT"} {
-			fold(&b, line)
+			foldLine(&b, line)
 		}
 	}
-	fold(&b, "END:VCALENDAR")
+	foldLine(&b, "END:VCALENDAR")
 	return b.Bytes()
 }
 
 // icalText escapes a text.
 func icalText(s string) string {
-	return strings.NewReplacer(`\`, `\\`, ";", `\;`, ",", `\,`, "\n", `\n`).Replace(clean(s))
+	return strings.NewReplacer(`\`, `\\`, ";", `\;`, ",", `\,`, "\n", `\n`).Replace(cleanText(s))
 }
 
-// fold writes a line in pieces of at most 75 bytes, between characters.
-func fold(b *bytes.Buffer, line string) {
+// foldLine writes a line in pieces of at most 75 bytes, between characters.
+func foldLine(b *bytes.Buffer, line string) {
 	most := 75
 	for len(line) > most {
 		n := most

@@ -48,9 +48,9 @@ type coming struct {
 	Here, UTC string
 }
 
-func (h *handler) job(r *http.Request) (*page, error) {
+func (h *handler) showJob(r *http.Request) (*page, error) {
 	ctx, name := r.Context(), r.PathValue("job")
-	st, err := h.status(ctx)
+	st, err := h.readStatus(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +58,9 @@ func (h *handler) job(r *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := pageOf("job", "Job "+clean(name), st)
+	p := pageOf("job", "Job "+cleanText(name), st)
 	p.Every = renewMS
-	body := &jobPage{Name: clean(name), URL: jobPath(name), Records: recordsOf(st.Now, "Newest runs", past.Records), Plot: plotOf(st.Now, past.Records)}
+	body := &jobPage{Name: cleanText(name), URL: jobPath(name), Records: recordsOf(st.Now, "Newest runs", past.Records), Plot: plotOf(st.Now, past.Records)}
 	body.Story = h.newestStory(ctx, st.Now, name, past.Records)
 	if body.Outputs, err = h.newestOutputs(ctx, name, past.Records); err != nil {
 		return nil, err
@@ -71,13 +71,13 @@ func (h *handler) job(r *http.Request) (*page, error) {
 		body.Removed, body.Mark, body.Verdict = true, markNotRun, "no replica has this job any more"
 		return p, nil
 	}
-	body.describe(st, &st.Jobs[i])
+	body.addDescription(st, &st.Jobs[i])
 	body.Settings = shownSettings(h.operator.Settings(ctx, st.Replicas, name))
 	return p, h.addTicks(ctx, body, st.Now, &st.Jobs[i])
 }
 
-// describe adds the description of a job that a replica has.
-func (b *jobPage) describe(st *operator.Status, j *operator.Job) {
+// addDescription adds the description of a job that a replica has.
+func (b *jobPage) addDescription(st *operator.Status, j *operator.Job) {
 	e := endOf(st.Now, j)
 	b.Mark, b.Verdict = e.Mark, strings.TrimSpace(e.Outcome+" "+e.When.Text)
 	if e.Outcome == "" {
@@ -87,7 +87,7 @@ func (b *jobPage) describe(st *operator.Status, j *operator.Job) {
 		b.Verdict += ", runs now"
 	}
 	for _, p := range st.Problems {
-		if concerns(p, j.Name) {
+		if concernsJob(p, j.Name) {
 			line := problemOf(st.Now, p)
 			if p.Code == operator.CodeConfigDiffers {
 				line.Href = "#s-settings"
@@ -95,12 +95,12 @@ func (b *jobPage) describe(st *operator.Status, j *operator.Job) {
 			b.Problems = append(b.Problems, line)
 		}
 	}
-	b.Holders, b.Paused, b.CanTrigger, b.Zone = holdersOf(st.Now, j), j.Paused, j.Enabled, clean(j.Timezone)
+	b.Holders, b.Paused, b.CanTrigger, b.Zone = holdersOf(st.Now, j), j.Paused, j.Enabled, cleanText(j.Timezone)
 	b.Facts = factsOfJob(j)
 }
 
-// concerns reports whether a problem belongs to a job. Some warnings name the job only in their message.
-func concerns(p operator.Problem, job string) bool {
+// concernsJob reports whether a problem belongs to a job. Some warnings name the job only in their message.
+func concernsJob(p operator.Problem, job string) bool {
 	switch p.Code {
 	case "nowhere":
 		return strings.HasPrefix(p.Message, "no replica that is up has the labels of job "+job+" (")
@@ -111,12 +111,12 @@ func concerns(p operator.Problem, job string) bool {
 }
 
 func factsOfJob(j *operator.Job) []detail {
-	facts := []detail{{"Schedule", clean(console.Scheduled(j.Schedule, j.After))}, {"Zone", clean(j.Timezone)}, {"Slots", fmt.Sprintf("%d of %d held", len(j.Holders), max(j.Parallel, 1))}}
+	facts := []detail{{"Schedule", cleanText(console.Scheduled(j.Schedule, j.After))}, {"Zone", cleanText(j.Timezone)}, {"Slots", fmt.Sprintf("%d of %d held", len(j.Holders), max(j.Parallel, 1))}}
 	if len(j.Tags) > 0 {
-		facts = append(facts, detail{"Tags", clean(strings.Join(j.Tags, ", "))})
+		facts = append(facts, detail{"Tags", cleanText(strings.Join(j.Tags, ", "))})
 	}
 	if len(j.Where) > 0 {
-		facts = append(facts, detail{"Runs where", clean(operator.FormatLabels(j.Where))})
+		facts = append(facts, detail{"Runs where", cleanText(operator.FormatLabels(j.Where))})
 	}
 	if !j.Enabled {
 		facts = append(facts, detail{"Enabled", "no: it has no ticks"})

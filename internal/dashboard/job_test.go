@@ -23,7 +23,7 @@ func TestProblemsOfAJob(t *testing.T) {
 		{Code: "config_differs", Message: "the configurations differ: job other: r1 (job load: a); r2 (b)"},
 	}}
 	b := &jobPage{}
-	b.describe(st, &operator.Job{Name: "load", Enabled: true})
+	b.addDescription(st, &operator.Job{Name: "load", Enabled: true})
 	var got []string
 	for _, p := range b.Problems {
 		got = append(got, p.Message)

@@ -19,17 +19,17 @@ type lanes struct {
 func lanesOf(slots int, items []item) lanes {
 	used := 0
 	for _, i := range items {
-		if slot, held := i.slot(); held && slots > 1 {
+		if slot, held := i.heldSlot(); held && slots > 1 {
 			used = max(used, min(slot+1, mostSlotLanes))
 		}
 	}
 	return lanes{slots: used, ends: make([]time.Time, used)}
 }
 
-// take returns the lane of an item that is drawn between two instants. It is the lane of the item's slot if that is free, and otherwise the first free lane
+// takeLane returns the lane of an item that is drawn between two instants. It is the lane of the item's slot if that is free, and otherwise the first free lane
 // after the slots' lanes. Two runs of one slot may overlap, because short runs are drawn longer than they are.
-func (l *lanes) take(i item, from, until time.Time) int {
-	lane, held := i.slot()
+func (l *lanes) takeLane(i item, from, until time.Time) int {
+	lane, held := i.heldSlot()
 	if !held || lane >= l.slots || l.ends[lane].After(from) {
 		lane = l.slots + slices.IndexFunc(l.ends[l.slots:], func(end time.Time) bool { return !end.After(from) })
 		if lane < l.slots {
@@ -47,16 +47,16 @@ type slotLabel struct {
 	Y    int
 }
 
-// labels returns the labels of the slots' lanes. The first one is at y.
-func (l *lanes) labels(y int) (all []slotLabel) {
+// slotLabels returns the labels of the slots' lanes. The first one is at y.
+func (l *lanes) slotLabels(y int) (all []slotLabel) {
 	for slot := range l.slots {
 		all = append(all, slotLabel{strconv.Itoa(slot), y + slot*laneHeight})
 	}
 	return all
 }
 
-// slot returns the slot that a run holds or held; held is false for a tick without a run.
-func (i item) slot() (slot int, held bool) {
+// heldSlot returns the slot that a run holds or held; held is false for a tick without a run.
+func (i item) heldSlot() (slot int, held bool) {
 	if i.record.Started.IsZero() || i.record.Slot == nil {
 		return 0, false
 	}

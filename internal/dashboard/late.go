@@ -8,10 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// late returns the jobs whose newest tick is late, with a description: it was missed, its run started long after it, or the run is waiting for a pool.
-func late(st *operator.Status) map[string]string {
+// lateJobs returns the jobs whose newest tick is late, with a description: it was missed, its run started long after it, or the run is waiting for a pool.
+func lateJobs(st *operator.Status) map[string]string {
 	jobs := map[string]string{}
-	bad := failing(st)
+	bad := failingJobs(st)
 	for _, j := range st.Jobs {
 		if j.Last == nil {
 			continue
@@ -27,7 +27,7 @@ func late(st *operator.Status) map[string]string {
 	for _, p := range st.Pools {
 		for _, w := range p.Waiting {
 			if w.Job != "" {
-				jobs[w.Job] = "waits for pool " + clean(p.Name)
+				jobs[w.Job] = "waits for pool " + cleanText(p.Name)
 			}
 		}
 	}

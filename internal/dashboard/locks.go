@@ -43,7 +43,7 @@ func poolsOf(st *operator.Status) locks {
 	for _, p := range st.Pools {
 		l := lockOf(st.Now, p.Lock)
 		for _, name := range p.Jobs {
-			l.Jobs = append(l.Jobs, link{clean(name), jobPath(name)})
+			l.Jobs = append(l.Jobs, link{cleanText(name), jobPath(name)})
 		}
 		t.List = append(t.List, l)
 	}
@@ -59,7 +59,7 @@ func locksOf(st *operator.Status) locks {
 }
 
 func lockOf(now time.Time, l operator.Lock) lock {
-	shown := lock{Name: clean(l.Name), Use: fmt.Sprintf("%d of %s held", len(l.Holders), console.Count(l.Slots, "slot")), Mark: markOK, Unnamed: l.Waiters - len(l.Waiting)}
+	shown := lock{Name: cleanText(l.Name), Use: fmt.Sprintf("%d of %s held", len(l.Holders), console.Count(l.Slots, "slot")), Mark: markOK, Unnamed: l.Waiters - len(l.Waiting)}
 	if l.Waiters > 0 {
 		shown.Use += fmt.Sprintf(", %d waiting", l.Waiters)
 	}
@@ -67,10 +67,10 @@ func lockOf(now time.Time, l operator.Lock) lock {
 		shown.Mark = markWarning
 	}
 	for _, h := range l.Holders {
-		shown.Users = append(shown.Users, lockUser{markRunning, fmt.Sprintf("holds slot %d", h.Slot), clean(h.Owner), runLink(h.Job, h.RunID), h.Token, momentAt(now, h.Since), momentOf(now, h.Expires)})
+		shown.Users = append(shown.Users, lockUser{markRunning, fmt.Sprintf("holds slot %d", h.Slot), cleanText(h.Owner), runLink(h.Job, h.RunID), h.Token, momentAt(now, h.Since), momentOf(now, h.Expires)})
 	}
 	for _, w := range l.Waiting {
-		shown.Users = append(shown.Users, lockUser{Mark: markComing, State: "waits", Who: clean(w.Owner), Job: runLink(w.Job, w.RunID), Since: momentAt(now, w.Since)})
+		shown.Users = append(shown.Users, lockUser{Mark: markComing, State: "waits", Who: cleanText(w.Owner), Job: runLink(w.Job, w.RunID), Since: momentAt(now, w.Since)})
 	}
 	return shown
 }
@@ -80,7 +80,7 @@ func runLink(job, run string) link {
 	if job == "" {
 		return link{}
 	}
-	return link{clean(job), jobPath(job) + "/runs/" + url.PathEscape(run)}
+	return link{cleanText(job), jobPath(job) + "/runs/" + url.PathEscape(run)}
 }
 
 // momentAt returns the moment of an instant that may be nil.

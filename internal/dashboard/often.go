@@ -9,7 +9,7 @@ import (
 // weeklyLoads caches whether schedules tick often, because many jobs have the same schedule.
 type weeklyLoads map[string]bool
 
-func (w weeklyLoads) often(j operator.Scheduled, first time.Time) bool {
+func (w weeklyLoads) isOften(j operator.Scheduled, first time.Time) bool {
 	often, known := w[j.Spec.Key()]
 	if !known {
 		often = ticksOften(j, first)

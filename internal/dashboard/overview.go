@@ -91,8 +91,8 @@ type holder struct {
 	Tick  moment
 }
 
-func (h *handler) overview(r *http.Request) (*page, error) {
-	st, err := h.status(r.Context())
+func (h *handler) showOverview(r *http.Request) (*page, error) {
+	st, err := h.readStatus(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -100,9 +100,9 @@ func (h *handler) overview(r *http.Request) (*page, error) {
 	p := pageOf("overview", verdict, st)
 	p.Every = renewMS
 	f := filterOf(r.URL.Query())
-	jobs := f.choose(st)
+	jobs := f.chooseJobs(st)
 	o := &overview{Mark: sign, Facts: factsOf(st), Filter: f, Tags: tagsOf(st), Outcomes: outcomeChoices, Matching: len(jobs), All: len(st.Jobs),
-		Pause: f.link("/pause"), Resume: f.link("/resume")}
+		Pause: f.linkTo("/pause"), Resume: f.linkTo("/resume")}
 	o.addProblems(st)
 	count := max((len(jobs)+rowsOfAPage-1)/rowsOfAPage, 1)
 	at := min(f.page, count)
@@ -117,7 +117,7 @@ func (h *handler) addRows(ctx context.Context, o *overview, st *operator.Status,
 	if err != nil {
 		return err
 	}
-	bad, late := failing(st), late(st)
+	bad, late := failingJobs(st), lateJobs(st)
 	for _, j := range jobs {
 		line := rowOf(st.Now, j, bad[j.Name] > 0)
 		line.Late = late[j.Name]
@@ -132,7 +132,7 @@ func pagesOf(f filter, at, count int) (links []link) {
 	for n := 1; n <= count && count > 1; n++ {
 		l := link{Text: strconv.Itoa(n)}
 		if n != at {
-			l.Href = f.link("/", "page", l.Text)
+			l.Href = f.linkTo("/", "page", l.Text)
 		}
 		links = append(links, l)
 	}
@@ -154,14 +154,14 @@ func factsOf(st *operator.Status) []fact {
 	}
 	leader := "none"
 	if st.Leader != nil {
-		leader = clean(st.Leader.Replica)
+		leader = cleanText(st.Leader.Replica)
 	}
 	replicas := strconv.Itoa(up)
 	if up != len(st.Replicas) {
 		replicas = fmt.Sprintf("%d of %d", up, len(st.Replicas))
 	}
 	return []fact{{replicas, "replicas up", "/cluster"}, {leader, "leads", "/cluster"}, {strconv.Itoa(len(st.Jobs)), "jobs", "/"},
-		{strconv.Itoa(running), "running", "/?outcome=running"}, {strconv.Itoa(len(late(st))), "late", "/?outcome=late"}, {strconv.Itoa(paused), "paused", "/?outcome=paused"}}
+		{strconv.Itoa(running), "running", "/?outcome=running"}, {strconv.Itoa(len(lateJobs(st))), "late", "/?outcome=late"}, {strconv.Itoa(paused), "paused", "/?outcome=paused"}}
 }
 
 // addProblems adds the problems of the cluster. It leaves out the problems of jobs, because the list of jobs begins with those.
@@ -177,7 +177,7 @@ func (o *overview) addProblems(st *operator.Status) {
 }
 
 func problemOf(now time.Time, p operator.Problem) problem {
-	line := problem{Mark: levelMarks[p.Level], Message: clean(p.Message)}
+	line := problem{Mark: levelMarks[p.Level], Message: cleanText(p.Message)}
 	if p.Since != nil {
 		line.Since = momentOf(now, *p.Since)
 	}
@@ -191,7 +191,7 @@ func problemOf(now time.Time, p operator.Problem) problem {
 }
 
 func rowOf(now time.Time, j *operator.Job, failing bool) row {
-	return row{Name: clean(j.Name), Href: jobPath(j.Name), Schedule: clean(console.Scheduled(j.Schedule, j.After)), Tags: cleaned(j.Tags), Failing: failing,
+	return row{Name: cleanText(j.Name), Href: jobPath(j.Name), Schedule: cleanText(console.Scheduled(j.Schedule, j.After)), Tags: cleanTags(j.Tags), Failing: failing,
 		End: endOf(now, j), Next: nextOf(now, j), Holders: holdersOf(now, j)}
 }
 
@@ -205,9 +205,9 @@ func namesOf(jobs []*operator.Job) (names []string) {
 // stripOf returns the newest records as cells, from old to new.
 func stripOf(now time.Time, newestFirst []journal.Record) (cells []cell) {
 	for _, r := range slices.Backward(newestFirst) {
-		title := clean(r.Outcome) + " " + momentOf(now, r.When()).Text
+		title := cleanText(r.Outcome) + " " + momentOf(now, r.When()).Text
 		if d, ok := durationOf(now, r); ok {
-			title += ", " + took(d)
+			title += ", " + durationText(d)
 		}
 		cells = append(cells, cell{markOf(r.Outcome), runPath(r), title})
 	}
@@ -223,19 +223,19 @@ func endOf(now time.Time, j *operator.Job) (e end) {
 	if r == nil {
 		return e
 	}
-	e = end{Mark: markOf(r.Outcome), Outcome: clean(r.Outcome), When: momentOf(now, r.When()), Href: runPath(*r)}
+	e = end{Mark: markOf(r.Outcome), Outcome: cleanText(r.Outcome), When: momentOf(now, r.When()), Href: runPath(*r)}
 	if !r.Finished.IsZero() {
 		e.When = momentOf(now, r.Finished)
 	}
 	var more []string
 	if d, ok := durationOf(now, *r); ok {
-		more = append(more, took(d))
+		more = append(more, durationText(d))
 	}
 	if r.FailedTries > 0 {
 		more = append(more, fmt.Sprintf("%d tries", r.FailedTries+1))
 	}
 	if e.Mark != markOK && r.Reason != "" {
-		more = append(more, operator.FirstLine(clean(r.Reason), 60))
+		more = append(more, operator.FirstLine(cleanText(r.Reason), 60))
 	}
 	e.More, e.Streak = strings.Join(more, " · "), streakOf(now, j.Failures)
 	return e
@@ -267,23 +267,23 @@ func nextOf(now time.Time, j *operator.Job) next {
 	case j.Next != nil:
 		return next{At: momentOf(now, *j.Next)}
 	case len(j.After) > 0:
-		return next{Text: "after " + clean(strings.Join(j.After, ", "))}
+		return next{Text: "after " + cleanText(strings.Join(j.After, ", "))}
 	}
 	return next{Text: "–"}
 }
 
 // pausedBy returns the user who paused a job, and the reason; "" if both are unknown.
 func pausedBy(j *operator.Job) string {
-	text := clean(j.PausedReason)
+	text := cleanText(j.PausedReason)
 	if j.PausedBy != "" {
-		text = strings.TrimSuffix("by "+clean(j.PausedBy)+": "+text, ": ")
+		text = strings.TrimSuffix("by "+cleanText(j.PausedBy)+": "+text, ": ")
 	}
 	return text
 }
 
 func holdersOf(now time.Time, j *operator.Job) (list []holder) {
 	for _, h := range j.Holders {
-		shown := holder{Place: fmt.Sprintf("%s/%d", clean(h.Replica), h.Slot), RunID: h.RunID, Token: h.Token}
+		shown := holder{Place: fmt.Sprintf("%s/%d", cleanText(h.Replica), h.Slot), RunID: h.RunID, Token: h.Token}
 		if h.Tick != nil {
 			shown.Tick = momentOf(now, *h.Tick)
 		}

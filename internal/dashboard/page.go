@@ -16,7 +16,7 @@ type pages map[string]*template.Template
 
 // parsePages parses each page together with the shared templates.
 func parsePages(files *assets) (pages, error) {
-	shared, err := template.New("layout.html").Funcs(template.FuncMap{"asset": files.url, "link": files.link, "base": func() string { return files.base }}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
+	shared, err := template.New("layout.html").Funcs(template.FuncMap{"asset": files.fileURL, "link": files.browserPath, "base": func() string { return files.base }}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
 	if err != nil {
 		return nil, err
 	}

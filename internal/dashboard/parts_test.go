@@ -30,7 +30,7 @@ func TestClean(t *testing.T) {
 		"a\x1b_" + strings.Repeat("b", 300):             "a" + strings.Repeat("b", 300),
 		"a\x1bX" + strings.Repeat("b", 250) + "\x1b\\c": "ac",
 	} {
-		if got := clean(text); got != want {
+		if got := cleanText(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
 	}
@@ -40,7 +40,7 @@ func FuzzClean(f *testing.F) {
 	f.Add(hostile)
 	f.Add("\x1b[\x1b]\x1b\r\r\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		if got := clean(text); strings.ContainsAny(got, "\x1b\x00\x07\r\u202e") || clean(got) != got {
+		if got := cleanText(text); strings.ContainsAny(got, "\x1b\x00\x07\r\u202e") || cleanText(got) != got {
 			t.Errorf("%q is %q", text, got)
 		}
 	})
@@ -146,7 +146,7 @@ func TestFilter(t *testing.T) {
 			t.Fatal(err)
 		}
 		var names []string
-		for _, j := range filterOf(values).choose(st) {
+		for _, j := range filterOf(values).chooseJobs(st) {
 			names = append(names, j.Name)
 		}
 		if got := strings.Join(names, " "); got != want {
@@ -162,7 +162,7 @@ func TestFailingJobsStandFirst(t *testing.T) {
 	st := &operator.Status{Now: noon, Problems: []operator.Problem{{Code: "config_differs"}, {Job: "new", Message: "job new failed"}, {Job: "an-old"}, {Code: "embedded"}},
 		Jobs: []operator.Job{{Name: "an-old"}, {Name: "good"}, {Name: "new"}}}
 	var names []string
-	for _, j := range (filter{}).choose(st) {
+	for _, j := range (filter{}).chooseJobs(st) {
 		names = append(names, j.Name)
 	}
 	var o overview

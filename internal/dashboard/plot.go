@@ -40,16 +40,16 @@ func plotOf(now time.Time, newestFirst []journal.Record) *plot {
 	}
 	most := max(slices.Max(lengths), time.Millisecond)
 	height := func(d time.Duration) float64 { return max(float64(d)/float64(most)*plotHeight, 2) }
-	p := &plot{Most: took(most), Height: plotHeight + 22, Bottom: plotHeight + 15}
+	p := &plot{Most: durationText(most), Height: plotHeight + 22, Bottom: plotHeight + 15}
 	step := 100 / float64(max(len(runs), 12))
 	for i, r := range runs {
 		tall := height(lengths[i])
 		p.Bars = append(p.Bars, bar{Mark: markOf(r.Outcome), X: percent(float64(i) * step), Width: percent(step * .72), Y: decimal(plotHeight - tall), H: decimal(tall),
-			Mid: percent((float64(i) + .36) * step), Href: runPath(r), Outcome: clean(r.Outcome), Title: clean(r.Outcome) + ", " + took(lengths[i]) + ", " + r.When().UTC().Format(stamp)})
+			Mid: percent((float64(i) + .36) * step), Href: runPath(r), Outcome: cleanText(r.Outcome), Title: cleanText(r.Outcome) + ", " + durationText(lengths[i]) + ", " + r.When().UTC().Format(stamp)})
 	}
 	slices.Sort(lengths)
 	median := lengths[len(lengths)/2]
-	p.Median, p.MedianY = took(median), decimal(plotHeight-height(median))
+	p.Median, p.MedianY = durationText(median), decimal(plotHeight-height(median))
 	return p
 }
 

@@ -36,9 +36,9 @@ func recordsOf(now time.Time, label string, list []journal.Record) records {
 }
 
 func lineOf(now time.Time, r journal.Record) line {
-	l := line{Mark: markOf(r.Outcome), Job: clean(r.Job), JobHref: jobPath(r.Job), Outcome: clean(r.Outcome), Href: runPath(r), Began: momentOf(now, r.When()), Took: "–", Place: placeOf(r), Token: r.Token, Why: clean(console.WhyInFull(r))}
+	l := line{Mark: markOf(r.Outcome), Job: cleanText(r.Job), JobHref: jobPath(r.Job), Outcome: cleanText(r.Outcome), Href: runPath(r), Began: momentOf(now, r.When()), Took: "–", Place: placeOf(r), Token: r.Token, Why: cleanText(console.WhyInFull(r))}
 	if d, ok := durationOf(now, r); ok {
-		l.Took = took(d)
+		l.Took = durationText(d)
 	}
 	if !r.Tick.IsZero() {
 		l.Tick, l.TickISO, l.WhyHref = r.Tick.UTC().Format("2006-01-02 15:04:05"), r.Tick.UTC().Format(time.RFC3339), whyPath(r.Job, r.Tick)
@@ -52,9 +52,9 @@ func placeOf(r journal.Record) string {
 	case r.Replica == "":
 		return "–"
 	case r.Slot == nil:
-		return clean(r.Replica)
+		return cleanText(r.Replica)
 	}
-	return fmt.Sprintf("%s/%d", clean(r.Replica), *r.Slot)
+	return fmt.Sprintf("%s/%d", cleanText(r.Replica), *r.Slot)
 }
 
 // A detail is a property with its value.

@@ -28,7 +28,7 @@ var redisKinds = map[string]string{
 func redisOf(st *operator.Status) redisPart {
 	part := redisPart{Kind: redisKinds[string(st.Redis.Kind)], More: st.Redis.ServerCount - len(st.Redis.Servers), Limits: st.Redis.Limits}
 	for _, s := range st.Redis.Servers {
-		shown := redisServer{Mark: markOK, Address: clean(s.Address), Fault: clean(s.Fault), RedisCells: console.RedisCellsOf(s)}
+		shown := redisServer{Mark: markOK, Address: cleanText(s.Address), Fault: cleanText(s.Fault), RedisCells: console.RedisCellsOf(s)}
 		if s.State != operator.RedisUp {
 			shown.Mark = markBad
 		}

@@ -32,7 +32,7 @@ type runPage struct {
 	Running          bool
 }
 
-func (h *handler) run(r *http.Request) (*page, error) {
+func (h *handler) showRun(r *http.Request) (*page, error) {
 	ctx, job, id := r.Context(), r.PathValue("job"), r.PathValue("id")
 	now, err := h.operator.Now(ctx)
 	if err != nil {
@@ -43,13 +43,13 @@ func (h *handler) run(r *http.Request) (*page, error) {
 		return nil, err
 	}
 	record := found[0]
-	st, err := h.status(ctx)
+	st, err := h.readStatus(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := pageOf("run", fmt.Sprintf("%s %s", clean(job), clean(record.Outcome)), st)
+	p := pageOf("run", fmt.Sprintf("%s %s", cleanText(job), cleanText(record.Outcome)), st)
 	p.Now = now
-	body := &runPage{Job: clean(job), JobHref: jobPath(job), URL: jobPath(job), ID: clean(id), Mark: markOf(record.Outcome), Facts: factsOfRun(now, record), Running: record.Outcome == journal.OutcomeRunning}
+	body := &runPage{Job: cleanText(job), JobHref: jobPath(job), URL: jobPath(job), ID: cleanText(id), Mark: markOf(record.Outcome), Facts: factsOfRun(now, record), Running: record.Outcome == journal.OutcomeRunning}
 	if !record.Tick.IsZero() {
 		if s, err := h.operator.Why(ctx, job, record.Tick.UTC().Format(time.RFC3339)); err == nil {
 			body.Story = storyOf(now, s)
@@ -70,9 +70,9 @@ func factsOfRun(now time.Time, r journal.Record) (facts []detail) {
 	if r.Outcome == journal.OutcomeRunning {
 		length = "Has run for"
 	}
-	for _, f := range []detail{{"Replica and slot", placeOf(r)}, {"Fencing token", positive("#", r.Token)}, {"Reason", clean(r.Reason)}, {"Detail", clean(r.Detail)}, {"Trigger", clean(r.Trigger)},
-		{"Tick", written(r.Tick, stamp)}, {"Began", written(r.Started, exact)}, {"Ended", written(r.Finished, exact)}, {length, lengthOf(now, r)}, {"Exit code", exitCode(r)},
-		{"Signal", clean(r.Signal)}, {"Attempt", positive("", int64(r.Attempt))}, {"Failed tries before", positive("", int64(r.FailedTries))}} {
+	for _, f := range []detail{{"Replica and slot", placeOf(r)}, {"Fencing token", positiveText("#", r.Token)}, {"Reason", cleanText(r.Reason)}, {"Detail", cleanText(r.Detail)}, {"Trigger", cleanText(r.Trigger)},
+		{"Tick", timeText(r.Tick, stamp)}, {"Began", timeText(r.Started, exact)}, {"Ended", timeText(r.Finished, exact)}, {length, lengthOf(now, r)}, {"Exit code", exitCode(r)},
+		{"Signal", cleanText(r.Signal)}, {"Attempt", positiveText("", int64(r.Attempt))}, {"Failed tries before", positiveText("", int64(r.FailedTries))}} {
 		if f.Value != "" {
 			facts = append(facts, f)
 		}
@@ -83,14 +83,14 @@ func factsOfRun(now time.Time, r journal.Record) (facts []detail) {
 	return facts
 }
 
-func positive(sign string, n int64) string {
+func positiveText(sign string, n int64) string {
 	if n <= 0 {
 		return ""
 	}
 	return sign + strconv.FormatInt(n, 10)
 }
 
-func written(t time.Time, layout string) string {
+func timeText(t time.Time, layout string) string {
 	if t.IsZero() {
 		return ""
 	}
@@ -102,7 +102,7 @@ func lengthOf(now time.Time, r journal.Record) string {
 	if !ok {
 		return ""
 	}
-	return took(d)
+	return durationText(d)
 }
 
 func exitCode(r journal.Record) string {
@@ -143,7 +143,7 @@ func (h *handler) newestOutputs(ctx context.Context, job string, newestFirst []j
 
 // outputOf returns the output of a run, so far if it is in progress.
 func (h *handler) outputOf(ctx context.Context, r journal.Record) (o output, err error) {
-	o = output{ID: "output-" + r.RunID, Title: fmt.Sprintf("%s on %s, %s", clean(r.Outcome), placeOf(r), r.When().UTC().Format(stamp)), Href: runPath(r), Empty: "It printed nothing, or its output was removed."}
+	o = output{ID: "output-" + r.RunID, Title: fmt.Sprintf("%s on %s, %s", cleanText(r.Outcome), placeOf(r), r.When().UTC().Format(stamp)), Href: runPath(r), Empty: "It printed nothing, or its output was removed."}
 	if r.Outcome == journal.OutcomeRunning {
 		o.Empty, o.Note = "Nothing was printed yet.", "Output as it comes: replicas publish it once a page asks for it."
 		var answered bool
@@ -158,6 +158,6 @@ func (h *handler) outputOf(ctx context.Context, r journal.Record) (o output, err
 	if len(o.Text) > mostOutput {
 		o.Text, o.Note = o.Text[len(o.Text)-mostOutput:], "The beginning is left out."
 	}
-	o.Text = clean(o.Text)
+	o.Text = cleanText(o.Text)
 	return o, err
 }

@@ -12,6 +12,6 @@ var sayings = map[string]string{
 	"resumed":  "Resumed: the job runs from its next tick on.",
 }
 
-func said(q url.Values) string { return sayings[q.Get("said")] }
+func saidText(q url.Values) string { return sayings[q.Get("said")] }
 
-func saying(path, key string) string { return path + "?said=" + key }
+func pathSaying(path, key string) string { return path + "?said=" + key }

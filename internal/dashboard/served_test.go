@@ -97,7 +97,7 @@ type route struct{ path, kind, body string }
 // actingRoutes are all routes that act, of the pages and of the API, for a job that is not enabled.
 func (s served) actingRoutes() (routes []route) {
 	s.t.Helper()
-	for pattern := range (&handler{}).actions() {
+	for pattern := range (&handler{}).actionRoutes() {
 		routes = append(routes, route{strings.TrimPrefix(pattern, "POST "), "application/x-www-form-urlencoded", "job=off&run=none"})
 	}
 	_, text := s.send(http.MethodGet, "/api/v1/openapi.json", "", "Authorization: Bearer "+bobsToken)
@@ -172,7 +172,7 @@ func TestEveryActingRouteRefuses(t *testing.T) {
 func TestPagesNeedAUser(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "").serve(nil)
-	for pattern := range (&handler{}).views() {
+	for pattern := range (&handler{}).viewRoutes() {
 		path := strings.NewReplacer("GET ", "", "{$}", "", "{job}", "report", "{id}", "run-0").Replace(pattern)
 		if resp, _ := s.send(http.MethodGet, path, "", "Accept: text/html"); resp.StatusCode != http.StatusSeeOther || !strings.HasPrefix(resp.Header.Get("Location"), "/login?next=%2F") {
 			t.Errorf("%s: %d %v", path, resp.StatusCode, resp.Header)
@@ -210,7 +210,7 @@ func TestActingRoutesAreListed(t *testing.T) {
 		}
 	}
 	slices.Sort(found)
-	if want := slices.Sorted(maps.Keys((&handler{}).actions())); !slices.Equal(found, want) {
+	if want := slices.Sorted(maps.Keys((&handler{}).actionRoutes())); !slices.Equal(found, want) {
 		t.Errorf("routes %q, want %q", found, want)
 	}
 }

@@ -28,7 +28,7 @@ type setting struct {
 func (*settings) Warning() mark { return markWarning }
 
 func shownSettings(s *operator.JobSettings) *settings {
-	shown := &settings{Mark: markOK, Note: clean(console.Agreement(s))}
+	shown := &settings{Mark: markOK, Note: cleanText(console.Agreement(s))}
 	if s.Agreement != operator.SettingsAgree || s.Fault != "" {
 		shown.Mark = markWarning
 	}
@@ -38,17 +38,17 @@ func shownSettings(s *operator.JobSettings) *settings {
 	var known []operator.JobForm
 	for _, f := range s.Forms {
 		if note := console.FormNote(f); note != "" {
-			shown.Others = append(shown.Others, detail{clean(console.Replicas(f)), note})
+			shown.Others = append(shown.Others, detail{cleanText(console.Replicas(f)), note})
 			continue
 		}
 		known = append(known, f)
-		shown.Replicas = append(shown.Replicas, clean(console.Replicas(f)))
+		shown.Replicas = append(shown.Replicas, cleanText(console.Replicas(f)))
 	}
 	for _, key := range s.Keys() {
-		row := setting{Key: clean(key)}
+		row := setting{Key: cleanText(key)}
 		if !slices.Contains(s.Differing, key) {
 			value, _ := known[0].Setting(key)
-			row.Values = []string{clean(value)}
+			row.Values = []string{cleanText(value)}
 			shown.Same = append(shown.Same, row)
 			continue
 		}
@@ -57,7 +57,7 @@ func shownSettings(s *operator.JobSettings) *settings {
 			if !ok {
 				value = console.NoSuchKey
 			}
-			row.Values = append(row.Values, clean(value))
+			row.Values = append(row.Values, cleanText(value))
 		}
 		shown.Differing = append(shown.Differing, row)
 	}

@@ -19,7 +19,7 @@ type story struct {
 }
 
 func storyOf(now time.Time, s *operator.Story) *story {
-	t := &story{Job: clean(s.Job), JobHref: jobPath(s.Job), At: s.At.Format(stamp), Fate: string(s.Fate), Href: whyPath(s.Job, s.At), Mark: fateMarks[s.Fate], Records: recordsOf(now, "Records of the tick", s.Runs)}
+	t := &story{Job: cleanText(s.Job), JobHref: jobPath(s.Job), At: s.At.Format(stamp), Fate: string(s.Fate), Href: whyPath(s.Job, s.At), Mark: fateMarks[s.Fate], Records: recordsOf(now, "Records of the tick", s.Runs)}
 	if t.Mark == (mark{}) {
 		t.Mark = markAdvice
 	}
@@ -27,15 +27,15 @@ func storyOf(now time.Time, s *operator.Story) *story {
 		t.Mark = markOf(s.Runs[len(s.Runs)-1].Outcome)
 	}
 	for _, l := range s.Lines {
-		t.Lines = append(t.Lines, clean(l))
+		t.Lines = append(t.Lines, cleanText(l))
 	}
 	return t
 }
 
 var fateMarks = map[operator.Fate]mark{operator.Due: markComing, operator.Open: markWarning, operator.Running: markRunning}
 
-// why shows the story of the instant that a form names.
-func (h *handler) why(r *http.Request) (*page, error) {
+// showWhy shows the story of the instant that a form names.
+func (h *handler) showWhy(r *http.Request) (*page, error) {
 	now, err := h.operator.Now(r.Context())
 	if err != nil {
 		return nil, err
@@ -44,11 +44,11 @@ func (h *handler) why(r *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := h.status(r.Context())
+	st, err := h.readStatus(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	p := pageOf("why", fmt.Sprintf("%s at %s", clean(s.Job), s.At.Format(stamp)), st)
+	p := pageOf("why", fmt.Sprintf("%s at %s", cleanText(s.Job), s.At.Format(stamp)), st)
 	p.Now, p.Body = now, storyOf(now, s)
 	if slices.Contains([]operator.Fate{operator.Due, operator.Open, operator.Running}, s.Fate) {
 		p.Every = renewMS

@@ -10,9 +10,9 @@ import (
 // and within a line. Otherwise only its beginning is removed, because it would take the rest of the output with it.
 var escapes = regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]|\x1b(?:[\]P^_X](?:[^\x07\x1b\n]{0,256}(?:\x07|\x1b\\))?|[ -/]*[0-~])?`)
 
-// clean returns a foreign text in the form in which a page may show it: without terminal sequences, control characters, characters that change the direction
+// cleanText returns a foreign text in the form in which a page may show it: without terminal sequences, control characters, characters that change the direction
 // of writing, and invalid bytes. Of a line only the part after its last carriage return remains, as on a terminal. The templates escape it for HTML.
-func clean(text string) string {
+func cleanText(text string) string {
 	text = escapes.ReplaceAllString(strings.ToValidUTF8(text, "\uFFFD"), "")
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	if strings.Contains(text, "\r") {

@@ -85,9 +85,9 @@ func timelineQueryOf(q url.Values, now time.Time) timelineQuery {
 	return t
 }
 
-// link returns the path of the same timeline with another instant and span.
-func (t timelineQuery) link(at time.Time, span string) string {
-	q := t.filter.values()
+// linkAt returns the path of the same timeline with another instant and span.
+func (t timelineQuery) linkAt(at time.Time, span string) string {
+	q := t.filter.queryValues()
 	q.Set("span", span)
 	if !at.IsZero() {
 		q.Set("at", at.UTC().Format(time.RFC3339))
@@ -98,35 +98,35 @@ func (t timelineQuery) link(at time.Time, span string) string {
 	return "/timeline?" + q.Encode()
 }
 
-func (h *handler) timeline(r *http.Request) (*page, error) {
+func (h *handler) showTimeline(r *http.Request) (*page, error) {
 	ctx := r.Context()
-	st, err := h.status(ctx)
+	st, err := h.readStatus(ctx)
 	if err != nil {
 		return nil, err
 	}
 	q := timelineQueryOf(r.URL.Query(), st.Now)
-	names, known := q.names(st)
-	past, err := h.records(ctx, q, names, known)
+	names, known := q.chosenJobs(st)
+	past, err := h.windowRecords(ctx, q, names, known)
 	if err != nil {
 		return nil, err
 	}
 	var coming []operator.Tick
 	if len(names) > 0 && q.until.After(st.Now) {
-		if coming, err = h.operator.NextTicks(ctx, names, operator.Window{From: latest(st.Now, q.from), Until: q.until, Limit: mostDrawn}); err != nil {
+		if coming, err = h.operator.NextTicks(ctx, names, operator.Window{From: laterOf(st.Now, q.from), Until: q.until, Limit: mostDrawn}); err != nil {
 			return nil, err
 		}
 	}
 	p := pageOf("timeline", "Timeline", st)
-	body := q.draw(st, past, coming, known)
+	body := q.drawPage(st, past, coming, known)
 	wanted := journal.FailuresRequest{From: q.from, Until: q.until, Includes: known, Most: mostListed}
 	if q.at.IsZero() && !q.filter.Set() {
 		wanted.Includes = nil // other viewers request the same, so the result can be shared
 	}
 	failures, err := h.windows.Failures(ctx, wanted)
 	if err != nil {
-		body.Missing = []string{fmt.Sprintf("Not all failures are listed (%s): reload the page, or choose a shorter window.", clean(err.Error()))}
+		body.Missing = []string{fmt.Sprintf("Not all failures are listed (%s): reload the page, or choose a shorter window.", cleanText(err.Error()))}
 	}
-	body.list(st.Now, q, failures, slices.DeleteFunc(slices.Clone(past), func(r journal.Record) bool { return !known(r.Job) }))
+	body.listFailures(st.Now, q, failures, slices.DeleteFunc(slices.Clone(past), func(r journal.Record) bool { return !known(r.Job) }))
 	p.Body = body
 	if q.at.IsZero() {
 		p.Every = max(renewMS, int(q.length.Milliseconds()/1000)) // a thousandth of the window is about a pixel
@@ -134,14 +134,14 @@ func (h *handler) timeline(r *http.Request) (*page, error) {
 	return p, nil
 }
 
-// draw returns the page of the records and ticks in the window.
-func (t timelineQuery) draw(st *operator.Status, past []journal.Record, coming []operator.Tick, known func(job string) bool) *timelinePage {
+// drawPage returns the page of the records and ticks in the window.
+func (t timelineQuery) drawPage(st *operator.Status, past []journal.Record, coming []operator.Tick, known func(job string) bool) *timelinePage {
 	within := slices.DeleteFunc(slices.Clone(past), func(r journal.Record) bool {
 		return r.When().After(t.until) || r.Outcome != journal.OutcomeRunning && r.Finished.Before(t.from)
 	})
 	read := len(within)
 	drawn := slices.DeleteFunc(within, func(r journal.Record) bool { return !known(r.Job) })
-	body := t.page(st.Now)
+	body := t.framePage(st.Now)
 	switch {
 	case len(drawn) > mostDrawn:
 		body.Note = fmt.Sprintf("The newest %d runs and ticks are drawn: choose jobs, or a shorter window.", mostDrawn)
@@ -158,9 +158,9 @@ func (t timelineQuery) draw(st *operator.Status, past []journal.Record, coming [
 	return body
 }
 
-// records reads the records of the window, and maybe others. For a window that ends now, all viewers share the newest records of all jobs, unless the filter
+// windowRecords reads the records of the window, and maybe others. For a window that ends now, all viewers share the newest records of all jobs, unless the filter
 // selects few jobs.
-func (h *handler) records(ctx context.Context, q timelineQuery, names []string, known func(job string) bool) ([]journal.Record, error) {
+func (h *handler) windowRecords(ctx context.Context, q timelineQuery, names []string, known func(job string) bool) ([]journal.Record, error) {
 	few := q.filter.Set() && len(names) <= mostAlone
 	if q.at.IsZero() && !few {
 		return h.windows.Newest(ctx)
@@ -168,8 +168,8 @@ func (h *handler) records(ctx context.Context, q timelineQuery, names []string, 
 	return h.windows.Read(ctx, q.from, q.until, known)
 }
 
-// list lists the failures of the window. Replicas of older versions did not index failures: past has these, if they are among the newest records.
-func (b *timelinePage) list(now time.Time, q timelineQuery, found journal.FailuresFound, past []journal.Record) {
+// listFailures lists the failures of the window. Replicas of older versions did not index failures: past has these, if they are among the newest records.
+func (b *timelinePage) listFailures(now time.Time, q timelineQuery, found journal.FailuresFound, past []journal.Record) {
 	failed := slices.Clip(found.Records) // viewers share the list
 	for _, r := range past {
 		if found.More > 0 || !r.Failed() || r.Finished.Before(q.from) || r.Finished.After(q.until) {
@@ -201,33 +201,33 @@ func comingOf(st *operator.Status, known func(job string) bool, until time.Time)
 	})
 	slices.SortStableFunc(jobs, func(a, b operator.Job) int { return a.Next.Compare(*b.Next) })
 	for _, j := range jobs {
-		list = append(list, tickLink{clean(j.Name), jobPath(j.Name), momentOf(st.Now, *j.Next)})
+		list = append(list, tickLink{cleanText(j.Name), jobPath(j.Name), momentOf(st.Now, *j.Next)})
 	}
 	return list
 }
 
-// names returns the jobs of the filter that replicas have. known reports whether the filter includes a job, which may have been removed.
-func (t timelineQuery) names(st *operator.Status) (names []string, known func(job string) bool) {
+// chosenJobs returns the jobs of the filter that replicas have. known reports whether the filter includes a job, which may have been removed.
+func (t timelineQuery) chosenJobs(st *operator.Status) (names []string, known func(job string) bool) {
 	chosen := map[string]bool{}
-	for _, j := range t.filter.choose(st) {
+	for _, j := range t.filter.chooseJobs(st) {
 		names = append(names, j.Name)
 		chosen[j.Name] = true
 	}
 	return names, func(job string) bool { return chosen[job] || !t.filter.Set() }
 }
 
-// page returns the page with the links and texts around the drawing.
-func (t timelineQuery) page(now time.Time) *timelinePage {
+// framePage returns the page with the links and texts around the drawing.
+func (t timelineQuery) framePage(now time.Time) *timelinePage {
 	p := &timelinePage{Query: t.filter.Query, ByJob: t.byJob, Span: t.span, From: t.from.UTC().Format(time.RFC3339), Until: t.until.UTC().Format(time.RFC3339)}
 	middle := t.at
 	if middle.IsZero() {
 		middle = now
 	} else {
-		p.At, p.Today = t.at.Format(time.RFC3339), t.link(time.Time{}, t.span)
+		p.At, p.Today = t.at.Format(time.RFC3339), t.linkAt(time.Time{}, t.span)
 	}
-	p.Back, p.Forward = t.link(middle.Add(-t.length/2), t.span), t.link(middle.Add(t.length/2), t.span)
+	p.Back, p.Forward = t.linkAt(middle.Add(-t.length/2), t.span), t.linkAt(middle.Add(t.length/2), t.span)
 	for _, s := range spans {
-		l := link{Text: s.name, Href: t.link(t.at, s.name)}
+		l := link{Text: s.name, Href: t.linkAt(t.at, s.name)}
 		if s.name == t.span {
 			l.Href = ""
 		}
@@ -236,7 +236,7 @@ func (t timelineQuery) page(now time.Time) *timelinePage {
 	return p
 }
 
-func latest(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

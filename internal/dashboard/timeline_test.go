@@ -83,16 +83,16 @@ func TestTimelineKeepsRunsUnderWay(t *testing.T) {
 	}
 	under := journal.Record{RunID: "long", Job: "load", Replica: "r2", Outcome: journal.OutcomeRunning, Started: noon.Add(-40 * time.Minute)}
 	all := func(string) bool { return true }
-	drawn := q.draw(st, append(ended("load", mostDrawn, time.Minute), under), nil, all)
+	drawn := q.drawPage(st, append(ended("load", mostDrawn, time.Minute), under), nil, all)
 	if len(drawn.Gantt.Bars) != mostDrawn || !slices.ContainsFunc(drawn.Gantt.Bars, func(b span) bool { return strings.HasSuffix(b.Href, "/long") }) || !strings.Contains(drawn.Note, "The newest 2000 runs") {
 		t.Errorf("%d bars, %q", len(drawn.Gantt.Bars), drawn.Note)
 	}
 	past := slices.Concat(ended("load", 3, time.Minute), ended("other", mostDrawn, time.Minute), []journal.Record{under})
-	drawn = q.draw(st, past, nil, func(job string) bool { return job == "load" })
+	drawn = q.drawPage(st, past, nil, func(job string) bool { return job == "load" })
 	if len(drawn.Gantt.Bars) != 4 || strings.Contains(drawn.Note, "are drawn") {
 		t.Errorf("%d bars, %q", len(drawn.Gantt.Bars), drawn.Note)
 	}
-	drawn = q.draw(st, append(ended("load", 3, time.Minute), ended("load", mostDrawn, 3*time.Hour)...), nil, all)
+	drawn = q.drawPage(st, append(ended("load", 3, time.Minute), ended("load", mostDrawn, 3*time.Hour)...), nil, all)
 	if len(drawn.Gantt.Bars) != 3 || drawn.Note != "" {
 		t.Errorf("%d bars, %q", len(drawn.Gantt.Bars), drawn.Note)
 	}
@@ -165,7 +165,7 @@ func TestFailuresOfAnEarlierVersion(t *testing.T) {
 		return journal.Record{RunID: id, Job: "load", Outcome: outcome, Finished: noon.Add(-ago)}
 	}
 	var b timelinePage
-	b.list(noon, q, journal.FailuresFound{Records: []journal.Record{at("new", "failed", time.Hour)}, Removed: 3, Since: noon.Add(-time.Hour)},
+	b.listFailures(noon, q, journal.FailuresFound{Records: []journal.Record{at("new", "failed", time.Hour)}, Removed: 3, Since: noon.Add(-time.Hour)},
 		[]journal.Record{at("new", "failed", time.Hour), at("old", "lost", 2*time.Hour), at("good", "ok", time.Hour), at("older", "failed", 20*time.Hour)})
 	var found []string
 	for _, l := range b.Failures.Records {
@@ -189,7 +189,7 @@ func TestViewersShareTheFailures(t *testing.T) {
 	found := journal.FailuresFound{Records: shared[:2]}
 	for range 2 {
 		var b timelinePage
-		b.list(noon, q, found, []journal.Record{failed("c", time.Minute)})
+		b.listFailures(noon, q, found, []journal.Record{failed("c", time.Minute)})
 		if n := len(b.Failures.Records); n != 3 {
 			t.Errorf("%d failures are listed", n)
 		}

@@ -58,14 +58,14 @@ var ErrBroken = errors.New("a promise was broken")
 func Run(ctx context.Context, cfg Config) (err error) {
 	d := &demo{Config: cfg, builtIn: cfg.Path == ""}
 	defer func() { err = errors.Join(err, d.close()) }()
-	if err := d.prepare(); err != nil {
+	if err := d.prepareDemo(); err != nil {
 		return err
 	}
 	d.printIntroduction()
-	if err := d.watch(ctx); err != nil {
+	if err := d.watchReplicas(ctx); err != nil {
 		return err
 	}
-	d.drain()
+	d.drainReplicas()
 	return d.summarize(ctx)
 }
 
@@ -94,8 +94,8 @@ type demo struct {
 	surprises int
 }
 
-// prepare prepares everything but the replicas.
-func (d *demo) prepare() (err error) {
+// prepareDemo prepares everything but the replicas.
+func (d *demo) prepareDemo() (err error) {
 	if d.dir, err = os.MkdirTemp("", "cronclave-demo-"); err != nil {
 		return fmt.Errorf("make a folder for the demo: %w", err)
 	}
@@ -116,14 +116,14 @@ func (d *demo) prepare() (err error) {
 	}
 	d.view = newView(d.Out, d.Colour, zonedata.Local(d.cfg.Zones), d.jobs)
 	d.known = newRuns(d.jobs)
-	if err := d.connect(); err != nil {
+	if err := d.connectRedis(); err != nil {
 		return err
 	}
 	return d.prepareReplicas()
 }
 
-// connect starts the embedded Redis and connects to it.
-func (d *demo) connect() (err error) {
+// connectRedis starts the embedded Redis and connects to it.
+func (d *demo) connectRedis() (err error) {
 	if d.server, err = embedded.Start(embedded.Config{Password: rand.Text()}); err != nil {
 		return fmt.Errorf("start the embedded Redis: %w", err)
 	}
@@ -161,7 +161,7 @@ func (d *demo) runsFile() string { return filepath.Join(d.dir, "runs.jsonl") }
 // close releases all resources in reverse order.
 func (d *demo) close() error {
 	if d.fleet != nil {
-		d.sweep()
+		d.endLeftovers()
 	}
 	if d.locks != nil {
 		_ = d.locks.Close() // only waits

@@ -27,8 +27,8 @@ type plan struct {
 // comfort is the least time between the take-over and the end of the demo, so that the take-over can be seen.
 const comfort = time.Second
 
-// hits reports whether a run is to be hit now. It is not if too little time is left for the take-over.
-func (p *plan) hits(r *run, job *config.Job, now time.Time) bool {
+// shouldHit reports whether a run is to be hit now. It is not if too little time is left for the take-over.
+func (p *plan) shouldHit(r *run, job *config.Job, now time.Time) bool {
 	if p.killed() || now.Before(p.notUntil) || p.job != "" && r.Job != p.job {
 		return false
 	}
@@ -41,8 +41,8 @@ func (p *plan) hits(r *run, job *config.Job, now time.Time) bool {
 
 func (p *plan) killed() bool { return !p.killedAt.IsZero() }
 
-// hit records the run whose replica was killed.
-func (p *plan) hit(r run, job *config.Job, now time.Time) {
+// recordKill records the run whose replica was killed.
+func (p *plan) recordKill(r run, job *config.Job, now time.Time) {
 	p.victim, p.lease, p.killedAt = r, job.Lease, now
 }
 
@@ -55,9 +55,9 @@ func (p *plan) isTakeOver(r *run) bool {
 	return true
 }
 
-// returns reports whether to start the killed replica again. It is started a moment after the take-over, or when the take-over is overdue, but not in
+// shouldReturn reports whether to start the killed replica again. It is started a moment after the take-over, or when the take-over is overdue, but not in
 // the last moments of the demo.
-func (p *plan) returns(now time.Time) bool {
+func (p *plan) shouldReturn(now time.Time) bool {
 	const moment, patience, worthwhile = time.Second, 15 * time.Second, 2 * time.Second
 	if !p.killed() || p.returned || now.Add(worthwhile).After(p.end) {
 		return false
@@ -70,9 +70,9 @@ func (p *plan) returns(now time.Time) bool {
 	return p.returned
 }
 
-// quiet returns a time from a given one on that is half a second away from every tick. If there is none within three seconds, it returns the best
+// quietTime returns a time from a given one on that is half a second away from every tick. If there is none within three seconds, it returns the best
 // one.
-func quiet(jobs []*config.Job, from time.Time) time.Time {
+func quietTime(jobs []*config.Job, from time.Time) time.Time {
 	const enough, step, span = 500 * time.Millisecond, 100 * time.Millisecond, 3 * time.Second
 	best, widest := from, time.Duration(-1)
 	for at := from; at.Before(from.Add(span)) && widest < enough; at = at.Add(step) {

@@ -32,12 +32,12 @@ func TestPlotHitsARunInItsMiddle(t *testing.T) {
 	} {
 		p := d.plan
 		p.end = second(tc.end)
-		if got := p.hits(tc.run, job, second(tc.now)); got != tc.want {
+		if got := p.shouldHit(tc.run, job, second(tc.now)); got != tc.want {
 			t.Errorf("%s: %v", tc.name, got)
 		}
 	}
-	d.plan.hit(*report(10), job, second(11.6))
-	if d.plan.hits(report(20), job, second(21.6)) {
+	d.plan.recordKill(*report(10), job, second(11.6))
+	if d.plan.shouldHit(report(20), job, second(21.6)) {
 		t.Error("a second replica is killed")
 	}
 }
@@ -54,7 +54,7 @@ func TestPlotFitsIn(t *testing.T) {
 			tick := lastDue(job, second(at))
 			r := &run{ID: "x", Job: "report", Replica: "r3", Tick: tick, Started: tick.Add(20 * time.Millisecond)}
 			lasts := second(at).Sub(tick) < 4*time.Second && tick.After(second(begin))
-			hit = hit || lasts && d.plan.hits(r, job, second(at))
+			hit = hit || lasts && d.plan.shouldHit(r, job, second(at))
 		}
 		if !hit {
 			t.Errorf("no kill in a demo that begins at %.1f", begin)
@@ -68,14 +68,14 @@ func TestPlotTakesWhatAFileHas(t *testing.T) {
 	d.builtIn = false
 	d.planKill(second(0))
 	beat := &run{ID: "y", Job: "beat", Replica: "r1", Tick: second(6), Started: second(6.01)}
-	if d.plan.hits(beat, d.known.jobs["beat"], second(6.02)) {
+	if d.plan.shouldHit(beat, d.known.jobs["beat"], second(6.02)) {
 		t.Error("a short run is hit although there is time for a long one")
 	}
-	if !d.plan.hits(beat, d.known.jobs["beat"], second(7.02)) {
+	if !d.plan.shouldHit(beat, d.known.jobs["beat"], second(7.02)) {
 		t.Error("a long run is not hit")
 	}
 	beat.Started = second(16)
-	if !d.plan.hits(beat, d.known.jobs["beat"], second(16.01)) {
+	if !d.plan.shouldHit(beat, d.known.jobs["beat"], second(16.01)) {
 		t.Error("a short run is not hit although time passes")
 	}
 }
@@ -87,7 +87,7 @@ func TestPlotKnowsTheTakeOver(t *testing.T) {
 	if p.isTakeOver(elsewhere) {
 		t.Error("a take-over without a kill")
 	}
-	p.hit(*report(10), d.known.jobs["report"], second(11.5))
+	p.recordKill(*report(10), d.known.jobs["report"], second(11.5))
 	for name, r := range map[string]run{
 		"the same tick":    {ID: "a", Job: "report", Replica: "r1", Tick: second(10)},
 		"another job":      {ID: "b", Job: "beat", Replica: "r1", Tick: second(20)},
@@ -97,25 +97,25 @@ func TestPlotKnowsTheTakeOver(t *testing.T) {
 			t.Errorf("%s is taken for a take-over", name)
 		}
 	}
-	if p.returns(second(19)) {
+	if p.shouldReturn(second(19)) {
 		t.Error("the replica is back before the take-over")
 	}
 	if !p.isTakeOver(elsewhere) || p.isTakeOver(&run{ID: "i", Job: "report", Replica: "r2", Tick: second(30)}) {
 		t.Error("the first run elsewhere is the take-over, and no other")
 	}
-	if p.returns(second(20.5)) || !p.returns(second(21.1)) || p.returns(second(21.2)) {
+	if p.shouldReturn(second(20.5)) || !p.shouldReturn(second(21.1)) || p.shouldReturn(second(21.2)) {
 		t.Error("the replica is back a second later, once")
 	}
 }
 
 func TestPlotBringsTheReplicaBackAnyway(t *testing.T) {
 	d, _ := told(t)
-	d.plan.hit(*report(10), d.known.jobs["report"], second(11.5))
-	if d.plan.returns(second(31)) || !d.plan.returns(second(32)) {
+	d.plan.recordKill(*report(10), d.known.jobs["report"], second(11.5))
+	if d.plan.shouldReturn(second(31)) || !d.plan.shouldReturn(second(32)) {
 		t.Error("15 s after the lease's end without a take-over")
 	}
 	d.plan.returned = false
-	if d.plan.returns(second(59)) {
+	if d.plan.shouldReturn(second(59)) {
 		t.Error("in the last moments")
 	}
 }
@@ -130,14 +130,14 @@ func TestQuiet(t *testing.T) {
 		{4, 4.5},
 		{5.6, 6.5},
 	} {
-		if got := quiet(jobs, second(tc.from)); got.Sub(second(tc.want)).Abs() > 100*time.Millisecond {
+		if got := quietTime(jobs, second(tc.from)); got.Sub(second(tc.want)).Abs() > 100*time.Millisecond {
 			t.Errorf("from %v: %v, want %v", tc.from, got.Sub(second(0)), tc.want)
 		}
 	}
 	// Where there is no such room, the best there is.
 	every := append(slices.Clone(jobs), perSecond(t))
 	every[len(every)-1].Jitter = 300 * time.Millisecond
-	if room := roomAt(every, quiet(every, second(0.7))); room < 300*time.Millisecond {
+	if room := roomAt(every, quietTime(every, second(0.7))); room < 300*time.Millisecond {
 		t.Errorf("%v from the next tick", room)
 	}
 }

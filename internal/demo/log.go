@@ -52,7 +52,7 @@ func parseLog(line []byte) logLine {
 	return l
 }
 
-// run returns the run that the line is about.
-func (l *logLine) run() run {
+// toRun returns the run that the line is about.
+func (l *logLine) toRun() run {
 	return run{ID: l.RunID, Job: l.Job, Replica: l.from.name, Tick: l.Tick, Slot: l.Slot, Token: l.Token, Started: l.At}
 }

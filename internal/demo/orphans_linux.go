@@ -12,10 +12,10 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// tie keeps Ctrl-C on the terminal from a replica, because the demo ends its replicas itself. If the demo ends in any other way, the kernel kills the
+// tieToDemo keeps Ctrl-C on the terminal from a replica, because the demo ends its replicas itself. If the demo ends in any other way, the kernel kills the
 // replica. The kernel does so at the end of the thread that started it. Go ends a thread only together with a goroutine that is locked to it, and the
 // demo has none.
-func tie(cmd *exec.Cmd) {
+func tieToDemo(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 

@@ -39,12 +39,12 @@ func newFleet(command, env []string, input string) *fleet {
 	return &fleet{command: command, env: env, input: input, events: make(chan logLine, 256), processes: map[string]*process{}}
 }
 
-// start starts a replica. It replaces an ended one of the same name.
-func (c *fleet) start(name string) error {
+// startReplica starts a replica. It replaces an ended one of the same name.
+func (c *fleet) startReplica(name string) error {
 	args := append(slices.Clone(c.command[1:]), "--replica", name)
 	m := &process{name: name, process: exec.Command(c.command[0], args...)}
 	m.process.Env, m.process.Stdin = c.env, strings.NewReader(c.input)
-	tie(m.process)
+	tieToDemo(m.process)
 	stderr, err := m.process.StderrPipe()
 	if err == nil {
 		err = m.process.Start()
@@ -54,15 +54,15 @@ func (c *fleet) start(name string) error {
 	}
 	c.processes[name] = m
 	c.alive++
-	c.readers.Go(func() { c.follow(m, stderr) })
+	c.readers.Go(func() { c.followLog(m, stderr) })
 	return nil
 }
 
 // longestLog is longer than a log line with a whole piece of output, escaped.
 const longestLog = 1 << 20
 
-// follow reads a replica's log to its end, and waits for the process.
-func (c *fleet) follow(m *process, stderr io.Reader) {
+// followLog reads a replica's log to its end, and waits for the process.
+func (c *fleet) followLog(m *process, stderr io.Reader) {
 	in := bufio.NewScanner(stderr)
 	in.Buffer(nil, longestLog)
 	for in.Scan() {
@@ -78,8 +78,8 @@ func (c *fleet) follow(m *process, stderr io.Reader) {
 	c.events <- end
 }
 
-// note records the facts of an event that concern the fleet itself.
-func (c *fleet) note(e *logLine) {
+// noteEvent records the facts of an event that concern the fleet itself.
+func (c *fleet) noteEvent(e *logLine) {
 	if e.ended {
 		c.alive--
 		return
@@ -91,16 +91,16 @@ func (c *fleet) note(e *logLine) {
 	}
 }
 
-// signal sends a signal to all replicas, whose ends are expected then. Errors of ended ones are ignored.
-func (c *fleet) signal(s os.Signal) {
+// signalAll sends a signal to all replicas, whose ends are expected then. Errors of ended ones are ignored.
+func (c *fleet) signalAll(s os.Signal) {
 	for _, m := range c.processes {
 		m.leaving = true
 		_ = m.process.Process.Signal(s)
 	}
 }
 
-// kill sends SIGKILL to a replica.
-func (c *fleet) kill(name string) error {
+// killReplica sends SIGKILL to a replica.
+func (c *fleet) killReplica(name string) error {
 	m := c.processes[name]
 	m.leaving = true
 	if err := m.process.Process.Kill(); err != nil {
@@ -109,14 +109,14 @@ func (c *fleet) kill(name string) error {
 	return nil
 }
 
-func (c *fleet) pid(name string) int { return c.processes[name].process.Process.Pid }
+func (c *fleet) pidOf(name string) int { return c.processes[name].process.Process.Pid }
 
 // close kills all replicas and waits for their ends.
 func (c *fleet) close() {
-	c.signal(os.Kill)
+	c.signalAll(os.Kill)
 	for c.alive > 0 {
 		e := <-c.events
-		c.note(&e)
+		c.noteEvent(&e)
 	}
 	c.readers.Wait()
 }

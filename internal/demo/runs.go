@@ -27,19 +27,19 @@ func newRuns(jobs []*config.Job) known {
 	return s
 }
 
-func (s *known) start(l *logLine) *run {
-	r := l.run()
+func (s *known) startRun(l *logLine) *run {
+	r := l.toRun()
 	s.runs = append(s.runs, &r)
 	s.byID[r.ID] = &r
 	s.open = append(s.open, &r)
 	return &r
 }
 
-// end records the outcome of a run. If the start of the run is unknown, the run is made up from the log line.
-func (s *known) end(l *logLine, outcome string, finished bool) *run {
+// endRun records the outcome of a run. If the start of the run is unknown, the run is made up from the log line.
+func (s *known) endRun(l *logLine, outcome string, finished bool) *run {
 	r := s.byID[l.RunID]
 	if r == nil {
-		made := l.run()
+		made := l.toRun()
 		r = &made
 	}
 	s.open = slices.DeleteFunc(s.open, func(o *run) bool { return o.ID == l.RunID })
@@ -53,13 +53,13 @@ func (s *known) end(l *logLine, outcome string, finished bool) *run {
 	return r
 }
 
-// idle records the outcome of a tick without a run.
-func (s *known) idle(l *logLine) {
+// noteIdle records the outcome of a tick without a run.
+func (s *known) noteIdle(l *logLine) {
 	s.outcomes = append(s.outcomes, journal.Record{Job: l.Job, Tick: l.Tick, Outcome: l.Outcome})
 }
 
-// has reports whether the outcome of a run is known.
-func (s *known) has(id string) bool {
+// hasOutcome reports whether the outcome of a run is known.
+func (s *known) hasOutcome(id string) bool {
 	return slices.ContainsFunc(s.outcomes, func(r journal.Record) bool { return r.RunID == id })
 }
 

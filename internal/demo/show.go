@@ -14,29 +14,29 @@ import (
 
 // printIntroduction describes the demo that follows.
 func (d *demo) printIntroduction() {
-	d.view.say(bold, "%d replicas (processes), embedded Redis: a trial, shares nothing with other machines", replicas)
+	d.view.printLine(bold, "%d replicas (processes), embedded Redis: a trial, shares nothing with other machines", replicas)
 	for _, w := range d.cfg.Warnings {
-		d.view.say(yellow, "%s:%d:%d: warning: %s", w.File, w.Line, w.Column, w.Message)
+		d.view.printLine(yellow, "%s:%d:%d: warning: %s", w.File, w.Line, w.Column, w.Message)
 	}
 	if d.builtIn {
 		for _, j := range d.jobs {
-			d.view.say(faint, "  %-*s  %s", d.view.job, j.Name, j.Description)
+			d.view.printLine(faint, "  %-*s  %s", d.view.job, j.Name, j.Description)
 		}
 		if d.Length < Needs {
-			d.view.say(yellow, "--for %v is short: a replica is killed only if the take-over fits in, for which %v are enough", d.Length, Needs)
+			d.view.printLine(yellow, "--for %v is short: a replica is killed only if the take-over fits in, for which %v are enough", d.Length, Needs)
 		}
 	}
-	d.view.header()
+	d.view.printHeader()
 }
 
-// watch runs the replicas and shows their events until the demo is over.
-func (d *demo) watch(ctx context.Context) error {
-	if err := d.announce(ctx); err != nil {
+// watchReplicas runs the replicas and shows their events until the demo is over.
+func (d *demo) watchReplicas(ctx context.Context) error {
+	if err := d.registerJobs(ctx); err != nil {
 		return err
 	}
 	d.planKill(time.Now())
 	for i := range replicas {
-		if err := d.fleet.start(fmt.Sprintf("r%d", i+1)); err != nil {
+		if err := d.fleet.startReplica(fmt.Sprintf("r%d", i+1)); err != nil {
 			return err
 		}
 	}
@@ -44,10 +44,10 @@ func (d *demo) watch(ctx context.Context) error {
 	const beat = 100 * time.Millisecond
 	timer := time.NewTimer(beat)
 	defer timer.Stop()
-	for stop := quiet(d.jobs, d.plan.end); d.fleet.alive > 0; {
+	for stop := quietTime(d.jobs, d.plan.end); d.fleet.alive > 0; {
 		select {
 		case e := <-d.fleet.events:
-			d.observe(&e)
+			d.handleEvent(&e)
 			continue
 		case <-d.Signals:
 			d.cut = true
@@ -56,16 +56,16 @@ func (d *demo) watch(ctx context.Context) error {
 			timer.Reset(beat)
 		}
 		now := time.Now()
-		if err := d.act(now); err != nil {
+		if err := d.actOnPlan(now); err != nil {
 			return err
 		}
 		if now.Before(stop) {
 			continue
 		}
-		if d.decided(ctx, now) || now.After(d.plan.end.Add(mostOvertime)) {
+		if d.allDecided(ctx, now) || now.After(d.plan.end.Add(mostOvertime)) {
 			return nil
 		}
-		stop = quiet(d.jobs, now.Add(beat))
+		stop = quietTime(d.jobs, now.Add(beat))
 	}
 	return nil
 }
@@ -73,8 +73,8 @@ func (d *demo) watch(ctx context.Context) error {
 // mostOvertime bounds the extension of a demo to decide the last ticks.
 const mostOvertime = 10 * time.Second
 
-// announce registers the schedules in Redis. Later ticks are due, with or without replicas.
-func (d *demo) announce(ctx context.Context) error {
+// registerJobs registers the schedules in Redis. Later ticks are due, with or without replicas.
+func (d *demo) registerJobs(ctx context.Context) error {
 	inquiries := make([]election.InspectRequest, len(d.jobs))
 	now := time.Now()
 	for i, j := range d.jobs {
@@ -99,8 +99,8 @@ func (d *demo) planKill(begun time.Time) {
 	}
 }
 
-// decided reports whether all ticks that were due by now are decided.
-func (d *demo) decided(ctx context.Context, now time.Time) bool {
+// allDecided reports whether all ticks that were due by now are decided.
+func (d *demo) allDecided(ctx context.Context, now time.Time) bool {
 	inquiries := make([]election.InspectRequest, len(d.jobs))
 	for i, j := range d.jobs {
 		inquiries[i] = election.InspectRequest{Job: j.Name}
@@ -113,36 +113,36 @@ func (d *demo) decided(ctx context.Context, now time.Time) bool {
 	return true
 }
 
-// act does the due part of the plan, and shows runs that have become long.
-func (d *demo) act(now time.Time) error {
+// actOnPlan does the due part of the plan, and shows runs that have become long.
+func (d *demo) actOnPlan(now time.Time) error {
 	for _, r := range slices.Clone(d.known.open) {
 		if now.Sub(r.Started) > longRun {
 			d.showRunning(now, r)
 		}
-		d.strike(now, r)
+		d.killIfPlanned(now, r)
 	}
-	if d.plan.returns(now) {
+	if d.plan.shouldReturn(now) {
 		name := d.plan.victim.Replica
-		if err := d.fleet.start(name); err != nil {
+		if err := d.fleet.startReplica(name); err != nil {
 			return err
 		}
-		d.view.note(now, bold, "%s starts again (pid %d)", name, d.fleet.pid(name))
+		d.view.printNote(now, bold, "%s starts again (pid %d)", name, d.fleet.pidOf(name))
 	}
 	return nil
 }
 
-// strike kills the replica of a run, if the plan says so.
-func (d *demo) strike(now time.Time, r *run) {
-	if !d.plan.hits(r, d.known.jobs[r.Job], now) {
+// killIfPlanned kills the replica of a run, if the plan says so.
+func (d *demo) killIfPlanned(now time.Time, r *run) {
+	if !d.plan.shouldHit(r, d.known.jobs[r.Job], now) {
 		return
 	}
-	pid := d.fleet.pid(r.Replica)
-	if err := d.fleet.kill(r.Replica); err != nil {
-		d.view.note(now, red, "%v", err)
+	pid := d.fleet.pidOf(r.Replica)
+	if err := d.fleet.killReplica(r.Replica); err != nil {
+		d.view.printNote(now, red, "%v", err)
 		return
 	}
-	d.plan.hit(*r, d.known.jobs[r.Job], now)
-	d.view.note(now, red, "kill -9 %s (pid %d), which runs %s", r.Replica, pid, r.Job)
+	d.plan.recordKill(*r, d.known.jobs[r.Job], now)
+	d.view.printNote(now, red, "kill -9 %s (pid %d), which runs %s", r.Replica, pid, r.Job)
 }
 
 func (d *demo) showRunning(at time.Time, r *run) {
@@ -150,11 +150,11 @@ func (d *demo) showRunning(at time.Time, r *run) {
 		return
 	}
 	d.known.shown[r.ID], d.known.long[r.Job] = true, true
-	d.view.run(at, r, "running", d.remark(r))
+	d.view.printRun(at, r, "running", d.takeOverMark(r))
 }
 
-// remark returns the mark of the take-over, once.
-func (d *demo) remark(r *run) string {
+// takeOverMark returns the mark of the take-over, once.
+func (d *demo) takeOverMark(r *run) string {
 	if d.plan.takeOver.ID == "" || d.plan.takeOver.ID != r.ID || d.plan.marked {
 		return ""
 	}
@@ -162,38 +162,38 @@ func (d *demo) remark(r *run) string {
 	return "<- take-over"
 }
 
-// observe shows an event of a replica.
-func (d *demo) observe(e *logLine) {
-	d.fleet.note(e)
+// handleEvent shows an event of a replica.
+func (d *demo) handleEvent(e *logLine) {
+	d.fleet.noteEvent(e)
 	switch {
 	case e.ended:
 		d.noteEnd(e)
 	case e.Level == "", e.Stream != "": // not a log line, or output of a job
 	case e.Message == saidStarted:
-		r := d.known.start(e)
+		r := d.known.startRun(e)
 		d.plan.isTakeOver(r)
 		if d.known.long[r.Job] {
 			d.showRunning(e.At, r)
 		}
-		d.strike(time.Now(), r)
+		d.killIfPlanned(time.Now(), r)
 	case e.Message == saidFinished:
-		r := d.known.end(e, e.Outcome, true)
-		d.view.run(e.At, r, cutTo(strings.TrimSpace(e.Outcome+" "+e.Reason), widestOutcome)+"  "+e.Took, d.remark(r))
+		r := d.known.endRun(e, e.Outcome, true)
+		d.view.printRun(e.At, r, cutTo(strings.TrimSpace(e.Outcome+" "+e.Reason), widestOutcome)+"  "+e.Took, d.takeOverMark(r))
 	case e.Message == saidNotRun:
-		d.known.idle(e)
-		d.view.run(e.At, &run{Job: e.Job, Tick: e.Tick, Replica: "-"}, e.Outcome, "")
+		d.known.noteIdle(e)
+		d.view.printRun(e.At, &run{Job: e.Job, Tick: e.Tick, Replica: "-"}, e.Outcome, "")
 	case e.Message == saidAbandoned:
-		if !d.known.has(e.RunID) { // otherwise it has ended: its replica was killed before the record was written
-			r := d.known.end(e, "abandoned", false)
-			d.view.run(e.At, r, "abandoned", "")
+		if !d.known.hasOutcome(e.RunID) { // otherwise it has ended: its replica was killed before the record was written
+			r := d.known.endRun(e, "abandoned", false)
+			d.view.printRun(e.At, r, "abandoned", "")
 		}
 	default:
-		d.warn(e)
+		d.showWarning(e)
 	}
 }
 
-// warn shows other important lines.
-func (d *demo) warn(e *logLine) {
+// showWarning shows other important lines.
+func (d *demo) showWarning(e *logLine) {
 	known := strings.HasPrefix(e.Message, "starting") || e.Message == "configuration warning" || // shown at the start
 		strings.HasPrefix(e.Message, "second signal") || // sent by the demo
 		e.from.leaving && (e.Message == "warden ends" || e.Message == "warden kills a run") || // of a replica that the demo has killed
@@ -207,7 +207,7 @@ func (d *demo) warn(e *logLine) {
 			text += ": " + more
 		}
 	}
-	d.view.note(e.At, yellow, "%s: %s", e.from.name, text)
+	d.view.printNote(e.At, yellow, "%s: %s", e.from.name, text)
 }
 
 // noteEnd reports replicas that end by themselves.
@@ -216,47 +216,47 @@ func (d *demo) noteEnd(e *logLine) {
 		return
 	}
 	d.surprises++
-	d.view.note(e.At, red, "%s has ended by itself: %s", e.from.name, e.Error)
+	d.view.printNote(e.At, red, "%s has ended by itself: %s", e.from.name, e.Error)
 	for _, words := range e.from.words {
-		d.view.note(e.At, red, "%s: %s", e.from.name, words)
+		d.view.printNote(e.At, red, "%s: %s", e.from.name, words)
 	}
 }
 
 // sameSignal is the time for which further signals count as the first one, as in `cronclave run`.
 const sameSignal = time.Second
 
-// drain drains the replicas. The next signal makes them stop their jobs at once, and the one after it kills them.
-func (d *demo) drain() {
+// drainReplicas drains the replicas. The next signal makes them stop their jobs at once, and the one after it kills them.
+func (d *demo) drainReplicas() {
 	const grace = 10 * time.Second
 	begun := time.Now()
-	d.fleet.signal(syscall.SIGTERM)
+	d.fleet.signalAll(syscall.SIGTERM)
 	timeout := time.NewTimer(d.cfg.Replica.DrainTimeout + grace)
 	defer timeout.Stop()
 	if n := len(d.known.open); n > 0 && d.cut {
-		d.view.note(begun, plain, "waiting for %s, at most %v; Ctrl-C again stops at once", count(n, "run"), d.cfg.Replica.DrainTimeout)
+		d.view.printNote(begun, plain, "waiting for %s, at most %v; Ctrl-C again stops at once", countOf(n, "run"), d.cfg.Replica.DrainTimeout)
 	}
 	for insist := os.Signal(syscall.SIGTERM); d.fleet.alive > 0; {
 		select {
 		case e := <-d.fleet.events:
-			d.observe(&e)
+			d.handleEvent(&e)
 		case <-d.Signals:
 			d.cut = true
 			if time.Since(begun) > sameSignal { // otherwise it is the same key press, for which the terminal and a supervisor both send a signal
-				d.fleet.signal(insist)
+				d.fleet.signalAll(insist)
 				insist = os.Kill
 			}
 		case <-timeout.C:
-			d.view.note(time.Now(), red, "the replicas do not end: killed")
-			d.fleet.signal(os.Kill)
+			d.view.printNote(time.Now(), red, "the replicas do not end: killed")
+			d.fleet.signalAll(os.Kill)
 		}
 	}
-	d.sweep()
+	d.endLeftovers()
 }
 
-// sweep ends the processes that a killed replica has left behind.
-func (d *demo) sweep() {
+// endLeftovers ends the processes that a killed replica has left behind.
+func (d *demo) endLeftovers() {
 	d.fleet.close()
 	if n := endOrphans(); n > 0 {
-		d.view.note(time.Now(), yellow, "ended what the killed replica had left behind: %d", n)
+		d.view.printNote(time.Now(), yellow, "ended what the killed replica had left behind: %d", n)
 	}
 }

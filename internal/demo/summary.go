@@ -12,27 +12,27 @@ import (
 func (d *demo) summarize(ctx context.Context) error {
 	t := newTally(d.jobs, d.from, d.until)
 	t.killed = d.plan.victim.ID
-	if err := d.gather(ctx, t); err != nil {
+	if err := d.gatherRuns(ctx, t); err != nil {
 		return err
 	}
-	c := t.count()
-	d.view.say(plain, "")
-	d.view.say(bold, "%s", d.sum(&c))
+	c := t.countTicks()
+	d.view.printLine(plain, "")
+	d.view.printLine(bold, "%s", d.countsLine(&c))
 	tokens := "tokens grew with every grant"
 	if c.shrank > 0 {
 		tokens = "tokens did NOT grow with every grant"
 	}
-	d.view.say(plain, "%s    %s", tokens, d.incident(t.runs))
+	d.view.printLine(plain, "%s    %s", tokens, d.killSummary(t.runs))
 	if d.builtIn {
-		d.view.say(faint, "counted from what the jobs wrote themselves")
+		d.view.printLine(faint, "counted from what the jobs wrote themselves")
 	} else {
-		d.view.say(faint, "counted from the replicas' logs and the history: what your commands did, only they know")
+		d.view.printLine(faint, "counted from the replicas' logs and the history: what your commands did, only they know")
 	}
-	return d.verdict(&c)
+	return d.listFaults(&c)
 }
 
-// gather collects the runs, and the outcomes of the other ticks.
-func (d *demo) gather(ctx context.Context, t *tally) error {
+// gatherRuns collects the runs, and the outcomes of the other ticks.
+func (d *demo) gatherRuns(ctx context.Context, t *tally) error {
 	if d.builtIn {
 		lines, err := readEntries(d.runsFile())
 		if err != nil {
@@ -44,7 +44,7 @@ func (d *demo) gather(ctx context.Context, t *tally) error {
 			t.runs = append(t.runs, *r)
 		}
 		for _, r := range d.known.outcomes {
-			t.record(r)
+			t.addOutcome(r)
 		}
 	}
 	journal, err := d.redis.OpenJournal(d.cfg, nil)
@@ -57,22 +57,22 @@ func (d *demo) gather(ctx context.Context, t *tally) error {
 		return err
 	}
 	for _, r := range records {
-		t.record(r)
+		t.addOutcome(r)
 	}
 	return nil
 }
 
-func (d *demo) sum(c *counted) string {
+func (d *demo) countsLine(c *counted) string {
 	var replicas []string
 	for _, name := range slices.Sorted(maps.Keys(c.runs)) {
 		replicas = append(replicas, fmt.Sprintf("%s %d", name, c.runs[name]))
 	}
-	return strings.TrimRight(fmt.Sprintf("%s  %s due  %d settled  %d doubled  %d early    %s", count(len(d.jobs), "job"), count(c.due, "tick"),
+	return strings.TrimRight(fmt.Sprintf("%s  %s due  %d settled  %d doubled  %d early    %s", countOf(len(d.jobs), "job"), countOf(c.due, "tick"),
 		c.settled, c.doubled, c.early, strings.Join(replicas, "  ")), " ")
 }
 
-// incident describes the kill and the take-over.
-func (d *demo) incident(runs []run) string {
+// killSummary describes the kill and the take-over.
+func (d *demo) killSummary(runs []run) string {
 	p := &d.plan
 	switch {
 	case !p.killed() && (d.cut || d.builtIn):
@@ -90,30 +90,30 @@ func (d *demo) incident(runs []run) string {
 	}
 	which := "next tick"
 	if next := d.known.jobs[p.victim.Job].Spec.Next(p.victim.Tick); !next.Equal(p.takeOver.Tick) {
-		which = "tick " + clock(p.takeOver.Tick.In(d.view.zone))
+		which = "tick " + clockText(p.takeOver.Tick.In(d.view.zone))
 	}
 	return fmt.Sprintf("take-over %.1fs after the kill (%s, elsewhere)", began.Sub(p.killedAt).Seconds(), which)
 }
 
-// verdict prints the faults. A tick that is undecided because of a signal, or because of deadlines in a user's file, is not a fault.
-func (d *demo) verdict(c *counted) error {
+// listFaults prints the faults. A tick that is undecided because of a signal, or because of deadlines in a user's file, is not a fault.
+func (d *demo) listFaults(c *counted) error {
 	open := c.due - c.settled
 	wrong := c.doubled + c.early + c.strays + c.shrank + d.surprises
 	if open > 0 && (d.cut || !d.builtIn) {
-		d.view.say(yellow, "%s still open when it ended", count(open, "tick"))
+		d.view.printLine(yellow, "%s still open when it ended", countOf(open, "tick"))
 	} else {
 		wrong += open
 	}
 	const most = 10
 	for i, f := range c.faults {
 		if i == most {
-			d.view.say(red, "and %d more", len(c.faults)-most)
+			d.view.printLine(red, "and %d more", len(c.faults)-most)
 			break
 		}
-		d.view.say(red, "%s", f)
+		d.view.printLine(red, "%s", f)
 	}
 	if d.surprises > 0 {
-		d.view.say(red, "%s ended by itself", count(d.surprises, "replica"))
+		d.view.printLine(red, "%s ended by itself", countOf(d.surprises, "replica"))
 	}
 	if wrong > 0 {
 		return ErrBroken
@@ -121,7 +121,7 @@ func (d *demo) verdict(c *counted) error {
 	return nil
 }
 
-func count(n int, noun string) string {
+func countOf(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -32,8 +32,8 @@ func newTally(jobs []*config.Job, from map[string]time.Time, until time.Time) *t
 	return &tally{jobs: jobs, from: from, until: until, outcomes: map[string]string{}, idle: map[tickOf]bool{}}
 }
 
-// record adds an outcome from the history or from a log.
-func (t *tally) record(r journal.Record) {
+// addOutcome adds an outcome from the history or from a log.
+func (t *tally) addOutcome(r journal.Record) {
 	switch {
 	case r.Outcome == journal.OutcomeRunning:
 	case r.Token == 0 && r.Started.IsZero():
@@ -52,12 +52,12 @@ type counted struct {
 	faults                       []string // one per fault
 }
 
-func (c *counted) fault(n *int, format string, args ...any) {
+func (c *counted) addFault(n *int, format string, args ...any) {
 	*n++
 	c.faults = append(c.faults, fmt.Sprintf(format, args...))
 }
 
-func (t *tally) count() counted {
+func (t *tally) countTicks() counted {
 	for i := range t.runs {
 		t.runs[i].Tick = t.runs[i].Tick.In(t.until.Location())
 	}
@@ -69,7 +69,7 @@ func (t *tally) count() counted {
 		byTick[key] = append(byTick[key], r)
 	}
 	for _, job := range t.jobs {
-		for _, at := range t.due(job) {
+		for _, at := range t.dueTicks(job) {
 			key := tickOf{job.Name, at.Unix()}
 			t.countTick(&c, job, at, byTick[key])
 			delete(byTick, key)
@@ -78,15 +78,15 @@ func (t *tally) count() counted {
 	}
 	for _, runs := range byTick {
 		for _, r := range runs {
-			c.fault(&c.strays, "%s ran, which was not due", r)
+			c.addFault(&c.strays, "%s ran, which was not due", r)
 		}
 	}
 	slices.Sort(c.faults)
 	return c
 }
 
-// due returns the ticks of a job that were due during the demo, and later ones that were run while the replicas were being stopped.
-func (t *tally) due(job *config.Job) []time.Time {
+// dueTicks returns the ticks of a job that were due during the demo, and later ones that were run while the replicas were being stopped.
+func (t *tally) dueTicks(job *config.Job) []time.Time {
 	var ticks []time.Time
 	for at := job.Spec.Next(t.from[job.Name]); !at.IsZero() && !dueAt(job, at).After(t.until); at = job.Spec.Next(at) {
 		ticks = append(ticks, at.In(t.until.Location()))
@@ -119,25 +119,25 @@ func (t *tally) countTick(c *counted, job *config.Job, at time.Time, runs []run)
 	for i, r := range runs {
 		switch {
 		case i >= job.PerTick:
-			c.fault(&c.doubled, "%s is run %d of a tick that has %d", r, i+1, job.PerTick)
+			c.addFault(&c.doubled, "%s is run %d of a tick that has %d", r, i+1, job.PerTick)
 		case slots[r.Slot] || ids[r.ID]:
-			c.fault(&c.doubled, "%s ran a second time", r)
+			c.addFault(&c.doubled, "%s ran a second time", r)
 		}
 		slots[r.Slot], ids[r.ID] = true, true
 		if due := dueAt(job, at); r.Started.Before(due) {
-			c.fault(&c.early, "%s started %v before its time", r, due.Sub(r.Started))
+			c.addFault(&c.early, "%s started %v before its time", r, due.Sub(r.Started))
 		}
-		settled = settled && t.over(r)
+		settled = settled && t.hasEnded(r)
 	}
 	if settled {
 		c.settled++
 		return
 	}
-	c.faults = append(c.faults, fmt.Sprintf("%s %s has no outcome", job.Name, clock(at)))
+	c.faults = append(c.faults, fmt.Sprintf("%s %s has no outcome", job.Name, clockText(at)))
 }
 
-// over reports whether a run has ended, according to itself or, if it was killed, to the history.
-func (t *tally) over(r run) bool {
+// hasEnded reports whether a run has ended, according to itself or, if it was killed, to the history.
+func (t *tally) hasEnded(r run) bool {
 	if !r.Ended.IsZero() && r.ID != t.killed {
 		return true
 	}
@@ -155,7 +155,7 @@ func (t *tally) countTokens(c *counted, job *config.Job) {
 			continue
 		}
 		if id, taken := seen[r.Token]; taken && id != r.ID {
-			c.fault(&c.shrank, "%s has a token that another run has", r)
+			c.addFault(&c.shrank, "%s has a token that another run has", r)
 		}
 		seen[r.Token] = r.ID
 		runs = append(runs, r)
@@ -171,14 +171,14 @@ func (t *tally) countTokens(c *counted, job *config.Job) {
 			byStart = byStart[1:]
 		}
 		if greatest.Token > r.Token {
-			c.fault(&c.shrank, "%s has a smaller token than %s, which ran before", r, greatest)
+			c.addFault(&c.shrank, "%s has a smaller token than %s, which ran before", r, greatest)
 		}
 	}
 }
 
-func clock(t time.Time) string { return t.Format("15:04:05") }
+func clockText(t time.Time) string { return t.Format("15:04:05") }
 
 // String describes a run in a sentence.
 func (r run) String() string {
-	return fmt.Sprintf("%s %s on %s (slot %d, token %d)", r.Job, clock(r.Tick), r.Replica, r.Slot, r.Token)
+	return fmt.Sprintf("%s %s on %s (slot %d, token %d)", r.Job, clockText(r.Tick), r.Replica, r.Slot, r.Token)
 }

@@ -114,35 +114,35 @@ func TestTally(t *testing.T) {
 			lines: again("beat-8-0", perfect(), func(l *entry) { l.RunID, l.Token = "beat-8-0", l.Token-50 })},
 		{name: "a run began before its tick", want: counted{due: 8, settled: 8, early: 1}, fault: "started 1ms before its time",
 			lines: changed("beat-6-0", perfect(), func(l *entry) { l.At = second(5.999) })},
-		{name: "a tick was forgotten", want: counted{due: 8, settled: 7}, fault: "beat " + clock(second(6)) + " has no outcome",
+		{name: "a tick was forgotten", want: counted{due: 8, settled: 7}, fault: "beat " + clockText(second(6)) + " has no outcome",
 			lines: without("beat-6-0", "", perfect())},
-		{name: "a run never ended", want: counted{due: 8, settled: 7}, fault: "beat " + clock(second(6)) + " has no outcome",
+		{name: "a run never ended", want: counted{due: 8, settled: 7}, fault: "beat " + clockText(second(6)) + " has no outcome",
 			lines: without("beat-6-0", "end", perfect())},
-		{name: "a run never ended, whatever the history says", want: counted{due: 8, settled: 7}, fault: "beat " + clock(second(6)) + " has no outcome",
+		{name: "a run never ended, whatever the history says", want: counted{due: 8, settled: 7}, fault: "beat " + clockText(second(6)) + " has no outcome",
 			lines:   without("beat-6-0", "end", perfect()),
 			records: []journal.Record{{RunID: "beat-6-0", Job: "beat", Tick: second(6), Token: 1, Outcome: journal.OutcomeOK}}},
-		{name: "one of two runs never ended", want: counted{due: 8, settled: 7}, fault: "batch " + clock(second(5)) + " has no outcome",
+		{name: "one of two runs never ended", want: counted{due: 8, settled: 7}, fault: "batch " + clockText(second(5)) + " has no outcome",
 			lines: without("batch-5-1", "end", perfect())},
-		{name: "a run is still running in the history", want: counted{due: 8, settled: 7}, fault: "beat " + clock(second(6)) + " has no outcome",
+		{name: "a run is still running in the history", want: counted{due: 8, settled: 7}, fault: "beat " + clockText(second(6)) + " has no outcome",
 			lines:   without("beat-6-0", "end", perfect()),
 			records: []journal.Record{{RunID: "beat-6-0", Job: "beat", Tick: second(6), Token: 1, Outcome: journal.OutcomeRunning}}},
 		{name: "a run was stopped", want: good, lines: without("beat-6-0", "end", perfect()),
 			records: []journal.Record{{RunID: "beat-6-0", Job: "beat", Tick: second(6), Token: 1, Outcome: journal.OutcomeCanceled}}},
 		{name: "a tick was skipped", want: good, lines: without("beat-6-0", "", perfect()),
 			records: []journal.Record{{RunID: "beat.6", Job: "beat", Tick: second(6), Outcome: journal.OutcomeSkipped}}},
-		{name: "another tick was skipped", want: counted{due: 8, settled: 7}, fault: "beat " + clock(second(6)) + " has no outcome",
+		{name: "another tick was skipped", want: counted{due: 8, settled: 7}, fault: "beat " + clockText(second(6)) + " has no outcome",
 			lines:   without("beat-6-0", "", perfect()),
 			records: []journal.Record{{RunID: "beat.4", Job: "beat", Tick: second(4), Outcome: journal.OutcomeSkipped}}},
 		{name: "the killed run was abandoned", want: good, lines: perfect(), killed: "report-10-0", records: []journal.Record{abandoned}},
-		{name: "nobody noticed the killed run", want: counted{due: 8, settled: 7}, fault: "report " + clock(second(10)) + " has no outcome",
+		{name: "nobody noticed the killed run", want: counted{due: 8, settled: 7}, fault: "report " + clockText(second(10)) + " has no outcome",
 			lines: perfect(), killed: "report-10-0"},
-		{name: "a run at no tick", want: counted{due: 8, settled: 8, strays: 1}, fault: "beat " + clock(second(3)) + " on r1",
+		{name: "a run at no tick", want: counted{due: 8, settled: 8, strays: 1}, fault: "beat " + clockText(second(3)) + " on r1",
 			lines: again("beat-4-0", perfect(), func(l *entry) { l.Tick, l.At, l.Replica = second(3), second(4.5), "r1" })},
-		{name: "a tick of before the beginning", want: counted{due: 8, settled: 8, strays: 1}, fault: "beat " + clock(second(0)) + " on r2",
+		{name: "a tick of before the beginning", want: counted{due: 8, settled: 8, strays: 1}, fault: "beat " + clockText(second(0)) + " on r2",
 			lines: again("beat-2-0", perfect(), func(l *entry) { l.Tick, l.Token, l.Replica = second(0), l.Token-500, "r2" })},
 		{name: "a tick while the replicas end", want: counted{due: 9, settled: 9},
 			lines: again("beat-10-0", perfect(), func(l *entry) { l.Tick, l.At = second(12), l.At.Add(2*time.Second) })},
-		{name: "a token shrank", want: counted{due: 8, settled: 8, shrank: 1}, fault: "has a smaller token than beat " + clock(second(6)),
+		{name: "a token shrank", want: counted{due: 8, settled: 8, shrank: 1}, fault: "has a smaller token than beat " + clockText(second(6)),
 			lines: changed("beat-8-0", perfect(), func(l *entry) { l.Token -= 4500 })},
 		{name: "a token came twice", want: counted{due: 8, settled: 8, shrank: 1}, fault: "has a token that another run has",
 			lines: changed("batch-5-1", perfect(), func(l *entry) { l.Token -= 1000 })},
@@ -153,9 +153,9 @@ func TestTally(t *testing.T) {
 			tally := newTally(jobs, from, second(11))
 			tally.runs, tally.killed = runsOf(tc.lines), tc.killed
 			for _, r := range tc.records {
-				tally.record(r)
+				tally.addOutcome(r)
 			}
-			got := tally.count()
+			got := tally.countTicks()
 			if got.due != tc.want.due || got.settled != tc.want.settled || got.doubled != tc.want.doubled ||
 				got.early != tc.want.early || got.strays != tc.want.strays || got.shrank != tc.want.shrank {
 				t.Errorf("counted %+v\nwant %+v", got, tc.want)
@@ -170,7 +170,7 @@ func TestTally(t *testing.T) {
 func TestTallyCountsRunsOfReplicas(t *testing.T) {
 	tally := newTally(builtIn(t), map[string]time.Time{"beat": second(0), "batch": second(0), "report": second(0)}, second(11))
 	tally.runs = runsOf(perfect())
-	got := tally.count().runs
+	got := tally.countTicks().runs
 	if fmt.Sprint(got) != "map[r1:5 r2:3 r3:2]" {
 		t.Errorf("runs %v", got)
 	}
@@ -187,11 +187,11 @@ func TestTallyKnowsJitter(t *testing.T) {
 	}
 	tally := newTally([]*config.Job{&beat}, map[string]time.Time{"beat": second(0)}, due)
 	tally.runs = []run{{ID: "a", Job: "beat", Replica: "r1", Tick: second(2), Token: 1, Started: due.Add(-time.Millisecond), Ended: due}}
-	if got := tally.count(); got.due != 1 || got.early != 1 {
+	if got := tally.countTicks(); got.due != 1 || got.early != 1 {
 		t.Errorf("counted %+v", got)
 	}
 	tally = newTally([]*config.Job{&beat}, map[string]time.Time{"beat": second(0)}, due.Add(-time.Nanosecond))
-	if got := tally.count(); got.due != 0 {
+	if got := tally.countTicks(); got.due != 0 {
 		t.Errorf("due before its jitter was over: %+v", got)
 	}
 }
@@ -208,7 +208,7 @@ func TestTestimonySurvivesTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, event := range []string{"start", "end"} {
-		if err := said.say(event, path); err != nil {
+		if err := said.appendTo(event, path); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -40,48 +40,48 @@ func newView(out io.Writer, colours bool, zone *time.Location, jobs []*config.Jo
 	return v
 }
 
-func (v *view) paint(c colour, text string) string {
+func (v *view) paintText(c colour, text string) string {
 	if !v.colour || c == plain || text == "" {
 		return text
 	}
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// say prints a separate line.
-func (v *view) say(c colour, format string, args ...any) {
-	fmt.Fprintln(v.out, v.paint(c, fmt.Sprintf(format, args...)))
+// printLine prints a separate line.
+func (v *view) printLine(c colour, format string, args ...any) {
+	fmt.Fprintln(v.out, v.paintText(c, fmt.Sprintf(format, args...)))
 }
 
-func (v *view) header() {
-	v.say(bold, "%s", v.columns("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME"))
+func (v *view) printHeader() {
+	v.printLine(bold, "%s", v.formatColumns("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME"))
 }
 
-// columns formats a line. If the names of jobs are short, there are 61 columns before the outcome.
-func (v *view) columns(at, job, tick, replica, slot, token, outcome string) string {
+// formatColumns formats a line. If the names of jobs are short, there are 61 columns before the outcome.
+func (v *view) formatColumns(at, job, tick, replica, slot, token, outcome string) string {
 	line := fmt.Sprintf("%-8s  %-*s  %-8s  %-7s  %-4s  %-16s  %s", at, v.job, cutTo(job, v.job), tick, replica, slot, token, outcome)
 	return strings.TrimRight(line, " ")
 }
 
-// run prints an event of a run. remark is "" or begins with an arrow.
-func (v *view) run(at time.Time, r *run, outcome, remark string) {
+// printRun prints an event of a run. remark is "" or begins with an arrow.
+func (v *view) printRun(at time.Time, r *run, outcome, remark string) {
 	slot, token := strconv.Itoa(r.Slot), strconv.FormatInt(r.Token, 10)
 	if r.Token == 0 { // a tick without a run
 		slot, token = "-", "-"
 	}
-	text := v.paint(colourOf(outcome), outcome)
+	text := v.paintText(colourOf(outcome), outcome)
 	if remark != "" {
-		text += "  " + v.paint(bold, remark)
+		text += "  " + v.paintText(bold, remark)
 	}
-	fmt.Fprintln(v.out, v.columns(v.clock(at), r.Job, v.clock(r.Tick), r.Replica, slot, token, text))
+	fmt.Fprintln(v.out, v.formatColumns(v.localClock(at), r.Job, v.localClock(r.Tick), r.Replica, slot, token, text))
 }
 
-// note prints an event that belongs to no single run.
-func (v *view) note(at time.Time, c colour, format string, args ...any) {
+// printNote prints an event that belongs to no single run.
+func (v *view) printNote(at time.Time, c colour, format string, args ...any) {
 	text := cutTo(fmt.Sprintf(format, args...), 160)
-	fmt.Fprintf(v.out, "%-8s  %-*s  %s\n", v.clock(at), v.job, "--", v.paint(c, text))
+	fmt.Fprintf(v.out, "%-8s  %-*s  %s\n", v.localClock(at), v.job, "--", v.paintText(c, text))
 }
 
-func (v *view) clock(t time.Time) string {
+func (v *view) localClock(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}

@@ -41,7 +41,7 @@ func (d *demo) record(t *testing.T, replica string, at float64, fields map[strin
 	}
 	e := parseLog(line)
 	e.from = &process{name: replica}
-	d.observe(&e)
+	d.handleEvent(&e)
 }
 
 type fields = map[string]any
@@ -61,7 +61,7 @@ func TestViewShowsALineForEachEvent(t *testing.T) {
 		"outcome": "failed", "reason": "exit code 7, and a long story about it that nobody reads to its end", "duration": "101ms"})
 	d.record(t, "r3", 6, fields{"msg": "tick not run", "job": "beat", "tick": 6.0, "outcome": "skipped overlap"})
 	d.record(t, "r3", 10, fields{"msg": "started", "job": "report", "tick": 10.0, "run_id": "c", "slot": 0, "token": someToken + 2})
-	d.plan.hit(*d.known.byID["c"], d.known.jobs["report"], second(11.5))
+	d.plan.recordKill(*d.known.byID["c"], d.known.jobs["report"], second(11.5))
 	abandoned := fields{"msg": saidAbandoned, "level": "warn", "job": "report", "run_id": "c", "replica_lost": "r3", "token": someToken + 2}
 	d.record(t, "r1", 16, abandoned)
 	d.record(t, "r2", 16, abandoned)
@@ -93,14 +93,14 @@ func TestViewLearnsWhatIsLong(t *testing.T) {
 	d, out := told(t)
 	lines := func() int { return strings.Count(out.String(), "running") }
 	d.record(t, "r2", 5, fields{"msg": "started", "job": "batch", "tick": 5.0, "run_id": "a", "slot": 0, "token": someToken})
-	if err := d.act(second(5.9)); err != nil {
+	if err := d.actOnPlan(second(5.9)); err != nil {
 		t.Fatal(err)
 	}
 	if lines() != 0 {
 		t.Fatalf("shown too early:\n%s", out)
 	}
 	for _, at := range []float64{6.1, 6.2} {
-		if err := d.act(second(at)); err != nil {
+		if err := d.actOnPlan(second(at)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,12 +116,12 @@ func TestViewLearnsWhatIsLong(t *testing.T) {
 func TestViewColoursOnlyATerminal(t *testing.T) {
 	var out bytes.Buffer
 	v := newView(&out, false, time.UTC, nil)
-	v.run(second(2), &run{Job: "beat", Tick: second(2), Token: 1}, "ok", "")
+	v.printRun(second(2), &run{Job: "beat", Tick: second(2), Token: 1}, "ok", "")
 	if strings.Contains(out.String(), "\x1b") {
 		t.Errorf("colours in what is no terminal: %q", out.String())
 	}
 	v.colour = true
-	if got := v.paint(red, "x"); got != "\x1b[1;31mx\x1b[0m" {
+	if got := v.paintText(red, "x"); got != "\x1b[1;31mx\x1b[0m" {
 		t.Errorf("painted %q", got)
 	}
 }
@@ -135,13 +135,13 @@ func TestReplicaThatEndsByItselfIsShown(t *testing.T) {
 		{ended: true, At: second(3), Error: "exit status 1"},
 	} {
 		e.from = m
-		d.observe(&e)
+		d.handleEvent(&e)
 	}
 	want := "12:00:03  --      r2 has ended by itself: exit status 1\n12:00:03  --      r2: cronclave: there is something wrong\n"
 	if out.String() != want || d.surprises != 1 || d.fleet.alive != 0 {
 		t.Errorf("surprises %d, alive %d, told %q", d.surprises, d.fleet.alive, out)
 	}
-	if err := d.verdict(&counted{}); err == nil {
+	if err := d.listFaults(&counted{}); err == nil {
 		t.Error("and still the demo succeeds")
 	}
 }
@@ -167,7 +167,7 @@ func TestVerdict(t *testing.T) {
 		d, out := told(t)
 		d.cut, d.builtIn = tc.cut, !tc.file
 		tc.c.faults = []string{"this is what is wrong"}
-		if err := d.verdict(&tc.c); (err == nil) != tc.success {
+		if err := d.listFaults(&tc.c); (err == nil) != tc.success {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 		if !strings.Contains(out.String(), "this is what is wrong") {

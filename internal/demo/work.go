@@ -41,11 +41,11 @@ func Work(ctx context.Context, length time.Duration) error {
 		return fmt.Errorf("%w: %w", ErrNoDemo, err)
 	}
 	path := os.Getenv(runsFileVariable)
-	if err := t.say("start", path); err != nil {
+	if err := t.appendTo("start", path); err != nil {
 		return err
 	}
 	backoff.Sleep(ctx, length)
-	return t.say("end", path)
+	return t.appendTo("end", path)
 }
 
 // ErrNoDemo reports that [Work] was not started by a job of the demo.
@@ -64,8 +64,8 @@ func newEntry(env func(string) string) (entry, error) {
 	return t, nil
 }
 
-// say appends one line in one write, so that the lines of several jobs do not mix.
-func (t entry) say(event, path string) error {
+// appendTo appends one line in one write, so that the lines of several jobs do not mix.
+func (t entry) appendTo(event, path string) error {
 	t.Event, t.At = event, time.Now()
 	line, err := json.Marshal(t)
 	if err != nil {

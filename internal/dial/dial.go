@@ -72,8 +72,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // ErrSilent is the cause of the error of a step that took too long.
 var ErrSilent = errors.New("no answer")
 
-// silence returns the error of a step that reached its own time limit.
-func silence(after time.Duration) error { return fmt.Errorf("%w within %v", ErrSilent, after) }
+// timeoutError returns the error of a step that reached its own time limit.
+func timeoutError(after time.Duration) error { return fmt.Errorf("%w within %v", ErrSilent, after) }
 
 // DialContext connects to an address, as [net.Dialer.DialContext] does.
 func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -85,7 +85,7 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string, note func(step 
 	host, port, err := net.SplitHostPort(addr)
 	if network != "tcp" || err != nil {
 		note("connect to " + addr)
-		return d.connect(ctx, network, addr, "connect to "+addr)
+		return d.dialAddress(ctx, network, addr, "connect to "+addr)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -101,8 +101,8 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string, note func(step 
 	return conn, err
 }
 
-// connect opens a connection to one address.
-func (d *Dialer) connect(ctx context.Context, network, addr, step string) (net.Conn, error) {
+// dialAddress opens a connection to one address.
+func (d *Dialer) dialAddress(ctx context.Context, network, addr, step string) (net.Conn, error) {
 	began := time.Now()
 	conn, err := d.net.DialContext(ctx, network, addr)
 	if err == nil {
@@ -111,19 +111,19 @@ func (d *Dialer) connect(ctx context.Context, network, addr, step string) (net.C
 	var op *net.OpError
 	var timeout net.Error
 	switch {
-	case ended(ctx) != nil:
-		err = fmt.Errorf("%w after %v", ended(ctx), time.Since(began).Round(time.Millisecond))
+	case endReason(ctx) != nil:
+		err = fmt.Errorf("%w after %v", endReason(ctx), time.Since(began).Round(time.Millisecond))
 	case errors.As(err, &timeout) && timeout.Timeout():
-		err = silence(ConnectTimeout)
+		err = timeoutError(ConnectTimeout)
 	case errors.As(err, &op):
 		err = op.Err // the step has the address
 	}
 	return nil, &Error{step, err}
 }
 
-// ended returns the reason if ctx has ended. It also checks the deadline itself, because a connection attempt ends at the deadline of ctx, which may be
+// endReason returns the reason if ctx has ended. It also checks the deadline itself, because a connection attempt ends at the deadline of ctx, which may be
 // before the timer of ctx fires.
-func ended(ctx context.Context) error {
+func endReason(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
 	}

@@ -35,8 +35,8 @@ type lookup struct {
 	err   error
 }
 
-// usable reports whether the lookup is in progress, or its answer is younger than the time that the lookup took: a new answer would be hardly newer.
-func (l *lookup) usable(now time.Time) bool {
+// isUsable reports whether the lookup is in progress, or its answer is younger than the time that the lookup took: a new answer would be hardly newer.
+func (l *lookup) isUsable(now time.Time) bool {
 	select {
 	case <-l.done:
 		return l.err == nil && now.Sub(l.ended) < l.ended.Sub(l.began)
@@ -45,16 +45,16 @@ func (l *lookup) usable(now time.Time) bool {
 	}
 }
 
-// start returns the lookup of a name, new or shared. It continues after the caller has gone.
-func (d *Dialer) start(q question) *lookup {
+// startLookup returns the lookup of a name, new or shared. It continues after the caller has gone.
+func (d *Dialer) startLookup(q question) *lookup {
 	d.lookups.mu.Lock()
 	defer d.lookups.mu.Unlock()
 	now := time.Now()
-	if l := d.lookups.byQuestion[q]; l != nil && l.usable(now) {
+	if l := d.lookups.byQuestion[q]; l != nil && l.isUsable(now) {
 		return l
 	}
 	for old, l := range d.lookups.byQuestion {
-		if !l.usable(now) {
+		if !l.isUsable(now) {
 			delete(d.lookups.byQuestion, old)
 		}
 	}
@@ -77,8 +77,8 @@ type answer struct {
 	err     error
 }
 
-// await waits for the lookup, or until ctx ends.
-func (l *lookup) await(ctx context.Context, q question) answer {
+// awaitAnswer waits for the lookup, or until ctx ends.
+func (l *lookup) awaitAnswer(ctx context.Context, q question) answer {
 	select {
 	case <-l.done:
 		return answer{q.network, l.addrs, lookupError(l.err)}
@@ -92,7 +92,7 @@ func lookupError(err error) error {
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return silence(LookupTimeout)
+		return timeoutError(LookupTimeout)
 	case !errors.As(err, &dns):
 		return err
 	case dns.Server == "":

@@ -35,8 +35,8 @@ func (r *race) lookUp(ctx context.Context) {
 	for _, network := range []string{"ip6", "ip4"} {
 		r.asked++
 		q := question{network, r.host}
-		l := r.start(q)
-		go func() { r.answers <- l.await(ctx, q) }() // it returns when ctx ends, and the channel has room for its answer
+		l := r.startLookup(q)
+		go func() { r.answers <- l.awaitAnswer(ctx, q) }() // it returns when ctx ends, and the channel has room for its answer
 	}
 }
 
@@ -55,7 +55,7 @@ func (r *race) run(ctx context.Context) (net.Conn, error) {
 		select {
 		case a := <-r.answers:
 			r.asked--
-			next.Reset(r.take(a))
+			next.Reset(r.queueAddresses(a))
 		case done := <-r.results:
 			r.trying--
 			if done.err == nil {
@@ -64,19 +64,19 @@ func (r *race) run(ctx context.Context) (net.Conn, error) {
 			r.faults = append(r.faults, done.err)
 			next.Reset(0)
 		case <-due:
-			r.try(ctx)
+			r.startAttempt(ctx)
 			next.Reset(NextAddress)
 		}
 	}
-	return nil, r.fault()
+	return nil, r.connectError()
 }
 
-// take queues the addresses of an answer and returns the time until the next address is tried.
-func (r *race) take(a answer) time.Duration {
+// queueAddresses queues the addresses of an answer and returns the time until the next address is tried.
+func (r *race) queueAddresses(a answer) time.Duration {
 	if a.err != nil && (r.lookupFault == nil || !isNotFound(a.err)) {
 		r.lookupFault = a.err
 	}
-	r.queue = interleave(r.queue, a.addrs)
+	r.queue = interleaveFamilies(r.queue, a.addrs)
 	switch {
 	case r.trying > 0:
 		return NextAddress
@@ -86,8 +86,8 @@ func (r *race) take(a answer) time.Duration {
 	return 0
 }
 
-// interleave alternates the addresses of the two families, beginning with more.
-func interleave(waiting, more []netip.Addr) []netip.Addr {
+// interleaveFamilies alternates the addresses of the two families, beginning with more.
+func interleaveFamilies(waiting, more []netip.Addr) []netip.Addr {
 	var all []netip.Addr
 	for i := range max(len(waiting), len(more)) {
 		for _, list := range [][]netip.Addr{more, waiting} {
@@ -99,8 +99,8 @@ func interleave(waiting, more []netip.Addr) []netip.Addr {
 	return all
 }
 
-// try starts an attempt to connect to the next address.
-func (r *race) try(ctx context.Context) {
+// startAttempt starts an attempt to connect to the next address.
+func (r *race) startAttempt(ctx context.Context) {
 	addr := net.JoinHostPort(r.queue[0].Unmap().String(), r.port)
 	r.queue = r.queue[1:]
 	r.trying++
@@ -111,7 +111,7 @@ func (r *race) try(ctx context.Context) {
 	}
 	r.note(step)
 	go func() {
-		conn, err := r.connect(ctx, "tcp", addr, step)
+		conn, err := r.dialAddress(ctx, "tcp", addr, step)
 		r.results <- result{conn, err}
 	}()
 }
@@ -125,8 +125,8 @@ func (r *race) closeLosers() {
 	}
 }
 
-// fault returns the error of a race without a connection.
-func (r *race) fault() error {
+// connectError returns the error of a race without a connection.
+func (r *race) connectError() error {
 	if len(r.faults) == 0 {
 		return &Error{"look up " + r.host, r.lookupFault}
 	}

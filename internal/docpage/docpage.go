@@ -26,19 +26,19 @@ func Sync(path, owner string, parts map[string]string, write bool) (faults []str
 	if err != nil {
 		return nil, fmt.Errorf("read the page: %w", err)
 	}
-	text, faults := replace(string(page), owner, parts)
+	text, faults := replaceParts(string(page), owner, parts)
 	if !write {
 		return faults, nil
 	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // as the rest of docs
 		return nil, fmt.Errorf("write the page: %w", err)
 	}
-	_, faults = replace(text, owner, parts)
+	_, faults = replaceParts(text, owner, parts)
 	return faults, nil
 }
 
-// replace returns the page with the wanted texts, and the differences.
-func replace(page, owner string, parts map[string]string) (text string, faults []string) {
+// replaceParts returns the page with the wanted texts, and the differences.
+func replaceParts(page, owner string, parts map[string]string) (text string, faults []string) {
 	seen := map[string]bool{}
 	text = part.ReplaceAllStringFunc(page, func(found string) string {
 		m := part.FindStringSubmatch(found)

@@ -28,13 +28,13 @@ func newClock(m *miniredis.Miniredis) *clock {
 // beforeCommand is the hook that miniredis calls before each command, calls from scripts included. It returns false, so that the command is executed.
 func (c *clock) beforeCommand(p *server.Peer, _ string, _ ...string) bool {
 	if c.isClient(p) { // during a script redis is locked and its time is fixed
-		c.set()
+		c.setNow()
 	}
 	return false
 }
 
-// set advances the time of redis to now. It never goes back, because miniredis would subtract the same step from all TTLs again.
-func (c *clock) set() {
+// setNow advances the time of redis to now. It never goes back, because miniredis would subtract the same step from all TTLs again.
+func (c *clock) setNow() {
 	c.setting.Lock()
 	defer c.setting.Unlock()
 	if now := time.Now(); now.After(c.last) {

@@ -35,7 +35,7 @@ func newQueuedConn(c net.Conn) *queuedConn {
 // Read returns the requests of the client. It fails on bytes that are not a request.
 func (c *queuedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if fault := c.requests.read(p[:n]); fault != nil {
+	if fault := c.requests.parseBytes(p[:n]); fault != nil {
 		return 0, fault
 	}
 	return n, err
@@ -50,11 +50,11 @@ func (c *queuedConn) Write(p []byte) (int, error) {
 	}
 	if len(c.queue)+len(p) > maxQueued {
 		c.queue, c.closing = nil, true
-		c.notify()
+		c.wakeDrain()
 		return 0, errors.Join(errQueueFull, c.Conn.Close())
 	}
 	c.queue = append(c.queue, p...)
-	c.notify()
+	c.wakeDrain()
 	return len(p), nil
 }
 
@@ -66,12 +66,12 @@ func (c *queuedConn) Close() error {
 		return nil
 	}
 	c.closing = true
-	c.notify()
+	c.wakeDrain()
 	return c.SetWriteDeadline(time.Now().Add(linger))
 }
 
-// notify wakes drain. A wake-up that is already pending is enough.
-func (c *queuedConn) notify() {
+// wakeDrain wakes drain. A wake-up that is already pending is enough.
+func (c *queuedConn) wakeDrain() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -82,15 +82,15 @@ func (c *queuedConn) notify() {
 func (c *queuedConn) drain() {
 	defer c.Conn.Close()
 	for range c.wake {
-		batch, closing := c.take()
-		if !c.send(batch) || closing {
+		batch, closing := c.takeQueue()
+		if !c.sendBatch(batch) || closing {
 			return
 		}
 	}
 }
 
-// send writes batch unless it is empty: writing to a net.Pipe blocks even without bytes.
-func (c *queuedConn) send(batch []byte) bool {
+// sendBatch writes batch unless it is empty: writing to a net.Pipe blocks even without bytes.
+func (c *queuedConn) sendBatch(batch []byte) bool {
 	if len(batch) == 0 {
 		return true
 	}
@@ -98,8 +98,8 @@ func (c *queuedConn) send(batch []byte) bool {
 	return err == nil
 }
 
-// take empties the queue, and reports whether Close was called.
-func (c *queuedConn) take() (batch []byte, closing bool) {
+// takeQueue empties the queue, and reports whether Close was called.
+func (c *queuedConn) takeQueue() (batch []byte, closing bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	batch, c.queue = c.queue, nil

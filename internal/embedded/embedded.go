@@ -109,14 +109,14 @@ func Start(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("start embedded redis: %w", err)
 	}
 	s.addr = listener.Addr().String()
-	s.open(door{listener, s.peers})
+	s.openDoor(door{listener, s.peers})
 	return s, nil
 }
 
-// open starts to accept connections at a door.
-func (s *Server) open(d door) {
+// openDoor starts to accept connections at a door.
+func (s *Server) openDoor(d door) {
 	s.doors = append(s.doors, d)
-	s.running.Go(func() { s.accept(d) })
+	s.running.Go(func() { s.acceptLoop(d) })
 }
 
 // startRedis starts miniredis without a listener. Only its Dial does that; the connection that Dial returns is not needed.
@@ -163,7 +163,7 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return nil, fmt.Errorf("dial embedded redis: %w", err)
 	}
 	client, peer := net.Pipe()
-	if !s.serve(peer, s.peers) {
+	if !s.serveConn(peer, s.peers) {
 		return nil, fmt.Errorf("dial embedded redis: %w", ErrClosed)
 	}
 	return client, nil
@@ -188,26 +188,26 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
-// accept serves connections until the listener is closed. Other errors of Accept (a connection that was reset early, no free file descriptor) concern one
+// acceptLoop serves connections until the listener is closed. Other errors of Accept (a connection that was reset early, no free file descriptor) concern one
 // client.
-func (s *Server) accept(d door) {
+func (s *Server) acceptLoop(d door) {
 	for {
 		conn, err := d.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			s.rest(acceptPause)
+			s.pauseAccept(acceptPause)
 			continue
 		}
-		if !s.serve(conn, d.peers) {
+		if !s.serveConn(conn, d.peers) {
 			return
 		}
 	}
 }
 
-// rest waits for d, or until Close.
-func (s *Server) rest(d time.Duration) {
+// pauseAccept waits for d, or until Close.
+func (s *Server) pauseAccept(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -216,8 +216,8 @@ func (s *Server) rest(d time.Duration) {
 	}
 }
 
-// serve gives conn a queue and hands it to the server of a door. It returns false after Close.
-func (s *Server) serve(conn net.Conn, peers *server.Server) bool {
+// serveConn gives conn a queue and hands it to the server of a door. It returns false after Close.
+func (s *Server) serveConn(conn net.Conn, peers *server.Server) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

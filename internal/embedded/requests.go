@@ -25,8 +25,8 @@ type requests struct {
 	skip int    // bytes of an argument still to come, its line end included
 }
 
-// read parses received bytes.
-func (r *requests) read(p []byte) error {
+// parseBytes parses received bytes.
+func (r *requests) parseBytes(p []byte) error {
 	for len(p) > 0 {
 		if r.skip > 0 {
 			n := min(r.skip, len(p))
@@ -44,7 +44,7 @@ func (r *requests) read(p []byte) error {
 		if !whole {
 			return nil
 		}
-		if err := r.header(r.line); err != nil {
+		if err := r.parseHeader(r.line); err != nil {
 			return err
 		}
 		r.line = r.line[:0]
@@ -52,8 +52,8 @@ func (r *requests) read(p []byte) error {
 	return nil
 }
 
-// header parses "*N", before a request of N arguments, or "$N", before an argument of N bytes.
-func (r *requests) header(line []byte) error {
+// parseHeader parses "*N", before a request of N arguments, or "$N", before an argument of N bytes.
+func (r *requests) parseHeader(line []byte) error {
 	text, whole := bytes.CutSuffix(line, []byte("\r\n"))
 	if whole && len(text) > 1 {
 		n, err := strconv.Atoi(string(text[1:]))

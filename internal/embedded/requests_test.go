@@ -47,7 +47,7 @@ func TestRequests(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
 		for len(text) > 0 {
 			n := min(len(text), 1+random.IntN(1<<random.IntN(20)))
-			if err := r.read([]byte(text[:n])); err != nil {
+			if err := r.parseBytes([]byte(text[:n])); err != nil {
 				return err
 			}
 			text = text[n:]

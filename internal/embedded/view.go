@@ -32,7 +32,7 @@ func IsRefusedByView(err error) bool { return err != nil && strings.Contains(err
 func (s *Server) ServeView(v View) {
 	peers := server.NewServerConn()
 	peers.SetPreHook(func(p *server.Peer, cmd string, args ...string) (done bool) {
-		if words := v.permitted(cmd, args); words != nil {
+		if words := v.allowedCommand(cmd, args); words != nil {
 			s.peers.Dispatch(p, words)
 		} else {
 			p.WriteError(onlyAView)
@@ -45,16 +45,16 @@ func (s *Server) ServeView(v View) {
 		_ = v.Listener.Close() // nothing was served
 		return
 	}
-	s.open(door{v.Listener, peers})
+	s.openDoor(door{v.Listener, peers})
 }
 
-// permitted returns the words to execute for a command, or nil if the view refuses it.
-func (v View) permitted(cmd string, args []string) []string {
+// allowedCommand returns the words to execute for a command, or nil if the view refuses it.
+func (v View) allowedCommand(cmd string, args []string) []string {
 	switch {
 	case v.Hides != nil && slices.ContainsFunc(args, v.Hides):
 		return nil
 	case cmd == "EVAL_RO" || cmd == "EVALSHA_RO":
-		return v.script(cmd, args)
+		return v.scriptCall(cmd, args)
 	case cmd == "SELECT" && (len(args) != 1 || args[0] != "0"): // each database that is selected costs memory
 		return nil
 	case slices.Contains(v.Reads, cmd), v.Permits != nil && v.Permits(cmd, args):
@@ -63,8 +63,8 @@ func (v View) permitted(cmd string, args []string) []string {
 	return nil
 }
 
-// script returns the call of a known script by its text. EVAL may write, but the known scripts do not.
-func (v View) script(cmd string, args []string) []string {
+// scriptCall returns the call of a known script by its text. EVAL may write, but the known scripts do not.
+func (v View) scriptCall(cmd string, args []string) []string {
 	for sha, text := range v.Scripts {
 		if len(args) > 0 && (cmd == "EVAL_RO" && args[0] == text || cmd == "EVALSHA_RO" && args[0] == sha) {
 			return append([]string{"EVAL", text}, args[1:]...)

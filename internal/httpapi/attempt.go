@@ -62,21 +62,23 @@ func (c Config) attemptName(r *http.Request, slot string) string {
 	return c.cookieName(r) + "-sign-in-" + slot
 }
 
-// slot returns the slot of the sign-in. The state begins with it too.
-func (a attempt) slot() string { return a.id[:1] }
+// slotName returns the slot of the sign-in. The state begins with it too.
+func (a attempt) slotName() string { return a.id[:1] }
 
-func (a attempt) text() string {
+func (a attempt) encodeText() string {
 	return a.id + "." + strconv.FormatInt(a.until, 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(a.next))
 }
 
-func (a attempt) cookie(key []byte) string { return a.text() + "." + signature(key, a.text()) }
+func (a attempt) signedCookie(key []byte) string {
+	return a.encodeText() + "." + signText(key, a.encodeText())
+}
 
-func (a attempt) secrets(key []byte) oidc.Attempt {
-	return oidc.Attempt{State: a.slot() + signature(key, "state "+a.id), Nonce: signature(key, "nonce "+a.id), Verifier: signature(key, "verifier "+a.id)}
+func (a attempt) deriveSecrets(key []byte) oidc.Attempt {
+	return oidc.Attempt{State: a.slotName() + signText(key, "state "+a.id), Nonce: signText(key, "nonce "+a.id), Verifier: signText(key, "verifier "+a.id)}
 }
 
 func (s *signIn) attemptCookie(r *http.Request, slot, value string, age int) *http.Cookie {
-	c := s.cookie(r, value, age)
+	c := s.sessionCookie(r, value, age)
 	c.Name = s.cfg.attemptName(r, slot)
 	return c
 }
@@ -92,13 +94,13 @@ func (s *signIn) attemptOf(r *http.Request, key []byte, now time.Time) (attempt,
 		return attempt{}, false
 	}
 	a, ok := readAttempt(key, c.Value)
-	return a, ok && !a.over(now) && hmac.Equal([]byte(a.secrets(key).State), []byte(state))
+	return a, ok && !a.isExpired(now) && hmac.Equal([]byte(a.deriveSecrets(key).State), []byte(state))
 }
 
 // readAttempt parses a cookie and verifies that a replica has signed it.
 func readAttempt(key []byte, cookie string) (attempt, bool) {
 	part := strings.Split(cookie, ".")
-	if len(part) != 4 || !hmac.Equal([]byte(signature(key, strings.Join(part[:3], "."))), []byte(part[3])) {
+	if len(part) != 4 || !hmac.Equal([]byte(signText(key, strings.Join(part[:3], "."))), []byte(part[3])) {
 		return attempt{}, false
 	}
 	until, err := strconv.ParseInt(part[1], 10, 64)

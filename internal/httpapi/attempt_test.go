@@ -133,8 +133,8 @@ func TestHungUpSignInIsUsedUp(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, callbackPath, nil)
 	key := s.provider.Key(attemptKey)
 	a := s.newAttempt(r, "/", time.Now())
-	r.URL.RawQuery = url.Values{"code": {"x"}, "state": {a.secrets(key).State}}.Encode()
-	r.AddCookie(s.attemptCookie(r, a.slot(), a.cookie(key), 600))
+	r.URL.RawQuery = url.Values{"code": {"x"}, "state": {a.deriveSecrets(key).State}}.Encode()
+	r.AddCookie(s.attemptCookie(r, a.slotName(), a.signedCookie(key), 600))
 	ctx, hangUp := context.WithCancel(t.Context())
 	hang := make(chan struct{})
 	p.with(func() {
@@ -143,11 +143,11 @@ func TestHungUpSignInIsUsedUp(t *testing.T) {
 			<-hang
 		}
 	})
-	s.finish(httptest.NewRecorder(), r.WithContext(ctx))
+	s.finishSignIn(httptest.NewRecorder(), r.WithContext(ctx))
 	close(hang)
 	p.with(func() { delete(p.answer, "/token") })
 	w := httptest.NewRecorder()
-	if s.finish(w, r); w.Code != http.StatusBadRequest {
+	if s.finishSignIn(w, r); w.Code != http.StatusBadRequest {
 		t.Errorf("again: %d, want that the sign-in has ended: %s", w.Code, w.Body)
 	}
 }
@@ -247,23 +247,23 @@ func TestAttemptsAreBounded(t *testing.T) {
 	as := attempts{state: map[attempt]attemptState{}}
 	now := time.Now()
 	waits := attempt{id: "waits", until: now.Add(attemptLength).Unix()}
-	if !as.claim(waits, now) || as.claim(waits, now) {
+	if !as.claimCode(waits, now) || as.claimCode(waits, now) {
 		t.Error("a claim is not for one request")
 	}
 	for i := range mostAttempts + 100 {
 		a := attempt{id: strconv.Itoa(i), until: now.Add(attemptLength).Unix()}
-		if !as.claim(a, now) {
+		if !as.claimCode(a, now) {
 			t.Fatalf("attempt %d is not a new one", i)
 		}
-		if as.settle(a, answered); as.of(a) != answered {
-			t.Fatalf("attempt %d: %d", i, as.of(a))
+		if as.settleClaim(a, answered); as.stateOf(a) != answered {
+			t.Fatalf("attempt %d: %d", i, as.stateOf(a))
 		}
 	}
-	if n := len(as.state); n > mostAttempts || as.of(waits) != asking {
-		t.Errorf("%d attempts, and the one that waits is %d", n, as.of(waits))
+	if n := len(as.state); n > mostAttempts || as.stateOf(waits) != asking {
+		t.Errorf("%d attempts, and the one that waits is %d", n, as.stateOf(waits))
 	}
 	later := now.Add(attemptLength)
-	if as.claim(attempt{id: "later", until: later.Add(attemptLength).Unix()}, later); len(as.state) != 1 {
+	if as.claimCode(attempt{id: "later", until: later.Add(attemptLength).Unix()}, later); len(as.state) != 1 {
 		t.Errorf("%d attempts are remembered after their end", len(as.state))
 	}
 }

@@ -14,8 +14,8 @@ type attempt struct {
 	next  string // path to open afterwards
 }
 
-// over reports whether the time for the sign-in has passed.
-func (a attempt) over(now time.Time) bool { return now.Unix() >= a.until }
+// isExpired reports whether the time for the sign-in has passed.
+func (a attempt) isExpired(now time.Time) bool { return now.Unix() >= a.until }
 
 // attemptState is the progress of this replica with the code of a callback.
 type attemptState int
@@ -36,15 +36,15 @@ type attempts struct {
 	state map[attempt]attemptState // without unanswered ones
 }
 
-// of returns the state of a sign-in.
-func (as *attempts) of(a attempt) attemptState {
+// stateOf returns the state of a sign-in.
+func (as *attempts) stateOf(a attempt) attemptState {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	return as.state[a]
 }
 
-// claim reports whether the caller may ask the provider with the code of a sign-in. If so, the caller must end the claim afterwards.
-func (as *attempts) claim(a attempt, now time.Time) bool {
+// claimCode reports whether the caller may ask the provider with the code of a sign-in. If so, the caller must end the claim afterwards.
+func (as *attempts) claimCode(a attempt, now time.Time) bool {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	if as.state[a] != unanswered {
@@ -55,8 +55,8 @@ func (as *attempts) claim(a attempt, now time.Time) bool {
 	return true
 }
 
-// settle ends a claim. state is answered or unanswered.
-func (as *attempts) settle(a attempt, state attemptState) {
+// settleClaim ends a claim. state is answered or unanswered.
+func (as *attempts) settleClaim(a attempt, state attemptState) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	if as.state[a] = state; state == unanswered {
@@ -70,7 +70,7 @@ func (as *attempts) makeRoom(now time.Time) {
 	if len(as.state) < mostAttempts {
 		return
 	}
-	maps.DeleteFunc(as.state, func(a attempt, _ attemptState) bool { return a.over(now) })
+	maps.DeleteFunc(as.state, func(a attempt, _ attemptState) bool { return a.isExpired(now) })
 	for a, state := range as.state {
 		if len(as.state) < mostAttempts {
 			return

@@ -23,8 +23,8 @@ func takeBase(next http.Handler, base string) http.Handler {
 	})
 }
 
-// rebase adds the base path to the redirects of a handler that does not know it.
-func rebase(next http.Handler, base string) http.Handler {
+// rebaseRedirects adds the base path to the redirects of a handler that does not know it.
+func rebaseRedirects(next http.Handler, base string) http.Handler {
 	if base == "" {
 		return next
 	}

@@ -47,45 +47,45 @@ func (d *doors) Accept() (net.Conn, error) {
 		return nil, err //nolint:wrapcheck // the server knows the errors of a listener
 	}
 	peer := addressOf(conn.RemoteAddr().String())
-	at := &door{Conn: conn, of: d, peer: peer, client: neighbourhood(peer)}
-	if given := d.enter(at); given != nil {
+	at := &door{Conn: conn, of: d, peer: peer, client: countedAddress(peer)}
+	if given := d.addDoor(at); given != nil {
 		_ = given.Conn.Close() // its reader fails, and closes the door
 	}
 	return at, nil
 }
 
-// enter adds a connection. It returns the connection to close for it, or nil.
-func (d *doors) enter(at *door) (given *door) {
+// addDoor adds a connection. It returns the connection to close for it, or nil.
+func (d *doors) addDoor(at *door) (given *door) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.normal) >= MaxConnections-healthConnections {
-		given = d.weakest(at)
+		given = d.weakestDoor(at)
 		at.spare = given == nil
 	}
 	if at.spare {
 		if len(d.spare) == healthConnections {
 			given = d.spare[0]
-			d.remove(given)
+			d.removeDoor(given)
 		}
 		d.spare = append(d.spare, at)
 		return given
 	}
 	if given != nil {
-		d.remove(given)
+		d.removeDoor(given)
 	}
 	d.normal = append(d.normal, at)
 	return given
 }
 
-// weakest returns the oldest connection without a request of a user, of the address with the most connections, the new one included. It returns nil if users
+// weakestDoor returns the oldest connection without a request of a user, of the address with the most connections, the new one included. It returns nil if users
 // occupy all. An idle connection of a trusted proxy is chosen last, because its next request may be for any client.
-func (d *doors) weakest(newcomer *door) (weakest *door) {
+func (d *doors) weakestDoor(newcomer *door) (weakest *door) {
 	count := map[netip.Addr]int{newcomer.client: 1}
 	for _, one := range d.normal {
 		count[one.client]++
 	}
 	for at := range count {
-		if trusts(d.trusted, at) {
+		if isTrusted(d.trusted, at) {
 			count[at] = 0
 		}
 	}
@@ -97,8 +97,8 @@ func (d *doors) weakest(newcomer *door) (weakest *door) {
 	return weakest
 }
 
-// remove removes a connection from its list. It may be called twice.
-func (d *doors) remove(at *door) {
+// removeDoor removes a connection from its list. It may be called twice.
+func (d *doors) removeDoor(at *door) {
 	list := &d.normal
 	if at.spare {
 		list = &d.spare
@@ -114,15 +114,15 @@ func (d *doors) remove(at *door) {
 // Close closes the connection and removes it.
 func (at *door) Close() error {
 	at.of.mu.Lock()
-	at.of.remove(at)
+	at.of.removeDoor(at)
 	at.of.mu.Unlock()
 	return at.Conn.Close() //nolint:wrapcheck // it is the connection's own
 }
 
 type doorKey struct{}
 
-// remember stores the connection in the context of its requests.
-func (d *doors) remember(ctx context.Context, conn net.Conn) context.Context {
+// withDoor stores the connection in the context of its requests.
+func (d *doors) withDoor(ctx context.Context, conn net.Conn) context.Context {
 	if over, ok := conn.(*tls.Conn); ok {
 		conn = over.NetConn()
 	}
@@ -136,17 +136,17 @@ func doorOf(r *http.Request) *door {
 	return at
 }
 
-// serve sets the client for which a trusted proxy sends the present request.
-func (at *door) serve(client netip.Addr) {
+// setClient sets the client for which a trusted proxy sends the present request.
+func (at *door) setClient(client netip.Addr) {
 	if at != nil {
 		at.of.mu.Lock()
-		at.client = neighbourhood(client)
+		at.client = countedAddress(client)
 		at.of.mu.Unlock()
 	}
 }
 
-// admit marks the present request as a request of a user, so that the connection is not closed for another one.
-func (at *door) admit() {
+// markUser marks the present request as a request of a user, so that the connection is not closed for another one.
+func (at *door) markUser() {
 	if at != nil {
 		at.of.mu.Lock()
 		at.user = true
@@ -154,11 +154,11 @@ func (at *door) admit() {
 	}
 }
 
-// dismiss ends the present request. HTTP/1 has one at a time.
-func (at *door) dismiss() {
+// endRequest ends the present request. HTTP/1 has one at a time.
+func (at *door) endRequest() {
 	if at != nil {
 		at.of.mu.Lock()
-		at.user, at.client = false, neighbourhood(at.peer)
+		at.user, at.client = false, countedAddress(at.peer)
 		at.of.mu.Unlock()
 	}
 }
@@ -169,7 +169,7 @@ func keepForHealth(next http.Handler) http.Handler {
 		if at := doorOf(r); at != nil && at.spare {
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "5")
-			refuse(w, r, http.StatusServiceUnavailable, "requests of users have all connections of this replica; try again later, or another replica")
+			refuseRequest(w, r, http.StatusServiceUnavailable, "requests of users have all connections of this replica; try again later, or another replica")
 			return
 		}
 		next.ServeHTTP(w, r)

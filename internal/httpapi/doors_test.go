@@ -91,7 +91,7 @@ func TestHealthHasPlacesOfItsOwn(t *testing.T) {
 	s, _ := serve(t, "")
 	for i := range MaxConnections - healthConnections {
 		at := &door{Conn: nowhere{}, of: s.listener, user: true, client: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})}
-		if given := s.listener.enter(at); given != nil {
+		if given := s.listener.addDoor(at); given != nil {
 			t.Fatal("a connection left although there are free places")
 		}
 	}
@@ -114,7 +114,7 @@ func (nowhere) Close() error { return nil }
 func TestWhoLeaves(t *testing.T) {
 	d := newDoors(nil, []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")})
 	add := func(from string, user bool) *door {
-		at := &door{of: d, Conn: nowhere{}, client: neighbourhood(netip.MustParseAddr(from)), user: user}
+		at := &door{of: d, Conn: nowhere{}, client: countedAddress(netip.MustParseAddr(from)), user: user}
 		d.normal = append(d.normal, at)
 		return at
 	}
@@ -129,20 +129,20 @@ func TestWhoLeaves(t *testing.T) {
 		newcomer string
 		want     *door
 	}{{"10.0.0.3", first}, {"2001:db8::2", first}, {"10.0.0.1", first}} {
-		if got := d.weakest(&door{client: neighbourhood(netip.MustParseAddr(tt.newcomer))}); got != tt.want {
+		if got := d.weakestDoor(&door{client: countedAddress(netip.MustParseAddr(tt.newcomer))}); got != tt.want {
 			t.Errorf("%s: %v leaves, want %v", tt.newcomer, got.client, tt.want.client)
 		}
 	}
 	add("2001:db8::3", false)
 	add("2001:db8::4", false)
 	add("2001:db8::5", false) // one network
-	if got := d.weakest(&door{client: netip.MustParseAddr("10.0.0.3")}); got != other {
+	if got := d.weakestDoor(&door{client: netip.MustParseAddr("10.0.0.3")}); got != other {
 		t.Errorf("%v leaves, want %v", got.client, other.client)
 	}
 	for _, one := range d.normal {
 		one.user = one != proxy && one != second
 	}
-	if got := d.weakest(&door{client: netip.MustParseAddr("10.0.0.3")}); got != second {
+	if got := d.weakestDoor(&door{client: netip.MustParseAddr("10.0.0.3")}); got != second {
 		t.Errorf("%v leaves before a trusted proxy, want %v", got.client, second.client)
 	}
 }

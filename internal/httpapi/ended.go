@@ -44,8 +44,8 @@ func sessionID(cookie string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// has reports whether a session was logged out.
-func (e *endedSessions) has(cookie string) bool {
+// hasEnded reports whether a session was logged out.
+func (e *endedSessions) hasEnded(cookie string) bool {
 	if e == nil { // in tests without sessions
 		return false
 	}
@@ -55,12 +55,12 @@ func (e *endedSessions) has(cookie string) bool {
 	return ended
 }
 
-// add ends a session on all replicas. After an error it has ended on this replica only.
-func (e *endedSessions) add(ctx context.Context, cookie string, until time.Time) error {
+// endSession ends a session on all replicas. After an error it has ended on this replica only.
+func (e *endedSessions) endSession(ctx context.Context, cookie string, until time.Time) error {
 	id := sessionID(cookie)
 	e.mu.Lock()
 	e.until[id] = until
-	e.bound()
+	e.dropSurplus()
 	e.mu.Unlock()
 	if e.list == nil {
 		return nil
@@ -68,8 +68,8 @@ func (e *endedSessions) add(ctx context.Context, cookie string, until time.Time)
 	return e.list.EndSessions(ctx, map[string]time.Time{id: until}) //nolint:wrapcheck // it names the operation
 }
 
-// renew reads the list, removes expired sessions, and adds those again that Redis has lost.
-func (e *endedSessions) renew(ctx context.Context) {
+// syncList reads the list, removes expired sessions, and adds those again that Redis has lost.
+func (e *endedSessions) syncList(ctx context.Context) {
 	if e.list == nil {
 		return
 	}
@@ -82,7 +82,7 @@ func (e *endedSessions) renew(ctx context.Context) {
 	e.mu.Lock()
 	maps.DeleteFunc(e.until, func(_ string, until time.Time) bool { return now.After(until) })
 	maps.Copy(e.until, listed)
-	e.bound()
+	e.dropSurplus()
 	missing := maps.Clone(e.until)
 	e.mu.Unlock()
 	maps.DeleteFunc(missing, func(id string, _ time.Time) bool { _, there := listed[id]; return there })
@@ -94,9 +94,9 @@ func (e *endedSessions) renew(ctx context.Context) {
 	}
 }
 
-// bound drops what Redis drops, in the same order. Otherwise each renewal would add the session again, and Redis would drop it again. The caller holds the
+// dropSurplus drops what Redis drops, in the same order. Otherwise each renewal would add the session again, and Redis would drop it again. The caller holds the
 // lock.
-func (e *endedSessions) bound() {
+func (e *endedSessions) dropSurplus() {
 	surplus := len(e.until) - maxEnded
 	if surplus <= 0 {
 		return

@@ -51,7 +51,7 @@ func TestMoreEndedSessionsThanTheListKeeps(t *testing.T) {
 		e.until[fmt.Sprintf("session-%05d", i)] = began.Add(time.Hour + time.Duration(i/2)*time.Second)
 	}
 	for range 3 {
-		e.renew(t.Context())
+		e.syncList(t.Context())
 	}
 	if list.calls != 1 || len(e.until) != maxEnded {
 		t.Errorf("%d additions, %d sessions; want one of %d", list.calls, len(e.until), maxEnded)
@@ -63,7 +63,7 @@ func TestMoreEndedSessionsThanTheListKeeps(t *testing.T) {
 	if !maps.EqualFunc(listed, e.until, func(a, b time.Time) bool { return a.UnixMilli() == b.UnixMilli() }) {
 		t.Error("this replica and Redis know different sessions")
 	}
-	if err := e.add(t.Context(), "cookie", began.Add(24*time.Hour)); err != nil || !e.has("cookie") || len(e.until) != maxEnded {
+	if err := e.endSession(t.Context(), "cookie", began.Add(24*time.Hour)); err != nil || !e.hasEnded("cookie") || len(e.until) != maxEnded {
 		t.Errorf("one more: %v, of %d", err, len(e.until))
 	}
 	if _, there := e.until[fmt.Sprintf("session-%05d", surplus)]; there {

@@ -22,7 +22,7 @@ func FuzzLogin(f *testing.F) {
 	reached := false
 	inner := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true })
 	config := Config{Listen: "127.0.0.1:0", Users: func() Users { return users }, Log: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Error})}
-	form, good := "application/x-www-form-urlencoded", users[0].session(strings.Repeat("1e", 32), time.Now().Add(hour))
+	form, good := "application/x-www-form-urlencoded", users[0].signedSession(strings.Repeat("1e", 32), time.Now().Add(hour))
 	for _, body := range []string{"", "token=" + annsToken, "token=" + annsToken + "&next=//evil.example", "token=" + annsToken + "&next=/%7f", "token=x&next=%2F%5Cevil", "token=%zz", "token=a;b", "next=/jobs?x=1%0d%0aSet-Cookie:x", "token=" + strings.Repeat("x", 5000)} {
 		f.Add(form, body, good)
 		f.Add("multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\n"+annsToken+"\r\n--b--", "..")

@@ -28,15 +28,15 @@ func protect(routes http.Handler, cfg Config, secret *sessionSecret, ended *ende
 	health.Handle("/", keepForHealth(public))
 	public.Handle("/", authenticate(routes, s))
 	if cfg.Users != nil || cfg.OIDC != nil {
-		s.routes(public)
+		s.addRoutes(public)
 	}
 	origins := http.NewCrossOriginProtection()
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, r, http.StatusForbidden, "the request comes from a page of another site, or a proxy has changed its Host")
+		refuseRequest(w, r, http.StatusForbidden, "the request comes from a page of another site, or a proxy has changed its Host")
 	}))
 	hosts := append([]string{"localhost"}, cfg.Hosts...)
 	if cfg.OIDC != nil {
-		newSignIn(s).routes(public)
+		newSignIn(s).addSignInRoutes(public)
 		hosts = append(hosts, cfg.OIDC.RedirectURL().Hostname())
 	}
 	if cfg.URL != nil {
@@ -46,24 +46,24 @@ func protect(routes http.Handler, cfg Config, secret *sessionSecret, ended *ende
 	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && host != "" {
 		hosts = append(hosts, host)
 	}
-	return headed(believeProxies(takeBase(logPanics(checkHost(origins.Handler(limitBody(rebase(health, cfg.BasePath))), hosts), cfg), cfg.BasePath), cfg.TrustedProxies), cfg)
+	return withHeaders(believeProxies(takeBase(logPanics(checkHost(origins.Handler(limitBody(rebaseRedirects(health, cfg.BasePath))), hosts), cfg), cfg.BasePath), cfg.TrustedProxies), cfg)
 }
 
-// headed sets the headers of every answer. The routes whose answers may be cached replace Cache-Control.
-func headed(next http.Handler, cfg Config) http.Handler {
+// withHeaders sets the headers of every answer. The routes whose answers may be cached replace Cache-Control.
+func withHeaders(next http.Handler, cfg Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
-		if cfg.secure(r) {
+		if cfg.isSecure(r) {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// refuse answers a refused request. Below apiPrefix the answer is application/problem+json, like the errors of the API.
-func refuse(w http.ResponseWriter, r *http.Request, code int, detail string) {
+// refuseRequest answers a refused request. Below apiPrefix the answer is application/problem+json, like the errors of the API.
+func refuseRequest(w http.ResponseWriter, r *http.Request, code int, detail string) {
 	if !strings.HasPrefix(r.URL.Path, apiPrefix) {
 		http.Error(w, detail, code)
 		return
@@ -87,7 +87,7 @@ func logPanics(next http.Handler, cfg Config) http.Handler {
 				cfg.Log.Debug("HTTP client has gone before it had its answer", "url", r.URL.Path, "error", fault)
 			default:
 				cfg.Log.Error("HTTP request failed", "url", r.URL.Path, "error", fault, "stack", string(debug.Stack()))
-				refuse(w, r, http.StatusInternalServerError, "a fault of the server: see its log")
+				refuseRequest(w, r, http.StatusInternalServerError, "a fault of the server: see its log")
 			}
 		}()
 		next.ServeHTTP(w, r)
@@ -115,7 +115,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 func limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-			refuse(w, r, http.StatusBadRequest, "a "+r.Method+" request has no body")
+			refuseRequest(w, r, http.StatusBadRequest, "a "+r.Method+" request has no body")
 			return
 		}
 		if r.ContentLength != 0 {
@@ -136,7 +136,7 @@ func checkHost(next http.Handler, hosts []string) http.Handler {
 		host := hostOf(r.Host)
 		known := host == "" || net.ParseIP(host) != nil || slices.ContainsFunc(hosts, func(name string) bool { return strings.EqualFold(name, host) })
 		if !known {
-			refuse(w, r, http.StatusMisdirectedRequest, "the request has a host name that this replica does not answer to; add it to [server].hosts")
+			refuseRequest(w, r, http.StatusMisdirectedRequest, "the request has a host name that this replica does not answer to; add it to [server].hosts")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -159,19 +159,19 @@ func authenticate(next http.Handler, s sessions) http.Handler {
 		page := r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, apiPrefix)
 		if is != known && r.Header.Get("Authorization") != "" {
 			s.logRefusal(r)
-			s.wrong.pause(r)
+			s.wrong.delayAnswer(r)
 		}
 		switch {
 		case is == known:
-			doorOf(r).admit()
+			doorOf(r).markUser()
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
 		case is == unsure:
-			refuse(w, r, http.StatusServiceUnavailable, secretIsAway)
+			refuseRequest(w, r, http.StatusServiceUnavailable, secretIsAway)
 		case page:
 			http.Redirect(w, r, loginPath(r, s.cfg, is)+"?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 		default:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="cronclave"`)
-			refuse(w, r, http.StatusUnauthorized, needed(s.cfg, is))
+			refuseRequest(w, r, http.StatusUnauthorized, missingCredential(s.cfg, is))
 		}
 	})
 }
@@ -186,8 +186,8 @@ func loginPath(r *http.Request, cfg Config, is standing) string {
 	return "/login"
 }
 
-// needed returns what a request without a user lacks.
-func needed(cfg Config, is standing) string {
+// missingCredential returns what a request without a user lacks.
+func missingCredential(cfg Config, is standing) string {
 	switch {
 	case is == ended:
 		return "the session has ended: load the page anew, which signs you in"
@@ -200,8 +200,8 @@ func needed(cfg Config, is standing) string {
 // rarely counts requests and logs one a minute.
 type rarely struct{ logging.Rarely }
 
-// warn counts a request. If a log line is due, it logs the number of requests since the last line, with more fields of this one.
-func (f *rarely) warn(log hclog.Logger, message string, r *http.Request, more ...any) {
+// warnRarely counts a request. If a log line is due, it logs the number of requests since the last line, with more fields of this one.
+func (f *rarely) warnRarely(log hclog.Logger, message string, r *http.Request, more ...any) {
 	if requests, due := f.Due(); due {
 		log.Warn(message, append([]any{"requests", requests, "address", r.RemoteAddr}, more...)...)
 	}
@@ -209,5 +209,5 @@ func (f *rarely) warn(log hclog.Logger, message string, r *http.Request, more ..
 
 // logRefusal logs a request or a login with an unknown token.
 func (s sessions) logRefusal(r *http.Request) {
-	s.rejected.warn(s.cfg.Log, "HTTP requests refused: their token is unknown", r)
+	s.rejected.warnRarely(s.cfg.Log, "HTTP requests refused: their token is unknown", r)
 }

@@ -28,8 +28,8 @@ type sessions struct {
 	wrong    *wrongTokens
 }
 
-func (s sessions) routes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) { s.show(w, http.StatusOK, r.FormValue("next"), "") })
+func (s sessions) addRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) { s.showLogin(w, http.StatusOK, r.FormValue("next"), "") })
 	mux.HandleFunc("GET /login.css", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/css; charset=utf-8")
 		_, _ = io.WriteString(w, loginStyle) // a failed write means that the client has gone
@@ -42,15 +42,15 @@ func (s sessions) routes(mux *http.ServeMux) {
 
 // logout ends the sessions of a browser on all replicas.
 func (s sessions) logout(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, s.cookie(r, "", -1))
+	http.SetCookie(w, s.sessionCookie(r, "", -1))
 	now := time.Now()
 	for _, cookie := range r.CookiesNamed(s.cfg.cookieName(r)) {
 		if _, is := s.ofCookie(r.Context(), cookie.Value, now); is != known {
 			continue // not a session, or expired
 		}
-		if err := s.ended.add(r.Context(), cookie.Value, now.Add(sessionLength+clockTolerance)); err != nil {
+		if err := s.ended.endSession(r.Context(), cookie.Value, now.Add(sessionLength+clockTolerance)); err != nil {
 			s.cfg.Log.Warn("session ended on this replica alone", "error", err)
-			s.show(w, http.StatusServiceUnavailable, "/", "You are logged out in this browser and on this replica. Redis does not answer, so a copy of the session stays valid on other replicas until it ends.")
+			s.showLogin(w, http.StatusServiceUnavailable, "/", "You are logged out in this browser and on this replica. Redis does not answer, so a copy of the session stays valid on other replicas until it ends.")
 			return
 		}
 	}
@@ -59,30 +59,30 @@ func (s sessions) logout(w http.ResponseWriter, r *http.Request) {
 
 func (s sessions) login(w http.ResponseWriter, r *http.Request) {
 	token, next := strings.TrimSpace(r.PostFormValue("token")), r.PostFormValue("next")
-	user := s.cfg.Users().find(token)
+	user := s.cfg.Users().findToken(token)
 	if user == nil || token == "" {
 		s.logRefusal(r)
-		s.wrong.pause(r)
-		s.show(w, http.StatusUnauthorized, next, "No user has this token.")
+		s.wrong.delayAnswer(r)
+		s.showLogin(w, http.StatusUnauthorized, next, "No user has this token.")
 		return
 	}
-	secret := s.secret.again(r.Context()) // another replica may have created a new one a moment ago
+	secret := s.secret.readAgain(r.Context()) // another replica may have created a new one a moment ago
 	if secret == "" {
-		s.show(w, http.StatusServiceUnavailable, next, secretIsAway)
+		s.showLogin(w, http.StatusServiceUnavailable, next, secretIsAway)
 		return
 	}
-	http.SetCookie(w, s.cookie(r, user.session(secret, time.Now().Add(sessionLength)), int(sessionLength.Seconds())))
+	http.SetCookie(w, s.sessionCookie(r, user.signedSession(secret, time.Now().Add(sessionLength)), int(sessionLength.Seconds())))
 	http.Redirect(w, r, localPath(next), http.StatusSeeOther)
 }
 
 // secretIsAway is the answer to browsers while sessions can be neither signed nor verified. Requests with tokens still pass.
 const secretIsAway = "This replica cannot read from Redis what it needs to check logins. Try again in a few seconds. If this goes on, see the log of the replica."
 
-func (s sessions) cookie(r *http.Request, value string, age int) *http.Cookie {
-	return &http.Cookie{Name: s.cfg.cookieName(r), Value: value, Path: s.cfg.BasePath + "/", MaxAge: age, HttpOnly: true, Secure: s.cfg.secure(r), SameSite: http.SameSiteLaxMode}
+func (s sessions) sessionCookie(r *http.Request, value string, age int) *http.Cookie {
+	return &http.Cookie{Name: s.cfg.cookieName(r), Value: value, Path: s.cfg.BasePath + "/", MaxAge: age, HttpOnly: true, Secure: s.cfg.isSecure(r), SameSite: http.SameSiteLaxMode}
 }
 
-func (s sessions) show(w http.ResponseWriter, code int, next, fault string) {
+func (s sessions) showLogin(w http.ResponseWriter, code int, next, fault string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")

@@ -61,13 +61,13 @@ var (
 // NewMetrics returns the metrics of a replica. outcomes lists every outcome that a tick or a run may have.
 func NewMetrics(version string, outcomes []string, g Gauges) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), perJob: newPerJob(outcomes), jobs: map[string]*jobTimes{}, pools: map[string]bool{},
-		duration: histogram("cronclave_run_duration_seconds", "How long runs took, of those that this replica counts in cronclave_outcomes_total.", durationBuckets),
-		delay:    histogram("cronclave_start_delay_seconds", "How long after they were due ticks were started on this replica.", delayBuckets),
+		duration: newHistogram("cronclave_run_duration_seconds", "How long runs took, of those that this replica counts in cronclave_outcomes_total.", durationBuckets),
+		delay:    newHistogram("cronclave_start_delay_seconds", "How long after they were due ticks were started on this replica.", delayBuckets),
 		poolWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cronclave_pool_wait_seconds", Buckets: poolBuckets,
 			Help: "How long runs on this replica waited for the slot of a pool that they got."}, []string{"pool"}),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cronclave_pool_waiting_runs",
 			Help: "Runs on this replica that wait for a slot of a pool."}, []string{"pool"}),
-		left:    histogram("cronclave_lease_renewal_left_seconds", "What was left of a lease when a renewal came through: near zero it was nearly lost.", leftBuckets),
+		left:    newHistogram("cronclave_lease_renewal_left_seconds", "What was left of a lease when a renewal came through: near zero it was nearly lost.", leftBuckets),
 		lost:    prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_leases_lost_total", Help: "Leases that this replica lost."}),
 		outages: prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_redis_outages_total", Help: "Outages of Redis of two seconds or more that registrations of this replica met. They are 5 s apart, so shorter outages may be missing."}),
 		losses:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_redis_data_losses_total", Help: "Losses of the data in Redis, as this replica saw them."}),
@@ -82,12 +82,12 @@ func NewMetrics(version string, outcomes []string, g Gauges) *Metrics {
 	}
 	m.registry.MustRegister(m.duration, m.delay, m.poolWait, m.waiting, m.left, m.lost, m.outages, m.losses, m.reloads.successful, m.reloads.at, m.reloads.zoneData,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), cluster{g.RedisUp, g.Cluster})
-	m.registry.MustRegister(m.perJob.collectors()...)
-	m.registry.MustRegister(g.collectors(version)...)
+	m.registry.MustRegister(m.perJob.jobCollectors()...)
+	m.registry.MustRegister(g.newCollectors(version)...)
 	return m
 }
 
-func histogram(name, help string, buckets []float64) prometheus.Histogram {
+func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 }
 
@@ -95,7 +95,7 @@ func histogram(name, help string, buckets []float64) prometheus.Histogram {
 func (m *Metrics) Ended(o Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	times := m.of(o.Job)
+	times := m.timesOf(o.Job)
 	n := float64(max(o.Ticks, 1))
 	m.outcomes.WithLabelValues(o.Job, o.Outcome).Add(n)
 	if o.Reason != "" {
@@ -118,7 +118,7 @@ func (m *Metrics) Ended(o Outcome) {
 func (m *Metrics) TryFailed(job string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(job)
+	m.timesOf(job)
 	m.tries.WithLabelValues(job).Inc()
 }
 
@@ -126,7 +126,7 @@ func (m *Metrics) TryFailed(job string) {
 func (m *Metrics) Recovering(job string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(job)
+	m.timesOf(job)
 	m.recoveries.WithLabelValues(job).Inc()
 }
 
@@ -171,14 +171,14 @@ func (m *Metrics) Configured(at time.Time, zoneData string) {
 	m.reloads.zoneData.Reset()
 	m.reloads.zoneData.WithLabelValues(zoneData).Set(1)
 	m.reloads.successful.Set(1)
-	m.reloads.at.Set(seconds(at))
+	m.reloads.at.Set(unixSeconds(at))
 }
 
 // Refused records that a newer configuration was refused.
 func (m *Metrics) Refused() { m.reloads.successful.Set(0) }
 
-// seconds returns a time in seconds since 1970, the unit of Prometheus.
-func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
+// unixSeconds returns a time in seconds since 1970, the unit of Prometheus.
+func unixSeconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
 
 // Handler returns the handler of the route /metrics.
 func (m *Metrics) Handler() http.Handler {

@@ -65,28 +65,28 @@ func (c cluster) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	up := c.redisUp()
-	send(descRedisUp, number(up))
+	send(descRedisUp, boolValue(up))
 	known := c.known()
 	if !up || known == nil {
 		return
 	}
-	known.send(send)
+	known.sendMetrics(send)
 }
 
-func (k *Cluster) send(send func(d *prometheus.Desc, value float64, labels ...string)) {
+func (k *Cluster) sendMetrics(send func(d *prometheus.Desc, value float64, labels ...string)) {
 	for state, n := range k.Replicas {
 		send(descReplicas, float64(n), state)
 	}
 	send(descExpected, float64(k.Expected))
 	for name, seen := range k.Lost {
-		send(descLost, seconds(seen), name)
+		send(descLost, unixSeconds(seen), name)
 	}
 	send(descConfigurations, float64(k.Configurations))
 	for _, job := range k.Paused {
 		send(descPaused, 1, job)
 	}
 	for job, next := range k.Ticks {
-		send(descNext, seconds(next.At), job)
+		send(descNext, unixSeconds(next.At), job)
 		if next.Period > 0 {
 			send(descPeriod, next.Period.Seconds(), job)
 		}

@@ -19,8 +19,8 @@ type Gauges struct {
 	Cluster     func() *Cluster              // state that the leader has read last; nil on other replicas, and after an error
 }
 
-// collectors returns the gauges of the replica itself.
-func (g Gauges) collectors(version string) []prometheus.Collector {
+// newCollectors returns the gauges of the replica itself.
+func (g Gauges) newCollectors(version string) []prometheus.Collector {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
@@ -33,7 +33,7 @@ func (g Gauges) collectors(version string) []prometheus.Collector {
 		}
 	}
 	return []prometheus.Collector{
-		gauge("cronclave_leader", "1 for the replica that leads the cluster's housekeeping, else 0.", func() float64 { return number(g.Leader()) }),
+		gauge("cronclave_leader", "1 for the replica that leads the cluster's housekeeping, else 0.", func() float64 { return boolValue(g.Leader()) }),
 		gauge("cronclave_clock_offset_seconds", "This machine's clock less that of Redis; NaN until that is known.", ifKnown(g.ClockOffset)),
 		gauge("cronclave_lateness_seconds", "For how long the oldest tick has been due that has no outcome yet, as far as this replica knows; NaN while it does not schedule.",
 			ifKnown(g.Lateness)),
@@ -62,7 +62,7 @@ func (b byJob) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func number(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}

@@ -53,7 +53,7 @@ func newPerJob(outcomes []string) perJob {
 	}
 }
 
-func (p *perJob) collectors() []prometheus.Collector {
+func (p *perJob) jobCollectors() []prometheus.Collector {
 	return []prometheus.Collector{p.outcomes, p.reasons, p.tries, p.recoveries, p.runTime, p.lastOK, p.lastFailure, p.knownSince}
 }
 
@@ -65,19 +65,19 @@ func (m *Metrics) SetJobs(jobs []Job, pools []string, now time.Time) {
 	stay := make(map[string]bool, len(jobs))
 	for _, job := range jobs {
 		stay[job.Name] = true
-		m.begin(job, now)
+		m.beginSeries(job, now)
 	}
 	for job := range m.jobs {
 		if !stay[job] {
-			m.drop(job)
+			m.dropSeries(job)
 			delete(m.jobs, job)
 		}
 	}
 	m.setPools(pools)
 }
 
-// begin creates the series of a job. The caller holds mu.
-func (m *Metrics) begin(job Job, now time.Time) {
+// beginSeries creates the series of a job. The caller holds mu.
+func (m *Metrics) beginSeries(job Job, now time.Time) {
 	for _, outcome := range m.names {
 		m.outcomes.WithLabelValues(job.Name, outcome)
 	}
@@ -88,12 +88,12 @@ func (m *Metrics) begin(job Job, now time.Time) {
 	if job.Recovers {
 		m.recoveries.WithLabelValues(job.Name)
 	}
-	if times := m.of(job.Name); times.known.IsZero() {
+	if times := m.timesOf(job.Name); times.known.IsZero() {
 		m.setKnown(job.Name, times, now)
 	}
 }
 
-func (p *perJob) drop(job string) {
+func (p *perJob) dropSeries(job string) {
 	of := prometheus.Labels{jobLabel: job}
 	for _, vec := range []*prometheus.CounterVec{p.outcomes, p.reasons, p.tries, p.recoveries, p.runTime} {
 		vec.DeletePartialMatch(of)
@@ -121,8 +121,8 @@ func (m *Metrics) setPools(pools []string) {
 	}
 }
 
-// of returns the times of a job. A job that was removed before is added again; the next SetJobs drops its series. The caller holds mu.
-func (m *Metrics) of(job string) *jobTimes {
+// timesOf returns the times of a job. A job that was removed before is added again; the next SetJobs drops its series. The caller holds mu.
+func (m *Metrics) timesOf(job string) *jobTimes {
 	times := m.jobs[job]
 	if times == nil {
 		times = &jobTimes{}
@@ -153,12 +153,12 @@ func (m *Metrics) Recall(job string, past Past) {
 func (m *Metrics) setLatest(known *time.Time, at time.Time, series func(...string) prometheus.Gauge, job string) {
 	if at.After(*known) {
 		*known = at
-		series(job).Set(seconds(at))
+		series(job).Set(unixSeconds(at))
 	}
 }
 
 // setKnown sets the instant since which a job is known. The caller holds mu.
 func (m *Metrics) setKnown(job string, times *jobTimes, at time.Time) {
 	times.known = at
-	m.knownSince.WithLabelValues(job).Set(seconds(at))
+	m.knownSince.WithLabelValues(job).Set(unixSeconds(at))
 }

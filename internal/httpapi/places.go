@@ -47,35 +47,35 @@ func (p *places) ofAddress(hostPort string) *address {
 	return &p.of[maphash.String(p.seed, host)%uint64(len(p.of))]
 }
 
-// enter waits for a place. The caller must call leave afterwards. An error is a [busyError].
-func (p *places) enter(r *http.Request) (leave func(), err error) {
+// enterPlace waits for a place. The caller must call leave afterwards. An error is a [busyError].
+func (p *places) enterPlace(r *http.Request) (leave func(), err error) {
 	of := p.ofAddress(r.RemoteAddr)
 	select {
 	case of.present <- struct{}{}:
 	default:
 		return nil, tooManyOfAddress
 	}
-	if err := p.wait(r.Context(), of); err != nil {
+	if err := p.waitForPlace(r.Context(), of); err != nil {
 		<-of.present
 		return nil, err
 	}
 	return func() { <-p.all; <-of.inside; <-of.present }, nil
 }
 
-func (p *places) wait(ctx context.Context, of *address) error {
+func (p *places) waitForPlace(ctx context.Context, of *address) error {
 	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
 	defer cancel()
-	if !take(ctx, of.inside) {
+	if !takePlace(ctx, of.inside) {
 		return tooManyOfAddress
 	}
-	if !take(ctx, p.all) {
+	if !takePlace(ctx, p.all) {
 		<-of.inside
 		return tooMany
 	}
 	return nil
 }
 
-func take(ctx context.Context, places chan<- struct{}) bool {
+func takePlace(ctx context.Context, places chan<- struct{}) bool {
 	select {
 	case places <- struct{}{}:
 		return true

@@ -30,7 +30,7 @@ func TestSignInsWaitForAPlace(t *testing.T) {
 				var log bytes.Buffer
 				mux := http.NewServeMux()
 				s := newSignIn(sessions{cfg: Config{OIDC: p.client(theSecret, localCallback), Log: hclog.New(&hclog.LoggerOptions{Output: &log})}})
-				s.routes(mux)
+				s.addSignInRoutes(mux)
 				for range mostSigningIn {
 					s.places.all <- struct{}{}
 				}
@@ -58,11 +58,11 @@ func TestCallbackWithoutAPlace(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, callbackPath, nil)
 		key := s.provider.Key(attemptKey)
 		a := s.newAttempt(r, "/", time.Now())
-		r.URL.RawQuery = url.Values{"code": {"x"}, "state": {a.secrets(key).State}}.Encode()
-		r.AddCookie(s.attemptCookie(r, a.slot(), a.cookie(key), 600))
+		r.URL.RawQuery = url.Values{"code": {"x"}, "state": {a.deriveSecrets(key).State}}.Encode()
+		r.AddCookie(s.attemptCookie(r, a.slotName(), a.signedCookie(key), 600))
 		load := func() *httptest.ResponseRecorder {
 			w := httptest.NewRecorder()
-			s.finish(w, r)
+			s.finishSignIn(w, r)
 			return w
 		}
 		for range mostSigningIn {
@@ -88,7 +88,7 @@ func TestPlacesOfAnAddress(t *testing.T) {
 		from := func(address string) (leave func(), err error) {
 			r := httptest.NewRequest(http.MethodGet, signInPath, nil)
 			r.RemoteAddr = address
-			return p.enter(r)
+			return p.enterPlace(r)
 		}
 		another := ""
 		for i := 0; another == "" || p.ofAddress(another) == p.ofAddress("192.0.2.1:1"); i++ { // few have the same hash

@@ -18,7 +18,7 @@ func believeProxies(next http.Handler, trusted []netip.Prefix) http.Handler {
 			behind := *r
 			behind.RemoteAddr = netip.AddrPortFrom(client, 0).String()
 			r = &behind
-			doorOf(r).serve(client)
+			doorOf(r).setClient(client)
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -27,7 +27,7 @@ func believeProxies(next http.Handler, trusted []netip.Prefix) http.Handler {
 // clientOf returns the last address of X-Forwarded-For that is not a trusted proxy; a stranger may have written everything before it. The address is invalid
 // if the request does not come from a trusted proxy, or if the proxy names no client.
 func clientOf(r *http.Request, trusted []netip.Prefix) (client netip.Addr) {
-	if !trusts(trusted, addressOf(r.RemoteAddr)) {
+	if !isTrusted(trusted, addressOf(r.RemoteAddr)) {
 		return netip.Addr{}
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
@@ -36,7 +36,7 @@ func clientOf(r *http.Request, trusted []netip.Prefix) (client netip.Addr) {
 		if !at.IsValid() {
 			break
 		}
-		if client = at; !trusts(trusted, at) {
+		if client = at; !isTrusted(trusted, at) {
 			break
 		}
 	}
@@ -52,12 +52,12 @@ func addressOf(text string) netip.Addr {
 	return at.Unmap().WithZone("")
 }
 
-func trusts(trusted []netip.Prefix, at netip.Addr) bool {
+func isTrusted(trusted []netip.Prefix, at netip.Addr) bool {
 	return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(at) })
 }
 
-// neighbourhood returns the address by which a client is counted. An IPv6 client is counted by its /64 network, because it can use all addresses there.
-func neighbourhood(at netip.Addr) netip.Addr {
+// countedAddress returns the address by which a client is counted. An IPv6 client is counted by its /64 network, because it can use all addresses there.
+func countedAddress(at netip.Addr) netip.Addr {
 	if at.Is6() && !at.Is4In6() {
 		network, _ := at.Prefix(64) // 64 is a valid length
 		return network.Addr()

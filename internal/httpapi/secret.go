@@ -34,23 +34,23 @@ func newSessionSecret(cfg Config) *sessionSecret {
 	return &sessionSecret{read: cfg.SessionSecret, log: cfg.Log}
 }
 
-// get returns the secret, or "" if it was never read.
-func (s *sessionSecret) get(ctx context.Context) string {
-	if known := s.last(); known != "" {
+// knownOrRead returns the secret, or "" if it was never read.
+func (s *sessionSecret) knownOrRead(ctx context.Context) string {
+	if known := s.lastKnown(); known != "" {
 		return known
 	}
-	return s.again(ctx)
+	return s.readAgain(ctx)
 }
 
-// again reads the secret from Redis, unless it was read a moment ago, and returns it. If Redis does not answer, it returns the known one.
-func (s *sessionSecret) again(ctx context.Context) string {
-	return s.renew(context.WithoutCancel(ctx)) // a client that goes must not cancel a reading that others share
+// readAgain reads the secret from Redis, unless it was read a moment ago, and returns it. If Redis does not answer, it returns the known one.
+func (s *sessionSecret) readAgain(ctx context.Context) string {
+	return s.renewSecret(context.WithoutCancel(ctx)) // a client that goes must not cancel a reading that others share
 }
 
-func (s *sessionSecret) renew(ctx context.Context) string {
+func (s *sessionSecret) renewSecret(ctx context.Context) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.last()
+	known := s.lastKnown()
 	if time.Since(s.asked) < secretPause {
 		return known
 	}
@@ -61,7 +61,7 @@ func (s *sessionSecret) renew(ctx context.Context) string {
 	s.asked = time.Now()
 	if err != nil {
 		if ctx.Err() == nil {
-			s.warn(known, err)
+			s.warnUnread(known, err)
 		}
 		return known
 	}
@@ -69,15 +69,15 @@ func (s *sessionSecret) renew(ctx context.Context) string {
 	return secret
 }
 
-func (s *sessionSecret) last() string {
+func (s *sessionSecret) lastKnown() string {
 	if known := s.known.Load(); known != nil {
 		return *known
 	}
 	return ""
 }
 
-// warn logs that the secret cannot be read. It is no problem as long as a secret is known.
-func (s *sessionSecret) warn(known string, err error) {
+// warnUnread logs that the secret cannot be read. It is no problem as long as a secret is known.
+func (s *sessionSecret) warnUnread(known string, err error) {
 	if known != "" {
 		s.log.Debug("cannot read the secret of sessions; the known one stays", "error", err)
 		return

@@ -62,7 +62,7 @@ func (c *secretCluster) replica() http.Handler {
 			return j.SessionSecret(ctx, known)
 		}}
 	secret := newSessionSecret(cfg)
-	go keepRenewed(c.ctx, func(ctx context.Context) { secret.renew(ctx) }) // until the test ends
+	go keepRenewed(c.ctx, func(ctx context.Context) { secret.renewSecret(ctx) }) // until the test ends
 	synctest.Wait()
 	return protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, UserOf(r.Context()).Name) }), cfg, secret, newEndedSessions(cfg))
 }
@@ -123,23 +123,23 @@ func TestForgedSessions(t *testing.T) {
 		until := func(d time.Duration) string {
 			return base64.RawURLEncoding.EncodeToString([]byte("ann")) + "." + strconv.FormatInt(time.Now().Add(d).Unix(), 10)
 		}
-		with := func(key []byte) string { return until(hour) + "." + signature(key, until(hour)) }
+		with := func(key []byte) string { return until(hour) + "." + signText(key, until(hour)) }
 		for what, tt := range map[string]struct {
 			cookie string
 			code   int
 		}{
-			"a good one":            {ann.session(secret, time.Now().Add(sessionLength)), 200},
-			"of a clock ahead":      {ann.session(secret, time.Now().Add(sessionLength+clockTolerance)), 200},
-			"for too long":          {ann.session(secret, time.Now().Add(sessionLength+clockTolerance+time.Second)), 401},
-			"for ever":              {ann.session(secret, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)), 401},
-			"ended":                 {ann.session(secret, time.Now()), 401},
+			"a good one":            {ann.signedSession(secret, time.Now().Add(sessionLength)), 200},
+			"of a clock ahead":      {ann.signedSession(secret, time.Now().Add(sessionLength+clockTolerance)), 200},
+			"for too long":          {ann.signedSession(secret, time.Now().Add(sessionLength+clockTolerance+time.Second)), 401},
+			"for ever":              {ann.signedSession(secret, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)), 401},
+			"ended":                 {ann.signedSession(secret, time.Now()), 401},
 			"by the hash alone":     {with(ann.hash[:]), 401},
-			"by the hash, no text":  {ann.session("", time.Now().Add(hour)), 401},
+			"by the hash, no text":  {ann.signedSession("", time.Now().Add(hour)), 401},
 			"by the secret alone":   {with([]byte(secret)), 401},
 			"by no key":             {with(nil), 401},
-			"of another secret":     {ann.session(clusterSecret, time.Now().Add(hour)), 401},
-			"of another user":       {(&userToken{User{Name: "ann"}, c.users[1].hash}).session(secret, time.Now().Add(hour)), 401},
-			"an expiry of nonsense": {"YW5u.x." + signature(nil, "YW5u.x"), 401},
+			"of another secret":     {ann.signedSession(clusterSecret, time.Now().Add(hour)), 401},
+			"of another user":       {(&userToken{User{Name: "ann"}, c.users[1].hash}).signedSession(secret, time.Now().Add(hour)), 401},
+			"an expiry of nonsense": {"YW5u.x." + signText(nil, "YW5u.x"), 401},
 		} {
 			if w := c.send(replica, "GET", "/x", "", "Cookie: cronclave="+tt.cookie); w.Code != tt.code {
 				t.Errorf("%s: %d %s", what, w.Code, w.Body)
@@ -217,11 +217,11 @@ func TestWaitingReplicaMakesNoSecret(t *testing.T) {
 	var log bytes.Buffer
 	secret := ""
 	s := newSessionSecret(Config{Log: hclog.New(&hclog.LoggerOptions{Output: &log}), SessionSecret: func(context.Context, string) (string, error) { return secret, nil }})
-	if got := s.again(t.Context()); got != "" || log.Len() > 0 || s.known.Load() != nil {
+	if got := s.readAgain(t.Context()); got != "" || log.Len() > 0 || s.known.Load() != nil {
 		t.Errorf("%q, log %s", got, &log)
 	}
 	secret = clusterSecret
-	if got := s.get(t.Context()); got != secret {
+	if got := s.knownOrRead(t.Context()); got != secret {
 		t.Errorf("%q as soon as Redis may be asked", got)
 	}
 }
@@ -230,7 +230,7 @@ func TestWaitingReplicaMakesNoSecret(t *testing.T) {
 func TestMadeUpCookiesCostRedisNothing(t *testing.T) {
 	inCluster(t, func(c *secretCluster) {
 		replica := c.replica()
-		made := "Cookie: cronclave=" + c.users[0].session(clusterSecret, time.Now().Add(hour))
+		made := "Cookie: cronclave=" + c.users[0].signedSession(clusterSecret, time.Now().Add(hour))
 		for range 3 {
 			time.Sleep(secretPause) // fake time
 			before := c.reads.Load()

@@ -108,11 +108,11 @@ func New(cfg Config) (*Server, error) {
 		s.secret = newSessionSecret(cfg)
 	}
 	s.ended = newEndedSessions(cfg)
-	s.http = &http.Server{Handler: s.hold(protect(mux, cfg, s.secret, s.ended)), TLSConfig: cfg.TLS, MaxHeaderBytes: maxHeaderBytes, Protocols: &http.Protocols{},
+	s.http = &http.Server{Handler: s.holdRequests(protect(mux, cfg, s.secret, s.ended)), TLSConfig: cfg.TLS, MaxHeaderBytes: maxHeaderBytes, Protocols: &http.Protocols{},
 		// faults of clients; otherwise it writes to stderr, past the log
 		ErrorLog:          cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
-		ConnContext: s.listener.remember,
+		ConnContext: s.listener.withDoor,
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), stoppingKey{}, s.stopping)
 		}}
@@ -120,12 +120,12 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// hold marks the requests in progress, which Run waits for.
-func (s *Server) hold(next http.Handler) http.Handler {
+// holdRequests marks the requests in progress, which Run waits for.
+func (s *Server) holdRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.RLock()
 		defer s.handlers.RUnlock()
-		defer doorOf(r).dismiss()
+		defer doorOf(r).endRequest()
 		next.ServeHTTP(w, r)
 	})
 }
@@ -154,7 +154,7 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 // Close closes the listener of a server that was never run.
 func (s *Server) Close() error { return s.listener.Close() }
 
-func (s *Server) serve() error {
+func (s *Server) serveListener() error {
 	if s.http.TLSConfig != nil {
 		return s.http.ServeTLS(s.listener, "", "")
 	}
@@ -165,9 +165,9 @@ func (s *Server) serve() error {
 func (s *Server) keepSessions(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var kept sync.WaitGroup
-	kept.Go(func() { keepRenewed(ctx, s.ended.renew) })
+	kept.Go(func() { keepRenewed(ctx, s.ended.syncList) })
 	if s.secret != nil {
-		kept.Go(func() { keepRenewed(ctx, func(ctx context.Context) { s.secret.renew(ctx) }) })
+		kept.Go(func() { keepRenewed(ctx, func(ctx context.Context) { s.secret.renewSecret(ctx) }) })
 	}
 	return func() {
 		cancel()
@@ -189,7 +189,7 @@ func (s *Server) Run(ctx context.Context) error {
 			_ = s.http.Close() // closes the remaining connections
 		}
 	})
-	err := s.serve()
+	err := s.serveListener()
 	if !stop() {
 		<-ended
 	}

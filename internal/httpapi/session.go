@@ -33,7 +33,7 @@ const (
 // browsers accept that prefix only with the path "/".
 func (c Config) cookieName(r *http.Request) string {
 	switch {
-	case !c.secure(r):
+	case !c.isSecure(r):
 		return "cronclave"
 	case c.BasePath != "":
 		return "__Secure-cronclave"
@@ -41,18 +41,18 @@ func (c Config) cookieName(r *http.Request) string {
 	return "__Host-cronclave"
 }
 
-// outside returns the URL of the server for browsers: the configured URL, or the provider's redirect URL. It returns nil if neither is set.
-func (c Config) outside() *url.URL {
+// externalURL returns the URL of the server for browsers: the configured URL, or the provider's redirect URL. It returns nil if neither is set.
+func (c Config) externalURL() *url.URL {
 	if c.URL == nil && c.OIDC != nil {
 		return c.OIDC.RedirectURL()
 	}
 	return c.URL
 }
 
-// secure reports whether a browser sent the request by HTTPS: to the server itself, or to a proxy with an https URL. A request with another port than the
+// isSecure reports whether a browser sent the request by HTTPS: to the server itself, or to a proxy with an https URL. A request with another port than the
 // proxy's went to the server behind the proxy, by plain HTTP. A browser would not send it a cookie that is for HTTPS only.
-func (c Config) secure(r *http.Request) bool {
-	to := c.outside()
+func (c Config) isSecure(r *http.Request) bool {
+	to := c.externalURL()
 	if c.TLS != nil || to == nil {
 		return c.TLS != nil
 	}
@@ -60,27 +60,27 @@ func (c Config) secure(r *http.Request) bool {
 	return to.Scheme == "https" && strings.EqualFold(hostOf(r.Host), to.Hostname()) && (err != nil || port == cmp.Or(to.Port(), "443"))
 }
 
-// signature returns an HMAC of a text, for a cookie or a URL.
-func signature(key []byte, text string) string {
+// signText returns an HMAC of a text, for a cookie or a URL.
+func signText(key []byte, text string) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// session returns the cookie of a user's session.
-func (u *userToken) session(secret string, until time.Time) string {
+// signedSession returns the cookie of a user's session.
+func (u *userToken) signedSession(secret string, until time.Time) string {
 	text := u.encodedName() + "." + strconv.FormatInt(until.Unix(), 10)
-	return text + "." + u.sign(secret, text)
+	return text + "." + u.signSession(secret, text)
 }
 
 func (u *userToken) encodedName() string { return base64.RawURLEncoding.EncodeToString([]byte(u.Name)) }
 
-// sign signs a session. It needs both the hash and the secret: neither the token file alone nor Redis alone suffices to forge a session.
-func (u *userToken) sign(secret, text string) string {
+// signSession signs a session. It needs both the hash and the secret: neither the token file alone nor Redis alone suffices to forge a session.
+func (u *userToken) signSession(secret, text string) string {
 	key := hmac.New(sha256.New, []byte(secret))
 	key.Write([]byte("session "))
 	key.Write(u.hash[:])
-	return signature(key.Sum(nil), text)
+	return signText(key.Sum(nil), text)
 }
 
 // tokenSession is the content of a cookie of a login with a token. Its signature is not verified yet.
@@ -100,7 +100,7 @@ func readSession(cookie string, now time.Time) (tokenSession, bool) {
 // ofSession returns the user of a session if it was signed with the secret.
 func (us Users) ofSession(s tokenSession, secret string) (User, bool) {
 	for i := range us {
-		if secret != "" && us[i].encodedName() == s.name && hmac.Equal([]byte(us[i].sign(secret, s.text)), []byte(s.signature)) {
+		if secret != "" && us[i].encodedName() == s.name && hmac.Equal([]byte(us[i].signSession(secret, s.text)), []byte(s.signature)) {
 			return us[i].User, true
 		}
 	}
@@ -113,13 +113,13 @@ const personCookie = "oidc."
 // personSession returns the cookie of the session of a person who signed in at the provider.
 func personSession(key []byte, user User, until time.Time) string {
 	text := personCookie + base64.RawURLEncoding.EncodeToString([]byte(user.Name)) + "." + string(user.Role) + "." + strconv.FormatInt(until.Unix(), 10)
-	return text + "." + signature(key, text)
+	return text + "." + signText(key, text)
 }
 
 // personOf returns the person of a cookie, if a replica has signed it.
 func personOf(key []byte, cookie string, now time.Time) (User, standing) {
 	part := strings.Split(cookie, ".")
-	if len(part) != 5 || part[0]+"." != personCookie || !hmac.Equal([]byte(signature(key, strings.Join(part[:4], "."))), []byte(part[4])) {
+	if len(part) != 5 || part[0]+"." != personCookie || !hmac.Equal([]byte(signText(key, strings.Join(part[:4], "."))), []byte(part[4])) {
 		return User{}, unknown
 	}
 	name, err := base64.RawURLEncoding.DecodeString(part[1])
@@ -166,7 +166,7 @@ func (s sessions) userOf(r *http.Request, now time.Time) (User, standing) {
 // ofCookie returns the user of the session in a cookie.
 func (s sessions) ofCookie(ctx context.Context, cookie string, now time.Time) (user User, is standing) {
 	switch {
-	case s.ended.has(cookie):
+	case s.ended.hasEnded(cookie):
 		return User{}, unknown
 	case s.cfg.OIDC != nil && strings.HasPrefix(cookie, personCookie):
 		return personOf(s.cfg.OIDC.Key(sessionKey), cookie, now)
@@ -195,10 +195,10 @@ func (s sessions) ofSession(ctx context.Context, cookie string, now time.Time) (
 	if !ok {
 		return User{}, unknown
 	}
-	users, secret := s.cfg.Users(), s.secret.get(ctx)
+	users, secret := s.cfg.Users(), s.secret.knownOrRead(ctx)
 	user, ok := users.ofSession(session, secret)
 	if !ok {
-		secret = s.secret.again(ctx)
+		secret = s.secret.readAgain(ctx)
 		user, ok = users.ofSession(session, secret)
 	}
 	switch {

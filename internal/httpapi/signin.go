@@ -30,29 +30,29 @@ func newSignIn(s sessions) *signIn {
 	return &signIn{sessions: s, provider: s.cfg.OIDC, attempts: attempts{state: map[attempt]attemptState{}}, places: newPlaces()}
 }
 
-func (s *signIn) routes(mux *http.ServeMux) {
-	mux.HandleFunc("GET "+signInPath, s.begin)
-	mux.HandleFunc("GET "+callbackPath, s.finish)
+func (s *signIn) addSignInRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+signInPath, s.redirectToProvider)
+	mux.HandleFunc("GET "+callbackPath, s.finishSignIn)
 }
 
-// begin redirects a browser to the provider. The login page has a link and not a form, because a form's Content-Security-Policy would have to name all hosts
+// redirectToProvider redirects a browser to the provider. The login page has a link and not a form, because a form's Content-Security-Policy would have to name all hosts
 // to which the provider may redirect.
-func (s *signIn) begin(w http.ResponseWriter, r *http.Request) {
+func (s *signIn) redirectToProvider(w http.ResponseWriter, r *http.Request) {
 	a := s.newAttempt(r, r.FormValue("next"), time.Now())
 	key := s.provider.Key(attemptKey)
-	to, err := s.link(r, a.secrets(key))
+	to, err := s.signInURL(r, a.deriveSecrets(key))
 	if err != nil {
-		s.fail(w, r, a.next, err)
+		s.showFailure(w, r, a.next, err)
 		return
 	}
-	http.SetCookie(w, s.attemptCookie(r, a.slot(), a.cookie(key), int(attemptLength.Seconds())))
-	redirect(w, r, to)
+	http.SetCookie(w, s.attemptCookie(r, a.slotName(), a.signedCookie(key), int(attemptLength.Seconds())))
+	redirectPrivately(w, r, to)
 }
 
-// link returns the URL to which a browser is redirected.
-func (s *signIn) link(r *http.Request, a oidc.Attempt) (string, error) {
+// signInURL returns the URL to which a browser is redirected.
+func (s *signIn) signInURL(r *http.Request, a oidc.Attempt) (string, error) {
 	if !s.provider.Fresh() { // otherwise it does not wait for the provider
-		leave, err := s.places.enter(r)
+		leave, err := s.places.enterPlace(r)
 		if err != nil {
 			return "", err
 		}
@@ -61,57 +61,57 @@ func (s *signIn) link(r *http.Request, a oidc.Attempt) (string, error) {
 	return s.provider.Begin(r.Context(), a) //nolint:wrapcheck // it says what it did
 }
 
-// finish signs the person in with whom the browser returns from the provider.
-func (s *signIn) finish(w http.ResponseWriter, r *http.Request) {
+// finishSignIn signs the person in with whom the browser returns from the provider.
+func (s *signIn) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	key := s.provider.Key(attemptKey)
 	a, ok := s.attemptOf(r, key, time.Now())
-	if !ok || s.attempts.of(a) == answered {
-		s.ended(w, r)
+	if !ok || s.attempts.stateOf(a) == answered {
+		s.showEnded(w, r)
 		return
 	}
-	person, err := s.identify(r, a, key)
+	person, err := s.identifyPerson(r, a, key)
 	if stateAfter(r, err) == answered { // otherwise the page may be loaded again
-		http.SetCookie(w, s.attemptCookie(r, a.slot(), "", -1))
+		http.SetCookie(w, s.attemptCookie(r, a.slotName(), "", -1))
 	}
 	if err != nil {
-		s.fail(w, r, a.next, err)
+		s.showFailure(w, r, a.next, err)
 		return
 	}
 	user := User{personPrefix + person.Name, Role(person.Role)}
 	s.cfg.Log.Info("user signed in", "user", user.Name, "role", person.Role, "subject", person.Subject)
-	http.SetCookie(w, s.cookie(r, personSession(s.provider.Key(sessionKey), user, time.Now().Add(personSessionLength)), int(sessionLength.Seconds())))
-	redirect(w, r, a.next)
+	http.SetCookie(w, s.sessionCookie(r, personSession(s.provider.Key(sessionKey), user, time.Now().Add(personSessionLength)), int(sessionLength.Seconds())))
+	redirectPrivately(w, r, a.next)
 }
 
-// ended answers a callback without a sign-in in progress.
-func (s *signIn) ended(w http.ResponseWriter, r *http.Request) {
+// showEnded answers a callback without a sign-in in progress.
+func (s *signIn) showEnded(w http.ResponseWriter, r *http.Request) {
 	if _, is := s.userOf(r, time.Now()); is == known { // signed in by another tab
-		redirect(w, r, "/")
+		redirectPrivately(w, r, "/")
 		return
 	}
-	at := s.cfg.outside()
-	s.show(w, http.StatusBadRequest, "/", "This sign-in has ended or is more than ten minutes old, or it began in another browser or under another name of these pages. Open "+at.Scheme+"://"+at.Host+s.cfg.BasePath+" and sign in again.")
+	at := s.cfg.externalURL()
+	s.showLogin(w, http.StatusBadRequest, "/", "This sign-in has ended or is more than ten minutes old, or it began in another browser or under another name of these pages. Open "+at.Scheme+"://"+at.Host+s.cfg.BasePath+" and sign in again.")
 }
 
-// identify returns the person of a callback. It sends one request to the provider per sign-in.
-func (s *signIn) identify(r *http.Request, a attempt, key []byte) (oidc.Identity, error) {
+// identifyPerson returns the person of a callback. It sends one request to the provider per sign-in.
+func (s *signIn) identifyPerson(r *http.Request, a attempt, key []byte) (oidc.Identity, error) {
 	name, code := r.FormValue("error"), r.FormValue("code")
 	switch {
 	case name != "":
 		return oidc.Identity{}, oidc.CallbackFault(name) //nolint:wrapcheck // it says what it is
 	case code == "":
 		return oidc.Identity{}, errors.New("the callback has no code")
-	case !s.attempts.claim(a, time.Now()):
+	case !s.attempts.claimCode(a, time.Now()):
 		return oidc.Identity{}, again
 	}
-	person, err := s.exchange(r, code, a.secrets(key))
-	s.attempts.settle(a, stateAfter(r, err))
+	person, err := s.exchangeCode(r, code, a.deriveSecrets(key))
+	s.attempts.settleClaim(a, stateAfter(r, err))
 	return person, err
 }
 
-// exchange exchanges the code for the person, at the provider.
-func (s *signIn) exchange(r *http.Request, code string, a oidc.Attempt) (oidc.Identity, error) {
-	leave, err := s.places.enter(r)
+// exchangeCode exchanges the code for the person, at the provider.
+func (s *signIn) exchangeCode(r *http.Request, code string, a oidc.Attempt) (oidc.Identity, error) {
+	leave, err := s.places.enterPlace(r)
 	if err != nil {
 		return oidc.Identity{}, err
 	}
@@ -130,8 +130,8 @@ func stateAfter(r *http.Request, err error) attemptState {
 	return answered
 }
 
-// fail shows and logs the reason of a failed sign-in. The page contains no text from the provider.
-func (s *signIn) fail(w http.ResponseWriter, r *http.Request, next string, err error) {
+// showFailure shows and logs the reason of a failed sign-in. The page contains no text from the provider.
+func (s *signIn) showFailure(w http.ResponseWriter, r *http.Request, next string, err error) {
 	var unavailable *oidc.UnavailableError
 	var refused *oidc.RefusedError
 	var busy busyError
@@ -139,23 +139,23 @@ func (s *signIn) fail(w http.ResponseWriter, r *http.Request, next string, err e
 	switch {
 	case r.Context().Err() != nil: // the browser has gone
 	case errors.As(err, &refused):
-		http.SetCookie(w, s.cookie(r, "", -1)) // ends a session from before the refusal
-		s.refused.warn(s.cfg.Log, "people refused whom the provider has signed in", r, "subject", refused.Subject, "error", err)
-		s.show(w, http.StatusForbidden, next, "You are signed in at "+host+", but have no access to this cluster: "+refused.Reason+". Ask an administrator of cronclave.")
+		http.SetCookie(w, s.sessionCookie(r, "", -1)) // ends a session from before the refusal
+		s.refused.warnRarely(s.cfg.Log, "people refused whom the provider has signed in", r, "subject", refused.Subject, "error", err)
+		s.showLogin(w, http.StatusForbidden, next, "You are signed in at "+host+", but have no access to this cluster: "+refused.Reason+". Ask an administrator of cronclave.")
 	case errors.As(err, &busy):
-		s.busy.warn(s.cfg.Log, "sign-ins refused", r, "error", err)
-		s.show(w, http.StatusServiceUnavailable, next, host+" is slow to answer. Try again in a few seconds.")
+		s.busy.warnRarely(s.cfg.Log, "sign-ins refused", r, "error", err)
+		s.showLogin(w, http.StatusServiceUnavailable, next, host+" is slow to answer. Try again in a few seconds.")
 	case errors.As(err, &unavailable):
-		s.away.warn(s.cfg.Log, "sign-ins failed: the provider cannot be used", r, "error", err)
-		s.show(w, http.StatusServiceUnavailable, next, "You cannot sign in with "+host+": "+unavailable.Problem+". Ask an administrator of cronclave: the log of a replica may have more.")
+		s.away.warnRarely(s.cfg.Log, "sign-ins failed: the provider cannot be used", r, "error", err)
+		s.showLogin(w, http.StatusServiceUnavailable, next, "You cannot sign in with "+host+": "+unavailable.Problem+". Ask an administrator of cronclave: the log of a replica may have more.")
 	default:
-		s.failed.warn(s.cfg.Log, "sign-ins failed", r, "error", err)
-		s.show(w, http.StatusUnauthorized, next, host+" did not complete the sign-in. Try again. If it fails again, ask an administrator of cronclave: the log of a replica may have the reason.")
+		s.failed.warnRarely(s.cfg.Log, "sign-ins failed", r, "error", err)
+		s.showLogin(w, http.StatusUnauthorized, next, host+" did not complete the sign-in. Try again. If it fails again, ask an administrator of cronclave: the log of a replica may have the reason.")
 	}
 }
 
-// redirect redirects a browser. It hides the URL of a callback, which contains the code, from other sites.
-func redirect(w http.ResponseWriter, r *http.Request, to string) {
+// redirectPrivately redirects a browser. It hides the URL of a callback, which contains the code, from other sites.
+func redirectPrivately(w http.ResponseWriter, r *http.Request, to string) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	http.Redirect(w, r, to, http.StatusSeeOther)

@@ -174,7 +174,7 @@ func TestCallbacks(t *testing.T) {
 	key := p.client(theSecret, localCallback).Key(attemptKey)
 	late := attempt{"0" + rand.Text(), time.Now().Unix(), "/"}
 	forged := attempt{"0" + rand.Text(), time.Now().Add(attemptLength).Unix(), "/"}
-	name := func(a attempt) string { return "cronclave-sign-in-" + a.slot() }
+	name := func(a attempt) string { return "cronclave-sign-in-" + a.slotName() }
 	for what, tt := range map[string]func(v *visitor, back string) string{
 		"another state": func(_ *visitor, back string) string { return back + "x" },
 		"no state":      func(_ *visitor, back string) string { return strings.Replace(back, "state=", "other=", 1) },
@@ -190,16 +190,16 @@ func TestCallbacks(t *testing.T) {
 			return back
 		},
 		"too late": func(v *visitor, _ string) string {
-			v.cookies[name(late)] = late.cookie(key)
-			return callbackPath + "?code=x&state=" + late.secrets(key).State
+			v.cookies[name(late)] = late.signedCookie(key)
+			return callbackPath + "?code=x&state=" + late.deriveSecrets(key).State
 		},
 		"forged": func(v *visitor, _ string) string {
-			v.cookies[name(forged)] = forged.cookie([]byte("another key"))
-			return callbackPath + "?code=x&state=" + forged.secrets([]byte("another key")).State
+			v.cookies[name(forged)] = forged.signedCookie([]byte("another key"))
+			return callbackPath + "?code=x&state=" + forged.deriveSecrets([]byte("another key")).State
 		},
 		"prolonged": func(v *visitor, _ string) string {
-			v.cookies[name(late)] = strings.Replace(late.cookie(key), ".1", ".2", 1)
-			return callbackPath + "?code=x&state=" + late.secrets(key).State
+			v.cookies[name(late)] = strings.Replace(late.signedCookie(key), ".1", ".2", 1)
+			return callbackPath + "?code=x&state=" + late.deriveSecrets(key).State
 		},
 	} {
 		v := newVisitor(t)

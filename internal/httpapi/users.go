@@ -53,7 +53,7 @@ const minTokenLength = 16
 // skipped. A text that is a single word without a colon is itself a token, of a viewer named "token". Errors contain neither tokens nor hashes.
 func ParseUsers(text string) (Users, error) {
 	if token := strings.TrimSpace(text); !strings.ContainsAny(token, ":#\n") {
-		return single(token)
+		return parseSingleToken(token)
 	}
 	var users Users
 	names := map[string]int{}
@@ -78,8 +78,8 @@ func ParseUsers(text string) (Users, error) {
 	return users, nil
 }
 
-// single returns the one user of a file that is itself a token.
-func single(token string) (Users, error) {
+// parseSingleToken returns the one user of a file that is itself a token.
+func parseSingleToken(token string) (Users, error) {
 	switch {
 	case token == "":
 		return nil, fmt.Errorf("it is empty: write a token into it, or lines of NAME:ROLE:HASH")
@@ -122,14 +122,14 @@ func isUserName(name string) bool {
 
 // Find returns the user with a token. It takes the same time for every token, known or unknown.
 func (us Users) Find(token string) (found User, ok bool) {
-	u := us.find(token)
+	u := us.findToken(token)
 	if u == nil || token == "" {
 		return User{}, false
 	}
 	return u.User, true
 }
 
-func (us Users) find(token string) (found *userToken) {
+func (us Users) findToken(token string) (found *userToken) {
 	hash := sha256.Sum256([]byte(token))
 	for i := range us {
 		if subtle.ConstantTimeCompare(hash[:], us[i].hash[:]) == 1 {

@@ -118,7 +118,7 @@ const hour = time.Hour
 // session is the cookie of a browser, signed with a token, that lasts for a while.
 func session(name, token string, lasts time.Duration) string {
 	u := userToken{User{Name: name}, sha256.Sum256([]byte(token))}
-	return "Cookie: cronclave=" + u.session(clusterSecret, time.Now().Add(lasts))
+	return "Cookie: cronclave=" + u.signedSession(clusterSecret, time.Now().Add(lasts))
 }
 
 // clusterSecret signs the sessions of servers whose Redis does not matter.

@@ -30,8 +30,8 @@ type wrongCount struct {
 	last  time.Time
 }
 
-// count counts a wrong token of an address, and returns the delay of its answer.
-func (w *wrongTokens) count(from netip.Addr, now time.Time) time.Duration {
+// countWrong counts a wrong token of an address, and returns the delay of its answer.
+func (w *wrongTokens) countWrong(from netip.Addr, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.of) >= mostWrong {
@@ -52,9 +52,9 @@ func (w *wrongTokens) count(from netip.Addr, now time.Time) time.Duration {
 	return min(firstPause<<min(c.tries-freeTries-1, 10), longestPause)
 }
 
-// pause delays the answer to a request with a wrong token.
-func (w *wrongTokens) pause(r *http.Request) {
-	wait := w.count(neighbourhood(addressOf(r.RemoteAddr)), time.Now())
+// delayAnswer delays the answer to a request with a wrong token.
+func (w *wrongTokens) delayAnswer(r *http.Request) {
+	wait := w.countWrong(countedAddress(addressOf(r.RemoteAddr)), time.Now())
 	if wait == 0 {
 		return
 	}

@@ -58,7 +58,7 @@ func TestWrongTokensAreBounded(t *testing.T) {
 	w := &wrongTokens{of: map[netip.Addr]wrongCount{}}
 	now := time.Now()
 	for i := range 3 * mostWrong {
-		wait := w.count(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), now)
+		wait := w.countWrong(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), now)
 		if waits := i >= mostWrong+freeTries; waits != (wait > 0) {
 			t.Fatalf("address %d waits %v", i+1, wait)
 		}
@@ -66,7 +66,7 @@ func TestWrongTokensAreBounded(t *testing.T) {
 	if len(w.of) != mostWrong+1 {
 		t.Errorf("%d addresses", len(w.of))
 	}
-	if w.count(netip.MustParseAddr("192.0.2.1"), now.Add(forgetAfter+time.Second)); len(w.of) != 1 {
+	if w.countWrong(netip.MustParseAddr("192.0.2.1"), now.Add(forgetAfter+time.Second)); len(w.of) != 1 {
 		t.Errorf("%d addresses later", len(w.of))
 	}
 }
@@ -83,7 +83,7 @@ func TestEveryCookieIsTried(t *testing.T) {
 	secret.known.Store(&known)
 	secret.asked = time.Now()
 	server := protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), cfg, secret, newEndedSessions(cfg))
-	good := users[0].session(clusterSecret, time.Now().Add(time.Hour))
+	good := users[0].signedSession(clusterSecret, time.Now().Add(time.Hour))
 	for _, cookies := range [][]string{{good}, {"junk", good}, {good, "junk"}, {"a.b.c", "oidc.a.b.c.d", good}} {
 		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 		r.Host = "localhost"

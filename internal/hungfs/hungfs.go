@@ -50,10 +50,10 @@ func New(t testing.TB, programs map[string]string) *FS {
 		}
 	}
 	dev := os.NewFile(uintptr(fd), device)
-	f.serve(dev, source)
+	f.startServer(dev, source)
 	err = unix.Mount("hungfs", f.Dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd))
 	dev.Close() // the server has its own descriptor
-	t.Cleanup(f.end)
+	t.Cleanup(f.stopServer)
 	if err != nil {
 		t.Fatalf("mount a FUSE file system: %v; this test needs root", err)
 	}
@@ -63,8 +63,8 @@ func New(t testing.TB, programs map[string]string) *FS {
 	return f
 }
 
-// serve starts the server. The server ends when its stdin is closed.
-func (f *FS) serve(dev *os.File, source string) {
+// startServer starts the server. The server ends when its stdin is closed.
+func (f *FS) startServer(dev *os.File, source string) {
 	f.t.Helper()
 	f.server = exec.Command("/proc/self/exe")
 	f.server.Env = append(os.Environ(), folderVariable+"="+source)
@@ -85,8 +85,8 @@ func (f *FS) serve(dev *os.File, source string) {
 	f.t.Cleanup(func() { in.Close() })
 }
 
-// end unmounts the file system, which fails all hanging requests.
-func (f *FS) end() {
+// stopServer unmounts the file system, which fails all hanging requests.
+func (f *FS) stopServer() {
 	_ = unix.Unmount(f.Dir, unix.MNT_DETACH)
 	_ = f.server.Process.Kill()
 	_ = f.server.Wait()
@@ -107,8 +107,8 @@ func (f *FS) sendOrder(what string) error {
 	return nil
 }
 
-// demand calls sendOrder, and fails the test at once if the order fails.
-func (f *FS) demand(what string) {
+// mustOrder calls sendOrder, and fails the test at once if the order fails.
+func (f *FS) mustOrder(what string) {
 	f.t.Helper()
 	if err := f.sendOrder(what); err != nil {
 		f.t.Fatal(err)
@@ -116,10 +116,10 @@ func (f *FS) demand(what string) {
 }
 
 // Hang stops all answers.
-func (f *FS) Hang() { f.t.Helper(); f.demand("hang") }
+func (f *FS) Hang() { f.t.Helper(); f.mustOrder("hang") }
 
 // HangOpen stops answers to requests that open a file or check access to it. Lookups of names are still answered.
-func (f *FS) HangOpen() { f.t.Helper(); f.demand("open") }
+func (f *FS) HangOpen() { f.t.Helper(); f.mustOrder("open") }
 
 // Answer answers all requests again, including the hanging ones. It may be called repeatedly. A test may wait in a cleanup for a process that may
 // hang. It should register Answer as a cleanup after the start of that process, because cleanups run in reverse order.

@@ -49,7 +49,7 @@ func Serve() bool {
 	if folder == "" {
 		return false
 	}
-	if err := serve(folder); err != nil {
+	if err := runServer(folder); err != nil {
 		fmt.Fprintln(os.Stderr, "hungfs:", err)
 	}
 	return true
@@ -67,7 +67,7 @@ type server struct {
 	waiting []request
 }
 
-func serve(folder string) error {
+func runServer(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return err
@@ -87,26 +87,26 @@ func serve(folder string) error {
 			orders <- lines.Text()
 		}
 	}()
-	go receive(requests)
+	go receiveRequests(requests)
 	for {
 		select {
 		case what, ok := <-orders:
 			if !ok {
 				return nil
 			}
-			s.obey(what)
+			s.obeyOrder(what)
 			fmt.Println(what) //nolint:forbidigo // the pipe to the test
 		case r := <-requests:
 			if s.hangs(r.op) {
 				s.waiting = append(s.waiting, r)
 			} else {
-				s.answer(r)
+				s.answerRequest(r)
 			}
 		}
 	}
 }
 
-func (s *server) obey(what string) {
+func (s *server) obeyOrder(what string) {
 	switch what {
 	case "hang":
 		s.hangs = func(op uint32) bool { return true }
@@ -115,14 +115,14 @@ func (s *server) obey(what string) {
 	case "answer":
 		s.hangs = func(uint32) bool { return false }
 		for _, r := range s.waiting {
-			s.answer(r)
+			s.answerRequest(r)
 		}
 		s.waiting = nil
 	}
 }
 
-// receive reads requests until the file system is unmounted.
-func receive(requests chan<- request) {
+// receiveRequests reads requests until the file system is unmounted.
+func receiveRequests(requests chan<- request) {
 	const device = 3
 	buffer := make([]byte, 1<<20)
 	for {
@@ -141,7 +141,7 @@ func receive(requests chan<- request) {
 	}
 }
 
-func (s *server) answer(r request) {
+func (s *server) answerRequest(r request) {
 	var body []byte
 	var fault unix.Errno
 	switch r.op {
@@ -158,9 +158,9 @@ func (s *server) answer(r request) {
 		}
 		node := uint64(root + 1 + i)
 		body = order.AppendUint64(nil, node)
-		body = append(append(body, make([]byte, 32)...), s.attributes(node)...)
+		body = append(append(body, make([]byte, 32)...), s.fuseAttr(node)...)
 	case opGetattr:
-		body = append(make([]byte, 16), s.attributes(r.node)...)
+		body = append(make([]byte, 16), s.fuseAttr(r.node)...)
 	case opOpen, opOpendir:
 		body = make([]byte, 16)
 	case opRead:
@@ -171,7 +171,7 @@ func (s *server) answer(r request) {
 	default:
 		fault = unix.ENOSYS
 	}
-	reply(r.unique, fault, body)
+	writeReply(r.unique, fault, body)
 }
 
 func initReply(in []byte) []byte {
@@ -182,8 +182,8 @@ func initReply(in []byte) []byte {
 	return out
 }
 
-// attributes returns a struct fuse_attr.
-func (s *server) attributes(node uint64) []byte {
+// fuseAttr returns a struct fuse_attr.
+func (s *server) fuseAttr(node uint64) []byte {
 	b := make([]byte, 88)
 	order.PutUint64(b, node)
 	order.PutUint32(b[60:], unix.S_IFDIR|0o755)
@@ -195,7 +195,7 @@ func (s *server) attributes(node uint64) []byte {
 	return b
 }
 
-func reply(unique uint64, fault unix.Errno, body []byte) {
+func writeReply(unique uint64, fault unix.Errno, body []byte) {
 	const device = 3
 	b := order.AppendUint32(nil, uint32(16+len(body)))
 	b = order.AppendUint32(b, uint32(-int32(fault)))

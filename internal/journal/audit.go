@@ -63,13 +63,13 @@ type Act struct {
 	Unchanged int `json:"unchanged,omitempty"`
 }
 
-// fault returns the fault of an act that was read; "" if there is none.
-func (a *Act) fault() string {
-	if !sound(a.Time) || a.Tick != nil && !sound(*a.Tick) || a.Until != nil && !sound(*a.Until) {
+// findFault returns the fault of an act that was read; "" if there is none.
+func (a *Act) findFault() string {
+	if !isSound(a.Time) || a.Tick != nil && !isSound(*a.Tick) || a.Until != nil && !isSound(*a.Until) {
 		return "a time beyond the calendar"
 	}
 	if a.Replica != "" && !isRunID(a.Replica) {
-		return fmt.Sprintf("replica %q", cut(a.Replica))
+		return fmt.Sprintf("replica %q", cutText(a.Replica))
 	}
 	if a.JobCount < len(a.Jobs) || len(a.Jobs) > maxActJobs || slices.ContainsFunc(a.Jobs, func(job string) bool { return !isName(job) }) {
 		return fmt.Sprintf("%d jobs", a.JobCount)
@@ -80,20 +80,20 @@ func (a *Act) fault() string {
 // Audit writes an act to the log before it is done, and returns the act with its id, time and number of jobs. If lasting is not 0, Until is set to that time
 // after the server's. After an error the entry is not in the log; [ErrTooManyActs] means that the user must wait.
 func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) (Act, error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	now, err := l.redis.Time(ctx).Result()
 	if err != nil {
 		return a, fmt.Errorf("write the audit log: %w", errors.Join(err, context.Cause(ctx)))
 	}
-	a.ID, a.Time, a.By, a.Reason = strings.ToLower(rand.Text()[:16]), now.UTC(), cut(a.By), cut(a.Reason)
+	a.ID, a.Time, a.By, a.Reason = strings.ToLower(rand.Text()[:16]), now.UTC(), cutText(a.By), cutText(a.Reason)
 	if lasting > 0 {
 		until := now.UTC().Add(lasting)
 		a.Until = &until
 	}
 	a.JobCount = len(a.Jobs)
 	a.Jobs = slices.Clone(a.Jobs[:min(len(a.Jobs), maxActJobs)])
-	if fault := a.fault(); fault != "" {
+	if fault := a.findFault(); fault != "" {
 		return a, fmt.Errorf("write the audit log: %w: %s", ErrInvalid, fault)
 	}
 	text, err := json.Marshal(a)
@@ -103,12 +103,12 @@ func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) (Act,
 	if a.Kind == ActCancel || a.Kind == ActPause {
 		err = l.countStop(ctx, a.By, string(text), now)
 	} else {
-		err = l.count(ctx, a.By, now)
+		err = l.countAct(ctx, a.By, now)
 	}
 	if err != nil {
 		return a, err
 	}
-	return a, wrapIf("write the audit log", l.enter(ctx, string(text), now))
+	return a, wrapIf("write the audit log", l.addEntry(ctx, string(text), now))
 }
 
 // countStop counts an act that stops something. It is never refused, because it may be needed in an emergency. Beyond ActsADay of them, the new entry
@@ -137,8 +137,8 @@ func (l auditLog) countStop(ctx context.Context, user, text string, now time.Tim
 	return wrapIf("make room in the audit log", allErrors(ctx, cmds, err))
 }
 
-// count counts an act of a user, and returns an error if there are too many.
-func (l auditLog) count(ctx context.Context, user string, now time.Time) error {
+// countAct counts an act of a user, and returns an error if there are too many.
+func (l auditLog) countAct(ctx context.Context, user string, now time.Time) error {
 	day := now.UTC().Format(time.DateOnly)
 	windows := []struct {
 		key     string
@@ -168,9 +168,9 @@ func (l auditLog) count(ctx context.Context, user string, now time.Time) error {
 	return nil
 }
 
-// enter adds an entry, and makes sure that it stays. Entries are in the order of writing. An entry with a later time, written when the clock was ahead, is
+// addEntry adds an entry, and makes sure that it stays. Entries are in the order of writing. An entry with a later time, written when the clock was ahead, is
 // moved before the new one; otherwise a thousand of them would push each new entry out at once.
-func (l auditLog) enter(ctx context.Context, text string, now time.Time) error {
+func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) error {
 	key, at := l.key("audit"), float64(now.UnixMilli())
 	var later *redis.StringSliceCmd
 	var all, old *redis.IntCmd
@@ -206,7 +206,7 @@ func (l auditLog) enter(ctx context.Context, text string, now time.Time) error {
 
 // Unchanged marks an act as one that changed nothing. All such acts of a user and a kind share one entry, with the time of the newest and their number.
 func (l auditLog) Unchanged(ctx context.Context, a Act) error {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	key := l.key("audit")
 	found := l.redis.ZRevRange(ctx, key, 0, MaxActs-1)
@@ -239,7 +239,7 @@ func (l auditLog) Unchanged(ctx context.Context, a Act) error {
 
 // Acts returns the newest acts, from new to old. Damaged entries are left out, with an error that wraps ErrCorrupt.
 func (l auditLog) Acts(ctx context.Context, most int) ([]Act, error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	found := l.redis.ZRevRange(ctx, l.key("audit"), 0, int64(max(min(most, MaxActs), 1))-1)
 	if err := errorOf(ctx, found); err != nil {
@@ -250,7 +250,7 @@ func (l auditLog) Acts(ctx context.Context, most int) ([]Act, error) {
 	for _, text := range found.Val() {
 		var a Act
 		err := json.Unmarshal([]byte(text), &a)
-		if fault := a.fault(); err == nil && fault != "" {
+		if fault := a.findFault(); err == nil && fault != "" {
 			err = errors.New(fault)
 		}
 		if err != nil {

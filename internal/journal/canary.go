@@ -39,9 +39,9 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState
 	if !ok {
 		return CanaryIntact, nil
 	}
-	ctx, cancel := c.within(ctx)
+	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
-	chosen, err := c.choose(ctx, cluster)
+	chosen, err := c.chooseKeys(ctx, cluster)
 	if err != nil {
 		return CanaryIntact, fmt.Errorf("look at each master: %w", err)
 	}
@@ -53,11 +53,11 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState
 	}
 	var failures multierr.List
 	until := time.Now().Add(ttl - c.timeout)
-	before, set := c.write(ctx, keys, ttl)
+	before, set := c.writeKeys(ctx, keys, ttl)
 	now := time.Now()
 	for i, key := range keys {
 		failed := errors.Join(before[i].Err(), set[i].Err())
-		found = max(found, c.state(key, before[i].Val() > 0, failed, now, until))
+		found = max(found, c.updateState(key, before[i].Val() > 0, failed, now, until))
 		if failed == nil && !slices.Contains(chosen, key) {
 			delete(c.alive, key) // its master has another key, or is no master any more
 		}
@@ -66,9 +66,9 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState
 	return found, wrapIf("look at each master", failures.Err())
 }
 
-// state records the result for one key. found reports whether the key was there before now; the new one lives until until. It returns whether the master has
+// updateState records the result for one key. found reports whether the key was there before now; the new one lives until until. It returns whether the master has
 // lost the key since the last write.
-func (c *Canary) state(key string, found bool, failed error, now, until time.Time) CanaryState {
+func (c *Canary) updateState(key string, found bool, failed error, now, until time.Time) CanaryState {
 	before, known := c.alive[key]
 	if failed != nil {
 		if known {
@@ -97,8 +97,8 @@ const (
 	CanaryMissing // a master has lost its data
 )
 
-// choose returns a key for each master. It tries many keys, so that it also finds a master with only one hash slot in 200.
-func (c *Canary) choose(ctx context.Context, cluster *redis.ClusterClient) (keys []string, err error) {
+// chooseKeys returns a key for each master. It tries many keys, so that it also finds a master with only one hash slot in 200.
+func (c *Canary) chooseKeys(ctx context.Context, cluster *redis.ClusterClient) (keys []string, err error) {
 	const enough = 1000
 	found := map[string]bool{}
 	for i := range enough {
@@ -115,8 +115,8 @@ func (c *Canary) choose(ctx context.Context, cluster *redis.ClusterClient) (keys
 	return keys, nil
 }
 
-// write writes the keys. For each key it returns whether the key was there before, and the result of the write, both with their errors.
-func (c *Canary) write(ctx context.Context, keys []string, ttl time.Duration) (before []*redis.IntCmd, set []*redis.StatusCmd) {
+// writeKeys writes the keys. For each key it returns whether the key was there before, and the result of the write, both with their errors.
+func (c *Canary) writeKeys(ctx context.Context, keys []string, ttl time.Duration) (before []*redis.IntCmd, set []*redis.StatusCmd) {
 	_, _ = c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
 			before = append(before, p.Exists(ctx, key))

@@ -28,7 +28,7 @@ func TestCanaryInDoubt(t *testing.T) {
 		{1, false, away, CanaryIntact}, {1, false, nil, CanaryMissing}, {1, false, away, CanaryIntact}, {life, false, nil, CanaryUnsure}, // a master that was away, and came back empty
 	} {
 		now = now.Add(step.after)
-		if got := c.state("key", step.found, step.failed, now, now.Add(life)); got != step.want {
+		if got := c.updateState("key", step.found, step.failed, now, now.Add(life)); got != step.want {
 			t.Errorf("look %d, found %v, error %v: state %d, want %d", i+1, step.found, step.failed, got, step.want)
 		}
 	}

@@ -66,7 +66,7 @@ const (
 // and version share one copy, which is written once and then only kept. KeepConfiguration calls of only if it has to write; if of is nil, it writes nothing.
 // A hash that is incomplete, or has a damaged header, is written anew; the damage is still returned, as an error that wraps ErrCorrupt.
 func (g registry) KeepConfiguration(ctx context.Context, id ConfigID, ttl time.Duration, of func() Configuration) error {
-	ctx, cancel := g.within(ctx)
+	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	missing, damaged, err := g.refreshConfiguration(ctx, id, ttl)
 	if err == nil && of != nil {
@@ -149,7 +149,7 @@ func (g registry) replaceSettings(ctx context.Context, key string, c Configurati
 	var pairs []any
 	batch, all := 0, 0
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
-		text, err := unescaped(c.Jobs[name].Own)
+		text, err := marshalUnescaped(c.Jobs[name].Own)
 		if err != nil {
 			return fmt.Errorf("job %s: %w: %w", name, ErrInvalid, err)
 		}
@@ -166,15 +166,15 @@ func (g registry) replaceSettings(ctx context.Context, key string, c Configurati
 		}
 		pairs, batch = nil, 0
 	}
-	text, err := unescaped(h)
+	text, err := marshalUnescaped(h)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return g.setFields(ctx, key, ttl, append(pairs, headerField, text))
 }
 
-// unescaped returns JSON without the escapes that protect only HTML, because these take six bytes each.
-func unescaped(v any) (string, error) {
+// marshalUnescaped returns JSON without the escapes that protect only HTML, because these take six bytes each.
+func marshalUnescaped(v any) (string, error) {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -195,10 +195,10 @@ func (g registry) setFields(ctx context.Context, key string, ttl time.Duration, 
 // Digests returns the digests of all jobs that KeepConfiguration has stored, by the digests of the configurations. Missing ones are left out, and so are
 // values that no replica wrote, with an error that wraps ErrCorrupt.
 func (g registry) Digests(ctx context.Context, configs []string) (map[string]map[string]string, error) {
-	ctx, cancel := g.within(ctx)
+	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	found := map[string]map[string]string{}
-	damaged, err := each(ctx, g.namespace, configs, maxBatch, func(p redis.Pipeliner, config string) *redis.StringCmd {
+	damaged, err := pipelineEach(ctx, g.namespace, configs, maxBatch, func(p redis.Pipeliner, config string) *redis.StringCmd {
 		return p.Get(ctx, g.key("digests:"+config))
 	}, func(config string, text *redis.StringCmd) error {
 		var jobs map[string]string
@@ -220,23 +220,23 @@ func (g registry) Digests(ctx context.Context, configs []string) (map[string]map
 // Settings returns the settings of one job that KeepConfiguration has stored, by configuration. Configurations that are missing or lack the job are left out,
 // and so are values that no replica wrote, with an error that wraps ErrCorrupt.
 func (g registry) Settings(ctx context.Context, job string, configs []ConfigID) (map[ConfigID][]Setting, error) {
-	ctx, cancel := g.within(ctx)
+	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	if !isName(job) {
 		return nil, fmt.Errorf("read the settings of job %.40q: %w name", job, ErrInvalid)
 	}
 	found := map[ConfigID][]Setting{}
-	damaged, err := each(ctx, g.namespace, configs, maxBatch, func(p redis.Pipeliner, id ConfigID) *redis.SliceCmd {
+	damaged, err := pipelineEach(ctx, g.namespace, configs, maxBatch, func(p redis.Pipeliner, id ConfigID) *redis.SliceCmd {
 		return p.HMGet(ctx, g.settingsKey(id), headerField, job)
 	}, func(id ConfigID, fields *redis.SliceCmd) error {
 		if fields.Err() != nil { // reported as damaged
 			return nil
 		}
-		head, has := first(fields.Val()[:1])
+		head, has := firstString(fields.Val()[:1])
 		if !has {
 			return nil
 		}
-		own, _ := first(fields.Val()[1:])
+		own, _ := firstString(fields.Val()[1:])
 		settings, err := decodeSettings(head, own)
 		if settings != nil {
 			found[id] = settings

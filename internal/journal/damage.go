@@ -18,14 +18,14 @@ const (
 	mostListed = 100_000
 )
 
-// sound reports whether a time can be shown, and written as JSON.
-func sound(t time.Time) bool {
+// isSound reports whether a time can be shown, and written as JSON.
+func isSound(t time.Time) bool {
 	year := t.UTC().Year()
 	return t.IsZero() || year >= 1 && year <= 9999
 }
 
 // described is a value that is stored as JSON under a name.
-type described interface{ fault() string }
+type described interface{ findFault() string }
 
 // decodeEntry decodes the JSON of v. The name in it must be want.
 func decodeEntry(text string, v described, name *string, want string) error {
@@ -35,7 +35,7 @@ func decodeEntry(text string, v described, name *string, want string) error {
 	if *name != want {
 		return fmt.Errorf("%w: the entry there is of %.40q", ErrCorrupt, *name)
 	}
-	if fault := v.fault(); fault != "" {
+	if fault := v.findFault(); fault != "" {
 		return fmt.Errorf("%w: %s", ErrCorrupt, fault)
 	}
 	return nil

@@ -24,14 +24,14 @@ func FuzzDecode(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := decode("a", "1", text)
+		r, err := decodeRecord("a", "1", text)
 		if err == nil {
 			if r.Job != "a" || r.RunID != "1" || r.Outcome == "" {
 				t.Fatalf("accepted %+v", r)
 			}
 			if b, err := json.Marshal(r); err != nil {
 				t.Fatalf("accepted what can't be shown: %v", err)
-			} else if _, err := decode("a", "1", string(b)); err != nil {
+			} else if _, err := decodeRecord("a", "1", string(b)); err != nil {
 				t.Fatalf("shown as %s, which is refused: %v", b, err)
 			}
 			r.score()
@@ -66,11 +66,11 @@ func FuzzOutput(f *testing.F) {
 		if room := int64(b.size) * int64(b.count); b.size < 1 || b.count < 1 || room > maxBytes {
 			t.Fatalf("%d blocks of %d bytes for %d", b.count, b.size, maxBytes)
 		}
-		members := b.split("p|id|", output)
+		members := b.splitOutput("p|id|", output)
 		if len(members) > b.count {
 			t.Fatalf("%d blocks, %d at most", len(members), b.count)
 		}
-		got := join("p|id|", members)
+		got := joinBlocks("p|id|", members)
 		if got == nil || len(*got) > len(output) || *got != output[len(output)-len(*got):] {
 			t.Fatalf("%q became %v", output, got)
 		}

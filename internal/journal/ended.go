@@ -21,12 +21,12 @@ type sessionList struct{ *namespace }
 
 // EndSessions adds sessions, by id, with the times at which they expire.
 func (l sessionList) EndSessions(ctx context.Context, ended map[string]time.Time) error {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	key := l.key("ended-sessions")
 	members := make([]redis.Z, 0, len(ended))
 	for id, until := range ended {
-		members = append(members, redis.Z{Score: float64(until.UnixMilli()), Member: cut(id)})
+		members = append(members, redis.Z{Score: float64(until.UnixMilli()), Member: cutText(id)})
 	}
 	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for some := range slices.Chunk(members, 1000) {
@@ -42,7 +42,7 @@ func (l sessionList) EndSessions(ctx context.Context, ended map[string]time.Time
 
 // EndedSessions returns the sessions that were logged out, with the times at which they expire.
 func (l sessionList) EndedSessions(ctx context.Context) (map[string]time.Time, error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	found := l.redis.ZRangeByScoreWithScores(ctx, l.key("ended-sessions"), &redis.ZRangeBy{Min: fmt.Sprint(time.Now().UnixMilli()), Max: "+inf", Count: maxEnded})
 	if err := errorOf(ctx, found); err != nil {

@@ -58,12 +58,12 @@ const mostParts = 4
 // FailuresBetween returns the failures of a window. It finds them by the index of failures, and so does not depend on the number of other runs. Its errors
 // are like the errors of Runs. With an error, the failures that were read are valid.
 func (h *history) FailuresBetween(ctx context.Context, req FailuresRequest) (found FailuresFound, err error) {
-	ctx, cancel := h.within(ctx)
+	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
 	failures, damaged, err := h.failuresIndex(ctx, req, &found)
 	for n := 0; n < mostParts && len(failures) > 0 && len(found.Records) < req.Most; n++ {
 		part := failures[:min(len(failures), maxBatch)]
-		records, more, failed := h.records(ctx, part)
+		records, more, failed := h.readRecords(ctx, part)
 		if failed != nil {
 			err = failed
 			break
@@ -89,7 +89,7 @@ func (h *history) failuresIndex(ctx context.Context, req FailuresRequest, found 
 	var count *redis.IntCmd
 	var oldest *redis.ZSliceCmd
 	cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		all = p.ZRangeByScoreWithScores(ctx, h.key("failures"), &redis.ZRangeBy{Min: number(req.From.UnixMicro()), Max: number(req.Until.UnixMicro()), Count: MaxFailures})
+		all = p.ZRangeByScoreWithScores(ctx, h.key("failures"), &redis.ZRangeBy{Min: formatNumber(req.From.UnixMicro()), Max: formatNumber(req.Until.UnixMicro()), Count: MaxFailures})
 		count, oldest = p.ZCard(ctx, h.key("failures")), p.ZRangeWithScores(ctx, h.key("failures"), 0, 0)
 		return nil
 	})
@@ -100,13 +100,13 @@ func (h *history) failuresIndex(ctx context.Context, req FailuresRequest, found 
 		text, _ := z.Member.(string)
 		job, id, _ := strings.Cut(text, "|")
 		switch {
-		case !isName(job) || !isRunID(id) || !scored(z.Score):
+		case !isName(job) || !isRunID(id) || !isScore(z.Score):
 			damaged = multierr.Join(damaged, fmt.Errorf("%s: %w: %.40q", h.key("failures"), ErrCorrupt, text))
 		case req.Includes(job):
 			failures = append(failures, entry{job, id, z.Score})
 		}
 	}
-	if first := oldest.Val(); count.Val() >= MaxFailures && len(first) > 0 && scored(first[0].Score) {
+	if first := oldest.Val(); count.Val() >= MaxFailures && len(first) > 0 && isScore(first[0].Score) {
 		found.Since = scoreMoment(first[0].Score).UTC()
 	}
 	return failures, damaged, nil

@@ -15,10 +15,10 @@ type claim struct {
 	stands *redis.StringCmd // the record of this weight; nil if no write is in doubt
 }
 
-// claim queues a record, and queries whether it is the first one to end its run. The queries are part of the write, because an answered write is not
+// queueClaim queues a record, and queries whether it is the first one to end its run. The queries are part of the write, because an answered write is not
 // repeated, and there are many after an outage.
-func (h *history) claim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
-	records, name := h.jobKey(w.job, "records"), field(r.weight(), r.RunID)
+func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
+	records, name := h.jobKey(w.job, "records"), fieldName(r.weight(), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[r.weight()]
 	if r.weight() == weightRunning && r.Attempt > 1 { // only its replica writes these, one attempt after the other
 		p.HSet(ctx, records, name, r.text)
@@ -28,9 +28,9 @@ func (h *history) claim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r w
 		p.HSetNX(ctx, records, name, r.text)
 		return
 	}
-	c := claim{word: r, key: w.job + "|" + r.RunID, ended: p.HExists(ctx, records, field(other, r.RunID))}
+	c := claim{word: r, key: w.job + "|" + r.RunID, ended: p.HExists(ctx, records, fieldName(other, r.RunID))}
 	c.set = p.HSetNX(ctx, records, name, r.text)
-	if h.doubted(c.key) {
+	if h.isUnsure(c.key) {
 		c.stands = p.HGet(ctx, records, name)
 	}
 	w.claims = append(w.claims, c)
@@ -44,11 +44,11 @@ const mostUnsure = 20_000
 func (h *history) reportFirst(jobs []*jobWrite) {
 	for _, w := range jobs {
 		for _, c := range w.claims {
-			if c.failed() {
-				h.doubt(c.key)
+			if c.hasFailed() {
+				h.markUnsure(c.key)
 				continue
 			}
-			h.sure(c.key)
+			h.clearUnsure(c.key)
 			if c.isFirst() {
 				h.first(c.Record)
 			}
@@ -56,7 +56,7 @@ func (h *history) reportFirst(jobs []*jobWrite) {
 	}
 }
 
-func (c *claim) failed() bool {
+func (c *claim) hasFailed() bool {
 	return c.set.Err() != nil || c.ended.Err() != nil || c.stands != nil && c.stands.Err() != nil
 }
 
@@ -64,7 +64,7 @@ func (c *claim) isFirst() bool {
 	return !c.ended.Val() && (c.set.Val() || c.stands != nil && c.stands.Val() == string(c.text))
 }
 
-func (h *history) doubt(key string) {
+func (h *history) markUnsure(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.unsure) < mostUnsure {
@@ -72,13 +72,13 @@ func (h *history) doubt(key string) {
 	}
 }
 
-func (h *history) doubted(key string) bool {
+func (h *history) isUnsure(key string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.unsure[key]
 }
 
-func (h *history) sure(key string) {
+func (h *history) clearUnsure(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.unsure, key)

@@ -17,17 +17,17 @@ const Format = 2
 // ClaimFormat records the format of the namespace's data if there is none yet, and checks it like CheckFormat. Call it before the first write to the
 // namespace.
 func (n *namespace) ClaimFormat(ctx context.Context) error {
-	return n.format(ctx, true)
+	return n.readFormat(ctx, true)
 }
 
 // CheckFormat returns an error that wraps ErrNewerFormat if the namespace's data has a newer format than this version knows, or ErrCorrupt if the recorded
 // format is not a number. A missing one is no error.
 func (n *namespace) CheckFormat(ctx context.Context) error {
-	return n.format(ctx, false)
+	return n.readFormat(ctx, false)
 }
 
-func (n *namespace) format(ctx context.Context, claim bool) error {
-	ctx, cancel := n.within(ctx)
+func (n *namespace) readFormat(ctx context.Context, claim bool) error {
+	ctx, cancel := n.withTimeout(ctx)
 	defer cancel()
 	key := n.key("format")
 	var get *redis.StringCmd

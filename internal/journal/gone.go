@@ -16,7 +16,7 @@ import (
 // for the leader's housekeeping. If a replica describes a job at the same time, this call removes nothing. The records of the jobs' runs stay until they
 // expire, and the names are kept for GoneJobs.
 func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]string, error) {
-	ctx, cancel := d.within(ctx)
+	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
 	var gone []string
 	err := d.redis.Watch(ctx, func(tx *redis.Tx) error {
@@ -67,19 +67,19 @@ func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen 
 // GoneJobs returns the jobs that ForgetJobs has removed, with the time of their last description, until DropGone: there may still be data of them in Redis.
 // It leaves out jobs that a replica has described since.
 func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error) {
-	ctx, cancel := d.within(ctx)
+	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
 	all := d.redis.ZRangeWithScores(ctx, d.key("gone"), 0, mostListed-1)
 	if err := errorOf(ctx, all); err != nil {
 		return nil, fmt.Errorf("list the jobs that are gone: %w", err)
 	}
 	gone, back := map[string]time.Time{}, []string{}
-	damaged, err := each(ctx, d.namespace, all.Val(), maxBatch, func(p redis.Pipeliner, z redis.Z) *redis.BoolCmd {
+	damaged, err := pipelineEach(ctx, d.namespace, all.Val(), maxBatch, func(p redis.Pipeliner, z redis.Z) *redis.BoolCmd {
 		name, _ := z.Member.(string)
 		return p.HExists(ctx, d.key("jobs"), name)
 	}, func(z redis.Z, described *redis.BoolCmd) error {
 		name, _ := z.Member.(string)
-		if described.Val() || !isName(name) || !scored(z.Score) {
+		if described.Val() || !isName(name) || !isScore(z.Score) {
 			back = append(back, name)
 		} else {
 			gone[name] = time.UnixMilli(int64(z.Score))
@@ -94,7 +94,7 @@ func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error
 
 // DropGone forgets the names of jobs that have no data left that could matter.
 func (d descriptions) DropGone(ctx context.Context, jobs ...string) error {
-	ctx, cancel := d.within(ctx)
+	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
 	if len(jobs) == 0 {
 		return nil

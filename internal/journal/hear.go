@@ -27,7 +27,7 @@ func (l requestList) Subscribe(ctx context.Context, f func([]Request)) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		l.subscribe(ctx, arrived)
+		l.keepSubscribed(ctx, arrived)
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -45,15 +45,15 @@ func (l requestList) Subscribe(ctx context.Context, f func([]Request)) {
 	<-over
 }
 
-// subscribe keeps a subscription until ctx ends.
-func (l requestList) subscribe(ctx context.Context, told chan<- struct{}) {
+// keepSubscribed keeps a subscription until ctx ends.
+func (l requestList) keepSubscribed(ctx context.Context, told chan<- struct{}) {
 	for ; ctx.Err() == nil; backoff.Sleep(ctx, redial) {
-		l.listen(ctx, told)
+		l.listenOnce(ctx, told)
 	}
 }
 
-// receive returns the next message. If the client panics, it returns an error, and the connection must be closed.
-func receive(ctx context.Context, sub *redis.PubSub) (m any, err error) {
+// receiveMessage returns the next message. If the client panics, it returns an error, and the connection must be closed.
+func receiveMessage(ctx context.Context, sub *redis.PubSub) (m any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("read a message: %w: %v", ErrCorrupt, p)
@@ -62,19 +62,19 @@ func receive(ctx context.Context, sub *redis.PubSub) (m any, err error) {
 	return sub.ReceiveTimeout(ctx, quiet) //nolint:wrapcheck // a subscription's end
 }
 
-// listen subscribes once, and returns when the subscription has ended.
-func (l requestList) listen(ctx context.Context, told chan<- struct{}) {
+// listenOnce subscribes once, and returns when the subscription has ended.
+func (l requestList) listenOnce(ctx context.Context, told chan<- struct{}) {
 	sub := l.redis.Subscribe(ctx)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // a context does not end a read
-	first, cancel := l.within(ctx)
+	first, cancel := l.withTimeout(ctx)
 	err := sub.Subscribe(first, l.key("asked"))
 	cancel()
 	ended, end := context.WithCancel(ctx)
 	end() // so that go-redis does not reconnect by itself
 	for err == nil {
 		var m any
-		if m, err = receive(ended, sub); err != nil {
+		if m, err = receiveMessage(ended, sub); err != nil {
 			return
 		}
 		if _, ok := m.(*redis.Message); !ok {

@@ -45,14 +45,14 @@ type Incident struct {
 // NoteIncident adds a replica's report to the list. Each replica that sees an incident has its own entry, because the first report need not be the longest;
 // Incidents merges them. A second call with the same report changes nothing.
 func (l incidentList) NoteIncident(ctx context.Context, in Incident) error {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	text, err := json.Marshal(in)
-	if err != nil || in.fault() != "" {
-		return fmt.Errorf("note an incident of Redis: %w: %v, %s", ErrInvalid, err, in.fault())
+	if err != nil || in.findFault() != "" {
+		return fmt.Errorf("note an incident of Redis: %w: %v, %s", ErrInvalid, err, in.findFault())
 	}
 	key, end := l.key("incidents"), in.To.UnixMilli()
-	if err := l.redis.HSetNX(ctx, key, in.Kind+" "+number(end)+" "+in.Replica, text).Err(); err != nil {
+	if err := l.redis.HSetNX(ctx, key, in.Kind+" "+formatNumber(end)+" "+in.Replica, text).Err(); err != nil {
 		return fmt.Errorf("note an incident of Redis: %w", errors.Join(err, context.Cause(ctx)))
 	}
 	all := l.redis.HGetAll(ctx, key)
@@ -84,7 +84,7 @@ func endIn(field string) int64 {
 // Incidents returns the incidents before an instant of the server's clock, from new to old. Overlapping ones of one kind are merged. An incident in the
 // future is left out: the clock was set back, or the entry is damaged. Entries with other damage are left out with an error that wraps ErrCorrupt.
 func (l incidentList) Incidents(ctx context.Context, now time.Time) ([]Incident, error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	found := l.redis.HGetAll(ctx, l.key("incidents"))
 	if err := errorOf(ctx, found); err != nil {
@@ -95,7 +95,7 @@ func (l incidentList) Incidents(ctx context.Context, now time.Time) ([]Incident,
 	for _, text := range found.Val() {
 		var in Incident
 		err := json.Unmarshal([]byte(text), &in)
-		if fault := in.fault(); err == nil && fault != "" {
+		if fault := in.findFault(); err == nil && fault != "" {
 			err = errors.New(fault)
 		}
 		if err != nil {
@@ -106,11 +106,11 @@ func (l incidentList) Incidents(ctx context.Context, now time.Time) ([]Incident,
 			all = append(all, in)
 		}
 	}
-	return joined(all), damaged.Err()
+	return mergeIncidents(all), damaged.Err()
 }
 
-// joined returns incidents from new to old, with overlapping ones of one kind merged.
-func joined(all []Incident) []Incident {
+// mergeIncidents returns incidents from new to old, with overlapping ones of one kind merged.
+func mergeIncidents(all []Incident) []Incident {
 	slices.SortFunc(all, func(a, b Incident) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.From.Compare(b.From), a.To.Compare(b.To), cmp.Compare(a.Replica, b.Replica))
 	})
@@ -127,11 +127,11 @@ func joined(all []Incident) []Incident {
 	return list[:min(len(list), mostIncidents)]
 }
 
-func (in *Incident) fault() string {
+func (in *Incident) findFault() string {
 	switch {
 	case in.Kind != Outage && in.Kind != DataLoss:
 		return fmt.Sprintf("kind %.40q", in.Kind)
-	case !in.sound() || in.To.Before(in.From):
+	case !in.isSound() || in.To.Before(in.From):
 		return "a time beyond the calendar, or an end before the beginning"
 	case !isRunID(in.Replica):
 		return fmt.Sprintf("replica %.40q", in.Replica)

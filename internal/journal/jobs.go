@@ -49,11 +49,11 @@ type JobInfo struct {
 	Seen time.Time `json:"seen"`
 }
 
-func (i *JobInfo) fault() string {
+func (i *JobInfo) findFault() string {
 	switch {
 	case !isName(i.Name):
 		return fmt.Sprintf("the name %.40q", i.Name)
-	case !sound(i.Seen) || !sound(i.StartsAt) || !sound(i.ExpiresAt):
+	case !isSound(i.Seen) || !isSound(i.StartsAt) || !isSound(i.ExpiresAt):
 		return "a time beyond the calendar"
 	case i.Parallel < 0 || i.Parallel > mostSlots || i.PerTick < 0 || i.PerTick > mostSlots:
 		return fmt.Sprintf("parallel %d, per_tick %d", i.Parallel, i.PerTick)
@@ -68,7 +68,7 @@ func (i *JobInfo) fault() string {
 // DescribeJobs writes the descriptions of a replica's jobs. If replicas disagree, the last write counts. A replica calls it when it starts or reloads, and
 // periodically with a new Seen, so that ForgetJobs finds the jobs that no replica has any more.
 func (d descriptions) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
-	ctx, cancel := d.within(ctx)
+	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
 	for part := range slices.Chunk(jobs, maxBatch) {
 		var pairs []any
@@ -93,7 +93,7 @@ func (d descriptions) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
 
 // Jobs returns the descriptions of all jobs, by name. Entries that no replica wrote are left out, with an error that wraps ErrCorrupt.
 func (d descriptions) Jobs(ctx context.Context) ([]JobInfo, error) {
-	ctx, cancel := d.within(ctx)
+	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
 	cmd := d.redis.HGetAll(ctx, d.key("jobs"))
 	if err := errorOf(ctx, cmd); err != nil {

@@ -120,7 +120,7 @@ type Journal struct {
 // New returns a Journal. It sends nothing to Redis. An error wraps ErrInvalid and names the field of cfg that is wrong.
 func New(cfg Config) (*Journal, error) {
 	cfg = withDefaults(cfg)
-	if err := validate(cfg); err != nil {
+	if err := validateConfig(cfg); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	n := &namespace{redis: cfg.Redis, prefix: "cronclave:" + cfg.Namespace + ":", timeout: cfg.Timeout}
@@ -146,7 +146,7 @@ func withDefaults(cfg Config) Config {
 	return cfg
 }
 
-func validate(cfg Config) error {
+func validateConfig(cfg Config) error {
 	switch {
 	case cfg.Redis == nil:
 		return fmt.Errorf("%w: no Redis client", ErrInvalid)

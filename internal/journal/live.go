@@ -62,7 +62,7 @@ func (l Line) Size() int64 { return int64(len(l.Text) + 1) }
 
 // Follow asks the replicas to publish the output of a job's runs, for some seconds. Call it again for as long as somebody watches.
 func (l liveOutput) Follow(ctx context.Context, job string) error {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	if !isName(job) {
 		return fmt.Errorf("follow: %w: job %.40q", ErrInvalid, job)
@@ -79,7 +79,7 @@ func AsksToFollow(command string, args []string) bool {
 	}
 	_, job, _ := strings.Cut(args[0], "{")
 	job, ours := strings.CutSuffix(job, "}:followed")
-	return ours && strings.HasPrefix(args[0], "cronclave:") && isName(job) && args[3] == number(int64(keepFollower/time.Second))
+	return ours && strings.HasPrefix(args[0], "cronclave:") && isName(job) && args[3] == formatNumber(int64(keepFollower/time.Second))
 }
 
 // longestFollowed is the maximum length of the key that Follow writes, in bytes, above any namespace and job.
@@ -87,10 +87,10 @@ const longestFollowed = 1000
 
 // Followed returns the jobs that somebody follows.
 func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	var followed []string
-	damaged, err := each(ctx, l.namespace, jobs, maxBatch, func(p redis.Pipeliner, job string) *redis.IntCmd {
+	damaged, err := pipelineEach(ctx, l.namespace, jobs, maxBatch, func(p redis.Pipeliner, job string) *redis.IntCmd {
 		return p.Exists(ctx, l.jobKey(job, "followed"))
 	}, func(job string, followers *redis.IntCmd) error {
 		if followers.Val() > 0 {
@@ -109,7 +109,7 @@ func (l liveOutput) liveKey(job, run string) string { return l.jobKey(job, "live
 // Publish adds a chunk to the output of a run. first reports whether it is the only one in Redis: earlier ones are lost, or have expired. The newest
 // LiveChunks are kept, for keepLive.
 func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) (first bool, err error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	if !isName(job) || !isRunID(run) {
 		return false, fmt.Errorf("publish output: %w: job %.40q, run %.40q", ErrInvalid, job, run)
@@ -132,9 +132,9 @@ type LiveRun struct{ Job, ID string }
 
 // KeepLive extends the time to live of the output of runs, and returns the runs that have no output in Redis.
 func (l liveOutput) KeepLive(ctx context.Context, runs []LiveRun) (missing []LiveRun, err error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
-	damaged, err := each(ctx, l.namespace, runs, maxBatch, func(p redis.Pipeliner, r LiveRun) *redis.BoolCmd {
+	damaged, err := pipelineEach(ctx, l.namespace, runs, maxBatch, func(p redis.Pipeliner, r LiveRun) *redis.BoolCmd {
 		return p.PExpire(ctx, l.liveKey(r.Job, r.ID), keepLive)
 	}, func(r LiveRun, kept *redis.BoolCmd) error {
 		if !kept.Val() {
@@ -151,7 +151,7 @@ func (l liveOutput) KeepLive(ctx context.Context, runs []LiveRun) (missing []Liv
 // Live returns the chunks of a run after the place where an earlier call ended ("" for all kept chunks), and the place where this call ends. Chunks are in
 // the order of the output. Some may be older than chunks that were published before them.
 func (l liveOutput) Live(ctx context.Context, job, run, after string) (chunks []Chunk, place string, err error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	from := "-"
 	if after != "" {

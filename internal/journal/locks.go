@@ -30,11 +30,11 @@ type LockUse struct {
 	Since time.Time `json:"since"`
 }
 
-func (u *LockUse) fault() string {
+func (u *LockUse) findFault() string {
 	switch {
 	case !isName(u.Lock) || !isRunID(u.ID):
 		return fmt.Sprintf("lock %.40q, id %.40q", u.Lock, u.ID)
-	case u.Slots < 1 || u.Slots > mostSlots || !sound(u.Since):
+	case u.Slots < 1 || u.Slots > mostSlots || !isSound(u.Since):
 		return fmt.Sprintf("%d slots", u.Slots)
 	}
 	return ""
@@ -45,15 +45,15 @@ const mostLockUses = 1000
 
 // NoteLock lists a use until an instant of the server's clock. A use is listed once; a further call extends the time.
 func (l lockUses) NoteLock(ctx context.Context, use LockUse, now, until time.Time) error {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
-	text, err := use.encode()
+	text, err := use.encodeUse()
 	if err != nil {
 		return err
 	}
 	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ZAdd(ctx, l.key("locks"), redis.Z{Score: float64(until.UnixMilli()), Member: text})
-		p.ZRemRangeByScore(ctx, l.key("locks"), "-inf", number(now.UnixMilli()))
+		p.ZRemRangeByScore(ctx, l.key("locks"), "-inf", formatNumber(now.UnixMilli()))
 		p.ZRemRangeByRank(ctx, l.key("locks"), 0, -1-mostLockUses)
 		p.PExpire(ctx, l.key("locks"), until.Sub(now)+time.Second)
 		return nil
@@ -63,19 +63,19 @@ func (l lockUses) NoteLock(ctx context.Context, use LockUse, now, until time.Tim
 
 // DropLock removes a use from the list. It is no error if the use is not listed.
 func (l lockUses) DropLock(ctx context.Context, use LockUse) error {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
-	text, err := use.encode()
+	text, err := use.encodeUse()
 	if err != nil {
 		return err
 	}
 	return wrapIf("drop the use of lock "+use.Lock, errorOf(ctx, l.redis.ZRem(ctx, l.key("locks"), text)))
 }
 
-func (u LockUse) encode() (string, error) {
+func (u LockUse) encodeUse() (string, error) {
 	u.Since = u.Since.UTC()
 	text, err := json.Marshal(u)
-	if fault := u.fault(); fault != "" || err != nil {
+	if fault := u.findFault(); fault != "" || err != nil {
 		return "", fmt.Errorf("lock %.40q: %w: %s", u.Lock, errors.Join(ErrInvalid, err), fault)
 	}
 	return string(text), nil
@@ -83,9 +83,9 @@ func (u LockUse) encode() (string, error) {
 
 // LockUses returns the listed uses of plain locks and pools, in no order. Entries that no process wrote are left out, with an error that wraps ErrCorrupt.
 func (l lockUses) LockUses(ctx context.Context, now time.Time) ([]LockUse, error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
-	listed := l.redis.ZRangeByScore(ctx, l.key("locks"), &redis.ZRangeBy{Min: number(now.UnixMilli()), Max: "+inf", Count: mostLockUses})
+	listed := l.redis.ZRangeByScore(ctx, l.key("locks"), &redis.ZRangeBy{Min: formatNumber(now.UnixMilli()), Max: "+inf", Count: mostLockUses})
 	if err := errorOf(ctx, listed); err != nil {
 		return nil, fmt.Errorf("list the uses of locks: %w", err)
 	}
@@ -95,7 +95,7 @@ func (l lockUses) LockUses(ctx context.Context, now time.Time) ([]LockUse, error
 		var use LockUse
 		if err := json.Unmarshal([]byte(text), &use); err != nil {
 			damaged.Add(fmt.Errorf("list the uses of locks: %w: %w", ErrCorrupt, err))
-		} else if fault := use.fault(); fault != "" {
+		} else if fault := use.findFault(); fault != "" {
 			damaged.Add(fmt.Errorf("list the uses of locks: %w: %s", ErrCorrupt, fault))
 		} else {
 			uses = append(uses, use)

@@ -27,18 +27,18 @@ type LostReplica struct {
 // LostReplicas returns the replicas that are not alive and that no replica has claimed as lost. After some minutes they are forgotten. With an error that
 // wraps ErrCorrupt, the list is valid.
 func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
-	ctx, cancel := g.within(ctx)
+	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	index := g.redis.ZRangeWithScores(ctx, g.key("replicas"), 0, -1)
 	if err := errorOf(ctx, index); err != nil {
 		return nil, fmt.Errorf("list replicas: %w", err)
 	}
 	var lost []LostReplica
-	damaged, err := each(ctx, g.namespace, index.Val(), maxBatch, func(p redis.Pipeliner, z redis.Z) *redis.IntCmd {
+	damaged, err := pipelineEach(ctx, g.namespace, index.Val(), maxBatch, func(p redis.Pipeliner, z redis.Z) *redis.IntCmd {
 		return p.Exists(ctx, g.key(fmt.Sprintf("replica:%s", z.Member)))
 	}, func(z redis.Z, there *redis.IntCmd) error {
 		seen := time.UnixMilli(int64(z.Score)).UTC()
-		if id, _ := z.Member.(string); isRunID(id) && sound(seen) && there.Val() == 0 {
+		if id, _ := z.Member.(string); isRunID(id) && isSound(seen) && there.Val() == 0 {
 			lost = append(lost, LostReplica{id, seen})
 		}
 		return nil
@@ -75,7 +75,7 @@ func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool
 
 // takeLost removes a lost replica from the list of replicas, and reports whether this call did it.
 func (g registry) takeLost(ctx context.Context, id string) (taken bool, err error) {
-	ctx, cancel := g.within(ctx)
+	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	removed := g.redis.ZRem(ctx, g.key("replicas"), id)
 	err = errorOf(ctx, removed) // 0: it has ended, was forgotten, or another caller has claimed it
@@ -84,7 +84,7 @@ func (g registry) takeLost(ctx context.Context, id string) (taken bool, err erro
 
 // listLost adds the name of a lost replica to the list of [registry.RecentlyLost].
 func (g registry) listLost(ctx context.Context, lost LostReplica) error {
-	ctx, cancel := g.within(ctx)
+	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	name := NameOf(lost.ID)
 	up, _ := g.Replicas(ctx) // if one is missed here, it removes the name when it ends
@@ -109,7 +109,7 @@ type NamedLost struct {
 // RecentlyLost returns the replicas that were claimed as lost and have no successor of the same name, from new to old. The oldest may have been lost for
 // longer than [RememberLost].
 func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
-	ctx, cancel := g.within(ctx)
+	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	claimed := g.redis.ZRevRangeWithScores(ctx, g.key("lost"), 0, mostLost-1)
 	if err := errorOf(ctx, claimed); err != nil {
@@ -118,7 +118,7 @@ func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
 	var lost []NamedLost
 	for _, z := range claimed.Val() {
 		name, _ := z.Member.(string)
-		if seen := time.UnixMilli(int64(z.Score)).UTC(); isRunID(name) && sound(seen) {
+		if seen := time.UnixMilli(int64(z.Score)).UTC(); isRunID(name) && isSound(seen) {
 			lost = append(lost, NamedLost{name, seen})
 		}
 	}
@@ -127,7 +127,7 @@ func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
 
 // ForgetLost removes a lost replica from the lists of [registry.RecentlyLost] and [registry.LostReplicas]. ids are its ids in the latter.
 func (g registry) ForgetLost(ctx context.Context, name string, ids ...string) error {
-	ctx, cancel := g.within(ctx)
+	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // the keys may be on different nodes of a Cluster
 		for _, id := range ids { // first, because a leader takes the remaining ones for newly lost

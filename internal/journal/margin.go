@@ -41,7 +41,7 @@ func (m LeaseMargin) String() string {
 	return fmt.Sprintf("%.1fs of %gs", float64(m.LeftMS)/1000, float64(m.LeaseMS)/1000)
 }
 
-func (m *LeaseMargin) sound() bool {
+func (m *LeaseMargin) isSound() bool {
 	return m == nil || m.LeftMS >= 0 && m.LeftMS <= m.LeaseMS && m.LeaseMS > 0 && m.LeaseMS <= longestLease.Milliseconds() &&
 		len(m.Of) <= mostOf && utf8.ValidString(m.Of)
 }

@@ -19,8 +19,8 @@ type namespace struct {
 	timeout time.Duration
 }
 
-// within returns the context of a call, with its time limit.
-func (n *namespace) within(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout returns the context of a call, with its time limit.
+func (n *namespace) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, n.timeout, fmt.Errorf("no answer from Redis in %v: %w", n.timeout, context.DeadlineExceeded))
 }
 
@@ -30,12 +30,12 @@ func (n *namespace) key(name string) string { return n.prefix + name }
 // jobKey returns a key of one job, with its hash tag.
 func (n *namespace) jobKey(job, name string) string { return n.prefix + "{" + job + "}:" + name }
 
-// number returns a number as an argument for Redis.
-func number(n int64) string { return strconv.FormatInt(n, 10) }
+// formatNumber returns a number as an argument for Redis.
+func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
 
-// each sends one command per item, at most atOnce per round trip, and passes the answers to take in the order of the items. damaged lists damaged values,
+// pipelineEach sends one command per item, at most atOnce per round trip, and passes the answers to take in the order of the items. damaged lists damaged values,
 // including those that take reports; the other values are good.
-func each[T any, C redis.Cmder](ctx context.Context, n *namespace, items []T, atOnce int, ask func(redis.Pipeliner, T) C, take func(T, C) error) (damaged, failed error) {
+func pipelineEach[T any, C redis.Cmder](ctx context.Context, n *namespace, items []T, atOnce int, ask func(redis.Pipeliner, T) C, take func(T, C) error) (damaged, failed error) {
 	var corrupt multierr.List
 	for part := range slices.Chunk(items, atOnce) {
 		answers := make([]C, len(part))

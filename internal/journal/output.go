@@ -28,8 +28,8 @@ func outputPrefix(ended time.Time, id string) string {
 	return fmt.Sprintf("%016x|%s|", ended.UnixMicro(), id)
 }
 
-// split divides output into members of the set of blocks. If output exceeds the whole space, split keeps its end. Empty output becomes one empty block.
-func (b blocks) split(prefix, output string) []string {
+// splitOutput divides output into members of the set of blocks. If output exceeds the whole space, split keeps its end. Empty output becomes one empty block.
+func (b blocks) splitOutput(prefix, output string) []string {
 	if room := b.size * b.count; len(output) > room {
 		output = output[len(output)-room:]
 	}
@@ -42,9 +42,9 @@ func (b blocks) split(prefix, output string) []string {
 	return members
 }
 
-// join returns the output in blocks that were found under prefix, which are in order; nil if there are none. The first blocks may have been trimmed: the
+// joinBlocks returns the output in blocks that were found under prefix, which are in order; nil if there are none. The first blocks may have been trimmed: the
 // result is still a tail.
-func join(prefix string, members []string) *string {
+func joinBlocks(prefix string, members []string) *string {
 	if len(members) == 0 {
 		return nil
 	}

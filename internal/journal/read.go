@@ -17,28 +17,28 @@ import (
 //
 // Values that no replica wrote are left out, with an error that wraps ErrCorrupt; the records are then valid.
 func (h *history) Runs(ctx context.Context, job string, n int, output bool) ([]Record, error) {
-	ctx, cancel := h.within(ctx)
+	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
-	records, err := h.newest(ctx, job, n, output)
+	records, err := h.newestRecords(ctx, job, n, output)
 	if err != nil {
 		return records, fmt.Errorf("read the history: %w", err)
 	}
 	return records, nil
 }
 
-func (h *history) newest(ctx context.Context, job string, n int, output bool) ([]Record, error) {
+func (h *history) newestRecords(ctx context.Context, job string, n int, output bool) ([]Record, error) {
 	jobs := []string{job}
 	if job == "" {
 		var err error
-		if jobs, err = h.recorded(ctx); err != nil {
+		if jobs, err = h.readRecordedJobs(ctx); err != nil {
 			return nil, err
 		}
 	}
-	entries, damaged, err := h.entries(ctx, jobs, n)
+	entries, damaged, err := h.newestEntries(ctx, jobs, n)
 	if err != nil {
 		return nil, err
 	}
-	records, more, err := h.records(ctx, entries)
+	records, more, err := h.readRecords(ctx, entries)
 	damaged = multierr.Join(damaged, more)
 	if err == nil && output {
 		more, err = h.addOutput(ctx, records)
@@ -52,18 +52,18 @@ func (h *history) newest(ctx context.Context, job string, n int, output bool) ([
 
 // Recent returns the n newest records per job, in the order of Runs. Jobs without records are not in the map. Its errors are like the errors of Runs.
 func (h *history) Recent(ctx context.Context, jobs []string, n int) (map[string][]Record, error) {
-	ctx, cancel := h.within(ctx)
+	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
 	var (
 		recent  = map[string][]Record{}
 		damaged multierr.List
 	)
 	for part := range slices.Chunk(jobs, max(1, maxBatch/max(n, 1))) {
-		entries, inIndex, err := h.index(ctx, part, n)
+		entries, inIndex, err := h.readIndex(ctx, part, n)
 		if err != nil {
 			return nil, fmt.Errorf("read the history: %w", err)
 		}
-		records, inRecords, err := h.records(ctx, entries)
+		records, inRecords, err := h.readRecords(ctx, entries)
 		if err != nil {
 			return nil, fmt.Errorf("read the history: %w", err)
 		}
@@ -77,12 +77,12 @@ func (h *history) Recent(ctx context.Context, jobs []string, n int) (map[string]
 
 // Run returns the record of one run, with its output; ok is false if there is none. Its errors are like the errors of Runs.
 func (h *history) Run(ctx context.Context, job, id string) (r Record, ok bool, err error) {
-	ctx, cancel := h.within(ctx)
+	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
 	if !isName(job) || !isRunID(id) {
 		return r, false, nil
 	}
-	records, damaged, err := h.records(ctx, []entry{{job: job, id: id}})
+	records, damaged, err := h.readRecords(ctx, []entry{{job: job, id: id}})
 	if err == nil && damaged == nil {
 		damaged, err = h.addOutput(ctx, records)
 	}
@@ -97,17 +97,17 @@ func (h *history) Run(ctx context.Context, job, id string) (r Record, ok bool, e
 
 // RecordedJobs returns the names of the jobs that have records, including jobs that no replica has any more.
 func (h *history) RecordedJobs(ctx context.Context) ([]string, error) {
-	ctx, cancel := h.within(ctx)
+	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
-	jobs, err := h.recorded(ctx)
+	jobs, err := h.readRecordedJobs(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs of the history: %w", err)
 	}
 	return jobs, nil
 }
 
-// recorded returns the names of the jobs that have records.
-func (h *history) recorded(ctx context.Context) ([]string, error) {
+// readRecordedJobs returns the names of the jobs that have records.
+func (h *history) readRecordedJobs(ctx context.Context) ([]string, error) {
 	cmd := h.redis.ZRevRange(ctx, h.key("history"), 0, mostListed-1)
 	if err := errorOf(ctx, cmd); err != nil {
 		return nil, err
@@ -121,11 +121,11 @@ type entry struct {
 	score   float64
 }
 
-// entries returns the n newest entries of all given jobs together.
-func (h *history) entries(ctx context.Context, jobs []string, n int) (all []entry, damaged, err error) {
+// newestEntries returns the n newest entries of all given jobs together.
+func (h *history) newestEntries(ctx context.Context, jobs []string, n int) (all []entry, damaged, err error) {
 	var corrupt multierr.List
 	for part := range slices.Chunk(jobs, maxBatch) {
-		found, more, err := h.index(ctx, part, n)
+		found, more, err := h.readIndex(ctx, part, n)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -139,8 +139,8 @@ func (h *history) entries(ctx context.Context, jobs []string, n int) (all []entr
 	return all, corrupt.Err(), nil
 }
 
-// index reads the n newest entries per job that are not too old by the server's clock.
-func (h *history) index(ctx context.Context, jobs []string, n int) (found []entry, damaged, err error) {
+// readIndex reads the n newest entries per job that are not too old by the server's clock.
+func (h *history) readIndex(ctx context.Context, jobs []string, n int) (found []entry, damaged, err error) {
 	if n <= 0 || n > h.runs {
 		n = h.runs
 	}
@@ -161,7 +161,7 @@ func (h *history) index(ctx context.Context, jobs []string, n int) (found []entr
 	for i, job := range jobs {
 		for _, z := range cmds[i+1].(*redis.ZSliceCmd).Val() {
 			id, _ := z.Member.(string)
-			if !isRunID(id) || !scored(z.Score) {
+			if !isRunID(id) || !isScore(z.Score) {
 				corrupt.Add(fmt.Errorf("%s: %w: run id %.40q of job %s", h.jobKey(job, "runs"), ErrCorrupt, id, job))
 			} else if !scoreMoment(z.Score).Before(oldest) {
 				found = append(found, entry{job, id, z.Score})
@@ -171,17 +171,17 @@ func (h *history) index(ctx context.Context, jobs []string, n int) (found []entr
 	return found, corrupt.Err(), nil
 }
 
-// records reads the heaviest record of each entry, in the order of the entries. An entry without a record was removed since the index was read.
-func (h *history) records(ctx context.Context, entries []entry) (records []Record, damaged, err error) {
-	damaged, err = each(ctx, h.namespace, entries, maxBatch, func(p redis.Pipeliner, e entry) *redis.SliceCmd {
-		return p.HMGet(ctx, h.jobKey(e.job, "records"), field(weightEnd, e.id), field(weightAbandoned, e.id), field(weightRunning, e.id))
+// readRecords reads the heaviest record of each entry, in the order of the entries. An entry without a record was removed since the index was read.
+func (h *history) readRecords(ctx context.Context, entries []entry) (records []Record, damaged, err error) {
+	damaged, err = pipelineEach(ctx, h.namespace, entries, maxBatch, func(p redis.Pipeliner, e entry) *redis.SliceCmd {
+		return p.HMGet(ctx, h.jobKey(e.job, "records"), fieldName(weightEnd, e.id), fieldName(weightAbandoned, e.id), fieldName(weightRunning, e.id))
 	}, func(e entry, found *redis.SliceCmd) error {
 		words := found.Val()
-		text, ok := first(words)
+		text, ok := firstString(words)
 		if !ok {
 			return nil
 		}
-		r, err := decode(e.job, e.id, text)
+		r, err := decodeRecord(e.job, e.id, text)
 		if err != nil {
 			return fmt.Errorf("%s: %w", h.jobKey(e.job, "records"), err)
 		}
@@ -197,15 +197,15 @@ func (h *history) records(ctx context.Context, entries []entry) (records []Recor
 // startOf returns the start of a run from its record of weight running; zero if there is none.
 func startOf(e entry, running any) time.Time {
 	text, _ := running.(string)
-	r, err := decode(e.job, e.id, text)
+	r, err := decodeRecord(e.job, e.id, text)
 	if err != nil {
 		return time.Time{}
 	}
 	return r.Started
 }
 
-// first returns the first string in a reply of HMGET.
-func first(values []any) (string, bool) {
+// firstString returns the first string in a reply of HMGET.
+func firstString(values []any) (string, bool) {
 	for _, v := range values {
 		if s, ok := v.(string); ok {
 			return s, true
@@ -219,7 +219,7 @@ const outputsAtOnce = 64
 
 // AddOutput adds the output of runs to their records, as far as it is kept. Its errors are like the errors of Runs.
 func (h *history) AddOutput(ctx context.Context, records []Record) error {
-	ctx, cancel := h.within(ctx)
+	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
 	damaged, err := h.addOutput(ctx, records)
 	if err = cmp.Or(err, damaged); err != nil {
@@ -234,11 +234,11 @@ func (h *history) addOutput(ctx context.Context, records []Record) (damaged, err
 	for i := range records {
 		all = append(all, &records[i])
 	}
-	return each(ctx, h.namespace, all, outputsAtOnce, func(p redis.Pipeliner, r *Record) *redis.StringSliceCmd {
+	return pipelineEach(ctx, h.namespace, all, outputsAtOnce, func(p redis.Pipeliner, r *Record) *redis.StringSliceCmd {
 		from, to := outputRange(outputPrefix(r.moment(), r.RunID))
 		return p.ZRangeByLex(ctx, h.jobKey(r.Job, "output"), &redis.ZRangeBy{Min: from, Max: to})
 	}, func(r *Record, blocks *redis.StringSliceCmd) error {
-		r.Output = join(outputPrefix(r.moment(), r.RunID), blocks.Val())
+		r.Output = joinBlocks(outputPrefix(r.moment(), r.RunID), blocks.Val())
 		return nil
 	})
 }

@@ -154,13 +154,13 @@ func scoreMoment(score float64) time.Time {
 	return time.UnixMicro(us)
 }
 
-// scored reports whether a score can belong to a record.
-func scored(score float64) bool { return score >= 0 && score < 2*runningScore }
+// isScore reports whether a score can belong to a record.
+func isScore(score float64) bool { return score >= 0 && score < 2*runningScore }
 
-// fault returns the fault of a record that was read; "" if there is none.
-func (r *Record) fault() string {
+// findFault returns the fault of a record that was read; "" if there is none.
+func (r *Record) findFault() string {
 	switch {
-	case !sound(r.Tick) || !sound(r.Started) || !sound(r.Finished):
+	case !isSound(r.Tick) || !isSound(r.Started) || !isSound(r.Finished):
 		return "a time beyond the calendar"
 	case r.Slot != nil && (*r.Slot < 0 || *r.Slot >= mostSlots):
 		return fmt.Sprintf("slot %d", *r.Slot)
@@ -179,8 +179,8 @@ func (r *Record) fault() string {
 	return ""
 }
 
-// check returns an error for a record that could not be found again.
-func (r *Record) check() error {
+// checkWritable returns an error for a record that could not be found again.
+func (r *Record) checkWritable() error {
 	switch m := r.moment(); {
 	case !isName(r.Job):
 		return fmt.Errorf("%w: job %q", ErrInvalid, r.Job)
@@ -194,11 +194,11 @@ func (r *Record) check() error {
 	return nil
 }
 
-// encode returns the record in its stored form, without its output and within the limits.
-func (r Record) encode() ([]byte, error) {
+// encodeRecord returns the record in its stored form, without its output and within the limits.
+func (r Record) encodeRecord() ([]byte, error) {
 	r.Output = nil
 	for _, s := range []*string{&r.TickLocal, &r.Trigger, &r.Replica, &r.Outcome, &r.Reason, &r.Detail, &r.Signal} {
-		*s = cut(*s)
+		*s = cutText(*s)
 	}
 	for _, t := range []*time.Time{&r.Tick, &r.Started, &r.Finished} {
 		*t = t.Truncate(time.Microsecond)
@@ -210,8 +210,8 @@ func (r Record) encode() ([]byte, error) {
 	return b, nil
 }
 
-// decode parses the stored record of a run. It ignores fields that a newer version has added.
-func decode(job, id, text string) (Record, error) {
+// decodeRecord parses the stored record of a run. It ignores fields that a newer version has added.
+func decodeRecord(job, id, text string) (Record, error) {
 	var r Record
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return Record{}, fmt.Errorf("%w: run %s of job %s: %w", ErrCorrupt, id, job, err)
@@ -219,14 +219,14 @@ func decode(job, id, text string) (Record, error) {
 	if r.Job != job || r.RunID != id || r.Outcome == "" {
 		return Record{}, fmt.Errorf("%w: run %s of job %s: the record there is of run %.40q of job %.40q", ErrCorrupt, id, job, r.RunID, r.Job)
 	}
-	if fault := r.fault(); fault != "" {
+	if fault := r.findFault(); fault != "" {
 		return Record{}, fmt.Errorf("%w: run %s of job %s: %s", ErrCorrupt, id, job, fault)
 	}
 	return r, nil
 }
 
-// cut shortens s to MaxText bytes, between characters.
-func cut(s string) string {
+// cutText shortens s to MaxText bytes, between characters.
+func cutText(s string) string {
 	if len(s) <= MaxText {
 		return s
 	}

@@ -82,7 +82,7 @@ func (i Interval) Length() time.Duration { return i.To.Sub(i.From) }
 // mostProblems is the maximum size of [Replica.Since].
 const mostProblems = 20
 
-func (i *Interval) sound() bool { return i == nil || sound(i.From) && sound(i.To) }
+func (i *Interval) isSound() bool { return i == nil || isSound(i.From) && isSound(i.To) }
 
 // A Registration is what Redis had when a replica registered.
 type Registration struct {
@@ -97,9 +97,9 @@ type Registration struct {
 // Register records that a replica is alive, for ttl by the server's clock. Call it again, with present facts, well before ttl has passed. It restores the
 // epoch and the format of the data if Redis has lost them. In a Cluster these may be on other masters, which may be down.
 func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (found Registration, err error) {
-	ctx, cancel := g.within(ctx)
+	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
-	text, err := r.encode(ttl)
+	text, err := r.encodeEntry(ttl)
 	if err != nil {
 		return found, err
 	}
@@ -111,7 +111,7 @@ func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (f
 		before = p.Exists(ctx, g.key("replica:"+r.ID))
 		p.Set(ctx, g.key("replica:"+r.ID), text, ttl)
 		p.ZAdd(ctx, g.key("replicas"), redis.Z{Score: float64(r.Seen.UnixMilli()), Member: r.ID})
-		p.ZRemRangeByScore(ctx, g.key("replicas"), "-inf", number(gone))
+		p.ZRemRangeByScore(ctx, g.key("replicas"), "-inf", formatNumber(gone))
 		return nil
 	})
 	err = allErrors(ctx, cmds, err)
@@ -127,8 +127,8 @@ func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (f
 	return found, nil
 }
 
-// encode returns the text of a registration that lives for ttl.
-func (r Replica) encode(ttl time.Duration) ([]byte, error) {
+// encodeEntry returns the text of a registration that lives for ttl.
+func (r Replica) encodeEntry(ttl time.Duration) ([]byte, error) {
 	if !isRunID(r.ID) || ttl < time.Millisecond || r.Seen.IsZero() {
 		return nil, fmt.Errorf("register replica: %w: id %.40q, ttl %v, seen %v", ErrInvalid, r.ID, ttl, r.Seen)
 	}
@@ -162,7 +162,7 @@ func (g registry) restoreEpoch(ctx context.Context) (string, error) {
 
 // Deregister records that a replica has ended, so that it does not count as lost. An unknown id is no error.
 func (g registry) Deregister(ctx context.Context, id string) error {
-	ctx, cancel := g.within(ctx)
+	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.Del(ctx, g.key("replica:"+id))
@@ -176,14 +176,14 @@ func (g registry) Deregister(ctx context.Context, id string) error {
 
 // Replicas returns the replicas that are alive, by name and then id. Entries that no replica wrote are left out, with an error that wraps ErrCorrupt.
 func (g registry) Replicas(ctx context.Context) ([]Replica, error) {
-	ctx, cancel := g.within(ctx)
+	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	index := g.redis.ZRevRange(ctx, g.key("replicas"), 0, mostListed-1)
 	if err := errorOf(ctx, index); err != nil {
 		return nil, fmt.Errorf("list replicas: %w", err)
 	}
 	var replicas []Replica
-	damaged, err := each(ctx, g.namespace, index.Val(), maxBatch, func(p redis.Pipeliner, id string) *redis.StringCmd {
+	damaged, err := pipelineEach(ctx, g.namespace, index.Val(), maxBatch, func(p redis.Pipeliner, id string) *redis.StringCmd {
 		return p.Get(ctx, g.key("replica:"+id))
 	}, func(id string, found *redis.StringCmd) error {
 		var r Replica
@@ -205,17 +205,17 @@ func (g registry) Replicas(ctx context.Context) ([]Replica, error) {
 	return replicas, wrapIf("list replicas", damaged)
 }
 
-func (r *Replica) fault() string {
+func (r *Replica) findFault() string {
 	switch {
-	case !sound(r.Started) || !sound(r.Seen) || !r.StoodStill.sound():
+	case !isSound(r.Started) || !isSound(r.Seen) || !r.StoodStill.isSound():
 		return "a time beyond the calendar"
 	case r.Running < 0 || r.Running > mostRunning || r.MaxRunning < 0 || r.MaxRunning > mostRunning:
 		return fmt.Sprintf("%d runs of %d", r.Running, r.MaxRunning)
 	case r.Expected < 0 || r.Expected > mostListed:
 		return fmt.Sprintf("%d replicas expected", r.Expected)
-	case len(r.Since) > mostProblems || slices.ContainsFunc(slices.Collect(maps.Values(r.Since)), func(at time.Time) bool { return !sound(at) }):
+	case len(r.Since) > mostProblems || slices.ContainsFunc(slices.Collect(maps.Values(r.Since)), func(at time.Time) bool { return !isSound(at) }):
 		return fmt.Sprintf("%d problems, or one since a time beyond the calendar", len(r.Since))
-	case !r.LeaseMargin.sound():
+	case !r.LeaseMargin.isSound():
 		return fmt.Sprintf("a renewal with %d ms left of a lease of %d ms", r.LeaseMargin.LeftMS, r.LeaseMargin.LeaseMS)
 	}
 	return ""

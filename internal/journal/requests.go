@@ -54,50 +54,50 @@ type Answer struct {
 	RunID   string `json:"run_id,omitempty"`
 }
 
-// fault returns the fault of a request that was read; "" if there is none.
-func (r *Request) fault() string {
-	if life := r.Expires.Sub(r.Created); !sound(r.Tick) || !sound(r.Created) || !sound(r.Expires) || life <= 0 || life > MaxRequestLife {
+// findFault returns the fault of a request that was read; "" if there is none.
+func (r *Request) findFault() string {
+	if life := r.Expires.Sub(r.Created); !isSound(r.Tick) || !isSound(r.Created) || !isSound(r.Expires) || life <= 0 || life > MaxRequestLife {
 		return fmt.Sprintf("it waits from %v to %v", r.Created, r.Expires)
 	}
 	return ""
 }
 
-// fault returns "", because an answer has no numbers or times.
-func (a *Answer) fault() string { return "" }
+// findFault returns "", because an answer has no numbers or times.
+func (a *Answer) findFault() string { return "" }
 
 // Ask publishes a request that waits for life, by the server's clock, and returns it with its times.
 func (l requestList) Ask(ctx context.Context, r Request, life time.Duration) (Request, error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
-	r, now, err := l.timed(ctx, r, life)
+	r, now, err := l.withTimes(ctx, r, life)
 	if err != nil {
 		return r, err
 	}
-	return r, wrapIf("ask for a run of job "+r.Job, l.ask(ctx, r, now, life))
+	return r, wrapIf("ask for a run of job "+r.Job, l.writeRequest(ctx, r, now, life))
 }
 
-// timed validates a request and sets its times.
-func (l requestList) timed(ctx context.Context, r Request, life time.Duration) (_ Request, now time.Time, err error) {
+// withTimes validates a request and sets its times.
+func (l requestList) withTimes(ctx context.Context, r Request, life time.Duration) (_ Request, now time.Time, err error) {
 	if !isRunID(r.ID) || !isName(r.Job) || life < time.Millisecond || life > MaxRequestLife {
 		return r, now, fmt.Errorf("ask for a run of job %.40q: %w: id %.40q, life %v", r.Job, ErrInvalid, r.ID, life)
 	}
 	if now, err = l.redis.Time(ctx).Result(); err != nil {
 		return r, now, fmt.Errorf("ask for a run of job %s: %w", r.Job, errors.Join(err, context.Cause(ctx)))
 	}
-	r.Created, r.Expires, r.By = now.UTC(), now.UTC().Add(life), cut(r.By)
+	r.Created, r.Expires, r.By = now.UTC(), now.UTC().Add(life), cutText(r.By)
 	if !r.Tick.IsZero() {
 		r.Tick = r.Tick.UTC()
 	}
 	return r, now, nil
 }
 
-// ask writes a request and then announces it, because the receivers read it.
-func (l requestList) ask(ctx context.Context, r Request, now time.Time, life time.Duration) error {
+// writeRequest writes a request and then announces it, because the receivers read it.
+func (l requestList) writeRequest(ctx context.Context, r Request, now time.Time, life time.Duration) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	waiting := l.redis.ZCount(ctx, l.key("requests"), number(now.UnixMilli()), "+inf")
+	waiting := l.redis.ZCount(ctx, l.key("requests"), formatNumber(now.UnixMilli()), "+inf")
 	if err := errorOf(ctx, waiting); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (l requestList) ask(ctx context.Context, r Request, now time.Time, life tim
 	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.Set(ctx, l.requestKey(r.ID), text, life)
 		p.ZAdd(ctx, l.key("requests"), redis.Z{Score: float64(r.Expires.UnixMilli()), Member: r.ID})
-		p.ZRemRangeByScore(ctx, l.key("requests"), "-inf", "("+number(now.UnixMilli()))
+		p.ZRemRangeByScore(ctx, l.key("requests"), "-inf", "("+formatNumber(now.UnixMilli()))
 		p.PExpire(ctx, l.key("requests"), MaxRequestLife)
 		return nil
 	})
@@ -127,9 +127,9 @@ func (l requestList) answerKey(id string) string { return l.requestKey(id) + ":a
 // AskOnce is Ask for a caller that repeats a request with the same key after an unknown outcome. Within keepAnswer a key has one request, with the times of
 // the first call.
 func (l requestList) AskOnce(ctx context.Context, key string, r Request, life time.Duration) (Request, error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
-	r, now, err := l.timed(ctx, r, life)
+	r, now, err := l.withTimes(ctx, r, life)
 	if err != nil {
 		return r, err
 	}
@@ -145,13 +145,13 @@ func (l requestList) AskOnce(ctx context.Context, key string, r Request, life ti
 		earlier, _, err := l.Asked(ctx, key)
 		return earlier, err
 	}
-	return r, wrapIf("ask for a run of job "+r.Job, l.ask(ctx, r, now, life))
+	return r, wrapIf("ask for a run of job "+r.Job, l.writeRequest(ctx, r, now, life))
 }
 
 // Asked returns the request of AskOnce under a key; ok is false if there is none. A waiting request is published again, because its first caller may have
 // been cut off before.
 func (l requestList) Asked(ctx context.Context, key string) (r Request, ok bool, err error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	found := l.redis.Get(ctx, l.onceKey(key))
 	if errors.Is(found.Err(), redis.Nil) {
@@ -160,7 +160,7 @@ func (l requestList) Asked(ctx context.Context, key string) (r Request, ok bool,
 	if err := errorOf(ctx, found); err != nil {
 		return r, false, fmt.Errorf("read an earlier request: %w", err)
 	}
-	if err := json.Unmarshal([]byte(found.Val()), &r); err != nil || !isRunID(r.ID) || !isName(r.Job) || r.fault() != "" {
+	if err := json.Unmarshal([]byte(found.Val()), &r); err != nil || !isRunID(r.ID) || !isName(r.Job) || r.findFault() != "" {
 		return r, false, fmt.Errorf("read an earlier request: %s: %w", l.onceKey(key), errors.Join(ErrCorrupt, err))
 	}
 	now, err := l.redis.Time(ctx).Result()
@@ -170,7 +170,7 @@ func (l requestList) Asked(ctx context.Context, key string) (r Request, ok bool,
 	if _, answered, err := l.AnswerTo(ctx, r.ID); answered || err != nil || !now.Before(r.Expires) {
 		return r, true, err
 	}
-	return r, true, wrapIf("ask again for a run of job "+r.Job, l.ask(ctx, r, now, r.Expires.Sub(now)))
+	return r, true, wrapIf("ask again for a run of job "+r.Job, l.writeRequest(ctx, r, now, r.Expires.Sub(now)))
 }
 
 // onceKey returns the key of the request of a caller's key.
@@ -178,14 +178,14 @@ func (l requestList) onceKey(key string) string { return l.key("request-once:" +
 
 // Requests returns the waiting requests, from old to new. Entries that Ask did not write are left out.
 func (l requestList) Requests(ctx context.Context) ([]Request, error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	ids := l.redis.ZRangeArgs(ctx, redis.ZRangeArgs{Key: l.key("requests"), Start: 0, Stop: MaxRequests - 1})
 	if err := errorOf(ctx, ids); err != nil || len(ids.Val()) == 0 {
 		return nil, wrapIf("list requests", err)
 	}
 	var requests []Request
-	_, err := each(ctx, l.namespace, ids.Val(), MaxRequests, func(p redis.Pipeliner, id string) *redis.StringCmd {
+	_, err := pipelineEach(ctx, l.namespace, ids.Val(), MaxRequests, func(p redis.Pipeliner, id string) *redis.StringCmd {
 		return p.Get(ctx, l.requestKey(id))
 	}, func(id string, found *redis.StringCmd) error {
 		var r Request
@@ -203,12 +203,12 @@ func (l requestList) Requests(ctx context.Context) ([]Request, error) {
 
 // Answer writes the answer to a request. An answer with an Outcome is final. Only the replica that may act on the request writes one.
 func (l requestList) Answer(ctx context.Context, a Answer) error {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	if !isRunID(a.Request) || a.RunID != "" && !isRunID(a.RunID) {
 		return fmt.Errorf("answer a request: %w: id %.40q, run %.40q", ErrInvalid, a.Request, a.RunID)
 	}
-	a.Reason, a.Replica = cut(a.Reason), cut(a.Replica)
+	a.Reason, a.Replica = cutText(a.Reason), cutText(a.Replica)
 	text, err := json.Marshal(a)
 	if err != nil {
 		return fmt.Errorf("answer a request: %w: %w", ErrInvalid, err)
@@ -226,7 +226,7 @@ func (l requestList) Answer(ctx context.Context, a Answer) error {
 
 // AnswerTo returns the answer to a request so far; ok is false if there is none.
 func (l requestList) AnswerTo(ctx context.Context, id string) (a Answer, ok bool, err error) {
-	ctx, cancel := l.within(ctx)
+	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	cmd := l.redis.Get(ctx, l.answerKey(id))
 	if errors.Is(cmd.Err(), redis.Nil) {

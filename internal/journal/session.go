@@ -25,7 +25,7 @@ func IsSecretKey(key string) bool {
 // SessionSecret returns the secret with which the replicas of a cluster sign sessions of browsers. If Redis has none, SessionSecret stores known, so that
 // replicas restore the secret after a loss of data, or a random one if known is "". Its errors do not contain the secret.
 func (n *namespace) SessionSecret(ctx context.Context, known string) (string, error) {
-	ctx, cancel := n.within(ctx)
+	ctx, cancel := n.withTimeout(ctx)
 	defer cancel()
 	key := n.key(sessionSecretName)
 	get := n.redis.Get(ctx, key)

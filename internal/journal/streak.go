@@ -96,8 +96,8 @@ func parseStreak(all []redis.Z) (s streakSet) {
 	return s
 }
 
-// fold returns the members of the key with all but the newest failures folded.
-func (s streakSet) fold() (members []redis.Z) {
+// foldOldest returns the members of the key with all but the newest failures folded.
+func (s streakSet) foldOldest() (members []redis.Z) {
 	if n := len(s.others) - unfolded; n > 0 {
 		s.newest, s.folded, s.others = s.others[n-1], s.folded+n, s.others[n:]
 	}
@@ -131,12 +131,12 @@ func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrit
 		p.ZAddLT(ctx, key, redis.Z{Score: at, Member: r.RunID})
 		w.failures = p.ZCard(ctx, key)
 		if r.weight() == weightAbandoned {
-			w.doubtful = append(w.doubtful, doubtful{r.RunID, p.HGet(ctx, h.jobKey(w.job, "records"), field(weightEnd, r.RunID))})
+			w.doubtful = append(w.doubtful, doubtful{r.RunID, p.HGet(ctx, h.jobKey(w.job, "records"), fieldName(weightEnd, r.RunID))})
 		}
 	default:
 		p.ZRem(ctx, key, r.RunID) // other replicas may have recorded it as abandoned
 		if r.Outcome == OutcomeOK {
-			p.ZRemRangeByScore(ctx, key, "-inf", number(r.moment().UnixMicro()))
+			p.ZRemRangeByScore(ctx, key, "-inf", formatNumber(r.moment().UnixMicro()))
 			p.ZAddGT(ctx, key, redis.Z{Score: at, Member: memberOK})
 		}
 	}
@@ -154,19 +154,19 @@ func (h *history) settleStreaks(ctx context.Context, jobs []*jobWrite) error {
 	var errs multierr.List
 	for _, w := range jobs {
 		for _, d := range w.doubtful {
-			if r, err := decode(w.job, d.id, d.end.Val()); err == nil && !r.Failed() {
+			if r, err := decodeRecord(w.job, d.id, d.end.Val()); err == nil && !r.Failed() {
 				errs.Add(errorOf(ctx, h.redis.ZRem(ctx, h.jobKey(w.job, "streak"), d.id)))
 			}
 		}
 		if w.failures != nil && w.failures.Val() > 2*unfolded {
-			errs.Add(h.fold(ctx, h.jobKey(w.job, "streak")))
+			errs.Add(h.foldStreak(ctx, h.jobKey(w.job, "streak")))
 		}
 	}
 	return errs.Err()
 }
 
-// fold replaces all but the newest failures of a streak by two members. If the streak changes meanwhile, another write folds it.
-func (h *history) fold(ctx context.Context, key string) error {
+// foldStreak replaces all but the newest failures of a streak by two members. If the streak changes meanwhile, another write folds it.
+func (h *history) foldStreak(ctx context.Context, key string) error {
 	err := h.redis.Watch(ctx, func(tx *redis.Tx) error {
 		all, err := tx.ZRangeWithScores(ctx, key, 0, -1).Result()
 		if err != nil || len(all) == 0 {
@@ -175,7 +175,7 @@ func (h *history) fold(ctx context.Context, key string) error {
 		s := parseStreak(all)
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.Del(ctx, key) // only a new set is in the compact form
-			p.ZAdd(ctx, key, s.fold()...)
+			p.ZAdd(ctx, key, s.foldOldest()...)
 			p.PExpire(ctx, key, h.maxAge)
 			return nil
 		})
@@ -193,18 +193,18 @@ const streaksAtOnce = 64
 // Streaks returns the streaks of jobs. Jobs without a failure since their last success, and unknown jobs, have a Count of 0. Its errors are like the errors
 // of Runs.
 func (h *history) Streaks(ctx context.Context, jobs []string) (map[string]Streak, error) {
-	ctx, cancel := h.within(ctx)
+	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
 	streaks := make(map[string]Streak, len(jobs))
-	damaged, err := each(ctx, h.namespace, jobs, streaksAtOnce, func(p redis.Pipeliner, job string) *redis.ZSliceCmd {
+	damaged, err := pipelineEach(ctx, h.namespace, jobs, streaksAtOnce, func(p redis.Pipeliner, job string) *redis.ZSliceCmd {
 		return p.ZRangeWithScores(ctx, h.jobKey(job, "streak"), 0, -1)
 	}, func(job string, all *redis.ZSliceCmd) error {
 		set := parseStreak(all.Val())
 		s := Streak{Count: set.folded + len(set.others), AtLeast: set.more}
-		if s.Count > 0 && scored(set.first) {
+		if s.Count > 0 && isScore(set.first) {
 			s.Since = scoreMoment(set.first).UTC()
 		}
-		if ok := set.lastOK; ok != nil && scored(ok.Score) {
+		if ok := set.lastOK; ok != nil && isScore(ok.Score) {
 			s.LastOK = scoreMoment(ok.Score).UTC()
 		}
 		streaks[job] = s

@@ -26,7 +26,7 @@ const (
 // defines which record counts. A failure of one job's records does not affect the others. The error lists the failures, and it is safe to repeat the whole
 // batch. Invalid records return ErrInvalid.
 func (h *history) Record(ctx context.Context, records []Record) error {
-	ctx, cancel := h.within(ctx)
+	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
 	var errs multierr.List
 	for len(records) > 0 {
@@ -53,12 +53,12 @@ func batchSize(records []Record) int {
 
 // recordBatch writes one batch: one MULTI for all jobs. A Cluster allows a MULTI only for one hash tag, so there it writes one per job, several at a time.
 func (h *history) recordBatch(ctx context.Context, records []Record) error {
-	jobs, errs := h.group(records)
+	jobs, errs := h.groupByJob(records)
 	if len(jobs) == 0 {
 		return errs
 	}
 	if !h.cluster {
-		return multierr.Join(errs, h.commit(ctx, jobs, true))
+		return multierr.Join(errs, h.commitJobs(ctx, jobs, true))
 	}
 	var (
 		calls sync.WaitGroup
@@ -69,7 +69,7 @@ func (h *history) recordBatch(ctx context.Context, records []Record) error {
 		limit <- struct{}{}
 		calls.Go(func() {
 			defer func() { <-limit }()
-			fails[i] = h.commit(ctx, []*jobWrite{w}, false)
+			fails[i] = h.commitJobs(ctx, []*jobWrite{w}, false)
 		})
 	}
 	calls.Wait()
@@ -100,20 +100,20 @@ type word struct {
 	text []byte
 }
 
-// group groups records by job. It leaves out the invalid ones, and returns their errors.
-func (h *history) group(records []Record) ([]*jobWrite, error) {
+// groupByJob groups records by job. It leaves out the invalid ones, and returns their errors.
+func (h *history) groupByJob(records []Record) ([]*jobWrite, error) {
 	var (
 		errs  multierr.List
 		jobs  []*jobWrite
 		byJob = map[string]*jobWrite{}
 	)
 	for _, r := range records {
-		err := r.check()
+		err := r.checkWritable()
 		if err != nil {
 			errs.Add(err)
 			continue
 		}
-		text, err := r.encode()
+		text, err := r.encodeRecord()
 		if err != nil {
 			errs.Add(err)
 			continue
@@ -132,18 +132,18 @@ func (h *history) group(records []Record) ([]*jobWrite, error) {
 	return jobs, errs.Err()
 }
 
-// commit writes jobs in one MULTI, with the index of jobs if index is set, and remembers the runs that each job's next write must remove.
-func (h *history) commit(ctx context.Context, jobs []*jobWrite, index bool) error {
+// commitJobs writes jobs in one MULTI, with the index of jobs if index is set, and remembers the runs that each job's next write must remove.
+func (h *history) commitJobs(ctx context.Context, jobs []*jobWrite, index bool) error {
 	cmds, err := h.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for _, w := range jobs {
-			h.queue(ctx, p, w)
+			h.queueJob(ctx, p, w)
 		}
 		if index {
 			h.queueIndex(ctx, p, jobs)
 		}
 		return nil
 	})
-	h.remember(jobs)
+	h.rememberExcess(jobs)
 	h.reportFirst(jobs)
 	return multierr.Join(allErrors(ctx, cmds, err), h.settleStreaks(ctx, jobs))
 }
@@ -157,25 +157,25 @@ func (h *history) queueIndex(ctx context.Context, p redis.Pipeliner, jobs []*job
 			latest = w.latest
 		}
 	}
-	p.ZRemRangeByScore(ctx, h.key("history"), "-inf", number(latest.Add(-h.maxAge).UnixMicro()-1))
+	p.ZRemRangeByScore(ctx, h.key("history"), "-inf", formatNumber(latest.Add(-h.maxAge).UnixMicro()-1))
 	p.PExpire(ctx, h.key("history"), h.maxAge)
 	h.queueFailures(ctx, p, jobs)
 }
 
-// queue adds the records of one job to a MULTI.
-func (h *history) queue(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
+// queueJob adds the records of one job to a MULTI.
+func (h *history) queueJob(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
 	runs, records, output := h.jobKey(w.job, "runs"), h.jobKey(w.job, "records"), h.jobKey(w.job, "output")
 	h.queueRemoval(ctx, p, w.job)
 	for _, r := range w.words {
 		// LT: the position of a run only goes down, so a late "running" does not lift it.
 		p.ZAddLT(ctx, runs, redis.Z{Score: r.score(), Member: r.RunID})
-		h.claim(ctx, p, w, r)
+		h.queueClaim(ctx, p, w, r)
 		h.queueStreak(ctx, p, w, r)
 		if lighter := lighterFields(r.weight(), r.RunID); len(lighter) > 0 {
 			p.HDel(ctx, records, lighter...)
 		}
 		if r.Output != nil && r.weight() == weightEnd {
-			p.ZAdd(ctx, output, members(h.blocks.split(outputPrefix(r.moment(), r.RunID), *r.Output))...)
+			p.ZAdd(ctx, output, blockMembers(h.blocks.splitOutput(outputPrefix(r.moment(), r.RunID), *r.Output))...)
 		}
 	}
 	oldest := w.latest.Add(-h.maxAge)
@@ -202,7 +202,7 @@ func (h *history) queueRemoval(ctx context.Context, p redis.Pipeliner, job strin
 		members []any
 	)
 	for _, id := range ids {
-		fields = append(fields, field(weightEnd, id))
+		fields = append(fields, fieldName(weightEnd, id))
 		fields = append(fields, lighterFields(weightEnd, id)...)
 		members = append(members, id)
 	}
@@ -210,9 +210,9 @@ func (h *history) queueRemoval(ctx context.Context, p redis.Pipeliner, job strin
 	p.ZRem(ctx, h.jobKey(job, "runs"), members...)
 }
 
-// remember records the excess runs of jobs, for the next write to each. Another replica may remove them first, which does no harm: a run stays in excess,
+// rememberExcess records the excess runs of jobs, for the next write to each. Another replica may remove them first, which does no harm: a run stays in excess,
 // because only newer ones come above it.
-func (h *history) remember(jobs []*jobWrite) {
+func (h *history) rememberExcess(jobs []*jobWrite) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range jobs {
@@ -231,26 +231,26 @@ func (h *history) remember(jobs []*jobWrite) {
 // olderThan returns the range of scores, from base on, of records before t.
 func olderThan(base int64, t time.Time) *redis.ZRangeBy {
 	return &redis.ZRangeBy{
-		Min:   number(base),
-		Max:   "(" + number(base+max(t.UnixMicro(), 0)),
+		Min:   formatNumber(base),
+		Max:   "(" + formatNumber(base+max(t.UnixMicro(), 0)),
 		Count: trimBatch,
 	}
 }
 
-// field returns the field with the record of a run for one weight.
-func field(weight byte, id string) string { return string(weight) + id }
+// fieldName returns the field with the record of a run for one weight.
+func fieldName(weight byte, id string) string { return string(weight) + id }
 
 // lighterFields returns the fields that a record of the given weight makes obsolete. The record of weight running stays beside an abandoned one, because the
 // writer of "abandoned" does not know the start of the run.
 func lighterFields(weight byte, id string) []string {
 	if weight == weightEnd {
-		return []string{field(weightAbandoned, id), field(weightRunning, id)}
+		return []string{fieldName(weightAbandoned, id), fieldName(weightRunning, id)}
 	}
 	return nil
 }
 
-// members returns blocks as members of a sorted set with equal scores.
-func members(blocks []string) []redis.Z {
+// blockMembers returns blocks as members of a sorted set with equal scores.
+func blockMembers(blocks []string) []redis.Z {
 	zs := make([]redis.Z, len(blocks))
 	for i, b := range blocks {
 		zs[i].Member = b

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// duplicate returns the file itself: only on Unix does a write to a pipe without a reader end the process.
-func duplicate(f *os.File) io.Writer { return f }
+// duplicateFile returns the file itself: only on Unix does a write to a pipe without a reader end the process.
+func duplicateFile(f *os.File) io.Writer { return f }

@@ -12,8 +12,8 @@ import (
 // firstOwn is the first descriptor after stdin, stdout and stderr.
 const firstOwn = 3
 
-// duplicate returns the file under another descriptor, which children do not inherit. If that fails, it returns f.
-func duplicate(f *os.File) io.Writer {
+// duplicateFile returns the file under another descriptor, which children do not inherit. If that fails, it returns f.
+func duplicateFile(f *os.File) io.Writer {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return f

@@ -9,8 +9,8 @@ import (
 // MaxJSONLine is the maximum length of a line of a JSON log, including the newline, in bytes. Container runtimes split longer lines.
 const MaxJSONLine = 16<<10 - 1
 
-// fitting returns the length of the longest prefix of text that takes at most most bytes in JSON and ends with a whole character.
-func fitting(text string, most int) int {
+// fittingLength returns the length of the longest prefix of text that takes at most most bytes in JSON and ends with a whole character.
+func fittingLength(text string, most int) int {
 	for i, r := range text {
 		switch {
 		case r == '"' || r == '\\' || r == '\t' || r == '\n' || r == '\r':
@@ -27,8 +27,8 @@ func fitting(text string, most int) int {
 	return len(text)
 }
 
-// shorten cuts the values of a JSON line that exceeds MaxJSONLine, the longest first. It returns a line that it can't parse unchanged.
-func shorten(line []byte) []byte {
+// shortenLine cuts the values of a JSON line that exceeds MaxJSONLine, the longest first. It returns a line that it can't parse unchanged.
+func shortenLine(line []byte) []byte {
 	if len(line) <= MaxJSONLine {
 		return line
 	}
@@ -38,8 +38,8 @@ func shorten(line []byte) []byte {
 	}
 	for most := MaxJSONLine / 2; most > 0; most /= 2 {
 		for name, value := range keys {
-			if text, ok := value.(string); ok && fitting(text, most) < len(text) {
-				keys[name] = text[:fitting(text, most)] + "…"
+			if text, ok := value.(string); ok && fittingLength(text, most) < len(text) {
+				keys[name] = text[:fittingLength(text, most)] + "…"
 			}
 		}
 		var short bytes.Buffer

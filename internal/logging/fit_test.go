@@ -54,7 +54,7 @@ func fits(t *testing.T, name string, entries []entry, size int) {
 func TestFittingIsWhatJSONTakes(t *testing.T) {
 	const text = "a\"\\\t\n\r\x00\x1f\x7fä€😀\u2028\u2029\ufffd<&>"
 	for most := range 80 {
-		n := fitting(text, most)
+		n := fittingLength(text, most)
 		encoded, err := json.Marshal(text[:n])
 		if err != nil || !utf8.ValidString(text[:n]) {
 			t.Fatal(err)

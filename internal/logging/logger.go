@@ -22,19 +22,19 @@ const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 // a reader would end the process if it is its stdout or stderr.
 func New(out io.Writer, o Options) (hclog.Logger, *Writer) {
 	if f, ok := out.(*os.File); ok {
-		out = duplicate(f)
+		out = duplicateFile(f)
 	}
 	w := NewWriter(out, func(dropped uint64) []byte {
 		var line bytes.Buffer
 		always := o
 		always.Level = min(o.Level, hclog.Warn)
-		always.logger(&line).Warn("log lines dropped", "lines", dropped)
+		always.newLogger(&line).Warn("log lines dropped", "lines", dropped)
 		return line.Bytes()
 	})
-	return o.logger(w), w
+	return o.newLogger(w), w
 }
 
-func (o Options) logger(out io.Writer) hclog.Logger {
+func (o Options) newLogger(out io.Writer) hclog.Logger {
 	options := &hclog.LoggerOptions{Level: o.Level, Output: out, IndependentLevels: true, JSONFormat: o.JSON, JSONEscapeDisabled: true}
 	if !o.JSON {
 		options.TimeFormat = timeFormat
@@ -56,7 +56,7 @@ func (r renamed) Write(line []byte) (int, error) { return r.LevelWrite(hclog.Err
 
 // LevelWrite passes on a line with its level.
 func (r renamed) LevelWrite(level hclog.Level, line []byte) (int, error) {
-	text := shorten(rename(line))
+	text := shortenLine(renameKeys(line))
 	if w, ok := r.out.(hclog.LevelWriter); ok {
 		return w.LevelWrite(level, text)
 	}
@@ -72,7 +72,7 @@ var jsonKeys = []struct{ from, to string }{
 	{`,"@timestamp":`, `,"time":`},
 }
 
-func rename(line []byte) []byte {
+func renameKeys(line []byte) []byte {
 	text := make([]byte, 0, len(line))
 	for _, key := range jsonKeys {
 		before, after, found := bytes.Cut(line, []byte(key.from))

@@ -51,7 +51,7 @@ func (o *Output) Line(stream string, line []byte) {
 		line = line[:n]
 	}
 	text := Printable(line)
-	if n := fitting(text, MaxOutputLine); n < len(text) {
+	if n := fittingLength(text, MaxOutputLine); n < len(text) {
 		o.bytes += int64(len(text) - n)
 		text = text[:n]
 	}
@@ -70,13 +70,13 @@ func (o *Output) End() {
 // text, or that control a terminal, becomes one replacement character.
 func Printable(line []byte) string {
 	line = bytes.TrimSuffix(line, []byte("\r"))
-	if plain(line) {
+	if isPlain(line) {
 		return string(line)
 	}
 	var text strings.Builder
 	odd := false // whether the last character was replaced
 	for len(line) > 0 {
-		if n := colour(line); n > 0 {
+		if n := colourLength(line); n > 0 {
 			line = line[n:]
 			continue
 		}
@@ -94,8 +94,8 @@ func Printable(line []byte) string {
 	return text.String()
 }
 
-// plain reports whether a line is printable ASCII, as most lines are.
-func plain(line []byte) bool {
+// isPlain reports whether a line is printable ASCII, as most lines are.
+func isPlain(line []byte) bool {
 	for _, b := range line {
 		if b != '\t' && (b < ' ' || b > '~') {
 			return false
@@ -104,8 +104,8 @@ func plain(line []byte) bool {
 	return true
 }
 
-// colour returns the length of the escape sequence for colours at the start of a line, or 0 if there is none.
-func colour(line []byte) int {
+// colourLength returns the length of the escape sequence for colours at the start of a line, or 0 if there is none.
+func colourLength(line []byte) int {
 	const longest = 32
 	if !bytes.HasPrefix(line, []byte("\x1b[")) {
 		return 0

@@ -18,7 +18,7 @@ type entry map[string]any
 func logged(t *testing.T, log func(hclog.Logger)) (entries []entry, size int) {
 	t.Helper()
 	var text bytes.Buffer
-	log(Options{Level: hclog.Info, JSON: true}.logger(&text))
+	log(Options{Level: hclog.Info, JSON: true}.newLogger(&text))
 	size = text.Len()
 	for line := range strings.Lines(text.String()) {
 		var e entry

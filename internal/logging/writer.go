@@ -117,9 +117,9 @@ func (w *Writer) flushed() <-chan struct{} {
 // run writes lines until the writer is closed.
 func (w *Writer) run() {
 	for {
-		lines := w.take()
+		lines := w.takeLines()
 		if len(lines) > 0 {
-			if !w.write(lines) {
+			if !w.writeLines(lines) {
 				return
 			}
 			continue
@@ -132,8 +132,8 @@ func (w *Writer) run() {
 	}
 }
 
-// take removes all lines from the queue. It appends a line that reports dropped lines.
-func (w *Writer) take() (lines []byte) {
+// takeLines removes all lines from the queue. It appends a line that reports dropped lines.
+func (w *Writer) takeLines() (lines []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	lines, w.queue, w.spare = w.queue, w.spare[:0], nil
@@ -152,8 +152,8 @@ func (w *Writer) take() (lines []byte) {
 	return lines
 }
 
-// write writes all lines, and repeats failed writes. It returns false if the writer was closed before the end.
-func (w *Writer) write(lines []byte) bool {
+// writeLines writes all lines, and repeats failed writes. It returns false if the writer was closed before the end.
+func (w *Writer) writeLines(lines []byte) bool {
 	retry := backoff.New(firstPause, lastPause)
 	for rest := lines; len(rest) > 0; {
 		n, err := w.out.Write(rest)

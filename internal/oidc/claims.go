@@ -14,12 +14,12 @@ const emailClaim, verifiedClaim = "email", "email_verified"
 // maxName is the maximum number of characters of a name. maxSubject is the limit that the specification sets for a subject, in characters.
 const maxName, maxSubject = 128, 255
 
-// identify returns the person that the claims of a verified ID token describe. A person without a name or a role is refused.
-func (c Config) identify(subject string, claims map[string]any) (Identity, error) {
+// identityOf returns the person that the claims of a verified ID token describe. A person without a name or a role is refused.
+func (c Config) identityOf(subject string, claims map[string]any) (Identity, error) {
 	if subject == "" {
 		return Identity{}, &RefusedError{Reason: `your ID token has no claim "sub"`}
 	}
-	if !presentable(subject, maxSubject) {
+	if !isPresentable(subject, maxSubject) {
 		return Identity{}, &RefusedError{Reason: `the claim "sub" of your ID token is not well-formed`}
 	}
 	name, reason := c.nameOf(claims)
@@ -42,7 +42,7 @@ func (c Config) nameOf(claims map[string]any) (name, reason string) {
 	switch {
 	case name == "":
 		return "", fmt.Sprintf("your ID token has no claim %q, which has the name", c.NameClaim)
-	case !presentable(name, maxName):
+	case !isPresentable(name, maxName):
 		return "", fmt.Sprintf("your name in the claim %q has characters that cannot be shown, or more than %d of them", c.NameClaim, maxName)
 	}
 	return name, ""
@@ -68,13 +68,13 @@ func (c Config) roleOf(claims map[string]any) (role, reason string) {
 	return "", fmt.Sprintf("no value of your claim %q gives a role here", c.RoleClaim)
 }
 
-// presentable reports whether a name can be shown unchanged. Other names are refused and not cleaned, because cleaning could make two names equal.
-func presentable(name string, most int) bool {
-	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= most && strings.TrimSpace(name) == name && !strings.ContainsFunc(name, unseen)
+// isPresentable reports whether a name can be shown unchanged. Other names are refused and not cleaned, because cleaning could make two names equal.
+func isPresentable(name string, most int) bool {
+	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= most && strings.TrimSpace(name) == name && !strings.ContainsFunc(name, isInvisible)
 }
 
-// unseen reports whether a character is invisible, even if its class is a letter or a mark. With and without such a character, two names would look the same.
-func unseen(r rune) bool {
+// isInvisible reports whether a character is invisible, even if its class is a letter or a mark. With and without such a character, two names would look the same.
+func isInvisible(r rune) bool {
 	const blankBraille = '\u2800'
 	return !unicode.IsPrint(r) || r == blankBraille || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }

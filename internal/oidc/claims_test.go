@@ -46,7 +46,7 @@ func TestIdentify(t *testing.T) {
 		{"name", "groups", claims{"name": strings.Repeat("ä", 129), "groups": "sre"}, Identity{}, "more than 128"},
 		{"name", "groups", claims{"name": strings.Repeat("ä", 128), "groups": "sre"}, Identity{strings.Repeat("ä", 128), "operator", "s"}, ""},
 	} {
-		got, err := Config{NameClaim: tt.name, RoleClaim: tt.role, Roles: roles}.identify("s", tt.claims)
+		got, err := Config{NameClaim: tt.name, RoleClaim: tt.role, Roles: roles}.identityOf("s", tt.claims)
 		var refused *RefusedError
 		if tt.refused == "" {
 			if err != nil || got != tt.want {
@@ -57,7 +57,7 @@ func TestIdentify(t *testing.T) {
 		}
 	}
 	for _, subject := range []string{"", "a\x00", strings.Repeat("x", 256)} {
-		_, err := Config{NameClaim: "name", RoleClaim: "groups", Roles: roles}.identify(subject, claims{"name": "ann", "groups": "sre"})
+		_, err := Config{NameClaim: "name", RoleClaim: "groups", Roles: roles}.identityOf(subject, claims{"name": "ann", "groups": "sre"})
 		var refused *RefusedError
 		if !errors.As(err, &refused) || !strings.Contains(refused.Reason, `claim "sub"`) {
 			t.Errorf("subject %.20q: %v", subject, err)

@@ -44,8 +44,8 @@ func (p *Provider) Fresh() bool {
 	return last != nil && time.Now().Before(last.until)
 }
 
-// discover returns the provider's metadata. It requests them if the cached ones have expired; concurrent callers share one request.
-func (p *Provider) discover(ctx context.Context) (*metadata, error) {
+// cachedMetadata returns the provider's metadata. It requests them if the cached ones have expired; concurrent callers share one request.
+func (p *Provider) cachedMetadata(ctx context.Context) (*metadata, error) {
 	if p.Fresh() {
 		last := p.found.Load()
 		return last.metadata, last.fault
@@ -57,7 +57,7 @@ func (p *Provider) discover(ctx context.Context) (*metadata, error) {
 		return nil, fmt.Errorf("wait for the discovery of another sign-in: %w", context.Cause(ctx))
 	}
 	if !p.Fresh() { // otherwise another sign-in has done this meanwhile
-		m, err := p.ask(context.WithoutCancel(ctx)) // others wait for the answer too
+		m, err := p.readDiscovery(context.WithoutCancel(ctx)) // others wait for the answer too
 		age := metadataAge
 		if err != nil {
 			age = retryAfter
@@ -68,12 +68,12 @@ func (p *Provider) discover(ctx context.Context) (*metadata, error) {
 	return last.metadata, last.fault
 }
 
-// ask reads the discovery document.
-func (p *Provider) ask(ctx context.Context) (*metadata, error) {
+// readDiscovery reads the discovery document.
+func (p *Provider) readDiscovery(ctx context.Context) (*metadata, error) {
 	ctx = gooidc.ClientContext(ctx, p.client)
 	found, err := gooidc.NewProvider(ctx, p.cfg.Issuer)
 	if err != nil {
-		return nil, unusable(err)
+		return nil, discoveryFault(err)
 	}
 	var document struct {
 		Keys        string   `json:"jwks_uri"`
@@ -82,24 +82,24 @@ func (p *Provider) ask(ctx context.Context) (*metadata, error) {
 		AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
 	}
 	if err := found.Claims(&document); err != nil {
-		return nil, unusable(err)
+		return nil, discoveryFault(err)
 	}
-	m := &metadata{endpoint: found.Endpoint(), scopes: p.scopes(document.Scopes), keys: gooidc.NewRemoteKeySet(ctx, document.Keys),
+	m := &metadata{endpoint: found.Endpoint(), scopes: p.requestScopes(document.Scopes), keys: gooidc.NewRemoteKeySet(ctx, document.Keys),
 		verify: &gooidc.Config{ClientID: p.cfg.ClientID, SupportedSigningAlgs: slices.DeleteFunc(document.Algorithms, func(name string) bool { return !slices.Contains(asymmetric, name) })}}
 	m.endpoint.AuthStyle = oauth2.AuthStyleInHeader // not detected by trying both: a code can be used once
 	if document.AuthMethods != nil && !slices.Contains(document.AuthMethods, "client_secret_basic") {
 		m.endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	for _, address := range []string{m.endpoint.AuthURL, m.endpoint.TokenURL, document.Keys} {
-		if u, err := url.Parse(address); err != nil || !p.permitted(u) {
+		if u, err := url.Parse(address); err != nil || !p.isPermitted(u) {
 			return nil, &UnavailableError{"its discovery document names an address that is not https", errors.New(address)}
 		}
 	}
 	return m, nil
 }
 
-// scopes returns the scopes to request. The default omits a scope that is not offered, because a provider may refuse a request with an unknown one.
-func (p *Provider) scopes(offered []string) []string {
+// requestScopes returns the scopes to request. The default omits a scope that is not offered, because a provider may refuse a request with an unknown one.
+func (p *Provider) requestScopes(offered []string) []string {
 	scopes := []string{gooidc.ScopeOpenID}
 	wanted := p.cfg.Scopes
 	if wanted == nil {
@@ -116,8 +116,8 @@ func (p *Provider) scopes(offered []string) []string {
 	return scopes
 }
 
-// unusable returns an [UnavailableError] for a failed discovery.
-func unusable(err error) error {
+// discoveryFault returns an [UnavailableError] for a failed discovery.
+func discoveryFault(err error) error {
 	var unavailable *UnavailableError
 	var mismatch *gooidc.IssuerMismatchError
 	switch {

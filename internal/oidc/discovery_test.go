@@ -283,7 +283,7 @@ func TestPermitted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.permitted(u) != tt.want {
+		if p.isPermitted(u) != tt.want {
 			t.Errorf("%s of %s: %t", tt.url, tt.issuer, !tt.want)
 		}
 	}

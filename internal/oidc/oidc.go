@@ -63,7 +63,7 @@ func (e *UnavailableError) Error() string {
 	if e.Err == nil {
 		return e.Problem
 	}
-	return e.Problem + ": " + brief(e.Err)
+	return e.Problem + ": " + shortText(e.Err)
 }
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
@@ -79,8 +79,8 @@ func (e *RefusedError) Error() string { return e.Reason }
 // mostOfAnError is the maximum length of an error in a message, in bytes, because some errors repeat the provider's answer.
 const mostOfAnError = 300
 
-// brief returns the text of an error, cut to mostOfAnError bytes.
-func brief(err error) string {
+// shortText returns the text of an error, cut to mostOfAnError bytes.
+func shortText(err error) string {
 	text := strings.ToValidUTF8(err.Error(), "")
 	if len(text) > mostOfAnError {
 		text = strings.ToValidUTF8(text[:mostOfAnError], "") + "…"
@@ -105,7 +105,7 @@ func New(cfg Config) (*Provider, error) {
 		return nil, fmt.Errorf("issuer: %w", err)
 	}
 	p := &Provider{cfg: cfg, issuer: issuer, turn: make(chan struct{}, 1)}
-	p.client = &http.Client{Transport: &transport{p.permitted, &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaderBytes,
+	p.client = &http.Client{Transport: &transport{p.isPermitted, &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaderBytes,
 		// The dialer continues to connect after a request has ended, so it needs its own time-outs.
 		DialContext: dial.New(dial.Config{}).DialContext, TLSHandshakeTimeout: requestTimeout}}}
 	return p, nil

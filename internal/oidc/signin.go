@@ -15,21 +15,21 @@ import (
 
 // Begin returns the URL at the provider to which a browser is redirected.
 func (p *Provider) Begin(ctx context.Context, a Attempt) (string, error) {
-	m, err := p.discover(ctx)
+	m, err := p.cachedMetadata(ctx)
 	if err != nil {
 		return "", err
 	}
-	return p.oauth(m).AuthCodeURL(a.State, gooidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
+	return p.oauthConfig(m).AuthCodeURL(a.State, gooidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
 }
 
 // Identify returns the person that has signed in at the provider: it exchanges the code for an ID token, and verifies the token. Its errors contain neither
 // the code nor a token.
 func (p *Provider) Identify(ctx context.Context, code string, a Attempt) (Identity, error) {
-	m, err := p.discover(ctx)
+	m, err := p.cachedMetadata(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
-	tokens, err := p.oauth(m).Exchange(gooidc.ClientContext(ctx, p.client), code, oauth2.VerifierOption(a.Verifier))
+	tokens, err := p.oauthConfig(m).Exchange(gooidc.ClientContext(ctx, p.client), code, oauth2.VerifierOption(a.Verifier))
 	if err != nil {
 		return Identity{}, exchangeFault(err)
 	}
@@ -43,19 +43,19 @@ func (p *Provider) Identify(ctx context.Context, code string, a Attempt) (Identi
 		return Identity{}, unavailable
 	}
 	if err != nil {
-		return Identity{}, fmt.Errorf("verify the ID token: %s", brief(err))
+		return Identity{}, fmt.Errorf("verify the ID token: %s", shortText(err))
 	}
 	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(a.Nonce)) != 1 {
 		return Identity{}, errors.New("verify the ID token: its nonce is that of another sign-in")
 	}
 	var claims map[string]any
 	if err := token.Claims(&claims); err != nil {
-		return Identity{}, fmt.Errorf("read the claims of the ID token: %s", brief(err))
+		return Identity{}, fmt.Errorf("read the claims of the ID token: %s", shortText(err))
 	}
 	if fault := p.cfg.audienceFault(token.Audience, claims["azp"]); fault != "" {
 		return Identity{}, errors.New("verify the ID token: " + fault)
 	}
-	return p.cfg.identify(token.Subject, claims)
+	return p.cfg.identityOf(token.Subject, claims)
 }
 
 // audienceFault returns why a token was not issued to this client alone, or "". A token with several audiences must name the client to which it was issued.
@@ -72,7 +72,7 @@ func (c Config) audienceFault(audience []string, party any) string {
 	return ""
 }
 
-func (p *Provider) oauth(m *metadata) *oauth2.Config {
+func (p *Provider) oauthConfig(m *metadata) *oauth2.Config {
 	return &oauth2.Config{ClientID: p.cfg.ClientID, ClientSecret: p.cfg.Secret(), Endpoint: m.endpoint, RedirectURL: p.cfg.RedirectURL, Scopes: m.scopes}
 }
 
@@ -96,14 +96,14 @@ func CallbackFault(name string) error {
 	if slices.Contains(atFault, name) {
 		return &UnavailableError{"it answered with " + name, nil}
 	}
-	return errors.New("the provider answered with " + named(name))
+	return errors.New("the provider answered with " + errorName(name))
 }
 
 // atFault lists the error codes of OAuth 2 that mean a fault of the provider.
 var atFault = []string{"server_error", "temporarily_unavailable"}
 
-// named returns an error code of OAuth 2, or another text if it is not well-formed, because it comes from outside.
-func named(name string) string {
+// errorName returns an error code of OAuth 2, or another text if it is not well-formed, because it comes from outside.
+func errorName(name string) string {
 	if !errorCode.MatchString(name) {
 		return "an error without a name"
 	}
@@ -126,5 +126,5 @@ func exchangeFault(err error) error {
 	case refused.ErrorCode != "invalid_grant" && !slices.Contains([]int{http.StatusBadRequest, http.StatusUnauthorized}, refused.Response.StatusCode):
 		return &UnavailableError{fmt.Sprintf("it answered with the status %d", refused.Response.StatusCode), errors.New("exchange of the code")}
 	}
-	return fmt.Errorf("exchange the code: the provider refused it: %s", named(refused.ErrorCode))
+	return fmt.Errorf("exchange the code: the provider refused it: %s", errorName(refused.ErrorCode))
 }

@@ -66,8 +66,8 @@ func noAnswer(err error) error {
 	return &UnavailableError{"it cannot be reached", errors.New(outgoing.Reason(err))}
 }
 
-// permitted reports whether a request may go to a URL: over https, or over http to this machine if the issuer is reached that way too.
-func (p *Provider) permitted(u *url.URL) bool {
+// isPermitted reports whether a request may go to a URL: over https, or over http to this machine if the issuer is reached that way too.
+func (p *Provider) isPermitted(u *url.URL) bool {
 	return u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && p.issuer.Scheme == "http" && isLoopback(u.Hostname()))
 }
 

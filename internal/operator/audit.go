@@ -20,15 +20,15 @@ type Requester struct {
 	Reason string
 }
 
-// fault returns an error if the audit log would refuse the requester.
-func (r Requester) fault() error {
+// requesterFault returns an error if the audit log would refuse the requester.
+func (r Requester) requesterFault() error {
 	switch {
 	case r.By == "":
-		return refuse(ErrInvalid, "the name of the user is missing")
+		return refusalError(ErrInvalid, "the name of the user is missing")
 	case utf8.RuneCountInString(r.Reason) > maxReason:
-		return refuse(ErrInvalid, "the reason has %d characters: write at most %d", utf8.RuneCountInString(r.Reason), maxReason)
+		return refusalError(ErrInvalid, "the reason has %d characters: write at most %d", utf8.RuneCountInString(r.Reason), maxReason)
 	case strings.ContainsFunc(r.Reason, unicode.IsControl):
-		return refuse(ErrInvalid, "the reason is %q: it must be one line, without tabs", r.Reason)
+		return refusalError(ErrInvalid, "the reason is %q: it must be one line, without tabs", r.Reason)
 	}
 	return nil
 }
@@ -36,9 +36,9 @@ func (r Requester) fault() error {
 // maxReason is the maximum length of a reason, in characters.
 const maxReason = 200
 
-// audit writes an act to the audit log before it is done, and returns the entry. After an error the act must not be done. lasting is the length of a pause
+// auditAct writes an act to the audit log before it is done, and returns the entry. After an error the act must not be done. lasting is the length of a pause
 // that ends by itself, and otherwise 0.
-func (o *Operator) audit(ctx context.Context, r Requester, act journal.Act, lasting time.Duration) (journal.Act, error) {
+func (o *Operator) auditAct(ctx context.Context, r Requester, act journal.Act, lasting time.Duration) (journal.Act, error) {
 	act.By, act.Reason = r.By, r.Reason
 	act, err := o.journal.Audit(ctx, act, lasting)
 	if err == nil && o.cfg.OnAct != nil {
@@ -50,13 +50,13 @@ func (o *Operator) audit(ctx context.Context, r Requester, act journal.Act, last
 	case errors.Is(err, journal.ErrTooManyActs):
 		return act, &refusal{ErrTooMany, fmt.Errorf("%s: nothing was done: %w", act.Kind, err)}
 	case err != nil:
-		return act, unavailable(fmt.Sprintf("%s: nothing was done, as the audit log cannot be written", act.Kind), err)
+		return act, unavailableError(fmt.Sprintf("%s: nothing was done, as the audit log cannot be written", act.Kind), err)
 	}
 	return act, nil
 }
 
-// unchanged marks the entry of an act that changed nothing. If Redis does not answer, the entry stays as it is.
-func (o *Operator) unchanged(ctx context.Context, entry journal.Act) {
+// markUnchanged marks the entry of an act that changed nothing. If Redis does not answer, the entry stays as it is.
+func (o *Operator) markUnchanged(ctx context.Context, entry journal.Act) {
 	if entry.ID != "" {
 		_ = o.journal.Unchanged(ctx, entry) // otherwise the log is only longer
 	}
@@ -74,7 +74,7 @@ func (o *Operator) Acts(ctx context.Context, most int) (acts []journal.Act, lost
 		}
 	}
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
-		return nil, "", unavailable("read the audit log of namespace "+o.cfg.Namespace, err)
+		return nil, "", unavailableError("read the audit log of namespace "+o.cfg.Namespace, err)
 	}
 	return append([]journal.Act{}, acts...), lost, nil
 }

@@ -32,14 +32,14 @@ type CanceledRun struct {
 // be written, because with a quorum the log is in another Redis than the locks; Cancel then returns the runs and an error. It is no error if nothing runs,
 // except for a named run: [ErrUnknownRun].
 func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
-	if err := req.fault(); err != nil {
+	if err := req.requesterFault(); err != nil {
 		return []CanceledRun{}, err
 	}
 	var unknown *UnknownJobError
 	if err := o.mustKnow(ctx, req.Job); errors.As(err, &unknown) && !unknown.Removed { // a removed job may still have runs
 		return []CanceledRun{}, err
 	}
-	entry, unaudited := o.audit(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0)
+	entry, unaudited := o.auditAct(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0)
 	if errors.Is(unaudited, ErrInvalid) {
 		return []CanceledRun{}, unaudited
 	}
@@ -50,7 +50,7 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 	}
 	switch {
 	case errors.Is(err, election.ErrUnknown):
-		return canceled, unavailable("cancel job "+req.Job, err)
+		return canceled, unavailableError("cancel job "+req.Job, err)
 	case err != nil: // a malformed name
 		return canceled, &refusal{ErrInvalid, err}
 	case len(canceled) > 0 && unaudited != nil:
@@ -59,13 +59,13 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 		return canceled, nil
 	}
 	if unaudited == nil {
-		o.unchanged(ctx, entry)
+		o.markUnchanged(ctx, entry)
 	}
 	if err := o.mustKnow(ctx, req.Job); err != nil {
 		return canceled, err
 	}
 	if req.Run != "" {
-		return canceled, refuse(ErrUnknownRun, "job %s has no run %s that is under way", req.Job, req.Run)
+		return canceled, refusalError(ErrUnknownRun, "job %s has no run %s that is under way", req.Job, req.Run)
 	}
 	return canceled, nil
 }

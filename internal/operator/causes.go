@@ -34,8 +34,8 @@ const codeJobFailed, codeJobMissed = "job_failed", "job_missed"
 // oldAfter is the age from which a failure counts as old: it has been visible for a day.
 const oldAfter = 24 * time.Hour
 
-// cause returns the kind of a problem.
-func (p Problem) cause(now time.Time) cause {
+// causeAt returns the kind of a problem.
+func (p Problem) causeAt(now time.Time) cause {
 	switch kind := causes[p.Code]; {
 	case p.Level == LevelAdvice:
 		return advised
@@ -50,8 +50,8 @@ func (p Problem) cause(now time.Time) cause {
 func sortByCause(list []Problem, now time.Time) {
 	rank := []Level{LevelError, LevelWarning, LevelAdvice}
 	slices.SortStableFunc(list, func(a, b Problem) int {
-		kind := a.cause(now)
-		order := cmp.Or(cmp.Compare(kind, b.cause(now)), cmp.Compare(slices.Index(rank, a.Level), slices.Index(rank, b.Level)))
+		kind := a.causeAt(now)
+		order := cmp.Or(cmp.Compare(kind, b.causeAt(now)), cmp.Compare(slices.Index(rank, a.Level), slices.Index(rank, b.Level)))
 		if order == 0 && (kind == ofNewFailures || kind == ofOldFailures) {
 			return b.Since.Compare(*a.Since)
 		}
@@ -64,13 +64,13 @@ const mostGrouped = 10
 
 // Grouped returns the problems for a reader with one screen: all old failures are one problem, with the level of the worst.
 func (st *Status) Grouped() []Problem {
-	old := slices.IndexFunc(st.Problems, func(p Problem) bool { return p.cause(st.Now) == ofOldFailures })
+	old := slices.IndexFunc(st.Problems, func(p Problem) bool { return p.causeAt(st.Now) == ofOldFailures })
 	if old < 0 {
 		return st.Problems
 	}
 	n := 0
 	for _, p := range st.Problems[old:] {
-		if p.cause(st.Now) == ofOldFailures {
+		if p.causeAt(st.Now) == ofOldFailures {
 			n++
 		}
 	}

@@ -41,11 +41,11 @@ func (g ConfigGroups) String() string {
 // Differences reads how the configurations differ and returns one line per job, as far as the replicas have published their digests.
 func (g ConfigGroups) Differences(ctx context.Context, j *journal.Journal) ([]string, error) {
 	digests, err := j.Digests(ctx, slices.Sorted(maps.Keys(g)))
-	return g.differences(digests), err //nolint:wrapcheck // it says what it was doing
+	return g.compareDigests(digests), err //nolint:wrapcheck // it says what it was doing
 }
 
-// differences compares the digests of jobs, by configuration and job. Replicas of older versions publish none.
-func (g ConfigGroups) differences(digests map[string]map[string]string) []string {
+// compareDigests compares the digests of jobs, by configuration and job. Replicas of older versions publish none.
+func (g ConfigGroups) compareDigests(digests map[string]map[string]string) []string {
 	jobs, incomplete := map[string]bool{}, false
 	for config := range g {
 		incomplete = incomplete || digests[config] == nil
@@ -56,7 +56,7 @@ func (g ConfigGroups) differences(digests map[string]map[string]string) []string
 	var lines []string
 	more := 0
 	for _, job := range slices.Sorted(maps.Keys(jobs)) {
-		switch line := g.difference(job, digests); {
+		switch line := g.jobDifference(job, digests); {
 		case line == "":
 		case len(lines) == maxDifferences:
 			more++
@@ -73,8 +73,8 @@ func (g ConfigGroups) differences(digests map[string]map[string]string) []string
 	return lines
 }
 
-// difference lists the replicas with each form of a job; "" if all known digests are equal.
-func (g ConfigGroups) difference(job string, digests map[string]map[string]string) string {
+// jobDifference lists the replicas with each form of a job; "" if all known digests are equal.
+func (g ConfigGroups) jobDifference(job string, digests map[string]map[string]string) string {
 	forms := map[string][]string{}
 	for config, names := range g {
 		if jobs := digests[config]; jobs != nil {

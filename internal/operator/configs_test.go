@@ -32,11 +32,11 @@ func TestDisagreementsNameJobsAndReplicas(t *testing.T) {
 		"no job":        {map[string]map[string]string{"one": same, "two": same, "three": same}, []string{"only [history]"}},
 		"without jobs":  {map[string]map[string]string{"one": {}, "two": {"a": "aaaa"}}, []string{"job a: r1, r2 (no such job); r3 (aaaa)"}},
 	} {
-		if got := GroupByConfig(replicas).differences(tt.digests); !slices.Equal(got, tt.want) {
+		if got := GroupByConfig(replicas).compareDigests(tt.digests); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
-	got := GroupByConfig(replicas[1:3]).differences(map[string]map[string]string{"one": many("x"), "two": many("y")})
+	got := GroupByConfig(replicas[1:3]).compareDigests(map[string]map[string]string{"one": many("x"), "two": many("y")})
 	if len(got) != maxDifferences+1 || got[maxDifferences] != "10 more jobs" || !strings.HasPrefix(got[0], "job j00: r1 (x); r3 (y)") {
 		t.Errorf("of many: %q", got)
 	}

@@ -41,7 +41,7 @@ type UnavailableError struct {
 	Err error
 }
 
-func unavailable(doing string, err error) error { return &UnavailableError{doing, err} }
+func unavailableError(doing string, err error) error { return &UnavailableError{doing, err} }
 
 func (e *UnavailableError) Error() string { return e.Doing + ": " + e.Err.Error() }
 
@@ -78,7 +78,7 @@ func (e *UnknownJobError) Unwrap() error { return ErrUnknownJob }
 // A refusal is an error with a reason. Its text is the text of its cause.
 type refusal struct{ reason, cause error }
 
-func refuse(reason error, format string, args ...any) error {
+func refusalError(reason error, format string, args ...any) error {
 	return &refusal{reason, fmt.Errorf(format, args...)}
 }
 

@@ -18,7 +18,7 @@ func TestFatesEqualAnotherEvaluation(t *testing.T) {
 	for n := range 10_000 {
 		w := newWorld(t, random)
 		s := w.story(t)
-		if err := s.explain(); err != nil {
+		if err := s.explainFate(); err != nil {
 			t.Fatal(err)
 		}
 		w.evaluate()

@@ -65,10 +65,10 @@ func (o *Operator) Follow(ctx context.Context, req FollowRequest, v Viewer) erro
 	f := newFollower(o.journal, req.Job, v)
 	f.every = cmp.Or(req.Every, f.every)
 	if req.Run != "" {
-		if _, err := o.run(ctx, req.Job, req.Run); err != nil {
+		if _, err := o.mustFindRun(ctx, req.Job, req.Run); err != nil {
 			return err
 		}
-		_, err := f.follow(ctx, req.Run)
+		_, err := f.followRun(ctx, req.Run)
 		return err
 	}
 	err := f.followAll(ctx)
@@ -96,8 +96,8 @@ func (o *Operator) FollowJobs(ctx context.Context, jobs []string, v Viewer) erro
 	return errors.Join(errs...)
 }
 
-// complete sets the functions that are nil.
-func (v Viewer) complete() Viewer {
+// withDefaults sets the functions that are nil.
+func (v Viewer) withDefaults() Viewer {
 	if v.Begin == nil {
 		v.Begin = func(journal.Record) {}
 	}
@@ -112,7 +112,7 @@ func (v Viewer) complete() Viewer {
 
 // oneAtATime returns a viewer that several goroutines may use.
 func (v Viewer) oneAtATime() Viewer {
-	v = v.complete()
+	v = v.withDefaults()
 	var mu sync.Mutex
 	return Viewer{
 		Begin: func(r journal.Record) { mu.Lock(); defer mu.Unlock(); v.Begin(r) },
@@ -133,7 +133,7 @@ type follower struct {
 }
 
 func newFollower(j *journal.Journal, job string, v Viewer) *follower {
-	return &follower{journal: j, job: job, viewer: v.complete(), every: followEvery}
+	return &follower{journal: j, job: job, viewer: v.withDefaults(), every: followEvery}
 }
 
 // A followedRun is a run whose output is passed on.
@@ -150,8 +150,8 @@ type followedRun struct {
 	since time.Time      // when its end was first seen
 }
 
-// mark shows the replicas that the job has a follower. It writes at most once per presentEvery.
-func (f *follower) mark(ctx context.Context) error {
+// renewMark shows the replicas that the job has a follower. It writes at most once per presentEvery.
+func (f *follower) renewMark(ctx context.Context) error {
 	if time.Since(f.marked) < presentEvery {
 		return nil
 	}
@@ -162,32 +162,32 @@ func (f *follower) mark(ctx context.Context) error {
 	return nil
 }
 
-// tolerate returns nil for an error unless Redis has not answered for outagePatience.
-func (f *follower) tolerate(err error) error {
+// tolerateOutage returns nil for an error unless Redis has not answered for outagePatience.
+func (f *follower) tolerateOutage(err error) error {
 	if err == nil || f.heard.IsZero() {
 		f.heard = time.Now()
 	}
 	if err == nil || errors.Is(err, journal.ErrCorrupt) || time.Since(f.heard) < outagePatience {
 		return nil
 	}
-	return unavailable("follow job "+f.job, err)
+	return unavailableError("follow job "+f.job, err)
 }
 
-// follow passes on the output of a run until the run or ctx ends, and returns the final record.
-func (f *follower) follow(ctx context.Context, id string) (journal.Record, error) {
+// followRun passes on the output of a run until the run or ctx ends, and returns the final record.
+func (f *follower) followRun(ctx context.Context, id string) (journal.Record, error) {
 	r := &followedRun{id: id}
 	for ; ctx.Err() == nil; backoff.Sleep(ctx, f.every) {
-		over, err := f.look(ctx, r)
-		if err := f.tolerate(err); err != nil || over {
+		over, err := f.showOutput(ctx, r)
+		if err := f.tolerateOutage(err); err != nil || over {
 			return r.last, err
 		}
 	}
 	return r.last, context.Cause(ctx)
 }
 
-// look passes on the new output of a run, and reports whether the output is complete.
-func (f *follower) look(ctx context.Context, r *followedRun) (over bool, err error) {
-	if err := f.mark(ctx); err != nil {
+// showOutput passes on the new output of a run, and reports whether the output is complete.
+func (f *follower) showOutput(ctx context.Context, r *followedRun) (over bool, err error) {
+	if err := f.renewMark(ctx); err != nil {
 		return false, err
 	}
 	record, known, err := f.journal.Run(ctx, f.job, r.id) // read before the output: when the run has ended, all output is in Redis, or will be soon
@@ -210,7 +210,7 @@ func (f *follower) look(ctx context.Context, r *followedRun) (over bool, err err
 	case time.Since(r.since) <= lastOutputDelay:
 		return false, nil
 	default:
-		f.begin(r)
+		f.announceRun(r)
 		f.viewer.Note(r.id, "its last output is missing; see history --output")
 	}
 	f.showKept(r)
@@ -231,7 +231,7 @@ func (f *follower) noteTries(ctx context.Context, r *followedRun) error {
 	if known {
 		how = cmp.Or(failed.Reason, failed.Outcome)
 	}
-	f.begin(r)
+	f.announceRun(r)
 	f.viewer.Note(r.id, fmt.Sprintf("attempt %d: %s; attempt %d has started", r.now.Attempt-1, how, r.now.Attempt))
 	return nil
 }
@@ -244,15 +244,15 @@ func (f *follower) showNew(ctx context.Context, r *followedRun) error {
 	}
 	r.place = place
 	for _, c := range chunks {
-		missing, lines := r.read.add(c)
+		missing, lines := r.read.addChunk(c)
 		if missing > 0 || len(lines) > 0 || c.End {
-			f.begin(r)
+			f.announceRun(r)
 		}
 		if missing > 0 {
 			f.viewer.Note(r.id, LeftOut(missing))
 		}
 		for _, line := range lines {
-			f.show(r, line)
+			f.showLine(r, line)
 		}
 		r.shown, r.ended = r.shown || missing > 0 || len(lines) > 0 || c.End, c.End
 	}
@@ -271,15 +271,15 @@ func LeftOut(n int64) string {
 	return fmt.Sprintf("… %d MB left out …", n/kilo/kilo)
 }
 
-// begin calls Viewer.Begin once per run.
-func (f *follower) begin(r *followedRun) {
+// announceRun calls Viewer.Begin once per run.
+func (f *follower) announceRun(r *followedRun) {
 	if !r.begun {
 		r.begun = true
 		f.viewer.Begin(r.now)
 	}
 }
 
-func (f *follower) show(r *followedRun, line journal.Line) {
+func (f *follower) showLine(r *followedRun, line journal.Line) {
 	l := OutputLine{RunID: r.id, Stream: "stdout", Line: line.Text, Job: f.job, Replica: r.now.Replica}
 	if line.Stderr {
 		l.Stream = "stderr"
@@ -298,11 +298,11 @@ func (f *follower) showKept(r *followedRun) {
 	if r.shown || r.last.Output == nil {
 		return
 	}
-	f.begin(r)
+	f.announceRun(r)
 	if r.last.OutputCut > 0 {
 		f.viewer.Note(r.id, LeftOut(r.last.OutputCut))
 	}
 	for line := range strings.Lines(*r.last.Output) {
-		f.show(r, journal.Line{Text: strings.TrimSuffix(line, "\n"), At: r.last.Finished.UnixMilli()})
+		f.showLine(r, journal.Line{Text: strings.TrimSuffix(line, "\n"), At: r.last.Finished.UnixMilli()})
 	}
 }

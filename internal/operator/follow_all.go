@@ -17,12 +17,12 @@ const maxFollowed = 50
 func (f *follower) followAll(ctx context.Context) error {
 	known := map[string]*followedRun{} // nil for runs that are over
 	for first := true; ctx.Err() == nil; backoff.Sleep(ctx, f.every) {
-		err := f.mark(ctx)
+		err := f.renewMark(ctx)
 		if err == nil {
 			err = f.lookAtAll(ctx, known, first)
 			first = first && err != nil
 		}
-		if err := f.tolerate(err); err != nil {
+		if err := f.tolerateOutage(err); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ func (f *follower) lookAtAll(ctx context.Context, known map[string]*followedRun,
 			}
 			continue
 		}
-		over, err := f.look(ctx, r)
+		over, err := f.showOutput(ctx, r)
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ func TestFollowerOutlastsAFailover(t *testing.T) {
 	f := &follower{job: "report"}
 	for since, patient := range map[time.Duration]bool{0: true, 45 * time.Second: true, 2 * time.Minute: false} {
 		f.heard = time.Now().Add(-since)
-		if err := f.tolerate(errors.New("no server is there")); (err == nil) != patient {
+		if err := f.tolerateOutage(errors.New("no server is there")); (err == nil) != patient {
 			t.Errorf("away for %v: %v", since, err)
 		}
 	}
@@ -103,7 +103,7 @@ func TestFollowersDropOutputThatTheyHaveRead(t *testing.T) {
 	var read reading
 	var got []string
 	for _, c := range []journal.Chunk{chunk(1, 0), chunk(1, 0, "a", "b"), chunk(1, 0, "a", "b", "c"), chunk(1, 2, "b"), chunk(1, 106, "d"), chunk(1, 4, "c", "?"), chunk(2, 0, "e"), chunk(1, 108, "late"), chunk(2, 12)} {
-		missing, lines := read.add(c)
+		missing, lines := read.addChunk(c)
 		if missing > 0 {
 			got = append(got, LeftOut(missing))
 		}
@@ -174,7 +174,7 @@ func TestSilentRunOfADeadReplicaMissesNoOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := newFollower(j, "report", Viewer{Note: func(_, text string) { t.Error(text) }})
-		if _, err := f.follow(t.Context(), "one"); err != nil {
+		if _, err := f.followRun(t.Context(), "one"); err != nil {
 			t.Error(err)
 		}
 	})

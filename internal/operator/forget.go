@@ -14,19 +14,19 @@ var ErrNotLost = errors.New("not a lost replica")
 
 // Forget removes a lost replica, which will not return, from the status. It refuses a replica that is up.
 func (o *Operator) Forget(ctx context.Context, name string, by Requester) error {
-	if err := by.fault(); err != nil {
+	if err := by.requesterFault(); err != nil {
 		return err
 	}
 	up, err := o.journal.Replicas(ctx)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
-		return unavailable("read the replicas", err)
+		return unavailableError("read the replicas", err)
 	}
 	if slices.ContainsFunc(up, func(e journal.Replica) bool { return e.Name == name }) {
-		return refuse(ErrNotLost, "replica %s is registered, so it is up, or was 15 seconds ago: nothing was done; stop it first", name)
+		return refusalError(ErrNotLost, "replica %s is registered, so it is up, or was 15 seconds ago: nothing was done; stop it first", name)
 	}
 	lost, ids, err := o.lostReplicas(ctx)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
-		return unavailable("read the lost replicas", err)
+		return unavailableError("read the lost replicas", err)
 	}
 	if !slices.ContainsFunc(lost, func(l journal.NamedLost) bool { return l.Name == name }) {
 		var names []string
@@ -34,15 +34,15 @@ func (o *Operator) Forget(ctx context.Context, name string, by Requester) error 
 			names = append(names, l.Name)
 		}
 		if near := Nearest(name, names); near != "" {
-			return refuse(ErrNotLost, "no lost replica %q; did you mean %q?", name, near)
+			return refusalError(ErrNotLost, "no lost replica %q; did you mean %q?", name, near)
 		}
-		return refuse(ErrNotLost, "no lost replica %q; cronclave status lists the lost ones", name)
+		return refusalError(ErrNotLost, "no lost replica %q; cronclave status lists the lost ones", name)
 	}
-	if _, err := o.audit(ctx, by, journal.Act{Kind: journal.ActForget, Jobs: []string{}, Replica: name}, 0); err != nil {
+	if _, err := o.auditAct(ctx, by, journal.Act{Kind: journal.ActForget, Jobs: []string{}, Replica: name}, 0); err != nil {
 		return err
 	}
 	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil && !errors.Is(err, journal.ErrCorrupt) { // a damaged list has no names
-		return unavailable("forget replica "+name, err)
+		return unavailableError("forget replica "+name, err)
 	}
 	return nil
 }

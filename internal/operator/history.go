@@ -26,12 +26,12 @@ type HistoryRequest struct {
 	Output bool
 }
 
-// selects reports whether the request leaves records out.
-func (q HistoryRequest) selects() bool {
+// isFiltered reports whether the request leaves records out.
+func (q HistoryRequest) isFiltered() bool {
 	return q.Outcomes != nil || !q.Since.IsZero() || !q.Until.IsZero()
 }
 
-func (q HistoryRequest) includes(r journal.Record) bool {
+func (q HistoryRequest) includesRecord(r journal.Record) bool {
 	at := r.Finished
 	if r.Outcome == journal.OutcomeRunning {
 		at = r.Started
@@ -57,7 +57,7 @@ type History struct {
 
 // History reads the newest runs, and the ticks that were not run.
 func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, error) {
-	records, more, err := o.records(ctx, req)
+	records, more, err := o.readRecords(ctx, req)
 	h := &History{Records: append([]journal.Record{}, records...), More: more} // never null
 	switch {
 	case errors.Is(err, journal.ErrCorrupt) && len(records) == 0:
@@ -75,11 +75,11 @@ func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, e
 	return h, nil
 }
 
-// records reads the records of a request, and reports whether there are more. With an error about damaged data, the other records are valid.
-func (o *Operator) records(ctx context.Context, req HistoryRequest) (records []journal.Record, more bool, err error) {
+// readRecords reads the records of a request, and reports whether there are more. With an error about damaged data, the other records are valid.
+func (o *Operator) readRecords(ctx context.Context, req HistoryRequest) (records []journal.Record, more bool, err error) {
 	switch {
-	case req.selects():
-		records, err = o.pick(ctx, req)
+	case req.isFiltered():
+		records, err = o.readFiltered(ctx, req)
 	case req.Limit > 0:
 		records, err = o.journal.Runs(ctx, req.Job, req.Limit+1, false)
 	default:
@@ -93,8 +93,8 @@ func (o *Operator) records(ctx context.Context, req HistoryRequest) (records []j
 	return records, more, err
 }
 
-// pick reads all records, one job after the other, and keeps those that match the request.
-func (o *Operator) pick(ctx context.Context, req HistoryRequest) (records []journal.Record, err error) {
+// readFiltered reads all records, one job after the other, and keeps those that match the request.
+func (o *Operator) readFiltered(ctx context.Context, req HistoryRequest) (records []journal.Record, err error) {
 	jobs := []string{req.Job}
 	if req.Job == "" {
 		if jobs, err = o.journal.RecordedJobs(ctx); err != nil {
@@ -108,7 +108,7 @@ func (o *Operator) pick(ctx context.Context, req HistoryRequest) (records []jour
 			return nil, err
 		}
 		damage.Add(err)
-		records = append(records, slices.DeleteFunc(all, func(r journal.Record) bool { return !req.includes(r) })...)
+		records = append(records, slices.DeleteFunc(all, func(r journal.Record) bool { return !req.includesRecord(r) })...)
 	}
 	return records, damage.Err()
 }
@@ -140,7 +140,7 @@ func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]jour
 		return nil, o.historyError(err)
 	}
 	for job, records := range recent {
-		recent[job] = outcomes(records)
+		recent[job] = withoutTries(records)
 	}
 	return recent, nil
 }
@@ -169,7 +169,7 @@ func (o *Operator) Logs(ctx context.Context, req LogsRequest) ([]journal.Record,
 		return nil, err
 	}
 	if req.Run != "" {
-		r, err := o.run(ctx, req.Job, req.Run)
+		r, err := o.mustFindRun(ctx, req.Job, req.Run)
 		return []journal.Record{r}, err
 	}
 	all, err := o.journal.Runs(ctx, req.Job, 0, false)
@@ -199,8 +199,8 @@ func (o *Operator) mayHaveLogs(ctx context.Context, job, run string) error {
 	return err
 }
 
-// run reads a run, and returns an error if the history does not have it.
-func (o *Operator) run(ctx context.Context, job, id string) (journal.Record, error) {
+// mustFindRun reads a run, and returns an error if the history does not have it.
+func (o *Operator) mustFindRun(ctx context.Context, job, id string) (journal.Record, error) {
 	r, ok, err := o.journal.Run(ctx, job, id)
 	switch {
 	case errors.Is(err, journal.ErrCorrupt):
@@ -208,7 +208,7 @@ func (o *Operator) run(ctx context.Context, job, id string) (journal.Record, err
 	case err != nil:
 		return r, o.historyError(err)
 	case !ok:
-		return r, refuse(ErrUnknownRun, "job %s has no run %q in the history", job, id)
+		return r, refusalError(ErrUnknownRun, "job %s has no run %q in the history", job, id)
 	}
 	return r, nil
 }

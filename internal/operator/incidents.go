@@ -56,13 +56,13 @@ func newestIncident(newestFirst []journal.Incident, kind string, now time.Time) 
 func lostActs(newestFirst []journal.Incident, acts []journal.Act) string {
 	for _, in := range newestFirst {
 		if in.Kind == journal.DataLoss && !slices.ContainsFunc(acts, func(a journal.Act) bool { return a.Time.Before(in.From) }) {
-			return fmt.Sprintf("Redis lost its data between %s: earlier acts may be missing, also if their pauses are in force", bounds(in.Interval))
+			return fmt.Sprintf("Redis lost its data between %s: earlier acts may be missing, also if their pauses are in force", boundsText(in.Interval))
 		}
 	}
 	return ""
 }
 
-// bounds returns the two ends of an interval.
-func bounds(i journal.Interval) string {
+// boundsText returns the two ends of an interval.
+func boundsText(i journal.Interval) string {
 	return i.From.UTC().Format(time.RFC3339) + " and " + i.To.UTC().Format(time.RFC3339)
 }

@@ -30,7 +30,7 @@ func readInstant(text string, zone *time.Location) (instant, error) {
 			return onClock(face, zone), nil
 		}
 	}
-	return instant{}, refuse(ErrInvalid, "%q is neither RFC 3339, as 2026-11-01T03:00:00Z, nor a date and a time in the job's zone, as '2026-11-01 03:00'", text)
+	return instant{}, refusalError(ErrInvalid, "%q is neither RFC 3339, as 2026-11-01T03:00:00Z, nor a date and a time in the job's zone, as '2026-11-01 03:00'", text)
 }
 
 // faceOf returns the time that the clock of a zone shows, as if it were UTC.
@@ -46,7 +46,7 @@ func onClock(face time.Time, zone *time.Location) instant {
 		end := cronspec.PeriodEnd(zone, from)
 		at := from.Add(face.Sub(faceOf(from, zone)))
 		if !at.Before(from) && (end.IsZero() || at.Before(end)) {
-			return instant{at: at.In(zone), remark: repeated(face, at, zone)}
+			return instant{at: at.In(zone), remark: repeatedText(face, at, zone)}
 		}
 		if end.IsZero() {
 			break
@@ -59,8 +59,8 @@ func onClock(face time.Time, zone *time.Location) instant {
 	return instant{at: face.In(zone)}
 }
 
-// repeated describes when the clock shows the same face again, if it does within two days.
-func repeated(face, at time.Time, zone *time.Location) string {
+// repeatedText describes when the clock shows the same face again, if it does within two days.
+func repeatedText(face, at time.Time, zone *time.Location) string {
 	end := cronspec.PeriodEnd(zone, at)
 	if end.IsZero() {
 		return ""
@@ -80,7 +80,7 @@ func noTick(zones *cronspec.Zones, info journal.JobInfo, i instant) (string, err
 		return "", fmt.Errorf("job %s: its schedule, as replicas describe it, can't be read: %w", info.Name, err)
 	}
 	skipped := !i.face.IsZero()
-	switch plain, named := fires(info, i.at, zone), names(info, faceOf(i.at, zone)); {
+	switch plain, named := matchesAt(info, i.at, zone), namesFace(info, faceOf(i.at, zone)); {
 	case skipped && !movedTo(info, i, zone):
 		return i.remark, nil
 	case isTick(spec, i.at):
@@ -90,11 +90,11 @@ func noTick(zones *cronspec.Zones, info journal.JobInfo, i instant) (string, err
 	case !plain:
 		return "its schedule does not name it", nil
 	}
-	return excepted(info, i.at, zone), nil
+	return exceptionText(info, i.at, zone), nil
 }
 
-// excepted names the setting that excludes a tick.
-func excepted(info journal.JobInfo, at time.Time, zone *time.Location) string {
+// exceptionText names the setting that excludes a tick.
+func exceptionText(info journal.JobInfo, at time.Time, zone *time.Location) string {
 	switch {
 	case at.Before(info.StartsAt):
 		return "it is before starts_at, " + info.StartsAt.In(zone).Format(time.RFC3339)
@@ -111,8 +111,8 @@ func excepted(info journal.JobInfo, at time.Time, zone *time.Location) string {
 	return "except takes it out"
 }
 
-// fires reports whether a job's expressions match an instant, without its exceptions.
-func fires(info journal.JobInfo, at time.Time, zone *time.Location) bool {
+// matchesAt reports whether a job's expressions match an instant, without its exceptions.
+func matchesAt(info journal.JobInfo, at time.Time, zone *time.Location) bool {
 	return slices.ContainsFunc(info.Schedule, func(expression string) bool { return firesBy(info.Name, expression, at, zone) })
 }
 
@@ -121,8 +121,8 @@ func firesBy(job, expression string, at time.Time, zone *time.Location) bool {
 	return err == nil && isTick(spec, at)
 }
 
-// names reports whether an expression matches what the clock shows, even if the instant is not a tick because of a change of the clock.
-func names(info journal.JobInfo, face time.Time) bool {
+// namesFace reports whether an expression matches what the clock shows, even if the instant is not a tick because of a change of the clock.
+func namesFace(info journal.JobInfo, face time.Time) bool {
 	return slices.ContainsFunc(info.Schedule, func(expression string) bool {
 		return !strings.HasPrefix(expression, "@every") && firesBy(info.Name, expression, face, time.UTC)
 	})

@@ -76,22 +76,22 @@ func (o *Operator) Zones() *cronspec.Zones {
 func (o *Operator) Now(ctx context.Context) (time.Time, error) {
 	now, err := o.locks.ServerTime(ctx)
 	if err != nil {
-		return now, unavailable("read the clock of Redis", err)
+		return now, unavailableError("read the clock of Redis", err)
 	}
 	return now, nil
 }
 
-// described reads the jobs that replicas have described. Damaged descriptions are left out.
-func (o *Operator) described(ctx context.Context) ([]journal.JobInfo, error) {
+// describedJobs reads the jobs that replicas have described. Damaged descriptions are left out.
+func (o *Operator) describedJobs(ctx context.Context) ([]journal.JobInfo, error) {
 	infos, err := o.journal.Jobs(ctx)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
-		return nil, unavailable("list the jobs of namespace "+o.cfg.Namespace, err)
+		return nil, unavailableError("list the jobs of namespace "+o.cfg.Namespace, err)
 	}
 	return infos, nil
 }
 
-// find returns the description of a job; ok is false if there is none.
-func find(infos []journal.JobInfo, job string) (info journal.JobInfo, ok bool) {
+// findJob returns the description of a job; ok is false if there is none.
+func findJob(infos []journal.JobInfo, job string) (info journal.JobInfo, ok bool) {
 	i := slices.IndexFunc(infos, func(info journal.JobInfo) bool { return info.Name == job })
 	if i < 0 {
 		return info, false
@@ -101,7 +101,7 @@ func find(infos []journal.JobInfo, job string) (info journal.JobInfo, ok bool) {
 
 // mustKnow returns an error for a job that is neither in the local configuration nor on a replica.
 func (o *Operator) mustKnow(ctx context.Context, job string) error {
-	infos, err := o.described(ctx)
+	infos, err := o.describedJobs(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,5 +132,5 @@ func (o *Operator) mustKnow(ctx context.Context, job string) error {
 
 // historyError returns the error of a failed reading of the history.
 func (o *Operator) historyError(err error) error {
-	return unavailable(fmt.Sprintf("read the history of namespace %s", o.cfg.Namespace), err)
+	return unavailableError(fmt.Sprintf("read the history of namespace %s", o.cfg.Namespace), err)
 }

@@ -49,36 +49,36 @@ type PausedJob struct {
 // Pause pauses jobs: their ticks are skipped. A job that is already paused gets the new end and reason. The list is nil if nothing was tried. Otherwise it
 // has the jobs that were paused, also with an error.
 func (o *Operator) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
-	if err := req.Requester.fault(); err != nil {
+	if err := req.Requester.requesterFault(); err != nil {
 		return nil, err
 	}
 	order := election.PauseOrder{For: req.For, Outcome: scheduler.SkippedPaused, Reason: req.Reason, By: req.By}
 	if err := order.Validate(); err != nil {
 		return nil, &refusal{ErrInvalid, err}
 	}
-	return o.steer(ctx, req.Selection, req.Requester, journal.Act{Kind: journal.ActPause}, req.For, func(jobs []string) []election.Paused {
+	return o.pauseOrResume(ctx, req.Selection, req.Requester, journal.Act{Kind: journal.ActPause}, req.For, func(jobs []string) []election.Paused {
 		return o.elector.Pause(ctx, jobs, order)
 	})
 }
 
 // Resume ends the pauses of jobs. It returns the same as [Operator.Pause].
 func (o *Operator) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, error) {
-	return o.steer(ctx, req.Selection, req.Requester, journal.Act{Kind: journal.ActResume}, 0, func(jobs []string) []election.Paused {
+	return o.pauseOrResume(ctx, req.Selection, req.Requester, journal.Act{Kind: journal.ActResume}, 0, func(jobs []string) []election.Paused {
 		return o.elector.Resume(ctx, jobs)
 	})
 }
 
-// steer pauses or resumes jobs. It returns the error of the first job that failed.
-func (o *Operator) steer(ctx context.Context, s Selection, by Requester, act journal.Act, lasting time.Duration, do func([]string) []election.Paused) ([]PausedJob, error) {
-	if err := by.fault(); err != nil {
+// pauseOrResume pauses or resumes jobs. It returns the error of the first job that failed.
+func (o *Operator) pauseOrResume(ctx context.Context, s Selection, by Requester, act journal.Act, lasting time.Duration, do func([]string) []election.Paused) ([]PausedJob, error) {
+	if err := by.requesterFault(); err != nil {
 		return nil, err
 	}
-	jobs, err := o.selected(ctx, s)
+	jobs, err := o.selectedJobs(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	act.Jobs = jobs
-	entry, err := o.audit(ctx, by, act, lasting)
+	entry, err := o.auditAct(ctx, by, act, lasting)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (o *Operator) steer(ctx context.Context, s Selection, by Requester, act jou
 		}
 	}
 	if !changed && fault == nil {
-		o.unchanged(ctx, entry)
+		o.markUnchanged(ctx, entry)
 	}
 	return done, pauseError(fault, len(jobs)-len(done))
 }
@@ -131,15 +131,15 @@ func pauseError(err error, jobs int) error {
 	case !errors.Is(err, election.ErrUnknown):
 		return &refusal{ErrInvalid, err}
 	}
-	return unavailable(fmt.Sprintf("no answer from Redis for %d of the jobs, so the result is unknown; run the command again", jobs), err)
+	return unavailableError(fmt.Sprintf("no answer from Redis for %d of the jobs, so the result is unknown; run the command again", jobs), err)
 }
 
-// selected returns the names of the selected jobs, among those in the local configuration and those that replicas have described.
-func (o *Operator) selected(ctx context.Context, s Selection) ([]string, error) {
+// selectedJobs returns the names of the selected jobs, among those in the local configuration and those that replicas have described.
+func (o *Operator) selectedJobs(ctx context.Context, s Selection) ([]string, error) {
 	if len(s.Jobs) == 0 && len(s.Tags) == 0 && !s.All {
-		return nil, refuse(ErrInvalid, "no jobs are selected")
+		return nil, refusalError(ErrInvalid, "no jobs are selected")
 	}
-	tags, err := o.tags(ctx)
+	tags, err := o.tagsByJob(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -165,15 +165,15 @@ func (o *Operator) selected(ctx context.Context, s Selection) ([]string, error) 
 		}
 	}
 	if len(names) == 0 {
-		return nil, refuse(ErrNoJobs, "no job is known in namespace %s: neither the configuration nor a replica has one", o.cfg.Namespace)
+		return nil, refusalError(ErrNoJobs, "no job is known in namespace %s: neither the configuration nor a replica has one", o.cfg.Namespace)
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
 
-// tags returns the tags of each known job, by its name.
-func (o *Operator) tags(ctx context.Context) (map[string][]string, error) {
-	infos, err := o.described(ctx)
+// tagsByJob returns the tags of each known job, by its name.
+func (o *Operator) tagsByJob(ctx context.Context) (map[string][]string, error) {
+	infos, err := o.describedJobs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (o *Operator) tags(ctx context.Context) (map[string][]string, error) {
 
 func unknownTag(tag string, known []string) error {
 	if near := Nearest(tag, known); near != "" {
-		return refuse(ErrUnknownTag, "no job has the tag %q; did you mean %q?", tag, near)
+		return refusalError(ErrUnknownTag, "no job has the tag %q; did you mean %q?", tag, near)
 	}
-	return refuse(ErrUnknownTag, "no job has the tag %q", tag)
+	return refusalError(ErrUnknownTag, "no job has the tag %q", tag)
 }

@@ -68,7 +68,7 @@ func (o *Operator) FullPools(ctx context.Context, slots map[string]int) ([]Pool,
 		err = r.readPools(ctx, held)
 	}
 	if err != nil {
-		return nil, unavailable("read the pools of namespace "+o.cfg.Namespace, err)
+		return nil, unavailableError("read the pools of namespace "+o.cfg.Namespace, err)
 	}
 	return slices.DeleteFunc(r.status.Pools, func(p Pool) bool { return !p.Full() }), nil
 }
@@ -90,7 +90,7 @@ func (r *statusReader) heldPools(ctx context.Context, slots map[string]int) (hel
 
 // readPools reads the pools with the given names.
 func (r *statusReader) readPools(ctx context.Context, names []string) (err error) {
-	if r.jobs, err = r.described(ctx); err != nil {
+	if r.jobs, err = r.describedJobs(ctx); err != nil {
 		return err
 	}
 	r.jobs = slices.DeleteFunc(r.jobs, func(info journal.JobInfo) bool { return !slices.Contains(names, info.Pool) })
@@ -102,7 +102,7 @@ func (r *statusReader) readPools(ctx context.Context, names []string) (err error
 		if state.Err != nil && !errors.Is(state.Err, election.ErrCorrupt) {
 			return state.Err
 		}
-		r.status.Jobs = append(r.status.Jobs, Job{Name: r.jobs[i].Name, Holders: holders(state)})
+		r.status.Jobs = append(r.status.Jobs, Job{Name: r.jobs[i].Name, Holders: holdersOf(state)})
 	}
 	uses, err := r.lockUses(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *statusReader) readLocks(ctx context.Context) error {
 // lockUses returns the processes that use locks and pools, from old to new.
 func (r *statusReader) lockUses(ctx context.Context) ([]journal.LockUse, error) {
 	uses, err := r.journal.LockUses(ctx, r.status.Now)
-	if err = r.tolerate(err); err != nil {
+	if err = r.tolerateDamage(err); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(uses, func(a, b journal.LockUse) int { return a.Since.Compare(b.Since) })
@@ -154,7 +154,7 @@ func (r *statusReader) inspectLocks(ctx context.Context, uses []journal.LockUse)
 		case state.Err != nil:
 			continue
 		}
-		all[i].fill(state.Rows, r.usersOf(all[i], uses), r.status.Now)
+		all[i].setHolders(state.Rows, r.usersOf(all[i], uses), r.status.Now)
 	}
 	return nil
 }
@@ -226,8 +226,8 @@ func (r *statusReader) usersOf(l namedLock, uses []journal.LockUse) map[string]W
 	return users
 }
 
-// fill sets the holders, and as waiters the users without a slot.
-func (l *Lock) fill(rows []engine.Row, users map[string]Waiter, now time.Time) {
+// setHolders sets the holders, and as waiters the users without a slot.
+func (l *Lock) setHolders(rows []engine.Row, users map[string]Waiter, now time.Time) {
 	l.Holders, l.Waiting = []SlotHolder{}, []Waiter{}
 	for _, row := range rows {
 		id := engine.WorkOf(row.ID)
@@ -265,13 +265,13 @@ func grantedAt(token int64, now time.Time) *time.Time {
 	return &at
 }
 
-// problem returns the problem of a full pool with waiters.
-func (p *Pool) problem() (problem Problem, full bool) {
+// fullProblem returns the problem of a full pool with waiters.
+func (p *Pool) fullProblem() (problem Problem, full bool) {
 	if !p.Full() {
 		return problem, false
 	}
 	first := p.Waiting[0]
-	text := fmt.Sprintf("pool %s is full: %s for a slot, first %s; held by %s; %s", p.Name, waits(p.Waiters), nameUser(first.Job, first.Owner), p.HeldBy(), p.Remedy())
+	text := fmt.Sprintf("pool %s is full: %s for a slot, first %s; held by %s; %s", p.Name, waitsText(p.Waiters), nameUser(first.Job, first.Owner), p.HeldBy(), p.Remedy())
 	return Problem{Level: LevelAdvice, Code: CodePoolFull, Since: first.Since, Message: text}, true
 }
 
@@ -297,7 +297,7 @@ func (p *Pool) Remedy() string {
 	return "wait, cancel a holder, or raise slots in [pools." + p.Name + "]"
 }
 
-func waits(n int) string {
+func waitsText(n int) string {
 	if n == 1 {
 		return "1 waits"
 	}

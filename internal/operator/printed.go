@@ -22,8 +22,8 @@ type reading struct {
 	offset  int64 // in the output of that try
 }
 
-// add returns the lines of a chunk that were not read yet, and the number of missing bytes before them.
-func (p *reading) add(c journal.Chunk) (missing int64, lines []journal.Line) {
+// addChunk returns the lines of a chunk that were not read yet, and the number of missing bytes before them.
+func (p *reading) addChunk(c journal.Chunk) (missing int64, lines []journal.Line) {
 	if c.Attempt < p.attempt {
 		return 0, nil
 	}
@@ -44,15 +44,15 @@ func (p *reading) add(c journal.Chunk) (missing int64, lines []journal.Line) {
 // nothing.
 func (o *Operator) Printed(ctx context.Context, job, run string) (text string, answered bool, err error) {
 	if err := o.journal.Follow(ctx, job); err != nil {
-		return "", false, unavailable("follow job "+job, err)
+		return "", false, unavailableError("follow job "+job, err)
 	}
 	chunks, _, err := o.journal.Live(ctx, job, run, "")
 	if err != nil {
-		return "", false, unavailable("follow job "+job, err)
+		return "", false, unavailableError("follow job "+job, err)
 	}
-	cut, text := joined(chunks)
+	cut, text := joinChunks(chunks)
 	if cut > 0 {
-		text = bracketed(LeftOut(cut)) + text
+		text = bracketNote(LeftOut(cut)) + text
 	}
 	return text, len(chunks) > 0, nil
 }
@@ -81,12 +81,12 @@ func (o *Operator) AddPrinted(ctx context.Context, records []journal.Record) err
 			}
 			if first {
 				if err := o.journal.Follow(ctx, r.Job); err != nil {
-					return unavailable("follow job "+r.Job, err)
+					return unavailableError("follow job "+r.Job, err)
 				}
 			}
 			chunks, place, err := o.journal.Live(ctx, r.Job, r.RunID, "")
 			if err != nil {
-				return unavailable("follow job "+r.Job, err)
+				return unavailableError("follow job "+r.Job, err)
 			}
 			r.chunks, r.place, r.news = chunks, place, !first && place != r.place
 			waits = waits || !r.news
@@ -98,23 +98,23 @@ func (o *Operator) AddPrinted(ctx context.Context, records []journal.Record) err
 	}
 	for _, r := range runs {
 		if len(r.chunks) > 0 {
-			cut, text := joined(r.chunks)
+			cut, text := joinChunks(r.chunks)
 			r.OutputCut, r.Output = cut, &text
 		}
 	}
 	return nil
 }
 
-// joined returns the newest text of chunks, with notes in brackets in place of missing parts, and the number of bytes printed before it.
-func joined(chunks []journal.Chunk) (cut int64, newest string) {
+// joinChunks returns the newest text of chunks, with notes in brackets in place of missing parts, and the number of bytes printed before it.
+func joinChunks(chunks []journal.Chunk) (cut int64, newest string) {
 	var text strings.Builder
 	var read reading
 	for _, c := range chunks {
-		missing, lines := read.add(c)
+		missing, lines := read.addChunk(c)
 		if missing > 0 && text.Len() == 0 {
 			cut += missing
 		} else if missing > 0 {
-			text.WriteString(bracketed(LeftOut(missing)))
+			text.WriteString(bracketNote(LeftOut(missing)))
 		}
 		for _, l := range lines {
 			text.WriteString(l.Text + "\n")
@@ -128,4 +128,4 @@ func joined(chunks []journal.Chunk) (cut int64, newest string) {
 	return cut, newest
 }
 
-func bracketed(note string) string { return "[" + note + "]\n" }
+func bracketNote(note string) string { return "[" + note + "]\n" }

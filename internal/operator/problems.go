@@ -46,8 +46,8 @@ func (st *Status) NeedsPerson() bool {
 	return slices.ContainsFunc(st.Problems, func(p Problem) bool { return p.Level != LevelAdvice })
 }
 
-// problems returns the problems of a cluster, causes before their consequences.
-func (st *Status) problems() []Problem {
+// findProblems returns the problems of a cluster, causes before their consequences.
+func (st *Status) findProblems() []Problem {
 	list := []Problem{}
 	for _, w := range st.Warnings {
 		level := levels[w.Code]
@@ -58,25 +58,25 @@ func (st *Status) problems() []Problem {
 		list = append(list, Problem{Level: level, Code: w.Code, Replica: from.replica, Since: from.since, Message: w.Message})
 	}
 	for _, j := range st.Jobs {
-		if p, failed := j.problem(); failed {
+		if p, failed := j.failureProblem(); failed {
 			list = append(list, p)
 		}
 	}
 	list = append(list, st.pastFaults()...)
 	for _, pool := range st.Pools {
-		if p, full := pool.problem(); full {
+		if p, full := pool.fullProblem(); full {
 			list = append(list, p)
 		}
 	}
 	for _, l := range st.Lost {
-		list = append(list, st.lost(l))
+		list = append(list, st.lostProblem(l))
 	}
 	sortByCause(list, st.Now)
 	return list
 }
 
-// lost returns the problem of a lost replica. It is only advice if the expected number of replicas is up.
-func (st *Status) lost(l LostReplica) Problem {
+// lostProblem returns the problem of a lost replica. It is only advice if the expected number of replicas is up.
+func (st *Status) lostProblem(l LostReplica) Problem {
 	p := Problem{Level: LevelWarning, Code: "replica_lost", Replica: l.Name, Since: &l.Seen,
 		Message: fmt.Sprintf("the registration of replica %s expired: it died, or was cut off", l.Name)}
 	switch {
@@ -101,22 +101,22 @@ func (st *Status) pastFaults() (list []Problem) {
 		}
 		list = append(list, Problem{Level: LevelWarning, Code: CodeDataLost, Since: &in.To,
 			Message: fmt.Sprintf("Redis lost its data between %s (FLUSHALL, a restart without its data, or a failover): replicas have restored the locks that "+
-				"they know; the earlier history and audit log may be missing%s; check appendonly and acked_replicas", bounds(in.Interval), closed)})
+				"they know; the earlier history and audit log may be missing%s; check appendonly and acked_replicas", boundsText(in.Interval), closed)})
 	}
 	if in := newestIncident(st.Incidents, journal.Outage, st.Now); in != nil {
 		list = append(list, Problem{Level: LevelAdvice, Code: "redis_was_away", Since: &in.To,
 			Message: fmt.Sprintf("Redis did not answer %s for %v, between %s; cronclave why JOB TIME explains the ticks of that time", in.Replica,
-				in.Length().Round(time.Second), bounds(in.Interval))})
+				in.Length().Round(time.Second), boundsText(in.Interval))})
 	}
 	for _, r := range st.Replicas {
-		list = append(list, r.problems()...)
+		list = append(list, r.recentProblems()...)
 	}
 	return list
 }
 
-// problem returns the problem of a job whose last run failed, or whose last tick was missed, unless that run is being recovered.
-func (j Job) problem() (p Problem, failed bool) {
-	if !j.failing() {
+// failureProblem returns the problem of a job whose last run failed, or whose last tick was missed, unless that run is being recovered.
+func (j Job) failureProblem() (p Problem, failed bool) {
+	if !j.isFailing() {
 		return p, false
 	}
 	r := *j.LastEnd
@@ -137,13 +137,13 @@ func (j Job) problem() (p Problem, failed bool) {
 	return p, true
 }
 
-func (j Job) failing() bool {
+func (j Job) isFailing() bool {
 	recovers := j.Last != nil && j.Last.Outcome == journal.OutcomeRunning && j.LastEnd != nil && !j.Last.Tick.IsZero() && j.Last.Tick.Equal(j.LastEnd.Tick)
 	return j.Enabled && j.LastEnd != nil && j.LastEnd.Failed() && !recovers
 }
 
-// outcomes returns the newest records without tries that were followed by another one.
-func outcomes(newestFirst []journal.Record) []journal.Record {
+// withoutTries returns the newest records without tries that were followed by another one.
+func withoutTries(newestFirst []journal.Record) []journal.Record {
 	list := []journal.Record{} // never null
 	for _, r := range newestFirst {
 		if !r.Retried && len(list) < RecentRuns {
@@ -179,23 +179,23 @@ type StatusRequest struct {
 	Tag, Match string
 }
 
-// records returns the number of records per job.
-func (q StatusRequest) records() int {
+// recordsPerJob returns the number of records per job.
+func (q StatusRequest) recordsPerJob() int {
 	if q.Recent <= 0 {
 		return RecentRuns
 	}
 	return min(q.Recent, RecentRuns)
 }
 
-// choose keeps the jobs that match the request. It does not change the lists in place, because other callers may share them.
-func (st *Status) choose(req StatusRequest) error {
+// filterJobs keeps the jobs that match the request. It does not change the lists in place, because other callers may share them.
+func (st *Status) filterJobs(req StatusRequest) error {
 	if _, err := path.Match(req.Match, ""); err != nil {
-		return refuse(ErrInvalid, "pattern %q: it is faulty; write one such as 'backup-*'", req.Match)
+		return refusalError(ErrInvalid, "pattern %q: it is faulty; write one such as 'backup-*'", req.Match)
 	}
 	all := st.Jobs
-	st.Jobs = slices.DeleteFunc(slices.Clone(all), func(j Job) bool { return !req.includes(j) })
+	st.Jobs = slices.DeleteFunc(slices.Clone(all), func(j Job) bool { return !req.includesJob(j) })
 	if req.Tag != "" && !slices.ContainsFunc(all, func(j Job) bool { return slices.Contains(j.Tags, req.Tag) }) {
-		return refuse(ErrUnknownTag, "no job has the tag %q", req.Tag)
+		return refusalError(ErrUnknownTag, "no job has the tag %q", req.Tag)
 	}
 	if req.Job != "" {
 		st.Problems = slices.DeleteFunc(slices.Clone(st.Problems), func(p Problem) bool { return p.Job != "" && p.Job != req.Job })
@@ -203,11 +203,11 @@ func (st *Status) choose(req StatusRequest) error {
 	return nil
 }
 
-func (q StatusRequest) includes(j Job) bool {
+func (q StatusRequest) includesJob(j Job) bool {
 	matched, _ := path.Match(q.Match, j.Name)
 	switch {
 	case q.Job != "" && j.Name != q.Job,
-		q.Failed && !j.failing(),
+		q.Failed && !j.isFailing(),
 		q.Running && len(j.Holders) == 0,
 		q.Paused && !j.Paused,
 		q.Tag != "" && !slices.Contains(j.Tags, q.Tag),

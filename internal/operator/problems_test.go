@@ -189,10 +189,10 @@ func TestFailuresLast(t *testing.T) {
 		"many runs and tries before": {append(slices.Repeat([]journal.Record{record("running")}, 2*RecentRuns), record("failed")), true},
 	} {
 		j := jobOf(nil, journal.JobInfo{Name: "j", Enabled: true}, election.State{}, tc.newestFirst, tick)
-		if j.failing() != tc.failing {
-			t.Errorf("after %s: failing %v", name, j.failing())
+		if j.isFailing() != tc.failing {
+			t.Errorf("after %s: failing %v", name, j.isFailing())
 		}
-		if j.Enabled = false; j.failing() {
+		if j.Enabled = false; j.isFailing() {
 			t.Errorf("after %s: failing though it is not enabled", name)
 		}
 	}
@@ -244,7 +244,7 @@ func TestJobsOfAStatusAreChosen(t *testing.T) {
 	}
 	choose := func(req StatusRequest) (*Status, error) {
 		st := &Status{Jobs: slices.Clone(all), JobCount: len(all), Problems: []Problem{{Job: "backup-a"}, {Job: "report"}, {Code: "redis"}}}
-		return st, st.choose(req)
+		return st, st.filterJobs(req)
 	}
 	for name, tc := range map[string]struct {
 		request StatusRequest

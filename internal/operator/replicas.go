@@ -64,8 +64,8 @@ func (r Replica) Load() string {
 // LowMargin reports whether a lease of the replica was renewed late, or lost.
 func (r Replica) LowMargin() bool { return r.LeaseMargin != nil && r.LeaseMargin.Low() }
 
-// problems returns the problems that a replica has had lately.
-func (r Replica) problems() (list []Problem) {
+// recentProblems returns the problems that a replica has had lately.
+func (r Replica) recentProblems() (list []Problem) {
 	if r.State == ReplicaSilent {
 		list = append(list, Problem{Level: LevelWarning, Code: "replica_silent", Replica: r.Name, Since: &r.Seen,
 			Message: fmt.Sprintf("replica %s is silent: it stands still, is cut off from Redis, or has died; look at its machine", r.Name)})
@@ -100,7 +100,7 @@ func (r Replica) lateRenewal() string {
 
 func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	r.replicas, err = r.journal.Replicas(ctx)
-	if err = r.tolerate(err); err != nil {
+	if err = r.tolerateDamage(err); err != nil {
 		return err
 	}
 	last := lastIncident(r.status.Incidents, r.replicas)
@@ -108,7 +108,7 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	for _, e := range r.replicas {
 		r.warnOfReplica(e)
 		r.status.Replicas = append(r.status.Replicas, Replica{e.Name, e.Version, e.Started, e.Seen, e.ConfigDigest, FirstLine(e.ZoneData, longestDigest), e.ClockOffsetMS, e.ClockErrorMS, e.Running, e.MaxRunning,
-			e.LeaseMargin, e.Unable, stateOf(e, r.status.Now, r.back), recent(e.StoodStill, r.status.Now, rememberStandstill)})
+			e.LeaseMargin, e.Unable, stateOf(e, r.status.Now, r.back), recentInterval(e.StoodStill, r.status.Now, rememberStandstill)})
 	}
 	slices.SortFunc(r.status.Replicas, func(a, b Replica) int { return cmp.Compare(a.Name, b.Name) })
 	r.warnOfNames()
@@ -122,7 +122,7 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 // readIncidents reads the outages of Redis and the losses of its data.
 func (r *statusReader) readIncidents(ctx context.Context) (err error) {
 	r.status.Incidents, err = r.journal.Incidents(ctx, r.status.Now)
-	if err = r.tolerate(err); err != nil {
+	if err = r.tolerateDamage(err); err != nil {
 		return err
 	}
 	if lost := newestIncident(r.status.Incidents, journal.DataLoss, r.status.Now); lost != nil {
@@ -131,14 +131,14 @@ func (r *statusReader) readIncidents(ctx context.Context) (err error) {
 	return nil
 }
 
-// registering reports whether replicas that are up may not have registered yet since Redis answers again.
-func (r *statusReader) registering() bool { return r.status.Now.Sub(r.back) < registerWithin }
+// isRegistering reports whether replicas that are up may not have registered yet since Redis answers again.
+func (r *statusReader) isRegistering() bool { return r.status.Now.Sub(r.back) < registerWithin }
 
 // rememberStandstill is the time for which a status shows that a replica stood still.
 const rememberStandstill = time.Hour
 
-// recent returns the interval, or nil if it ended more than remember ago.
-func recent(i *journal.Interval, now time.Time, remember time.Duration) *journal.Interval {
+// recentInterval returns the interval, or nil if it ended more than remember ago.
+func recentInterval(i *journal.Interval, now time.Time, remember time.Duration) *journal.Interval {
 	if i == nil || now.Sub(i.To) > remember {
 		return nil
 	}
@@ -148,14 +148,14 @@ func recent(i *journal.Interval, now time.Time, remember time.Duration) *journal
 // readLost reads the replicas that were lost within a day.
 func (r *statusReader) readLost(ctx context.Context) error {
 	lost, missing, err := r.lostReplicas(ctx)
-	if err = r.tolerate(err); err != nil {
+	if err = r.tolerateDamage(err); err != nil {
 		return err
 	}
 	for _, l := range lost {
 		up := slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return e.Name == l.Name })
 		switch {
 		case up || r.status.Now.Sub(l.Seen) >= journal.RememberLost:
-		case missing[l.Name] != nil && r.registering(): // no leader has had the time to confirm it
+		case missing[l.Name] != nil && r.isRegistering(): // no leader has had the time to confirm it
 			r.awaited = true
 		default:
 			r.status.Lost = append(r.status.Lost, LostReplica(l))

@@ -22,7 +22,7 @@ func namingSchedule(zones *cronspec.Zones, infos []journal.JobInfo, job journal.
 		}
 		seen[info.Name] = true
 		for _, name := range info.After {
-			before, known := find(infos, name)
+			before, known := findJob(infos, name)
 			if !known {
 				return nil
 			}
@@ -114,7 +114,7 @@ func Upcoming(jobs []Scheduled, w Window) []Tick {
 // NextTicks merges the ticks of the enabled jobs that replicas have described; without names, of all jobs. A chained job, or one whose schedule this version
 // cannot parse, has none.
 func (o *Operator) NextTicks(ctx context.Context, names []string, w Window) ([]Tick, error) {
-	infos, err := o.described(ctx)
+	infos, err := o.describedJobs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (o *Operator) NextTicks(ctx context.Context, names []string, w Window) ([]T
 			return nil, err
 		}
 	}
-	jobs := scheduled(o.Zones(), infos)
+	jobs := scheduledJobs(o.Zones(), infos)
 	if len(names) > 0 {
 		jobs = slices.DeleteFunc(jobs, func(j Scheduled) bool { return !slices.Contains(names, j.Job) })
 	}
@@ -135,19 +135,19 @@ func (o *Operator) NextTicks(ctx context.Context, names []string, w Window) ([]T
 
 // Schedules returns the schedules of enabled jobs by name, for the same jobs as [Operator.NextTicks].
 func (o *Operator) Schedules(ctx context.Context) (map[string]Scheduled, error) {
-	infos, err := o.described(ctx)
+	infos, err := o.describedJobs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	jobs := map[string]Scheduled{}
-	for _, j := range scheduled(o.Zones(), infos) {
+	for _, j := range scheduledJobs(o.Zones(), infos) {
 		jobs[j.Job] = j
 	}
 	return jobs, nil
 }
 
-// scheduled returns the enabled jobs with a schedule that this version can parse.
-func scheduled(zones *cronspec.Zones, infos []journal.JobInfo) (jobs []Scheduled) {
+// scheduledJobs returns the enabled jobs with a schedule that this version can parse.
+func scheduledJobs(zones *cronspec.Zones, infos []journal.JobInfo) (jobs []Scheduled) {
 	for _, info := range infos {
 		if !info.Enabled || len(info.After) > 0 {
 			continue

@@ -92,7 +92,7 @@ func (o *Operator) Settings(ctx context.Context, replicas []Replica, job string)
 		configs[r.ConfigDigest] = true
 	}
 	digests, err := o.journal.Digests(ctx, slices.Sorted(maps.Keys(configs)))
-	if s.fails(err) {
+	if s.setFault(err) {
 		return s
 	}
 	forms := sourcesOf(replicas, digests, job)
@@ -102,17 +102,17 @@ func (o *Operator) Settings(ctx context.Context, replicas []Replica, job string)
 		sources = append(sources, f.sources...)
 	}
 	known, err := o.journal.Settings(ctx, job, sources)
-	s.fails(err)
+	s.setFault(err)
 	for _, f := range forms[:len(forms)-s.More] {
-		s.Forms = append(s.Forms, f.read(known))
+		s.Forms = append(s.Forms, f.withSettings(known))
 	}
-	s.Differing = differing(s.Keys(), s.Forms)
-	s.Agreement = s.agreement()
+	s.Differing = differingKeys(s.Keys(), s.Forms)
+	s.Agreement = s.compareForms()
 	return s
 }
 
-// fails records an error. It reports whether nothing is known because of it; if only some data is damaged, the rest is.
-func (s *JobSettings) fails(err error) bool {
+// setFault records an error. It reports whether nothing is known because of it; if only some data is damaged, the rest is.
+func (s *JobSettings) setFault(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -161,8 +161,8 @@ func sourcesOf(replicas []Replica, digests map[string]map[string]string, job str
 // longestDigest is the maximum length of a digest, in characters, because another program may have written something else in its place.
 const longestDigest = 40
 
-// read returns the form with its settings, if one of its sources has them.
-func (f sourcedForm) read(known map[journal.ConfigID][]journal.Setting) JobForm {
+// withSettings returns the form with its settings, if one of its sources has them.
+func (f sourcedForm) withSettings(known map[journal.ConfigID][]journal.Setting) JobForm {
 	for _, id := range f.sources {
 		if settings, ok := known[id]; ok {
 			f.State, f.Settings = FormKnown, settings
@@ -172,8 +172,8 @@ func (f sourcedForm) read(known map[journal.ConfigID][]journal.Setting) JobForm 
 	return f.JobForm
 }
 
-// differing returns the keys that do not have the same value in all known forms.
-func differing(keys []string, forms []JobForm) []string {
+// differingKeys returns the keys that do not have the same value in all known forms.
+func differingKeys(keys []string, forms []JobForm) []string {
 	known := slices.DeleteFunc(slices.Clone(forms), func(f JobForm) bool { return f.State != FormKnown })
 	list := []string{} // never null
 	for _, key := range keys {
@@ -201,7 +201,7 @@ func (s *JobSettings) Hidden() bool {
 	return false
 }
 
-func (s *JobSettings) agreement() Agreement {
+func (s *JobSettings) compareForms() Agreement {
 	count := map[FormState]int{}
 	for _, f := range s.Forms {
 		count[f.State]++

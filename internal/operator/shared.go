@@ -26,19 +26,19 @@ func NewShared(o *Operator, age time.Duration) *Shared {
 
 // Status returns the same as [Operator.Status]. Callers must not change the lists in it.
 func (s *Shared) Status(ctx context.Context, req StatusRequest) (*Status, error) {
-	all, err := s.statuses[req.records()].get(ctx, func(ctx context.Context) (*Status, error) { return s.readStatus(ctx, req.records()) })
+	all, err := s.statuses[req.recordsPerJob()].get(ctx, func(ctx context.Context) (*Status, error) { return s.readStatus(ctx, req.recordsPerJob()) })
 	if err != nil {
 		return nil, err
 	}
-	return s.choose(ctx, all, req)
+	return s.chooseStatus(ctx, all, req)
 }
 
 // longestAct is the time limit of an act: enough for thousands of jobs, and short enough for a replica that is ending.
 const longestAct = 10 * time.Second
 
-// acting returns the context of an act, and a function that ends it. The context outlives the client's, because otherwise a client that goes could leave half
+// actingContext returns the context of an act, and a function that ends it. The context outlives the client's, because otherwise a client that goes could leave half
 // of the jobs paused.
-func (s *Shared) acting(ctx context.Context) (context.Context, func()) {
+func (s *Shared) actingContext(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestAct)
 	return ctx, func() {
 		cancel()
@@ -50,28 +50,28 @@ func (s *Shared) acting(ctx context.Context) (context.Context, func()) {
 
 // Trigger is [Operator.Trigger], and continues if the client goes.
 func (s *Shared) Trigger(ctx context.Context, req TriggerRequest) (journal.Request, error) {
-	ctx, end := s.acting(ctx)
+	ctx, end := s.actingContext(ctx)
 	defer end()
 	return s.Operator.Trigger(ctx, req)
 }
 
 // Cancel is [Operator.Cancel], and continues if the client goes.
 func (s *Shared) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
-	ctx, end := s.acting(ctx)
+	ctx, end := s.actingContext(ctx)
 	defer end()
 	return s.Operator.Cancel(ctx, req)
 }
 
 // Pause is [Operator.Pause], and continues if the client goes.
 func (s *Shared) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
-	ctx, end := s.acting(ctx)
+	ctx, end := s.actingContext(ctx)
 	defer end()
 	return s.Operator.Pause(ctx, req)
 }
 
 // Resume is [Operator.Resume], and continues if the client goes.
 func (s *Shared) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, error) {
-	ctx, end := s.acting(ctx)
+	ctx, end := s.actingContext(ctx)
 	defer end()
 	return s.Operator.Resume(ctx, req)
 }
@@ -105,7 +105,7 @@ func (s *snapshots[T]) get(ctx context.Context, read func(context.Context) (*T, 
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	last, stale := s.state()
+	last, stale := s.lastAndStale()
 	if last != nil && came.Sub(last.at) < s.age {
 		return last.value, last.err
 	}
@@ -120,7 +120,7 @@ func (s *snapshots[T]) get(ctx context.Context, read func(context.Context) (*T, 
 	return now.value, now.err
 }
 
-func (s *snapshots[T]) state() (last *snapshot[T], stale int) {
+func (s *snapshots[T]) lastAndStale() (last *snapshot[T], stale int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last, s.stale

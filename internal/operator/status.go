@@ -101,37 +101,37 @@ const maxUnclear = 100
 
 // Status reads the replicas, the leader, the jobs, and the faults of the cluster. Damaged data in Redis becomes a warning.
 func (o *Operator) Status(ctx context.Context, req StatusRequest) (*Status, error) {
-	all, err := o.readStatus(ctx, req.records())
+	all, err := o.readStatus(ctx, req.recordsPerJob())
 	if err != nil {
 		return nil, err
 	}
-	st, err := o.choose(ctx, all, req)
+	st, err := o.chooseStatus(ctx, all, req)
 	if err == nil && req.Job != "" {
 		st.Settings = o.Settings(ctx, st.Replicas, req.Job)
 	}
 	return st, err
 }
 
-// choose returns a status with the selected jobs. It does not change all.
-func (o *Operator) choose(ctx context.Context, all *Status, req StatusRequest) (*Status, error) {
+// chooseStatus returns a status with the selected jobs. It does not change all.
+func (o *Operator) chooseStatus(ctx context.Context, all *Status, req StatusRequest) (*Status, error) {
 	st := *all
-	if err := st.choose(req); err != nil || req.Job == "" || len(st.Jobs) > 0 {
+	if err := st.filterJobs(req); err != nil || req.Job == "" || len(st.Jobs) > 0 {
 		return &st, err
 	}
 	if err := o.mustKnow(ctx, req.Job); err != nil {
 		return &st, err
 	}
-	return &st, refuse(ErrNoReplica, "job %s: no replica has it", req.Job)
+	return &st, refusalError(ErrNoReplica, "job %s: no replica has it", req.Job)
 }
 
 // readStatus reads the status of the whole cluster, with the given number of records per job.
 func (o *Operator) readStatus(ctx context.Context, records int) (*Status, error) {
 	r := statusReader{Operator: o, recent: records}
-	if err := r.read(ctx); err != nil {
-		return nil, unavailable("read the status of namespace "+o.cfg.Namespace, withServers(err, r.status.Redis.Servers))
+	if err := r.readAll(ctx); err != nil {
+		return nil, unavailableError("read the status of namespace "+o.cfg.Namespace, withServers(err, r.status.Redis.Servers))
 	}
 	r.status.JobCount = len(r.status.Jobs)
-	r.status.Problems = r.status.problems()
+	r.status.Problems = r.status.findProblems()
 	return &r.status, nil
 }
 
@@ -146,11 +146,11 @@ type statusReader struct {
 	awaited  bool      // replicas that are up may not have registered since then
 }
 
-func (r *statusReader) read(ctx context.Context) error {
+func (r *statusReader) readAll(ctx context.Context) error {
 	health, err := r.cfg.Conn.Examine(ctx)
 	r.status = Status{Namespace: r.cfg.Namespace, Redis: health.Redis, Replicas: []Replica{}, Lost: []LostReplica{}, Jobs: []Job{}, Pools: []Pool{}, Locks: []Lock{}, Warnings: append([]redisconn.Warning{}, health.Warnings...)}
 	if err != nil {
-		r.warn("redis", "%v", err)
+		r.addWarning("redis", "%v", err)
 	}
 	if r.status.Now, err = r.locks.ServerTime(ctx); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (r *statusReader) readLeader(ctx context.Context) error {
 
 func (r *statusReader) readJobs(ctx context.Context) (err error) {
 	r.jobs, err = r.journal.Jobs(ctx)
-	if err = r.tolerate(err); err != nil {
+	if err = r.tolerateDamage(err); err != nil {
 		return err
 	}
 	requests, names := make([]election.InspectRequest, len(r.jobs)), make([]string, len(r.jobs))
@@ -223,7 +223,7 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 func (r *statusReader) addStreaks(ctx context.Context, recent map[string][]journal.Record) error {
 	var failing []string
 	for _, j := range r.status.Jobs {
-		if j.failing() {
+		if j.isFailing() {
 			failing = append(failing, j.Name)
 		}
 	}
@@ -231,17 +231,17 @@ func (r *statusReader) addStreaks(ctx context.Context, recent map[string][]journ
 		return nil
 	}
 	streaks, err := r.journal.Streaks(ctx, failing)
-	if err = r.tolerate(err); err != nil {
+	if err = r.tolerateDamage(err); err != nil {
 		return err
 	}
 	few := slices.DeleteFunc(slices.Clone(failing), func(name string) bool { return r.recent >= RecentRuns || len(recent[name]) >= RecentRuns })
 	more, err := r.journal.Recent(ctx, few, RecentRuns) // the streak must not depend on the number of records requested
-	if err = r.tolerate(err); err != nil {
+	if err = r.tolerateDamage(err); err != nil {
 		return err
 	}
 	maps.Copy(recent, more)
 	for i := range r.status.Jobs {
-		if j := &r.status.Jobs[i]; j.failing() {
+		if j := &r.status.Jobs[i]; j.isFailing() {
 			j.Failures = streakOf(recent[j.Name], streaks[j.Name], RecentRuns)
 		}
 	}
@@ -263,7 +263,7 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 		if before > 0 && errors.Is(err, journal.ErrCorrupt) { // there is already a warning about it
 			err = nil
 		}
-		if err = r.tolerate(err); err != nil {
+		if err = r.tolerateDamage(err); err != nil {
 			return nil, err
 		}
 		maps.Copy(recent, more)
@@ -275,7 +275,7 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 // jobOf assembles the facts about a job.
 func jobOf(zones *cronspec.Zones, info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
 	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone, Enabled: info.Enabled,
-		Holders: holders(state), Next: nextTick(zones, info, now), Recent: outcomes(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, JitterMS: info.JitterMS, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
+		Holders: holdersOf(state), Next: nextTick(zones, info, now), Recent: withoutTries(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, JitterMS: info.JitterMS, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
 	if j.Paused = state.Pause.On(state.Now); j.Paused {
 		j.PausedSince, j.PausedUntil, j.PausedReason, j.PausedBy = &state.Pause.From, untilOf(state.Pause), state.Pause.Reason, state.Pause.By
 	}
@@ -285,7 +285,7 @@ func jobOf(zones *cronspec.Zones, info journal.JobInfo, state election.State, re
 	return j
 }
 
-func holders(state election.State) []Holder {
+func holdersOf(state election.State) []Holder {
 	list := []Holder{}
 	for _, r := range state.Running {
 		list = append(list, Holder{Replica: r.Holder, RunID: r.ID, Slot: r.Slot, Token: r.Token, Tick: tickOf(r), Expires: r.Expires})
@@ -301,12 +301,12 @@ func tickOf(r election.Run) *time.Time {
 	return &r.At
 }
 
-// tolerate turns damaged data into a warning, because the rest of the reply is good.
-func (r *statusReader) tolerate(err error) error {
+// tolerateDamage turns damaged data into a warning, because the rest of the reply is good.
+func (r *statusReader) tolerateDamage(err error) error {
 	if !errors.Is(err, journal.ErrCorrupt) {
 		return err
 	}
-	r.warn("corrupt_data", "%v", err)
+	r.addWarning("corrupt_data", "%v", err)
 	return nil
 }
 
@@ -315,10 +315,10 @@ func (r *statusReader) tolerateLock(title string, err error) error {
 	if !errors.Is(err, election.ErrCorrupt) {
 		return err
 	}
-	r.warn("corrupt_data", "%s: %v; it does nothing until its key is mended or deleted (redis-cli DEL); after that its lock stays closed for one lease", title, err)
+	r.addWarning("corrupt_data", "%s: %v; it does nothing until its key is mended or deleted (redis-cli DEL); after that its lock stays closed for one lease", title, err)
 	return nil
 }
 
-func (r *statusReader) warn(code, format string, args ...any) {
+func (r *statusReader) addWarning(code, format string, args ...any) {
 	r.status.Warnings = append(r.status.Warnings, redisconn.Warning{Code: code, Message: fmt.Sprintf(format, args...)})
 }

@@ -51,7 +51,7 @@ func (c *TickCache) NextTicks(zones *cronspec.Zones, infos []journal.JobInfo, no
 	}
 	next, jobs, periods := make(map[string]NextTick, len(infos)), make(map[string]cachedJob, len(infos)), map[string]cachedPeriod{}
 	for _, info := range infos {
-		job := c.job(info, now)
+		job := c.jobFor(info, now)
 		jobs[info.Name] = job
 		if job.next.IsZero() {
 			continue
@@ -59,7 +59,7 @@ func (c *TickCache) NextTicks(zones *cronspec.Zones, infos []journal.JobInfo, no
 		key := job.spec.Key()
 		period, known := periods[key]
 		if !known {
-			period = c.period(job.spec, now)
+			period = c.periodFor(job.spec, now)
 			periods[key] = period
 		}
 		next[info.Name] = NextTick{job.next, period.longest}
@@ -68,7 +68,7 @@ func (c *TickCache) NextTicks(zones *cronspec.Zones, infos []journal.JobInfo, no
 	return next
 }
 
-func (c *TickCache) job(info journal.JobInfo, now time.Time) cachedJob {
+func (c *TickCache) jobFor(info journal.JobInfo, now time.Time) cachedJob {
 	job, known := c.jobs[info.Name]
 	if !known || job.digest != info.Digest {
 		job = cachedJob{digest: info.Digest}
@@ -84,7 +84,7 @@ func (c *TickCache) job(info journal.JobInfo, now time.Time) cachedJob {
 	return job
 }
 
-func (c *TickCache) period(spec *cronspec.Schedule, now time.Time) cachedPeriod {
+func (c *TickCache) periodFor(spec *cronspec.Schedule, now time.Time) cachedPeriod {
 	period, known := c.periods[spec.Key()]
 	if age := now.Sub(period.at); known && age >= 0 && age < periodGoodFor { // below 0 if the clock was set back
 		return period

@@ -56,15 +56,15 @@ func (t *Triggered) Started() bool { return t.Outcome == journal.OutcomeRunning 
 // Trigger asks the replicas for a run, and returns at once; [Operator.AwaitStart] waits for the answer. It refuses a request that no replica would accept.
 func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Request, error) {
 	r := journal.Request{ID: "request-" + strings.ToLower(rand.Text()[:16]), Job: req.Job, Tick: req.Tick, By: req.By}
-	if err := req.fault(); err != nil {
+	if err := req.requesterFault(); err != nil {
 		return r, err
 	}
 	if req.ID != "" {
-		switch earlier, asked, err := o.journal.Asked(ctx, req.key()); {
+		switch earlier, asked, err := o.journal.Asked(ctx, req.requestKey()); {
 		case errors.Is(err, ErrTooMany):
 			return r, err
 		case err != nil:
-			return r, unavailable("look for an earlier request", err)
+			return r, unavailableError("look for an earlier request", err)
 		case asked:
 			return earlier, nil
 		}
@@ -76,68 +76,68 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Req
 	if !req.Tick.IsZero() {
 		act.Tick = &req.Tick
 	}
-	entry, err := o.audit(ctx, req.Requester, act, 0)
+	entry, err := o.auditAct(ctx, req.Requester, act, 0)
 	if err != nil {
 		return r, err
 	}
 	if req.Follow { // before the run can start, so that no output is missed
 		if err := o.journal.Follow(ctx, req.Job); err != nil {
-			return r, unavailable("ask for a run of job "+req.Job, err)
+			return r, unavailableError("ask for a run of job "+req.Job, err)
 		}
 	}
-	r, err = o.ask(ctx, r, req)
+	r, err = o.writeRequest(ctx, r, req)
 	switch {
 	case errors.Is(err, ErrTooMany):
-		o.unchanged(ctx, entry)
+		o.markUnchanged(ctx, entry)
 		return r, err
 	case err != nil:
-		return r, unavailable("ask", err)
+		return r, unavailableError("ask", err)
 	}
 	r.Tick = req.Tick // in the caller's zone
 	return r, nil
 }
 
-// ask writes the request, once for each key of the caller.
-func (o *Operator) ask(ctx context.Context, r journal.Request, req TriggerRequest) (journal.Request, error) {
+// writeRequest writes the request, once for each key of the caller.
+func (o *Operator) writeRequest(ctx context.Context, r journal.Request, req TriggerRequest) (journal.Request, error) {
 	if req.ID == "" {
 		return o.journal.Ask(ctx, r, requestLife)
 	}
-	return o.journal.AskOnce(ctx, req.key(), r, requestLife)
+	return o.journal.AskOnce(ctx, req.requestKey(), r, requestLife)
 }
 
-// key returns a key for a user's requests with the same id, job and tick.
-func (r TriggerRequest) key() string {
+// requestKey returns a key for a user's requests with the same id, job and tick.
+func (r TriggerRequest) requestKey() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{r.By, r.Job, r.Tick.UTC().Format(time.RFC3339), r.ID}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 
 // mayTrigger returns an error for a request that no replica would accept.
 func (o *Operator) mayTrigger(ctx context.Context, job string, tick time.Time) error {
-	infos, err := o.described(ctx)
+	infos, err := o.describedJobs(ctx)
 	if err != nil {
 		return err
 	}
-	info, described := find(infos, job)
+	info, described := findJob(infos, job)
 	if !described {
 		if err := o.mustKnow(ctx, job); err != nil {
 			return err
 		}
-		return refuse(ErrNoReplica, "job %s: no replica has it", job)
+		return refusalError(ErrNoReplica, "job %s: no replica has it", job)
 	}
 	if !info.Enabled {
-		return refuse(ErrDisabled, "job %s is not enabled, so no replica has it", job)
+		return refusalError(ErrDisabled, "job %s is not enabled, so no replica has it", job)
 	}
 	if err := mustBeTick(o.Zones(), info, tick); err != nil {
 		return err
 	}
 	replicas, err := o.journal.Replicas(ctx)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
-		return unavailable("list the replicas of namespace "+o.cfg.Namespace, err)
+		return unavailableError("list the replicas of namespace "+o.cfg.Namespace, err)
 	}
 	if !slices.ContainsFunc(replicas, func(r journal.Replica) bool {
 		return !r.Draining && scheduler.Labels(r.Labels).Include(info.Where)
 	}) {
-		return refuse(ErrNoReplica, "job %s: no replica is there that could run it", job)
+		return refusalError(ErrNoReplica, "job %s: no replica is there that could run it", job)
 	}
 	return nil
 }
@@ -153,9 +153,9 @@ func mustBeTick(zones *cronspec.Zones, info journal.JobInfo, tick time.Time) err
 	case isTick(spec, tick):
 		return nil
 	case before.IsZero():
-		return refuse(ErrNotATick, "%s is no tick of job %s", tick.Format(time.RFC3339), info.Name)
+		return refusalError(ErrNotATick, "%s is no tick of job %s", tick.Format(time.RFC3339), info.Name)
 	default:
-		return refuse(ErrNotATick, "%s is no tick of job %s; the last one before it is %s", tick.Format(time.RFC3339), info.Name,
+		return refusalError(ErrNotATick, "%s is no tick of job %s; the last one before it is %s", tick.Format(time.RFC3339), info.Name,
 			before.In(zone).Format(time.RFC3339))
 	}
 }
@@ -173,12 +173,12 @@ func (o *Operator) AwaitStart(ctx context.Context, r journal.Request, waiting fu
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, refuse(ErrNotStarted, "job %s: not started: %w; the request is dropped a minute after it was made", r.Job, context.Cause(ctx))
+			return nil, refusalError(ErrNotStarted, "job %s: not started: %w; the request is dropped a minute after it was made", r.Job, context.Cause(ctx))
 		case <-end.C:
 			if err != nil {
-				return nil, unavailable("wait for a replica", err)
+				return nil, unavailableError("wait for a replica", err)
 			}
-			return triggered(r, journal.Answer{Request: r.ID, Outcome: journal.OutcomeMissed, Reason: "no replica has started it"}), nil
+			return triggeredOf(r, journal.Answer{Request: r.ID, Outcome: journal.OutcomeMissed, Reason: "no replica has started it"}), nil
 		case <-notice:
 			if waiting != nil {
 				waiting(answer.Replica)
@@ -186,7 +186,7 @@ func (o *Operator) AwaitStart(ctx context.Context, r journal.Request, waiting fu
 		case <-timer.C:
 			var ok bool
 			if answer, ok, err = o.journal.AnswerTo(ctx, r.ID); ok && answer.Outcome != "" {
-				return triggered(r, answer), nil
+				return triggeredOf(r, answer), nil
 			}
 			if errors.Is(err, journal.ErrCorrupt) {
 				return nil, err
@@ -196,13 +196,13 @@ func (o *Operator) AwaitStart(ctx context.Context, r journal.Request, waiting fu
 	}
 }
 
-func triggered(r journal.Request, a journal.Answer) *Triggered {
+func triggeredOf(r journal.Request, a journal.Answer) *Triggered {
 	return &Triggered{Request: a.Request, Job: r.Job, Tick: r.Tick, Outcome: a.Outcome, Reason: a.Reason, Replica: a.Replica, RunID: a.RunID}
 }
 
 // AwaitEnd passes the output of a run to v until the run has ended, and adds its outcome to t.
 func (o *Operator) AwaitEnd(ctx context.Context, t *Triggered, v Viewer) error {
-	record, err := newFollower(o.journal, t.Job, v).follow(ctx, t.RunID)
+	record, err := newFollower(o.journal, t.Job, v).followRun(ctx, t.RunID)
 	if err != nil {
 		return err
 	}

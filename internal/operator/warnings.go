@@ -45,7 +45,7 @@ func originIn(replicas []journal.Replica, code string) (o origin) {
 
 // warnOf adds a warning about some replicas.
 func (r *statusReader) warnOf(replicas []journal.Replica, code, format string, args ...any) {
-	r.warn(code, format, args...)
+	r.addWarning(code, format, args...)
 	if r.status.origins == nil {
 		r.status.origins = map[redisconn.Warning]origin{}
 	}
@@ -80,7 +80,7 @@ func (r *statusReader) warnOfConfigs(ctx context.Context) error {
 	}
 	r.warnOf(r.replicas, CodeConfigDiffers, "replicas run different configurations (name and digest): %v; give all the same files", groups)
 	lines, err := groups.Differences(ctx, r.journal)
-	if err = r.tolerate(err); err != nil {
+	if err = r.tolerateDamage(err); err != nil {
 		return err
 	}
 	for _, line := range lines {
@@ -148,16 +148,16 @@ func (r *statusReader) warnOfTooFew() {
 // warnOfPlaces warns about jobs for which no replica has the labels, or that no replica is up at all.
 func (r *statusReader) warnOfPlaces() {
 	if r.awaited {
-		r.warn("replicas_register", "Redis came back at %s. Running replicas may still be missing here; they register within %v", r.back.UTC().Format(time.RFC3339), registerWithin)
+		r.addWarning("replicas_register", "Redis came back at %s. Running replicas may still be missing here; they register within %v", r.back.UTC().Format(time.RFC3339), registerWithin)
 		return
 	}
 	if !slices.ContainsFunc(r.status.Replicas, func(e Replica) bool { return e.State != ReplicaSilent }) {
-		r.warn("no_replica", "no replica is up in namespace %s%s", r.status.Namespace, r.lastSeen())
+		r.addWarning("no_replica", "no replica is up in namespace %s%s", r.status.Namespace, r.lastSeen())
 		return
 	}
 	for _, info := range r.jobs {
 		if info.Enabled && !slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return scheduler.Labels(e.Labels).Include(info.Where) }) {
-			r.warn("nowhere", "no replica that is up has the labels of job %s (%s): its ticks are missed; start a replica with these labels, or change the job's where", info.Name, FormatLabels(info.Where))
+			r.addWarning("nowhere", "no replica that is up has the labels of job %s (%s): its ticks are missed; start a replica with these labels, or change the job's where", info.Name, FormatLabels(info.Where))
 		}
 	}
 }

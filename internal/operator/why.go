@@ -44,26 +44,26 @@ func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
 		if err := o.mustKnow(ctx, job); err != nil {
 			return nil, err
 		}
-		return nil, refuse(ErrUnknownJob, "%.40q cannot be the name of a job", job)
+		return nil, refusalError(ErrUnknownJob, "%.40q cannot be the name of a job", job)
 	}
-	infos, err := o.described(ctx)
+	infos, err := o.describedJobs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s, err := o.facts(ctx, infos, job, at)
+	s, err := o.readFacts(ctx, infos, job, at)
 	if err != nil {
 		return nil, err
 	}
 	s.readActs(ctx, o)
-	if err := s.explain(); err != nil {
+	if err := s.explainFate(); err != nil {
 		return nil, err
 	}
 	return &s.Story, o.explainParents(ctx, infos, s)
 }
 
-// facts returns an unexplained story of a job, without the audit log.
-func (o *Operator) facts(ctx context.Context, infos []journal.JobInfo, job, at string) (*story, error) {
-	info, described := find(infos, job)
+// readFacts returns an unexplained story of a job, without the audit log.
+func (o *Operator) readFacts(ctx context.Context, infos []journal.JobInfo, job, at string) (*story, error) {
+	info, described := findJob(infos, job)
 	if !described {
 		info = journal.JobInfo{Name: job, Timezone: "UTC"}
 	}
@@ -80,14 +80,14 @@ func (o *Operator) facts(ctx context.Context, infos []journal.JobInfo, job, at s
 		s.name = spec.ID(s.at.UTC())
 	}
 	s.Story = Story{Job: job, At: s.at, Lines: []string{}, Runs: []journal.Record{}}
-	if err := s.read(ctx, o); err != nil {
+	if err := s.readState(ctx, o); err != nil {
 		return nil, err
 	}
 	if !described && !s.hasRecords() {
 		if err := o.mustKnow(ctx, job); err != nil {
 			return nil, err
 		}
-		return nil, refuse(ErrNoReplica, "job %s: no replica has it", job)
+		return nil, refusalError(ErrNoReplica, "job %s: no replica has it", job)
 	}
 	return s, nil
 }
@@ -110,10 +110,10 @@ type story struct {
 	since      string    // reason that it has no tick, if the parents imply that
 }
 
-func (s *story) read(ctx context.Context, o *Operator) (err error) {
+func (s *story) readState(ctx context.Context, o *Operator) (err error) {
 	s.state = o.elector.Inspect(ctx, []election.InspectRequest{{Job: s.Job}})[0]
 	if s.state.Err != nil {
-		return unavailable("inspect job "+s.Job, s.state.Err)
+		return unavailableError("inspect job "+s.Job, s.state.Err)
 	}
 	s.past, err = o.journal.Runs(ctx, s.Job, 0, false)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the others are good
@@ -123,7 +123,7 @@ func (s *story) read(ctx context.Context, o *Operator) (err error) {
 		return o.historyError(err)
 	}
 	// The output of a record for many ticks names the last one.
-	i := s.before()
+	i := s.indexBefore()
 	if i < 0 {
 		return nil
 	}
@@ -142,8 +142,8 @@ func (s *story) readActs(ctx context.Context, o *Operator) {
 	slices.SortStableFunc(s.acts, func(a, b journal.Act) int { return a.Time.Compare(b.Time) })
 }
 
-// before returns the index of the newest record without a run whose tick is not after the instant; -1 if there is none.
-func (s *story) before() int {
+// indexBefore returns the index of the newest record without a run whose tick is not after the instant; -1 if there is none.
+func (s *story) indexBefore() int {
 	found := -1
 	for i, r := range s.past {
 		if r.Started.IsZero() && !r.Tick.IsZero() && !r.Tick.After(s.at) && (found < 0 || r.Tick.After(s.past[found].Tick)) {
@@ -159,11 +159,11 @@ func (s *story) hasRecords() bool {
 
 // isOf reports whether a record belongs to the tick. The replica that ran it may have used another instant for the same local time.
 func (s *story) isOf(r journal.Record) bool {
-	return r.Tick.Equal(s.at) || r.TickLocal != "" && !s.id().Equal(s.at) && r.TickLocal == cronspec.LocalTime(s.id()).Format(journal.LocalFormat)
+	return r.Tick.Equal(s.at) || r.TickLocal != "" && !s.tickID().Equal(s.at) && r.TickLocal == cronspec.LocalTime(s.tickID()).Format(journal.LocalFormat)
 }
 
-// id returns the identity of the tick on every replica: its local time, or its instant if it has none.
-func (s *story) id() time.Time {
+// tickID returns the identity of the tick on every replica: its local time, or its instant if it has none.
+func (s *story) tickID() time.Time {
 	if s.name.IsZero() {
 		return s.at
 	}
@@ -171,19 +171,19 @@ func (s *story) id() time.Time {
 }
 
 // isHeldBy reports whether a run belongs to the tick.
-func (s *story) isHeldBy(h election.Run) bool { return h.Tick.Equal(s.id()) || h.At.Equal(s.at) }
+func (s *story) isHeldBy(h election.Run) bool { return h.Tick.Equal(s.tickID()) || h.At.Equal(s.at) }
 
-func (s *story) say(format string, args ...any) {
+func (s *story) addLine(format string, args ...any) {
 	s.Lines = append(s.Lines, fmt.Sprintf(format, args...))
 }
 
-// show returns an instant in the job's zone.
-func (s *story) show(t time.Time) string {
+// formatTime returns an instant in the job's zone.
+func (s *story) formatTime(t time.Time) string {
 	return t.In(s.At.Location()).Format("2006-01-02 15:04:05 MST")
 }
 
-// explain sets the fate by the records of the tick and by the lock, and otherwise by the schedule.
-func (s *story) explain() error {
+// explainFate sets the fate by the records of the tick and by the lock, and otherwise by the schedule.
+func (s *story) explainFate() error {
 	s.Fate = Unknown
 	if s.face.IsZero() || s.info.After != nil || movedTo(s.info, s.instant, s.At.Location()) {
 		s.explainRuns()
@@ -199,9 +199,9 @@ func (s *story) explain() error {
 	switch {
 	case s.Fate == NoTick || s.remark == "":
 	case !s.face.IsZero():
-		s.say("%s, so the tick of %s is right after that", s.remark, s.face.Format("15:04:05"))
+		s.addLine("%s, so the tick of %s is right after that", s.remark, s.face.Format("15:04:05"))
 	default:
-		s.say("%s", s.remark)
+		s.addLine("%s", s.remark)
 	}
 	return nil
 }
@@ -212,10 +212,10 @@ func (s *story) explainSettlement() {
 		return
 	}
 	for _, settled := range s.state.Settled {
-		if settled.Tick.Equal(s.id()) || !settled.After.IsZero() && s.id().After(settled.After) && s.id().Before(settled.Tick) {
+		if settled.Tick.Equal(s.tickID()) || !settled.After.IsZero() && s.tickID().After(settled.After) && s.tickID().Before(settled.Tick) {
 			outcome, reason, _ := strings.Cut(settled.Outcome, " ")
 			s.Fate = Over
-			s.say("%s: %s; no replica has recorded that yet", outcome, ReasonText(journal.Record{Outcome: outcome, Reason: reason}))
+			s.addLine("%s: %s; no replica has recorded that yet", outcome, ReasonText(journal.Record{Outcome: outcome, Reason: reason}))
 			return
 		}
 	}
@@ -226,10 +226,10 @@ func (s *story) explainSchedule() error {
 	switch {
 	case !s.info.Enabled:
 		s.Fate = NoTick
-		s.say("no tick: job %s is not enabled", s.Job)
+		s.addLine("no tick: job %s is not enabled", s.Job)
 		return nil
 	case len(s.info.After) > 0:
-		s.say("job %s runs after %s, and has no record of %s", s.Job, strings.Join(s.info.After, ", "), s.show(s.at))
+		s.addLine("job %s runs after %s, and has no record of %s", s.Job, strings.Join(s.info.After, ", "), s.formatTime(s.at))
 		return nil
 	}
 	reason, err := noTick(s.zones, s.info, s.instant)
@@ -238,14 +238,14 @@ func (s *story) explainSchedule() error {
 		return err
 	case reason != "":
 		s.Fate = NoTick
-		s.say("no tick of job %s: %s", s.Job, reason)
+		s.addLine("no tick of job %s: %s", s.Job, reason)
 		s.explainNeighbours()
 		if s.at.Before(s.state.Now) {
-			s.say("that is by the job's present schedule")
+			s.addLine("that is by the job's present schedule")
 		}
 	case s.at.After(s.state.Now):
 		s.Fate = Due
-		s.say("a tick that comes in %v", s.at.Sub(s.state.Now).Round(time.Second))
+		s.addLine("a tick that comes in %v", s.at.Sub(s.state.Now).Round(time.Second))
 		s.explainPause(s.state.Pause.On(s.at), "it is skipped if the job is still paused then")
 	default:
 		s.explainDue()
@@ -259,16 +259,16 @@ func (s *story) explainDue() {
 	pauses := s.state.Pause.On(s.state.Now) || s.state.Pause.Covers(s.at)
 	switch {
 	case s.state.Decided.IsZero():
-		s.say("no tick of job %s has been decided in Redis: no replica has announced its schedule yet, or Redis has lost its data; see cronclave status", s.Job)
-	case slices.ContainsFunc(s.state.Open, s.id().Equal):
+		s.addLine("no tick of job %s has been decided in Redis: no replica has announced its schedule yet, or Redis has lost its data; see cronclave status", s.Job)
+	case slices.ContainsFunc(s.state.Open, s.tickID().Equal):
 		s.Fate = Open
-		s.say("the tick came %v ago; it was granted, given back before its run began, and waits for a replica", since)
+		s.addLine("the tick came %v ago; it was granted, given back before its run began, and waits for a replica", since)
 		s.explainPause(pauses, "its ticks are skipped")
-	case s.id().After(s.state.Decided) && len(s.state.Open) > 0:
-		s.say("the tick came %v ago; an earlier tick still waits, so Redis does not say yet how this one was decided", since)
-	case s.id().After(s.state.Decided):
+	case s.tickID().After(s.state.Decided) && len(s.state.Open) > 0:
+		s.addLine("the tick came %v ago; an earlier tick still waits, so Redis does not say yet how this one was decided", since)
+	case s.tickID().After(s.state.Decided):
 		s.Fate = Open
-		s.say("the tick came %v ago and has not started: it waits for its jitter, for a slot, for a replica that can run it, or for Redis", since)
+		s.addLine("the tick came %v ago and has not started: it waits for its jitter, for a slot, for a replica that can run it, or for Redis", since)
 		s.explainPause(pauses, "its ticks are skipped")
 	default:
 		s.explainForgotten()
@@ -277,22 +277,22 @@ func (s *story) explainDue() {
 
 // explainForgotten explains a tick that counts as decided, without a record.
 func (s *story) explainForgotten() {
-	if i := s.before(); i >= 0 && standsFor(s.past[i], s.at) {
+	if i := s.indexBefore(); i >= 0 && standsFor(s.past[i], s.at) {
 		r := s.past[i]
 		s.Fate = Over
-		s.say("%s: %s; the record of the tick of %s stands for many: %s", r.Outcome, ReasonText(r), s.show(r.Tick), strings.TrimSpace(*r.Output))
+		s.addLine("%s: %s; the record of the tick of %s stands for many: %s", r.Outcome, ReasonText(r), s.formatTime(r.Tick), strings.TrimSpace(*r.Output))
 		return
 	}
 	if lostHistory(s, s.incidents...) {
-		s.say("whether this tick ran is not known; it will not run now")
+		s.addLine("whether this tick ran is not known; it will not run now")
 		return
 	}
-	s.say("whether this tick ran is not known; it will not run now. Its record was dropped, or the schedule did not have it then")
-	switch oldest := s.oldest(); {
+	s.addLine("whether this tick ran is not known; it will not run now. Its record was dropped, or the schedule did not have it then")
+	switch oldest := s.oldestTick(); {
 	case oldest.IsZero():
-		s.say("the history has nothing of job %s", s.Job)
+		s.addLine("the history has nothing of job %s", s.Job)
 	case s.at.Before(oldest):
-		s.say("the history of job %s begins with the tick of %s; older records are dropped ([history] runs, max_age)", s.Job, s.show(oldest))
+		s.addLine("the history of job %s begins with the tick of %s; older records are dropped ([history] runs, max_age)", s.Job, s.formatTime(oldest))
 	}
 }
 
@@ -307,8 +307,8 @@ func standsFor(r journal.Record, at time.Time) bool {
 	return err == nil && !at.After(until)
 }
 
-// oldest returns the oldest tick with a record.
-func (s *story) oldest() (oldest time.Time) {
+// oldestTick returns the oldest tick with a record.
+func (s *story) oldestTick() (oldest time.Time) {
 	for _, r := range s.past {
 		if !r.Tick.IsZero() && (oldest.IsZero() || r.Tick.Before(oldest)) {
 			oldest = r.Tick
@@ -323,13 +323,13 @@ func (s *story) explainNeighbours() {
 		return
 	}
 	if before := spec.Prev(s.at); !before.IsZero() {
-		s.say("the tick before is %s", s.show(before))
+		s.addLine("the tick before is %s", s.formatTime(before))
 	}
 	after := spec.Next(s.at)
 	if !s.face.IsZero() && isTick(spec, s.at) {
 		after = s.at
 	}
 	if !after.IsZero() {
-		s.say("the tick after is %s", s.show(after))
+		s.addLine("the tick after is %s", s.formatTime(after))
 	}
 }

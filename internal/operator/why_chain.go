@@ -37,17 +37,17 @@ func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, 
 	c := &chain{o, infos, s.At.UTC().Format(time.RFC3339), map[string]*parent{}}
 	within, cancel := context.WithTimeoutCause(ctx, chainTimeout, fmt.Errorf("no answer in %v", chainTimeout))
 	defer cancel()
-	c.read(within, s)
+	c.readParents(within, s)
 	if ctx.Err() != nil {
-		return unavailable("explain the jobs before job "+s.Job, context.Cause(ctx))
+		return unavailableError("explain the jobs before job "+s.Job, context.Cause(ctx))
 	}
-	lines := c.settle(s, "it")
+	lines := c.settleFate(s, "it")
 	s.Lines = append(s.Lines, lines...)
 	return nil
 }
 
-// read reads the stories of a job's parents, and then of their parents if the fate of a parent depends on these.
-func (c *chain) read(ctx context.Context, s *story) {
+// readParents reads the stories of a job's parents, and then of their parents if the fate of a parent depends on these.
+func (c *chain) readParents(ctx context.Context, s *story) {
 	for queue := []*story{s}; len(queue) > 0; queue = queue[1:] {
 		for _, job := range queue[0].info.After {
 			if len(c.parents) == mostParents {
@@ -56,7 +56,7 @@ func (c *chain) read(ctx context.Context, s *story) {
 			if c.parents[job] != nil {
 				continue
 			}
-			p := c.ask(ctx, job)
+			p := c.readParent(ctx, job)
 			if c.parents[job] = p; p.story != nil && p.bySchedule && p.Fate == Unknown {
 				queue = append(queue, p.story)
 			}
@@ -64,11 +64,11 @@ func (c *chain) read(ctx context.Context, s *story) {
 	}
 }
 
-// ask returns the story of one parent. Only its fate and main line are shown. An error does not fail the story of the child.
-func (c *chain) ask(ctx context.Context, job string) *parent {
-	s, err := c.operator.facts(ctx, c.infos, job, c.at)
+// readParent returns the story of one parent. Only its fate and main line are shown. An error does not fail the story of the child.
+func (c *chain) readParent(ctx context.Context, job string) *parent {
+	s, err := c.operator.readFacts(ctx, c.infos, job, c.at)
 	if err == nil {
-		err = s.explain()
+		err = s.explainFate()
 	}
 	if timeout := context.Cause(ctx); err != nil && timeout != nil {
 		err = timeout
@@ -83,8 +83,8 @@ func (c *chain) ask(ctx context.Context, job string) *parent {
 	return &parent{story: s}
 }
 
-// settle returns the lines about the jobs before a job. If the tick has no record, it gets the fate that they imply.
-func (c *chain) settle(s *story, name string) (lines []string) {
+// settleFate returns the lines about the jobs before a job. If the tick has no record, it gets the fate that they imply.
+func (c *chain) settleFate(s *story, name string) (lines []string) {
 	cause, more, states := "", 0, map[parentState]bool{}
 	for _, job := range s.info.After {
 		p := c.parents[job]
@@ -93,10 +93,10 @@ func (c *chain) settle(s *story, name string) (lines []string) {
 			states[parentUnknown] = true
 			continue
 		}
-		lines = append(lines, c.about(p, job, name)...)
-		state := p.state()
+		lines = append(lines, c.parentLines(p, job, name)...)
+		state := p.chainState()
 		if states[state] = true; state == parentBad && cause == "" {
-			cause = p.cause()
+			cause = p.causeText()
 		}
 	}
 	if more > 0 {
@@ -119,21 +119,21 @@ func fateAfter(parents map[parentState]bool) Fate {
 	return Unknown
 }
 
-// about returns the line about a parent. The first time it also returns the lines about the jobs before it.
-func (c *chain) about(p *parent, job, child string) []string {
+// parentLines returns the line about a parent. The first time it also returns the lines about the jobs before it.
+func (c *chain) parentLines(p *parent, job, child string) []string {
 	if p.story == nil {
 		return []string{fmt.Sprintf("before %s, %s: %s", child, job, p.unknown)}
 	}
 	var before []string
 	if !p.settled {
 		p.settled = true
-		before = c.settle(p.story, job)
+		before = c.settleFate(p.story, job)
 	}
 	return append([]string{fmt.Sprintf("before %s, %s: %s", child, job, p.Lines[0])}, before...)
 }
 
-// cause returns why no job after this one has a tick.
-func (s *story) cause() string {
+// causeText returns why no job after this one has a tick.
+func (s *story) causeText() string {
 	switch outcome := s.badOutcome(); {
 	case s.since != "":
 		return s.since
@@ -155,7 +155,7 @@ const (
 	parentUnknown parentState = "unknown"
 )
 
-func (p *parent) state() parentState {
+func (p *parent) chainState() parentState {
 	if p.story == nil {
 		return parentUnknown
 	}
@@ -181,7 +181,7 @@ func (s *story) parentState() parentState {
 
 // stateOfRuns returns the state if no run goes on.
 func (s *story) stateOfRuns() parentState {
-	runs := s.outcomes()
+	runs := s.countingRuns()
 	switch {
 	case s.badOutcome() != "":
 		return parentBad
@@ -196,14 +196,14 @@ func (s *story) goesOn() bool {
 	return slices.ContainsFunc(slices.Concat(s.state.Running, s.state.Orphans), s.isHeldBy)
 }
 
-// outcomes returns the last runs that count for the jobs after this one.
-func (s *story) outcomes() []journal.Record {
+// countingRuns returns the last runs that count for the jobs after this one.
+func (s *story) countingRuns() []journal.Record {
 	return slices.DeleteFunc(s.lastRuns(), isManual)
 }
 
 // badOutcome returns the outcome of the first slot whose last run did not end ok; "" if there is none.
 func (s *story) badOutcome() string {
-	for _, r := range s.outcomes() { // sorted by slot
+	for _, r := range s.countingRuns() { // sorted by slot
 		if r.Outcome != journal.OutcomeOK && r.Outcome != journal.OutcomeRunning {
 			return r.Outcome
 		}
@@ -218,7 +218,7 @@ func (s *story) chainText(fate Fate, cause string) string {
 		parents = "all of the jobs " + strings.Join(s.info.After, ", ") + " have"
 	}
 	if fate == NoTick {
-		return fmt.Sprintf("no tick of job %s: it runs only when %s ended ok, and that is not so for %s: %s", s.Job, parents, s.show(s.at), cause)
+		return fmt.Sprintf("no tick of job %s: it runs only when %s ended ok, and that is not so for %s: %s", s.Job, parents, s.formatTime(s.at), cause)
 	}
 	return fmt.Sprintf("job %s has not run yet: it waits until %s ended ok", s.Job, parents)
 }

@@ -11,16 +11,16 @@ import (
 // explainIncidents mentions outages of Redis during the tick, and losses of data since.
 func explainIncidents(s *story) {
 	for _, in := range s.incidents {
-		switch during := s.show(in.From) + " and " + s.show(in.To); {
+		switch during := s.formatTime(in.From) + " and " + s.formatTime(in.To); {
 		case s.Fate == NoTick || s.at.After(in.To):
 		case lostHistory(s, in) && !s.hasRecords():
-			s.say("Redis lost its data between %s: earlier records may be missing", during)
+			s.addLine("Redis lost its data between %s: earlier records may be missing", during)
 		case in.Kind == journal.Outage && !s.at.Before(in.From.Truncate(time.Second)):
-			s.say("Redis did not answer %s between %s", cmp.Or(in.Replica, "a replica"), during)
+			s.addLine("Redis did not answer %s between %s", cmp.Or(in.Replica, "a replica"), during)
 		}
 	}
 	if closed := s.state.Closed; s.Fate == Open && closed.After(s.state.Now) {
-		s.say("its lock stays closed until %s, for one lease, since Redis lost its data", s.show(closed))
+		s.addLine("its lock stays closed until %s, for one lease, since Redis lost its data", s.formatTime(closed))
 	}
 }
 

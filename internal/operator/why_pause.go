@@ -24,15 +24,15 @@ func (s *story) sayPause(p election.Pause, on bool, effect string) {
 		by = "by " + p.By + " "
 	}
 	if on && !p.Until.IsZero() {
-		until = ", until " + s.show(p.Until)
+		until = ", until " + s.formatTime(p.Until)
 	}
 	switch {
 	case on:
-		text = "is paused " + by + "since " + s.show(p.From) + until
+		text = "is paused " + by + "since " + s.formatTime(p.From) + until
 	case p.Until.IsZero():
-		text = "was paused " + by + "at " + s.show(p.From) + ", its end is not known"
+		text = "was paused " + by + "at " + s.formatTime(p.From) + ", its end is not known"
 	default:
-		text = "was paused " + by + "from " + s.show(p.From) + " to " + s.show(p.Until)
+		text = "was paused " + by + "from " + s.formatTime(p.From) + " to " + s.formatTime(p.Until)
 	}
 	if p.Reason != "" {
 		text += " (" + p.Reason + ")"
@@ -40,13 +40,13 @@ func (s *story) sayPause(p election.Pause, on bool, effect string) {
 	if on {
 		text += ": " + effect
 	}
-	s.say("job %s %s", s.Job, text)
+	s.addLine("job %s %s", s.Job, text)
 }
 
 // explainPaused names the pause that settled a tick: the newest one at the time when a replica claimed the tick. The lock has the user of the pause's last
 // change, the audit log the users of earlier changes too.
 func (s *story) explainPaused(r journal.Record) {
-	p, newest := s.state.Pause, settles(s.state.Pause, r)
+	p, newest := s.state.Pause, canSettle(s.state.Pause, r)
 	logged, note := s.loggedPause(r)
 	switch {
 	case newest && logged.Covers(p.From): // the same pause: acts are logged before they are done
@@ -55,32 +55,32 @@ func (s *story) explainPaused(r journal.Record) {
 		}
 		p.By, p.Reason = logged.By, logged.Reason
 	case newest:
-		note = s.unreadable()
+		note = s.unreadableText()
 	case !logged.From.IsZero():
-		p = s.bounded(logged)
+		p = s.boundPause(logged)
 	case s.actsErr != nil:
-		s.say("%s", s.unreadable())
+		s.addLine("%s", s.unreadableText())
 		return
 	default:
-		s.say("the audit log has no pause of job %s at that time", s.Job)
+		s.addLine("the audit log has no pause of job %s at that time", s.Job)
 		return
 	}
 	s.sayPause(p, newest && p.On(s.state.Now), "its ticks are skipped")
 	if note != "" {
-		s.say("%s", note)
+		s.addLine("%s", note)
 	}
 }
 
-// unreadable returns why the audit log cannot be read; "" if it can.
-func (s *story) unreadable() string {
+// unreadableText returns why the audit log cannot be read; "" if it can.
+func (s *story) unreadableText() string {
 	if s.actsErr == nil {
 		return ""
 	}
 	return "the audit log cannot be read: " + strings.TrimPrefix(s.actsErr.Error(), "read the audit log: ")
 }
 
-// bounded removes the end of an earlier pause if it cannot be right, because the log may lack the act that ended the pause.
-func (s *story) bounded(p election.Pause) election.Pause {
+// boundPause removes the end of an earlier pause if it cannot be right, because the log may lack the act that ended the pause.
+func (s *story) boundPause(p election.Pause) election.Pause {
 	latest := s.state.Now
 	if next := s.state.Pause.From; next.After(p.From) {
 		latest = next
@@ -91,8 +91,8 @@ func (s *story) bounded(p election.Pause) election.Pause {
 	return p
 }
 
-// settles reports whether a pause can have settled the tick of a record: it covers the tick, or the time when the tick was claimed.
-func settles(p election.Pause, r journal.Record) bool {
+// canSettle reports whether a pause can have settled the tick of a record: it covers the tick, or the time when the tick was claimed.
+func canSettle(p election.Pause, r journal.Record) bool {
 	return p.Covers(r.Tick) || p.Covers(r.Finished)
 }
 
@@ -121,7 +121,7 @@ func (s *story) loggedPause(r journal.Record) (p election.Pause, note string) {
 // the record.
 func (s *story) settledBy(r journal.Record, about func(journal.Act) bool) election.Pause {
 	for _, at := range []time.Time{r.Finished, r.Tick} {
-		if p := pauseAt(s.acts, about, at); settles(p, r) {
+		if p := pauseAt(s.acts, about, at); canSettle(p, r) {
 			return p
 		}
 	}

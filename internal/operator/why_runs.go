@@ -26,10 +26,10 @@ func (s *story) explainRuns() {
 		case r.Outcome == journal.OutcomeRunning:
 			s.explainRunning(r)
 		case r.Started.IsZero():
-			s.say("%s%s: %s", r.Outcome, by(r), ReasonText(r))
+			s.addLine("%s%s: %s", r.Outcome, grantText(r), ReasonText(r))
 			s.explainCause(r)
 		default:
-			s.say("ran%s: %s", by(r), s.end(r))
+			s.addLine("ran%s: %s", grantText(r), s.endText(r))
 			s.explainDetail(r)
 		}
 		if !r.Retried {
@@ -45,7 +45,7 @@ func (s *story) fateOfRuns() Fate {
 	switch {
 	case len(s.Runs) == 0:
 		return Unknown
-	case slices.ContainsFunc(s.Runs, func(r journal.Record) bool { return running(r) && s.leased(r) }):
+	case slices.ContainsFunc(s.Runs, func(r journal.Record) bool { return running(r) && s.hasLease(r) }):
 		return Running
 	case slices.ContainsFunc(s.lastRuns(), running):
 		return Unknown
@@ -56,13 +56,13 @@ func (s *story) fateOfRuns() Fate {
 // lastRuns returns the records that no later attempt follows.
 func (s *story) lastRuns() []journal.Record {
 	return slices.DeleteFunc(slices.Clone(s.Runs), func(r journal.Record) bool {
-		return slices.ContainsFunc(s.Runs, func(later journal.Record) bool { return follows(later, r) })
+		return slices.ContainsFunc(s.Runs, func(later journal.Record) bool { return isLaterAttempt(later, r) })
 	})
 }
 
-// follows reports whether a record belongs to a later attempt than another. A recovery takes the lowest free slot, which may not be the slot of the run
+// isLaterAttempt reports whether a record belongs to a later attempt than another. A recovery takes the lowest free slot, which may not be the slot of the run
 // before it; a tick of a job with recoveries never has two runs at once. The attempts of each manual run count from 1.
-func follows(later, r journal.Record) bool {
+func isLaterAttempt(later, r journal.Record) bool {
 	switch {
 	case isManual(later) != isManual(r) || later.Attempt <= r.Attempt:
 		return false
@@ -75,45 +75,45 @@ func follows(later, r journal.Record) bool {
 // isManual reports whether a user requested a run.
 func isManual(r journal.Record) bool { return r.Trigger == "manual" }
 
-// leased reports whether the run of a record has its lease.
-func (s *story) leased(r journal.Record) bool {
+// hasLease reports whether the run of a record has its lease.
+func (s *story) hasLease(r journal.Record) bool {
 	return slices.ContainsFunc(s.state.Running, func(h election.Run) bool { return h.ID == r.RunID })
 }
 
 // explainRunning explains a run without an end in the history. The lock shows whether it still has its lease.
 func (s *story) explainRunning(r journal.Record) {
-	if s.leased(r) {
-		s.say("runs%s, since %s", by(r), s.show(r.Started))
+	if s.hasLease(r) {
+		s.addLine("runs%s, since %s", grantText(r), s.formatTime(r.Started))
 		return
 	}
-	s.say("began%s, at %s; its lease has ended, and no replica has recorded how the run ended", by(r), s.show(r.Started))
+	s.addLine("began%s, at %s; its lease has ended, and no replica has recorded how the run ended", grantText(r), s.formatTime(r.Started))
 }
 
 // explainHolders explains grants of the tick without a record, because the history may lag behind the locks.
 func (s *story) explainHolders() {
 	for _, h := range s.state.Running {
-		if s.isHeldBy(h) && !s.recorded(h.ID) {
+		if s.isHeldBy(h) && !s.isRecorded(h.ID) {
 			s.Fate = Running
-			s.say("granted to %s with token %d, slot %d; it waits for a slot of its pool, or its start is not recorded yet", h.Holder, h.Token, h.Slot)
+			s.addLine("granted to %s with token %d, slot %d; it waits for a slot of its pool, or its start is not recorded yet", h.Holder, h.Token, h.Slot)
 		}
 	}
 	for _, h := range s.state.Orphans {
-		if s.isHeldBy(h) && !s.recorded(h.ID) {
+		if s.isHeldBy(h) && !s.isRecorded(h.ID) {
 			recovered := slices.ContainsFunc(s.Runs, func(r journal.Record) bool { return r.Attempt > h.Attempt && !isManual(r) })
 			if s.Fate == Over && !recovered {
 				s.Fate = Unknown
 			}
-			s.say("granted to %s with token %d, whose lease has ended; no replica has recorded how the run ended", h.Holder, h.Token)
+			s.addLine("granted to %s with token %d, whose lease has ended; no replica has recorded how the run ended", h.Holder, h.Token)
 		}
 	}
 }
 
-func (s *story) recorded(id string) bool {
+func (s *story) isRecorded(id string) bool {
 	return slices.ContainsFunc(s.Runs, func(r journal.Record) bool { return r.RunID == id })
 }
 
-// by names the replica and the grant of a run; "" if there was no grant.
-func by(r journal.Record) (text string) {
+// grantText names the replica and the grant of a run; "" if there was no grant.
+func grantText(r journal.Record) (text string) {
 	if r.Token == 0 {
 		return ""
 	}
@@ -132,8 +132,8 @@ func slotNumber(r journal.Record) int {
 	return *r.Slot
 }
 
-// end describes the end of a run.
-func (s *story) end(r journal.Record) string {
+// endText describes the end of a run.
+func (s *story) endText(r journal.Record) string {
 	text := r.Outcome
 	if reason := ReasonText(r); reason != "" {
 		text += " (" + reason + ")"
@@ -144,7 +144,7 @@ func (s *story) end(r journal.Record) string {
 	if r.DurationMS != nil {
 		text += fmt.Sprintf(" after %v", time.Duration(*r.DurationMS)*time.Millisecond)
 	}
-	return text + fmt.Sprintf(", from %s to %s", s.show(r.Started), s.show(r.Finished))
+	return text + fmt.Sprintf(", from %s to %s", s.formatTime(r.Started), s.formatTime(r.Finished))
 }
 
 // explainOrigin explains why a run started outside the schedule, or late.
@@ -155,11 +155,11 @@ func (s *story) explainOrigin(i int) {
 	case r.Trigger == "recovery":
 		s.explainRecovery(i)
 	case r.Trigger == "catch_up":
-		s.say("it was caught up: no replica, or no Redis, was there at its time")
+		s.addLine("it was caught up: no replica, or no Redis, was there at its time")
 	case isManual(r):
-		s.say("a user asked for it; cronclave audit names the user")
+		s.addLine("a user asked for it; cronclave audit names the user")
 	case !r.Started.IsZero() && r.Started.Sub(r.Tick) > late && r.Attempt <= 1:
-		s.say("it started %v late, by its jitter, or as it waited for a slot, a pool, a replica or Redis", r.Started.Sub(r.Tick).Round(time.Millisecond))
+		s.addLine("it started %v late, by its jitter, or as it waited for a slot, a pool, a replica or Redis", r.Started.Sub(r.Tick).Round(time.Millisecond))
 	}
 }
 
@@ -176,7 +176,7 @@ func (s *story) explainRecovery(i int) {
 		}
 	}
 	if lost != nil {
-		s.say("take-over from %s, whose run was %s", lost.Replica, strings.TrimSpace(lost.Outcome+" "+lost.Reason))
+		s.addLine("take-over from %s, whose run was %s", lost.Replica, strings.TrimSpace(lost.Outcome+" "+lost.Reason))
 	}
 }
 
@@ -197,7 +197,7 @@ func (s *story) explainCause(r journal.Record) {
 // explainDetail quotes the detail of a record.
 func (s *story) explainDetail(r journal.Record) {
 	if r.Detail != "" {
-		s.say("%s", FirstLine(r.Detail, 200))
+		s.addLine("%s", FirstLine(r.Detail, 200))
 	}
 }
 
@@ -207,9 +207,9 @@ func (s *story) explainOverlap(r, other journal.Record) {
 	switch {
 	case other.Started.IsZero(), other.Retried, s.isOf(other), other.Started.After(r.Finished), !running && other.Finished.Before(s.at):
 	case running:
-		s.say("run %s of %s held a slot from %s", other.RunID, other.Replica, s.show(other.Started))
+		s.addLine("run %s of %s held a slot from %s", other.RunID, other.Replica, s.formatTime(other.Started))
 	default:
-		s.say("run %s of %s held a slot from %s to %s", other.RunID, other.Replica, s.show(other.Started), s.show(other.Finished))
+		s.addLine("run %s of %s held a slot from %s to %s", other.RunID, other.Replica, s.formatTime(other.Started), s.formatTime(other.Finished))
 	}
 }
 

@@ -29,7 +29,7 @@ func tellNoon(t *testing.T, s *story) *story {
 	}
 	s.info = journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}, Enabled: true}
 	s.Story, s.instant = Story{Job: "j", At: noon}, instant{at: noon}
-	if err := s.explain(); err != nil {
+	if err := s.explainFate(); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -149,13 +149,13 @@ func TestWhyOfNoTick(t *testing.T) {
 	t.Parallel()
 	s := &story{info: journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}, Enabled: true}, state: election.State{Now: noon},
 		Story: Story{Job: "j", At: noon.Add(7 * time.Minute)}, instant: instant{at: noon.Add(7 * time.Minute)}}
-	if err := s.explain(); err != nil {
+	if err := s.explainFate(); err != nil {
 		t.Fatal(err)
 	}
 	s.wants(t, "between two ticks", NoTick, "no tick of job j: its schedule does not name it", "the tick before is 2026-11-26 12:00:00 UTC", "the tick after is 2026-11-26 13:00:00 UTC")
 	for what, info := range map[string]journal.JobInfo{"not enabled": {Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}}, "runs after p": {Name: "j", Timezone: "UTC", After: []string{"p"}, Enabled: true}} {
 		s := &story{info: info, state: election.State{Now: noon}, Story: Story{Job: "j", At: noon}, instant: instant{at: noon}}
-		if err := s.explain(); err != nil || !strings.Contains(strings.Join(s.Lines, "\n"), what) {
+		if err := s.explainFate(); err != nil || !strings.Contains(strings.Join(s.Lines, "\n"), what) {
 			t.Errorf("%v, %q, want %q", err, s.Lines, what)
 		}
 	}
@@ -185,7 +185,7 @@ func TestWhyWhereTheClockIsSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &story{info: info, state: election.State{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, Story: Story{Job: "j", At: i.at}, instant: i}
-		if err := s.explain(); err != nil {
+		if err := s.explainFate(); err != nil {
 			t.Fatal(err)
 		}
 		s.wants(t, tc.schedule+" at "+tc.at, tc.fate, tc.line)

@@ -46,7 +46,7 @@ func (w *Windows) Newest(ctx context.Context) ([]journal.Record, error) {
 // Read returns the records of jobs that overlap a window, as many as [Windows.Newest]: runs that began before its end and did not end before its start. It
 // reads one job after the other, and waits while too many others read.
 func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func(job string) bool) ([]journal.Record, error) {
-	done, err := w.begin(ctx)
+	done, err := w.awaitReader(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func
 		if err != nil && !errors.Is(err, journal.ErrCorrupt) { // damaged records are left out
 			return nil, o.historyError(err)
 		}
-		list = append(list, slices.DeleteFunc(all, func(r journal.Record) bool { return !overlaps(r, from, until) })...)
+		list = append(list, slices.DeleteFunc(all, func(r journal.Record) bool { return !overlapsWindow(r, from, until) })...)
 		if len(list) > 2*w.limit {
 			list = NewestFirst(list, w.limit+1)
 		}
@@ -79,7 +79,7 @@ func (w *Windows) Failures(ctx context.Context, req journal.FailuresRequest) (jo
 	if req.Includes == nil {
 		return w.newestFailures(ctx, req)
 	}
-	done, err := w.begin(ctx)
+	done, err := w.awaitReader(ctx)
 	if err != nil {
 		return journal.FailuresFound{}, err
 	}
@@ -100,8 +100,8 @@ func (w *Windows) newestFailures(ctx context.Context, req journal.FailuresReques
 	return *found, err
 }
 
-// begin waits until the caller may read a window. The caller must call done afterwards.
-func (w *Windows) begin(ctx context.Context) (done func(), err error) {
+// awaitReader waits until the caller may read a window. The caller must call done afterwards.
+func (w *Windows) awaitReader(ctx context.Context) (done func(), err error) {
 	select {
 	case w.readers <- struct{}{}:
 		return func() { <-w.readers }, nil
@@ -110,7 +110,7 @@ func (w *Windows) begin(ctx context.Context) (done func(), err error) {
 	}
 }
 
-func overlaps(r journal.Record, from, until time.Time) bool {
+func overlapsWindow(r journal.Record, from, until time.Time) bool {
 	return !r.When().After(until) && (r.Outcome == journal.OutcomeRunning || !r.Finished.Before(from))
 }
 

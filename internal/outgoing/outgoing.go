@@ -18,7 +18,7 @@ import (
 
 // Reason returns why a request has no answer. The text contains nothing that the other server sent, and of the URL at most the host.
 func Reason(err error) string {
-	if reason := ofTLS(err); reason != "" {
+	if reason := tlsFault(err); reason != "" {
 		return reason
 	}
 	var step *dial.Error
@@ -41,14 +41,14 @@ func Reason(err error) string {
 		return number.Error() // a fixed text of this machine
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return "it closed the connection"
-	case isAnswer(err):
+	case isAnswerFault(err):
 		return "its answer is no HTTP that can be followed"
 	}
 	return "the request failed"
 }
 
-// ofTLS returns the fault of the TLS connection, or "".
-func ofTLS(err error) string {
+// tlsFault returns the fault of the TLS connection, or "".
+func tlsFault(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
 	var other x509.HostnameError
@@ -72,8 +72,8 @@ func ofTLS(err error) string {
 	return ""
 }
 
-// isAnswer reports whether the fault is in the server's answer, not in the connection.
-func isAnswer(err error) bool {
+// isAnswerFault reports whether the fault is in the server's answer, not in the connection.
+func isAnswerFault(err error) bool {
 	var below *net.OpError
 	var request *url.Error
 	return errors.As(err, &request) && !errors.As(err, &below)

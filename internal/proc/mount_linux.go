@@ -23,14 +23,14 @@ func ParseMounts(mountinfo string) (all []Mount) {
 		before, after, ok := strings.Cut(line, " - ")
 		fields, more := strings.Fields(before), strings.Fields(after)
 		if ok && len(fields) >= 6 && len(more) >= 2 {
-			all = append(all, Mount{unescape(fields[3]), unescape(fields[4]), more[0], unescape(more[1])})
+			all = append(all, Mount{unescapeOctal(fields[3]), unescapeOctal(fields[4]), more[0], unescapeOctal(more[1])})
 		}
 	}
 	return all
 }
 
-// unescape replaces the octal escapes of mountinfo for white space and backslashes.
-func unescape(s string) string {
+// unescapeOctal replaces the octal escapes of mountinfo for white space and backslashes.
+func unescapeOctal(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
 	}

@@ -37,7 +37,7 @@ func (p Process) Kernel() bool { const flag = 0x00200000; return p.flags&flag !=
 func (p Process) Executed() bool { const flag = 0x40; return p.flags&flag == 0 }
 
 // Of returns the state of a process. ok is false if there is no such process, or if it is hidden.
-func Of(pid int) (p Process, ok bool) { return read(pid, make([]byte, statSize)) }
+func Of(pid int) (p Process, ok bool) { return readStat(pid, make([]byte, statSize)) }
 
 // All returns all processes of the machine, or of this PID namespace.
 func All() ([]Process, error) {
@@ -57,7 +57,7 @@ func All() ([]Process, error) {
 		if err != nil {
 			continue
 		}
-		if p, ok := read(pid, buffer); ok {
+		if p, ok := readStat(pid, buffer); ok {
 			all = append(all, p)
 		}
 	}
@@ -97,8 +97,8 @@ func Killed(pid int) bool {
 // statSize exceeds the length of any /proc/PID/stat.
 const statSize = 2048
 
-// read reads /proc/PID/stat. It takes half the time of os.ReadFile.
-func read(pid int, buffer []byte) (Process, bool) {
+// readStat reads /proc/PID/stat. It takes half the time of os.ReadFile.
+func readStat(pid int, buffer []byte) (Process, bool) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/stat", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Process{}, false
@@ -108,12 +108,12 @@ func read(pid int, buffer []byte) (Process, bool) {
 	if err != nil {
 		return Process{}, false
 	}
-	return parse(pid, buffer[:n])
+	return parseStat(pid, buffer[:n])
 }
 
-// parse parses "PID (NAME) STATE PARENT GROUP ...", in which NAME may contain anything. Every kernel has state, parent and group. Later fields are
+// parseStat parses "PID (NAME) STATE PARENT GROUP ...", in which NAME may contain anything. Every kernel has state, parent and group. Later fields are
 // zero if they are missing, so that their lack does not make a process look dead.
-func parse(pid int, stat []byte) (Process, bool) {
+func parseStat(pid int, stat []byte) (Process, bool) {
 	const state, parent, group, flags, start, env = 0, 1, 2, 6, 19, 47
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= group {

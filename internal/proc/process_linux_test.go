@@ -13,16 +13,16 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, ok := parse(os.Getpid(), text)
+	p, ok := parseStat(os.Getpid(), text)
 	if !ok || p.Group != unix.Getpgrp() || p.Parent != os.Getppid() || p.Dead() || p.Kernel() || !p.Executed() || p.Start == 0 || p.env == "0" {
 		t.Errorf("%+v, %v of %s", p, ok, text)
 	}
-	p, ok = parse(7, []byte("7 (a) Z 1 (b) S 12 34 34 0 -1 64"+strings.Repeat(" 8", 43)+"\n"))
+	p, ok = parseStat(7, []byte("7 (a) Z 1 (b) S 12 34 34 0 -1 64"+strings.Repeat(" 8", 43)+"\n"))
 	if want := (Process{PID: 7, Parent: 12, Group: 34, Start: 8, state: 'S', flags: 64, env: "8"}); !ok || p != want || p.Executed() {
 		t.Errorf("got %+v, want %+v", p, want)
 	}
 	for _, bad := range []string{"", "7 (a", "7 (a) S", "7 (a) S x y z", "7 (a) S" + strings.Repeat(" x", 60)} {
-		if _, ok := parse(7, []byte(bad)); ok {
+		if _, ok := parseStat(7, []byte(bad)); ok {
 			t.Errorf("%q was read", bad)
 		}
 	}

@@ -44,8 +44,8 @@ func programOf(word string) program {
 	return ""
 }
 
-// after returns the program to which the words after a word belong.
-func (p program) after(word, previous string) program {
+// nextProgram returns the program to which the words after a word belong.
+func (p program) nextProgram(word, previous string) program {
 	next := programOf(word)
 	if next == "" && (p != "sshpass" || strings.HasPrefix(word, "-") || sshpassValue.MatchString(previous)) {
 		return p
@@ -63,8 +63,8 @@ func (p program) hasLogin(word, previous string) bool {
 	return own != nil && own[2] != "" || before != nil && before[2] == ""
 }
 
-// password splits a word into the option for a password and the rest of the word. If the rest is "", the password is the next word.
-func (p program) password(word string) (option, rest string) {
+// splitPassword splits a word into the option for a password and the rest of the word. If the rest is "", the password is the next word.
+func (p program) splitPassword(word string) (option, rest string) {
 	if passwords[p] == nil {
 		return "", ""
 	}

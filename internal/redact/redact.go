@@ -18,7 +18,7 @@ var (
 	secretName = regexp.MustCompile(`(?i)passw|passphrase|secret|token|credential|private|api_?key|(^|_)(key|pass|auth|pwd|dsn)$`)
 	// secretURL matches the user and password of a URL, from its scheme to its host. A token may take the place of the user.
 	secretURL = regexp.MustCompile(`://[^/\s]*@`)
-	// assignment matches an assignment as in a shell, in an option or in the query of a URL. The value is one piece; [line.assignment] also finds values
+	// assignment matches an assignment as in a shell, in an option or in the query of a URL. The value is one piece; [line.assignmentAt] also finds values
 	// of several pieces.
 	assignment = regexp.MustCompile(`[A-Za-z0-9_-]+=("[^"]*"|'[^']*'|[^\s"';&|]+)`)
 )
@@ -47,7 +47,7 @@ func Texts(secrets []string) func(string) string {
 		}
 		text = withoutHeaders(text) // first, because it needs the quotes that are part of a value
 		if strings.Contains(text, "=") {
-			text = assignment.ReplaceAllStringFunc(text, (&line{shell: true}).assigned)
+			text = assignment.ReplaceAllStringFunc(text, (&line{shell: true}).maskAssigned)
 		}
 		return text
 	}
@@ -80,9 +80,9 @@ func Arguments(argv []string, mask func(string) string) []string {
 	for i, arg := range argv {
 		masked[i] = mask(arg)
 		if name, _, has := strings.Cut(arg, "="); has && !strings.ContainsAny(name, " \t\n\"'") { // the assignment extends to the end of the argument
-			masked[i] = l.assigned(masked[i])
+			masked[i] = l.maskAssigned(masked[i])
 		}
-		masked[i] = l.next(masked[i])
+		masked[i] = l.maskNext(masked[i])
 	}
 	return masked
 }

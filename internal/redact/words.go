@@ -36,16 +36,16 @@ func withoutWords(text string) string {
 			l = line{shell: true} // another command
 		}
 		b.WriteString(text[at:found[0]])
-		b.WriteString(l.next(text[found[0]:found[1]]))
+		b.WriteString(l.maskNext(text[found[0]:found[1]]))
 		at = found[1]
 	}
 	b.WriteString(text[at:])
 	return b.String()
 }
 
-// next masks the next word.
-func (l *line) next(arg string) string {
-	plain := l.plain(arg)
+// maskNext masks the next word.
+func (l *line) maskNext(arg string) string {
+	plain := l.unquoted(arg)
 	previous := l.previous
 	l.previous = plain
 	named := l.named
@@ -53,14 +53,14 @@ func (l *line) next(arg string) string {
 		return arg
 	}
 	if (named || l.secretOption(previous)) && l.isValue(arg) {
-		return l.masked(arg, 0)
+		return l.maskFrom(arg, 0)
 	}
-	l.program = l.program.after(plain, previous)
-	if at := cmp.Or(l.login(arg, previous), l.password(arg), l.header(arg, previous), l.assignment(arg, previous)); at > 0 {
-		return l.masked(arg, at)
+	l.program = l.program.nextProgram(plain, previous)
+	if at := cmp.Or(l.loginAt(arg, previous), l.passwordAt(arg), l.headerAt(arg, previous), l.assignmentAt(arg, previous)); at > 0 {
+		return l.maskFrom(arg, at)
 	}
 	if l.shell && strings.ContainsAny(arg, " \t\n") {
-		return piece.ReplaceAllStringFunc(arg, nested)
+		return piece.ReplaceAllStringFunc(arg, maskNested)
 	}
 	return arg
 }
@@ -74,33 +74,33 @@ func namesSecret(word string) bool {
 
 // isValue reports whether a word is the value of the option before it, and not a variable.
 func (l *line) isValue(arg string) bool {
-	plain := l.plain(arg)
+	plain := l.unquoted(arg)
 	return plain != "" && !strings.HasPrefix(plain, "-") && !isVariable(plain) && !(l.shell && strings.ContainsAny(arg[:1], "<>"))
 }
 
 // secretOption reports whether a word is an option whose value, the next word, is a secret.
 func (l *line) secretOption(word string) bool {
-	option, rest := l.program.password(word)
+	option, rest := l.program.splitPassword(word)
 	own := option != "" && rest == ""
 	openssl := word == "-passin" || word == "-passout"
 	return own || openssl || strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && SecretName(wordOf(word))
 }
 
-// login returns the position of the password in NAME:PASSWORD. It returns 0 if the word is not a login, or if the password is a variable.
-func (l *line) login(arg, previous string) int {
-	if !l.program.hasLogin(l.plain(arg), previous) {
+// loginAt returns the position of the password in NAME:PASSWORD. It returns 0 if the word is not a login, or if the password is a variable.
+func (l *line) loginAt(arg, previous string) int {
+	if !l.program.hasLogin(l.unquoted(arg), previous) {
 		return 0
 	}
 	at := strings.Index(arg, ":") + 1
-	if value := l.plain(arg[at:]); value == "" || isVariable(value) {
+	if value := l.unquoted(arg[at:]); value == "" || isVariable(value) {
 		return 0
 	}
 	return at
 }
 
-// password returns the position of a password in the word of its option. It returns 0 if there is none, or if it is a variable.
-func (l *line) password(arg string) int {
-	option, value := l.program.password(l.plain(arg))
+// passwordAt returns the position of a password in the word of its option. It returns 0 if there is none, or if it is a variable.
+func (l *line) passwordAt(arg string) int {
+	option, value := l.program.splitPassword(l.unquoted(arg))
 	if value == "" || isVariable(value) {
 		return 0
 	}
@@ -113,9 +113,9 @@ var takesAssignment = regexp.MustCompile(`^(-e|--env|env|-d|--data(-[a-z]+)?|-F|
 // quotedAssignment matches the start of a quoted assignment. A command has a space before its first assignment.
 var quotedAssignment = regexp.MustCompile(`^["'][^\s"'=]+=[^"']`)
 
-// assignment returns the position of a secret value that is assigned in a shell word and extends to the end of the word, or 0. Other words that begin
+// assignmentAt returns the position of a secret value that is assigned in a shell word and extends to the end of the word, or 0. Other words that begin
 // with a quote, and $(...), are read as separate texts.
-func (l *line) assignment(arg, previous string) int {
+func (l *line) assignmentAt(arg, previous string) int {
 	if !l.shell {
 		return 0
 	}
@@ -130,25 +130,25 @@ func (l *line) assignment(arg, previous string) int {
 	return 0
 }
 
-// assigned masks the value of an assignment to a secret, and everything after it.
-func (l *line) assigned(text string) string {
+// maskAssigned masks the value of an assignment to a secret, and everything after it.
+func (l *line) maskAssigned(text string) string {
 	if at := secretValue(text); at > 0 {
-		return l.masked(text, at)
+		return l.maskFrom(text, at)
 	}
 	return text
 }
 
-// header returns the position of the value of a header with a name like a secret's. It returns 0 if the word has none, or if the value is a variable.
+// headerAt returns the position of the value of a header with a name like a secret's. It returns 0 if the word has none, or if the value is a variable.
 // Many words contain a colon: hosts, folders and container images. So a word counts as a header only after its option, as an item of HTTPie, or with
 // a space after its colon.
-func (l *line) header(arg, previous string) int {
+func (l *line) headerAt(arg, previous string) int {
 	found := header.FindStringSubmatchIndex(arg)
 	if found == nil {
 		return 0
 	}
 	at := found[1]
 	spaced := arg[at-1] != ':'
-	value := l.plain(arg[at:])
+	value := l.unquoted(arg[at:])
 	behind := found[2] >= 0 || previous == "-H" || previous == "--header" || previous == "--proxy-header"
 	switch {
 	case !behind && !spaced && !l.program.hasItems():
@@ -161,8 +161,8 @@ func (l *line) header(arg, previous string) int {
 	return at
 }
 
-// masked returns a word in which everything from a position on is masked, except for the quote around it.
-func (l *line) masked(arg string, at int) string {
+// maskFrom returns a word in which everything from a position on is masked, except for the quote around it.
+func (l *line) maskFrom(arg string, at int) string {
 	if !l.shell {
 		return arg[:at] + Mask
 	}
@@ -185,8 +185,8 @@ func (l *line) masked(arg string, at int) string {
 	return arg[:at] + Mask + end
 }
 
-// plain returns a word as the program gets it, without quotes.
-func (l *line) plain(arg string) string {
+// unquoted returns a word as the program gets it, without quotes.
+func (l *line) unquoted(arg string) string {
 	if !l.shell {
 		return arg
 	}
@@ -195,8 +195,8 @@ func (l *line) plain(arg string) string {
 
 var unquote = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\ `, " ", `\`, "", `"`, "", "'", "")
 
-// nested masks a part of a word that may be a command itself.
-func nested(text string) string {
+// maskNested masks a part of a word that may be a command itself.
+func maskNested(text string) string {
 	switch {
 	case strings.HasPrefix(text, "$("):
 		return "$(" + withoutWords(text[2:len(text)-1]) + ")"

@@ -18,8 +18,8 @@ type access struct {
 	all    []*secrets
 }
 
-// open prepares a dialer. Only tests pass a resolver.
-func (a *access) open(resolver *net.Resolver) {
+// openDialer prepares a dialer. Only tests pass a resolver.
+func (a *access) openDialer(resolver *net.Resolver) {
 	a.dialer = dial.New(dial.Config{Resolver: resolver})
 	a.closed, a.cancel = context.WithCancel(context.Background())
 }
@@ -30,8 +30,8 @@ func (a *access) close() {
 	a.dialer.Close()
 }
 
-// connector returns a connector to servers that accept the given secrets.
-func (a *access) connector(s *secrets) *connector {
+// newConnector returns a connector to servers that accept the given secrets.
+func (a *access) newConnector(s *secrets) *connector {
 	a.all = append(a.all, s)
 	return &connector{secrets: s, dial: a.dialer.Dial, steps: &a.steps, closed: a.closed}
 }
@@ -40,7 +40,7 @@ func (a *access) connector(s *secrets) *connector {
 // certificate that ends.
 func (c *Conn) Dangers(now time.Time) (found []string) {
 	for _, s := range c.access.all {
-		for _, danger := range s.dangers(now) {
+		for _, danger := range s.fileDangers(now) {
 			if !slices.Contains(found, danger) {
 				found = append(found, danger)
 			}

@@ -63,13 +63,13 @@ func Open(n Source) (*Conn, error) {
 	u := n.URL
 	u.TLS = overTLS(u, n.Settings)
 	c := &Conn{url: u, source: n, acked: n.Settings.AckedReplicas, ackTimeout: n.Settings.AckTimeout}
-	c.access.open(n.resolver)
+	c.access.openDialer(n.resolver)
 	own, err := openSecrets(u, n.Settings)
 	if err != nil {
 		c.access.close()
 		return nil, err
 	}
-	to, hook := c.access.connector(own), errorHook{&c.access.steps}
+	to, hook := c.access.newConnector(own), errorHook{&c.access.steps}
 	switch u.Topology {
 	case config.Sentinel:
 		watching, err := openSentinelSecrets(n.Settings, own)
@@ -77,7 +77,7 @@ func Open(n Source) (*Conn, error) {
 			c.access.close()
 			return nil, err
 		}
-		c.UniversalClient = redis.NewFailoverClient(failoverOptions(u, to.connect, c.access.connector(watching).connect))
+		c.UniversalClient = redis.NewFailoverClient(failoverOptions(u, to.connect, c.access.newConnector(watching).connect))
 		c.AddHook(masterHook{&c.dialed})
 	case config.Cluster:
 		c.UniversalClient = redis.NewClusterClient(clusterOptions(u, to.connect, hook))
@@ -110,7 +110,7 @@ func (c *Conn) openQuorum(cfg config.Redis) error {
 		if err != nil {
 			return err
 		}
-		to, steps := c.access.connector(own), &progress{}
+		to, steps := c.access.newConnector(own), &progress{}
 		to.steps = steps
 		var hangUp context.CancelFunc
 		to.closed, hangUp = context.WithCancel(to.closed)
@@ -160,7 +160,7 @@ func (c *Conn) Where() string {
 	if _, ours := c.InProcess(); ours {
 		return "in this process"
 	}
-	return where(c.url)
+	return redactedURL(c.url)
 }
 
 // Authority names the servers that decide on locks, without passwords.
@@ -175,12 +175,12 @@ func (c *Conn) Authority() string {
 func (c *Conn) WhereLocks() string {
 	all := make([]string, len(c.quorum))
 	for i, m := range c.quorum {
-		all[i] = where(m.url)
+		all[i] = redactedURL(m.url)
 	}
 	return strings.Join(all, " ")
 }
 
-func where(u config.RedisURL) string {
+func redactedURL(u config.RedisURL) string {
 	scheme := map[config.Topology]string{config.Single: "redis", config.Sentinel: "redis-sentinel", config.Cluster: "redis-cluster"}[u.Topology]
 	if u.TLS {
 		scheme = strings.Replace(scheme, "redis", "rediss", 1)

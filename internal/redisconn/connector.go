@@ -42,7 +42,7 @@ func (c *connector) connect(ctx context.Context, network, addr string) (net.Conn
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.closed, cancel)()
-	note, end := c.steps.begin()
+	note, end := c.steps.beginAttempt()
 	defer end()
 	conn, err := c.dial(ctx, network, addr, note)
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *connector) connect(ctx context.Context, network, addr string) (net.Conn
 	}
 	if c.certificates != nil {
 		note("TLS with " + addr)
-		if conn, err = c.encrypt(ctx, conn, addr); err != nil {
+		if conn, err = c.startTLS(ctx, conn, addr); err != nil {
 			return nil, err
 		}
 	}
@@ -62,10 +62,10 @@ func (c *connector) connect(ctx context.Context, network, addr string) (net.Conn
 	return resp.Guard(conn), nil
 }
 
-func (c *connector) encrypt(ctx context.Context, plain net.Conn, addr string) (net.Conn, error) {
+func (c *connector) startTLS(ctx context.Context, plain net.Conn, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, handshakeTimeout, errSlowStep(handshakeTimeout))
 	defer cancel()
-	conn := tls.Client(plain, c.certificates.config(addr))
+	conn := tls.Client(plain, c.certificates.tlsConfig(addr))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = plain.Close() // the connection is unusable anyway
 		if ctx.Err() != nil {
@@ -88,10 +88,10 @@ func (c *connector) logIn(ctx context.Context, conn net.Conn, addr string) error
 	ctx, cancel := context.WithTimeoutCause(ctx, firstReplyTimeout, errSlowStep(firstReplyTimeout))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	password := c.current()
-	reply, err := ask(conn, c.hello(password)...)
+	password := c.currentPassword()
+	reply, err := sendCommand(conn, c.firstCommand(password)...)
 	if strings.HasPrefix(reply, "-ERR wrong number of arguments for 'auth'") && c.user == "" { // before Redis 6
-		reply, err = ask(conn, "AUTH", password)
+		reply, err = sendCommand(conn, "AUTH", password)
 	}
 	if !stop() {
 		err = context.Cause(ctx)
@@ -100,13 +100,13 @@ func (c *connector) logIn(ctx context.Context, conn net.Conn, addr string) error
 		return &dial.Error{Step: "first reply of " + addr, Err: err}
 	}
 	if refused, is := strings.CutPrefix(reply, "-"); is {
-		return c.judge(addr, errorReply(hide(refused, password)), password != "")
+		return c.judgeReply(addr, errorReply(hidePassword(refused, password)), password != "")
 	}
 	return nil
 }
 
-// hello returns the first command.
-func (c *connector) hello(password string) []string {
+// firstCommand returns the first command.
+func (c *connector) firstCommand(password string) []string {
 	switch {
 	case password == "":
 		return []string{"PING"}
@@ -116,8 +116,8 @@ func (c *connector) hello(password string) []string {
 	return []string{"AUTH", c.user, password}
 }
 
-// judge returns the error of a connection whose first reply is an error, or nil if the connection can be used.
-func (c *connector) judge(addr string, reply errorReply, authenticated bool) error {
+// judgeReply returns the error of a connection whose first reply is an error, or nil if the connection can be used.
+func (c *connector) judgeReply(addr string, reply errorReply, authenticated bool) error {
 	switch {
 	case redis.HasErrorPrefix(reply, "DENIED"), redis.HasErrorPrefix(reply, "max number of clients"): // the reply to any client
 		return reply
@@ -159,8 +159,8 @@ func (r *refusedLogin) Unwrap() error { return r.reply }
 // errNoRedis is the error of a server that speaks another protocol.
 var errNoRedis = errors.New("it is no Redis")
 
-// ask sends a command and returns the reply, which must be one line. No other reply is outstanding, so the reader consumes nothing else.
-func ask(conn net.Conn, words ...string) (string, error) {
+// sendCommand sends a command and returns the reply, which must be one line. No other reply is outstanding, so the reader consumes nothing else.
+func sendCommand(conn net.Conn, words ...string) (string, error) {
 	var command strings.Builder
 	fmt.Fprintf(&command, "*%d\r\n", len(words))
 	for _, word := range words {
@@ -177,7 +177,7 @@ func ask(conn net.Conn, words ...string) (string, error) {
 	}
 	reply := strings.TrimRight(string(line), "\r\n")
 	if in.Buffered() > 0 || reply == "" || reply[0] != '+' && reply[0] != '-' {
-		return "", fmt.Errorf("%w: it answers %q", errNoRedis, printable(reply, mostText))
+		return "", fmt.Errorf("%w: it answers %q", errNoRedis, printableText(reply, mostText))
 	}
 	return reply, nil
 }

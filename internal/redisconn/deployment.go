@@ -34,8 +34,8 @@ const (
 	KindEmbedded Kind = "embedded" // a server inside a process of cronclave
 )
 
-// kind returns the kind that the configuration implies. Only the server's answer shows that it is an embedded one of another process.
-func (c *Conn) kind() Kind {
+// configuredKind returns the kind that the configuration implies. Only the server's answer shows that it is an embedded one of another process.
+func (c *Conn) configuredKind() Kind {
 	_, ours := c.InProcess()
 	switch {
 	case c.HasQuorum():
@@ -50,25 +50,25 @@ func (c *Conn) kind() Kind {
 	return KindSingle
 }
 
-// keeps returns the data that cronclave keeps on the servers of the connection itself.
-func (c *Conn) keeps() Keeps {
+// keptData returns the data that cronclave keeps on the servers of the connection itself.
+func (c *Conn) keptData() Keeps {
 	if c.HasQuorum() {
 		return KeepsHistory
 	}
 	return KeepsAll
 }
 
-// complete adds the facts about all servers together.
-func (c *Conn) complete(d Deployment) Deployment {
+// completeDeployment adds the facts about all servers together.
+func (c *Conn) completeDeployment(d Deployment) Deployment {
 	if d.Kind == "" || c.HasQuorum() {
-		d.Kind = c.kind()
+		d.Kind = c.configuredKind()
 	}
 	if d.Servers == nil {
 		d.Servers = []Server{}
 	}
 	d.ServerCount = len(d.Servers)
 	d.Limits = limitsOf(facts{kind: d.Kind, acked: c.acked, servers: d.Servers})
-	slices.SortStableFunc(d.Servers, func(a, b Server) int { return cmp.Compare(a.rank(), b.rank()) })
+	slices.SortStableFunc(d.Servers, func(a, b Server) int { return cmp.Compare(a.sortRank(), b.sortRank()) })
 	d.Servers = d.Servers[:min(len(d.Servers), MostServers)]
 	return d
 }

@@ -22,13 +22,13 @@ func (c *Conn) CheckUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout+patient)
 	defer cancel()
 	if err := c.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("redis at %s %w", c.Where(), TroubleOf(err).Because(c.explain(err)))
+		return fmt.Errorf("redis at %s %w", c.Where(), TroubleOf(err).Because(c.explainError(err)))
 	}
 	return nil
 }
 
-// explain adds facts that the client's error does not contain.
-func (c *Conn) explain(err error) error {
+// explainError adds facts that the client's error does not contain.
+func (c *Conn) explainError(err error) error {
 	switch {
 	case c.source.withheld != "" && isLoginError(err):
 		return fmt.Errorf("%w; %s", err, c.source.withheld)
@@ -63,18 +63,18 @@ const oldestRedis = 5
 
 // Examine checks each master: the settings that the guarantees depend on, and its state. It returns ErrUnfit, or an error if Redis can't be reached; the
 // result then has everything found before the error.
-func (c *Conn) Examine(ctx context.Context) (Health, error) { return c.examine(ctx, unhurried) }
+func (c *Conn) Examine(ctx context.Context) (Health, error) { return c.examineAll(ctx, unhurried) }
 
 // Glance is Examine, except that it returns at most 250 ms after a majority of a quorum has answered.
-func (c *Conn) Glance(ctx context.Context) (Health, error) { return c.examine(ctx, hasty) }
+func (c *Conn) Glance(ctx context.Context) (Health, error) { return c.examineAll(ctx, hasty) }
 
-func (c *Conn) examine(ctx context.Context, late time.Duration) (Health, error) {
+func (c *Conn) examineAll(ctx context.Context, late time.Duration) (Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
 	if !c.HasQuorum() {
 		h, err := c.examineMasters(ctx)
-		h.Redis = c.complete(h.Redis)
-		return h, c.explain(err)
+		h.Redis = c.completeDeployment(h.Redis)
+		return h, c.explainError(err)
 	}
 	var locks Health
 	var lockErr error
@@ -84,11 +84,11 @@ func (c *Conn) examine(ctx context.Context, late time.Duration) (Health, error) 
 	look.Wait()
 	// The settings of the history's server do not matter to the guarantees.
 	h.Warnings = append(slices.DeleteFunc(h.Warnings, func(w Warning) bool { return w.Code != refusedCode }), locks.Warnings...)
-	h.Redis = c.complete(Deployment{Servers: append(h.Redis.Servers, locks.Redis.Servers...)})
+	h.Redis = c.completeDeployment(Deployment{Servers: append(h.Redis.Servers, locks.Redis.Servers...)})
 	if err == nil {
 		err = lockErr
 	}
-	return h, c.explain(err)
+	return h, c.explainError(err)
 }
 
 // examineMasters checks the masters of the connection itself.
@@ -102,7 +102,7 @@ func (c *Conn) examineMasters(ctx context.Context) (Health, error) {
 		found = map[string]Health{}
 	)
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		addr := printable(node.Options().Addr, mostText)
+		addr := printableText(node.Options().Addr, mostText)
 		h, err := c.examineServer(ctx, node, addr)
 		mu.Lock()
 		defer mu.Unlock()
@@ -133,7 +133,7 @@ func (c *Conn) ExamineKeeper(ctx context.Context, name string) (Health, error) {
 		}
 	}
 	h, err := c.examineServer(ctx, keeper, c.Where())
-	return h, c.explain(err)
+	return h, c.explainError(err)
 }
 
 // clusterState returns an error unless the Cluster serves all hash slots.
@@ -167,46 +167,46 @@ func mergeHealth(found map[string]Health) (all Health) {
 
 // examineServer checks one master. The result contains this server even if there is an error.
 func (c *Conn) examineServer(ctx context.Context, rdb oneServer, at string) (Health, error) {
-	h := healthOf(Server{Address: at, Keeps: c.keeps(), State: ServerUp})
-	err := c.judge(c.askServer(ctx, rdb, at), &h)
+	h := healthOf(Server{Address: at, Keeps: c.keptData(), State: ServerUp})
+	err := c.judgeAnswers(c.askServer(ctx, rdb, at), &h)
 	if err != nil {
-		h.server().fail(c.explain(err))
+		h.onlyServer().setFault(c.explainError(err))
 	}
 	if master := c.dialedTo(); err == nil && master != "" {
-		h.server().Address = master
+		h.onlyServer().Address = master
 	}
 	return h, err
 }
 
 func healthOf(s Server) Health { return Health{Redis: Deployment{Servers: []Server{s}}} }
 
-// server returns the server of a check of one server.
-func (h *Health) server() *Server { return &h.Redis.Servers[0] }
+// onlyServer returns the server of a check of one server.
+func (h *Health) onlyServer() *Server { return &h.Redis.Servers[0] }
 
-// judge records a master's answers in h.
-func (c *Conn) judge(a answers, h *Health) error {
-	about, err := a.section("server")
+// judgeAnswers records a master's answers in h.
+func (c *Conn) judgeAnswers(a answers, h *Health) error {
+	about, err := a.infoSection("server")
 	switch {
 	case isRefusal(err): // the first write shows whether it accepts writes
-		h.server().RoundTripMS = &a.took
+		h.onlyServer().RoundTripMS = &a.took
 		h.warnHidden()
 		return nil
 	case err != nil:
 		return err
 	}
-	h.server().RoundTripMS = &a.took
+	h.onlyServer().RoundTripMS = &a.took
 	if about["redis_mode"] == embedded.Mode { // it has no settings to check
 		h.Redis.Kind = KindEmbedded
-		h.warn("embedded", "an embedded Redis: a trial that other machines do not reach")
+		h.addWarning("embedded", "an embedded Redis: a trial that other machines do not reach")
 		return nil
 	}
-	info, err := a.info()
+	info, err := a.infoFields()
 	if err != nil {
 		return err
 	}
-	h.server().describe(info)
-	if major, known := majorOf(h.server().Version); known && major < oldestRedis {
-		return fmt.Errorf("%w: version %s is too old; take Redis %d or later", ErrUnfit, h.server().Version, oldestRedis)
+	h.onlyServer().setFacts(info)
+	if major, known := majorOf(h.onlyServer().Version); known && major < oldestRedis {
+		return fmt.Errorf("%w: version %s is too old; take Redis %d or later", ErrUnfit, h.onlyServer().Version, oldestRedis)
 	}
 	if err := c.checkMode(about["redis_mode"]); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (c *Conn) checkMode(mode string) error {
 
 // judgeReplication refuses a server that is not a master, and warns if it has fewer replicas than [redis].acked_replicas.
 func (c *Conn) judgeReplication(a answers, h *Health) error {
-	replication, err := a.section("replication")
+	replication, err := a.infoSection("replication")
 	if err != nil {
 		return err
 	}
@@ -243,8 +243,8 @@ func (c *Conn) judgeReplication(a answers, h *Health) error {
 	default: // a failover is in progress
 		return fmt.Errorf("the master has become a replica of %s:%s", replication["master_host"], replication["master_port"])
 	}
-	if n := h.server().Replicas; n != nil && *n < int64(c.acked) {
-		h.warn("acked_replicas", "Redis has %d of its own replicas and [redis].acked_replicas is %d: nothing is granted or renewed until it has as many", *n, c.acked)
+	if n := h.onlyServer().Replicas; n != nil && *n < int64(c.acked) {
+		h.addWarning("acked_replicas", "Redis has %d of its own replicas and [redis].acked_replicas is %d: nothing is granted or renewed until it has as many", *n, c.acked)
 	}
 	return nil
 }
@@ -254,6 +254,6 @@ func (h Health) EvictsExpiring() bool {
 	return slices.ContainsFunc(h.Warnings, func(w Warning) bool { return w.Code == evictionCode })
 }
 
-func (h *Health) warn(code, format string, args ...any) {
+func (h *Health) addWarning(code, format string, args ...any) {
 	h.Warnings = append(h.Warnings, Warning{code, fmt.Sprintf(format, args...)})
 }

@@ -101,12 +101,12 @@ func TestHiddenFactsStayUnknown(t *testing.T) {
 			"clients", "connected_clients\r\n"), safe, "8 ]0;x  " + long[:23] + "… ? appendonly ? ? ? 2", "settings_hidden"},
 	} {
 		h := healthOf(Server{State: ServerUp})
-		err := (&Conn{}).judge(answersOf(tc.sections, tc.settings), &h)
+		err := (&Conn{}).judgeAnswers(answersOf(tc.sections, tc.settings), &h)
 		code := ""
 		for _, w := range h.Warnings {
 			code += w.Code
 		}
-		if got := shown(*h.server()); err != nil || got != tc.want || code != tc.code || h.server().RoundTripMS == nil {
+		if got := shown(*h.onlyServer()); err != nil || got != tc.want || code != tc.code || h.onlyServer().RoundTripMS == nil {
 			t.Errorf("%s: %v, %q with %q; want %q with %q", name, err, got, code, tc.want, tc.code)
 		}
 	}
@@ -121,7 +121,7 @@ func TestFaultOfAServerIsShown(t *testing.T) {
 		"away: " + strings.Repeat("x", mostText-1) + "…": errors.New(strings.Repeat("x", 5000)),
 	} {
 		var s Server
-		s.fail(err)
+		s.setFault(err)
 		if got := string(s.State) + ": " + s.Fault; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -340,7 +340,7 @@ func TestKindIsThatOfTheURL(t *testing.T) {
 		KindSingle: {}, KindSentinel: {url: config.RedisURL{Topology: config.Sentinel}}, KindCluster: {url: config.RedisURL{Topology: config.Cluster}},
 		KindQuorum: {url: config.RedisURL{Topology: config.Sentinel}, quorum: make([]*master, 3)},
 	} {
-		if got := c.complete(Deployment{}); got.Kind != want || got.Servers == nil || len(got.Limits) == 0 {
+		if got := c.completeDeployment(Deployment{}); got.Kind != want || got.Servers == nil || len(got.Limits) == 0 {
 			t.Errorf("%+v, want %s", got, want)
 		}
 	}

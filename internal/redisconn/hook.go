@@ -23,7 +23,7 @@ func (answerHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (h answerHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		h.note(err)
+		h.noteAnswer(err)
 		return err
 	}
 }
@@ -32,12 +32,12 @@ func (h answerHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (h answerHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		h.note(err)
+		h.noteAnswer(err)
 		return err
 	}
 }
 
-func (h answerHook) note(err error) {
+func (h answerHook) noteAnswer(err error) {
 	if err == nil || isReply(err) {
 		h.answered.Store(true)
 	}
@@ -82,8 +82,8 @@ type errorHook struct{ steps *progress }
 // DialHook changes nothing.
 func (errorHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// recovered turns a panic of the client into the error of a broken connection. The client has closed the connection before.
-func recovered(err *error) {
+// recoverPanic turns a panic of the client into the error of a broken connection. The client has closed the connection before.
+func recoverPanic(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%w: %v", resp.ErrMalformed, p)
 	}
@@ -92,19 +92,19 @@ func recovered(err *error) {
 // ProcessHook completes the error of a command.
 func (h errorHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) (err error) {
-		defer recovered(&err)
-		return h.explain(next(ctx, cmd))
+		defer recoverPanic(&err)
+		return h.explainTimeout(next(ctx, cmd))
 	}
 }
 
 // ProcessPipelineHook completes the errors of a pipeline.
 func (h errorHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := guarded(ctx, next, cmds)
+		err := executePipeline(ctx, next, cmds)
 		if err == nil {
 			return nil
 		}
-		explained := h.explain(err)
+		explained := h.explainTimeout(err)
 		known := slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil })
 		for _, cmd := range cmds {
 			if !known || cmd.Err() == err { //nolint:errorlint // the client gives each command the same
@@ -115,13 +115,13 @@ func (h errorHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// explain adds the connection step in progress to a time-out.
-func (h errorHook) explain(err error) error {
+// explainTimeout adds the connection step in progress to a time-out.
+func (h errorHook) explainTimeout(err error) error {
 	var known *waitingError
 	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &known) {
 		return err
 	}
-	if step := h.steps.oldest(); step != "" {
+	if step := h.steps.oldestStep(); step != "" {
 		return &waitingError{err, step}
 	}
 	return err
@@ -138,8 +138,8 @@ func (w *waitingError) Error() string { return w.cause.Error() + " (" + w.step +
 // Unwrap returns the cause.
 func (w *waitingError) Unwrap() error { return w.cause }
 
-// guarded executes a pipeline. If the client panics, the earlier replies are dropped too, because the results of the other commands are unknown.
-func guarded(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) (err error) {
+// executePipeline executes a pipeline. If the client panics, the earlier replies are dropped too, because the results of the other commands are unknown.
+func executePipeline(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) (err error) {
 	returned := false
 	defer func() {
 		if returned {
@@ -149,7 +149,7 @@ func guarded(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.C
 			cmd.SetErr(err)
 		}
 	}()
-	defer recovered(&err)
+	defer recoverPanic(&err)
 	err = next(ctx, cmds)
 	returned = true
 	return err

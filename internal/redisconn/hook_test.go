@@ -59,9 +59,9 @@ func TestPasswordIsNotRepeatedByNodes(t *testing.T) {
 	s := miniredis.RunT(t)
 	repeatCommands(s)
 	var a access
-	a.open(nil)
+	a.openDialer(nil)
 	defer a.close()
-	o := clusterOptions(config.RedisURL{Addrs: []string{s.Addr()}}, a.connector(&secrets{password: password}).connect, errorHook{&a.steps})
+	o := clusterOptions(config.RedisURL{Addrs: []string{s.Addr()}}, a.newConnector(&secrets{password: password}).connect, errorHook{&a.steps})
 	node := o.NewClient(&redis.Options{Addr: s.Addr(), Dialer: o.Dialer, MaxRetries: -1})
 	defer node.Close()
 	if err := node.Ping(t.Context()).Err(); err == nil || strings.Contains(err.Error(), password) {

@@ -29,13 +29,15 @@ var (
 	onMasters = []Kind{KindSingle, KindSentinel, KindCluster}
 
 	// A single address may belong to a proxy, or to a provider's primary, with a server behind it that takes over.
-	copies  = condition{facts.copied, "with replicas of Redis"}
-	unacked = condition{func(f facts) bool { return f.copied() && f.acked == 0 }, "with replicas of Redis, without `acked_replicas`"}
+	copies  = condition{facts.hasCopies, "with replicas of Redis"}
+	unacked = condition{func(f facts) bool { return f.hasCopies() && f.acked == 0 }, "with replicas of Redis, without `acked_replicas`"}
 	acked   = condition{func(f facts) bool { return f.acked > 0 }, "with `acked_replicas`"}
-	noAOF   = condition{func(f facts) bool { return f.persists(NoPersistence, NoAppendOnly, Snapshots) }, "without `appendonly`"}
-	aof     = condition{func(f facts) bool { return f.persists(AppendOnly) }, "with `appendonly`"}
-	hidden  = condition{func(f facts) bool { return f.persists("") && !f.persists(NoPersistence, NoAppendOnly, Snapshots) }, "if Redis hides its INFO"}
-	before7 = condition{func(f facts) bool { return f.older(7) }, "before Redis 7"}
+	noAOF   = condition{func(f facts) bool { return f.hasPersistence(NoPersistence, NoAppendOnly, Snapshots) }, "without `appendonly`"}
+	aof     = condition{func(f facts) bool { return f.hasPersistence(AppendOnly) }, "with `appendonly`"}
+	hidden  = condition{func(f facts) bool {
+		return f.hasPersistence("") && !f.hasPersistence(NoPersistence, NoAppendOnly, Snapshots)
+	}, "if Redis hides its INFO"}
+	before7 = condition{func(f facts) bool { return f.isOlderThan(7) }, "before Redis 7"}
 )
 
 // limits lists the limits of all kinds of Redis, the most serious first. docs/redis.md has the same table; docs/guarantees.md has the reasons.
@@ -82,18 +84,18 @@ func limitsOf(f facts) []string {
 	return texts
 }
 
-// copied reports whether another server may take over.
-func (f facts) copied() bool {
+// hasCopies reports whether another server may take over.
+func (f facts) hasCopies() bool {
 	return f.kind != KindSingle || f.acked > 0 || slices.ContainsFunc(f.servers, func(s Server) bool { return s.Replicas != nil && *s.Replicas > 0 })
 }
 
-// persists reports whether a server that answers has one of these kinds of persistence.
-func (f facts) persists(of ...Persistence) bool {
-	return slices.ContainsFunc(f.servers, func(s Server) bool { return s.answers() && slices.Contains(of, s.Persistence) })
+// hasPersistence reports whether a server that answers has one of these kinds of persistence.
+func (f facts) hasPersistence(of ...Persistence) bool {
+	return slices.ContainsFunc(f.servers, func(s Server) bool { return s.isAnswering() && slices.Contains(of, s.Persistence) })
 }
 
-// older reports whether a server is known to be older than a major version.
-func (f facts) older(major int) bool {
+// isOlderThan reports whether a server is known to be older than a major version.
+func (f facts) isOlderThan(major int) bool {
 	return slices.ContainsFunc(f.servers, func(s Server) bool {
 		n, known := majorOf(s.Version)
 		return known && n < major

@@ -18,8 +18,8 @@ type attempt struct {
 	began time.Time // start of the step
 }
 
-// begin adds an attempt. The caller calls note at the start of each step, and end when the attempt has ended.
-func (p *progress) begin() (note func(step string), end func()) {
+// beginAttempt adds an attempt. The caller calls note at the start of each step, and end when the attempt has ended.
+func (p *progress) beginAttempt() (note func(step string), end func()) {
 	a := &attempt{}
 	note = func(step string) {
 		p.mu.Lock()
@@ -37,8 +37,8 @@ func (p *progress) begin() (note func(step string), end func()) {
 	}
 }
 
-// oldest describes the step that has taken longest, or returns "" if no connection is being made.
-func (p *progress) oldest() string {
+// oldestStep describes the step that has taken longest, or returns "" if no connection is being made.
+func (p *progress) oldestStep() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var oldest *attempt

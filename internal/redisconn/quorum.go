@@ -56,7 +56,7 @@ type masterLook struct {
 func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, error) {
 	found := make(chan masterLook, len(c.quorum))
 	for _, m := range c.quorum {
-		c.looks.Go(func() { found <- m.look(ctx) })
+		c.looks.Go(func() { found <- m.runCheck(ctx) })
 	}
 	var answered []masterLook
 	var fit, failed int
@@ -81,22 +81,22 @@ func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, e
 	return c.mergeLooks(answered)
 }
 
-// look checks one master of a quorum.
-func (m *master) look(ctx context.Context) masterLook {
+// runCheck checks one master of a quorum.
+func (m *master) runCheck(ctx context.Context) masterLook {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
-	h, err := m.alone.examineServer(ctx, m, where(m.url))
-	h.server().Keeps = KeepsLocks
+	h, err := m.alone.examineServer(ctx, m, redactedURL(m.url))
+	h.onlyServer().Keeps = KeepsLocks
 	return masterLook{m, h, err}
 }
 
-// found returns the result of a master's check, or a result without an answer if the check is still in progress.
-func (m *master) found(looks []masterLook) masterLook {
+// lookOf returns the result of a master's check, or a result without an answer if the check is still in progress.
+func (m *master) lookOf(looks []masterLook) masterLook {
 	if i := slices.IndexFunc(looks, func(l masterLook) bool { return l.master == m }); i >= 0 {
 		return looks[i]
 	}
-	l := masterLook{m, healthOf(Server{Address: where(m.url), Keeps: KeepsLocks}), errors.New("no answer yet")}
-	l.health.server().fail(l.err)
+	l := masterLook{m, healthOf(Server{Address: redactedURL(m.url), Keeps: KeepsLocks}), errors.New("no answer yet")}
+	l.health.onlyServer().setFault(l.err)
 	return l
 }
 
@@ -123,9 +123,9 @@ func (c *Conn) mergeLooks(looks []masterLook) (Health, error) {
 	found := map[string]Health{}
 	var servers []Server
 	for _, m := range c.quorum {
-		l := m.found(looks)
-		at, err := where(m.url), l.err
-		found[at], servers = l.health, append(servers, *l.health.server())
+		l := m.lookOf(looks)
+		at, err := redactedURL(m.url), l.err
+		found[at], servers = l.health, append(servers, *l.health.onlyServer())
 		switch {
 		case errors.Is(err, ErrUnfit):
 			unfit = errors.Join(unfit, fmt.Errorf("quorum: %s: %w", at, err))
@@ -133,7 +133,7 @@ func (c *Conn) mergeLooks(looks []masterLook) (Health, error) {
 			err = TroubleOf(err).Because(err)
 			away = append(away, fmt.Sprintf("%s %v", at, err))
 			h := Health{}
-			h.warn("quorum", "a master of the quorum does not answer: %v", err)
+			h.addWarning("quorum", "a master of the quorum does not answer: %v", err)
 			found[at] = h
 		}
 	}

@@ -25,15 +25,15 @@ type Rights struct {
 
 // All returns the minimal rights for replicas and all commands.
 func (r Rights) All() string {
-	return r.rule("~cronclave:"+r.Namespace+":* &cronclave:"+r.Namespace+":*", readCommands+" "+writeCommands)
+	return r.aclRule("~cronclave:"+r.Namespace+":* &cronclave:"+r.Namespace+":*", readCommands+" "+writeCommands)
 }
 
 // ReadOnly returns the minimal rights for status and history. It needs Redis 7.
 func (r Rights) ReadOnly() string {
-	return r.rule("%R~cronclave:"+r.Namespace+":*", readCommands)
+	return r.aclRule("%R~cronclave:"+r.Namespace+":*", readCommands)
 }
 
-func (r Rights) rule(keys, commands string) string {
+func (r Rights) aclRule(keys, commands string) string {
 	words := []string{"ACL SETUSER", r.User, keys, commands}
 	if r.Topology == config.Cluster {
 		words = append(words, clusterCommands)

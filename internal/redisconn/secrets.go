@@ -66,8 +66,8 @@ func openPassword(key, file string) (*reread.Value[string], error) {
 	}})
 }
 
-// current returns the password as it is now.
-func (s *secrets) current() string {
+// currentPassword returns the password as it is now.
+func (s *secrets) currentPassword() string {
 	if s.file != nil {
 		return s.file.Get()
 	}
@@ -112,8 +112,8 @@ func openCertificates(key string, cfg *config.TLS) (c *certificates, err error) 
 	return c, err
 }
 
-// config returns the TLS configuration of one connection.
-func (c *certificates) config(addr string) *tls.Config {
+// tlsConfig returns the TLS configuration of one connection.
+func (c *certificates) tlsConfig(addr string) *tls.Config {
 	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.cfg.ServerName}
 	if t.ServerName == "" {
 		t.ServerName, _, _ = net.SplitHostPort(addr)
@@ -135,14 +135,14 @@ func poolOf(all []*x509.Certificate) *x509.CertPool {
 	return pool
 }
 
-// dangers returns why the servers refuse new connections, or soon may.
-func (s *secrets) dangers(now time.Time) (found []string) {
+// fileDangers returns why the servers refuse new connections, or soon may.
+func (s *secrets) fileDangers(now time.Time) (found []string) {
 	if s.file != nil {
 		s.file.Get()
 		found = append(found, faultOf(s.file.Fault())...)
 	}
 	if c := s.certificates; c != nil {
-		found = append(found, c.dangers(now)...)
+		found = append(found, c.certificateDangers(now)...)
 	}
 	return found
 }
@@ -155,10 +155,10 @@ func faultOf(err error) []string {
 	return []string{fmt.Sprintf("%v; the previous version stays in use", err)}
 }
 
-func (c *certificates) dangers(now time.Time) (found []string) {
+func (c *certificates) certificateDangers(now time.Time) (found []string) {
 	if c.own != nil {
 		pair := c.own.Get()
-		found = append(faultOf(c.own.Fault()), ending(pair.Leaf, now, "the client's certificate "+c.cfg.CertFile+" ("+c.key+".cert_file)")...)
+		found = append(faultOf(c.own.Fault()), expiryWarning(pair.Leaf, now, "the client's certificate "+c.cfg.CertFile+" ("+c.key+".cert_file)")...)
 	}
 	if c.authority == nil {
 		return found
@@ -166,7 +166,7 @@ func (c *certificates) dangers(now time.Time) (found []string) {
 	trusted := c.authority.Get()
 	found = append(found, faultOf(c.authority.Fault())...)
 	if last := c.lastAuthority(trusted, now); last != nil {
-		found = append(found, ending(last, now, fmt.Sprintf("the authority %q of %s (%s.ca_file), which vouches for Redis,", last.Subject.CommonName, c.cfg.CAFile, c.key))...)
+		found = append(found, expiryWarning(last, now, fmt.Sprintf("the authority %q of %s (%s.ca_file), which vouches for Redis,", last.Subject.CommonName, c.cfg.CAFile, c.key))...)
 	}
 	return found
 }
@@ -196,7 +196,7 @@ func (c *certificates) lastAuthority(trusted []*x509.Certificate, now time.Time)
 // mostNotice is the longest time before a certificate's end at which a warning begins. For a short-lived certificate it begins in the last third of its life.
 const mostNotice = 7 * 24 * time.Hour
 
-func ending(cert *x509.Certificate, now time.Time, what string) []string {
+func expiryWarning(cert *x509.Certificate, now time.Time, what string) []string {
 	const part = 3
 	notice := min(mostNotice, cert.NotAfter.Sub(cert.NotBefore)/part)
 	end := cert.NotAfter.UTC().Format(time.RFC3339)
@@ -212,8 +212,8 @@ func ending(cert *x509.Certificate, now time.Time, what string) []string {
 // mask replaces a password in an error.
 const mask = "***"
 
-// hide removes the password from an error reply: a server or a proxy that does not know AUTH repeats what it was sent.
-func hide(reply, password string) string {
+// hidePassword removes the password from an error reply: a server or a proxy that does not know AUTH repeats what it was sent.
+func hidePassword(reply, password string) string {
 	text, _, _ := strings.Cut(reply, ", with args beginning with")
 	if password == "" {
 		return text

@@ -60,7 +60,7 @@ func TestCertificateEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := c.dangers(time.Now().Add(tc.after))
+		found := c.certificateDangers(time.Now().Add(tc.after))
 		if tc.says == "" && len(found) > 0 || tc.says != "" && (len(found) != 2 || !strings.Contains(found[0], tc.says) || !strings.Contains(found[1], tc.says)) {
 			t.Errorf("lasts %v, after %v: %q, want %q", tc.lasts, tc.after, found, tc.says)
 		}
@@ -97,7 +97,7 @@ func TestRefusalOfEveryoneNamesNoUser(t *testing.T) {
 		"WRONGPASS invalid username-password pair":                   true,
 		"ERR AUTH <password> called without any password configured": true,
 	} {
-		err := c.judge("h:1", reply, true)
+		err := c.judgeReply("h:1", reply, true)
 		if refused := new(refusedLogin); err == nil || errors.As(err, &refused) != ofUser {
 			t.Errorf("%s: %v", reply, err)
 		}
@@ -126,14 +126,14 @@ func TestLastGoodFileStaysInUse(t *testing.T) {
 	if err := os.Rename(other.KeyFile, files.KeyFile); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.current(); got != "first" || s.certificates.own.Get().Leaf != leaf {
+	if got := s.currentPassword(); got != "first" || s.certificates.own.Get().Leaf != leaf {
 		t.Errorf("the password is %q, the certificate %v", got, s.certificates.own.Get().Leaf.SerialNumber)
 	}
-	if found := strings.Join(s.dangers(time.Now()), "\n"); strings.Count(found, "the previous version stays in use") != 2 || !strings.Contains(found, "is empty") {
+	if found := strings.Join(s.fileDangers(time.Now()), "\n"); strings.Count(found, "the previous version stays in use") != 2 || !strings.Contains(found, "is empty") {
 		t.Errorf("warnings %q", found)
 	}
 	write(password, "second\n")
-	if got := s.current(); got != "second" {
+	if got := s.currentPassword(); got != "second" {
 		t.Errorf("the password is %q", got)
 	}
 }

@@ -72,31 +72,31 @@ const (
 // mostText is the maximum length of a text about a server, in characters, because such a text contains the server's answers.
 const mostText = 200
 
-// rank is the sort key of a server of a Cluster: servers that are not up come first, because a check may not list all servers.
-func (s Server) rank() int {
+// sortRank is the sort key of a server of a Cluster: servers that are not up come first, because a check may not list all servers.
+func (s Server) sortRank() int {
 	if s.State != ServerUp && s.Keeps == KeepsAll {
 		return 0
 	}
 	return 1
 }
 
-// fail records why a server is not up.
-func (s *Server) fail(err error) {
-	s.State, s.Fault = ServerAway, printable(err.Error(), mostText)
+// setFault records why a server is not up.
+func (s *Server) setFault(err error) {
+	s.State, s.Fault = ServerAway, printableText(err.Error(), mostText)
 	if errors.Is(err, ErrUnfit) {
 		s.State = ServerUnfit
 	}
 }
 
-// describe records the facts that INFO has about a server.
-func (s *Server) describe(info map[string]string) {
+// setFacts records the facts that INFO has about a server.
+func (s *Server) setFacts(info map[string]string) {
 	const mostVersion = 32
-	s.Version = printable(info["redis_version"], mostVersion)
+	s.Version = printableText(info["redis_version"], mostVersion)
 	if own := info["valkey_version"]; own != "" { // Valkey always reports redis_version 7.2.4, the version it was forked from
-		s.Version = printable("valkey "+own, mostVersion)
+		s.Version = printableText("valkey "+own, mostVersion)
 	}
-	s.UptimeS, s.Clients, s.Replicas = number(info["uptime_in_seconds"]), number(info["connected_clients"]), number(info["connected_slaves"])
-	s.MemoryUsed, s.MemoryLimit = number(info["used_memory"]), number(info["maxmemory"])
+	s.UptimeS, s.Clients, s.Replicas = parseCount(info["uptime_in_seconds"]), parseCount(info["connected_clients"]), parseCount(info["connected_slaves"])
+	s.MemoryUsed, s.MemoryLimit = parseCount(info["used_memory"]), parseCount(info["maxmemory"])
 	if info["aof_enabled"] == "1" {
 		s.Persistence = AppendOnly
 	} else if info["aof_enabled"] == "0" {
@@ -104,8 +104,8 @@ func (s *Server) describe(info map[string]string) {
 	}
 }
 
-// number parses a count; nil if the text is not a count.
-func number(text string) *int64 {
+// parseCount parses a count; nil if the text is not a count.
+func parseCount(text string) *int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
 		return nil
@@ -113,8 +113,8 @@ func number(text string) *int64 {
 	return &n
 }
 
-// printable returns a server's text as one line of at most most characters.
-func printable(text string, most int) string {
+// printableText returns a server's text as one line of at most most characters.
+func printableText(text string, most int) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
@@ -159,8 +159,8 @@ type refusal struct {
 	runID  string // run id of the server; "" if hidden
 }
 
-// of returns the refusal of the server at an address whose newest connection is to dialed, or nil if it has not refused CONFIG.
-func (r *refusals) of(at, dialed string) *refusal {
+// refusalOf returns the refusal of the server at an address whose newest connection is to dialed, or nil if it has not refused CONFIG.
+func (r *refusals) refusalOf(at, dialed string) *refusal {
 	found, _ := r.known.Load(at)
 	if known, ok := found.(refusal); ok && known.dialed == dialed {
 		return &known
@@ -168,8 +168,8 @@ func (r *refusals) of(at, dialed string) *refusal {
 	return nil
 }
 
-// note stores an answer if it is a refusal.
-func (r *refusals) note(at string, answered refusal) {
+// addRefusal stores an answer if it is a refusal.
+func (r *refusals) addRefusal(at string, answered refusal) {
 	if isRefusal(answered.err) {
 		r.known.Store(at, answered)
 	}
@@ -189,7 +189,7 @@ func isRefusal(err error) bool {
 
 // askServer requests everything that a check needs. It does not request settings that this server has refused before.
 func (c *Conn) askServer(ctx context.Context, rdb oneServer, at string) answers {
-	refused := c.refused.of(at, c.dialedTo())
+	refused := c.refused.refusalOf(at, c.dialedTo())
 	a := answers{sections: map[string]*redis.StringCmd{}}
 	began := time.Now()
 	_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
@@ -202,9 +202,9 @@ func (c *Conn) askServer(ctx context.Context, rdb oneServer, at string) answers 
 		return nil
 	})
 	a.took = float64(time.Since(began).Microseconds()) / 1000
-	about, _ := a.section("server") // without it the run id is unknown
+	about, _ := a.infoSection("server") // without it the run id is unknown
 	if refused == nil {
-		c.refused.note(at, refusal{a.settings.Err(), c.dialedTo(), about["run_id"]})
+		c.refused.addRefusal(at, refusal{a.settings.Err(), c.dialedTo(), about["run_id"]})
 		return a
 	}
 	a.settings = redis.NewMapStringStringResult(nil, refused.err)
@@ -220,8 +220,8 @@ func (c *Conn) dialedTo() string {
 	return ""
 }
 
-// section returns a section of INFO.
-func (a answers) section(name string) (map[string]string, error) {
+// infoSection returns a section of INFO.
+func (a answers) infoSection(name string) (map[string]string, error) {
 	text, err := a.sections[name].Result()
 	if err != nil {
 		return nil, fmt.Errorf("ask Redis for its %s: %w", name, err)
@@ -229,11 +229,11 @@ func (a answers) section(name string) (map[string]string, error) {
 	return parseInfo(text), nil
 }
 
-// info returns the fields of all sections that the server shows. Its error is a connection's error, never a refusal.
-func (a answers) info() (map[string]string, error) {
+// infoFields returns the fields of all sections that the server shows. Its error is a connection's error, never a refusal.
+func (a answers) infoFields() (map[string]string, error) {
 	all := map[string]string{}
 	for _, name := range askedSections {
-		fields, err := a.section(name)
+		fields, err := a.infoSection(name)
 		if err != nil && !isReply(err) {
 			return nil, err
 		}
@@ -242,8 +242,8 @@ func (a answers) info() (map[string]string, error) {
 	return all, nil
 }
 
-// config returns the settings that INFO lacks; none if the server hides them.
-func (a answers) config() (map[string]string, error) {
+// readSettings returns the settings that INFO lacks; none if the server hides them.
+func (a answers) readSettings() (map[string]string, error) {
 	found, err := a.settings.Result()
 	if err != nil && !isReply(err) {
 		return nil, fmt.Errorf("ask Redis for its settings: %w", err)

@@ -11,19 +11,19 @@ func (h *Health) judgeState(info map[string]string, a answers) error {
 	if info["loading"] == "1" {
 		return errors.New("it loads its data from its disk, and answers nothing else until that is done")
 	}
-	settings, err := a.config()
+	settings, err := a.readSettings()
 	if err != nil {
 		return err
 	}
-	policy, limit := info["maxmemory_policy"], h.server().MemoryLimit
+	policy, limit := info["maxmemory_policy"], h.onlyServer().MemoryLimit
 	known := policy != "" && limit != nil
 	if known && *limit != 0 && policy != "noeviction" {
 		if strings.HasPrefix(policy, "allkeys") {
-			return fmt.Errorf("%w: its maxmemory-policy %s drops locks when memory is short; set maxmemory-policy noeviction", ErrUnfit, printable(policy, mostText))
+			return fmt.Errorf("%w: its maxmemory-policy %s drops locks when memory is short; set maxmemory-policy noeviction", ErrUnfit, printableText(policy, mostText))
 		}
-		h.warn(evictionCode, "Redis' maxmemory-policy is %s: it may drop pools, locks of cronclave lock, and the history when memory is short; set maxmemory-policy noeviction", printable(policy, mostText))
+		h.addWarning(evictionCode, "Redis' maxmemory-policy is %s: it may drop pools, locks of cronclave lock, and the history when memory is short; set maxmemory-policy noeviction", printableText(policy, mostText))
 	}
-	if !known || h.server().Persistence == "" {
+	if !known || h.onlyServer().Persistence == "" {
 		h.warnHidden()
 	}
 	h.judgePersistence(settings)
@@ -35,15 +35,15 @@ func (h *Health) judgeState(info map[string]string, a answers) error {
 func (h *Health) judgePersistence(settings map[string]string) {
 	save, known := settings[saveSetting]
 	switch {
-	case h.server().Persistence != NoAppendOnly:
+	case h.onlyServer().Persistence != NoAppendOnly:
 	case !known:
-		h.warn("settings_hidden", "Redis has no append-only file, and hides whether it keeps snapshots: its restart may forget runs that no replica that is up remembers; set appendonly yes")
+		h.addWarning("settings_hidden", "Redis has no append-only file, and hides whether it keeps snapshots: its restart may forget runs that no replica that is up remembers; set appendonly yes")
 	case save == "":
-		h.server().Persistence = NoPersistence
-		h.warn("no_persistence", "Redis keeps nothing on disk: after its restart only replicas that are up remember the runs; set appendonly yes")
+		h.onlyServer().Persistence = NoPersistence
+		h.addWarning("no_persistence", "Redis keeps nothing on disk: after its restart only replicas that are up remember the runs; set appendonly yes")
 	default:
-		h.server().Persistence = Snapshots
-		h.warn("snapshots_only", "Redis keeps snapshots only: its restart forgets the last minutes, which only replicas that are up remember; set appendonly yes")
+		h.onlyServer().Persistence = Snapshots
+		h.addWarning("snapshots_only", "Redis keeps snapshots only: its restart forgets the last minutes, which only replicas that are up remember; set appendonly yes")
 	}
 }
 
@@ -51,25 +51,25 @@ func (h *Health) judgePersistence(settings map[string]string) {
 func (h *Health) judgeWrites(info, settings map[string]string) {
 	fault := ""
 	switch {
-	case h.server().Persistence == AppendOnly && info["aof_last_write_status"] == "err":
+	case h.onlyServer().Persistence == AppendOnly && info["aof_last_write_status"] == "err":
 		fault = "it cannot write to its append-only file; look for a full disk, and at its log"
 	case isFull(info):
 		fault = "its memory is full; raise maxmemory, or delete data"
 	case info["rdb_last_bgsave_status"] != "err" || settings[stopSetting] == "no":
 	case settings[stopSetting] == "":
-		h.warn(refusedCode, "Redis' last snapshot failed: unless stop-writes-on-bgsave-error is no, it refuses writes; look for a full disk, and at its log")
+		h.addWarning(refusedCode, "Redis' last snapshot failed: unless stop-writes-on-bgsave-error is no, it refuses writes; look for a full disk, and at its log")
 	case settings[saveSetting] != "":
 		fault = "its last snapshot failed; look for a full disk, and at its log"
 	}
 	if fault != "" {
-		h.server().State, h.server().Fault = ServerReadOnly, "it refuses writes: "+fault
-		h.warn(refusedCode, "Redis refuses writes: %s", fault)
+		h.onlyServer().State, h.onlyServer().Fault = ServerReadOnly, "it refuses writes: "+fault
+		h.addWarning(refusedCode, "Redis refuses writes: %s", fault)
 	}
 }
 
 // isFull reports whether a server that evicts nothing has no memory left. Like Redis, it does not count some buffers.
 func isFull(info map[string]string) bool {
-	used, limit, apart := number(info["used_memory"]), number(info["maxmemory"]), number(info["mem_not_counted_for_evict"])
+	used, limit, apart := parseCount(info["used_memory"]), parseCount(info["maxmemory"]), parseCount(info["mem_not_counted_for_evict"])
 	if used == nil || limit == nil || *limit == 0 || info["maxmemory_policy"] != "noeviction" {
 		return false
 	}
@@ -79,9 +79,9 @@ func isFull(info map[string]string) bool {
 	return *used > *limit
 }
 
-// answers reports whether a server answers as a master.
-func (s Server) answers() bool { return s.State == ServerUp || s.State == ServerReadOnly }
+// isAnswering reports whether a server answers as a master.
+func (s Server) isAnswering() bool { return s.State == ServerUp || s.State == ServerReadOnly }
 
 func (h *Health) warnHidden() {
-	h.warn("settings_hidden", "Redis hides its settings: make sure that maxmemory-policy is noeviction and that appendonly is on")
+	h.addWarning("settings_hidden", "Redis hides its settings: make sure that maxmemory-policy is noeviction and that appendonly is on")
 }

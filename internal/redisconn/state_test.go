@@ -32,9 +32,9 @@ func TestRefusedWritesAreShown(t *testing.T) {
 		"no snapshot, and no CONFIG":  {with(healthy, "persistence", failed), nil, ServerUp, "unless stop-writes-on-bgsave-error is no"},
 	} {
 		h := healthOf(Server{State: ServerUp})
-		err := (&Conn{}).judge(answersOf(tc.sections, tc.settings), &h)
-		if err != nil || h.server().State != tc.state || (h.server().Fault != "") != (tc.state == ServerReadOnly) {
-			t.Errorf("%s: %v, %+v", name, err, *h.server())
+		err := (&Conn{}).judgeAnswers(answersOf(tc.sections, tc.settings), &h)
+		if err != nil || h.onlyServer().State != tc.state || (h.onlyServer().Fault != "") != (tc.state == ServerReadOnly) {
+			t.Errorf("%s: %v, %+v", name, err, *h.onlyServer())
 		}
 		if said := len(h.Warnings) == 1 && h.Warnings[0].Code == "writes_refused" && strings.Contains(h.Warnings[0].Message, tc.warns); said != (tc.warns != "") {
 			t.Errorf("%s: %+v", name, h.Warnings)
@@ -61,7 +61,7 @@ func TestUnusableServers(t *testing.T) {
 		"broke in the INFO": {half, "ask Redis for its persistence", false},
 	} {
 		h := healthOf(Server{State: ServerUp})
-		err := (&Conn{}).judge(tc.answers, &h)
+		err := (&Conn{}).judgeAnswers(tc.answers, &h)
 		if err == nil || !strings.Contains(err.Error(), tc.says) || errors.Is(err, ErrUnfit) != tc.unfit || len(h.Warnings) != 0 {
 			t.Errorf("%s: %v, %+v", name, err, h.Warnings)
 		}
@@ -76,8 +76,8 @@ func TestFaultOfAServerIsExplained(t *testing.T) {
 	t.Cleanup(func() { _ = one.Close() })
 	one.AddHook(refusing{})
 	h, err := c.examineServer(t.Context(), one, "x")
-	if err == nil || !strings.Contains(h.server().Fault, "no master named prime") {
-		t.Errorf("%v, %+v", err, h.server())
+	if err == nil || !strings.Contains(h.onlyServer().Fault, "no master named prime") {
+		t.Errorf("%v, %+v", err, h.onlyServer())
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // for two checks, because replicas differ for a moment while a new configuration is rolled out.
 func watchAgreement(ctx context.Context, p *peers, j *journal.Journal, log hclog.Logger) {
 	var last, logged string // "" if they agree
-	every(ctx, operator.RegisterEvery, func() {
+	repeatEvery(ctx, operator.RegisterEvery, func() {
 		known := p.all.Load()
 		if known == nil {
 			return

@@ -30,12 +30,12 @@ func (a *announcer) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-a.begin:
-			a.announce(ctx)
+			a.announceAll(ctx)
 		}
 	}
 }
 
-func (a *announcer) announce(ctx context.Context) {
+func (a *announcer) announceAll(ctx context.Context) {
 	if err := a.sweep(ctx); err != nil {
 		a.log.Debug("jobs not re-announced yet", "error", err)
 		a.due.Store(true)

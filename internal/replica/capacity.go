@@ -37,8 +37,8 @@ func limitsFor(server bool) resourceLimits {
 	return limitsOfProcess()
 }
 
-// fits returns the number of runs that the limits allow, at least 1 and at most wanted.
-func (l resourceLimits) fits(wanted int) int {
+// fittingRuns returns the number of runs that the limits allow, at least 1 and at most wanted.
+func (l resourceLimits) fittingRuns(wanted int) int {
 	fit := wanted
 	if l.files > 0 {
 		fit = min(fit, (l.files-filesOfReplica)/filesOfRun)
@@ -52,7 +52,7 @@ func (l resourceLimits) fits(wanted int) int {
 // maxRunning returns the maximum number of runs on this replica: the configured one, or the number that the limits of the system allow. In the second case it
 // logs a warning.
 func maxRunning(wanted int, limits resourceLimits, log hclog.Logger) int {
-	fit := limits.fits(wanted)
+	fit := limits.fittingRuns(wanted)
 	if fit < wanted {
 		log.Warn("max_running exceeds what the limits of this process allow; running fewer jobs at once", "max_running", wanted, "fits", fit,
 			"open_files", limits.files, "open_files_needed", filesOfReplica+wanted*filesOfRun,

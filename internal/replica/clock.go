@@ -9,9 +9,9 @@ import (
 // A clockWatch warns about this machine's clock, and not again until the clock has been right.
 type clockWatch struct{ off bool }
 
-// look evaluates the offset of this machine's clock. After a warning, the clock counts as right only below half of operator.MaxClockOffset, so that an offset
+// checkOffset evaluates the offset of this machine's clock. After a warning, the clock counts as right only below half of operator.MaxClockOffset, so that an offset
 // near the limit does not fill the log.
-func (w *clockWatch) look(o operator.ClockOffset, log hclog.Logger) {
+func (w *clockWatch) checkOffset(o operator.ClockOffset, log hclog.Logger) {
 	switch {
 	case !w.off && o.Excessive():
 		w.off = true

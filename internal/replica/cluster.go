@@ -25,8 +25,8 @@ func (m *monitor) watchCluster(ctx context.Context, r clusterReader) {
 		return
 	}
 	defer m.cluster.Store(nil)
-	every(ctx, readClusterEvery, func() {
-		known, err := r.read(ctx)
+	repeatEvery(ctx, readClusterEvery, func() {
+		known, err := r.readCluster(ctx)
 		if err != nil {
 			m.log.Debug("cannot read the state of the cluster for the metrics", "error", err)
 		}
@@ -43,8 +43,8 @@ type clusterReader struct {
 	ticks   operator.TickCache
 }
 
-// read returns the state of the cluster, or nil and an error.
-func (r *clusterReader) read(ctx context.Context) (*httpapi.Cluster, error) {
+// readCluster returns the state of the cluster, or nil and an error.
+func (r *clusterReader) readCluster(ctx context.Context) (*httpapi.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, readClusterEvery)
 	defer cancel()
 	known := &httpapi.Cluster{Replicas: map[string]int{}, Lost: map[string]time.Time{}}
@@ -53,7 +53,7 @@ func (r *clusterReader) read(ctx context.Context) (*httpapi.Cluster, error) {
 	}
 	cfg := r.config()
 	var err error
-	if known.Paused, err = r.readPaused(ctx, names(cfg)); err != nil {
+	if known.Paused, err = r.readPaused(ctx, enabledNames(cfg)); err != nil {
 		return nil, err
 	}
 	if known.Pools, err = r.readPools(ctx, cfg.Pools); err != nil {

@@ -52,16 +52,16 @@ func openClusterView(redis *redisconn.Conn, cfg *config.Config, log hclog.Logger
 	return v, nil
 }
 
-// api returns the handler of the HTTP API.
-func (v *clusterView) api(version string, log hclog.Logger) (http.Handler, error) {
+// newAPI returns the handler of the HTTP API.
+func (v *clusterView) newAPI(version string, log hclog.Logger) (http.Handler, error) {
 	return api.New(api.Config{Operator: v.operator, Version: version, Log: log, Stopping: httpapi.Stopping, User: func(ctx context.Context) (string, bool) {
 		user := httpapi.UserOf(ctx)
 		return user.Name, user.MayAct()
 	}})
 }
 
-// pages returns the handler of the dashboard.
-func (v *clusterView) pages(base string) (http.Handler, error) {
+// newPages returns the handler of the dashboard.
+func (v *clusterView) newPages(base string) (http.Handler, error) {
 	return dashboard.New(dashboard.Config{Operator: v.operator, BasePath: base, Actor: func(r *http.Request) (string, bool) {
 		user := httpapi.UserOf(r.Context())
 		if !v.login {

@@ -20,9 +20,9 @@ type condition struct {
 	capacity       int         // maximum number of runs; set before the replica runs
 }
 
-// complete adds the condition to a registration.
-func (c *condition) complete(entry journal.Replica) journal.Replica {
-	entry.MaxRunning, entry.LeaseMargin, entry.StoodStill = c.capacity, c.margins.least(), c.standstill.Load()
+// addCondition adds the condition to a registration.
+func (c *condition) addCondition(entry journal.Replica) journal.Replica {
+	entry.MaxRunning, entry.LeaseMargin, entry.StoodStill = c.capacity, c.margins.leastMargin(), c.standstill.Load()
 	if refused := c.refused.Load(); refused != nil {
 		entry.Refused = *refused
 	}
@@ -38,8 +38,8 @@ func (c *condition) complete(entry journal.Replica) journal.Replica {
 // mostUnstartable is the maximum number of jobs that can't be started in a registration.
 const mostUnstartable = 10
 
-// fewest returns at most mostUnstartable jobs that can't be started, with shortened reasons; nil if there are none.
-func fewest(jobs map[string]string) map[string]string {
+// firstUnstartable returns at most mostUnstartable jobs that can't be started, with shortened reasons; nil if there are none.
+func firstUnstartable(jobs map[string]string) map[string]string {
 	var few map[string]string
 	for _, job := range slices.Sorted(maps.Keys(jobs)) {
 		if few == nil {

@@ -42,9 +42,9 @@ type sighting struct {
 	evicts    func() bool // asks whether Redis evicts keys that expire when memory is short
 }
 
-// missing returns the loss that a missing key shows if it cannot have expired. (The epoch never expires and is not evicted, so a new epoch always means lost
+// missingKeyLoss returns the loss that a missing key shows if it cannot have expired. (The epoch never expires and is not evicted, so a new epoch always means lost
 // data.)
-func (s sighting) missing() loss {
+func (s sighting) missingKeyLoss() loss {
 	if s.evicts() {
 		return lossToEviction
 	}
@@ -63,9 +63,9 @@ const (
 // A successorWatch counts how often each other replica of this one's name was listed. Its zero value has no counts.
 type successorWatch struct{ listed map[string]int }
 
-// look evaluates a list of all replicas, draining ones included. A successor registers, and then removes this replica's registration: it is new in this list
+// findSuccessor evaluates a list of all replicas, draining ones included. A successor registers, and then removes this replica's registration: it is new in this list
 // or in the one before. Replicas in the first list were there before this one, and are no successors.
-func (w *successorWatch) look(all []journal.Replica, self journal.Replica) succession {
+func (w *successorWatch) findSuccessor(all []journal.Replica, self journal.Replica) succession {
 	const old = 3
 	found, listed := noSuccessor, map[string]int{}
 	for _, o := range all {
@@ -85,36 +85,36 @@ func (w *successorWatch) look(all []journal.Replica, self journal.Replica) succe
 	return found
 }
 
-// begun reports whether there was a registration.
-func (w *lossWatch) begun() bool { return !w.renewed.IsZero() }
+// hasRegistered reports whether there was a registration.
+func (w *lossWatch) hasRegistered() bool { return !w.renewed.IsZero() }
 
-// look evaluates the result of a registration, which began at renewed and was answered at now. It returns the loss and the interval in which it happened.
-func (w *lossWatch) look(found sighting, renewed, now time.Time) (loss, journal.Interval) {
+// detectLoss evaluates the result of a registration, which began at renewed and was answered at now. It returns the loss and the interval in which it happened.
+func (w *lossWatch) detectLoss(found sighting, renewed, now time.Time) (loss, journal.Interval) {
 	before, since := *w, journal.Interval{From: w.renewed, To: now}
 	w.epoch, w.renewed = cmp.Or(found.Epoch, before.epoch), renewed
 	switch {
-	case !before.begun():
+	case !before.hasRegistered():
 		return lossNone, since
 	case before.epoch != "" && w.epoch != before.epoch:
 		w.suspect = nil
 		return lossOfData, since
 	case found.canary == journal.CanaryMissing && !mayExpireIn(since):
 		w.suspect = nil
-		return found.missing(), since
+		return found.missingKeyLoss(), since
 	case mayExpireIn(since) && (!found.Known || found.canary == journal.CanaryMissing):
 		w.suspect = nil
 		return lossOfEntry, since
 	case !found.Known && w.suspect == nil:
 		w.suspect = &since
 	}
-	return w.explain(found)
+	return w.explainMissing(found)
 }
 
 // mayExpireIn reports whether keys with the time to live of a registration may expire in an interval.
 func mayExpireIn(i journal.Interval) bool { return i.Length() >= registerTTL-redisconn.Timeout }
 
-// explain returns the cause of a missing registration, once the replicas are known.
-func (w *lossWatch) explain(found sighting) (loss, journal.Interval) {
+// explainMissing returns the cause of a missing registration, once the replicas are known.
+func (w *lossWatch) explainMissing(found sighting) (loss, journal.Interval) {
 	if w.suspect == nil || found.successor == successionUnknown {
 		if found.Known && found.EpochError == nil && found.canary == journal.CanaryIntact {
 			return lossNone, journal.Interval{}
@@ -126,7 +126,7 @@ func (w *lossWatch) explain(found sighting) (loss, journal.Interval) {
 	if found.successor == hasSuccessor {
 		return lossToSuccessor, since
 	}
-	return found.missing(), since
+	return found.missingKeyLoss(), since
 }
 
 // A lossLog logs losses. A loss that recurs at each renewal does not fill the log with warnings.
@@ -143,8 +143,8 @@ var lossMessages = map[loss]string{
 		"may be missing; check appendonly and acked_replicas",
 }
 
-// note logs a loss that happened in an interval.
-func (l *lossLog) note(kind loss, since journal.Interval, log hclog.Logger) {
+// logLoss logs a loss that happened in an interval.
+func (l *lossLog) logLoss(kind loss, since journal.Interval, log hclog.Logger) {
 	message, lost := lossMessages[kind]
 	if !lost {
 		return

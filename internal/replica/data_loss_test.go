@@ -49,13 +49,13 @@ func TestLossOfKeysThatMayHaveExpired(t *testing.T) {
 		"evicted, or expired":              {late, false, "e", journal.CanaryIntact, true, lossOfEntry},
 	} {
 		w := lossWatch{}
-		w.look(sighting{Registration: journal.Registration{Epoch: "e"}, successor: noSuccessor}, at, at)
+		w.detectLoss(sighting{Registration: journal.Registration{Epoch: "e"}, successor: noSuccessor}, at, at)
 		now := at.Add(tc.after)
 		found := journal.Registration{Known: tc.known, Epoch: tc.epoch}
 		if found.Epoch == "" {
 			found.EpochError = errNoAnswer
 		}
-		got, since := w.look(sighting{found, tc.canary, noSuccessor, func() bool { return tc.evicts }}, now, now)
+		got, since := w.detectLoss(sighting{found, tc.canary, noSuccessor, func() bool { return tc.evicts }}, now, now)
 		if got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 )
 
-// every calls f at once, and then again after each period until ctx ends.
-func every(ctx context.Context, period time.Duration, f func()) {
+// repeatEvery calls f at once, and then again after each period until ctx ends.
+func repeatEvery(ctx context.Context, period time.Duration, f func()) {
 	for ; ctx.Err() == nil; backoff.Sleep(ctx, period) {
 		f()
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// fit returns an error with the resources that this machine can't give to the jobs that this replica may run, as far as check knows.
-func fit(cfg *config.Config, check func(command.Spec) error) error {
+// checkFit returns an error with the resources that this machine can't give to the jobs that this replica may run, as far as check knows.
+func checkFit(cfg *config.Config, check func(command.Spec) error) error {
 	labels := scheduler.Labels(cfg.Replica.Labels)
 	var faults []error
 	for i := range cfg.Jobs {

@@ -38,13 +38,13 @@ func TestWhatTheMachineCannotGive(t *testing.T) {
 		want   string
 	}{{nil, high3}, {zone, high3 + "\n" + limited7}} {
 		cfg.Replica.Labels = tc.labels
-		err := fit(cfg, check)
+		err := checkFit(cfg, check)
 		var usage UsageError
 		if !errors.As(err, &usage) || err.Error() != tc.want {
 			t.Errorf("labels %v: %v, want\n%s", tc.labels, err, tc.want)
 		}
 	}
-	if err := fit(&config.Config{Jobs: cfg.Jobs[:1]}, check); err != nil {
+	if err := checkFit(&config.Config{Jobs: cfg.Jobs[:1]}, check); err != nil {
 		t.Error(err)
 	}
 }
@@ -52,10 +52,10 @@ func TestWhatTheMachineCannotGive(t *testing.T) {
 // TestPeersOfAJob are those with its labels.
 func TestPeersOfAJob(t *testing.T) {
 	p := peers{self: "a"}
-	if self, ids := p.get(nil); self != "a" || ids != nil {
+	if self, ids := p.idsWithLabels(nil); self != "a" || ids != nil {
 		t.Errorf("before it has met anybody: %s, %v", self, ids)
 	}
-	p.all.Store(&acquaintance{ids: []string{"a", "b", "c"}, replicas: []journal.Replica{
+	p.all.Store(&aliveReplicas{ids: []string{"a", "b", "c"}, replicas: []journal.Replica{
 		{ID: "a", Labels: map[string]string{"zone": "a"}}, {ID: "b"}, {ID: "c", Labels: map[string]string{"zone": "a", "disk": "ssd"}}}})
 	for _, tc := range []struct {
 		where scheduler.Labels
@@ -63,7 +63,7 @@ func TestPeersOfAJob(t *testing.T) {
 	}{
 		{nil, []string{"a", "b", "c"}}, {scheduler.Labels{"zone": "a"}, []string{"a", "c"}}, {scheduler.Labels{"zone": "b"}, nil},
 	} {
-		if _, got := p.get(tc.where); !slices.Equal(got, tc.want) {
+		if _, got := p.idsWithLabels(tc.where); !slices.Equal(got, tc.want) {
 			t.Errorf("%v: %v, want %v", tc.where, got, tc.want)
 		}
 	}
@@ -82,7 +82,7 @@ func TestOutOfMemoryIsReported(t *testing.T) {
 		{64 << 20, command.Exit{Code: 3, OutOfMemory: true}, "<nil>"},
 	} {
 		r := &commandRunner{job: &config.Job{Program: config.Program{OKExitCodes: []int{0, 3}, Limits: config.Limits{Memory: tc.limit}}}}
-		if got := fmt.Sprint(r.result(tc.exit).Err); got != tc.want {
+		if got := fmt.Sprint(r.resultOf(tc.exit).Err); got != tc.want {
 			t.Errorf("%+v: %q, want %q", tc.exit, got, tc.want)
 		}
 	}

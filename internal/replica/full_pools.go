@@ -23,9 +23,9 @@ const (
 // watchPools is a duty of the leader. It logs, once for each occurrence, that a pool is full while runs wait for it. Without pools it does not call Redis.
 func watchPools(ctx context.Context, o *operator.Operator, cfg func() *config.Config, now func() time.Time, log hclog.Logger) {
 	watch := poolWatch{operator: o, now: now, log: log}
-	every(ctx, lookAtPools, func() {
+	repeatEvery(ctx, lookAtPools, func() {
 		if pools := cfg().Pools; len(pools) > 0 {
-			watch.look(ctx, pools)
+			watch.checkPools(ctx, pools)
 		}
 	})
 }
@@ -45,7 +45,7 @@ type fullPool struct {
 	logged bool
 }
 
-func (w *poolWatch) look(ctx context.Context, pools map[string]config.Pool) {
+func (w *poolWatch) checkPools(ctx context.Context, pools map[string]config.Pool) {
 	slots := map[string]int{}
 	for name, p := range pools {
 		slots[name] = p.Slots
@@ -55,14 +55,14 @@ func (w *poolWatch) look(ctx context.Context, pools map[string]config.Pool) {
 		w.log.Debug("cannot look for full pools", "error", err)
 		return
 	}
-	for _, p := range w.due(full, w.now()) {
+	for _, p := range w.duePools(full, w.now()) {
 		w.log.Warn("pool is full while others wait for a slot", "code", operator.CodePoolFull, "pool", p.Name, "holder", p.HeldBy(), "waiters", p.Waiters,
 			"remedy", p.Remedy(), "since", p.Waiting[0].Since.UTC().Format(time.RFC3339))
 	}
 }
 
-// due returns the full pools to log now.
-func (w *poolWatch) due(full []operator.Pool, now time.Time) (list []operator.Pool) {
+// duePools returns the full pools to log now.
+func (w *poolWatch) duePools(full []operator.Pool, now time.Time) (list []operator.Pool) {
 	known := map[string]fullPool{}
 	for name, was := range w.known {
 		if was.since = (time.Time{}); now.Sub(was.seen) < freeFor {

@@ -56,7 +56,7 @@ func TestFullPoolIsLoggedOnce(t *testing.T) {
 	look := func(what string, want bool) {
 		t.Helper()
 		log.Reset()
-		watch.look(t.Context(), map[string]config.Pool{"warehouse": {Slots: 1}, "damaged": {Slots: 1}})
+		watch.checkPools(t.Context(), map[string]config.Pool{"warehouse": {Slots: 1}, "damaged": {Slots: 1}})
 		said := log.String()
 		if warned := strings.Contains(said, "[WARN]  pool is full while others wait for a slot: code=pool_full pool=warehouse holder=\"job export on r1\" waiters=1") &&
 			strings.Contains(said, " since=20"); warned != want || strings.Count(said, "\n") > 1 {
@@ -121,7 +121,7 @@ func TestPoolThatIsFullAtTimesIsNotLogged(t *testing.T) {
 			if since := p.Waiting[0].Since; since == nil || since.Before(at) {
 				full = append(full, p)
 			}
-			if list := w.due(full, at); len(list) > 0 {
+			if list := w.duePools(full, at); len(list) > 0 {
 				t.Errorf("%s: logged at look %d", name, i)
 			}
 		}

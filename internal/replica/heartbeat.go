@@ -60,8 +60,8 @@ func (h *heartbeat) run(ctx context.Context) {
 			h.fault("")
 		case cfg.URL != h.url || time.Since(h.sent) >= cfg.Every:
 			h.url, h.sent = cfg.URL, time.Now()
-			if err := h.send(ctx); ctx.Err() == nil {
-				h.report(err)
+			if err := h.sendOnce(ctx); ctx.Err() == nil {
+				h.reportResult(err)
 			}
 			fallthrough
 		default:
@@ -71,8 +71,8 @@ func (h *heartbeat) run(ctx context.Context) {
 	}
 }
 
-// send sends one request. Its error contains no part of the URL.
-func (h *heartbeat) send(ctx context.Context) error {
+// sendOnce sends one request. Its error contains no part of the URL.
+func (h *heartbeat) sendOnce(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url, nil)
 	if err != nil {
 		return errors.New("the URL is wrong") // not reached: the configuration was validated
@@ -91,9 +91,9 @@ func (h *heartbeat) send(ctx context.Context) error {
 	return nil
 }
 
-// report logs a change, and sets the error that status shows.
-func (h *heartbeat) report(err error) {
-	to := origin(h.url)
+// reportResult logs a change, and sets the error that status shows.
+func (h *heartbeat) reportResult(err error) {
+	to := originOf(h.url)
 	switch {
 	case err == nil && h.silent:
 		h.log.Info("heartbeat succeeds again", "url", to)
@@ -109,8 +109,8 @@ func (h *heartbeat) report(err error) {
 	h.fault(what)
 }
 
-// origin returns the part of a URL that may be shown if the URL is a secret.
-func origin(address string) string {
+// originOf returns the part of a URL that may be shown if the URL is a secret.
+func originOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "?"

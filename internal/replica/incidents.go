@@ -32,27 +32,27 @@ type incidents struct {
 	unwritten []journal.Incident
 }
 
-// failed records a failed registration that began at an instant of the server's clock. A refusal is an answer. If the registration took longer than its time
+// noteFailure records a failed registration that began at an instant of the server's clock. A refusal is an answer. If the registration took longer than its time
 // limit, this process stood still, which shows nothing about Redis.
-func (i *incidents) failed(began time.Time, took time.Duration, err error) {
+func (i *incidents) noteFailure(began time.Time, took time.Duration, err error) {
 	switch {
 	case !journal.Unanswered(err):
-		i.answered(began.Add(took))
+		i.noteAnswer(began.Add(took))
 	case i.silent.IsZero() && took < longestRegistration:
 		i.silent = began
 	}
 }
 
-// answered records that Redis answered at an instant of the server's clock.
-func (i *incidents) answered(at time.Time) {
+// noteAnswer records that Redis answered at an instant of the server's clock.
+func (i *incidents) noteAnswer(at time.Time) {
 	if since := i.silent; !since.IsZero() && at.Sub(since) >= shortestOutage {
-		i.add(journal.Outage, journal.Interval{From: since, To: at})
+		i.addIncident(journal.Outage, journal.Interval{From: since, To: at})
 	}
 	i.silent = time.Time{}
 }
 
-// add counts an incident and queues it for the journal. After a failover to a slower clock an incident would end before it began, so its start is limited.
-func (i *incidents) add(kind string, during journal.Interval) {
+// addIncident counts an incident and queues it for the journal. After a failover to a slower clock an incident would end before it began, so its start is limited.
+func (i *incidents) addIncident(kind string, during journal.Interval) {
 	i.count(kind)
 	if during.From.After(during.To) {
 		during.From = during.To
@@ -61,8 +61,8 @@ func (i *incidents) add(kind string, during journal.Interval) {
 	i.unwritten = i.unwritten[max(len(i.unwritten)-mostUnwritten, 0):]
 }
 
-// write writes the queued incidents. A failed write is repeated after the next registration, unless it can never succeed.
-func (i *incidents) write(ctx context.Context, log hclog.Logger) {
+// writeIncidents writes the queued incidents. A failed write is repeated after the next registration, unless it can never succeed.
+func (i *incidents) writeIncidents(ctx context.Context, log hclog.Logger) {
 	for len(i.unwritten) > 0 {
 		if err := i.journal.NoteIncident(ctx, i.unwritten[0]); err != nil {
 			log.Debug("incident of Redis not written", "error", err)

@@ -51,7 +51,7 @@ func TestOutagesAreNoted(t *testing.T) {
 		t.Error("some are written again")
 	}
 	for n := range 2 * mostUnwritten {
-		a.incidents.add(journal.Outage, journal.Interval{From: at, To: at.Add(time.Duration(n))})
+		a.incidents.addIncident(journal.Outage, journal.Interval{From: at, To: at.Add(time.Duration(n))})
 	}
 	if n := len(a.incidents.unwritten); n != mostUnwritten {
 		t.Errorf("%d wait", n)
@@ -64,9 +64,9 @@ func TestInvalidIncidentHoldsUpNoOther(t *testing.T) {
 	_, _, j := startJournal(t)
 	at := time.Now()
 	m := startMember(t, j, "a-1", "a", &at)
-	m.incidents.add(journal.DataLoss, journal.Interval{From: at, To: at.Add(-time.Hour)})
-	m.incidents.add(journal.Outage, journal.Interval{From: at.Add(-time.Second), To: at.AddDate(10_000, 0, 0)})
-	m.incidents.add(journal.Outage, journal.Interval{From: at.Add(-3 * time.Second), To: at})
+	m.incidents.addIncident(journal.DataLoss, journal.Interval{From: at, To: at.Add(-time.Hour)})
+	m.incidents.addIncident(journal.Outage, journal.Interval{From: at.Add(-time.Second), To: at.AddDate(10_000, 0, 0)})
+	m.incidents.addIncident(journal.Outage, journal.Interval{From: at.Add(-3 * time.Second), To: at})
 	m.turn(t.Context())
 	all, err := j.Incidents(t.Context(), at)
 	if err != nil || len(all) != 2 || all[0].Kind != journal.Outage || all[1].Length() != 0 || !all[1].To.Equal(at.Add(-time.Hour)) || len(m.incidents.unwritten) > 0 {
@@ -137,8 +137,8 @@ func TestStandstillIsNoOutage(t *testing.T) {
 			m := startMember(t, j, "a-1", "a", &at)
 			m.now = time.Now
 			rdb.AddHook(&unanswered{0, time.Second, took, time.Now()})
-			m.renew(t.Context())
-			m.renew(t.Context())
+			m.renewEntry(t.Context())
+			m.renewEntry(t.Context())
 			all, err := j.Incidents(t.Context(), time.Now())
 			if all = slices.DeleteFunc(all, func(in journal.Incident) bool { return in.Kind != journal.Outage }); err != nil || len(all) != want {
 				t.Errorf("after a registration of %v: %v, %v, want %d", took, all, err, want)

@@ -24,8 +24,8 @@ const (
 	forgetAfter = 24 * time.Hour
 )
 
-// lead performs the duties of the cluster's leader until its term ends.
-func (r *Replica) lead(ctx context.Context, term *election.Term) {
+// leadCluster performs the duties of the cluster's leader until its term ends.
+func (r *Replica) leadCluster(ctx context.Context, term *election.Term) {
 	r.log.Info("leadership won", "token", term.Token())
 	r.leads.Store(true)
 	defer r.leads.Store(false)
@@ -40,27 +40,27 @@ func (r *Replica) lead(ctx context.Context, term *election.Term) {
 		return
 	}
 	defer func() { _ = view.Close() }() // it only waits
-	h := housekeeping{journal: r.journal, elector: elector, sweep: r.scheduler.Sweep, now: r.now, log: r.log}
+	h := housekeeping{journal: r.journal, elector: elector, sweep: r.scheduler.Sweep, now: r.serverNow, log: r.log}
 	var duties sync.WaitGroup
 	beats := heartbeat{client: newBeatClient(), version: r.version, log: r.log, config: func() config.Heartbeat { return r.cfg.Load().Heartbeat },
 		fault: func(what string) { r.heartbeatError.Store(&what) }}
 	duties.Go(func() { beats.run(ctx) })
 	duties.Go(func() { watchAgreement(ctx, &r.peers, r.journal, r.log) })
 	duties.Go(func() { watchReplicas(ctx, r.journal, r.log) })
-	duties.Go(func() { watchPools(ctx, view, r.cfg.Load, r.now, r.log) })
+	duties.Go(func() { watchPools(ctx, view, r.cfg.Load, r.serverNow, r.log) })
 	r.monitor.recalled.Store(false)
 	duties.Go(func() {
-		r.monitor.watchCluster(ctx, clusterReader{journal: r.journal, elector: elector, config: r.cfg.Load, now: r.now})
+		r.monitor.watchCluster(ctx, clusterReader{journal: r.journal, elector: elector, config: r.cfg.Load, now: r.serverNow})
 	})
-	every(ctx, sweepEvery, func() { h.keep(ctx, disabled(r.cfg.Load())) })
+	repeatEvery(ctx, sweepEvery, func() { h.maintainData(ctx, disabledJobs(r.cfg.Load())) })
 	duties.Wait()
 	if cause := context.Cause(ctx); errors.Is(cause, election.ErrEndangered) || term.Context().Err() != nil {
 		r.log.Warn("leadership lost", "token", term.Token(), "error", cause)
 	}
 }
 
-// disabled returns the names of the jobs that are not enabled.
-func disabled(cfg *config.Config) (names []string) {
+// disabledJobs returns the names of the jobs that are not enabled.
+func disabledJobs(cfg *config.Config) (names []string) {
 	for i := range cfg.Jobs {
 		if !cfg.Jobs[i].Enabled {
 			names = append(names, cfg.Jobs[i].Name)
@@ -78,9 +78,9 @@ type housekeeping struct {
 	log     hclog.Logger
 }
 
-// keep records runs whose holder died while no replica watched, also runs of jobs that no replica has any more. It removes the data of such jobs after a
+// maintainData records runs whose holder died while no replica watched, also runs of jobs that no replica has any more. It removes the data of such jobs after a
 // while.
-func (h *housekeeping) keep(ctx context.Context, disabled []string) {
+func (h *housekeeping) maintainData(ctx context.Context, disabled []string) {
 	warn := func(what string, err error) {
 		if err != nil && ctx.Err() == nil {
 			h.log.Warn("housekeeping: "+what, "error", err)
@@ -95,11 +95,11 @@ func (h *housekeeping) keep(ctx context.Context, disabled []string) {
 		idle = append(idle, name)
 	}
 	warn("look at all jobs", h.sweep(ctx, idle...))
-	warn("remove the locks of jobs that no replica has", h.remove(ctx, gone))
+	warn("remove the locks of jobs that no replica has", h.removeGoneLocks(ctx, gone))
 }
 
-// remove removes the locks of jobs that no replica has had for forgetAfter. Their history expires by its age.
-func (h *housekeeping) remove(ctx context.Context, gone map[string]time.Time) error {
+// removeGoneLocks removes the locks of jobs that no replica has had for forgetAfter. Their history expires by its age.
+func (h *housekeeping) removeGoneLocks(ctx context.Context, gone map[string]time.Time) error {
 	var old []string
 	before := h.now().Add(-forgetAfter)
 	for name, seen := range gone {

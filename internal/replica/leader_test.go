@@ -93,7 +93,7 @@ func (h *hall) run(elector *election.Elector, job string) *election.Term {
 // expect keeps the house, and then compares of which jobs there are locks, and which are gone.
 func (h *hall) expect(what string, locked, gone []string) {
 	h.t.Helper()
-	h.keep(h.t.Context(), []string{"disabled"})
+	h.maintainData(h.t.Context(), []string{"disabled"})
 	var got []string
 	for _, job := range []string{"back", "done", "dead", "kept"} {
 		if h.redis.Exists(h.t.Context(), "cronclave:default:{"+job+"}:job").Val() == 1 {

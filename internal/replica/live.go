@@ -77,7 +77,7 @@ func (o *sharedOutput) Line(stream string, line []byte) {
 	if o.log != nil {
 		o.log.Line(stream, line)
 	}
-	o.live.add(o.run, journal.Line{Stderr: stream == "stderr", Text: string(line), At: time.Now().UnixMilli()})
+	o.live.addLine(o.run, journal.Line{Stderr: stream == "stderr", Text: string(line), At: time.Now().UnixMilli()})
 }
 
 // End ends the output.
@@ -95,41 +95,41 @@ type liveRunner struct {
 
 // Run runs the job.
 func (r liveRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
-	defer r.live.end(r.live.begin(run))
+	defer r.live.endRun(r.live.addRun(run))
 	return r.Runner.Run(ctx, run)
 }
 
-func (l *liveOutput) begin(run *scheduler.Run) *liveRun {
+func (l *liveOutput) addRun(run *scheduler.Run) *liveRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &liveRun{LiveRun: journal.LiveRun{Job: run.Job, ID: run.ID}, attempt: run.Attempt, manual: run.Trigger == "manual", published: -1}
 	if l.runs = append(l.runs, r); r.manual || len(l.runs) == 1 {
-		l.nudge()
+		l.wakePublisher()
 	}
 	return r
 }
 
-// end removes a run, unless the rest of its output is still to be published.
-func (l *liveOutput) end(r *liveRun) {
+// endRun removes a run, unless the rest of its output is still to be published.
+func (l *liveOutput) endRun(r *liveRun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.ended = true
 	if r.followed || r.manual && !r.checked {
-		l.nudge()
+		l.wakePublisher()
 		return
 	}
-	l.remove(r)
+	l.removeRun(r)
 }
 
-func (l *liveOutput) remove(r *liveRun) {
+func (l *liveOutput) removeRun(r *liveRun) {
 	l.runs = slices.DeleteFunc(l.runs, func(o *liveRun) bool { return o == r })
 }
 
-// nudge wakes the publisher.
-func (l *liveOutput) nudge() { l.wake.give() }
+// wakePublisher wakes the publisher.
+func (l *liveOutput) wakePublisher() { l.wake.give() }
 
-// add adds a line to a run in progress. Old lines are dropped if there are too many.
-func (l *liveOutput) add(run *scheduler.Run, line journal.Line) {
+// addLine adds a line to a run in progress. Old lines are dropped if there are too many.
+func (l *liveOutput) addLine(run *scheduler.Run, line journal.Line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.IndexFunc(l.runs, func(r *liveRun) bool { return r.ID == run.ID && !r.ended })
@@ -142,14 +142,14 @@ func (l *liveOutput) add(run *scheduler.Run, line journal.Line) {
 	if r.followed {
 		most = maxPending
 	}
-	r.drop(most)
+	r.dropOldest(most)
 	if r.followed && r.size > maxPending/2 {
-		l.nudge()
+		l.wakePublisher()
 	}
 }
 
-// drop drops the oldest lines until the size is at most most.
-func (r *liveRun) drop(most int) {
+// dropOldest drops the oldest lines until the size is at most most.
+func (r *liveRun) dropOldest(most int) {
 	for r.size > most {
 		first := r.lines[0]
 		r.lines, r.size, r.start = r.lines[1:], r.size-len(first.Text)-lineCost, r.start+first.Size()
@@ -168,7 +168,7 @@ func (l *liveOutput) run(ctx context.Context) {
 		case <-rest.C:
 		}
 		rest.Reset(liveAtMost)
-		if pause, any := l.pause(); any {
+		if pause, any := l.nextPause(); any {
 			timer.Reset(pause)
 		} else {
 			timer.Stop()
@@ -182,11 +182,11 @@ func (l *liveOutput) run(ctx context.Context) {
 			l.publishLast(ctx)
 			return
 		}
-		if l.unchecked() || time.Since(looked) >= lookForFollowers {
-			l.look(ctx)
+		if l.hasUnchecked() || time.Since(looked) >= lookForFollowers {
+			l.findFollowers(ctx)
 			looked = time.Now()
 		}
-		l.publish(ctx)
+		l.publishRuns(ctx)
 	}
 }
 
@@ -194,11 +194,11 @@ func (l *liveOutput) run(ctx context.Context) {
 func (l *liveOutput) publishLast(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout)
 	defer cancel()
-	l.publish(last)
+	l.publishRuns(last)
 }
 
-// pause returns how long the publisher may rest, and whether there is a run.
-func (l *liveOutput) pause() (pause time.Duration, any bool) {
+// nextPause returns how long the publisher may rest, and whether there is a run.
+func (l *liveOutput) nextPause() (pause time.Duration, any bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	pause = lookForFollowers
@@ -210,16 +210,16 @@ func (l *liveOutput) pause() (pause time.Duration, any bool) {
 	return pause, len(l.runs) > 0
 }
 
-// unchecked reports whether there is a run without a check for followers that may have one.
-func (l *liveOutput) unchecked() bool {
+// hasUnchecked reports whether there is a run without a check for followers that may have one.
+func (l *liveOutput) hasUnchecked() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.runs, func(r *liveRun) bool { return r.manual && !r.checked })
 }
 
-// look finds out which runs are followed. After an error, and for followedFor without a follower, a followed run stays followed. The time of a run that has
+// findFollowers finds out which runs are followed. After an error, and for followedFor without a follower, a followed run stays followed. The time of a run that has
 // ended is never extended, because Redis may refuse output for hours.
-func (l *liveOutput) look(ctx context.Context) {
+func (l *liveOutput) findFollowers(ctx context.Context) {
 	l.mu.Lock()
 	runs := slices.Clone(l.runs)
 	l.mu.Unlock()
@@ -251,7 +251,7 @@ func (l *liveOutput) look(ctx context.Context) {
 		r.checked = true
 		r.followed = !r.seen.IsZero() && time.Since(r.seen) < followedFor
 		if r.ended && !r.followed {
-			l.remove(r)
+			l.removeRun(r)
 		}
 	}
 }
@@ -266,14 +266,14 @@ func publishedOf(runs []*liveRun, followed []string) (list []journal.LiveRun) {
 	return list
 }
 
-// publish writes the new output of the followed runs. If a chunk was not written, or its answer was lost, the next chunk repeats its lines. A run that has
+// publishRuns writes the new output of the followed runs. If a chunk was not written, or its answer was lost, the next chunk repeats its lines. A run that has
 // ended therefore stays until its last chunk is written, or for [followedFor].
-func (l *liveOutput) publish(ctx context.Context) {
+func (l *liveOutput) publishRuns(ctx context.Context) {
 	l.mu.Lock()
 	runs := slices.Clone(l.runs)
 	l.mu.Unlock()
 	for _, r := range runs {
-		c, some := l.take(r)
+		c, some := l.takeChunk(r)
 		if !some {
 			continue
 		}
@@ -282,13 +282,13 @@ func (l *liveOutput) publish(ctx context.Context) {
 			l.log.Debug("output not published", "job", r.Job, "run_id", r.ID, "error", err)
 			continue
 		}
-		l.written(r, c, first)
+		l.markWritten(r, c, first)
 	}
 }
 
-// take returns the output of a run to publish, if there is any. It returns all kept lines if Redis has none, or if the stream is about to lose the last chunk
+// takeChunk returns the output of a run to publish, if there is any. It returns all kept lines if Redis has none, or if the stream is about to lose the last chunk
 // that had all. The chunk with End set is the last one. A run without output gets an empty chunk, which shows its followers that a replica has noticed them.
-func (l *liveOutput) take(r *liveRun) (c journal.Chunk, some bool) {
+func (l *liveOutput) takeChunk(r *liveRun) (c journal.Chunk, some bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !r.followed || r.published == r.end && !r.ended {
@@ -306,8 +306,8 @@ func (l *liveOutput) take(r *liveRun) (c journal.Chunk, some bool) {
 	return journal.Chunk{Attempt: r.attempt, Offset: from, Lines: slices.Clip(r.lines[n:]), End: r.ended}, true
 }
 
-// written records that a chunk was published. first is set if it is the first chunk in Redis. From then on the kept lines are for later followers.
-func (l *liveOutput) written(r *liveRun, c journal.Chunk, first bool) {
+// markWritten records that a chunk was published. first is set if it is the first chunk in Redis. From then on the kept lines are for later followers.
+func (l *liveOutput) markWritten(r *liveRun, c journal.Chunk, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.published = c.Next(); first && c.Offset > r.start { // Redis has lost the lines before it
@@ -315,9 +315,9 @@ func (l *liveOutput) written(r *liveRun, c journal.Chunk, first bool) {
 		return
 	}
 	if r.published == r.end {
-		r.drop(maxKept)
+		r.dropOldest(maxKept)
 	}
 	if c.End {
-		l.remove(r)
+		l.removeRun(r)
 	}
 }

@@ -47,10 +47,10 @@ func TestLiveOutputOfAFollowedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := &scheduler.Run{ID: "one", Job: "report", Trigger: "manual"}
-	live := l.begin(run)
-	l.add(run, journal.Line{Text: "first"})
-	l.add(run, journal.Line{Text: "second", Stderr: true})
-	l.end(live)
+	live := l.addRun(run)
+	l.addLine(run, journal.Line{Text: "first"})
+	l.addLine(run, journal.Line{Text: "second", Stderr: true})
+	l.endRun(live)
 	now := time.Now()
 	ended := journal.Record{RunID: "one", Job: "report", Token: 1, Outcome: "ok", Started: now, Finished: now}
 	if err := j.Record(t.Context(), []journal.Record{ended}); err != nil {
@@ -87,15 +87,15 @@ func TestLostMarkOfAFollowerCostsNoOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule"}
-	live := l.begin(run)
-	l.look(t.Context())
+	live := l.addRun(run)
+	l.findFollowers(t.Context())
 	if n := rdb.Del(t.Context(), "cronclave:default:{report}:followed").Val(); n != 1 {
 		t.Fatalf("%d marks", n)
 	}
-	l.look(t.Context())
-	l.add(run, journal.Line{Text: "last words"})
-	l.end(live)
-	l.publish(t.Context())
+	l.findFollowers(t.Context())
+	l.addLine(run, journal.Line{Text: "last words"})
+	l.endRun(live)
+	l.publishRuns(t.Context())
 	chunks, _, err := j.Live(t.Context(), "report", "one", "")
 	if err != nil || len(chunks) != 1 || !chunks[0].End || len(chunks[0].Lines) != 1 {
 		t.Errorf("published %+v, %v", chunks, err)
@@ -148,10 +148,10 @@ func TestLateFollowersGetWhatWasPrinted(t *testing.T) {
 		j, rdb := fakeJournal(t)
 		l := newLiveOutput(j, hclog.NewNullLogger())
 		run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule", Attempt: 1}
-		live := l.begin(run)
+		live := l.addRun(run)
 		var printed strings.Builder
 		say := func(text string) {
-			l.add(run, journal.Line{Text: text})
+			l.addLine(run, journal.Line{Text: text})
 			printed.WriteString(text + "\n")
 		}
 		follows := func(when string) {
@@ -159,8 +159,8 @@ func TestLateFollowersGetWhatWasPrinted(t *testing.T) {
 			if err := j.Follow(t.Context(), "report"); err != nil {
 				t.Fatal(err)
 			}
-			l.look(t.Context())
-			l.publish(t.Context())
+			l.findFollowers(t.Context())
+			l.publishRuns(t.Context())
 			if text := published(t, j); text != printed.String() {
 				t.Errorf("%s: %d bytes, want %d:\n%.300s", when, len(text), printed.Len(), text)
 			}
@@ -180,8 +180,8 @@ func TestLateFollowersGetWhatWasPrinted(t *testing.T) {
 		}
 		rdb.FlushAll(t.Context())
 		follows("after a loss of data")
-		l.end(live)
-		l.publish(t.Context())
+		l.endRun(live)
+		l.publishRuns(t.Context())
 		time.Sleep(30 * time.Second)
 		if text := published(t, j); text != printed.String() {
 			t.Errorf("after its end:\n%s", text)
@@ -195,18 +195,18 @@ func TestChunkWithoutAnAnswerIsPublishedAgain(t *testing.T) {
 		j, rdb := fakeJournal(t)
 		l := newLiveOutput(j, hclog.NewNullLogger())
 		run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule", Attempt: 1}
-		l.begin(run)
+		l.addRun(run)
 		if err := j.Follow(t.Context(), "report"); err != nil {
 			t.Fatal(err)
 		}
-		l.look(t.Context())
-		l.add(run, journal.Line{Text: "first"})
+		l.findFollowers(t.Context())
+		l.addLine(run, journal.Line{Text: "first"})
 		deaf := &deafness{silence{"xadd"}}
 		rdb.AddHook(deaf)
-		l.publish(t.Context())
+		l.publishRuns(t.Context())
 		deaf.command = ""
-		l.add(run, journal.Line{Text: "second"})
-		l.publish(t.Context())
+		l.addLine(run, journal.Line{Text: "second"})
+		l.publishRuns(t.Context())
 		if text := published(t, j); text != "first\nsecond\n" {
 			t.Errorf("%q", text)
 		}
@@ -223,24 +223,24 @@ func TestLateFollowersGetWhatWasPrintedBeforeALoss(t *testing.T) {
 			j, rdb := fakeJournal(t)
 			l := newLiveOutput(j, hclog.NewNullLogger())
 			run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule", Attempt: 1}
-			live := l.begin(run)
+			live := l.addRun(run)
 			if err := j.Follow(t.Context(), "report"); err != nil {
 				t.Fatal(err)
 			}
-			l.look(t.Context())
-			l.add(run, journal.Line{Text: "first"})
-			l.publish(t.Context())
+			l.findFollowers(t.Context())
+			l.addLine(run, journal.Line{Text: "first"})
+			l.publishRuns(t.Context())
 			rdb.FlushAll(t.Context())
-			l.add(run, journal.Line{Text: "second"})
+			l.addLine(run, journal.Line{Text: "second"})
 			if ends {
-				l.end(live)
+				l.endRun(live)
 			}
-			l.publish(t.Context())
+			l.publishRuns(t.Context())
 			if err := j.Follow(t.Context(), "report"); err != nil {
 				t.Fatal(err)
 			}
-			l.look(t.Context())
-			l.publish(t.Context())
+			l.findFollowers(t.Context())
+			l.publishRuns(t.Context())
 			if text := published(t, j); text != "first\nsecond\n" {
 				t.Errorf("ended %t: %q", ends, text)
 			}
@@ -258,23 +258,23 @@ func TestLastOutputIsPublishedAfterATimeOut(t *testing.T) {
 			j, rdb := fakeJournal(t)
 			l := newLiveOutput(j, hclog.NewNullLogger())
 			run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule", Attempt: 1}
-			live := l.begin(run)
+			live := l.addRun(run)
 			if err := j.Follow(t.Context(), "report"); err != nil {
 				t.Fatal(err)
 			}
-			l.look(t.Context())
-			l.add(run, journal.Line{Text: "last words"})
-			l.end(live)
+			l.findFollowers(t.Context())
+			l.addLine(run, journal.Line{Text: "last words"})
+			l.endRun(live)
 			rdb.AddHook(&unanswered{0, away, 0, time.Now()})
 			for range away / lookForFollowers {
-				l.publish(t.Context())
+				l.publishRuns(t.Context())
 				time.Sleep(lookForFollowers)
-				l.look(t.Context())
+				l.findFollowers(t.Context())
 			}
 			if left, want := l.left(), map[bool]int{true: 1}[away < followedFor]; left != want {
 				t.Errorf("after %v: %d runs are remembered, want %d", away, left, want)
 			}
-			l.publish(t.Context())
+			l.publishRuns(t.Context())
 			chunks, _, err := j.Live(t.Context(), "report", "one", "")
 			if (len(chunks) == 1 && chunks[0].End) != (away < followedFor) || err != nil || l.left() > 0 {
 				t.Errorf("after %v: %+v, %v; %d runs are remembered", away, chunks, err, l.left())
@@ -313,10 +313,10 @@ func TestLastOutputHasOneDeadline(t *testing.T) {
 		const runs = 30
 		for n := range runs {
 			run := &scheduler.Run{ID: fmt.Sprint(n), Job: "report", Trigger: "schedule"}
-			l.begin(run)
-			l.add(run, journal.Line{Text: "last words"})
+			l.addRun(run)
+			l.addLine(run, journal.Line{Text: "last words"})
 		}
-		l.look(t.Context())
+		l.findFollowers(t.Context())
 		rdb.AddHook(silence{"xadd"})
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -336,11 +336,11 @@ func TestLiveOutputIsBounded(t *testing.T) {
 	_, rdb, j := startJournal(t)
 	l, end := startLive(t, j)
 	run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule"}
-	live := l.begin(run)
+	live := l.addRun(run)
 	text := strings.Repeat("x", 999)
 	const lines = 1000
 	for range lines {
-		l.add(run, journal.Line{Text: text})
+		l.addLine(run, journal.Line{Text: text})
 	}
 	l.mu.Lock()
 	kept, lost := len(live.lines), live.start
@@ -348,7 +348,7 @@ func TestLiveOutputIsBounded(t *testing.T) {
 	if int64(kept)*1000+lost != lines*1000 || kept*(999+lineCost) > maxKept || kept < 50 {
 		t.Errorf("%d lines kept, %d bytes lost", kept, lost)
 	}
-	l.end(live)
+	l.endRun(live)
 	if left := l.left(); left != 0 {
 		t.Errorf("%d runs are remembered", left)
 	}
@@ -367,11 +367,11 @@ func TestLiveOutputHoldsUpNothing(t *testing.T) {
 	s.Close()
 	run := &scheduler.Run{ID: "one", Job: "report", Trigger: "manual"}
 	begun := time.Now()
-	live := l.begin(run)
+	live := l.addRun(run)
 	for range 100_000 {
-		l.add(run, journal.Line{Text: "line"})
+		l.addLine(run, journal.Line{Text: "line"})
 	}
-	l.end(live)
+	l.endRun(live)
 	if took := time.Since(begun); took > 2*time.Minute { // a tenth of a second for each call would take hours
 		t.Errorf("it took %v", took)
 	}

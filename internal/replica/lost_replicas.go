@@ -17,14 +17,14 @@ const confirmLost = 2 * operator.RegisterEvery
 // watchReplicas is a duty of the leader. It logs each lost replica once in the cluster.
 func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 	missing := lostWatch{}
-	every(ctx, operator.RegisterEvery, func() {
+	repeatEvery(ctx, operator.RegisterEvery, func() {
 		lost, err := j.LostReplicas(ctx)
 		if err != nil {
 			missing.since = nil // replicas may have been back in the meantime, so the confirmation starts over
 			log.Debug("cannot look for lost replicas", "error", err)
 			return
 		}
-		for _, l := range missing.confirmed(lost, time.Now()) {
+		for _, l := range missing.confirmedLost(lost, time.Now()) {
 			name := journal.NameOf(l.ID)
 			claimed, err := j.ClaimLost(ctx, l)
 			if err != nil {
@@ -40,8 +40,8 @@ func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 // A lostWatch distinguishes lost replicas from late ones.
 type lostWatch struct{ since map[string]time.Time }
 
-// confirmed returns the replicas that every check of the last confirmLost has missed.
-func (w *lostWatch) confirmed(lost []journal.LostReplica, now time.Time) (all []journal.LostReplica) {
+// confirmedLost returns the replicas that every check of the last confirmLost has missed.
+func (w *lostWatch) confirmedLost(lost []journal.LostReplica, now time.Time) (all []journal.LostReplica) {
 	since := map[string]time.Time{}
 	for _, l := range lost {
 		first, known := w.since[l.ID]

@@ -28,7 +28,7 @@ func TestReplicaIsLostWhenItStaysAway(t *testing.T) {
 			missing = append(missing, journal.LostReplica{ID: id})
 		}
 		var lost []string
-		for _, l := range w.confirmed(missing, begin.Add(step.after)) {
+		for _, l := range w.confirmedLost(missing, begin.Add(step.after)) {
 			lost = append(lost, l.ID)
 		}
 		if !slices.Equal(lost, step.lost) {

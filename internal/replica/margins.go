@@ -23,14 +23,14 @@ type margins struct {
 	}
 }
 
-// renewed records the renewal of a lease. It must not block, because the watchdog waits for it.
-func (m *margins) renewed(lock string, left, length time.Duration) {
-	m.note(journal.LeaseMargin{Of: holderOf(lock), LeftMS: max(min(left, length).Milliseconds(), 1), LeaseMS: length.Milliseconds()})
+// noteRenewed records the renewal of a lease. It must not block, because the watchdog waits for it.
+func (m *margins) noteRenewed(lock string, left, length time.Duration) {
+	m.noteMargin(journal.LeaseMargin{Of: holderOf(lock), LeftMS: max(min(left, length).Milliseconds(), 1), LeaseMS: length.Milliseconds()})
 }
 
-// lost records the loss of a lease, as a margin of 0.
-func (m *margins) lost(lock string, length time.Duration, _ error) {
-	m.note(journal.LeaseMargin{Of: holderOf(lock), LeaseMS: length.Milliseconds()})
+// noteLost records the loss of a lease, as a margin of 0.
+func (m *margins) noteLost(lock string, length time.Duration, _ error) {
+	m.noteMargin(journal.LeaseMargin{Of: holderOf(lock), LeaseMS: length.Milliseconds()})
 }
 
 // holderOf names the holder of a lock's lease for people. It returns "" for other locks. The lock of a trigger request is one of them: it is held only for a
@@ -48,25 +48,25 @@ func holderOf(lock string) string {
 	return ""
 }
 
-// note records a margin, unless its holder has no name.
-func (m *margins) note(now journal.LeaseMargin) {
+// noteMargin records a margin, unless its holder has no name.
+func (m *margins) noteMargin(now journal.LeaseMargin) {
 	if now.Of == "" {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	number := m.step()
+	number := m.currentStep()
 	step := &m.steps[number%int64(len(m.steps))]
 	if step.least == nil || step.number != number || now.Below(*step.least) {
 		step.number, step.least = number, &now
 	}
 }
 
-// least returns the margin with the smallest fraction of its lease in the window, or nil if no lease was renewed or lost.
-func (m *margins) least() (least *journal.LeaseMargin) {
+// leastMargin returns the margin with the smallest fraction of its lease in the window, or nil if no lease was renewed or lost.
+func (m *margins) leastMargin() (least *journal.LeaseMargin) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	oldest := m.step() - int64(len(m.steps)) + 1
+	oldest := m.currentStep() - int64(len(m.steps)) + 1
 	for _, step := range m.steps {
 		if step.least != nil && step.number >= oldest && (least == nil || step.least.Below(*least)) {
 			least = step.least
@@ -75,8 +75,8 @@ func (m *margins) least() (least *journal.LeaseMargin) {
 	return least
 }
 
-// step returns the number of the present step. The caller holds mu.
-func (m *margins) step() int64 {
+// currentStep returns the number of the present step. The caller holds mu.
+func (m *margins) currentStep() int64 {
 	now := time.Now() // its monotonic reading counts, which no clock change moves
 	if m.began.IsZero() {
 		m.began = now

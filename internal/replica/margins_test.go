@@ -14,16 +14,16 @@ func TestRenewalsAndLossesAreNoted(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]*monitor{"without [server]": {}, "with [server]": {metrics: httpapi.NewMetrics("v1", nil, httpapi.Gauges{})}} {
 		var noted margins
-		m.hooks(&noted).Renewed("{leader}:office", 10*time.Second, 30*time.Second)
-		if least := noted.least(); least == nil || least.String() != "10.0s of 30s" || least.Of != "the leadership" {
+		m.leaseHooks(&noted).Renewed("{leader}:office", 10*time.Second, 30*time.Second)
+		if least := noted.leastMargin(); least == nil || least.String() != "10.0s of 30s" || least.Of != "the leadership" {
 			t.Errorf("%s: %v", name, least)
 		}
-		m.hooks(&noted).Renewed("{a}:job", time.Nanosecond, 30*time.Second)
-		if least := noted.least(); least == nil || least.Lost() || least.Of != "job a" {
+		m.leaseHooks(&noted).Renewed("{a}:job", time.Nanosecond, 30*time.Second)
+		if least := noted.leastMargin(); least == nil || least.Lost() || least.Of != "job a" {
 			t.Errorf("%s, nearly lost: %v", name, least)
 		}
-		m.hooks(&noted).Lost("{db}:pool", 30*time.Second, locking.ErrLost)
-		if least := noted.least(); least == nil || !least.Lost() || !least.Low() || least.LeaseMS != 30_000 || least.Of != "pool db" {
+		m.leaseHooks(&noted).Lost("{db}:pool", 30*time.Second, locking.ErrLost)
+		if least := noted.leastMargin(); least == nil || !least.Lost() || !least.Low() || least.LeaseMS != 30_000 || least.Of != "pool db" {
 			t.Errorf("%s, lost: %v", name, least)
 		}
 	}
@@ -36,13 +36,13 @@ func TestMarginsNameTheirHolder(t *testing.T) {
 		"{a}:job": "job a", "{db}:pool": "pool db", "{leader}:office": "the leadership", "{a}:request:request-x": "", "other": "",
 	} {
 		for what, note := range map[string]func(*margins){
-			"renewed": func(m *margins) { m.renewed(lock, 10*time.Second, 30*time.Second) },
-			"lost":    func(m *margins) { m.lost(lock, 30*time.Second, locking.ErrLost) },
+			"renewed": func(m *margins) { m.noteRenewed(lock, 10*time.Second, 30*time.Second) },
+			"lost":    func(m *margins) { m.noteLost(lock, 30*time.Second, locking.ErrLost) },
 		} {
 			var m margins
 			note(&m)
 			got := ""
-			if least := m.least(); least != nil {
+			if least := m.leastMargin(); least != nil {
 				got = least.Of
 			}
 			if got != want {
@@ -60,7 +60,7 @@ func TestLeastMarginOfTheLastMinute(t *testing.T) {
 		wants := func(when, want string) {
 			t.Helper()
 			got := ""
-			if least := m.least(); least != nil {
+			if least := m.leastMargin(); least != nil {
 				got = least.String()
 			}
 			if got != want {
@@ -68,23 +68,23 @@ func TestLeastMarginOfTheLastMinute(t *testing.T) {
 			}
 		}
 		wants("without a renewal", "")
-		m.renewed("{a}:job", 19700*time.Millisecond, 30*time.Second)
+		m.noteRenewed("{a}:job", 19700*time.Millisecond, 30*time.Second)
 		wants("after one", "19.7s of 30s")
-		m.renewed("{a}:job", 1900*time.Millisecond, 3*time.Second)
+		m.noteRenewed("{a}:job", 1900*time.Millisecond, 3*time.Second)
 		wants("after one with a smaller part left", "1.9s of 3s")
-		m.renewed("{a}:job", 700*time.Millisecond, time.Second)
+		m.noteRenewed("{a}:job", 700*time.Millisecond, time.Second)
 		wants("after one with less time and a greater part left", "1.9s of 3s")
 		time.Sleep(30 * time.Second)
-		m.renewed("{a}:job", 29*time.Second, 90*time.Second)
-		m.renewed("{a}:job", 60*time.Second, 90*time.Second)
+		m.noteRenewed("{a}:job", 29*time.Second, 90*time.Second)
+		m.noteRenewed("{a}:job", 60*time.Second, 90*time.Second)
 		wants("after half a minute, with a slow one", "29.0s of 90s")
 		time.Sleep(55 * time.Second)
 		wants("55s later", "29.0s of 90s")
 		time.Sleep(5 * time.Second)
 		wants("a minute later", "")
-		m.renewed("{a}:job", 20*time.Second, 30*time.Second)
+		m.noteRenewed("{a}:job", 20*time.Second, 30*time.Second)
 		wants("after one in the place of an old one", "20.0s of 30s")
-		if least := m.least(); least.Low() {
+		if least := m.leastMargin(); least.Low() {
 			t.Error("two thirds are not low")
 		}
 	})

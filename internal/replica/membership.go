@@ -46,8 +46,8 @@ type membership struct {
 	problems   problemWatch
 }
 
-// announce makes run renew the registration at once.
-func (m *membership) announce() { m.news.give() }
+// renewSoon makes run renew the registration at once.
+func (m *membership) renewSoon() { m.news.give() }
 
 // run keeps the replica registered until ctx ends, which is after the drain, and keeps its jobs known to the cluster. The announcer and the publisher have
 // their own goroutines, so that a Cluster master that hangs delays only the requests to it.
@@ -71,16 +71,16 @@ func (m *membership) run(ctx context.Context) {
 		}
 		again.Reset(pause)
 		pause = min(2*pause, registerAgainMost)
-		if m.renew(ctx) {
+		if m.renewEntry(ctx) {
 			again.Stop()
 			pause = registerAgainAfter
 		}
 	}
-	m.leave(ctx)
+	m.leaveRegistry(ctx)
 }
 
-// leave removes the registration.
-func (m *membership) leave(ctx context.Context) {
+// leaveRegistry removes the registration.
+func (m *membership) leaveRegistry(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // the drain has waited for the server long enough
 	defer cancel()
 	if err := m.journal.Deregister(last, m.peers.self); err != nil {
@@ -88,31 +88,31 @@ func (m *membership) leave(ctx context.Context) {
 	}
 }
 
-// renew renews the registration, checks whether Redis has lost data since the last time, and reports whether the replica is registered. It ends before the
+// renewEntry renews the registration, checks whether Redis has lost data since the last time, and reports whether the replica is registered. It ends before the
 // next renewal is due, because a slow one would make a healthy replica count as silent.
-func (m *membership) renew(ctx context.Context) bool {
+func (m *membership) renewEntry(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, operator.RegisterEvery)
 	defer cancel()
-	asked, began, entry := time.Now(), m.now(), m.problems.complete(m.entry())
+	asked, began, entry := time.Now(), m.now(), m.problems.addSince(m.entry())
 	found, err := m.journal.Register(ctx, entry, registerTTL)
 	if err != nil {
 		m.log.Debug("not registered", "error", err)
-		m.peers.doubt()
-		m.incidents.failed(began, time.Since(asked), err)
-		if m.loss.begun() { // the write may have succeeded, and the next registration would then find it instead of the loss
+		m.peers.markIncomplete()
+		m.incidents.noteFailure(began, time.Since(asked), err)
+		if m.loss.hasRegistered() { // the write may have succeeded, and the next registration would then find it instead of the loss
 			m.announcer.due.Store(true)
 		}
 		return false
 	}
-	m.incidents.answered(m.now())
+	m.incidents.noteAnswer(m.now())
 	if !found.Known {
-		m.peers.doubt()
+		m.peers.markIncomplete()
 	}
-	m.clock.look(operator.ClockOffsetOf(entry), m.log)
-	replace(ctx, m.replaces, m.journal, m.log)
+	m.clock.checkOffset(operator.ClockOffsetOf(entry), m.log)
+	replaceStale(ctx, m.replaces, m.journal, m.log)
 	m.replaces = nil
 	m.noteLoss(m.checkLoss(ctx, found, entry))
-	m.incidents.write(ctx, m.log)
+	m.incidents.writeIncidents(ctx, m.log)
 	m.announcer.announceIfDue()
 	return true
 }
@@ -131,19 +131,19 @@ func (m *membership) checkLoss(ctx context.Context, found journal.Registration, 
 	if err != nil {
 		m.log.Debug("a master does not answer; checking it for lost data later", "error", err)
 	}
-	return m.loss.look(sighting{found, canary, successor, func() bool { return m.evicts(ctx) }}, entry.Seen, m.now())
+	return m.loss.detectLoss(sighting{found, canary, successor, func() bool { return m.evicts(ctx) }}, entry.Seen, m.now())
 }
 
 // noteLoss logs a loss, and makes the announcer and the publisher restore the data.
 func (m *membership) noteLoss(kind loss, since journal.Interval) {
 	if kind != lossNone {
 		m.announcer.due.Store(true)
-		m.publisher.outdate()
+		m.publisher.describeSoon()
 	}
 	if kind == lossOfData {
-		m.incidents.add(journal.DataLoss, since)
+		m.incidents.addIncident(journal.DataLoss, since)
 	}
-	m.losses.note(kind, since, m.log)
+	m.losses.logLoss(kind, since, m.log)
 }
 
 // meetPeers reads the list of replicas. After an error the last list stays in use.
@@ -151,15 +151,15 @@ func (m *membership) meetPeers(ctx context.Context, self journal.Replica) succes
 	replicas, err := m.journal.Replicas(ctx)
 	if err != nil {
 		m.log.Debug("cannot read all other replicas", "error", err)
-		m.peers.doubt()
+		m.peers.markIncomplete()
 	}
 	if err != nil && (!errors.Is(err, journal.ErrCorrupt) || len(replicas) == 0) { // otherwise only the damaged entries are missing
 		return successionUnknown
 	}
-	m.namesakes.look(namesakes(replicas, self), func(o journal.Replica) {
+	m.namesakes.checkNamesakes(namesakesOf(replicas, self), func(o journal.Replica) {
 		m.log.Warn("duplicate replica name; give each replica its own name with --replica", "code", operator.CodeSameName, "other_id", o.ID, "other_started", o.Started)
 	})
-	m.peers.met(replicas)
-	m.problems.meet(replicas, self)
-	return m.successors.look(replicas, self)
+	m.peers.setAlive(replicas)
+	m.problems.checkPeers(replicas, self)
+	return m.successors.findSuccessor(replicas, self)
 }

@@ -52,10 +52,10 @@ func startMember(t *testing.T, j *journal.Journal, id, name string, at *time.Tim
 
 // turn renews the registration, announces if that is due, and publishes.
 func (m *member) turn(ctx context.Context) {
-	m.renew(ctx)
+	m.renewEntry(ctx)
 	select {
 	case <-m.announcer.begin:
-		m.announcer.announce(ctx)
+		m.announcer.announceAll(ctx)
 	default:
 	}
 	select {
@@ -63,7 +63,7 @@ func (m *member) turn(ctx context.Context) {
 		m.publisher.described = time.Time{}
 	default:
 	}
-	m.publisher.publish(ctx)
+	m.publisher.publishDue(ctx)
 }
 
 // wantLoss demands what the replica has said of lost data since the last time.
@@ -134,7 +134,7 @@ func TestLossDiffersFromExpiryAndSuccession(t *testing.T) {
 			operator.RegisterEvery, "Redis lost its data"},
 		"a successor": {func(_ context.Context, t *testing.T, _ *redisconn.Conn, j *journal.Journal, at *time.Time) {
 			startMember(t, j, "a-2", "a", at)
-			replace(t.Context(), []journal.Replica{{ID: "a-1", Name: "a"}}, j, hclog.NewNullLogger())
+			replaceStale(t.Context(), []journal.Replica{{ID: "a-1", Name: "a"}}, j, hclog.NewNullLogger())
 		}, 2 * operator.RegisterEvery, "registration removed"},
 		"all is lost": {func(ctx context.Context, _ *testing.T, rdb *redisconn.Conn, _ *journal.Journal, _ *time.Time) {
 			rdb.FlushAll(ctx)
@@ -183,7 +183,7 @@ func TestSuccessorMayHaveBeenListed(t *testing.T) {
 	at = at.Add(operator.RegisterEvery)
 	m.turn(t.Context())
 	m.wantLoss(t, "")
-	replace(t.Context(), []journal.Replica{{ID: "a-1", Name: "a"}}, j, hclog.NewNullLogger())
+	replaceStale(t.Context(), []journal.Replica{{ID: "a-1", Name: "a"}}, j, hclog.NewNullLogger())
 	at = at.Add(operator.RegisterEvery)
 	m.turn(t.Context())
 	m.wantLoss(t, "registration removed")

@@ -29,8 +29,8 @@ type monitor struct {
 	cluster  atomic.Pointer[httpapi.Cluster]
 }
 
-// open listens on the address of [server], if there is one, so that an address in use is an error of the start.
-func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string, gauges httpapi.Gauges, unready func() string, starting func() bool) error {
+// openServer listens on the address of [server], if there is one, so that an address in use is an error of the start.
+func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version string, gauges httpapi.Gauges, unready func() string, starting func() bool) error {
 	if cfg.Server.Listen == "" {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string
 		return err
 	}
 	m.metrics = httpapi.NewMetrics(version, finalOutcomes(), gauges)
-	m.configured(cfg)
+	m.setConfigured(cfg)
 	c.Metrics, c.Unready = m.metrics.Handler(), unready
 	c.SessionSecret = func(ctx context.Context, known string) (string, error) {
 		if starting() { // nothing is written to a Redis before it is examined
@@ -51,10 +51,10 @@ func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string
 		return m.view.journal.SessionSecret(ctx, known) //nolint:wrapcheck // the error names the operation
 	}
 	c.Ended = m.view.journal
-	if c.API, err = m.view.api(version, m.log); err != nil {
+	if c.API, err = m.view.newAPI(version, m.log); err != nil {
 		return err
 	}
-	if c.Pages, err = m.view.pages(c.BasePath); err != nil {
+	if c.Pages, err = m.view.newPages(c.BasePath); err != nil {
 		return err
 	}
 	if m.web, err = httpapi.New(c); err != nil {
@@ -63,8 +63,8 @@ func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string
 	return nil
 }
 
-// serve serves HTTP requests until ctx ends.
-func (m *monitor) serve(ctx context.Context) {
+// runServer serves HTTP requests until ctx ends.
+func (m *monitor) runServer(ctx context.Context) {
 	if m.web == nil {
 		return
 	}
@@ -84,18 +84,18 @@ func (m *monitor) close() {
 	}
 }
 
-// hooks returns functions that count the events of leases, and record their margins.
-func (m *monitor) hooks(noted *margins) locking.Hooks {
+// leaseHooks returns functions that count the events of leases, and record their margins.
+func (m *monitor) leaseHooks(noted *margins) locking.Hooks {
 	if m.metrics == nil {
-		return locking.Hooks{Renewed: noted.renewed, Lost: noted.lost}
+		return locking.Hooks{Renewed: noted.noteRenewed, Lost: noted.noteLost}
 	}
 	return locking.Hooks{
 		Renewed: func(lock string, left, length time.Duration) {
-			noted.renewed(lock, left, length)
+			noted.noteRenewed(lock, left, length)
 			m.metrics.Renewed(left)
 		},
 		Lost: func(lock string, length time.Duration, cause error) {
-			noted.lost(lock, length, cause)
+			noted.noteLost(lock, length, cause)
 			m.metrics.Lost()
 		},
 		Waited: func(lock string, wait time.Duration) {
@@ -124,10 +124,10 @@ func (p delayRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Resu
 // withReason lists the outcomes whose reasons are a few words. Other reasons are free texts.
 var withReason = []scheduler.Outcome{scheduler.Canceled, scheduler.Skipped, scheduler.Missed}
 
-// ended counts a record that is the first one to end a run or a tick, and logs an abandoned run. All survivors of a dead replica record its runs, so only the
+// noteEnd counts a record that is the first one to end a run or a tick, and logs an abandoned run. All survivors of a dead replica record its runs, so only the
 // first record is logged. A replica that drains records its runs before it hands them over, so these are not logged.
-func (m *monitor) ended(rec journal.Record) {
-	m.count(rec)
+func (m *monitor) noteEnd(rec journal.Record) {
+	m.countRecord(rec)
 	level, what := hclog.Error, "run abandoned: its holder is gone"
 	switch {
 	case rec.Outcome == journal.OutcomeOK && rec.Token != 0 && rec.Started.IsZero(): // only the holder knows its start
@@ -140,8 +140,8 @@ func (m *monitor) ended(rec journal.Record) {
 	m.log.Log(level, what, "job", rec.Job, "run_id", rec.RunID, "replica_lost", rec.Replica, "token", rec.Token)
 }
 
-// count counts a record that is the first one to end a run or a tick.
-func (m *monitor) count(rec journal.Record) {
+// countRecord counts a record that is the first one to end a run or a tick.
+func (m *monitor) countRecord(rec journal.Record) {
 	switch {
 	case m.metrics == nil:
 		return
@@ -159,25 +159,25 @@ func (m *monitor) count(rec journal.Record) {
 	m.metrics.Ended(o)
 }
 
-// incident counts an outage of Redis or a loss of its data.
-func (m *monitor) incident(kind string) {
+// countIncident counts an outage of Redis or a loss of its data.
+func (m *monitor) countIncident(kind string) {
 	if m.metrics != nil {
 		m.metrics.Incident(kind == journal.DataLoss)
 	}
 }
 
-// names returns the enabled jobs of a configuration. Disabled jobs have no metrics, because an alert on a failed job would last for as long as the job is
+// enabledNames returns the enabled jobs of a configuration. Disabled jobs have no metrics, because an alert on a failed job would last for as long as the job is
 // disabled.
-func names(cfg *config.Config) (all []string) {
+func enabledNames(cfg *config.Config) (all []string) {
 	for _, job := range cfg.EnabledJobs() {
 		all = append(all, job.Name)
 	}
 	return all
 }
 
-// configured records that a configuration is in use. The series of its jobs and pools start. The series of all others end, also of jobs that were removed
+// setConfigured records that a configuration is in use. The series of its jobs and pools start. The series of all others end, also of jobs that were removed
 // before and whose last run has ended since.
-func (m *monitor) configured(cfg *config.Config) {
+func (m *monitor) setConfigured(cfg *config.Config) {
 	if m.metrics == nil {
 		return
 	}
@@ -191,8 +191,8 @@ func (m *monitor) configured(cfg *config.Config) {
 	m.view.zones.Store(cfg.Zones)
 }
 
-// refused records that a newer configuration was refused.
-func (m *monitor) refused() {
+// setRefused records that a newer configuration was refused.
+func (m *monitor) setRefused() {
 	if m.metrics != nil {
 		m.metrics.Refused()
 	}
@@ -203,8 +203,8 @@ func finalOutcomes() []string {
 	return slices.DeleteFunc(journal.Outcomes(), func(outcome string) bool { return outcome == journal.OutcomeRunning })
 }
 
-// began counts the recoveries among records that were written. Of each run it counts the record of the first start.
-func (m *monitor) began(records []journal.Record) {
+// countRecoveries counts the recoveries among records that were written. Of each run it counts the record of the first start.
+func (m *monitor) countRecoveries(records []journal.Record) {
 	if m == nil || m.metrics == nil {
 		return
 	}
@@ -221,8 +221,8 @@ type waitingPools struct {
 	metrics *httpapi.Metrics
 }
 
-// pools returns the pools for a scheduler, with metrics if there are any.
-func (m *monitor) pools(of scheduler.Pools) scheduler.Pools {
+// countedPools returns the pools for a scheduler, with metrics if there are any.
+func (m *monitor) countedPools(of scheduler.Pools) scheduler.Pools {
 	if m.metrics == nil {
 		return of
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// quietServer returns the metrics of a replica on which nothing happens, and the view that [monitor.open] opens with them.
+// quietServer returns the metrics of a replica on which nothing happens, and the view that [monitor.openServer] opens with them.
 func quietServer() (*httpapi.Metrics, *clusterView) {
 	return httpapi.NewMetrics("v", finalOutcomes(), httpapi.Gauges{
 		Leader: func() bool { return false }, RedisUp: func() bool { return true }, ClockOffset: func() (time.Duration, bool) { return 0, true },
@@ -53,11 +53,11 @@ func TestReloadsInMetrics(t *testing.T) {
 			t.Errorf("wanted %s in\n%s", successful, page)
 		}
 	}
-	r.monitor.configured(&config.Config{})
+	r.monitor.setConfigured(&config.Config{})
 	expect("1")
-	(&reloader{Replica: r}).refuse(errors.New("a fault"))
+	(&reloader{Replica: r}).refuseConfig(errors.New("a fault"))
 	expect("0")
-	r.monitor.configured(&config.Config{})
+	r.monitor.setConfigured(&config.Config{})
 	expect("1")
 }
 
@@ -67,8 +67,8 @@ func TestRecoveriesInMetrics(t *testing.T) {
 	t.Parallel()
 	var m monitor
 	m.metrics, m.view = quietServer()
-	m.configured(&config.Config{Jobs: []config.Job{{Name: "j", Recover: 2, Enabled: true}}})
-	m.began([]journal.Record{
+	m.setConfigured(&config.Config{Jobs: []config.Job{{Name: "j", Recover: 2, Enabled: true}}})
+	m.countRecoveries([]journal.Record{
 		{Job: "j", Outcome: journal.OutcomeRunning, Trigger: "recovery", Attempt: 2},
 		{Job: "j", Outcome: journal.OutcomeRunning, Trigger: "recovery", Attempt: 3, FailedTries: 1},
 		{Job: "j", Outcome: journal.OutcomeFailed, Trigger: "recovery", Attempt: 3},
@@ -96,10 +96,10 @@ func TestPoolWaitsInMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m monitor
 		m.metrics, m.view = quietServer()
-		m.configured(&config.Config{Pools: map[string]config.Pool{"db": {Slots: 1}}})
+		m.setConfigured(&config.Config{Pools: map[string]config.Pool{"db": {Slots: 1}}})
 		pool := onePool{free: make(chan struct{})}
 		var waiter sync.WaitGroup
-		waiter.Go(func() { _, _ = m.pools(pool).AcquirePool(t.Context(), election.Entry{Pool: "db"}) })
+		waiter.Go(func() { _, _ = m.countedPools(pool).AcquirePool(t.Context(), election.Entry{Pool: "db"}) })
 		for _, want := range []string{"1", "0"} {
 			synctest.Wait()
 			if page := scrape(&m); !strings.Contains(page, `cronclave_pool_waiting_runs{pool="db"} `+want) {
@@ -145,8 +145,8 @@ func TestLastOKOutlivesReplicas(t *testing.T) {
 	r.cfg.Store(&config.Config{Jobs: []config.Job{{Name: "well", Enabled: true}, {Name: "ill", Enabled: true}, {Name: "never", Enabled: true},
 		{Name: "busy", Enabled: true}, {Name: "new", Enabled: true}, {Name: "disabled"}}})
 	r.monitor.metrics, r.monitor.view = quietServer()
-	r.monitor.configured(r.cfg.Load())
-	if err := r.monitor.recallAll(t.Context(), r.journal, names(r.cfg.Load()), true); err != nil {
+	r.monitor.setConfigured(r.cfg.Load())
+	if err := r.monitor.recallAll(t.Context(), r.journal, enabledNames(r.cfg.Load()), true); err != nil {
 		t.Fatal(err)
 	}
 	page := scrape(&r.monitor)

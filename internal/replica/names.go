@@ -54,11 +54,11 @@ func readNamesakes(ctx context.Context, self journal.Replica, j *journal.Journal
 	if errors.Is(err, journal.ErrCorrupt) { // the other entries are good
 		err = nil
 	}
-	return namesakes(all, self), err //nolint:wrapcheck // the error names the operation
+	return namesakesOf(all, self), err //nolint:wrapcheck // the error names the operation
 }
 
-// namesakes returns the other replicas of this one's name, without those that drain: they end soon.
-func namesakes(all []journal.Replica, self journal.Replica) []journal.Replica {
+// namesakesOf returns the other replicas of this one's name, without those that drain: they end soon.
+func namesakesOf(all []journal.Replica, self journal.Replica) []journal.Replica {
 	var others []journal.Replica
 	for _, o := range all {
 		if o.Name == self.Name && o.ID != self.ID && !o.Draining {
@@ -68,9 +68,9 @@ func namesakes(all []journal.Replica, self journal.Replica) []journal.Replica {
 	return others
 }
 
-// replace removes the registrations of replicas whose name this one has taken over. This replica must be registered before: a replica that only stood still
+// replaceStale removes the registrations of replicas whose name this one has taken over. This replica must be registered before: a replica that only stood still
 // then finds its successor, and does not take the missing registration for a loss of data.
-func replace(ctx context.Context, others []journal.Replica, j *journal.Journal, log hclog.Logger) {
+func replaceStale(ctx context.Context, others []journal.Replica, j *journal.Journal, log hclog.Logger) {
 	for _, o := range others {
 		log.Info("stale registration replaced", "started", o.Started, "seen", o.Seen)
 		if err := j.Deregister(ctx, o.ID); err != nil {
@@ -86,8 +86,8 @@ type namesakeWatch struct {
 	warned map[string]bool
 }
 
-// look evaluates the other replicas of this one's name. A replica is up if it has registered again since the last call.
-func (w *namesakeWatch) look(others []journal.Replica, warn func(journal.Replica)) {
+// checkNamesakes evaluates the other replicas of this one's name. A replica is up if it has registered again since the last call.
+func (w *namesakeWatch) checkNamesakes(others []journal.Replica, warn func(journal.Replica)) {
 	seen, warned := map[string]time.Time{}, map[string]bool{}
 	for _, o := range others {
 		last, known := w.seen[o.ID]

@@ -56,7 +56,7 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 		o.Close()
 		return nil, UsageError{err}
 	}
-	sc.Jobs = foreground(cfg, processes.Host)
+	sc.Jobs = foregroundJobs(cfg, processes.Host)
 	if o.scheduler, err = scheduler.New(sc); err != nil {
 		o.Close()
 		return nil, err
@@ -78,8 +78,8 @@ func (o *Once) Close() { o.processes.Close() }
 // anySchedule is a placeholder for the schedule of a job that runs outside its schedule.
 var anySchedule = []string{"@yearly"}
 
-// foreground returns the one job, without the jobs that it runs after.
-func foreground(cfg OnceConfig, host *command.Host) []scheduler.Job {
+// foregroundJobs returns the one job, without the jobs that it runs after.
+func foregroundJobs(cfg OnceConfig, host *command.Host) []scheduler.Job {
 	only := *cfg.Jobs
 	only.Jobs = []config.Job{*cfg.Job}
 	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // the caller decides about retries
@@ -94,5 +94,5 @@ func foreground(cfg OnceConfig, host *command.Host) []scheduler.Job {
 // Environment returns the environment of a run of a job, before files are read.
 func Environment(cfg *config.Config, job *config.Job, run *scheduler.Run) command.EnvSpec {
 	r := &commandRunner{job: job, namespace: cfg.Namespace, withheld: cfg.Withheld(job), trust: cfg.Trust}
-	return r.environment(run)
+	return r.environmentOf(run)
 }

@@ -14,8 +14,8 @@ type problemWatch struct {
 	peers []string             // codes of problems with other replicas, as last seen
 }
 
-// complete adds to a registration the starts of the problems that it shows.
-func (w *problemWatch) complete(entry journal.Replica) journal.Replica {
+// addSince adds to a registration the starts of the problems that it shows.
+func (w *problemWatch) addSince(entry journal.Replica) journal.Replica {
 	since := map[string]time.Time{}
 	for _, code := range append(problemsOf(entry), w.peers...) {
 		if since[code] = entry.Seen.UTC(); !w.since[code].IsZero() {
@@ -40,8 +40,8 @@ func problemsOf(entry journal.Replica) (codes []string) {
 	return codes
 }
 
-// meet evaluates a list of all replicas for problems with other replicas.
-func (w *problemWatch) meet(replicas []journal.Replica, self journal.Replica) {
+// checkPeers evaluates a list of all replicas for problems with other replicas.
+func (w *problemWatch) checkPeers(replicas []journal.Replica, self journal.Replica) {
 	w.peers = nil
 	if len(operator.GroupByConfig(replicas)) > 1 {
 		w.peers = append(w.peers, operator.CodeConfigDiffers)
@@ -49,7 +49,7 @@ func (w *problemWatch) meet(replicas []journal.Replica, self journal.Replica) {
 	if operator.CountUp(replicas, self.Seen) < operator.Expected(replicas) {
 		w.peers = append(w.peers, operator.CodeTooFew)
 	}
-	if slices.ContainsFunc(namesakes(replicas, self), func(o journal.Replica) bool { return operator.OccupiesName(o, self.Seen) }) {
+	if slices.ContainsFunc(namesakesOf(replicas, self), func(o journal.Replica) bool { return operator.OccupiesName(o, self.Seen) }) {
 		w.peers = append(w.peers, operator.CodeSameName)
 	}
 }

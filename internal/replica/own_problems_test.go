@@ -32,10 +32,10 @@ func TestProblemsKeepTheirBeginning(t *testing.T) {
 		for code, n := range step.want {
 			want[code] = begin.Add(time.Duration(n) * operator.RegisterEvery)
 		}
-		if got := w.complete(step.entry).Since; !maps.Equal(got, want) {
+		if got := w.addSince(step.entry).Since; !maps.Equal(got, want) {
 			t.Errorf("step %d: %v, want %v", i, got, want)
 		}
-		w.meet(step.met, twin[0])
+		w.checkPeers(step.met, twin[0])
 	}
 }
 
@@ -54,13 +54,13 @@ func TestTooFewReplicas(t *testing.T) {
 		"another expects more": {journal.Replica{ID: "b-1", Name: "b", Seen: now, Expected: 3}, true},
 	} {
 		var w problemWatch
-		if w.meet([]journal.Replica{self, tc.other}, self); slices.Contains(w.peers, operator.CodeTooFew) != tc.few {
+		if w.checkPeers([]journal.Replica{self, tc.other}, self); slices.Contains(w.peers, operator.CodeTooFew) != tc.few {
 			t.Errorf("%s: %q", what, w.peers)
 		}
 	}
 	self.Expected = 0
 	var w problemWatch
-	if w.meet([]journal.Replica{self}, self); len(w.peers) > 0 {
+	if w.checkPeers([]journal.Replica{self}, self); len(w.peers) > 0 {
 		t.Errorf("without a number: %q", w.peers)
 	}
 }
@@ -76,7 +76,7 @@ func TestSameNameIsThatOfAReplicaThatStays(t *testing.T) {
 		"another name":   {ID: "b-1", Name: "b", Seen: now},
 	} {
 		var w problemWatch
-		if w.meet([]journal.Replica{self, other}, self); len(w.peers) > 0 {
+		if w.checkPeers([]journal.Replica{self, other}, self); len(w.peers) > 0 {
 			t.Errorf("%s: %q", what, w.peers)
 		}
 	}

@@ -12,18 +12,18 @@ import (
 // peers holds the replicas that were alive at the last reading of the registry.
 type peers struct {
 	self string
-	all  atomic.Pointer[acquaintance]
+	all  atomic.Pointer[aliveReplicas]
 }
 
-type acquaintance struct {
+type aliveReplicas struct {
 	replicas []journal.Replica
 	ids      []string  // of all replicas; most jobs need this set
 	since    time.Time // start of the first reading since the last failed reading or loss of data; zero right after one
 	at       time.Time // time of the newest reading
 }
 
-// get returns this replica's id and the ids of the replicas with the given labels.
-func (p *peers) get(where scheduler.Labels) (self string, ids []string) {
+// idsWithLabels returns this replica's id and the ids of the replicas with the given labels.
+func (p *peers) idsWithLabels(where scheduler.Labels) (self string, ids []string) {
 	known := p.all.Load()
 	if known == nil {
 		return p.self, nil
@@ -39,9 +39,9 @@ func (p *peers) get(where scheduler.Labels) (self string, ids []string) {
 	return p.self, ids
 }
 
-// gone reports whether a replica is certainly not registered any more. To be certain, this replica must have read the registry for as long as a registration
+// isGone reports whether a replica is certainly not registered any more. To be certain, this replica must have read the registry for as long as a registration
 // lasts, without a failure or a loss of data: in that time each replica that reaches Redis has registered.
-func (p *peers) gone(id string) bool {
+func (p *peers) isGone(id string) bool {
 	known := p.all.Load()
 	if id == p.self || known == nil || known.since.IsZero() || known.at.Sub(known.since) < registerTTL || time.Since(known.at) > registerTTL {
 		return false
@@ -49,22 +49,22 @@ func (p *peers) gone(id string) bool {
 	return !slices.Contains(known.ids, id)
 }
 
-// met records the replicas that are alive now.
-func (p *peers) met(replicas []journal.Replica) {
+// setAlive records the replicas that are alive now.
+func (p *peers) setAlive(replicas []journal.Replica) {
 	ids := make([]string, len(replicas))
 	for i, r := range replicas {
 		ids[i] = r.ID
 	}
 	now := time.Now()
-	next := &acquaintance{replicas: replicas, ids: ids, since: now, at: now}
+	next := &aliveReplicas{replicas: replicas, ids: ids, since: now, at: now}
 	if last := p.all.Load(); last != nil && !last.since.IsZero() {
 		next.since = last.since
 	}
 	p.all.Store(next)
 }
 
-// doubt records that the list may be incomplete: it could not be read, or Redis has lost its data.
-func (p *peers) doubt() {
+// markIncomplete records that the list may be incomplete: it could not be read, or Redis has lost its data.
+func (p *peers) markIncomplete() {
 	if last := p.all.Load(); last != nil {
 		doubted := *last
 		doubted.since = time.Time{}

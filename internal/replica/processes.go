@@ -49,8 +49,8 @@ func (p *Processes) Close() {
 	p.warden.Close()
 }
 
-// mind starts the drain if the warden is gone and cannot be started again. It returns then, or when ctx ends.
-func (p *Processes) mind(ctx context.Context, drain func(cause error)) {
+// watchWarden starts the drain if the warden is gone and cannot be started again. It returns then, or when ctx ends.
+func (p *Processes) watchWarden(ctx context.Context, drain func(cause error)) {
 	select {
 	case <-p.warden.Failed():
 		p.log.Error("draining: warden cannot be started", "error", p.warden.Err())

@@ -32,15 +32,15 @@ type publisher struct {
 	unpublished time.Time // time of the last failed write of the configuration
 }
 
-// outdate makes run describe the jobs at once.
-func (p *publisher) outdate() { p.news.give() }
+// describeSoon makes run describe the jobs at once.
+func (p *publisher) describeSoon() { p.news.give() }
 
 // run publishes until ctx ends.
 func (p *publisher) run(ctx context.Context) {
 	renew := time.NewTicker(operator.RegisterEvery)
 	defer renew.Stop()
 	for ctx.Err() == nil {
-		p.publish(ctx)
+		p.publishDue(ctx)
 		select {
 		case <-ctx.Done():
 		case <-renew.C:
@@ -50,16 +50,16 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// publish writes everything that is due. It ends before the published configuration expires.
-func (p *publisher) publish(ctx context.Context) {
+// publishDue writes everything that is due. It ends before the published configuration expires.
+func (p *publisher) publishDue(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, operator.RegisterEvery)
 	defer cancel()
-	p.describe(ctx)
+	p.describeJobs(ctx)
 	p.publishConfiguration(ctx) // last, because it may take long
 }
 
-// describe writes the descriptions of the jobs once per describeEvery.
-func (p *publisher) describe(ctx context.Context) {
+// describeJobs writes the descriptions of the jobs once per describeEvery.
+func (p *publisher) describeJobs(ctx context.Context) {
 	if time.Since(p.described) < describeEvery {
 		return
 	}

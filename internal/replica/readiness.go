@@ -24,16 +24,16 @@ type readiness struct {
 	up    bool
 }
 
-func (r *readiness) enter(p phase) { r.phase.Store(int32(p)) }
+func (r *readiness) enterPhase(p phase) { r.phase.Store(int32(p)) }
 
-func (r *readiness) is(p phase) bool { return phase(r.phase.Load()) == p }
+func (r *readiness) isPhase(p phase) bool { return phase(r.phase.Load()) == p }
 
-// unready returns why the replica claims nothing now, or "" if it claims.
-func (r *Replica) unready() string {
+// unreadyReason returns why the replica claims nothing now, or "" if it claims.
+func (r *Replica) unreadyReason() string {
 	switch {
-	case r.readiness.is(starting):
+	case r.readiness.isPhase(starting):
 		return "starting: Redis has not answered yet, or is not fit to coordinate"
-	case r.readiness.is(draining):
+	case r.readiness.isPhase(draining):
 		return "draining: the last runs end, and no more are started"
 	case r.scheduler.Unable() != "":
 		return "unable to start programs: see the log, or cronclave status"

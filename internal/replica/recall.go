@@ -19,19 +19,19 @@ const (
 	refreshEvery = time.Minute
 )
 
-// recall fills the metrics, until ctx ends, with the past of each job: from before this replica started or had the job, and on the leader from other
+// recallPast fills the metrics, until ctx ends, with the past of each job: from before this replica started or had the job, and on the leader from other
 // replicas. Without it, an alert on jobs without a success would be silent after each restart.
-func (m *monitor) recall(ctx context.Context, j *journal.Journal, cfg func() *config.Config, leads func() bool) {
+func (m *monitor) recallPast(ctx context.Context, j *journal.Journal, cfg func() *config.Config, leads func() bool) {
 	if m.metrics == nil {
 		return
 	}
 	var last time.Time
-	every(ctx, operator.RegisterEvery, func() {
+	repeatEvery(ctx, operator.RegisterEvery, func() {
 		all := !m.recalled.Swap(true)
 		if !all && (!leads() || time.Since(last) < refreshEvery) {
 			return
 		}
-		if err := m.recallAll(ctx, j, names(cfg()), all); err != nil {
+		if err := m.recallAll(ctx, j, enabledNames(cfg()), all); err != nil {
 			if all {
 				m.recalled.Store(false)
 			}

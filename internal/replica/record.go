@@ -28,12 +28,12 @@ func (r recorder) Record(ctx context.Context, records []scheduler.Record) error 
 	if err := r.journal.Record(ctx, list); err != nil {
 		return err //nolint:wrapcheck // the error names the operation
 	}
-	r.monitor.began(list)
+	r.monitor.countRecoveries(list)
 	return nil
 }
 
-// streak returns the failures of a job since its last success, as arguments of a log line.
-func (r recorder) streak(ctx context.Context, job string) []any {
+// streakFields returns the failures of a job since its last success, as arguments of a log line.
+func (r recorder) streakFields(ctx context.Context, job string) []any {
 	streaks, err := r.journal.Streaks(ctx, []string{job})
 	s := streaks[job]
 	if err != nil || s.Count == 0 {

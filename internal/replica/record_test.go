@@ -49,7 +49,7 @@ func TestAbandonedRunsAreLoggedOnce(t *testing.T) {
 	said := func(name string, records ...scheduler.Record) {
 		t.Helper()
 		m := &monitor{log: hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true, Name: name})}
-		j, err := conn.OpenJournal(&config.Config{Namespace: "default"}, m.ended)
+		j, err := conn.OpenJournal(&config.Config{Namespace: "default"}, m.noteEnd)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,14 +118,14 @@ func TestStreakForALogLine(t *testing.T) {
 	end := func(id, outcome string, ago time.Duration) journal.Record {
 		return journal.Record{RunID: id, Job: "j", Replica: "a", Outcome: outcome, Started: now.Add(-ago), Finished: now.Add(-ago)}
 	}
-	if got := r.streak(t.Context(), "j"); got != nil {
+	if got := r.streakFields(t.Context(), "j"); got != nil {
 		t.Errorf("without a record: %v", got)
 	}
 	if err := j.Record(t.Context(), []journal.Record{end("1", "ok", time.Hour), end("2", "timeout", 2*time.Minute), end("3", "skipped", time.Minute), end("4", "failed", 0)}); err != nil {
 		t.Fatal(err)
 	}
 	want := []any{"failures", 2, "failing_since", now.Add(-2 * time.Minute).UTC().Format(time.RFC3339), "last_ok", now.Add(-time.Hour).UTC().Format(time.RFC3339)}
-	if got := r.streak(t.Context(), "j"); !slices.Equal(got, want) {
+	if got := r.streakFields(t.Context(), "j"); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -29,13 +29,13 @@ type accessWatch struct {
 func (w *accessWatch) run(ctx context.Context) {
 	w.warned = map[string]time.Time{}
 	for ctx.Err() == nil {
-		w.look(time.Now())
+		w.checkDangers(time.Now())
 		backoff.Sleep(ctx, accessLookEvery)
 	}
 }
 
-// look sets the text in status, and logs each danger once a day.
-func (w *accessWatch) look(now time.Time) {
+// checkDangers sets the text in status, and logs each danger once a day.
+func (w *accessWatch) checkDangers(now time.Time) {
 	dangers := w.dangers(now)
 	const most = 300 // the registration repeats it every few seconds
 	what := operator.FirstLine(strings.Join(dangers, "; "), most)

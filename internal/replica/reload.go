@@ -39,18 +39,18 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		case <-asked:
-			l.reload(ctx, "")
+			l.reloadConfig(ctx, "")
 		case <-look.C:
-			if l.changed(ctx) {
-				l.reload(ctx, l.fresh)
+			if l.hasStableChange(ctx) {
+				l.reloadConfig(ctx, l.fresh)
 			}
 		}
 	}
 }
 
-// changed reports whether the files have changed, and were the same at the last two checks.
-func (l *reloader) changed(ctx context.Context) bool {
-	now := l.look(ctx)
+// hasStableChange reports whether the files have changed, and were the same at the last two checks.
+func (l *reloader) hasStableChange(ctx context.Context) bool {
+	now := l.currentStamp(ctx)
 	if now == l.files.AsRead() {
 		l.fresh, l.moves = "", 0
 		return false
@@ -81,8 +81,8 @@ func untilDone[T any](ctx context.Context, ask func() (T, error)) (answer T, don
 	}
 }
 
-// look returns the stamp of the files, or their stamp as read if ctx ends first. It logs a mount that does not answer, and not again until it has answered.
-func (l *reloader) look(ctx context.Context) string {
+// currentStamp returns the stamp of the files, or their stamp as read if ctx ends first. It logs a mount that does not answer, and not again until it has answered.
+func (l *reloader) currentStamp(ctx context.Context) string {
 	now, done, err := untilDone(ctx, l.files.Stamp)
 	if !done {
 		return l.files.AsRead()
@@ -94,9 +94,9 @@ func (l *reloader) look(ctx context.Context) string {
 	return now
 }
 
-// reload applies the new configuration. If it has faults, the last good one stays in use. If settled is not empty, the files must still have this stamp after
+// reloadConfig applies the new configuration. If it has faults, the last good one stays in use. If settled is not empty, the files must still have this stamp after
 // they were read.
-func (l *reloader) reload(ctx context.Context, settled string) {
+func (l *reloader) reloadConfig(ctx context.Context, settled string) {
 	var files *config.Files
 	cfg, done, err := untilDone(ctx, func() (cfg *config.Config, err error) {
 		cfg, files, err = l.load()
@@ -105,51 +105,51 @@ func (l *reloader) reload(ctx context.Context, settled string) {
 	if !done {
 		return
 	}
-	if now := l.look(ctx); settled != "" && now != settled { // the files are being written
+	if now := l.currentStamp(ctx); settled != "" && now != settled { // the files are being written
 		l.fresh = now
 		return
 	}
 	l.files, l.fresh, l.moves = files, "", 0
 	if err != nil {
-		l.refuse(err)
+		l.refuseConfig(err)
 		return
 	}
 	logWarnings(l.log, cfg)
 	before := l.cfg.Load()
 	if len(cfg.Jobs) == 0 && len(before.Jobs) > 0 {
-		l.refuse(errors.New("it has no jobs any more, as if its files were emptied or gone; if that is meant, restart the replica"))
+		l.refuseConfig(errors.New("it has no jobs any more, as if its files were emptied or gone; if that is meant, restart the replica"))
 		return
 	}
-	if sections := retain(cfg, before); len(sections) > 0 {
+	if sections := retainSettings(cfg, before); len(sections) > 0 {
 		l.log.Warn("changed sections take effect after a restart", "sections", strings.Join(sections, ", "))
 	}
-	if err := l.take(ctx, cfg); err != nil {
+	if err := l.applyJobs(ctx, cfg); err != nil {
 		if ctx.Err() == nil {
-			l.refuse(err)
+			l.refuseConfig(err)
 		}
 		return
 	}
 	l.cfg.Store(cfg)
 	l.refused.Store(nil)
-	l.membership.publisher.outdate()
-	l.monitor.configured(cfg)
-	added, changed, removed := compare(before, cfg)
+	l.membership.publisher.describeSoon()
+	l.monitor.setConfigured(cfg)
+	added, changed, removed := compareJobs(before, cfg)
 	if added > 0 {
 		l.monitor.recalled.Store(false)
 	}
 	l.log.Info("configuration reloaded", "jobs", len(cfg.Jobs), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
 }
 
-// take makes the scheduler run the jobs of a configuration, if this machine can.
-func (l *reloader) take(ctx context.Context, cfg *config.Config) error {
-	if err := fit(cfg, l.processes.Host.Check); err != nil {
+// applyJobs makes the scheduler run the jobs of a configuration, if this machine can.
+func (l *reloader) applyJobs(ctx context.Context, cfg *config.Config) error {
+	if err := checkFit(cfg, l.processes.Host.Check); err != nil {
 		return err
 	}
-	return l.scheduler.Reload(ctx, l.jobs(cfg)) //nolint:wrapcheck // the error names the operation
+	return l.scheduler.Reload(ctx, l.schedulerJobs(cfg)) //nolint:wrapcheck // the error names the operation
 }
 
-// retain copies the settings that a running replica can't change from its first configuration to a new one, and returns the sections that differ.
-func retain(cfg, started *config.Config) (sections []string) {
+// retainSettings copies the settings that a running replica can't change from its first configuration to a new one, and returns the sections that differ.
+func retainSettings(cfg, started *config.Config) (sections []string) {
 	differs := func(name string, a, b any) {
 		if !reflect.DeepEqual(a, b) {
 			sections = append(sections, name)
@@ -165,8 +165,8 @@ func retain(cfg, started *config.Config) (sections []string) {
 	return sections
 }
 
-// compare returns the numbers of jobs that were added, changed and removed.
-func compare(before, after *config.Config) (added, changed, removed int) {
+// compareJobs returns the numbers of jobs that were added, changed and removed.
+func compareJobs(before, after *config.Config) (added, changed, removed int) {
 	digests := map[string]string{}
 	for i := range before.Jobs {
 		digests[before.Jobs[i].Name] = before.Jobs[i].Digest
@@ -184,8 +184,8 @@ func compare(before, after *config.Config) (added, changed, removed int) {
 	return added, changed, len(digests)
 }
 
-// refuse logs all faults of a new configuration, and sets the first one for status.
-func (l *reloader) refuse(err error) {
+// refuseConfig logs all faults of a new configuration, and sets the first one for status.
+func (l *reloader) refuseConfig(err error) {
 	const refused = "configuration refused; the last good one stays"
 	first := err.Error()
 	var faults config.Faults
@@ -203,5 +203,5 @@ func (l *reloader) refuse(err error) {
 	}
 	const most = 500 // the registration repeats it every few seconds
 	l.refused.Store(new(operator.FirstLine(first, most)))
-	l.monitor.refused()
+	l.monitor.setRefused()
 }

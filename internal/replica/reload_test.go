@@ -36,7 +36,7 @@ func TestRetainedSecretsStayWithheld(t *testing.T) {
 		return loadConfig(t, "redis.url = \""+redis+"\"\n[jobs.j]\nschedule = \"@daily\"\ncommand = \"true\"\n")
 	}
 	started, cfg := load("redis://:${SECRET}@h"), load("redis://h")
-	if sections := retain(cfg, started); !slices.Equal(sections, []string{"[redis]"}) {
+	if sections := retainSettings(cfg, started); !slices.Equal(sections, []string{"[redis]"}) {
 		t.Errorf("%v", sections)
 	}
 	if cfg.Redis.URL != started.Redis.URL || !cfg.Withheld(&cfg.Jobs[0])["SECRET"] {
@@ -60,13 +60,13 @@ func TestReloadKeepsTheLastGoodConfiguration(t *testing.T) {
 		cfg, err := config.Load(name, config.Options{Files: files})
 		return cfg, files, err
 	}}
-	l.reload(context.Background(), "")
+	l.reloadConfig(context.Background(), "")
 	if why := r.refused.Load(); why == nil || !strings.Contains(*why, "no jobs any more") || len(r.cfg.Load().Jobs) != 1 {
 		t.Errorf("%v", why)
 	}
 	r.refused.Store(nil)
 	read := l.files
-	l.reload(context.Background(), "another stamp")
+	l.reloadConfig(context.Background(), "another stamp")
 	if l.files != read || r.refused.Load() != nil {
 		t.Error("it was taken although it had changed meanwhile")
 	}
@@ -107,14 +107,14 @@ func TestReloadLogsFilesThatChangeAllTheTime(t *testing.T) {
 		if err := os.WriteFile(name, make([]byte, i), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if l.changed(t.Context()) {
+		if l.hasStableChange(t.Context()) {
 			t.Fatal("taken while it changes")
 		}
 	}
 	if n := strings.Count(log.String(), "keep changing"); n != 1 {
 		t.Errorf("told %d times: %s", n, log)
 	}
-	if !l.changed(t.Context()) {
+	if !l.hasStableChange(t.Context()) {
 		t.Error("not taken now that it is the same")
 	}
 }

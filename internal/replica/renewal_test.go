@@ -134,7 +134,7 @@ func registrations(t *testing.T, slow func(*membership, *redis.Client)) (seen []
 	var end sync.WaitGroup
 	end.Go(func() { m.run(ctx) })
 	time.Sleep(4*operator.RegisterEvery - time.Millisecond)
-	m.announce()
+	m.renewSoon()
 	time.Sleep(operator.RegisterEvery)
 	cancel()
 	end.Wait()

@@ -84,53 +84,53 @@ func New(cfg Config) (*Replica, error) {
 	r.peers.self = r.id
 	r.reloader = reloader{Replica: r, load: cfg.Load, files: cfg.Files}
 	r.cfg.Store(cfg.Jobs)
-	if err := r.prepare(cfg); err != nil {
+	if err := r.prepareParts(cfg); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *Replica) prepare(cfg Config) (err error) {
+func (r *Replica) prepareParts(cfg Config) (err error) {
 	logWarnings(cfg.Log, cfg.Jobs)
 	r.monitor.log = r.log
-	err = r.monitor.open(cfg.Jobs, cfg.Redis, r.version, httpapi.Gauges{
+	err = r.monitor.openServer(cfg.Jobs, cfg.Redis, r.version, httpapi.Gauges{
 		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset, Cluster: r.monitor.cluster.Load, LogDropped: cfg.LogDropped,
 		Lateness: func() (time.Duration, bool) { return r.scheduler.Lateness() }, Running: func() int { return r.scheduler.Running() },
 		ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
-	}, r.unready, func() bool { return r.readiness.is(starting) })
+	}, r.unreadyReason, func() bool { return r.readiness.isPhase(starting) })
 	if err != nil {
 		return err
 	}
-	if err = r.connect(); err != nil {
+	if err = r.connectRedis(); err != nil {
 		return err
 	}
 	command.KeepInherited()
 	if r.processes, err = StartProcesses(r.log, cfg.WardenLog); err != nil {
 		return err
 	}
-	if err = fit(cfg.Jobs, r.processes.Host.Check); err != nil {
+	if err = checkFit(cfg.Jobs, r.processes.Host.Check); err != nil {
 		return err
 	}
 	if r.scheduler, err = r.newScheduler(cfg.Jobs); err != nil {
 		return err
 	}
-	r.membership = membership{journal: r.journal, log: r.log, peers: &r.peers, entry: r.entry, now: r.now, evicts: r.evicts, news: make(chan struct{}, 1),
-		incidents: incidents{journal: r.journal, replica: r.name, count: r.monitor.incident},
+	r.membership = membership{journal: r.journal, log: r.log, peers: &r.peers, entry: r.registryEntry, now: r.serverNow, evicts: r.evictsExpiring, news: make(chan struct{}, 1),
+		incidents: incidents{journal: r.journal, replica: r.name, count: r.monitor.countIncident},
 		announcer: announcer{sweep: r.scheduler.Sweep, log: r.log, begin: make(chan struct{}, 1)},
-		publisher: publisher{journal: r.journal, log: r.log, version: r.version, config: r.cfg.Load, now: r.now, news: make(chan struct{}, 1)}}
+		publisher: publisher{journal: r.journal, log: r.log, version: r.version, config: r.cfg.Load, now: r.serverNow, news: make(chan struct{}, 1)}}
 	return nil
 }
 
-// connect creates the clients for Redis.
-func (r *Replica) connect() (err error) {
+// connectRedis creates the clients for Redis.
+func (r *Replica) connectRedis() (err error) {
 	cfg := r.cfg.Load()
 	locks := r.redis.LockConfig(cfg.Namespace, r.name)
-	locks.OnForbidden, locks.Hooks = r.forbidden, r.monitor.hooks(&r.margins)
+	locks.OnForbidden, locks.Hooks = r.warnForbidden, r.monitor.leaseHooks(&r.margins)
 	if r.locks, err = locking.New(locks); err != nil {
 		return err
 	}
-	if r.journal, err = r.redis.OpenJournal(cfg, r.monitor.ended); err != nil {
+	if r.journal, err = r.redis.OpenJournal(cfg, r.monitor.noteEnd); err != nil {
 		return err
 	}
 	r.live = newLiveOutput(r.journal, r.log)
@@ -148,15 +148,15 @@ func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 	}
 	r.capacity = maxRunning(cfg.Replica.MaxRunning, limitsFor(cfg.Server.Listen != ""), r.log)
 	return scheduler.New(scheduler.Config{
-		Jobs: r.jobs(cfg), Claimer: elector, Journal: recorder{r.journal, &r.monitor}, Logger: r.log, Replica: r.name,
+		Jobs: r.schedulerJobs(cfg), Claimer: elector, Journal: recorder{r.journal, &r.monitor}, Logger: r.log, Replica: r.name,
 		MaxRunning: r.capacity, DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
-		Streak: recorder{r.journal, &r.monitor}.streak, GrantEvents: elector, Requests: requests{r.journal, elector}, Pools: r.monitor.pools(elector), Peers: r.peers.get, Gone: r.peers.gone, Ready: r.processes.warden.Ready,
+		Streak: recorder{r.journal, &r.monitor}.streakFields, GrantEvents: elector, Requests: requests{r.journal, elector}, Pools: r.monitor.countedPools(elector), Peers: r.peers.idsWithLabels, Gone: r.peers.isGone, Ready: r.processes.warden.Ready,
 		Probe: r.processes.Host.Probe, Labels: cfg.Replica.Labels,
 	})
 }
 
-// jobs returns the scheduler's jobs of a configuration. Their output can be followed.
-func (r *Replica) jobs(cfg *config.Config) []scheduler.Job {
+// schedulerJobs returns the scheduler's jobs of a configuration. Their output can be followed.
+func (r *Replica) schedulerJobs(cfg *config.Config) []scheduler.Job {
 	jobs := jobsOf(cfg, r.processes.Host, func(job *config.Job, run *scheduler.Run) Output {
 		o := &sharedOutput{live: r.live, run: run}
 		if job.Output.Log {
@@ -165,7 +165,7 @@ func (r *Replica) jobs(cfg *config.Config) []scheduler.Job {
 		return o
 	})
 	for i := range jobs {
-		jobs[i].Runner = delayRunner{liveRunner{jobs[i].Runner, r.live}, &r.monitor, r.now}
+		jobs[i].Runner = delayRunner{liveRunner{jobs[i].Runner, r.live}, &r.monitor, r.serverNow}
 	}
 	return jobs
 }
@@ -189,10 +189,10 @@ func (r *Replica) Close() {
 func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	served, shut := context.WithCancel(context.WithoutCancel(ctx))
 	var web sync.WaitGroup
-	web.Go(func() { r.monitor.serve(served) })
+	web.Go(func() { r.monitor.runServer(served) })
 	defer web.Wait()
 	defer shut()
-	r.announce()
+	r.announceStart()
 	h, err := r.awaitRedis(ctx)
 	if err != nil || ctx.Err() != nil {
 		return err
@@ -204,26 +204,26 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	for _, w := range h.Warnings {
 		r.log.Warn(w.Message, "code", w.Code)
 	}
-	return r.schedule(ctx, reload)
+	return r.runScheduler(ctx, reload)
 }
 
-// schedule runs jobs, and everything that accompanies them, until ctx ends and the drain is over.
-func (r *Replica) schedule(ctx context.Context, reload <-chan struct{}) (err error) {
+// runScheduler runs jobs, and everything that accompanies them, until ctx ends and the drain is over.
+func (r *Replica) runScheduler(ctx context.Context, reload <-chan struct{}) (err error) {
 	work, drain := context.WithCancelCause(ctx)
 	campaign, resign := context.WithCancel(work)
 	registered, leave := context.WithCancel(context.WithoutCancel(ctx))
-	r.readiness.enter(scheduling)
+	r.readiness.enterPhase(scheduling)
 	var beside sync.WaitGroup
-	beside.Go(func() { r.leadership.Campaign(campaign, r.lead) })
+	beside.Go(func() { r.leadership.Campaign(campaign, r.leadCluster) })
 	beside.Go(func() { r.membership.run(registered) })
-	beside.Go(func() { watchStandstill(registered, r.now, r.stoodStill) })
+	beside.Go(func() { watchStandstill(registered, r.serverNow, r.stoodStill) })
 	defer context.AfterFunc(work, func() {
-		r.readiness.enter(draining)
-		r.membership.announce()
+		r.readiness.enterPhase(draining)
+		r.membership.renewSoon()
 	})()
 	beside.Go(func() { r.live.run(registered) })
-	beside.Go(func() { r.monitor.recall(work, r.journal, r.cfg.Load, r.leads.Load) })
-	beside.Go(func() { r.processes.mind(work, drain) })
+	beside.Go(func() { r.monitor.recallPast(work, r.journal, r.cfg.Load, r.leads.Load) })
+	beside.Go(func() { r.processes.watchWarden(work, drain) })
 	beside.Go(func() { r.reloader.run(work, reload) })
 	beside.Go(func() { (&accessWatch{dangers: r.redis.Dangers, shown: &r.redisAccess, log: r.log}).run(registered) })
 	err = r.scheduler.Run(work)
@@ -246,24 +246,24 @@ func (r *Replica) schedule(ctx context.Context, reload <-chan struct{}) (err err
 func (r *Replica) awaitRedis(ctx context.Context) (redisconn.Health, error) {
 	for retry := backoff.New(100*time.Millisecond, 5*time.Second); ; {
 		h, err := r.lookAtRedis(ctx)
-		if err == nil || refused(err) {
+		if err == nil || isPermanent(err) {
 			return h, err
 		}
 		pause := retry.Next()
-		r.complain(err, pause)
+		r.logStartFault(err, pause)
 		if !backoff.Sleep(ctx, pause) {
 			return h, nil
 		}
 	}
 }
 
-// complain logs why the replica does not start yet. It is an error if an operator has to act. The replica tries again, because the operator may act on the
+// logStartFault logs why the replica does not start yet. It is an error if an operator has to act. The replica tries again, because the operator may act on the
 // server (a user, a permission).
-func (r *Replica) complain(err error, pause time.Duration) {
+func (r *Replica) logStartFault(err error, pause time.Duration) {
 	args := []any{"redis", r.redis.Where(), "error", err, "retry_in", pause.String()}
 	t := redisconn.TroubleOf(err)
 	if t == redisconn.Forbidden {
-		t.Remedy = r.rights().All()
+		t.Remedy = r.neededRights().All()
 	}
 	switch {
 	case t == redisconn.Unreachable:
@@ -275,13 +275,13 @@ func (r *Replica) complain(err error, pause time.Duration) {
 	}
 }
 
-// forbidden warns that an ACL forbids the channel of grants. The replica works without it.
-func (r *Replica) forbidden(channel string, err error) {
+// warnForbidden warns that an ACL forbids the channel of grants. The replica works without it.
+func (r *Replica) warnForbidden(channel string, err error) {
 	r.log.Warn("Redis forbids the channel of grants; ticks still run once, but every replica claims every tick, which is more load on Redis",
-		"channel", channel, "error", err, "remedy", "ACL SETUSER "+r.rights().User+" &"+channel)
+		"channel", channel, "error", err, "remedy", "ACL SETUSER "+r.neededRights().User+" &"+channel)
 }
 
-func (r *Replica) rights() redisconn.Rights { return r.redis.Rights(r.cfg.Load().Namespace) }
+func (r *Replica) neededRights() redisconn.Rights { return r.redis.Rights(r.cfg.Load().Namespace) }
 
 func (r *Replica) lookAtRedis(ctx context.Context) (h redisconn.Health, err error) {
 	if !r.trial { // an embedded Redis has no settings to check
@@ -297,8 +297,8 @@ func (r *Replica) lookAtRedis(ctx context.Context) (h redisconn.Health, err erro
 	return h, err
 }
 
-// announce logs the start of a replica: its Redis, and how it isolates processes.
-func (r *Replica) announce() {
+// announceStart logs the start of a replica: its Redis, and how it isolates processes.
+func (r *Replica) announceStart() {
 	cfg := r.cfg.Load()
 	args := []any{"redis", r.redis.Where(), "namespace", cfg.Namespace, "isolation", r.processes.Host.Isolation(),
 		"warden", fmt.Sprintf("process %d", r.processes.warden.PID()),
@@ -333,8 +333,8 @@ func (r *Replica) announceView() {
 	}
 }
 
-// refused reports whether an error of the start is one that waiting does not remedy.
-func refused(err error) bool {
+// isPermanent reports whether an error of the start is one that waiting does not remedy.
+func isPermanent(err error) bool {
 	var usage UsageError
 	return errors.Is(err, redisconn.ErrUnfit) || errors.As(err, &usage)
 }
@@ -345,8 +345,8 @@ func logWarnings(log hclog.Logger, cfg *config.Config) {
 	}
 }
 
-// now returns the server's time if it is known, and otherwise this machine's.
-func (r *Replica) now() time.Time {
+// serverNow returns the server's time if it is known, and otherwise this machine's.
+func (r *Replica) serverNow() time.Time {
 	if now, known := r.locks.Engine().EstimatedTime(); known {
 		return now
 	}
@@ -366,24 +366,24 @@ func (r *Replica) redisUp() bool {
 	return err == nil
 }
 
-// evicts asks a server that keeps registrations whether it evicts keys that expire; the masters of a Cluster are configured alike. Without an answer it
+// evictsExpiring asks a server that keeps registrations whether it evicts keys that expire; the masters of a Cluster are configured alike. Without an answer it
 // returns the last one.
-func (r *Replica) evicts(ctx context.Context) bool {
+func (r *Replica) evictsExpiring(ctx context.Context) bool {
 	if h, err := r.redis.ExamineKeeper(ctx, r.id); err == nil {
 		r.evicting.Store(h.EvictsExpiring())
 	}
 	return r.evicting.Load()
 }
 
-// entry returns the present registration of the replica.
-func (r *Replica) entry() journal.Replica {
-	now := r.now()
-	return r.condition.complete(journal.Replica{
+// registryEntry returns the present registration of the replica.
+func (r *Replica) registryEntry() journal.Replica {
+	now := r.serverNow()
+	return r.condition.addCondition(journal.Replica{
 		ID: r.id, Name: r.name, Process: proc.ID(), Version: r.version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
 		ZoneData: r.cfg.Load().Zones.Version(), Zones: hashZones(r.cfg.Load(), now),
 		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), ClockErrorMS: r.locks.Engine().EstimateError().Milliseconds(), Running: r.scheduler.Running(),
-		Expected: r.cfg.Load().Cluster.Replicas, Labels: r.cfg.Load().Replica.Labels, Draining: r.readiness.is(draining), Unable: operator.FirstLine(r.scheduler.Unable(), mostUnable),
-		Unstartable: fewest(r.scheduler.Unstartable()),
+		Expected: r.cfg.Load().Cluster.Replicas, Labels: r.cfg.Load().Replica.Labels, Draining: r.readiness.isPhase(draining), Unable: operator.FirstLine(r.scheduler.Unable(), mostUnable),
+		Unstartable: firstUnstartable(r.scheduler.Unstartable()),
 	})
 }
 

@@ -37,7 +37,7 @@ type commandRunner struct {
 
 // Run runs the command, and returns when the whole tree is dead.
 func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
-	env, err := command.Environment(ctx, r.environment(run))
+	env, err := command.Environment(ctx, r.environmentOf(run))
 	if err != nil {
 		err = fmt.Errorf("prepare the environment: %w", err)
 		if exhaustion.Is(err) || errors.Is(err, safefile.ErrUnanswered) {
@@ -52,7 +52,7 @@ func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.R
 		Umask: r.job.Umask, Nice: r.job.Nice, Limits: command.Limits(r.job.Limits), Lease: leaseOf(run), KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
 		Line: output.Line, Begin: run.Begin, Started: run.Began,
 	})
-	return r.result(exit)
+	return r.resultOf(exit)
 }
 
 // notStarted wraps an error of package command as one of the scheduler, with the same text.
@@ -81,7 +81,7 @@ func leaseOf(run *scheduler.Run) command.Lease {
 	return run.Lease
 }
 
-func (r *commandRunner) result(exit command.Exit) scheduler.Result {
+func (r *commandRunner) resultOf(exit command.Exit) scheduler.Result {
 	result := scheduler.Result{Signal: exit.Signal, Output: exit.Tail, OutputCut: exit.Cut, LeftBehind: leftBehind(exit.Left)}
 	switch {
 	case exit.Err != nil:
@@ -132,7 +132,7 @@ func (r *commandRunner) outOfMemory(err error) error {
 	return fmt.Errorf("out of memory: %w", err)
 }
 
-func (r *commandRunner) environment(run *scheduler.Run) command.EnvSpec {
+func (r *commandRunner) environmentOf(run *scheduler.Run) command.EnvSpec {
 	extra := map[string]string{}
 	for _, v := range Variables() {
 		if value, set := v.value(r, run); set {

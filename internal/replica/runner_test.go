@@ -13,11 +13,11 @@ import (
 func TestResultOfALateRun(t *testing.T) {
 	r := &commandRunner{job: &config.Job{Program: config.Program{OKExitCodes: []int{0}}}}
 	for _, exit := range []command.Exit{{Code: 0}, {Code: 3}, {Code: -1, Signal: "SIGKILL"}, {Code: -1, Err: command.ErrNotExecutable}} {
-		if own := r.result(exit); errors.Is(own.Err, scheduler.ErrLost) {
+		if own := r.resultOf(exit); errors.Is(own.Err, scheduler.ErrLost) {
 			t.Errorf("%+v, in time: %v", exit, own.Err)
 		}
 		exit.Late = true
-		if late := r.result(exit); !errors.Is(late.Err, scheduler.ErrLost) {
+		if late := r.resultOf(exit); !errors.Is(late.Err, scheduler.ErrLost) {
 			t.Errorf("%+v: %v", exit, late.Err)
 		}
 	}

@@ -38,5 +38,5 @@ func (r *Replica) stoodStill(i journal.Interval) {
 	r.standstill.Store(&i)
 	r.log.Warn("this replica stood still: its process was stopped, or got no CPU time; its leases may have ended, and its runs been killed",
 		"code", "stood_still", "since", i.From.UTC().Format(time.RFC3339), "stood_still", i.Length().Round(time.Second).String())
-	r.membership.announce()
+	r.membership.renewSoon()
 }

@@ -16,15 +16,15 @@ type form struct {
 	texts [4][]byte // the first bytes of the elements that are strings
 }
 
-func (f *form) begin(kind byte) {
+func (f *form) beginReply(kind byte) {
 	f.kind, f.parts = kind, f.parts[:0]
 	for i := range f.texts {
 		f.texts[i] = f.texts[i][:0]
 	}
 }
 
-// add records an element.
-func (f *form) add(kind byte, rest []byte) {
+// addElement records an element.
+func (f *form) addElement(kind byte, rest []byte) {
 	part := byte('x')
 	switch {
 	case kind == '$' && (len(rest) == 0 || rest[0] != '-'), kind == '+', kind == '=':
@@ -36,20 +36,20 @@ func (f *form) add(kind byte, rest []byte) {
 		f.parts = append(f.parts, part)
 	}
 	if kind == '+' {
-		f.keep(rest)
+		f.keepText(rest)
 	}
 }
 
-// keep stores the beginning of the text of the last element.
-func (f *form) keep(text []byte) {
+// keepText stores the beginning of the text of the last element.
+func (f *form) keepText(text []byte) {
 	if n := len(f.parts); n > 0 && n <= len(f.texts) && f.parts[n-1] == 's' {
 		kept := &f.texts[n-1]
 		*kept = append(*kept, text[:min(len(text), mostKept-len(*kept))]...)
 	}
 }
 
-// nothing records a null, which makes a whole reply null if it is at level 0.
-func (f *form) nothing(level int) {
+// markNull records a null, which makes a whole reply null if it is at level 0.
+func (f *form) markNull(level int) {
 	if level == 0 {
 		f.kind = '_'
 	}
@@ -57,8 +57,8 @@ func (f *form) nothing(level int) {
 
 func (f *form) isArray() bool { return f.kind == '*' || f.kind == '~' || f.kind == '>' }
 
-// check returns an error if a whole reply has a form that go-redis does not expect.
-func (f *form) check(messages bool, addresses *atomic.Bool) error {
+// checkReply returns an error if a whole reply has a form that go-redis does not expect.
+func (f *form) checkReply(messages bool, addresses *atomic.Bool) error {
 	if !f.isArray() {
 		if f.kind == '-' || f.kind == '_' || f.kind == '$' {
 			addresses.Store(false)
@@ -71,11 +71,11 @@ func (f *form) check(messages bool, addresses *atomic.Bool) error {
 	if !messages && f.kind != '>' {
 		return nil
 	}
-	return f.message()
+	return f.checkMessage()
 }
 
-// message returns an error if a message lacks an element that go-redis reads.
-func (f *form) message() error {
+// checkMessage returns an error if a message lacks an element that go-redis reads.
+func (f *form) checkMessage() error {
 	if len(f.parts) == 0 || f.parts[0] != 's' {
 		return fmt.Errorf("a message of the form %q", f.parts)
 	}

@@ -71,6 +71,6 @@ func (g *guarded) Read(p []byte) (int, error) {
 
 // Write records the form that the replies to these commands must have, and writes them.
 func (g *guarded) Write(p []byte) (int, error) {
-	g.replies.asked(p)
+	g.replies.noteRequests(p)
 	return g.Conn.Write(p) //nolint:wrapcheck // a connection's own
 }

@@ -26,8 +26,8 @@ const (
 	askedForMaster
 )
 
-// read parses written bytes, and calls named for each command whose replies have a form of their own.
-func (r *requests) read(p []byte, named func(kind int)) {
+// parseBytes parses written bytes, and calls named for each command whose replies have a form of their own.
+func (r *requests) parseBytes(p []byte, named func(kind int)) {
 	for len(p) > 0 {
 		if r.skip > 0 {
 			n := min(r.skip, len(p))
@@ -36,7 +36,7 @@ func (r *requests) read(p []byte, named func(kind int)) {
 			}
 			r.skip, p = r.skip-n, p[n:]
 			if r.skip == 0 {
-				r.argument(named)
+				r.endArgument(named)
 			}
 			continue
 		}
@@ -47,13 +47,13 @@ func (r *requests) read(p []byte, named func(kind int)) {
 		}
 		r.line = append(r.line, p[:end]...)
 		p = p[end+1:]
-		r.header(bytes.TrimSuffix(r.line, []byte("\r")))
+		r.parseHeader(bytes.TrimSuffix(r.line, []byte("\r")))
 		r.line = r.line[:0]
 	}
 }
 
-// header parses "*N", before a command of N arguments, or "$N", before an argument of N bytes.
-func (r *requests) header(line []byte) {
+// parseHeader parses "*N", before a command of N arguments, or "$N", before an argument of N bytes.
+func (r *requests) parseHeader(line []byte) {
 	if len(line) < 2 {
 		return
 	}
@@ -70,7 +70,7 @@ func (r *requests) header(line []byte) {
 	}
 }
 
-func (r *requests) argument(named func(kind int)) {
+func (r *requests) endArgument(named func(kind int)) {
 	text := bytes.TrimSuffix(r.text, []byte("\r\n"))
 	is := func(name string) bool { return len(text) == len(name) && bytes.EqualFold(text, []byte(name)) }
 	switch {

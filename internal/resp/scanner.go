@@ -22,9 +22,9 @@ type scanner struct {
 	addresses atomic.Bool // the next array is the address of a master, from a Sentinel
 }
 
-// asked records the commands whose replies have a form of their own. One writer at a time may call it.
-func (s *scanner) asked(p []byte) {
-	s.requests.read(p, func(kind int) {
+// noteRequests records the commands whose replies have a form of their own. One writer at a time may call it.
+func (s *scanner) noteRequests(p []byte) {
+	s.requests.parseBytes(p, func(kind int) {
 		switch kind {
 		case subscribed:
 			s.messages.Store(true)
@@ -38,7 +38,7 @@ func (s *scanner) asked(p []byte) {
 func (s *scanner) feed(p []byte) error {
 	for len(p) > 0 {
 		if s.skip > 0 {
-			n, err := s.string(p)
+			n, err := s.skipString(p)
 			if err != nil {
 				return err
 			}
@@ -59,7 +59,7 @@ func (s *scanner) feed(p []byte) error {
 			line = s.line
 		}
 		p = p[end+1:]
-		if err := s.header(line); err != nil {
+		if err := s.parseHeader(line); err != nil {
 			return err
 		}
 		s.line = s.line[:0]
@@ -67,11 +67,11 @@ func (s *scanner) feed(p []byte) error {
 	return nil
 }
 
-// string skips bytes of a string and returns their number.
-func (s *scanner) string(p []byte) (int, error) {
+// skipString skips bytes of a string and returns their number.
+func (s *scanner) skipString(p []byte) (int, error) {
 	n := min(len(p), s.skip-2)
 	if n > 0 {
-		s.form.keep(p[:n])
+		s.form.keepText(p[:n])
 		s.skip -= n
 		return n, nil
 	}
@@ -79,13 +79,13 @@ func (s *scanner) string(p []byte) (int, error) {
 		return 0, errors.New("a string that does not end where it should")
 	}
 	if s.skip--; s.skip == 0 {
-		return 1, s.element()
+		return 1, s.endElement()
 	}
 	return 1, nil
 }
 
-// header checks the line that begins an element.
-func (s *scanner) header(line []byte) error {
+// parseHeader checks the line that begins an element.
+func (s *scanner) parseHeader(line []byte) error {
 	if len(line) < 3 || line[len(line)-2] != '\r' {
 		return fmt.Errorf("the line %.40q", line)
 	}
@@ -94,36 +94,36 @@ func (s *scanner) header(line []byte) error {
 		return fmt.Errorf("more than %d bytes", mostBytes)
 	}
 	if len(s.open) == 1 {
-		s.form.add(kind, rest)
+		s.form.addElement(kind, rest)
 	} else if len(s.open) == 0 {
-		s.form.begin(kind)
+		s.form.beginReply(kind)
 	}
 	switch kind {
 	case '+', '-', ':', '_', ',', '#', '(':
 		if kind == '(' && len(rest) > 1000 {
 			return fmt.Errorf("a number of %d digits", len(rest))
 		}
-		return s.element()
+		return s.endElement()
 	case '$', '=', '!':
-		return s.begin(kind, rest, mostBulk)
+		return s.beginElement(kind, rest, mostBulk)
 	case '*', '~', '>':
-		return s.begin(kind, rest, mostElements)
+		return s.beginElement(kind, rest, mostElements)
 	case '%':
-		return s.begin(kind, rest, mostPairs)
+		return s.beginElement(kind, rest, mostPairs)
 	}
 	return fmt.Errorf("the line %.40q", line)
 }
 
-// begin checks the length of a string, an array or a map.
-func (s *scanner) begin(kind byte, length []byte, most int) error {
+// beginElement checks the length of a string, an array or a map.
+func (s *scanner) beginElement(kind byte, length []byte, most int) error {
 	n, err := strconv.Atoi(string(length))
 	if err != nil || n < -1 || n > most {
 		return fmt.Errorf("a length of %.40q", length)
 	}
 	switch {
 	case n < 0:
-		s.form.nothing(len(s.open))
-		return s.element()
+		s.form.markNull(len(s.open))
+		return s.endElement()
 	case kind == '$' || kind == '=' || kind == '!':
 		if s.bytes += n; s.bytes > mostBytes {
 			return fmt.Errorf("more than %d bytes", mostBytes)
@@ -137,7 +137,7 @@ func (s *scanner) begin(kind byte, length []byte, most int) error {
 		return fmt.Errorf("more than %d elements", mostElements)
 	}
 	if n == 0 {
-		return s.element()
+		return s.endElement()
 	}
 	if len(s.open) == mostDepth {
 		return fmt.Errorf("more than %d levels", mostDepth)
@@ -146,8 +146,8 @@ func (s *scanner) begin(kind byte, length []byte, most int) error {
 	return nil
 }
 
-// element closes an element, and each array that is complete with it.
-func (s *scanner) element() error {
+// endElement closes an element, and each array that is complete with it.
+func (s *scanner) endElement() error {
 	for len(s.open) > 0 {
 		last := len(s.open) - 1
 		if s.open[last]--; s.open[last] > 0 {
@@ -156,5 +156,5 @@ func (s *scanner) element() error {
 		s.open = s.open[:last]
 	}
 	s.bytes, s.total = 0, 0
-	return s.form.check(s.messages.Load(), &s.addresses)
+	return s.form.checkReply(s.messages.Load(), &s.addresses)
 }

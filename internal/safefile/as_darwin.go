@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// as calls f with the rights of the process itself, because on macOS the Go runtime can't give other rights to a single thread. The mode of the file
+// withRights calls f with the rights of the process itself, because on macOS the Go runtime can't give other rights to a single thread. The mode of the file
 // is checked instead.
-func as(_ *Identity, f func(error)) { f(nil) }
+func withRights(_ *Identity, f func(error)) { f(nil) }
 
-// permitted returns an error if the mode of a file does not let the user read it. It does not check the folders on the way to the file.
-func permitted(st *unix.Stat_t, who *Identity) error {
+// checkReadable returns an error if the mode of a file does not let the user read it. It does not check the folders on the way to the file.
+func checkReadable(st *unix.Stat_t, who *Identity) error {
 	if who == nil || who.UID == 0 {
 		return nil
 	}

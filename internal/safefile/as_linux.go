@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// as calls f with the rights of a user, or with an error if they can't be had. In Linux, users and capabilities belong to a thread (C libraries hide
+// withRights calls f with the rights of a user, or with an error if they can't be had. In Linux, users and capabilities belong to a thread (C libraries hide
 // this). So f runs on a thread of its own, which ends afterwards. The runtime starts no other thread from a locked one.
-func as(who *Identity, f func(error)) {
+func withRights(who *Identity, f func(error)) {
 	if who == nil {
 		f(nil)
 		return
@@ -24,16 +24,16 @@ func as(who *Identity, f func(error)) {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			as(who, f)
+			withRights(who, f)
 		}()
 		<-over
 		return
 	}
-	f(become(who))
+	f(takeRights(who))
 }
 
-// become gives the rights of a user to the calling thread, and takes all others from it. A process that may not do so keeps its own rights.
-func become(who *Identity) error {
+// takeRights gives the rights of a user to the calling thread, and takes all others from it. A process that may not do so keeps its own rights.
+func takeRights(who *Identity) error {
 	switch errno := setIDs(who); {
 	case errno == unix.EPERM && os.Geteuid() != 0:
 		return nil
@@ -74,5 +74,5 @@ func setFS(call, id uintptr) syscall.Errno {
 	return 0
 }
 
-// permitted returns nil: the kernel has opened the file with the user's rights.
-func permitted(*unix.Stat_t, *Identity) error { return nil }
+// checkReadable returns nil: the kernel has opened the file with the user's rights.
+func checkReadable(*unix.Stat_t, *Identity) error { return nil }

@@ -116,7 +116,7 @@ func TestUserCannotSignalTheThread(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // then no thread has another user
 	}
-	as(&Identity{UID: stranger, GID: stranger}, func(err error) {
+	withRights(&Identity{UID: stranger, GID: stranger}, func(err error) {
 		must(t, err)
 		kill := exec.Command("/bin/sh", "-c", fmt.Sprintf("kill -0 %d", unix.Gettid()))
 		kill.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
@@ -165,7 +165,7 @@ func TestFirstThreadKeepsItsUser(t *testing.T) {
 	onMain <- func() {
 		defer close(over)
 		first = unix.Gettid()
-		as(&Identity{UID: stranger, GID: stranger}, func(error) { ran = unix.Gettid() })
+		withRights(&Identity{UID: stranger, GID: stranger}, func(error) { ran = unix.Gettid() })
 		uid = os.Geteuid()
 	}
 	<-over

@@ -30,7 +30,7 @@ func ReadFolder(ctx context.Context, name string, p FolderPolicy) (map[string][]
 	}
 	// Only the goroutine below may use the files until it has ended, because it may be abandoned.
 	read := &folderReader{policy: p, root: name, files: map[string][]byte{}}
-	if _, err := bounded(ctx, name, p.As, func() (none struct{}, err error) { return none, read.folder(ctx, "", 0) }); err != nil {
+	if _, err := boundedCall(ctx, name, p.As, func() (none struct{}, err error) { return none, read.readFolder(ctx, "", 0) }); err != nil {
 		return nil, err
 	}
 	return read.files, nil
@@ -45,16 +45,16 @@ type folderReader struct {
 	bytes  int64 // of all files
 }
 
-// folder reads a folder, given its name below the root.
-func (r *folderReader) folder(ctx context.Context, name string, depth int) error {
+// readFolder reads a folder, given its name below the root.
+func (r *folderReader) readFolder(ctx context.Context, name string, depth int) error {
 	path := filepath.Join(r.root, filepath.FromSlash(name))
 	if depth > r.policy.MaxDepth {
-		return failed(path, fmt.Errorf("more than %d folders deep", r.policy.MaxDepth))
+		return readError(path, fmt.Errorf("more than %d folders deep", r.policy.MaxDepth))
 	}
 	if err := InspectFolder(path, r.policy.Trust); err != nil {
 		return err
 	}
-	entries, err := r.entries(path)
+	entries, err := r.readNames(path)
 	if err != nil {
 		return err
 	}
@@ -63,17 +63,17 @@ func (r *folderReader) folder(ctx context.Context, name string, depth int) error
 			continue
 		}
 		if err := context.Cause(ctx); err != nil { // the caller has given up
-			return failed(path, err)
+			return readError(path, err)
 		}
-		if err := r.entry(ctx, strings.TrimPrefix(name+"/"+entry, "/"), depth); err != nil {
+		if err := r.readEntry(ctx, strings.TrimPrefix(name+"/"+entry, "/"), depth); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// entries returns the names in a folder, sorted.
-func (r *folderReader) entries(path string) ([]string, error) {
+// readNames returns the names in a folder, sorted.
+func (r *folderReader) readNames(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the folder
@@ -84,28 +84,28 @@ func (r *folderReader) entries(path string) ([]string, error) {
 		return nil, err //nolint:wrapcheck // it names the folder
 	}
 	if r.seen += len(names); r.seen > r.policy.MaxFiles {
-		return nil, failed(r.root, fmt.Errorf("more than %d files", r.policy.MaxFiles))
+		return nil, readError(r.root, fmt.Errorf("more than %d files", r.policy.MaxFiles))
 	}
 	slices.Sort(names)
 	return names, nil
 }
 
-// entry reads a file or a folder.
-func (r *folderReader) entry(ctx context.Context, name string, depth int) error {
+// readEntry reads a file or a folder.
+func (r *folderReader) readEntry(ctx context.Context, name string, depth int) error {
 	path := filepath.Join(r.root, filepath.FromSlash(name))
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return err //nolint:wrapcheck // it names the file
 	case info.IsDir():
-		return r.folder(ctx, name, depth+1)
+		return r.readFolder(ctx, name, depth+1)
 	}
-	data, _, err := look(path, r.policy.Policy, whole)
+	data, _, err := openAndRead(path, r.policy.Policy, whole)
 	if err != nil {
 		return err
 	}
 	if r.bytes += int64(len(data)); r.bytes > r.policy.MaxTotal {
-		return failed(r.root, tooLong(r.policy.MaxTotal))
+		return readError(r.root, tooLong(r.policy.MaxTotal))
 	}
 	r.files[name] = data
 	return nil

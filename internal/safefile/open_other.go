@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// look opens, checks and reads a file. It does not check owners and modes on this platform, and no programs run as another user.
-func look(name string, p Policy, read part) ([]byte, Info, error) {
+// openAndRead opens, checks and reads a file. It does not check owners and modes on this platform, and no programs run as another user.
+func openAndRead(name string, p Policy, read part) ([]byte, Info, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, Info{}, err //nolint:wrapcheck // it names the file
@@ -19,9 +19,9 @@ func look(name string, p Policy, read part) ([]byte, Info, error) {
 	case err != nil:
 		return nil, Info{}, err //nolint:wrapcheck // it names the file
 	case !info.Mode().IsRegular():
-		return nil, Info{}, failed(name, ErrNotRegular)
+		return nil, Info{}, readError(name, ErrNotRegular)
 	case info.Size() > p.MaxBytes:
-		return nil, Info{}, failed(name, tooLong(p.MaxBytes))
+		return nil, Info{}, readError(name, tooLong(p.MaxBytes))
 	case read == nothing:
 		return nil, Info{}, nil
 	case read == start:
@@ -37,13 +37,13 @@ func look(name string, p Policy, read part) ([]byte, Info, error) {
 	case err != nil:
 		return nil, Info{}, err //nolint:wrapcheck // it names the file
 	case int64(len(data)) > p.MaxBytes:
-		return nil, Info{}, failed(name, tooLong(p.MaxBytes))
+		return nil, Info{}, readError(name, tooLong(p.MaxBytes))
 	}
 	return data, Info{}, nil
 }
 
-// as calls f, with an error if another user's rights are needed.
-func as(who *Identity, f func(error)) {
+// withRights calls f, with an error if another user's rights are needed.
+func withRights(who *Identity, f func(error)) {
 	if who != nil {
 		f(errors.ErrUnsupported)
 		return

@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// look opens, checks and reads a file on the calling thread, with the rights of that thread.
-func look(name string, p Policy, read part) ([]byte, Info, error) {
+// openAndRead opens, checks and reads a file on the calling thread, with the rights of that thread.
+func openAndRead(name string, p Policy, read part) ([]byte, Info, error) {
 	fd, err := openFile(name)
 	if err != nil {
-		return nil, Info{}, failed(name, err)
+		return nil, Info{}, readError(name, err)
 	}
 	defer func() { _ = unix.Close(fd) }() // it was only read
 	var st unix.Stat_t
-	if err := retry(func() error { return unix.Fstat(fd, &st) }); err != nil {
-		return nil, Info{}, failed(name, err)
+	if err := retryInterrupted(func() error { return unix.Fstat(fd, &st) }); err != nil {
+		return nil, Info{}, readError(name, err)
 	}
-	if err := acceptable(fd, name, &st, p); err != nil {
+	if err := checkFile(fd, name, &st, p); err != nil {
 		return nil, Info{}, err
 	}
-	info := Info{Exposed: exposed(&st, p.As), Remedy: "chmod go-r " + shellQuoted(name)}
+	info := Info{Exposed: exposedTo(&st, p.As), Remedy: "chmod go-r " + shellQuoted(name)}
 	var data []byte
 	switch read {
 	case start:
@@ -31,13 +31,13 @@ func look(name string, p Policy, read part) ([]byte, Info, error) {
 		data, err = readAll(fd, st.Size, p.MaxBytes)
 	}
 	if err != nil {
-		return nil, Info{}, failed(name, err)
+		return nil, Info{}, readError(name, err)
 	}
 	return data, info, nil
 }
 
 func openFile(name string) (fd int, err error) {
-	err = retry(func() error {
+	err = retryInterrupted(func() error {
 		fd, err = unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 		return err
 	})
@@ -52,21 +52,21 @@ func openFile(name string) (fd int, err error) {
 
 var errLeased = errors.New("another process holds a lease on the file (fcntl F_SETLEASE)")
 
-// acceptable returns an error if the policy does not accept an open file.
-func acceptable(fd int, name string, st *unix.Stat_t, p Policy) error {
+// checkFile returns an error if the policy does not accept an open file.
+func checkFile(fd int, name string, st *unix.Stat_t, p Policy) error {
 	switch kind := uint32(st.Mode) & unix.S_IFMT; {
 	case kind == unix.S_IFDIR:
-		return failed(name, unix.EISDIR)
+		return readError(name, unix.EISDIR)
 	case kind != unix.S_IFREG:
-		return failed(name, ErrNotRegular)
+		return readError(name, ErrNotRegular)
 	case st.Size > p.MaxBytes:
-		return failed(name, tooLong(p.MaxBytes))
+		return readError(name, tooLong(p.MaxBytes))
 	}
-	if err := permitted(st, p.As); err != nil {
-		return failed(name, err)
+	if err := checkReadable(st, p.As); err != nil {
+		return readError(name, err)
 	}
 	if p.Trust == Administrators {
-		return trusted(fd, name, st, p.As)
+		return checkTrust(fd, name, st, p.As)
 	}
 	return nil
 }
@@ -97,15 +97,15 @@ func readAll(fd int, size, limit int64) ([]byte, error) {
 
 func readStart(fd int) ([]byte, error) {
 	data, n := make([]byte, StartBytes), 0
-	err := retry(func() (err error) {
+	err := retryInterrupted(func() (err error) {
 		n, err = unix.Read(fd, data)
 		return err
 	})
 	return data[:max(n, 0)], err //nolint:wrapcheck // the caller names the file
 }
 
-// retry repeats a system call that was interrupted by a signal.
-func retry(call func() error) error {
+// retryInterrupted repeats a system call that was interrupted by a signal.
+func retryInterrupted(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err

@@ -86,7 +86,7 @@ type Info struct {
 
 // Read reads a whole file.
 func Read(ctx context.Context, name string, p Policy) ([]byte, error) {
-	data, _, err := visit(ctx, name, p, whole)
+	data, _, err := visitFile(ctx, name, p, whole)
 	return data, err
 }
 
@@ -96,13 +96,13 @@ const StartBytes = 256
 // ReadStart reads the first [StartBytes] of a file of any length, or the whole file if it is shorter.
 func ReadStart(ctx context.Context, name string, p Policy) ([]byte, error) {
 	p.MaxBytes = math.MaxInt64
-	data, _, err := visit(ctx, name, p, start)
+	data, _, err := visitFile(ctx, name, p, start)
 	return data, err
 }
 
 // Inspect checks a file as [Read] does, but does not read it.
 func Inspect(ctx context.Context, name string, p Policy) (Info, error) {
-	_, info, err := visit(ctx, name, p, nothing)
+	_, info, err := visitFile(ctx, name, p, nothing)
 	return info, err
 }
 
@@ -117,7 +117,7 @@ func InspectFolder(name string, t Trust) error {
 // Ask runs ask in a goroutine and returns its result. When ctx ends, it returns an error that wraps [ErrUnanswered]. The goroutine keeps running
 // then, so ask must not write to variables that the caller reads. Until it returns, the next Ask for the same name fails at once with [ErrHangs].
 func Ask[T any](ctx context.Context, name string, ask func() (T, error)) (T, error) {
-	return bounded(ctx, name, nil, ask)
+	return boundedCall(ctx, name, nil, ask)
 }
 
 // content is the result of a visit to a file.
@@ -135,35 +135,35 @@ const (
 	whole
 )
 
-// visit opens and checks a file, and reads a part of it.
-func visit(ctx context.Context, name string, p Policy, read part) ([]byte, Info, error) {
+// visitFile opens and checks a file, and reads a part of it.
+func visitFile(ctx context.Context, name string, p Policy, read part) ([]byte, Info, error) {
 	if os.Geteuid() != 0 { // checked before a thread takes the rights of Policy.As
 		p.Trust = Everybody
 	}
-	c, err := bounded(ctx, name, p.As, func() (c content, err error) {
-		c.data, c.info, err = look(name, p, read)
+	c, err := boundedCall(ctx, name, p.As, func() (c content, err error) {
+		c.data, c.info, err = openAndRead(name, p, read)
 		return c, err
 	})
 	return c.data, c.info, err
 }
 
-// bounded calls look with a user's rights, and abandons the call when ctx ends.
-func bounded[T any](ctx context.Context, name string, who *Identity, look func() (T, error)) (zero T, err error) {
+// boundedCall calls look with a user's rights, and abandons the call when ctx ends.
+func boundedCall[T any](ctx context.Context, name string, who *Identity, look func() (T, error)) (zero T, err error) {
 	type result struct {
 		value T
 		err   error
 	}
 	switch err := context.Cause(ctx); {
 	case err != nil:
-		return zero, failed(name, err)
+		return zero, readError(name, err)
 	case ctx.Done() == nil && who == nil:
 		return look()
 	case hanging.has(name):
-		return zero, unanswered(name, ErrHangs)
+		return zero, unansweredError(name, ErrHangs)
 	}
 	done := make(chan result)
 	abandoned := make(chan struct{})
-	go as(who, func(err error) {
+	go withRights(who, func(err error) {
 		r := result{err: err}
 		if err == nil {
 			r.value, r.err = look()
@@ -180,17 +180,17 @@ func bounded[T any](ctx context.Context, name string, who *Identity, look func()
 	case <-ctx.Done():
 		hanging.add(name)
 		close(abandoned)
-		return zero, unanswered(name, context.Cause(ctx))
+		return zero, unansweredError(name, context.Cause(ctx))
 	}
 }
 
-// unanswered returns the error of an abandoned call.
-func unanswered(name string, why error) error {
-	return failed(name, fmt.Errorf("%w%s: %w", ErrUnanswered, proc.OnMount(name), why))
+// unansweredError returns the error of an abandoned call.
+func unansweredError(name string, why error) error {
+	return readError(name, fmt.Errorf("%w%s: %w", ErrUnanswered, proc.OnMount(name), why))
 }
 
-// failed returns an error in the form of package os.
-func failed(name string, err error) error {
+// readError returns an error in the form of package os.
+func readError(name string, err error) error {
 	return &fs.PathError{Op: "read", Path: name, Err: err}
 }
 

@@ -95,7 +95,7 @@ func TestReadThatHangsIsAbandoned(t *testing.T) {
 		<-entered
 		cancel(reason)
 	}()
-	text, err := bounded(ctx, file, nil, func() (string, error) {
+	text, err := boundedCall(ctx, file, nil, func() (string, error) {
 		close(entered)
 		<-release
 		close(returned)

@@ -22,29 +22,29 @@ const (
 // maxLinks is the maximum number of symbolic links on the way to a file, as in the kernel.
 const maxLinks = 40
 
-// trusted checks an open file and the way to it. It checks the way after the file was opened: if all of it is trusted, only trusted users could have
+// checkTrust checks an open file and the way to it. It checks the way after the file was opened: if all of it is trusted, only trusted users could have
 // changed the target of the name in between.
-func trusted(fd int, name string, st *unix.Stat_t, as *Identity) error {
+func checkTrust(fd int, name string, st *unix.Stat_t, as *Identity) error {
 	owners := []uint32{0}
 	if as != nil {
 		owners = append(owners, as.UID)
 	}
-	if err := judge(name, st, owners, func() bool { return readOnly(fd) }); err != nil {
+	if err := judgeOwner(name, st, owners, func() bool { return readOnly(fd) }); err != nil {
 		return err
 	}
-	return walk(name, owners)
+	return judgePath(name, owners)
 }
 
-func inspectFolder(name string) error { return walk(name, []uint32{0}) }
+func inspectFolder(name string) error { return judgePath(name, []uint32{0}) }
 
-// judge checks the owner and the mode of a file or folder. fixed reports whether it can't be changed in spite of its mode.
-func judge(path string, st *unix.Stat_t, owners []uint32, fixed func() bool) error {
+// judgeOwner checks the owner and the mode of a file or folder. fixed reports whether it can't be changed in spite of its mode.
+func judgeOwner(path string, st *unix.Stat_t, owners []uint32, fixed func() bool) error {
 	var problems, remedies []string
 	if !slices.Contains(owners, st.Uid) {
 		problems = append(problems, fmt.Sprintf("belongs to the user %d", st.Uid))
-		remedies = append(remedies, "chown "+rightful(st, owners)+" "+shellQuoted(path))
+		remedies = append(remedies, "chown "+rightfulOwner(st, owners)+" "+shellQuoted(path))
 	}
-	if by := classes(st, writable); by != "" && !fixed() {
+	if by := permittedClasses(st, writable); by != "" && !fixed() {
 		problems = append(problems, "can be written by "+by)
 		remedies = append(remedies, "chmod go-w "+shellQuoted(path))
 	}
@@ -54,17 +54,17 @@ func judge(path string, st *unix.Stat_t, owners []uint32, fixed func() bool) err
 	return &UntrustedError{Path: path, Problem: strings.Join(problems, " and "), Remedy: strings.Join(remedies, " && ")}
 }
 
-// rightful returns the owner that a file or folder should have. A file that is opened with a user's rights should belong to that user, because
+// rightfulOwner returns the owner that a file or folder should have. A file that is opened with a user's rights should belong to that user, because
 // otherwise the user may be unable to read it.
-func rightful(st *unix.Stat_t, owners []uint32) string {
+func rightfulOwner(st *unix.Stat_t, owners []uint32) string {
 	if uint32(st.Mode)&unix.S_IFMT != unix.S_IFREG || len(owners) == 1 {
 		return "root"
 	}
 	return strconv.FormatUint(uint64(owners[len(owners)-1]), 10)
 }
 
-// classes describes the users besides the owner to whom a mode gives one of the permissions in bits.
-func classes(st *unix.Stat_t, bits uint32) string {
+// permittedClasses describes the users besides the owner to whom a mode gives one of the permissions in bits.
+func permittedClasses(st *unix.Stat_t, bits uint32) string {
 	var by []string
 	if uint32(st.Mode)&bits&0o070 != 0 {
 		by = append(by, fmt.Sprintf("the group %d", st.Gid))
@@ -75,21 +75,21 @@ func classes(st *unix.Stat_t, bits uint32) string {
 	return strings.Join(by, " and ")
 }
 
-// exposed describes the users who can read a file. It leaves out the owner, root's group, and the groups of the user who opens it, because such a
+// exposedTo describes the users who can read a file. It leaves out the owner, root's group, and the groups of the user who opens it, because such a
 // group is the way to share a file of root with a user.
-func exposed(st *unix.Stat_t, as *Identity) string {
+func exposedTo(st *unix.Stat_t, as *Identity) string {
 	bits := uint32(0o044)
 	if st.Gid == 0 || as != nil && (st.Gid == as.GID || slices.Contains(as.Groups, st.Gid)) {
 		bits = 0o004
 	}
-	return classes(st, bits)
+	return permittedClasses(st, bits)
 }
 
-// walk checks each folder on the way to a file, and each link that other users of its folder may replace.
-func walk(name string, owners []uint32) error {
-	rest, err := parts(name)
+// judgePath checks each folder on the way to a file, and each link that other users of its folder may replace.
+func judgePath(name string, owners []uint32) error {
+	rest, err := pathParts(name)
 	if err != nil {
-		return failed(name, err)
+		return readError(name, err)
 	}
 	links := 0
 	folder, shared, err := judgeFolder("/", owners)
@@ -102,8 +102,8 @@ func walk(name string, owners []uint32) error {
 		}
 		path := filepath.Join(folder, part)
 		var st unix.Stat_t
-		if err := retry(func() error { return unix.Lstat(path, &st) }); err != nil {
-			return failed(path, err)
+		if err := retryInterrupted(func() error { return unix.Lstat(path, &st) }); err != nil {
+			return readError(path, err)
 		}
 		switch uint32(st.Mode) & unix.S_IFMT {
 		case unix.S_IFLNK:
@@ -112,7 +112,7 @@ func walk(name string, owners []uint32) error {
 					Remedy: "chown -h root " + shellQuoted(path)}
 			}
 			if links++; links > maxLinks {
-				return failed(name, unix.ELOOP)
+				return readError(name, unix.ELOOP)
 			}
 			target, err := os.Readlink(path)
 			if err != nil {
@@ -121,7 +121,7 @@ func walk(name string, owners []uint32) error {
 			if filepath.IsAbs(target) {
 				folder = "/"
 			}
-			rest = append(split(target), rest...)
+			rest = append(splitPath(target), rest...)
 		case unix.S_IFDIR:
 			folder, shared, err = judgeFolder(path, owners)
 		}
@@ -129,19 +129,19 @@ func walk(name string, owners []uint32) error {
 	return err
 }
 
-// parts returns the elements of the absolute path. It keeps "..", whose target depends on the links before it.
-func parts(name string) ([]string, error) {
+// pathParts returns the elements of the absolute path. It keeps "..", whose target depends on the links before it.
+func pathParts(name string) ([]string, error) {
 	if filepath.IsAbs(name) {
-		return split(name), nil
+		return splitPath(name), nil
 	}
 	here, err := os.Getwd()
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the caller names the file
 	}
-	return append(split(here), split(name)...), nil
+	return append(splitPath(here), splitPath(name)...), nil
 }
 
-func split(path string) []string {
+func splitPath(path string) []string {
 	var all []string
 	for part := range strings.SplitSeq(path, "/") {
 		if part != "" && part != "." {
@@ -154,24 +154,24 @@ func split(path string) []string {
 // judgeFolder checks one folder. shared reports whether others may add files to it, but can't replace the files of another owner.
 func judgeFolder(path string, owners []uint32) (same string, shared bool, err error) {
 	var st unix.Stat_t
-	if err := retry(func() error { return unix.Lstat(path, &st) }); err != nil {
-		return path, false, failed(path, err)
+	if err := retryInterrupted(func() error { return unix.Lstat(path, &st) }); err != nil {
+		return path, false, readError(path, err)
 	}
 	shared = uint32(st.Mode)&sticky != 0 && uint32(st.Mode)&writable != 0
-	return path, shared, judge(path, &st, owners, func() bool { return shared || readOnlyPath(path) })
+	return path, shared, judgeOwner(path, &st, owners, func() bool { return shared || readOnlyPath(path) })
 }
 
 // readOnly reports whether a file is on a read-only mount, so that its mode permits no write. Kubernetes mounts a ConfigMap like this, with a folder
 // whose mode lets everybody write.
 func readOnly(fd int) bool {
 	var fs unix.Statfs_t
-	err := retry(func() error { return unix.Fstatfs(fd, &fs) })
+	err := retryInterrupted(func() error { return unix.Fstatfs(fd, &fs) })
 	return err == nil && mountedReadOnly(&fs)
 }
 
 func readOnlyPath(path string) bool {
 	var fs unix.Statfs_t
-	err := retry(func() error { return unix.Statfs(path, &fs) })
+	err := retryInterrupted(func() error { return unix.Statfs(path, &fs) })
 	return err == nil && mountedReadOnly(&fs)
 }
 

@@ -18,8 +18,8 @@ const (
 
 // Check returns what to do if so much of the lease is left, and the time until the next check: a renewal may have come by then.
 func (l Limits) Check(left time.Duration) (do Action, again time.Duration) {
-	untilKill := left - l.margin()
-	switch untilStop := untilKill - l.grace(); {
+	untilKill := left - l.killMargin()
+	switch untilStop := untilKill - l.stopGrace(); {
 	case untilStop > 0:
 		return GoOn, untilStop
 	case untilKill > 0:
@@ -29,13 +29,13 @@ func (l Limits) Check(left time.Duration) (do Action, again time.Duration) {
 }
 
 // WardenKill returns the time before the end of the lease at which the warden kills: half a margin after a healthy holder does.
-func (l Limits) WardenKill() time.Duration { return l.margin() / 2 }
+func (l Limits) WardenKill() time.Duration { return l.killMargin() / 2 }
 
 // WardenStop returns the time before the end of the lease at which the warden sends SIGTERM, unless that is no earlier than WardenKill.
-func (l Limits) WardenStop() time.Duration { return l.grace() }
+func (l Limits) WardenStop() time.Duration { return l.stopGrace() }
 
-// margin returns the time before the end of the lease at which the holder kills: a twentieth of the lease, so that there is time to die.
-func (l Limits) margin() time.Duration { return max(l.Lease/20, 50*time.Millisecond) }
+// killMargin returns the time before the end of the lease at which the holder kills: a twentieth of the lease, so that there is time to die.
+func (l Limits) killMargin() time.Duration { return max(l.Lease/20, 50*time.Millisecond) }
 
-// grace returns the grace, at most a third of the lease. A longer one would stop work whose renewal is only a little late.
-func (l Limits) grace() time.Duration { return min(l.Grace, l.Lease/3) }
+// stopGrace returns the grace, at most a third of the lease. A longer one would stop work whose renewal is only a little late.
+func (l Limits) stopGrace() time.Duration { return min(l.Grace, l.Lease/3) }

@@ -38,7 +38,7 @@ func TestWardenKillsAfterTheHolder(t *testing.T) {
 		if do, _ := l.Check(kill); do != Kill || kill <= 0 {
 			t.Errorf("lease %v: with %v left, when the warden kills, the holder does %d", lease, kill, do)
 		}
-		if do, _ := l.Check(l.WardenStop() + l.margin() + 1); do != GoOn {
+		if do, _ := l.Check(l.WardenStop() + l.killMargin() + 1); do != GoOn {
 			t.Errorf("lease %v: the holder does %d before the grace", lease, do)
 		}
 	}

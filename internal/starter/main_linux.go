@@ -21,13 +21,13 @@ func Main() (exitCode int) {
 	runtime.LockOSThread() // priority and privileges belong to a thread
 	syscall.CloseOnExec(Channel)
 	syscall.CloseOnExec(Cgroup)
-	order, err := receive()
+	order, err := receiveOrder()
 	if err != nil {
 		return 1
 	}
 	// The goroutine also ends the process while its fork waits for a hanging execve.
 	go func() {
-		_, _ = read(make([]byte, 1))
+		_, _ = readChannel(make([]byte, 1))
 		syscall.Exit(0)
 	}()
 	if _, err := syscall.Write(Channel, order.carryOut().Bytes()); err != nil {
@@ -36,8 +36,8 @@ func Main() (exitCode int) {
 	select {}
 }
 
-// receive reads the order from the channel.
-func receive() (*Order, error) {
+// receiveOrder reads the order from the channel.
+func receiveOrder() (*Order, error) {
 	length := make([]byte, 4)
 	if err := readFull(length); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func receive() (*Order, error) {
 
 func readFull(b []byte) error {
 	for len(b) > 0 {
-		n, err := read(b)
+		n, err := readChannel(b)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func readFull(b []byte) error {
 	return nil
 }
 
-func read(b []byte) (n int, err error) {
+func readChannel(b []byte) (n int, err error) {
 	for {
 		if n, err = syscall.Read(Channel, b); err != syscall.EINTR { //nolint:errorlint // package errors adds to the time of a start
 			return n, err
@@ -75,14 +75,14 @@ func read(b []byte) (n int, err error) {
 func (o *Order) carryOut() Reply {
 	if o.Nice != nil {
 		if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, *o.Nice); err != nil {
-			return refusal(Nice, err)
+			return refusalReply(Nice, err)
 		}
 	}
 	if o.Umask != nil {
 		syscall.Umask(int(*o.Umask))
 	}
 	if err := o.dropPrivileges(); err != nil {
-		return refusal(Privileges, err)
+		return refusalReply(Privileges, err)
 	}
 	attr := &syscall.ProcAttr{Dir: o.Dir, Env: o.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true, Credential: o.Credential}}
 	if o.InCgroup {
@@ -90,12 +90,12 @@ func (o *Order) carryOut() Reply {
 	}
 	pid, err := syscall.ForkExec(o.Path, o.Argv, attr)
 	if err != nil {
-		return refusal(Start, err)
+		return refusalReply(Start, err)
 	}
 	return Reply{PID: pid}
 }
 
-func refusal(step Step, err error) Reply {
+func refusalReply(step Step, err error) Reply {
 	errno, ok := err.(syscall.Errno) //nolint:errorlint // package syscall returns nothing else
 	if !ok {
 		errno = syscall.EINVAL // an argument has a NUL byte

@@ -76,7 +76,7 @@ func ParseReply(b []byte) Reply {
 
 // Bytes encodes an order: its length, then its fields as strings, each after its own length.
 func (o *Order) Bytes() []byte {
-	fields := []string{o.Path, o.Dir, flag(o.InCgroup), flag(o.DropInheritable), flag(o.NoNewPrivs), "", "", formatCredential(o.Credential),
+	fields := []string{o.Path, o.Dir, flagText(o.InCgroup), flagText(o.DropInheritable), flagText(o.NoNewPrivs), "", "", formatCredential(o.Credential),
 		strconv.Itoa(len(o.Argv))}
 	if o.Umask != nil {
 		fields[5] = strconv.FormatUint(uint64(*o.Umask), 10)
@@ -126,7 +126,7 @@ func parseOrder(b []byte) (*Order, error) {
 	return o, err
 }
 
-func flag(set bool) string {
+func flagText(set bool) string {
 	if set {
 		return "1"
 	}

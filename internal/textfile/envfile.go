@@ -64,15 +64,15 @@ func parseVariable(line string) (name, value string, err error) {
 	if !variableName.MatchString(name) {
 		return "", "", errors.New("the text before = is no variable name (letters, digits and _)")
 	}
-	value, err = unquote(strings.TrimSpace(value))
+	value, err = unquoteValue(strings.TrimSpace(value))
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", name, err)
 	}
 	return name, value, nil
 }
 
-// unquote removes the quotes of a value. Only a comment may follow the closing quote.
-func unquote(s string) (string, error) {
+// unquoteValue removes the quotes of a value. Only a comment may follow the closing quote.
+func unquoteValue(s string) (string, error) {
 	if s == "" || s[0] != '\'' && s[0] != '"' {
 		return s, nil
 	}

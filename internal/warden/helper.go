@@ -78,16 +78,16 @@ func startHelper(cfg Config, told func(message)) (*helper, error) {
 	if err != nil {
 		return nil, err
 	}
-	go h.attend(out)
+	go h.servePipes(out)
 	return h, nil
 }
 
-// attend serves the pipes until the process has ended, and waits for it.
-func (h *helper) attend(out io.Reader) {
+// servePipes serves the pipes until the process has ended, and waits for it.
+func (h *helper) servePipes(out io.Reader) {
 	defer close(h.dead)
 	var writer sync.WaitGroup
-	writer.Go(h.write)
-	h.read(out) // returns when the helper's end is closed: the process has ended
+	writer.Go(h.writeQueue)
+	h.readReports(out) // returns when the helper's end is closed: the process has ended
 	h.kill()
 	_ = h.cmd.Wait() // the error is part of ProcessState
 	close(h.exited)
@@ -96,8 +96,8 @@ func (h *helper) attend(out io.Reader) {
 
 func (h *helper) pid() int { return h.cmd.Process.Pid }
 
-// state describes the end of a dead helper.
-func (h *helper) state() string { return h.cmd.ProcessState.String() }
+// exitState describes the end of a dead helper.
+func (h *helper) exitState() string { return h.cmd.ProcessState.String() }
 
 // kill sends SIGKILL. The channel dead is closed once the helper is dead. The pipe stays open until then, because its end would make the helper kill
 // all runs.
@@ -108,7 +108,7 @@ func (h *helper) dismiss() {
 	h.mu.Lock()
 	h.leaving = true
 	h.mu.Unlock()
-	h.rouse()
+	h.wakeWriter()
 	select {
 	case <-h.dead:
 		return
@@ -124,22 +124,22 @@ func (h *helper) send(m message) (known <-chan struct{}) {
 	defer h.mu.Unlock()
 	h.sent++
 	m.Seq = h.sent
-	h.queue = append(h.queue, m.line()...)
+	h.queue = append(h.queue, m.encodeLine()...)
 	w := wait{m.Seq, make(chan struct{})}
 	h.waits = append(h.waits, w)
-	h.rouse()
+	h.wakeWriter()
 	return w.done
 }
 
-func (h *helper) rouse() {
+func (h *helper) wakeWriter() {
 	select {
 	case h.wake <- struct{}{}:
 	default:
 	}
 }
 
-// write writes the queued messages to the pipe.
-func (h *helper) write() {
+// writeQueue writes the queued messages to the pipe.
+func (h *helper) writeQueue() {
 	for {
 		select {
 		case <-h.wake:
@@ -161,8 +161,8 @@ func (h *helper) write() {
 	}
 }
 
-// read handles the messages of the helper until its end of the pipe is closed.
-func (h *helper) read(out io.Reader) {
+// readReports handles the messages of the helper until its end of the pipe is closed.
+func (h *helper) readReports(out io.Reader) {
 	var input lines
 	buffer := make([]byte, 4096)
 	for {
@@ -173,7 +173,7 @@ func (h *helper) read(out io.Reader) {
 		all, err := input.add(buffer[:n])
 		for _, m := range all {
 			if m.Verb == ack {
-				h.acknowledge(m.Seq)
+				h.handleAck(m.Seq)
 			} else {
 				h.told(m)
 			}
@@ -184,7 +184,7 @@ func (h *helper) read(out io.Reader) {
 	}
 }
 
-func (h *helper) acknowledge(seq uint64) {
+func (h *helper) handleAck(seq uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.acked = max(h.acked, seq)
@@ -194,8 +194,8 @@ func (h *helper) acknowledge(seq uint64) {
 	}
 }
 
-// hangs is called at each check, and reports whether the helper hangs. If nothing is to be acknowledged, it sends a ping for the next check.
-func (h *helper) hangs() bool {
+// checkHang is called at each check, and reports whether the helper hangs. If nothing is to be acknowledged, it sends a ping for the next check.
+func (h *helper) checkHang() bool {
 	h.mu.Lock()
 	idle := h.acked == h.sent
 	if idle || h.acked > h.looked {

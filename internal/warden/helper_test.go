@@ -13,20 +13,20 @@ func TestHangIsSeenByLooksWithoutProgress(t *testing.T) {
 	h := &helper{wake: make(chan struct{}, 1)}
 	look := func(want bool) {
 		t.Helper()
-		if got := h.hangs(); got != want {
+		if got := h.checkHang(); got != want {
 			t.Errorf("hangs: %v, want %v (sent %d, acknowledged %d)", got, want, h.sent, h.acked)
 		}
 	}
 	look(false) // asks for an answer
 	for range 20 {
 		look(false)
-		h.acknowledge(h.sent)
+		h.handleAck(h.sent)
 		look(false)
 	}
 	for range 10 { // it is slow, but goes on
 		h.send(message{Verb: ping})
 		h.send(message{Verb: ping})
-		h.acknowledge(h.acked + 1)
+		h.handleAck(h.acked + 1)
 		look(false)
 	}
 	for range mostSilence - 1 {
@@ -42,8 +42,8 @@ func TestAcknowledgementIsForAllBefore(t *testing.T) {
 	for range 5 {
 		known = append(known, h.send(message{Verb: ping}))
 	}
-	h.acknowledge(3)
-	h.acknowledge(2) // never less than it was
+	h.handleAck(3)
+	h.handleAck(2) // never less than it was
 	for i, k := range known {
 		select {
 		case <-k:

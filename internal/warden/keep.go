@@ -12,16 +12,16 @@ import (
 // actionTime is the format of the time of a helper's action in the log.
 const actionTime = "2006-01-02T15:04:05.000Z07:00"
 
-// keep attends to one helper after another until the warden is closed or no helper can be kept alive.
-func (w *Warden) keep(h *helper) {
+// keepHelper attends to one helper after another until the warden is closed or no helper can be kept alive.
+func (w *Warden) keepHelper(h *helper) {
 	failures := 0
 	for {
 		begun := time.Now()
 		if h != nil {
-			w.attend(h)
+			w.attendHelper(h)
 		}
 		if w.life.Err() != nil {
-			w.fail(ErrClosed)
+			w.setFailure(ErrClosed)
 			return
 		}
 		if time.Since(begun) >= steady {
@@ -29,30 +29,30 @@ func (w *Warden) keep(h *helper) {
 		}
 		if failures++; failures > mostFailures {
 			w.cfg.Logger.Error("warden keeps dying", "attempts", failures)
-			w.fail(ErrGone)
+			w.setFailure(ErrGone)
 			close(w.failed)
 			return
 		}
-		w.pause(failures)
+		w.pauseBeforeStart(failures)
 		var err error
-		if h, err = w.launch(); err != nil {
+		if h, err = w.launchHelper(); err != nil {
 			w.cfg.Logger.Error("warden not started", "error", err)
 			continue
 		}
-		w.change(h, true)
+		w.setHelper(h, true)
 		w.cfg.Logger.Info("warden replaced", "pid", h.pid())
 	}
 }
 
-// pause waits before the start of a helper. It does not wait before the first start after a helper that lived for long.
-func (w *Warden) pause(failures int) {
+// pauseBeforeStart waits before the start of a helper. It does not wait before the first start after a helper that lived for long.
+func (w *Warden) pauseBeforeStart(failures int) {
 	if failures > 1 {
 		backoff.Sleep(w.life, min(firstPause<<(failures-2), lastPause))
 	}
 }
 
-// attend returns when the helper is dead: it has died, has hung and was killed, or was no longer needed.
-func (w *Warden) attend(h *helper) {
+// attendHelper returns when the helper is dead: it has died, has hung and was killed, or was no longer needed.
+func (w *Warden) attendHelper(h *helper) {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	for alive := true; alive; {
@@ -63,49 +63,49 @@ func (w *Warden) attend(h *helper) {
 		case <-h.dead:
 			alive = false
 		case <-beat.C:
-			if h.hangs() {
+			if h.checkHang() {
 				w.cfg.Logger.Warn("warden does not answer; replacing it", "pid", h.pid())
 				h.kill()
 			}
 		}
 	}
-	w.abandon()
+	w.clearHelper()
 	if w.life.Err() != nil {
-		w.cfg.Logger.Debug("warden ended", "pid", h.pid(), "state", h.state(), "reason", "closed")
+		w.cfg.Logger.Debug("warden ended", "pid", h.pid(), "state", h.exitState(), "reason", "closed")
 	}
 	if w.life.Err() == nil {
-		w.cfg.Logger.Warn("warden ended; no run starts until it is replaced", "pid", h.pid(), "state", h.state(), "said", h.said.String())
+		w.cfg.Logger.Warn("warden ended; no run starts until it is replaced", "pid", h.pid(), "state", h.exitState(), "said", h.said.String())
 	}
 }
 
-// abandon removes a dead helper and forbids starts. It does both in one step, so that no caller sees a missing helper while runs may start.
-func (w *Warden) abandon() { w.change(nil, false) }
+// clearHelper removes a dead helper and forbids starts. It does both in one step, so that no caller sees a missing helper while runs may start.
+func (w *Warden) clearHelper() { w.setHelper(nil, false) }
 
-// launch starts a helper, sends it the whole state, and returns when the helper has acknowledged it.
-func (w *Warden) launch() (*helper, error) {
-	h, err := startHelper(w.cfg, w.heard)
+// launchHelper starts a helper, sends it the whole state, and returns when the helper has acknowledged it.
+func (w *Warden) launchHelper() (*helper, error) {
+	h, err := startHelper(w.cfg, w.handleReport)
 	if err != nil {
 		return nil, err
 	}
-	known := w.introduce(h)
+	known := w.sendState(h)
 	patience, cancel := context.WithTimeout(w.life, startTime)
 	defer cancel()
 	select {
 	case <-known:
 		return h, nil
 	case <-h.dead:
-		err = fmt.Errorf("it ended: %s: %s", h.state(), h.said.String())
+		err = fmt.Errorf("it ended: %s: %s", h.exitState(), h.said.String())
 	case <-patience.Done():
 		h.kill()
 		<-h.dead
 		err = fmt.Errorf("no answer: %w", patience.Err())
 	}
-	w.abandon()
+	w.clearHelper()
 	return nil, err
 }
 
-// introduce sends a helper the whole state, and makes it the receiver of all changes from then on.
-func (w *Warden) introduce(h *helper) (known <-chan struct{}) {
+// sendState sends a helper the whole state, and makes it the receiver of all changes from then on.
+func (w *Warden) sendState(h *helper) (known <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	known = h.send(message{Verb: hello, PID: os.Getpid()})
@@ -113,14 +113,14 @@ func (w *Warden) introduce(h *helper) (known <-chan struct{}) {
 		known = h.send(message{Verb: inherit, Cgroup: base})
 	}
 	for _, ward := range w.wards {
-		known = h.send(ward.known())
+		known = h.send(ward.stateMessage())
 	}
 	w.helper = h
 	return known
 }
 
-// heard records and logs a report of a helper about a run.
-func (w *Warden) heard(m message) {
+// handleReport records and logs a report of a helper about a run.
+func (w *Warden) handleReport(m message) {
 	w.mu.Lock()
 	if ward := w.wards[m.Run]; ward != nil {
 		ward.late = true
@@ -140,33 +140,33 @@ func (w *Warden) heard(m message) {
 	}
 }
 
-// change sets the helper, and whether it knows the whole state.
-func (w *Warden) change(h *helper, ready bool) {
+// setHelper sets the helper, and whether it knows the whole state.
+func (w *Warden) setHelper(h *helper, ready bool) {
 	w.mu.Lock()
 	different := w.ready != ready
 	w.helper, w.ready = h, ready
-	w.stir()
+	w.wakeWaiters()
 	w.mu.Unlock()
 	if different {
 		w.cfg.OnChange(ready)
 	}
 }
 
-func (w *Warden) fail(why error) {
+func (w *Warden) setFailure(why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failure = why
-	w.stir()
+	w.wakeWaiters()
 }
 
-// stir wakes all who wait for a change. mu is held.
-func (w *Warden) stir() {
+// wakeWaiters wakes all who wait for a change. mu is held.
+func (w *Warden) wakeWaiters() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// await waits for a helper that knows the whole state and is not the dead one.
-func (w *Warden) await(ctx context.Context, dead *helper) error {
+// awaitHelper waits for a helper that knows the whole state and is not the dead one.
+func (w *Warden) awaitHelper(ctx context.Context, dead *helper) error {
 	for {
 		w.mu.Lock()
 		ready, failure, changed := w.ready && w.helper != dead, w.failure, w.changed

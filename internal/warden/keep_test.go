@@ -16,13 +16,13 @@ func TestNoRunStartsBetweenTwoHelpers(t *testing.T) {
 	w := &Warden{cfg: Config{OnChange: func(bool) {}}, changed: make(chan struct{})}
 	dead := &helper{}
 	for range 1_000 {
-		w.change(dead, true)
+		w.setHelper(dead, true)
 		var all sync.WaitGroup
 		var begun, told atomic.Int32
 		for range 2 {
 			all.Go(func() {
 				for w.Ready() {
-					if begun.Add(1); w.await(now, dead) == nil {
+					if begun.Add(1); w.awaitHelper(now, dead) == nil {
 						told.Add(1)
 					}
 				}
@@ -31,7 +31,7 @@ func TestNoRunStartsBetweenTwoHelpers(t *testing.T) {
 		for begun.Load() < 2 {
 			runtime.Gosched()
 		}
-		w.abandon()
+		w.clearHelper()
 		if all.Wait(); told.Load() > 0 {
 			t.Fatal("a run may start, and there is no helper")
 		}

@@ -11,7 +11,7 @@ type sweeper struct{}
 
 func newSweeper() *sweeper { return &sweeper{} }
 
-func (*sweeper) begin() {}
+func (*sweeper) beginRound() {}
 
 // group is the target on macOS: only a process group.
 type group struct {
@@ -19,24 +19,24 @@ type group struct {
 	start  uint64
 }
 
-func (*sweeper) target(_, _ string) target { return &group{} }
+func (*sweeper) newTarget(_, _ string) target { return &group{} }
 
-func (g *group) begun(leader int, start uint64) { g.leader, g.start = leader, start }
-func (g *group) forget()                        { g.leader = 0 }
-func (g *group) terminate()                     { g.signal(unix.SIGTERM) }
-func (g *group) strike()                        { g.signal(unix.SIGKILL) }
+func (g *group) setLeader(leader int, start uint64) { g.leader, g.start = leader, start }
+func (g *group) forgetLeader()                      { g.leader = 0 }
+func (g *group) terminate()                         { g.signalGroup(unix.SIGTERM) }
+func (g *group) killKnown()                         { g.signalGroup(unix.SIGKILL) }
 
-func (g *group) sweep() (clean bool) { return g.leader == 0 || birth(g.leader) != g.start }
+func (g *group) killRest() (clean bool) { return g.leader == 0 || processStart(g.leader) != g.start }
 
-// signal sends a signal to the group while its leader has its PID.
-func (g *group) signal(s unix.Signal) {
-	if g.leader != 0 && birth(g.leader) == g.start {
+// signalGroup sends a signal to the group while its leader has its PID.
+func (g *group) signalGroup(s unix.Signal) {
+	if g.leader != 0 && processStart(g.leader) == g.start {
 		_ = unix.Kill(-g.leader, s)
 	}
 }
 
-// birth returns the time at which a process was started in microseconds, or 0 if it is gone.
-func birth(pid int) uint64 {
+// processStart returns the time at which a process was started in microseconds, or 0 if it is gone.
+func processStart(pid int) uint64 {
 	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
 		return 0
@@ -47,8 +47,8 @@ func birth(pid int) uint64 {
 // watchProcess returns -1: on macOS only the pipe shows the replica's end.
 func watchProcess(int) int { return -1 }
 
-// settle leaves the working directory.
-func settle() { _ = os.Chdir("/") }
+// shieldHelper leaves the working directory.
+func shieldHelper() { _ = os.Chdir("/") }
 
-// leave does nothing: macOS has no cgroups.
-func leave(string) {}
+// leaveCgroup does nothing: macOS has no cgroups.
+func leaveCgroup(string) {}

@@ -22,24 +22,24 @@ type processes struct {
 	handle  int    // pidfd of the leader, or -1
 }
 
-func (s *sweeper) target(id, cgroup string) target {
+func (s *sweeper) newTarget(id, cgroup string) target {
 	return &processes{sweeper: s, id: id, cgroup: cgroup, handle: -1}
 }
 
-// begun opens a pidfd of the leader. If another process has its number now, its birth differs from start.
-func (p *processes) begun(leader int, start uint64) {
-	p.forget()
+// setLeader opens a pidfd of the leader. If another process has its number now, its birth differs from start.
+func (p *processes) setLeader(leader int, start uint64) {
+	p.forgetLeader()
 	handle, err := unix.PidfdOpen(leader, 0)
 	if err != nil {
 		handle = -1
 	}
 	p.leader, p.start, p.handle = leader, start, handle
-	if birth(leader) != start { // the leader was reaped by another process: the replica is gone
-		p.forget()
+	if processStart(leader) != start { // the leader was reaped by another process: the replica is gone
+		p.forgetLeader()
 	}
 }
 
-func (p *processes) forget() {
+func (p *processes) forgetLeader() {
 	if p.handle >= 0 {
 		unix.Close(p.handle)
 	}
@@ -62,17 +62,17 @@ func (p *processes) terminate() {
 	}
 }
 
-func (p *processes) strike() {
-	if p.cgroup != "" && populated(p.cgroup) {
+func (p *processes) killKnown() {
+	if p.cgroup != "" && isPopulated(p.cgroup) {
 		_ = os.WriteFile(filepath.Join(p.cgroup, "cgroup.kill"), []byte("1"), 0)
 	}
 	p.signalGroup(unix.SIGKILL)
 }
 
-// sweep kills the remaining processes. It removes an empty cgroup, so that no process can be born in it.
-func (p *processes) sweep() (clean bool) {
+// killRest kills the remaining processes. It removes an empty cgroup, so that no process can be born in it.
+func (p *processes) killRest() (clean bool) {
 	if p.cgroup != "" {
-		return !populated(p.cgroup) && proc.RemoveCgroup(p.cgroup) == nil && !p.groupLives()
+		return !isPopulated(p.cgroup) && proc.RemoveCgroup(p.cgroup) == nil && !p.groupLives()
 	}
 	found := p.signalMarked(unix.SIGKILL)
 	return !found && !p.groupLives()
@@ -81,11 +81,11 @@ func (p *processes) sweep() (clean bool) {
 // groupLives reports whether the group has a living member. After the leader was reaped, another group may have its number. No signal is sent on this
 // basis.
 func (p *processes) groupLives() bool {
-	return p.leader != 0 && p.sweeper.look().groups[p.leader] && p.owned()
+	return p.leader != 0 && p.sweeper.currentSight().groups[p.leader] && p.groupExists()
 }
 
-// owned reports whether the leader is unreaped or its group has members.
-func (p *processes) owned() bool {
+// groupExists reports whether the leader is unreaped or its group has members.
+func (p *processes) groupExists() bool {
 	err := p.sendGroup(0)
 	return err == nil || errors.Is(err, unix.EPERM)
 }
@@ -117,7 +117,7 @@ func (p *processes) sendLeader(signal unix.Signal) error {
 	switch {
 	case p.handle >= 0:
 		return unix.PidfdSendSignal(p.handle, signal, nil, 0)
-	case p.leader == 0 || birth(p.leader) != p.start:
+	case p.leader == 0 || processStart(p.leader) != p.start:
 		return unix.ESRCH
 	}
 	return unix.Kill(p.leader, signal)
@@ -128,7 +128,7 @@ func (p *processes) signalMarked(signal unix.Signal) (found bool) {
 	if p.id == "" {
 		return false
 	}
-	seen := p.sweeper.look()
+	seen := p.sweeper.currentSight()
 	for _, pid := range seen.byRun[p.id] {
 		signalIf(pid, signal, func() bool { id, _ := proc.RunOf(pid); return id == p.id })
 	}
@@ -160,14 +160,14 @@ func watchProcess(pid int) int {
 	return handle
 }
 
-// populated reports whether a living process is in the cgroup or below it.
-func populated(dir string) bool {
+// isPopulated reports whether a living process is in the cgroup or below it.
+func isPopulated(dir string) bool {
 	return proc.Populated(os.ReadFile(filepath.Join(dir, "cgroup.events")))
 }
 
-// leave moves this process from a cgroup to the one above and removes the cgroup, as the replica does when it ends. The cgroup above accepts
+// leaveCgroup moves this process from a cgroup to the one above and removes the cgroup, as the replica does when it ends. The cgroup above accepts
 // processes only if it has no controllers enabled. If another cgroup below it may need them, leave does nothing.
-func leave(dir string) {
+func leaveCgroup(dir string) {
 	above := filepath.Dir(dir)
 	if !proc.CgroupProcesses(dir)[os.Getpid()] || len(proc.CgroupsBelow(above)) > 1 {
 		return

@@ -17,11 +17,11 @@ func TestStrangerIsNotHit(t *testing.T) {
 		s := newSweeper()
 		s.byNumber = byNumber
 		leader := startGroup(t).Process.Pid
-		p := s.target("", "")
-		p.begun(leader, birth(leader)-1)
+		p := s.newTarget("", "")
+		p.setLeader(leader, processStart(leader)-1)
 		p.terminate()
-		p.strike()
-		if !p.sweep() {
+		p.killKnown()
+		if !p.killRest() {
 			t.Error("somebody else is taken for the run")
 		}
 		if !living(leader) {
@@ -37,20 +37,20 @@ func TestGroupIsKilledByHandleAndByNumber(t *testing.T) {
 			s.byNumber = how == "by number"
 			leader := startGroup(t).Process.Pid
 			eventually(t, "there is a member", func() bool { return members(leader) == 2 })
-			p := s.target("", "")
-			p.begun(leader, birth(leader))
+			p := s.newTarget("", "")
+			p.setLeader(leader, processStart(leader))
 			if how == "without handles" {
 				own := p.(*processes)
 				unix.Close(own.handle)
 				own.handle = -1
 			}
-			if p.sweep() {
+			if p.killRest() {
 				t.Error("nobody was found")
 			}
-			p.strike()
-			eventually(t, "the group is dead", func() bool { s.begin(); return p.sweep() && !groupLives(leader) })
-			p.forget()
-			p.strike() // no process is there
+			p.killKnown()
+			eventually(t, "the group is dead", func() bool { s.beginRound(); return p.killRest() && !groupLives(leader) })
+			p.forgetLeader()
+			p.killKnown() // no process is there
 		})
 	}
 }
@@ -77,16 +77,16 @@ func TestGroupIsKilledAfterItsLeaderWasReaped(t *testing.T) {
 	cmd := startGroup(t)
 	leader := cmd.Process.Pid
 	eventually(t, "there is a member", func() bool { return members(leader) == 2 })
-	p := s.target("", "")
-	p.begun(leader, birth(leader))
+	p := s.newTarget("", "")
+	p.setLeader(leader, processStart(leader))
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	s.begin()
-	p.strike()
+	s.beginRound()
+	p.killKnown()
 	if s.byNumber {
 		t.Skip("the kernel is older than 6.9: it can't signal a group by a handle")
 	}
-	eventually(t, "the member is dead", func() bool { s.begin(); return p.sweep() && !groupLives(leader) })
+	eventually(t, "the member is dead", func() bool { s.beginRound(); return p.killRest() && !groupLives(leader) })
 }

@@ -28,13 +28,13 @@ const (
 func Main(in, out *os.File) error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	report := openReport()
-	defer report.end()
+	defer report.closeWriter()
 	k := &helperMain{report: report, in: int(in.Fd()), out: int(out.Fd()), buffer: make([]byte, 64<<10), replica: -1, bases: map[string]bool{}, sweeper: newSweeper()}
-	k.list = watchlist{runs: map[uint64]*entry{}, tell: k.tell}
+	k.list = watchlist{runs: map[uint64]*entry{}, tell: k.reportAction}
 	if err := unix.SetNonblock(k.out, true); err != nil {
 		return fmt.Errorf("the warden is started by the replica itself, with pipes: %w", err)
 	}
-	settle()
+	shieldHelper()
 	return k.run()
 }
 
@@ -60,33 +60,33 @@ type helperMain struct {
 func (k *helperMain) run() error {
 	for {
 		now := bootTime()
-		k.sweeper.begin()
+		k.sweeper.beginRound()
 		if k.gone {
-			k.list.end(now)
+			k.list.killAll(now)
 		}
-		k.list.judge(now)
-		if k.gone && (k.closed && k.list.over() || now > k.goneAt+giveUp) {
+		k.list.judgeRuns(now)
+		if k.gone && (k.closed && k.list.allDead() || now > k.goneAt+giveUp) {
 			break
 		}
-		if err := k.wait(now); err != nil {
+		if err := k.awaitInput(now); err != nil {
 			return err
 		}
-		k.answer()
+		k.sendAck()
 	}
 	if len(k.list.runs) > 0 {
-		k.report.Warn("warden ends", "reason", k.why(), "runs_killed", len(k.list.runs))
+		k.report.Warn("warden ends", "reason", k.endReason(), "runs_killed", len(k.list.runs))
 	}
 	for base := range k.bases {
 		_ = proc.RemoveCgroup(base) // processes that are left hang in the kernel; the next replica removes the cgroup
 	}
 	for base := range k.bases {
-		leave(base)
+		leaveCgroup(base)
 	}
 	return nil
 }
 
-// wait sleeps until there is input or an action is due, and handles the input.
-func (k *helperMain) wait(now time.Duration) error {
+// awaitInput sleeps until there is input or an action is due, and handles the input.
+func (k *helperMain) awaitInput(now time.Duration) error {
 	fds := []unix.PollFd{{Fd: -1, Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}} // negative descriptors are ignored
 	if !k.closed {
 		fds[0].Fd = int32(k.in)
@@ -94,15 +94,15 @@ func (k *helperMain) wait(now time.Duration) error {
 	if !k.gone {
 		fds[1].Fd = int32(k.replica)
 	}
-	if _, err := unix.Poll(fds, k.patience(now)); err != nil && !errors.Is(err, unix.EINTR) {
+	if _, err := unix.Poll(fds, k.pollTimeout(now)); err != nil && !errors.Is(err, unix.EINTR) {
 		return fmt.Errorf("wait for the replica: %w", err)
 	}
 	if fds[1].Revents != 0 {
-		k.end()
+		k.noteReplicaEnd()
 	}
 	for reads := 0; fds[0].Revents != 0 && reads < mostReads; reads++ {
 		fds[0].Revents = 0
-		full, err := k.read()
+		full, err := k.readMessages()
 		if err != nil {
 			return err
 		}
@@ -116,9 +116,9 @@ func (k *helperMain) wait(now time.Duration) error {
 // mostReads caps the reads in a row. Each reads at most the capacity of the pipe.
 const mostReads = 100
 
-// patience returns the time to sleep in milliseconds, or -1 for no limit.
-func (k *helperMain) patience(now time.Duration) int {
-	at, ok := k.list.next()
+// pollTimeout returns the time to sleep in milliseconds, or -1 for no limit.
+func (k *helperMain) pollTimeout(now time.Duration) int {
+	at, ok := k.list.nextAction()
 	switch {
 	case k.gone && !ok:
 		at = now + lastLook
@@ -131,21 +131,21 @@ func (k *helperMain) patience(now time.Duration) int {
 	return int((wait + time.Millisecond - 1) / time.Millisecond)
 }
 
-// end records that the replica has ended.
-func (k *helperMain) end() {
+// noteReplicaEnd records that the replica has ended.
+func (k *helperMain) noteReplicaEnd() {
 	if k.gone {
 		return
 	}
 	k.gone, k.goneAt = true, bootTime()
 	for _, e := range k.list.runs {
 		if e.pause == 0 { // otherwise the run was killed before, and the replica knows
-			k.report.Warn("warden kills a run", "reason", k.why(), "job", e.job, "run_id", e.name)
+			k.report.Warn("warden kills a run", "reason", k.endReason(), "job", e.job, "run_id", e.name)
 		}
 	}
 }
 
-// why returns the reason for the end of the replica, as far as the helper knows it.
-func (k *helperMain) why() string {
+// endReason returns the reason for the end of the replica, as far as the helper knows it.
+func (k *helperMain) endReason() string {
 	// A killed process closes its pipe a moment before it is over.
 	if len(k.list.runs) == 0 && k.replica >= 0 && !isOver(k.replica) {
 		return "the replica has closed its pipe"
@@ -153,8 +153,8 @@ func (k *helperMain) why() string {
 	return "the replica is gone"
 }
 
-// read handles the replica's messages. All available messages are handled before a run is judged. full reports whether there may be more.
-func (k *helperMain) read() (full bool, err error) {
+// readMessages handles the replica's messages. All available messages are handled before a run is judged. full reports whether there may be more.
+func (k *helperMain) readMessages() (full bool, err error) {
 	n, err := unix.Read(k.in, k.buffer)
 	switch {
 	case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
@@ -164,8 +164,8 @@ func (k *helperMain) read() (full bool, err error) {
 	case n == 0:
 		// A child between fork and exec has its own program and environment by now, so search again.
 		k.closed = true
-		k.end()
-		k.list.restart(bootTime())
+		k.noteReplicaEnd()
+		k.list.recheckAll(bootTime())
 		return false, nil
 	}
 	all, err := k.input.add(k.buffer[:n])
@@ -173,40 +173,40 @@ func (k *helperMain) read() (full bool, err error) {
 		if !k.greeted && m.Verb != hello {
 			return false, errors.New("the warden is started by the replica itself")
 		}
-		k.obey(m)
+		k.handleMessage(m)
 	}
 	return n == len(k.buffer), err
 }
 
-func (k *helperMain) obey(m message) {
+func (k *helperMain) handleMessage(m message) {
 	switch m.Verb {
 	case hello:
 		k.greeted, k.replica = true, watchProcess(m.PID)
 	case inherit:
 		k.bases[m.Cgroup] = true
 	case watch:
-		k.list.add(m, k.sweeper.target(m.ID, m.Cgroup))
+		k.list.add(m, k.sweeper.newTarget(m.ID, m.Cgroup))
 	case ping:
 	default:
-		k.list.apply(m, bootTime())
+		k.list.applyMessage(m, bootTime())
 	}
 	k.done = max(k.done, m.Seq)
 }
 
-// answer acknowledges all messages so far. If the pipe is full, it is called again later.
-func (k *helperMain) answer() {
-	if k.answered < k.done && k.write(message{Verb: ack, Seq: k.done}) {
+// sendAck acknowledges all messages so far. If the pipe is full, it is called again later.
+func (k *helperMain) sendAck() {
+	if k.answered < k.done && k.writeMessage(message{Verb: ack, Seq: k.done}) {
 		k.answered = k.done
 	}
 }
 
-func (k *helperMain) tell(what verb, run uint64, e *entry) {
-	k.write(message{Verb: what, Run: run, Name: e.name, Job: e.job, At: bootTime()})
+func (k *helperMain) reportAction(what verb, run uint64, e *entry) {
+	k.writeMessage(message{Verb: what, Run: run, Name: e.name, Job: e.job, At: bootTime()})
 }
 
-// write reports whether the message was written. A message is shorter than PIPE_BUF, so it is written as a whole or not at all. The replica may be
+// writeMessage reports whether the message was written. A message is shorter than PIPE_BUF, so it is written as a whole or not at all. The replica may be
 // gone.
-func (k *helperMain) write(m message) bool {
-	_, err := unix.Write(k.out, m.line())
+func (k *helperMain) writeMessage(m message) bool {
+	_, err := unix.Write(k.out, m.encodeLine())
 	return err == nil
 }

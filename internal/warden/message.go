@@ -46,8 +46,8 @@ type message struct {
 	Told     bool          `json:"told,omitempty"`
 }
 
-// line returns the message as it is written to the pipe.
-func (m message) line() []byte {
+// encodeLine returns the message as it is written to the pipe.
+func (m message) encodeLine() []byte {
 	text, _ := json.Marshal(m) // can't fail for strings and numbers
 	return append(text, '\n')
 }

@@ -25,7 +25,7 @@ func TestMessagesSurviveAnyCut(t *testing.T) {
 		sent := rapid.SliceOfN(anyMessage, 1, 10).Draw(t, "messages")
 		var text []byte
 		for _, m := range sent {
-			text = append(text, m.line()...)
+			text = append(text, m.encodeLine()...)
 		}
 		var got []message
 		var l lines
@@ -56,7 +56,7 @@ func TestWhatIsNoMessageIsRefused(t *testing.T) {
 func TestAnswersAreShort(t *testing.T) {
 	const pipeBuf = 512 // POSIX allows no less
 	for _, m := range []message{{Verb: ack, Seq: 1<<64 - 1}, {Verb: killed, Run: 1<<64 - 1, Name: strings.Repeat("n", 128)}} {
-		if n := len(m.line()); n > pipeBuf {
+		if n := len(m.encodeLine()); n > pipeBuf {
 			t.Errorf("%+v takes %d bytes", m, n)
 		}
 	}

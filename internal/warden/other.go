@@ -16,4 +16,4 @@ func ownSession() *syscall.SysProcAttr { return nil }
 
 func bootTime() time.Duration { return 0 }
 
-func birth(int) uint64 { return 0 }
+func processStart(int) uint64 { return 0 }

@@ -21,17 +21,17 @@ type sight struct {
 
 func newSweeper() *sweeper { return &sweeper{} }
 
-// begin begins a round, in which the first look scans again.
-func (s *sweeper) begin() { s.latest = nil }
+// beginRound begins a round, in which the first look scans again.
+func (s *sweeper) beginRound() { s.latest = nil }
 
-func (s *sweeper) look() *sight {
+func (s *sweeper) currentSight() *sight {
 	if s.latest == nil {
-		s.latest = lookAround()
+		s.latest = scanProcesses()
 	}
 	return s.latest
 }
 
-func lookAround() *sight {
+func scanProcesses() *sight {
 	seen := &sight{byRun: map[string][]int{}, groups: map[int]bool{}}
 	all, err := proc.All()
 	seen.complete = err == nil
@@ -50,9 +50,9 @@ func lookAround() *sight {
 	return seen
 }
 
-// birth returns the time at which a process was started in the kernel's own unit, or 0 if it is gone. It distinguishes processes that had the same
+// processStart returns the time at which a process was started in the kernel's own unit, or 0 if it is gone. It distinguishes processes that had the same
 // number.
-func birth(pid int) uint64 {
+func processStart(pid int) uint64 {
 	p, _ := proc.Of(pid)
 	return p.Start
 }

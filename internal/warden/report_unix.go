@@ -36,8 +36,8 @@ func openReport() *report {
 	return &report{log, writer}
 }
 
-// end waits up to lastReport for queued lines.
-func (r *report) end() {
+// closeWriter waits up to lastReport for queued lines.
+func (r *report) closeWriter() {
 	if r.writer == nil {
 		return
 	}

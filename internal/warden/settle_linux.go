@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settle makes the helper small and hard to kill by accident. It closes all files but the pipes, leaves the working directory, takes another name
+// shieldHelper makes the helper small and hard to kill by accident. It closes all files but the pipes, leaves the working directory, takes another name
 // than the replica's (so that killall does not kill both), is the last to be killed when memory is short, and is protected from debuggers of the same
 // user. Every step is optional. The last one must come last: after it, the helper's files in /proc belong to root.
-func settle() {
+func shieldHelper() {
 	_ = os.Chdir("/")
 	closeInherited()
 	_ = os.WriteFile("/proc/self/comm", []byte("warden"), 0)

@@ -29,8 +29,8 @@ type receipt struct {
 	known  <-chan struct{}
 }
 
-// post changes the state, and sends the change to the helper, if there is one.
-func (w *Warden) post(change func() message) receipt {
+// postChange changes the state, and sends the change to the helper, if there is one.
+func (w *Warden) postChange(change func() message) receipt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := change()
@@ -40,8 +40,8 @@ func (w *Warden) post(change func() message) receipt {
 	return receipt{w.helper, w.helper.send(m)}
 }
 
-// post changes the state of a run, and sends the change to the helper. It does nothing after Release.
-func (w *Ward) post(change func() message) receipt {
+// postChange changes the state of a run, and sends the change to the helper. It does nothing after Release.
+func (w *Ward) postChange(change func() message) receipt {
 	w.warden.mu.Lock()
 	defer w.warden.mu.Unlock()
 	if w.over {
@@ -57,7 +57,7 @@ func (w *Ward) post(change func() message) receipt {
 
 // Inherit makes the helper remove a cgroup, with all cgroups below it, after the end of this process.
 func (w *Warden) Inherit(cgroup string) {
-	w.post(func() message {
+	w.postChange(func() message {
 		w.bases = append(w.bases, cgroup)
 		return message{Verb: inherit, Cgroup: cgroup}
 	})
@@ -66,11 +66,11 @@ func (w *Warden) Inherit(cgroup string) {
 // Watch registers a run. The run may start after [Ward.Known] has returned nil. [Ward.Release] must follow.
 func (w *Warden) Watch(r Run) *Ward {
 	ward := &Ward{warden: w, run: r}
-	ward.registered = w.post(func() message {
+	ward.registered = w.postChange(func() message {
 		w.latest++
 		ward.number = w.latest
 		w.wards[ward.number] = ward
-		return ward.known()
+		return ward.stateMessage()
 	})
 	return ward
 }
@@ -80,14 +80,14 @@ func (w *Warden) Watch(r Run) *Ward {
 func (w *Ward) Known(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchTime, errors.New("it does not answer"))
 	defer cancel()
-	if err := w.warden.settled(ctx, w.registered); err != nil {
+	if err := w.warden.awaitAck(ctx, w.registered); err != nil {
 		return fmt.Errorf("no warden for run %s: %w", w.run.Name, err)
 	}
 	return nil
 }
 
-// settled waits until the helper has acknowledged a posted message. If the helper dies, it waits for the next one.
-func (w *Warden) settled(ctx context.Context, r receipt) error {
+// awaitAck waits until the helper has acknowledged a posted message. If the helper dies, it waits for the next one.
+func (w *Warden) awaitAck(ctx context.Context, r receipt) error {
 	if r.helper != nil {
 		select {
 		case <-r.known:
@@ -98,19 +98,19 @@ func (w *Warden) settled(ctx context.Context, r receipt) error {
 			return context.Cause(ctx)
 		}
 	}
-	return w.await(ctx, r.helper)
+	return w.awaitHelper(ctx, r.helper)
 }
 
-// known returns the message with the whole state of the run. The warden's mu is held.
-func (w *Ward) known() message {
+// stateMessage returns the message with the whole state of the run. The warden's mu is held.
+func (w *Ward) stateMessage() message {
 	return message{Verb: watch, Run: w.number, Name: w.run.Name, Job: w.run.Job, ID: w.run.ID, Cgroup: w.run.Cgroup, PID: w.leader, Start: w.start,
 		Deadline: w.run.Deadline, Lease: w.run.Lease, Grace: w.run.Grace, Told: w.told}
 }
 
 // Started passes on the leader of the run's process group. The leader must not have been waited for.
 func (w *Ward) Started(leader int) {
-	start := birth(leader)
-	w.post(func() message {
+	start := processStart(leader)
+	w.postChange(func() message {
 		w.leader, w.start = leader, start
 		return message{Verb: started, PID: leader, Start: start}
 	})
@@ -119,7 +119,7 @@ func (w *Ward) Started(leader int) {
 // Extend moves the deadline. It has no effect if the new deadline is earlier, if the time of the kill has passed, or if the run has no deadline.
 func (w *Ward) Extend(deadline time.Duration) {
 	at := bootTime()
-	w.post(func() message {
+	w.postChange(func() message {
 		if w.run.Deadline != 0 && at < w.run.killAt() {
 			w.run.Deadline = max(w.run.Deadline, deadline)
 		}
@@ -129,7 +129,7 @@ func (w *Ward) Extend(deadline time.Duration) {
 
 // Told records that the run has got SIGTERM, so that the helper does not send a second one.
 func (w *Ward) Told() {
-	w.post(func() message {
+	w.postChange(func() message {
 		w.told = true
 		return message{Verb: told}
 	})
@@ -152,7 +152,7 @@ func (w *Ward) Reap() (late bool, ago time.Duration) {
 
 // giveUp makes the helper forget the leader's number.
 func (w *Ward) giveUp() {
-	heard := w.post(func() message {
+	heard := w.postChange(func() message {
 		w.leader, w.start = 0, 0
 		return message{Verb: reap}
 	})
@@ -175,7 +175,7 @@ func (w *Ward) giveUp() {
 
 // Release ends the watch. It may be called more than once.
 func (w *Ward) Release() {
-	w.post(func() message {
+	w.postChange(func() message {
 		w.over = true
 		delete(w.warden.wards, w.number)
 		return message{Verb: release}

@@ -117,13 +117,13 @@ func Start(cfg Config) (*Warden, error) {
 	}
 	w := &Warden{cfg: cfg, changed: make(chan struct{}), failed: make(chan struct{}), wards: map[uint64]*Ward{}}
 	w.life, w.end = context.WithCancel(context.Background())
-	h, err := w.launch()
+	h, err := w.launchHelper()
 	if err != nil {
 		w.end()
 		return nil, fmt.Errorf("start the warden: %w", err)
 	}
-	w.change(h, true)
-	w.keeper.Go(func() { w.keep(h) })
+	w.setHelper(h, true)
+	w.keeper.Go(func() { w.keepHelper(h) })
 	return w, nil
 }
 

@@ -60,7 +60,7 @@ func living(pid int) bool {
 	return ok && !p.Dead()
 }
 
-func groupLives(id int) bool { return lookAround().groups[id] }
+func groupLives(id int) bool { return scanProcesses().groups[id] }
 
 func watchGroup(t *testing.T, w *Warden, r Run) (*Ward, int) {
 	t.Helper()
@@ -300,7 +300,7 @@ func TestWhatExecutesAfterTheReplicaIsDeadIsFound(t *testing.T) {
 	defer in.Close()
 	id := filepath.Base(dir) + t.Name()
 	for _, m := range []message{{Verb: hello, PID: replica.Process.Pid, Seq: 1}, {Verb: watch, Run: 1, ID: id, Seq: 2}} {
-		if _, err := in.Write(m.line()); err != nil {
+		if _, err := in.Write(m.encodeLine()); err != nil {
 			t.Fatal(err)
 		}
 	}

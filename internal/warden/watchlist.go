@@ -8,17 +8,17 @@ import (
 
 // target is the processes of one run.
 type target interface {
-	// begun sets the leader of the run's process group, and the time at which the leader was started.
-	begun(leader int, start uint64)
-	// forget makes the target forget the leader, which is not signalled any more.
-	forget()
+	// setLeader sets the leader of the run's process group, and the time at which the leader was started.
+	setLeader(leader int, start uint64)
+	// forgetLeader makes the target forget the leader, which is not signalled any more.
+	forgetLeader()
 	// terminate sends SIGTERM to all processes of the run.
 	terminate()
-	// strike sends SIGKILL to the cgroup and the process group.
-	strike()
-	// sweep sends SIGKILL to all other processes of the run. clean reports whether none was left. If none was left, no process of the run can start any
+	// killKnown sends SIGKILL to the cgroup and the process group.
+	killKnown()
+	// killRest sends SIGKILL to all other processes of the run. clean reports whether none was left. If none was left, no process of the run can start any
 	// more, as far as the target can prevent it.
-	sweep() (clean bool)
+	killRest() (clean bool)
 }
 
 // entry is a watched run.
@@ -57,36 +57,36 @@ func (w *watchlist) add(m message, t target) {
 	e := &entry{name: m.Name, job: m.Job, target: t, deadline: m.Deadline, limits: selffence.Limits{Lease: m.Lease, Grace: m.Grace}, told: m.Told}
 	w.runs[m.Run] = e
 	if m.PID != 0 {
-		e.target.begun(m.PID, m.Start)
+		e.target.setLeader(m.PID, m.Start)
 	}
 }
 
-// apply handles a message of the replica about a run.
-func (w *watchlist) apply(m message, now time.Duration) {
+// applyMessage handles a message of the replica about a run.
+func (w *watchlist) applyMessage(m message, now time.Duration) {
 	e := w.runs[m.Run]
 	if e == nil {
 		return
 	}
 	switch m.Verb {
 	case started:
-		e.target.begun(m.PID, m.Start)
+		e.target.setLeader(m.PID, m.Start)
 		if e.late {
-			w.strike(e, now)
+			w.killRun(e, now)
 		}
 	case extend:
-		e.extend(m.Deadline, m.At)
+		e.extendDeadline(m.Deadline, m.At)
 	case told:
 		e.told = true
 	case reap:
-		e.target.forget()
+		e.target.forgetLeader()
 	case release:
-		e.target.forget()
+		e.target.forgetLeader()
 		delete(w.runs, m.Run)
 	}
 }
 
-// extend moves the deadline. An extension that became known after the time of the kill has no effect, even if it is read before the kill.
-func (e *entry) extend(deadline, at time.Duration) {
+// extendDeadline moves the deadline. An extension that became known after the time of the kill has no effect, even if it is read before the kill.
+func (e *entry) extendDeadline(deadline, at time.Duration) {
 	switch {
 	case e.late || e.deadline == 0 || deadline <= e.deadline:
 	case at >= e.killAt():
@@ -96,13 +96,13 @@ func (e *entry) extend(deadline, at time.Duration) {
 	}
 }
 
-// judge takes the actions that are due at an instant.
-func (w *watchlist) judge(now time.Duration) {
+// judgeRuns takes the actions that are due at an instant.
+func (w *watchlist) judgeRuns(now time.Duration) {
 	for run, e := range w.runs {
 		switch {
 		case e.deadline == 0:
 		case e.pause == 0 && (e.late || now >= e.killAt()):
-			w.strike(e, now)
+			w.killRun(e, now)
 			w.tell(killed, run, e)
 		case !e.told && now >= e.stopAt():
 			e.told = true
@@ -112,20 +112,20 @@ func (w *watchlist) judge(now time.Duration) {
 	}
 	for _, e := range w.runs {
 		if e.pause > 0 && e.clean < cleanLooks && now >= e.again {
-			e.look(now)
+			e.checkDead(now)
 		}
 	}
 }
 
-// strike kills a run, and begins to check whether processes are left.
-func (w *watchlist) strike(e *entry, now time.Duration) {
+// killRun kills a run, and begins to check whether processes are left.
+func (w *watchlist) killRun(e *entry, now time.Duration) {
 	e.late, e.told, e.clean, e.pause, e.again = true, true, 0, firstLook, now
-	e.target.strike()
+	e.target.killKnown()
 }
 
-func (e *entry) look(now time.Duration) {
-	e.target.strike()
-	if e.target.sweep() {
+func (e *entry) checkDead(now time.Duration) {
+	e.target.killKnown()
+	if e.target.killRest() {
 		e.clean++
 	} else {
 		e.clean = 0
@@ -134,18 +134,18 @@ func (e *entry) look(now time.Duration) {
 	e.again = now + e.pause
 }
 
-// end kills all runs, regardless of their deadlines.
-func (w *watchlist) end(now time.Duration) {
+// killAll kills all runs, regardless of their deadlines.
+func (w *watchlist) killAll(now time.Duration) {
 	for _, e := range w.runs {
 		if e.pause == 0 {
-			w.strike(e, now)
+			w.killRun(e, now)
 		}
 		e.deadline = 0
 	}
 }
 
-// next returns the time at which to call [watchlist.judge] again. ok is false if no action is due at any time.
-func (w *watchlist) next() (at time.Duration, ok bool) {
+// nextAction returns the time at which to call [watchlist.judgeRuns] again. ok is false if no action is due at any time.
+func (w *watchlist) nextAction() (at time.Duration, ok bool) {
 	earlier := func(t time.Duration) {
 		if !ok || t < at {
 			at, ok = t, true
@@ -166,8 +166,8 @@ func (w *watchlist) next() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// over reports whether nothing is left of any run.
-func (w *watchlist) over() bool {
+// allDead reports whether nothing is left of any run.
+func (w *watchlist) allDead() bool {
 	for _, e := range w.runs {
 		if e.clean < cleanLooks {
 			return false
@@ -176,8 +176,8 @@ func (w *watchlist) over() bool {
 	return true
 }
 
-// restart makes the watchlist check all runs again.
-func (w *watchlist) restart(now time.Duration) {
+// recheckAll makes the watchlist check all runs again.
+func (w *watchlist) recheckAll(now time.Duration) {
 	for _, e := range w.runs {
 		e.clean, e.pause, e.again = 0, firstLook, now
 	}

@@ -17,11 +17,11 @@ type actor struct {
 
 func (a *actor) note(what string) { a.notes = append(a.notes, fmt.Sprintf("%s %v", what, *a.now)) }
 
-func (a *actor) begun(leader int, _ uint64) { a.note(fmt.Sprintf("leader %d", leader)) }
-func (a *actor) forget()                    { a.note("forget") }
-func (a *actor) terminate()                 { a.note("TERM") }
-func (a *actor) strike()                    { a.note("KILL") }
-func (a *actor) sweep() (clean bool)        { return !a.alive }
+func (a *actor) setLeader(leader int, _ uint64) { a.note(fmt.Sprintf("leader %d", leader)) }
+func (a *actor) forgetLeader()                  { a.note("forget") }
+func (a *actor) terminate()                     { a.note("TERM") }
+func (a *actor) killKnown()                     { a.note("KILL") }
+func (a *actor) killRest() (clean bool)         { return !a.alive }
 
 // first are the notes up to the first KILL: the later kills only make sure of it.
 func (a *actor) first() string {
@@ -46,15 +46,15 @@ func play(m message, until time.Duration, steps ...step) *actor {
 	m.Run = 1
 	w.add(m, a)
 	for {
-		w.judge(now)
-		next, ok := w.next()
+		w.judgeRuns(now)
+		next, ok := w.nextAction()
 		if !ok || next > until {
 			next = until
 		}
 		if len(steps) > 0 && steps[0].at <= next {
 			now = steps[0].at
 			steps[0].Run = 1
-			w.apply(steps[0].message, now)
+			w.applyMessage(steps[0].message, now)
 			steps = steps[1:]
 			continue
 		}
@@ -137,14 +137,14 @@ func TestKillIsRepeatedUntilNothingIsFound(t *testing.T) {
 	a := &actor{now: &now, alive: true}
 	w := watchlist{runs: map[uint64]*entry{}, tell: func(verb, uint64, *entry) {}}
 	w.add(message{Run: 1}, a)
-	w.end(now)
+	w.killAll(now)
 	const last = 5 * sec
 	for now < last {
-		w.judge(now)
-		if w.over() {
+		w.judgeRuns(now)
+		if w.allDead() {
 			t.Fatal("over while it lives")
 		}
-		next, ok := w.next()
+		next, ok := w.nextAction()
 		if !ok || next <= now || next > now+lastLook {
 			t.Fatalf("after %v, next at %v, %v", now, next, ok)
 		}
@@ -154,14 +154,14 @@ func TestKillIsRepeatedUntilNothingIsFound(t *testing.T) {
 		t.Errorf("killed %d times in %v", n, last)
 	}
 	a.alive = false
-	for i := 0; !w.over(); i++ {
+	for i := 0; !w.allDead(); i++ {
 		if i > cleanLooks {
 			t.Fatal("not over although nothing is left")
 		}
-		now, _ = w.next()
-		w.judge(now)
+		now, _ = w.nextAction()
+		w.judgeRuns(now)
 	}
-	if _, ok := w.next(); ok {
+	if _, ok := w.nextAction(); ok {
 		t.Error("there is something to wait for")
 	}
 }
@@ -171,7 +171,7 @@ func TestStopAndKillAreReportedOnce(t *testing.T) {
 	w := watchlist{runs: map[uint64]*entry{}, tell: func(what verb, run uint64, _ *entry) { told = append(told, fmt.Sprint(what, run)) }}
 	w.add(message{Run: 7, Deadline: sec, Lease: sec, Grace: sec / 4}, &actor{now: &now})
 	for now < 5*sec {
-		w.judge(now)
+		w.judgeRuns(now)
 		now += 10 * time.Millisecond
 	}
 	if want := []string{"stopped7", "killed7"}; !slices.Equal(told, want) {

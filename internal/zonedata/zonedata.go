@@ -117,7 +117,7 @@ func readArchive(ctx context.Context, path string, trust safefile.Trust) (map[st
 		case strings.HasSuffix(f.Name, "/"), isNoZone(first):
 			continue
 		}
-		if files[name], err = unpack(f, min(left, maxFile)); err != nil {
+		if files[name], err = unpackFile(f, min(left, maxFile)); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", path, name, err)
 		}
 		left -= int64(len(files[name]))
@@ -134,8 +134,8 @@ func isNoZone(name string) bool {
 	return false
 }
 
-// unpack returns the content of a file in an archive, at most most bytes, regardless of the length in its header.
-func unpack(f *zip.File, most int64) ([]byte, error) {
+// unpackFile returns the content of a file in an archive, at most most bytes, regardless of the length in its header.
+func unpackFile(f *zip.File, most int64) ([]byte, error) {
 	r, err := f.Open()
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the caller names the file

@@ -14,7 +14,7 @@ func chains() []theorem {
 		{"FollowerLearnsWhichTicksHaveEndedWell", followerIsTold, nothing}, // Promise: P5
 		{"TickIsDueWhenAllBeforeItHaveEnded", dueInOrder, nothing},         // Promise: P1
 		{"OrphanHoldsUpWhatFollowsUntilItIsBuried", orphanHoldsUp, nothing},
-		{"RecoveryDecidesHowItsTickHasEnded", heirDecides, nothing},           // Promise: P5
+		{"RecoveryDecidesHowItsTickHasEnded", recoveryDecides, nothing},       // Promise: P5
 		{"OrphanSaysThatItHadEndedWell", orphanHadEnded, nothing},             // Promise: P5
 		{"TickOfAFanOutEndsAsItsWorstRun", worstOfAFanOut, nothing},           // Promise: P1
 		{"OutcomesAreKeptUntilAllFollowersHaveUsedThem", keptForAll, nothing}, // Promise: P5
@@ -120,7 +120,7 @@ func orphanHoldsUp(b *bench) {
 	follows(b, "f", -1, 2, 0, 2)
 }
 
-func heirDecides(b *bench) {
+func recoveryDecides(b *bench) {
 	b.known()
 	follows(b, "f", -1, unknown)
 	concludes(b, 0, true)

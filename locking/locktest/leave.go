@@ -63,7 +63,7 @@ func leftTooLate(b *bench) {
 	}
 }
 
-func heirLeaves(b *bench) {
+func recoveryIsHandedOver(b *bench) {
 	b.known()
 	died(b, "first", 1)
 	r := adoption("first")

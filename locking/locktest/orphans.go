@@ -23,7 +23,7 @@ func orphans() []theorem {
 		{"RunThatIsLeftIsAnOrphanAtOnce", left, nothing},                       // Promise: P5
 		{"LostRunThatIsLeftStaysAnOrphan", leftAfterItsLease, nothing},         // Promise: P5
 		{"RunThatIsHandedOverTooLateDisturbsNoRecovery", leftTooLate, nothing}, // Promise: P5
-		{"RecoveryThatIsHandedOverIsAnOrphan", heirLeaves, nothing},
+		{"RecoveryThatIsHandedOverIsAnOrphan", recoveryIsHandedOver, nothing},
 		{"OrphanHasTheAttemptThatItDiedIn", nextAttempt, nothing},                 // Promise: P6
 		{"AttemptThatNeverBeganIsFree", leftBeforeItsAttempt, nothing},            // Promise: P6
 		{"OrphanKeepsTheAttemptThatWasSeen", leftAfterItsAttemptWasSeen, nothing}, // Promise: P6

@@ -12,9 +12,9 @@ func stopping() []theorem {
 		{"RenewalAsksTheHolderToStop", renewalTells, nothing}, // Promise: P5
 		{"MessageAsksTheHolderToStop", messageTells, memory},
 		{"NothingIsStoppedForALeaseThatHasEnded", nobodyIsTold, nothing},
-		{"OldestMakesRoomForATick", oldestMakesRoom, nothing},        // Promise: P5, P9
-		{"RunThatBeganAfterATickIsLeftAlone", youngerStays, nothing}, // Promise: P5
-		{"RecoveryOfAnOlderTickMakesRoom", heirMakesRoom, nothing},   // Promise: P5
+		{"OldestMakesRoomForATick", oldestMakesRoom, nothing},          // Promise: P5, P9
+		{"RunThatBeganAfterATickIsLeftAlone", youngerStays, nothing},   // Promise: P5
+		{"RecoveryOfAnOlderTickMakesRoom", recoveryMakesRoom, nothing}, // Promise: P5
 		{"WhoStopsAnywayMakesRoom", stopsAnyway, nothing},
 		{"OrphanSaysThatItWasToStop", stoppedOrphan, nothing},            // Promise: P5, quorum
 		{"OrphanSaysThatItsRecoveryWasToStop", stoppedRecovery, nothing}, // Promise: P5
@@ -233,8 +233,8 @@ func stoppedRecovery(b *bench) {
 	}
 }
 
-// heirMakesRoom for a tick between that of the run which it carries on and its own grant.
-func heirMakesRoom(b *bench) {
+// recoveryMakesRoom for a tick between that of the run which it carries on and its own grant.
+func recoveryMakesRoom(b *bench) {
 	b.known()
 	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "test"})
 	leaveOrphan(b, l)

@@ -12,8 +12,8 @@ import (
 // agree, whenever they were started.
 type every int64
 
-// next implements [rule].
-func (e every) next(after, limit int64) (int64, bool) {
+// nextInstant implements [rule].
+func (e every) nextInstant(after, limit int64) (int64, bool) {
 	step := int64(e)
 	past := floorMod(after, step)
 	if limit-after < step-past {
@@ -34,17 +34,17 @@ func floorMod(a, n int64) int64 {
 // parseEvery reads the duration after "@every". offset is its place in the expression.
 func (p *parser) parseEvery(text string, offset int) (every, error) {
 	if text == "" {
-		return 0, p.fault(offset, "@every without a duration", `write for example "@every 90s"`)
+		return 0, p.newFault(offset, "@every without a duration", `write for example "@every 90s"`)
 	}
 	d, err := parseDuration(text)
 	switch {
 	case err != nil:
-		return 0, p.fault(offset, quote(text)+" is not a duration", `durations look like "90s", "1h30m" or "2d"`)
+		return 0, p.newFault(offset, quote(text)+" is not a duration", `durations look like "90s", "1h30m" or "2d"`)
 	case d < time.Second:
-		return 0, p.fault(offset, fmt.Sprintf("@every %s is too short", text), "at least 1s")
+		return 0, p.newFault(offset, fmt.Sprintf("@every %s is too short", text), "at least 1s")
 	case d%time.Second != 0:
 		hint := fmt.Sprintf("whole seconds only, for example %s", d.Round(time.Second))
-		return 0, p.fault(offset, fmt.Sprintf("@every %s is not a whole number of seconds", text), hint)
+		return 0, p.newFault(offset, fmt.Sprintf("@every %s is not a whole number of seconds", text), hint)
 	}
 	return every(d / time.Second), nil
 }

@@ -15,8 +15,8 @@ type exceptions struct {
 	zone  *time.Location
 }
 
-// restrict reads the exceptions and the bounds of the options. It returns their part of the schedule's key, which is empty without any.
-func (s *Schedule) restrict(o Options) (keys []string, faults []error) {
+// readExceptions reads the exceptions and the bounds of the options. It returns their part of the schedule's key, which is empty without any.
+func (s *Schedule) readExceptions(o Options) (keys []string, faults []error) {
 	rules, texts, faults := parseAll(o.Except, parser{options: o, except: true, remarks: &s.remarks})
 	for _, text := range texts {
 		keys = append(keys, "except "+text)
@@ -29,14 +29,14 @@ func (s *Schedule) restrict(o Options) (keys []string, faults []error) {
 		keys = append(keys, "except "+formatDates(dates)+" in "+zoneKey(o.Location))
 	}
 	if len(keys) > 0 {
-		s.exceptions = &exceptions{rules, midnights(dates), o.Location}
+		s.exceptions = &exceptions{rules, midnightsOf(dates), o.Location}
 	}
 	if !o.StartsAt.IsZero() {
-		s.after = max(s.after, ceil(o.StartsAt)-1)
+		s.after = max(s.after, ceilSecond(o.StartsAt)-1)
 		keys = append(keys, fmt.Sprintf("from %d", s.after+1))
 	}
 	if !o.ExpiresAt.IsZero() {
-		s.until = min(s.until, ceil(o.ExpiresAt)-1)
+		s.until = min(s.until, ceilSecond(o.ExpiresAt)-1)
 		keys = append(keys, fmt.Sprintf("until %d", s.until))
 	}
 	return keys, faults
@@ -56,7 +56,7 @@ func parseDates(texts []string) ([]time.Time, error) {
 	return slices.CompactFunc(dates, time.Time.Equal), nil
 }
 
-func midnights(dates []time.Time) []int64 {
+func midnightsOf(dates []time.Time) []int64 {
 	list := make([]int64, len(dates))
 	for i, date := range dates {
 		list[i] = date.Unix()
@@ -72,14 +72,14 @@ func formatDates(dates []time.Time) string {
 	return strings.Join(texts, ",")
 }
 
-// comes reports whether any tick is left. Without an end, the search begins at the point from which the rules of the zones repeat; otherwise, in the
+// hasTick reports whether any tick is left. Without an end, the search begins at the point from which the rules of the zones repeat; otherwise, in the
 // years before the end.
-func (s *Schedule) comes() bool {
+func (s *Schedule) hasTick() bool {
 	from := max(s.after, lawEnds)
 	if s.until < lastInstant {
 		from = max(s.after, s.until-calendarCycle)
 	}
-	_, ok := s.next(from, s.until)
+	_, ok := s.nextTick(from, s.until)
 	return ok
 }
 
@@ -88,12 +88,12 @@ func (s *Schedule) comes() bool {
 // two.
 const enoughDays = 40 * (366 + 10)
 
-// unexcepted is [Schedule.named] without the excepted instants. It goes from one day with a named instant to the next, so it does not walk the
+// nextUnexcepted is [Schedule.nextNamed] without the excepted instants. It goes from one day with a named instant to the next, so it does not walk the
 // excepted instants one by one, and it does not read a day again that is equal to the one before.
-func (s *Schedule) unexcepted(after, limit int64) (int64, bool) {
+func (s *Schedule) nextUnexcepted(after, limit int64) (int64, bool) {
 	var barren plan // the last day without a tick
 	for range enoughDays + len(s.exceptions.dates) {
-		first, ok := s.named(after, limit)
+		first, ok := s.nextNamed(after, limit)
 		if !ok {
 			return 0, false
 		}
@@ -106,7 +106,7 @@ func (s *Schedule) unexcepted(after, limit int64) (int64, bool) {
 		if p.equal(barren) {
 			continue
 		}
-		if second, ok := p.first(); ok {
+		if second, ok := p.firstSecond(); ok {
 			tick := st.instant(st.day + second)
 			return tick, tick <= limit
 		}
@@ -125,12 +125,12 @@ func (p plan) equal(o plan) bool {
 	return p.from == o.from && p.to == o.to && slices.Equal(p.named, o.named) && slices.Equal(p.excepted, o.excepted)
 }
 
-// first returns the first second of the day that is named and not excepted.
-func (p plan) first() (second int64, ok bool) {
+// firstSecond returns the first second of the day that is named and not excepted.
+func (p plan) firstSecond() (second int64, ok bool) {
 	for at := p.from; at < p.to; at = (at/60 + 1) * 60 {
-		seconds := p.named.minute(at/60) &^ below(at%60)
+		seconds := p.named.minuteSet(at/60) &^ secondsBelow(at%60)
 		if seconds != 0 {
-			seconds &^= p.excepted.minute(at / 60)
+			seconds &^= p.excepted.minuteSet(at / 60)
 		}
 		if seconds != 0 {
 			second = at/60*60 + int64(bits.TrailingZeros64(seconds))
@@ -159,7 +159,7 @@ func stretchAt(zone *time.Location, instant int64) stretch {
 
 // A dial has the instants that an expression names on one day: for each minute, counted from midnight, the set of seconds.
 type dial interface {
-	minute(n int64) (seconds uint64)
+	minuteSet(n int64) (seconds uint64)
 }
 
 // A dials has the instants that several expressions name.
@@ -168,30 +168,30 @@ type dials []dial
 func dialsOn(st stretch, rules []rule) dials {
 	list := make(dials, len(rules))
 	for i, r := range rules {
-		list[i] = r.on(st)
+		list[i] = r.dialOn(st)
 	}
 	return list
 }
 
-func (d dials) minute(n int64) (seconds uint64) {
+func (d dials) minuteSet(n int64) (seconds uint64) {
 	for _, one := range d {
-		seconds |= one.minute(n)
+		seconds |= one.minuteSet(n)
 	}
 	return seconds
 }
 
-// below returns the set of the seconds of a minute before the n-th.
-func below(n int64) uint64 { return 1<<uint64(min(max(n, 0), 60)) - 1 }
+// secondsBelow returns the set of the seconds of a minute before the n-th.
+func secondsBelow(n int64) uint64 { return 1<<uint64(min(max(n, 0), 60)) - 1 }
 
 // An everyDial is an "@every" expression on one day.
 type everyDial struct{ step, first int64 }
 
-// on implements [rule].
-func (e every) on(st stretch) dial {
+// dialOn implements [rule].
+func (e every) dialOn(st stretch) dial {
 	return everyDial{int64(e), floorMod(-st.instant(st.day), int64(e))}
 }
 
-func (d everyDial) minute(n int64) (seconds uint64) {
+func (d everyDial) minuteSet(n int64) (seconds uint64) {
 	at := floorMod(d.first-60*n, d.step)
 	if at >= 60 {
 		return 0
@@ -200,7 +200,7 @@ func (d everyDial) minute(n int64) (seconds uint64) {
 	for width := d.step; width < 60; width *= 2 { // each iteration doubles the number of seconds in the set
 		seconds |= seconds << width
 	}
-	return seconds & below(60)
+	return seconds & secondsBelow(60)
 }
 
 // A wallDial is an expression of fields on one day, in seconds from midnight.
@@ -210,11 +210,11 @@ type wallDial struct {
 	caught                  int64  // the instant that stands for skipped times; -1 if there is none
 }
 
-// on implements [rule].
-func (w *wall) on(st stretch) dial {
+// dialOn implements [rule].
+func (w *wall) dialOn(st stretch) dial {
 	d := wallDial{caught: -1}
 	if w.namesDay(st.day) {
-		d.hours, d.minutes, d.seconds = w.face.Hour, w.face.Minute, w.face.Second&below(60)
+		d.hours, d.minutes, d.seconds = w.face.Hour, w.face.Minute, w.face.Second&secondsBelow(60)
 	}
 	if w.clock {
 		return d
@@ -228,9 +228,9 @@ func (w *wall) on(st stretch) dial {
 	return d
 }
 
-func (d wallDial) minute(n int64) (seconds uint64) {
+func (d wallDial) minuteSet(n int64) (seconds uint64) {
 	if d.hours>>(n/60)&(d.minutes>>(n%60))&1 != 0 {
-		seconds = d.seconds &^ below(d.since-60*n)
+		seconds = d.seconds &^ secondsBelow(d.since-60*n)
 	}
 	if at := d.caught - 60*n; 0 <= at && at < 60 {
 		seconds |= 1 << at

@@ -294,12 +294,12 @@ type counted struct {
 
 func (c *counted) next(after, limit int64) (int64, bool) {
 	c.next_++
-	return c.rule.next(after, limit)
+	return c.rule.nextInstant(after, limit)
 }
 
 func (c *counted) on(st stretch) dial {
 	c.days++
-	return c.rule.on(st)
+	return c.rule.dialOn(st)
 }
 
 // Next inspects each day of a row of excepted instants once, however many there are.

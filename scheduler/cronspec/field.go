@@ -40,11 +40,11 @@ func kindOf(field int) kind {
 // sundayAgain is the second number of Sunday, the day of week after Saturday.
 const sundayAgain = 7
 
-// full returns the set of all values.
-func (k kind) full() uint64 { return span(k.low, k.high, 1) }
+// allValues returns the set of all values.
+func (k kind) allValues() uint64 { return stepSet(k.low, k.high, 1) }
 
-// span returns the set of every step-th value from low to high.
-func span(low, high, step int) uint64 {
+// stepSet returns the set of every step-th value from low to high.
+func stepSet(low, high, step int) uint64 {
 	var set uint64
 	for v := low; v <= high; v += step {
 		set |= 1 << v
@@ -52,8 +52,8 @@ func span(low, high, step int) uint64 {
 	return set
 }
 
-// named returns the value with a name, in upper or lower case.
-func (k kind) named(name string) (int, bool) {
+// valueNamed returns the value with a name, in upper or lower case.
+func (k kind) valueNamed(name string) (int, bool) {
 	i := strings.Index(k.names, strings.ToLower(name))
 	if len(name) != 3 || i < 0 || i%3 != 0 {
 		return 0, false
@@ -61,16 +61,16 @@ func (k kind) named(name string) (int, bool) {
 	return k.low + i/3, true
 }
 
-// format writes a set in the form that robfig's parser reads: "*", or numbers and ranges.
-func (k kind) format(set uint64) string {
-	if set == k.full() {
+// formatSet writes a set in the form that robfig's parser reads: "*", or numbers and ranges.
+func (k kind) formatSet(set uint64) string {
+	if set == k.allValues() {
 		return "*"
 	}
 	var items []string
 	for set != 0 {
 		low := bits.TrailingZeros64(set)
 		high := low + bits.TrailingZeros64(^(set >> low)) - 1
-		set &^= span(low, high, 1)
+		set &^= stepSet(low, high, 1)
 		item := strconv.Itoa(low)
 		if high > low {
 			item += "-" + strconv.Itoa(high)
@@ -90,10 +90,10 @@ type scanner struct {
 	at   int    // the place of rest in the expression
 }
 
-func (s *scanner) field() (uint64, error) {
+func (s *scanner) readField() (uint64, error) {
 	var set uint64
 	for {
-		items, err := s.item()
+		items, err := s.readItem()
 		if err != nil {
 			return 0, err
 		}
@@ -101,8 +101,8 @@ func (s *scanner) field() (uint64, error) {
 		if s.rest == "" {
 			break
 		}
-		if !s.eat(",") {
-			return 0, s.unexpected()
+		if !s.skipPrefix(",") {
+			return 0, s.unexpectedFault()
 		}
 	}
 	if s.kind.top == sundayAgain && set&(1<<sundayAgain) != 0 {
@@ -111,8 +111,8 @@ func (s *scanner) field() (uint64, error) {
 	return set, nil
 }
 
-// eat skips a prefix of the rest. It reports whether the prefix was there.
-func (s *scanner) eat(prefix string) bool {
+// skipPrefix skips a prefix of the rest. It reports whether the prefix was there.
+func (s *scanner) skipPrefix(prefix string) bool {
 	rest, found := strings.CutPrefix(s.rest, prefix)
 	if found {
 		s.rest = rest
@@ -121,126 +121,126 @@ func (s *scanner) eat(prefix string) bool {
 	return found
 }
 
-// item reads one item of the list.
-func (s *scanner) item() (uint64, error) {
+// readItem reads one item of the list.
+func (s *scanner) readItem() (uint64, error) {
 	low, high, start := s.kind.low, s.kind.high, s.at
 	switch {
-	case s.eat("*"):
-		step, err := s.step(low, high)
-		return span(low, high, max(step, 1)), err
-	case s.eat("H"):
-		return s.spread()
+	case s.skipPrefix("*"):
+		step, err := s.readStep(low, high)
+		return stepSet(low, high, max(step, 1)), err
+	case s.skipPrefix("H"):
+		return s.readSpread()
 	}
-	low, err := s.value()
+	low, err := s.readValue()
 	if err != nil {
 		return 0, err
 	}
-	if s.eat("-") {
-		if high, err = s.upper(low, start); err != nil {
+	if s.skipPrefix("-") {
+		if high, err = s.readUpper(low, start); err != nil {
 			return 0, err
 		}
-		step, err := s.step(low, high)
-		return span(low, high, max(step, 1)), err
+		step, err := s.readStep(low, high)
+		return stepSet(low, high, max(step, 1)), err
 	}
 	high = max(high, low)
-	step, err := s.step(low, high)
+	step, err := s.readStep(low, high)
 	if err != nil || step == 0 { // a single value; with a step it begins a range, as in "5/15"
 		return 1 << low, err
 	}
 	message, hint := s.kind.readingOfStep(low, high, step)
-	s.remark(start, message, hint)
-	return span(low, high, step), err
+	s.addRemark(start, message, hint)
+	return stepSet(low, high, step), err
 }
 
-// upper reads the upper end of a range. low is the lower end, at offset start.
-func (s *scanner) upper(low, start int) (int, error) {
-	high, err := s.value()
+// readUpper reads the upper end of a range. low is the lower end, at offset start.
+func (s *scanner) readUpper(low, start int) (int, error) {
+	high, err := s.readValue()
 	if err != nil {
 		return 0, err
 	}
 	if s.kind.top == sundayAgain && high == 0 && low > 0 {
 		high = sundayAgain // FRI-SUN
 		message, hint := readingOfSunday(low)
-		s.remark(start, message, hint)
+		s.addRemark(start, message, hint)
 	}
 	if low > high {
 		hint := fmt.Sprintf("write %d-%d,%d-%d", low, s.kind.high, s.kind.low, high)
-		return 0, s.fault(start, fmt.Sprintf("range %d-%d goes backwards", low, high), hint)
+		return 0, s.newFault(start, fmt.Sprintf("range %d-%d goes backwards", low, high), hint)
 	}
 	return high, nil
 }
 
-// spread reads the range and step after H, and returns the values for the job.
-func (s *scanner) spread() (uint64, error) {
+// readSpread reads the range and step after H, and returns the values for the job.
+func (s *scanner) readSpread() (uint64, error) {
 	low, high := s.kind.low, s.kind.spread
-	if s.eat("(") {
+	if s.skipPrefix("(") {
 		var err error
 		start := s.at
-		if low, err = s.value(); err != nil {
+		if low, err = s.readValue(); err != nil {
 			return 0, err
 		}
-		if !s.eat("-") {
-			return 0, s.unexpected()
+		if !s.skipPrefix("-") {
+			return 0, s.unexpectedFault()
 		}
-		if high, err = s.upper(low, start); err != nil {
+		if high, err = s.readUpper(low, start); err != nil {
 			return 0, err
 		}
-		if !s.eat(")") {
-			return 0, s.unexpected()
+		if !s.skipPrefix(")") {
+			return 0, s.unexpectedFault()
 		}
 	}
-	step, err := s.step(low, high)
+	step, err := s.readStep(low, high)
 	if err != nil {
 		return 0, err
 	}
-	hash := place("H", s.kind.name, s.options.Name)
+	hash := hashPlace("H", s.kind.name, s.options.Name)
 	if step == 0 {
 		return 1 << (low + int(hash%uint64(high-low+1))), nil
 	}
-	return span(low+int(hash%uint64(step)), high, step), nil
+	return stepSet(low+int(hash%uint64(step)), high, step), nil
 }
 
-// step reads "/step", and returns 0 if there is none. The step must not be longer than the range: "*/90" in the minutes would not be every 90
+// readStep reads "/step", and returns 0 if there is none. The step must not be longer than the range: "*/90" in the minutes would not be every 90
 // minutes.
-func (s *scanner) step(low, high int) (int, error) {
-	if !s.eat("/") {
+func (s *scanner) readStep(low, high int) (int, error) {
+	if !s.skipPrefix("/") {
 		return 0, nil
 	}
-	digits := s.run(isDigit)
+	digits := s.longestPrefix(isDigit)
 	if digits == "" {
-		return 0, s.unexpected()
+		return 0, s.unexpectedFault()
 	}
 	step, err := strconv.Atoi(digits)
 	if err == nil && step >= 1 && step <= high-low+1 {
-		s.eat(digits)
+		s.skipPrefix(digits)
 		return step, nil
 	}
-	return 0, s.fault(s.at, fmt.Sprintf("step %s is out of range 1-%d", quote(digits), high-low+1),
+	return 0, s.newFault(s.at, fmt.Sprintf("step %s is out of range 1-%d", quote(digits), high-low+1),
 		`steps begin anew at each turn of the field; for an interval of any length use "@every D"`)
 }
 
-// value reads a number or a name of the field.
-func (s *scanner) value() (int, error) {
-	if digits := s.run(isDigit); digits != "" {
+// readValue reads a number or a name of the field.
+func (s *scanner) readValue() (int, error) {
+	if digits := s.longestPrefix(isDigit); digits != "" {
 		v, err := strconv.Atoi(digits)
 		if err != nil || v < s.kind.low || v > s.kind.top {
 			message := fmt.Sprintf("%s %s is out of range %d-%d", s.kind.name, quote(digits), s.kind.low, s.kind.top)
-			return 0, s.fault(s.at, message, s.kind.bounds)
+			return 0, s.newFault(s.at, message, s.kind.bounds)
 		}
-		s.eat(digits)
+		s.skipPrefix(digits)
 		return v, nil
 	}
-	letters := s.run(isLetter)
-	v, ok := s.kind.named(letters)
+	letters := s.longestPrefix(isLetter)
+	v, ok := s.kind.valueNamed(letters)
 	if !ok {
-		return 0, s.unexpected()
+		return 0, s.unexpectedFault()
 	}
-	s.eat(letters)
+	s.skipPrefix(letters)
 	return v, nil
 }
 
-// run returns the longest prefix of the rest whose bytes are in a class.
-func (s *scanner) run(class func(byte) bool) string {
+// longestPrefix returns the longest prefix of the rest whose bytes are in a class.
+func (s *scanner) longestPrefix(class func(byte) bool) string {
 	n := 0
 	for n < len(s.rest) && class(s.rest[n]) {
 		n++
@@ -252,29 +252,29 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// unexpected returns the error for a character that is not allowed at its place.
-func (s *scanner) unexpected() error {
-	what := s.run(isLetter)
+// unexpectedFault returns the error for a character that is not allowed at its place.
+func (s *scanner) unexpectedFault() error {
+	what := s.longestPrefix(isLetter)
 	if what == "" {
 		what = s.rest
 	}
 	if what == "" {
-		return s.fault(s.at, s.kind.name+" ends too early", s.usage())
+		return s.newFault(s.at, s.kind.name+" ends too early", s.valuesHint())
 	}
 	hint := foreignHint(what)
 	if hint == "" && len(what) > 3 {
-		if _, ok := s.kind.named(what[:3]); ok {
+		if _, ok := s.kind.valueNamed(what[:3]); ok {
 			hint = "names have three letters: " + strings.ToUpper(what[:3])
 		}
 	}
 	if hint == "" {
-		hint = s.usage()
+		hint = s.valuesHint()
 	}
-	return s.fault(s.at, fmt.Sprintf("unexpected %s in the %s", quote(what), s.kind.name), hint)
+	return s.newFault(s.at, fmt.Sprintf("unexpected %s in the %s", quote(what), s.kind.name), hint)
 }
 
-// usage returns a description of the values of the field.
-func (s *scanner) usage() string {
+// valuesHint returns a description of the values of the field.
+func (s *scanner) valuesHint() string {
 	text := fmt.Sprintf("values are %d-%d", s.kind.low, s.kind.top)
 	if s.kind.names != "" {
 		text += fmt.Sprintf(" or names such as %s", strings.ToUpper(s.kind.names[:3]))

@@ -48,13 +48,13 @@ func (s *Schedule) ID(tick time.Time) time.Time {
 	if s.zone == nil || tick.IsZero() {
 		return tick
 	}
-	return time.Unix(s.nominal(tick.Unix())-aheadOfAll, 0).UTC()
+	return time.Unix(s.nominalTime(tick.Unix())-aheadOfAll, 0).UTC()
 }
 
-// nominal returns the latest local time that a tick stands for, as the Unix time at which UTC shows it.
-func (s *Schedule) nominal(tick int64) int64 {
+// nominalTime returns the latest local time that a tick stands for, as the Unix time at which UTC shows it.
+func (s *Schedule) nominalTime(tick int64) int64 {
 	shown := periodAt(s.zone, tick).wallClock(tick)
-	if slices.ContainsFunc(s.rules, func(r rule) bool { return r.(*wall).matches(shown) }) {
+	if slices.ContainsFunc(s.rules, func(r rule) bool { return r.(*wall).matchesTime(shown) }) {
 		return shown
 	}
 	_, reached := reachedBy(s.zone, tick-1) // the clock has skipped the time that the tick stands for
@@ -65,8 +65,8 @@ func (s *Schedule) nominal(tick int64) int64 {
 	return latest
 }
 
-// matches reports whether the expression names a time of the wall clock.
-func (w *wall) matches(shown int64) bool {
+// matchesTime reports whether the expression names a time of the wall clock.
+func (w *wall) matchesTime(shown int64) bool {
 	midnight := shown - floorMod(shown, secondsPerDay)
 	of := shown - midnight
 	return w.face.Hour>>(of/3600)&(w.face.Minute>>(of/60%60))&(w.face.Second>>(of%60))&1 != 0 && w.namesDay(midnight)

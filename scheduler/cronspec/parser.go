@@ -35,15 +35,15 @@ const (
 	fieldCount
 )
 
-func (p *parser) fault(offset int, message, hint string) error {
+func (p *parser) newFault(offset int, message, hint string) error {
 	return &ParseError{Except: p.except, Index: p.index, Offset: offset, Message: message, Hint: hint}
 }
 
-// parse returns the expression's rule and its canonical text.
-func (p *parser) parse() (rule, string, error) {
-	words := split(p.text)
+// parseExpression returns the expression's rule and its canonical text.
+func (p *parser) parseExpression() (rule, string, error) {
+	words := splitWords(p.text)
 	if len(words) == 0 {
-		return nil, "", p.fault(len(p.text), "empty expression", `write for example "0 3 * * *"`)
+		return nil, "", p.newFault(len(p.text), "empty expression", `write for example "0 3 * * *"`)
 	}
 	first := words[0]
 	if name, zone, found := strings.Cut(first.text, "="); found && (name == "TZ" || name == "CRON_TZ") {
@@ -51,7 +51,7 @@ func (p *parser) parse() (rule, string, error) {
 		if zone != "" {
 			hint += fmt.Sprintf(": timezone = %s", quote(zone))
 		}
-		return nil, "", p.fault(first.offset, name+"= is not part of an expression", hint)
+		return nil, "", p.newFault(first.offset, name+"= is not part of an expression", hint)
 	}
 	if first.text == "@every" {
 		offset := first.offset + len(first.text)
@@ -61,7 +61,7 @@ func (p *parser) parse() (rule, string, error) {
 		return e, fmt.Sprintf("every %d s", e), err
 	}
 	if strings.HasPrefix(first.text, "@") {
-		fields, err := p.expand(words)
+		fields, err := p.expandName(words)
 		if err != nil {
 			return nil, "", err
 		}
@@ -72,8 +72,8 @@ func (p *parser) parse() (rule, string, error) {
 
 const blanks = " \t"
 
-// split returns the words of a text, with their offsets.
-func split(text string) []word {
+// splitWords returns the words of a text, with their offsets.
+func splitWords(text string) []word {
 	var words []word
 	for at := 0; at < len(text); {
 		size := strings.IndexAny(text[at:], blanks)
@@ -88,8 +88,8 @@ func split(text string) []word {
 	return words
 }
 
-// expand replaces a name such as "@daily" by the fields that it stands for. The fields get the offset of the name.
-func (p *parser) expand(words []word) ([]word, error) {
+// expandName replaces a name such as "@daily" by the fields that it stands for. The fields get the offset of the name.
+func (p *parser) expandName(words []word) ([]word, error) {
 	name := words[0]
 	var fields string
 	switch name.text {
@@ -104,16 +104,16 @@ func (p *parser) expand(words []word) ([]word, error) {
 	case "@hourly":
 		fields = "0 0 * * * *"
 	case "@reboot":
-		return nil, p.fault(name.offset, "@reboot is not supported",
+		return nil, p.newFault(name.offset, "@reboot is not supported",
 			"a job belongs to the whole cluster, which has no moment of booting; use a schedule, or the machine's service manager")
 	default:
-		return nil, p.fault(name.offset, "unknown schedule "+quote(name.text),
+		return nil, p.newFault(name.offset, "unknown schedule "+quote(name.text),
 			"there are @hourly, @daily (@midnight), @weekly, @monthly, @yearly (@annually) and @every D")
 	}
 	if len(words) > 1 {
-		return nil, p.fault(words[1].offset, fmt.Sprintf("%s after %s", quote(words[1].text), name.text), name.text+" stands alone")
+		return nil, p.newFault(words[1].offset, fmt.Sprintf("%s after %s", quote(words[1].text), name.text), name.text+" stands alone")
 	}
-	expanded := split(fields)
+	expanded := splitWords(fields)
 	for i := range expanded {
 		expanded[i].offset = name.offset
 	}
@@ -126,46 +126,46 @@ func (p *parser) parseFields(words []word) (rule, string, error) {
 		words = slices.Insert(words, 0, word{"0", words[0].offset})
 	}
 	if len(words) < fieldCount {
-		return nil, "", p.fault(len(p.text), fmt.Sprintf("5 or 6 fields are needed, not %d", len(words)),
+		return nil, "", p.newFault(len(p.text), fmt.Sprintf("5 or 6 fields are needed, not %d", len(words)),
 			"minute, hour, day of month, month, day of week; seconds may come before them")
 	}
 	if len(words) > fieldCount {
-		return nil, "", p.fault(words[fieldCount].offset, fmt.Sprintf("5 or 6 fields are needed, not %d", len(words)),
+		return nil, "", p.newFault(words[fieldCount].offset, fmt.Sprintf("5 or 6 fields are needed, not %d", len(words)),
 			"there is no year, and no user or command, after the day of week")
 	}
 	var sets [fieldCount]uint64
 	for i, w := range words {
 		s := scanner{parser: p, at: w.offset, rest: w.text, kind: kindOf(i)}
-		set, err := s.field()
+		set, err := s.readField()
 		if err != nil {
 			return nil, "", err
 		}
 		sets[i] = set
 	}
-	return p.assemble(words, sets)
+	return p.assembleRule(words, sets)
 }
 
-// assemble makes the rule from the sets of the fields. Robfig's parser gets their canonical text, so that the key describes exactly the schedule that
+// assembleRule makes the rule from the sets of the fields. Robfig's parser gets their canonical text, so that the key describes exactly the schedule that
 // is computed.
-func (p *parser) assemble(words []word, sets [fieldCount]uint64) (rule, string, error) {
+func (p *parser) assembleRule(words []word, sets [fieldCount]uint64) (rule, string, error) {
 	star := func(field int) bool { return strings.HasPrefix(words[field].text, "*") }
 	clock := star(fieldMinute) || star(fieldHour) || p.options.Location == time.UTC
 	both := star(fieldDay) || star(fieldWeekday)
-	day, weekday := kindOf(fieldDay).full(), kindOf(fieldWeekday).full()
+	day, weekday := kindOf(fieldDay).allValues(), kindOf(fieldWeekday).allValues()
 	if !both && (sets[fieldDay] == day || sets[fieldWeekday] == weekday) {
 		sets[fieldDay], sets[fieldWeekday], both = day, weekday, true // either day field may match, and one of them matches every day
 	}
 	fields := make([]string, fieldCount)
 	for i, set := range sets {
-		fields[i] = kindOf(i).format(set)
+		fields[i] = kindOf(i).formatSet(set)
 	}
 	text := strings.Join(fields, " ")
 	face, err := readFace(text, both)
 	if err != nil {
-		return nil, "", p.fault(words[0].offset, err.Error(), "")
+		return nil, "", p.newFault(words[0].offset, err.Error(), "")
 	}
 	w := &wall{face: face, zone: p.options.Location, clock: clock, index: p.index}
-	if err := p.comes(w, words); err != nil {
+	if err := p.checkComes(w, words); err != nil {
 		return nil, "", err
 	}
 	p.remarkGap(w, words[fieldMinute].offset)
@@ -196,15 +196,15 @@ func readFace(text string, both bool) (*cron.SpecSchedule, error) {
 	return face, nil
 }
 
-// comes returns an error for an expression without any instant, because no day of the calendar matches, or because the zone always skips its times.
-func (p *parser) comes(w *wall, words []word) error {
+// checkComes returns an error for an expression without any instant, because no day of the calendar matches, or because the zone always skips its times.
+func (p *parser) checkComes(w *wall, words []word) error {
 	const limit = lawEnds + calendarCycle
 	if _, ok := w.nextOnFace(lawEnds, limit); !ok {
-		return p.fault(words[fieldDay].offset, "such a day never comes",
+		return p.newFault(words[fieldDay].offset, "such a day never comes",
 			"no month of the month field has a day of the day-of-month field")
 	}
-	if _, ok := w.next(lawEnds, limit); !ok {
-		return p.fault(words[fieldHour].offset, "such an instant never comes",
+	if _, ok := w.nextInstant(lawEnds, limit); !ok {
+		return p.newFault(words[fieldHour].offset, "such an instant never comes",
 			fmt.Sprintf("the clock of %s always skips this time", w.zone))
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 // that means the same everywhere.
 func (s *Schedule) Remarks() []*ParseError { return s.remarks }
 
-// remark adds a remark on the expression that is being read.
-func (p *parser) remark(offset int, message, hint string) {
+// addRemark adds a remark on the expression that is being read.
+func (p *parser) addRemark(offset int, message, hint string) {
 	*p.remarks = append(*p.remarks, &ParseError{Except: p.except, Index: p.index, Offset: offset, Message: message, Hint: hint})
 }
 
@@ -28,7 +28,7 @@ func (p *parser) remarkGap(w *wall, offset int) {
 		from = before.end
 		after := periodAt(w.zone, from)
 		if n := w.timesWithin(before.wallClock(from), after.wallClock(from)); n > 1 {
-			p.remark(offset, fmt.Sprintf("the clock of %s skips %d of these times at once in spring; they are one run here; Debian's cron runs each of them", w.zone, n), "")
+			p.addRemark(offset, fmt.Sprintf("the clock of %s skips %d of these times at once in spring; they are one run here; Debian's cron runs each of them", w.zone, n), "")
 			return
 		}
 	}
@@ -47,7 +47,7 @@ func (w *wall) timesWithin(from, to int64) (n int) {
 
 // readingOfStep returns the remark on a single value with a step, such as "5/15".
 func (k kind) readingOfStep(low, high, step int) (message, hint string) {
-	return fmt.Sprintf("%d/%d is %s here; Debian's cron refuses it", low, step, k.format(span(low, high, step))), fmt.Sprintf("%d-%d/%d means the same everywhere", low, high, step)
+	return fmt.Sprintf("%d/%d is %s here; Debian's cron refuses it", low, step, k.formatSet(stepSet(low, high, step))), fmt.Sprintf("%d-%d/%d means the same everywhere", low, high, step)
 }
 
 // readingOfSunday returns the remark on a range such as FRI-SUN, whose end is the Sunday after it.

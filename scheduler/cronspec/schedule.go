@@ -48,10 +48,10 @@ type Schedule struct {
 
 // A rule computes the instants of one expression, in Unix seconds.
 type rule interface {
-	// next returns the first instant after the given one, up to limit, and whether there is one. It takes bounded time.
-	next(after, limit int64) (int64, bool)
-	// on returns the instants that the expression names in a stretch of a day.
-	on(stretch) dial
+	// nextInstant returns the first instant after the given one, up to limit, and whether there is one. It takes bounded time.
+	nextInstant(after, limit int64) (int64, bool)
+	// dialOn returns the instants that the expression names in a stretch of a day.
+	dialOn(stretch) dial
 }
 
 // ErrNoTick is wrapped by the error of [Parse] if Except, ExceptDates, StartsAt and ExpiresAt leave no tick.
@@ -70,14 +70,14 @@ func Parse(exprs []string, o Options) (*Schedule, error) {
 	rules, keys, faults := parseAll(exprs, parser{options: o, remarks: &s.remarks})
 	s.rules, s.location, s.zone = rules, o.Location, nominalZone(rules, o.Location)
 	s.remarkMixed()
-	more, faulty := s.restrict(o)
+	more, faulty := s.readExceptions(o)
 	faults = append(faults, faulty...)
 	switch {
 	case len(faults) == 1:
 		return nil, faults[0]
 	case len(faults) > 0:
 		return nil, errors.Join(faults...)
-	case len(more) > 0 && !s.comes():
+	case len(more) > 0 && !s.hasTick():
 		return nil, fmt.Errorf("%w: all instants of the schedule are excepted, or out of its time", ErrNoTick)
 	}
 	s.key = strings.Join(append(keys, more...), "; ")
@@ -93,7 +93,7 @@ func Parse(exprs []string, o Options) (*Schedule, error) {
 func parseAll(exprs []string, p parser) (rules []rule, keys []string, faults []error) {
 	for i, text := range exprs {
 		p.index, p.text = i, text
-		r, key, err := p.parse()
+		r, key, err := p.parseExpression()
 		switch {
 		case err != nil:
 			faults = append(faults, err)
@@ -108,31 +108,31 @@ func parseAll(exprs []string, p parser) (rules []rule, keys []string, faults []e
 
 // Next returns the first tick strictly after an instant, in UTC and whole seconds, or the zero time if none comes.
 func (s *Schedule) Next(after time.Time) time.Time {
-	if tick, ok := s.next(after.Unix(), s.until); ok {
+	if tick, ok := s.nextTick(after.Unix(), s.until); ok {
 		return time.Unix(tick, 0).UTC()
 	}
 	return time.Time{}
 }
 
-// next returns the first tick after the given instant, up to limit.
-func (s *Schedule) next(after, limit int64) (int64, bool) {
+// nextTick returns the first tick after the given instant, up to limit.
+func (s *Schedule) nextTick(after, limit int64) (int64, bool) {
 	after = max(after, s.after)
 	if after >= limit {
 		return 0, false
 	}
 	limit = min(limit, after+calendarCycle)
 	if s.exceptions == nil {
-		return s.named(after, limit)
+		return s.nextNamed(after, limit)
 	}
-	return s.unexcepted(after, limit)
+	return s.nextUnexcepted(after, limit)
 }
 
-// named returns the first instant after the given one, up to limit, that an expression of the schedule names, excepted or not.
-func (s *Schedule) named(after, limit int64) (int64, bool) {
+// nextNamed returns the first instant after the given one, up to limit, that an expression of the schedule names, excepted or not.
+func (s *Schedule) nextNamed(after, limit int64) (int64, bool) {
 	found := false
 	for _, r := range s.rules {
 		// The earliest tick so far is the limit for the other rules.
-		if tick, ok := r.next(after, limit); ok {
+		if tick, ok := r.nextInstant(after, limit); ok {
 			limit, found = tick, true
 		}
 	}
@@ -141,33 +141,33 @@ func (s *Schedule) named(after, limit int64) (int64, bool) {
 
 // Prev returns the last tick strictly before an instant, in UTC and whole seconds, or the zero time if there was none since 1970.
 func (s *Schedule) Prev(before time.Time) time.Time {
-	if tick, ok := s.prev(min(ceil(before), s.until+1)); ok {
+	if tick, ok := s.prevTick(min(ceilSecond(before), s.until+1)); ok {
 		return time.Unix(tick, 0).UTC()
 	}
 	return time.Time{}
 }
 
-// ceil returns the first whole second that is not before t.
-func ceil(t time.Time) int64 {
+// ceilSecond returns the first whole second that is not before t.
+func ceilSecond(t time.Time) int64 {
 	if t.Nanosecond() > 0 {
 		return t.Unix() + 1
 	}
 	return t.Unix()
 }
 
-// prev returns the last tick since 1970 before an instant. It only calls next: from further and further back until there is a tick, then by bisection
+// prevTick returns the last tick since 1970 before an instant. It only calls next: from further and further back until there is a tick, then by bisection
 // for the last one. The distance between the next two ticks is a good guess for the first step back.
-func (s *Schedule) prev(before int64) (int64, bool) {
+func (s *Schedule) prevTick(before int64) (int64, bool) {
 	reach := int64(1)
-	if t, ok := s.next(before-1, s.until); ok {
-		if u, ok := s.next(t, s.until); ok {
+	if t, ok := s.nextTick(before-1, s.until); ok {
+		if u, ok := s.nextTick(t, s.until); ok {
 			reach = u - t
 		}
 	}
 	start := max(s.after+1, 0)
 	for end := before; end > start; reach *= 2 { // no tick in [end, before)
 		from := max(before-reach, start)
-		if tick, ok := s.next(from-1, end-1); ok {
+		if tick, ok := s.nextTick(from-1, end-1); ok {
 			return s.lastTick(tick, end), true
 		}
 		end = from
@@ -178,13 +178,13 @@ func (s *Schedule) prev(before int64) (int64, bool) {
 // lastTick returns the last tick in [tick, end). tick must be a tick. Each round at least halves the range of the search.
 func (s *Schedule) lastTick(tick, end int64) int64 {
 	for {
-		next, ok := s.next(tick, end-1)
+		next, ok := s.nextTick(tick, end-1)
 		if !ok {
 			return tick
 		}
 		tick = next
 		middle := tick + (end-tick)/2
-		if next, ok = s.next(middle-1, end-1); ok {
+		if next, ok = s.nextTick(middle-1, end-1); ok {
 			tick = next
 		} else {
 			end = middle

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// place returns a number that depends only on its parts: the first 8 bytes, big-endian, of the SHA-256 of the parts joined by NUL. The hash is
+// hashPlace returns a number that depends only on its parts: the first 8 bytes, big-endian, of the SHA-256 of the parts joined by NUL. The hash is
 // cryptographic so that names such as "backup-1" and "backup-2" land far apart, and so that it can be recomputed anywhere.
-func place(parts ...string) uint64 {
+func hashPlace(parts ...string) uint64 {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return binary.BigEndian.Uint64(sum[:8])
 }
@@ -30,7 +30,7 @@ func Jitter(job string, tick, next time.Time, max time.Duration) time.Duration {
 	if limit <= 0 {
 		return 0
 	}
-	h := place("jitter", job, strconv.FormatInt(tick.Unix(), 10))
+	h := hashPlace("jitter", job, strconv.FormatInt(tick.Unix(), 10))
 	delay, _ := bits.Mul64(uint64(limit), h)
 	return time.Duration(delay).Truncate(time.Millisecond)
 }

@@ -43,7 +43,7 @@ func checkTZif(data []byte) error {
 	if block.leaps > 0 {
 		return errors.New("it counts leap seconds")
 	}
-	return block.check(rest)
+	return block.checkTransitions(rest)
 }
 
 // readTZifBlock reads the header of a block. rest is the data after the header, and has at least the whole block.
@@ -66,13 +66,13 @@ func readTZifBlock(data []byte, width int) (b tzifBlock, rest []byte, err error)
 	return b, rest, nil
 }
 
-// check checks the transitions and offsets of a block.
-func (b tzifBlock) check(data []byte) error {
+// checkTransitions checks the transitions and offsets of a block.
+func (b tzifBlock) checkTransitions(data []byte) error {
 	for i := range b.times {
 		if b.types <= int(data[b.times*b.width+i]) {
 			return errors.New("a transition to a type that is missing")
 		}
-		if i > 0 && b.time(data, i) <= b.time(data, i-1) {
+		if i > 0 && b.transitionTime(data, i) <= b.transitionTime(data, i-1) {
 			return errors.New("transitions out of order")
 		}
 	}
@@ -85,8 +85,8 @@ func (b tzifBlock) check(data []byte) error {
 	return nil
 }
 
-// time returns the time of a transition, in Unix seconds.
-func (b tzifBlock) time(data []byte, i int) int64 {
+// transitionTime returns the time of a transition, in Unix seconds.
+func (b tzifBlock) transitionTime(data []byte, i int) int64 {
 	if b.width == 4 {
 		return int64(int32(binary.BigEndian.Uint32(data[4*i:])))
 	}

@@ -24,8 +24,8 @@ type wall struct {
 	index int  // the index of the expression in its list
 }
 
-// next implements [rule].
-func (w *wall) next(after, limit int64) (int64, bool) {
+// nextInstant implements [rule].
+func (w *wall) nextInstant(after, limit int64) (int64, bool) {
 	if w.clock {
 		return w.nextShown(after, limit)
 	}

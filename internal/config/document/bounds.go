@@ -52,8 +52,8 @@ func (b *Bounds) Take(bytes int) error {
 	return nil
 }
 
-// spend accounts for values and for the cost of their keys. It returns a message if a limit is exceeded, or "".
-func (b *Bounds) spend(values, keyBytes int) string {
+// spendValues accounts for values and for the cost of their keys. It returns a message if a limit is exceeded, or "".
+func (b *Bounds) spendValues(values, keyBytes int) string {
 	b.values -= values
 	b.keyBytes -= keyBytes
 	switch {

@@ -38,22 +38,22 @@ func (f *File) Root() (root Value, ok bool) {
 // Parse parses the text as TOML. It reports each second definition and ignores it, so that a job that is defined twice hides no other fault. The
 // library stops at its first fault.
 func (f *File) Parse(b *Bounds) (faults Faults) {
-	if at := f.text.undecodable(); at >= 0 {
-		return Faults{f.fault(at, "not TOML: the text is not UTF-8")}
+	if at := f.text.invalidUTF8(); at >= 0 {
+		return Faults{f.newFault(at, "not TOML: the text is not UTF-8")}
 	}
-	places, twins, excess := scan(f.text.string, b)
+	places, twins, excess := scanText(f.text.string, b)
 	if excess != nil {
-		return Faults{f.fault(excess.at, "%s; a configuration has no use for that", excess.message)}
+		return Faults{f.newFault(excess.at, "%s; a configuration has no use for that", excess.message)}
 	}
-	tree, err := decode(f.text.without(twins))
+	tree, err := decodeTOML(f.text.withoutTwins(twins))
 	end := len(f.text.string)
 	if err != nil {
 		end = f.faultyAt(err)
-		faults = Faults{f.syntax(err)}
+		faults = Faults{f.syntaxFault(err)}
 	}
 	for _, t := range twins[:min(len(twins), maxTwins)] {
 		if t.from < end { // behind the library's fault, the text may not be TOML
-			faults = append(faults, f.fault(t.key, "%s", AlreadyDefined(t.kind, t.name, f.place(t.first))))
+			faults = append(faults, f.newFault(t.key, "%s", AlreadyDefined(t.kind, t.name, f.placeAt(t.first))))
 		}
 	}
 	if err == nil {
@@ -62,8 +62,8 @@ func (f *File) Parse(b *Bounds) (faults Faults) {
 	return faults
 }
 
-// decode calls the library, and turns its panics into errors. The library panics on what it takes for a bug of its own.
-func decode(text string) (tree map[string]any, err error) {
+// decodeTOML calls the library, and turns its panics into errors. The library panics on what it takes for a bug of its own.
+func decodeTOML(text string) (tree map[string]any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("cannot be read as TOML: %v", r)
@@ -84,21 +84,21 @@ func AlreadyDefined(kind, name, before string) string {
 	return fmt.Sprintf("%q is already set at %s; remove one of them", name, before)
 }
 
-func (f *File) fault(at int, format string, args ...any) Fault {
-	line, column := f.text.position(at)
+func (f *File) newFault(at int, format string, args ...any) Fault {
+	line, column := f.text.lineAndColumn(at)
 	return Fault{File: f.name, Line: line, Column: column, Message: fmt.Sprintf(format, args...)}
 }
 
-// place returns FILE:LINE:COL.
-func (f *File) place(at int) string { return f.fault(at, "").Place() }
+// placeAt returns FILE:LINE:COL.
+func (f *File) placeAt(at int) string { return f.newFault(at, "").Place() }
 
-// syntax turns an error of the library into a fault.
-func (f *File) syntax(err error) Fault {
+// syntaxFault turns an error of the library into a fault.
+func (f *File) syntaxFault(err error) Fault {
 	var syntax toml.ParseError
 	if !errors.As(err, &syntax) {
-		return f.fault(0, "%s", OneLine(err.Error()))
+		return f.newFault(0, "%s", OneLine(err.Error()))
 	}
-	return f.fault(f.faultyAt(err), "not TOML: %s", OneLine(syntax.Message))
+	return f.newFault(f.faultyAt(err), "not TOML: %s", OneLine(syntax.Message))
 }
 
 // faultyAt returns the byte that an error of the library refers to, or 0 if it names none.
@@ -108,7 +108,7 @@ func (f *File) faultyAt(err error) int {
 		return 0
 	}
 	at := syntax.Position.Start
-	if line, _ := f.text.position(at); line != syntax.Position.Line {
+	if line, _ := f.text.lineAndColumn(at); line != syntax.Position.Line {
 		at = f.text.lines[min(max(syntax.Position.Line, 1), len(f.text.lines))-1]
 	}
 	return at

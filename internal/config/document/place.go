@@ -39,8 +39,8 @@ type twin struct {
 	from, upTo int    // start and end of the second definition
 }
 
-// child returns the place of a key in a table. If there is none, it adds one with the form f.
-func (p *place) child(name string, at int, f form) *place {
+// childPlace returns the place of a key in a table. If there is none, it adds one with the form f.
+func (p *place) childPlace(name string, at int, f form) *place {
 	if c := p.keys[name]; c != nil {
 		return c
 	}
@@ -52,33 +52,33 @@ func (p *place) child(name string, at int, f form) *place {
 	return c
 }
 
-// latest returns the table to which headers add: the last part of a table in [[several]] parts.
-func (p *place) latest() *place {
+// latestTable returns the table to which headers add: the last part of a table in [[several]] parts.
+func (p *place) latestTable() *place {
 	if p.form != several {
 		return p
 	}
 	return p.items[len(p.items)-1]
 }
 
-// set returns the place of a new key in a table, given its path from there, or a twin if the key is defined already.
-func set(table *place, path []keyPart) (*place, *twin) {
+// setKey returns the place of a new key in a table, given its path from there, or a twin if the key is defined already.
+func setKey(table *place, path []keyPart) (*place, *twin) {
 	last := len(path) - 1
 	for _, part := range path[:last] {
-		table = table.child(part.name, part.at, dotted)
+		table = table.childPlace(part.name, part.at, dotted)
 		switch table.form {
 		case implied:
 			table.form = dotted
 		case dotted:
 		default:
-			return nil, table.again(part)
+			return nil, table.secondDefinition(part)
 		}
 	}
 	if first := table.keys[path[last].name]; first != nil {
-		again := first.again(path[last])
+		again := first.secondDefinition(path[last])
 		again.kind = "key"
 		return nil, again
 	}
-	p := table.child(path[last].name, path[last].at, plain)
+	p := table.childPlace(path[last].name, path[last].at, plain)
 	p.given = true
 	return p, nil
 }
@@ -86,13 +86,13 @@ func set(table *place, path []keyPart) (*place, *twin) {
 // openTable returns the table of a header, or a twin if the table is defined already.
 func openTable(root *place, path []keyPart) (*place, *twin) {
 	last := path[len(path)-1]
-	parent, again := descend(root, path)
+	parent, again := parentTable(root, path)
 	if again != nil {
 		return nil, again
 	}
-	t := parent.child(last.name, last.at, implied)
+	t := parent.childPlace(last.name, last.at, implied)
 	if t.form != implied {
-		again := t.again(last)
+		again := t.secondDefinition(last)
 		if jobs := root.keys["jobs"]; jobs != nil && parent == jobs && t.form != plain {
 			again.kind = "job"
 		}
@@ -105,33 +105,33 @@ func openTable(root *place, path []keyPart) (*place, *twin) {
 // openPart returns the table of a header in double brackets, or a twin if the key is defined already.
 func openPart(root *place, path []keyPart) (*place, *twin) {
 	last := path[len(path)-1]
-	parent, again := descend(root, path)
+	parent, again := parentTable(root, path)
 	if again != nil {
 		return nil, again
 	}
-	t := parent.child(last.name, last.at, several)
+	t := parent.childPlace(last.name, last.at, several)
 	if t.form != several {
-		return nil, t.again(last)
+		return nil, t.secondDefinition(last)
 	}
 	part := &place{key: last.at, val: last.at, form: headed}
 	t.items, t.given = append(t.items, part), true
 	return part, nil
 }
 
-// descend returns the table that contains the last part of a header's path.
-func descend(t *place, path []keyPart) (*place, *twin) {
+// parentTable returns the table that contains the last part of a header's path.
+func parentTable(t *place, path []keyPart) (*place, *twin) {
 	for _, part := range path[:len(path)-1] {
-		c := t.child(part.name, part.at, implied)
+		c := t.childPlace(part.name, part.at, implied)
 		if c.form == inline || c.form == plain {
-			return nil, c.again(part)
+			return nil, c.secondDefinition(part)
 		}
-		t = c.latest()
+		t = c.latestTable()
 	}
 	return t, nil
 }
 
-// again returns the second definition of this place, by a part of another key.
-func (p *place) again(part keyPart) *twin {
+// secondDefinition returns the second definition of this place, by a part of another key.
+func (p *place) secondDefinition(part keyPart) *twin {
 	kind := "table"
 	if p.form == plain {
 		kind = "key"

@@ -52,7 +52,7 @@ func disagreement(text string) string {
 	if err != nil {
 		return fmt.Sprintf("the library: %v", err)
 	}
-	places, twins, _ := scan(f.text.string, NewBounds())
+	places, twins, _ := scanText(f.text.string, NewBounds())
 	if len(twins) > 0 {
 		return fmt.Sprintf("%v are there twice", twins)
 	}
@@ -128,12 +128,12 @@ func (f *File) compare(p *place, raw any, path string) string {
 
 // spelled checks that a key or string is written at its place.
 func (f *File) spelled(at int, want string) string {
-	line, column := f.text.position(at)
+	line, column := f.text.lineAndColumn(at)
 	if line < 1 || column < 1 {
 		return fmt.Sprintf("%q is at %d:%d", want, line, column)
 	}
 	got := &scanner{src: f.text.string, pos: at}
-	if word := got.word(); word != want {
+	if word := got.readWord(); word != want {
 		return fmt.Sprintf("%q should be at %d:%d, where %q is", want, line, column, word)
 	}
 	return ""
@@ -163,11 +163,11 @@ func TestOffsetsInStrings(t *testing.T) {
 		if end != len(c.text) {
 			t.Errorf("%s ends at %d of %d", c.text, end, len(c.text))
 		}
-		got := c.text[written(c.text, 0, strings.Index(decoded.String(), c.find)):]
+		got := c.text[writtenAt(c.text, 0, strings.Index(decoded.String(), c.find)):]
 		if got != c.want {
 			t.Errorf("%q in %s is found at %s", c.find, c.text, got)
 		}
-		if got := c.text[written(c.text, 0, decoded.Len()):]; strings.Trim(got, `"'`) != "" {
+		if got := c.text[writtenAt(c.text, 0, decoded.Len()):]; strings.Trim(got, `"'`) != "" {
 			t.Errorf("the end of %s is found at %s", c.text, got)
 		}
 	}

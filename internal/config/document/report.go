@@ -32,7 +32,7 @@ func (r *Report) Skip() bool {
 // Fault adds a fault at a value.
 func (r *Report) Fault(v Value, format string, args ...any) {
 	if !r.Skip() {
-		r.Add(v.src.fault(v.at.val, format, args...))
+		r.Add(v.src.newFault(v.at.val, format, args...))
 	}
 }
 
@@ -46,7 +46,7 @@ func (r *Report) Warn(v Value, format string, args ...any) {
 	if r.warnings++; r.warnings > maxFaults {
 		return
 	}
-	f := v.src.fault(v.at.val, format, args...)
+	f := v.src.newFault(v.at.val, format, args...)
 	f.Warning = true
 	r.found = append(r.found, f)
 }

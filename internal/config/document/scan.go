@@ -17,17 +17,17 @@ type scanner struct {
 	excess  *excess
 }
 
-// scan returns the place of the whole text, and its second definitions in the order of the text. No second definition is inside another one. The scan
+// scanText returns the place of the whole text, and its second definitions in the order of the text. No second definition is inside another one. The scan
 // ends when a limit is exceeded.
-func scan(src string, b *Bounds) (*place, []twin, *excess) {
+func scanText(src string, b *Bounds) (*place, []twin, *excess) {
 	root := &place{form: headed}
 	s := &scanner{src: src, bounds: b, table: root}
-	for s.blank(); s.pos < len(src); s.blank() {
+	for s.skipBlank(); s.pos < len(src); s.skipBlank() {
 		start := s.pos
 		if src[s.pos] == '[' {
-			s.header(root)
+			s.readHeader(root)
 		} else {
-			s.pair(s.table)
+			s.readPair(s.table)
 		}
 		if s.pos == start {
 			s.pos++ // not TOML: continue after it
@@ -37,20 +37,20 @@ func scan(src string, b *Bounds) (*place, []twin, *excess) {
 	return root, s.twins, s.excess
 }
 
-// header reads [a.b] or [[a.b]] and opens that table.
-func (s *scanner) header(root *place) {
+// readHeader reads [a.b] or [[a.b]] and opens that table.
+func (s *scanner) readHeader(root *place) {
 	s.endTwin()
 	s.context = 0
 	start := s.pos
-	s.skip('[')
+	s.skipChar('[')
 	open := openTable
-	if s.skip('[') {
+	if s.skipChar('[') {
 		open = openPart
-		defer s.skip(']')
+		defer s.skipChar(']')
 	}
-	s.spend(start, 1, 0)
-	s.context = s.dotted()
-	s.skip(']')
+	s.spendValues(start, 1, 0)
+	s.context = s.readDotted()
+	s.skipChar(']')
 	var again *twin
 	if s.table, again = open(root, s.path); again != nil { // ignore the content of the table
 		again.from = start
@@ -66,21 +66,21 @@ func (s *scanner) endTwin() {
 	}
 }
 
-// pair reads `a.b = value` into a table.
-func (s *scanner) pair(table *place) {
+// readPair reads `a.b = value` into a table.
+func (s *scanner) readPair(table *place) {
 	start := s.pos
-	cost := s.dotted()
-	s.skip('=')
-	s.space()
+	cost := s.readDotted()
+	s.skipChar('=')
+	s.skipSpace()
 	s.context += cost
 	defer func() { s.context -= cost }()
-	p, again := set(table, s.path)
+	p, again := setKey(table, s.path)
 	if again == nil {
-		s.value(p)
+		s.readValue(p)
 		return
 	}
 	s.drops++
-	s.value(&place{})
+	s.readValue(&place{})
 	s.drops--
 	if s.drops == 0 && s.open == nil {
 		again.from, again.upTo = start, s.pos
@@ -88,74 +88,74 @@ func (s *scanner) pair(table *place) {
 	}
 }
 
-// dotted reads a key into s.path, and returns its cost.
-func (s *scanner) dotted() (cost int) {
+// readDotted reads a key into s.path, and returns its cost.
+func (s *scanner) readDotted() (cost int) {
 	start := s.pos
 	s.path = s.path[:0]
-	for more := true; more; more = s.skip('.') {
-		s.space()
+	for more := true; more; more = s.skipChar('.') {
+		s.skipSpace()
 		at := s.pos
-		s.path = append(s.path, keyPart{s.word(), at})
-		s.space()
+		s.path = append(s.path, keyPart{s.readWord(), at})
+		s.skipSpace()
 		switch {
 		case len(s.path) > maxParts:
-			s.exceed(start, tooManyParts)
+			s.stopAt(start, tooManyParts)
 			return 0
 		case len(s.path[len(s.path)-1].name) > maxKey:
-			s.exceed(at, keyTooLong)
+			s.stopAt(at, keyTooLong)
 			return 0
 		}
 	}
 	cost = s.pos - start + partCost*len(s.path)
-	s.spend(start, 0, (s.context+cost)*len(s.path))
+	s.spendValues(start, 0, (s.context+cost)*len(s.path))
 	return cost
 }
 
-// word reads one part of a key, bare or quoted.
-func (s *scanner) word() string {
-	if s.quoted() {
+// readWord reads one part of a key, bare or quoted.
+func (s *scanner) readWord() string {
+	if s.atQuote() {
 		var b strings.Builder
 		s.pos = eachPiece(s.src, s.pos, func(_ int, piece string) { b.WriteString(piece) })
 		return b.String()
 	}
 	start := s.pos
-	s.until(" \t\r\n.=[]{}#\"',")
+	s.skipUntil(" \t\r\n.=[]{}#\"',")
 	return s.src[start:s.pos]
 }
 
-// value reads a value and the values inside it into p.
-func (s *scanner) value(p *place) {
+// readValue reads a value and the values inside it into p.
+func (s *scanner) readValue(p *place) {
 	p.val, p.form = s.pos, plain
-	s.spend(s.pos, 1, 0)
+	s.spendValues(s.pos, 1, 0)
 	s.depth++
 	defer func() { s.depth-- }()
 	switch {
 	case s.depth > maxDepth:
-		s.exceed(s.pos, tooDeep)
-	case s.quoted():
+		s.stopAt(s.pos, tooDeep)
+	case s.atQuote():
 		s.pos = eachPiece(s.src, s.pos, func(int, string) {})
 		if s.pos-p.val > maxString {
-			s.exceed(p.val, textTooLong)
+			s.stopAt(p.val, textTooLong)
 		}
-	case s.skip('['):
-		s.elements(']', func() {
+	case s.skipChar('['):
+		s.readElements(']', func() {
 			item := &place{key: s.pos}
-			s.value(item)
+			s.readValue(item)
 			p.items = append(p.items, item)
 		})
-	case s.skip('{'):
+	case s.skipChar('{'):
 		p.form = inline
-		s.elements('}', func() { s.pair(p) })
+		s.readElements('}', func() { s.readPair(p) })
 	default: // a number, a boolean, or a date, which may contain a blank
-		s.until(",]}#\r\n")
+		s.skipUntil(",]}#\r\n")
 	}
 }
 
-// elements reads the elements between brackets, with commas, comments and line ends in between.
-func (s *scanner) elements(end byte, one func()) {
-	for s.blank(); s.pos < len(s.src) && !s.skip(end); s.blank() {
+// readElements reads the elements between brackets, with commas, comments and line ends in between.
+func (s *scanner) readElements(end byte, one func()) {
+	for s.skipBlank(); s.pos < len(s.src) && !s.skipChar(end); s.skipBlank() {
 		start := s.pos
-		if s.skip(',') {
+		if s.skipChar(',') {
 			continue
 		}
 		if one(); s.pos == start {
@@ -164,12 +164,12 @@ func (s *scanner) elements(end byte, one func()) {
 	}
 }
 
-func (s *scanner) quoted() bool {
+func (s *scanner) atQuote() bool {
 	return s.pos < len(s.src) && (s.src[s.pos] == '"' || s.src[s.pos] == '\'')
 }
 
-// skip moves past a character, and reports whether it was there.
-func (s *scanner) skip(char byte) bool {
+// skipChar moves past a character, and reports whether it was there.
+func (s *scanner) skipChar(char byte) bool {
 	if s.pos < len(s.src) && s.src[s.pos] == char {
 		s.pos++
 		return true
@@ -177,8 +177,8 @@ func (s *scanner) skip(char byte) bool {
 	return false
 }
 
-// until moves to the first of the given characters.
-func (s *scanner) until(chars string) {
+// skipUntil moves to the first of the given characters.
+func (s *scanner) skipUntil(chars string) {
 	if n := strings.IndexAny(s.src[s.pos:], chars); n >= 0 {
 		s.pos += n
 	} else {
@@ -186,17 +186,17 @@ func (s *scanner) until(chars string) {
 	}
 }
 
-// space moves past blanks in a line.
-func (s *scanner) space() {
-	for s.skip(' ') || s.skip('\t') {
+// skipSpace moves past blanks in a line.
+func (s *scanner) skipSpace() {
+	for s.skipChar(' ') || s.skipChar('\t') {
 	}
 }
 
-// blank moves past blanks, line ends and comments.
-func (s *scanner) blank() {
+// skipBlank moves past blanks, line ends and comments.
+func (s *scanner) skipBlank() {
 	for s.pos < len(s.src) && strings.IndexByte(" \t\r\n#", s.src[s.pos]) >= 0 {
 		if s.src[s.pos] == '#' {
-			s.until("\n")
+			s.skipUntil("\n")
 		} else {
 			s.pos++
 		}
@@ -209,15 +209,15 @@ type excess struct {
 	message string
 }
 
-// spend accounts for values and for the cost of their keys.
-func (s *scanner) spend(at, values, keyBytes int) {
-	if message := s.bounds.spend(values, keyBytes); message != "" {
-		s.exceed(at, message)
+// spendValues accounts for values and for the cost of their keys.
+func (s *scanner) spendValues(at, values, keyBytes int) {
+	if message := s.bounds.spendValues(values, keyBytes); message != "" {
+		s.stopAt(at, message)
 	}
 }
 
-// exceed records the first exceeded limit and ends the scan.
-func (s *scanner) exceed(at int, message string) {
+// stopAt records the first exceeded limit and ends the scan.
+func (s *scanner) stopAt(at int, message string) {
 	if s.excess == nil {
 		s.excess = &excess{at, message}
 	}

@@ -28,7 +28,7 @@ func eachPiece(src string, pos int, visit func(at int, piece string)) int {
 			}
 			return i + len(quote)
 		case src[i] == '\\' && quote[0] == '"':
-			piece, n = unescape(src[i:])
+			piece, n = readEscape(src[i:])
 		default:
 			_, n = utf8.DecodeRuneInString(src[i:])
 			piece = src[i : i+n]
@@ -39,9 +39,9 @@ func eachPiece(src string, pos int, visit func(at int, piece string)) int {
 	return i
 }
 
-// unescape reads the escape sequence at the start of s. It returns the value and the length of the sequence. The value of a backslash at the end of a
+// readEscape reads the escape sequence at the start of s. It returns the value and the length of the sequence. The value of a backslash at the end of a
 // line is empty, and its sequence includes all blanks and line ends that follow.
-func unescape(s string) (piece string, n int) {
+func readEscape(s string) (piece string, n int) {
 	if len(s) < 2 {
 		return "", len(s)
 	}
@@ -58,8 +58,8 @@ func unescape(s string) (piece string, n int) {
 	return "", 2
 }
 
-// written returns the place of byte n of the value of the string at pos.
-func written(src string, pos, n int) int {
+// writtenAt returns the place of byte n of the value of the string at pos.
+func writtenAt(src string, pos, n int) int {
 	at, seen := pos, 0
 	end := eachPiece(src, pos, func(i int, piece string) {
 		if seen <= n {

@@ -48,8 +48,8 @@ func (t text) charsBefore(at int) int {
 	return n
 }
 
-// position returns the line and the column of a byte of the text. Both count from 1; columns count characters.
-func (t text) position(at int) (line, column int) {
+// lineAndColumn returns the line and the column of a byte of the text. Both count from 1; columns count characters.
+func (t text) lineAndColumn(at int) (line, column int) {
 	at = min(max(at, 0), len(t.string))
 	line, found := slices.BinarySearch(t.lines, at)
 	if !found {
@@ -58,9 +58,9 @@ func (t text) position(at int) (line, column int) {
 	return line + 1, t.charsBefore(at) - t.charsBefore(t.lines[line]) + 1
 }
 
-// undecodable returns the position at which the text is not UTF-8, or -1. It also finds byte order marks of other encodings, which the library would
+// invalidUTF8 returns the position at which the text is not UTF-8, or -1. It also finds byte order marks of other encodings, which the library would
 // drop.
-func (t text) undecodable() int {
+func (t text) invalidUTF8() int {
 	for at := 0; at < len(t.string); {
 		r, n := utf8.DecodeRuneInString(t.string[at:])
 		if r == utf8.RuneError && n == 1 || r == '\ufeff' && at == 0 {
@@ -71,9 +71,9 @@ func (t text) undecodable() int {
 	return -1
 }
 
-// without returns the text with second definitions replaced by blanks, so that all other positions stay the same. It includes the comma after a
+// withoutTwins returns the text with second definitions replaced by blanks, so that all other positions stay the same. It includes the comma after a
 // definition in an inline table.
-func (t text) without(twins []twin) string {
+func (t text) withoutTwins(twins []twin) string {
 	if len(twins) == 0 {
 		return t.string
 	}

@@ -47,17 +47,17 @@ func (v Value) Items() []Value {
 }
 
 // AtKey returns the value with the place of its key, for a fault about the key.
-func (v Value) AtKey() Value { return v.moved(v.at.key) }
+func (v Value) AtKey() Value { return v.movedTo(v.at.key) }
 
 // AtByte returns a string value with the place of byte n of the string.
 func (v Value) AtByte(n int) Value {
 	if at := v.at.val; at < len(v.src.text.string) && (v.src.text.string[at] == '"' || v.src.text.string[at] == '\'') {
-		return v.moved(written(v.src.text.string, at, n))
+		return v.movedTo(writtenAt(v.src.text.string, at, n))
 	}
 	return v
 }
 
-func (v Value) moved(at int) Value {
+func (v Value) movedTo(at int) Value {
 	v.at = &place{key: v.at.key, val: at}
 	return v
 }
@@ -66,10 +66,10 @@ func (v Value) moved(at int) Value {
 func (v Value) File() string { return v.src.name }
 
 // Line returns the line of the value's key, from 1.
-func (v Value) Line() int { return v.src.fault(v.at.key, "").Line }
+func (v Value) Line() int { return v.src.newFault(v.at.key, "").Line }
 
 // KeyPlace returns FILE:LINE:COL of the value's key, for a fault elsewhere that refers to it.
-func (v Value) KeyPlace() string { return v.src.place(v.at.key) }
+func (v Value) KeyPlace() string { return v.src.placeAt(v.at.key) }
 
 // Written returns the value as it is written in the file. The value must not be a string, list or table.
 func (v Value) Written() string {

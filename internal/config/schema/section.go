@@ -17,8 +17,8 @@ type Section[T any] struct {
 	Once bool
 }
 
-// find returns the key with a name, or nil.
-func (s Section[T]) find(name string) *Key[T] {
+// findKey returns the key with a name, or nil.
+func (s Section[T]) findKey(name string) *Key[T] {
 	for i := range s.Keys {
 		if s.Keys[i].Name == name {
 			return &s.Keys[i]
@@ -67,27 +67,27 @@ func (s Section[T]) Read(r *Reader, v document.Value, into *T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		key, _ := v.Get(name)
-		known := s.find(name)
+		known := s.findKey(name)
 		switch {
 		case known != nil && (!s.Once || r.First(key, "key")):
 			known.Read(r, key, into)
 		case known != nil:
 		case slices.Contains(s.Later, name):
-			r.Fault(key.AtKey(), "%s is not supported yet; remove it", title(key, v))
+			r.Fault(key.AtKey(), "%s is not supported yet; remove it", keyTitle(key, v))
 		default:
-			r.unknown(key, v, s.Names(), s.Later)
+			r.reportUnknown(key, v, s.Names(), s.Later)
 		}
 	}
 }
 
-// unknown reports an unknown key, and suggests the known key that may be meant.
-func (r *Reader) unknown(key, table document.Value, known, later []string) {
+// reportUnknown reports an unknown key, and suggests the known key that may be meant.
+func (r *Reader) reportUnknown(key, table document.Value, known, later []string) {
 	if r.Skip() {
 		return
 	}
 	message := fmt.Sprintf("unknown key %q in [%s]", key.Name, table.Path)
 	if table.Path == "" {
-		message = "unknown " + title(key, table)
+		message = "unknown " + keyTitle(key, table)
 	}
 	near := r.names.Synonyms[key.Name]
 	if !slices.Contains(known, near) {
@@ -108,8 +108,8 @@ func (r *Reader) unknown(key, table document.Value, known, later []string) {
 	r.Fault(key.AtKey(), "%s", message)
 }
 
-// title returns the name of a key with the table that it is in.
-func title(key, table document.Value) string {
+// keyTitle returns the name of a key with the table that it is in.
+func keyTitle(key, table document.Value) string {
 	switch {
 	case table.Path != "":
 		return fmt.Sprintf("%q in [%s]", key.Name, table.Path)

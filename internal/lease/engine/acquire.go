@@ -15,7 +15,7 @@ func (c *Client) Acquire(ctx context.Context, r Request) Answer {
 	r = r.WithDefaults()
 	if s, ok := c.store.(compacter); ok {
 		if result, ok := s.AcquireCompact(ctx, r); ok {
-			return c.answer(&r, &result)
+			return c.answerOf(&r, &result)
 		}
 	}
 	return c.acquireAll(ctx, []Request{r})[0]
@@ -31,21 +31,21 @@ func (c *Client) AcquireAll(ctx context.Context, requests []Request) []Answer {
 // acquireAll is [Client.AcquireAll], and may change requests.
 func (c *Client) acquireAll(ctx context.Context, requests []Request) []Answer {
 	answers := make([]Answer, len(requests))
-	asked, places := valid(requests, answers)
+	asked, places := splitValid(requests, answers)
 	if len(asked) == 0 {
 		return answers
 	}
-	c.store.Acquire(ctx, asked, func(n int, result lease.Result) { answers[places[n]] = c.answer(&asked[n], &result) })
+	c.store.Acquire(ctx, asked, func(n int, result lease.Result) { answers[places[n]] = c.answerOf(&asked[n], &result) })
 	for n, r := range asked {
 		if a := &answers[places[n]]; a.Verdict == Held && !r.Abstain && r.Channel == "" { // requests that wait in line report it themselves
-			c.cfg.Hooks.contended(r.Lock, a.Holder)
+			c.cfg.Hooks.reportContention(r.Lock, a.Holder)
 		}
 	}
 	return answers
 }
 
-// valid moves the valid requests to the front, with their defaults, and answers the others. places has their original indexes.
-func valid(requests []Request, answers []Answer) (asked []Request, places []int) {
+// splitValid moves the valid requests to the front, with their defaults, and answers the others. places has their original indexes.
+func splitValid(requests []Request, answers []Answer) (asked []Request, places []int) {
 	asked, places = requests[:0], make([]int, 0, len(requests))
 	for i, r := range requests {
 		r = r.WithDefaults()

@@ -30,9 +30,9 @@ func (l Run) Tick() time.Time { return clock.FromMicros(l.row.Grant.Tick * 1e6) 
 func (l Run) NextAttempt(ctx context.Context) (attempt int, err error) {
 	for {
 		n := l.attempt.Load() + 1
-		l.propose(n)
-		if err := l.acknowledge(ctx); err != nil {
-			return 0, fmt.Errorf("begin attempt %d under a lease of %q: %w", n, l.lock(), err)
+		l.proposeAttempt(n)
+		if err := l.awaitAck(ctx); err != nil {
+			return 0, fmt.Errorf("begin attempt %d under a lease of %q: %w", n, l.lockName(), err)
 		}
 		if l.attempt.CompareAndSwap(n-1, n) { // otherwise another caller has this number
 			return int(n), nil
@@ -40,8 +40,8 @@ func (l Run) NextAttempt(ctx context.Context) (attempt int, err error) {
 	}
 }
 
-// propose raises the attempt that requests have from now on.
-func (l *Lease) propose(n int64) {
+// proposeAttempt raises the attempt that requests have from now on.
+func (l *Lease) proposeAttempt(n int64) {
 	for {
 		old := l.proposed.Load()
 		if old >= n || l.proposed.CompareAndSwap(old, n) {
@@ -50,9 +50,9 @@ func (l *Lease) propose(n int64) {
 	}
 }
 
-// acknowledge asks until the server has acknowledged the proposed attempt, or ctx or the lease ends. A request that is under way then goes on in the
+// awaitAck asks until the server has acknowledged the proposed attempt, or ctx or the lease ends. A request that is under way then goes on in the
 // background.
-func (l *Lease) acknowledge(ctx context.Context) error {
+func (l *Lease) awaitAck(ctx context.Context) error {
 	c := l.client
 	ended := func(last error) error {
 		if why := context.Cause(l.ctx); why != nil {
@@ -70,7 +70,7 @@ func (l *Lease) acknowledge(ctx context.Context) error {
 		case err := <-answer:
 			if errors.Is(err, ErrLost) {
 				c.keeper.remove(l)
-				l.stop(err)
+				l.endWith(err)
 			}
 			if err == nil && l.ctx.Err() == nil {
 				return nil
@@ -103,12 +103,12 @@ func (l *Lease) sendAttempt() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeout)
 	defer cancel()
-	aside := l.renewal()
+	aside := l.renewalRequest()
 	aside.Aside = true
 	got := c.store.Renew(ctx, []lease.Renewal{aside})[0]
 	switch {
 	case got.Done:
-		l.extend(got.Sent + lease.HoldFor(got.Left))
+		l.extendTo(got.Sent + lease.HoldFor(got.Left))
 		l.askToStop(got.Stop)
 		return nil
 	case got.Lost:

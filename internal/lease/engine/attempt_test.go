@@ -28,7 +28,7 @@ func (w *wire) attempted(ctx context.Context, l *Lease) (answer chan error) {
 // attempts are those of the lease and of its row.
 func (w *wire) attempts(l *Lease, lease, row int) {
 	w.Helper()
-	if rows := w.rows(l.lock()); RunOf(l).Attempt() != lease || len(rows) != 1 || rows[0].Attempt != row {
+	if rows := w.rows(l.lockName()); RunOf(l).Attempt() != lease || len(rows) != 1 || rows[0].Attempt != row {
 		w.Errorf("attempt %d, rows %+v; want %d, %d in the row", RunOf(l).Attempt(), rows, lease, row)
 	}
 }
@@ -143,11 +143,11 @@ func (w *wire) takeOver(l *Lease) {
 	w.Helper()
 	other, closeOther := w.beside().client(Config{})
 	defer closeOther()
-	key := other.key(l.lock())
+	key := other.lockKey(l.lockName())
 	if err := other.cfg.Redis.HSet(w.Context(), key, "e0", 1).Err(); err != nil {
 		w.Fatal(err)
 	}
-	if a := other.Acquire(w.Context(), Request{Lock: l.lock(), ID: "heir", Adopt: l.ID(), Trigger: "recovery", Lease: time.Hour}); a.Verdict != Granted || RunOf(a.Lease).Attempt() != 2 {
+	if a := other.Acquire(w.Context(), Request{Lock: l.lockName(), ID: "heir", Adopt: l.ID(), Trigger: "recovery", Lease: time.Hour}); a.Verdict != Granted || RunOf(a.Lease).Attempt() != 2 {
 		w.Fatalf("%+v", a)
 	}
 }

@@ -14,7 +14,7 @@ func (l Run) ReleaseWith(ctx context.Context, well bool) error {
 	if l.row.Grant.Tick == 0 {
 		return l.Release(ctx)
 	}
-	return l.release(ctx, lease.ReleaseRequest{Outcome: script.OutcomeOf(well)})
+	return l.releaseAs(ctx, lease.ReleaseRequest{Outcome: script.OutcomeOf(well)})
 }
 
 // MarkSucceeded records in the lock that the work has ended well. The holder calls it when the work is over and before it releases the lease: if the

@@ -31,7 +31,7 @@ func (w *wire) compact(c *Client, lock string) {
 // isCompact reports whether the server has a lock as a string.
 func (w *wire) isCompact(c *Client, lock string) bool {
 	w.Helper()
-	kind, err := c.cfg.Redis.Type(w.Context(), c.key(lock)).Result()
+	kind, err := c.cfg.Redis.Type(w.Context(), c.lockKey(lock)).Result()
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestCompactLock(t *testing.T) {
 		}
 		w.pass(5 * time.Second)
 		w.release(second)
-		if life := c.cfg.Redis.PTTL(w.Context(), c.key("x")).Val(); life < c.cfg.Idle || life > c.cfg.Idle+compactLease || !w.isCompact(c, "x") {
+		if life := c.cfg.Redis.PTTL(w.Context(), c.lockKey("x")).Val(); life < c.cfg.Idle || life > c.cfg.Idle+compactLease || !w.isCompact(c, "x") {
 			w.Errorf("it is remembered for %v", life)
 		}
 	})
@@ -118,7 +118,7 @@ func TestCompactLockOfAnotherAttempt(t *testing.T) {
 		}
 		w.fail()
 		w.release(l)
-		if n := c.cfg.Redis.Exists(w.Context(), script.Tombstone(c.key("x"), l.ID())).Val(); n != 1 {
+		if n := c.cfg.Redis.Exists(w.Context(), script.Tombstone(c.lockKey("x"), l.ID())).Val(); n != 1 {
 			w.Error("no tombstone")
 		}
 	})
@@ -156,9 +156,9 @@ func TestCompactLockOfBefore(t *testing.T) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
 		w.compact(c, "x")
-		before := c.cfg.Redis.Get(w.Context(), c.key("x")).Val()
+		before := c.cfg.Redis.Get(w.Context(), c.lockKey("x")).Val()
 		l := w.lockCompact(c, "x")
-		if err := c.cfg.Redis.Set(w.Context(), c.key("x"), before, time.Hour).Err(); err != nil {
+		if err := c.cfg.Redis.Set(w.Context(), c.lockKey("x"), before, time.Hour).Err(); err != nil {
 			w.Fatal(err)
 		}
 		if a := c.Acquire(w.Context(), Request{Lock: "x"}); a.Verdict != Closed {
@@ -179,11 +179,11 @@ func TestWhatIsNotCompact(t *testing.T) {
 			c, closeAll := w.client(Config{})
 			defer closeAll()
 			l := w.lock(c, "x", compactLease)
-			if err := c.cfg.Redis.HSet(w.Context(), c.key("x"), field, value).Err(); err != nil {
+			if err := c.cfg.Redis.HSet(w.Context(), c.lockKey("x"), field, value).Err(); err != nil {
 				w.Fatal(err)
 			}
 			w.release(l)
-			if kept := c.cfg.Redis.HGet(w.Context(), c.key("x"), field).Val(); kept != value {
+			if kept := c.cfg.Redis.HGet(w.Context(), c.lockKey("x"), field).Val(); kept != value {
 				w.Errorf("%s is %q now", field, kept)
 			}
 		})
@@ -342,7 +342,7 @@ func TestCompactKeyOfSomethingElse(t *testing.T) {
 				return errors.Join(r.Del(w.Context(), key).Err(), r.LPush(w.Context(), key, "theirs").Err())
 			},
 		} {
-			if err := overwrite(c.cfg.Redis, c.key("x")); err != nil {
+			if err := overwrite(c.cfg.Redis, c.lockKey("x")); err != nil {
 				w.Fatal(err)
 			}
 			if a := c.Acquire(w.Context(), Request{Lock: "x"}); a.Verdict != Unknown || !errors.Is(a.Err, ErrRefused) {

@@ -45,7 +45,7 @@ type Client struct {
 
 // New returns a client and starts its keeper, the goroutine that renews leases; [Client.Close] ends it.
 func New(cfg Config) (*Client, error) {
-	if err := cfg.check(); err != nil {
+	if err := cfg.checkSettings(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
@@ -60,8 +60,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// check returns an error for an invalid configuration.
-func (cfg Config) check() error {
+// checkSettings returns an error for an invalid configuration.
+func (cfg Config) checkSettings() error {
 	if err := checkServers(cfg); err != nil {
 		return err
 	}
@@ -129,5 +129,5 @@ func (c *Client) EstimateError() time.Duration {
 	return c.store.Margin(c.cfg.Clock())
 }
 
-// key returns the first key of a lock. The other keys begin with it, and have its hash tag.
-func (c *Client) key(lock string) string { return script.Key(c.cfg.Prefix, lock) }
+// lockKey returns the first key of a lock. The other keys begin with it, and have its hash tag.
+func (c *Client) lockKey(lock string) string { return script.Key(c.cfg.Prefix, lock) }

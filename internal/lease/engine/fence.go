@@ -33,14 +33,14 @@ func (c *Client) Fence(resource string, options ...FenceOption) *Fence {
 
 // Pass records the token and returns nil if no greater one was recorded before; the same token may pass any number of times. See package locking.
 func (f *Fence) Pass(ctx context.Context, token Token) error {
-	if err := f.pass(ctx, token); err != nil {
+	if err := f.passToken(ctx, token); err != nil {
 		return fmt.Errorf("fence: %w", err)
 	}
 	return nil
 }
 
-func (f *Fence) pass(ctx context.Context, token Token) error {
-	s, err := only[fencer](f.client.store, "pass the fence of "+f.resource)
+func (f *Fence) passToken(ctx context.Context, token Token) error {
+	s, err := storeAs[fencer](f.client.store, "pass the fence of "+f.resource)
 	if err != nil {
 		return err
 	}

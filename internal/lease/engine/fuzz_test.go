@@ -101,7 +101,7 @@ func FuzzScripts(f *testing.F) {
 				kind, field, value string
 			}{{key1, kind1, field1, value1}, {key2, kind2, field2, value2}} {
 				key := strings.ReplaceAll(keys[int(s.key)%len(keys)], "ID", a.ID)
-				stored(ctx, rdb, c.key(lock)+key, s.kind, strings.ReplaceAll(s.field, "ID", a.ID), s.value)
+				stored(ctx, rdb, c.lockKey(lock)+key, s.kind, strings.ReplaceAll(s.field, "ID", a.ID), s.value)
 			}
 			k, _ := c.observed.Last(lock)
 			k.Floor, k.Longest, k.Low, k.Ledger = witnessed, witnessed, witnessed, ledger
@@ -169,8 +169,8 @@ func FuzzFence(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		defer rdb.Del(t.Context(), c.key("r")+":fence")
-		stored(t.Context(), rdb, c.key("r")+":fence", kind, "x", value)
+		defer rdb.Del(t.Context(), c.lockKey("r")+":fence")
+		stored(t.Context(), rdb, c.lockKey("r")+":fence", kind, "x", value)
 		err = c.Fence("r").Pass(t.Context(), Token(token))
 		if lease.CheckToken(Token(token)) == nil && !named(err) && !errors.Is(err, ErrStale) && !errors.Is(err, ErrAhead) {
 			t.Errorf("%v", err)

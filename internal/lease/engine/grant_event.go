@@ -17,10 +17,10 @@ func (c *Client) Publish(ctx context.Context, leases, ended []*Lease) error {
 	}
 	granted, released := make([]lease.GrantedRow, len(leases)), make([]string, len(ended))
 	for i, l := range leases {
-		granted[i] = l.published()
+		granted[i] = l.grantEvent()
 	}
 	for i, l := range ended {
-		released[i] = l.lock()
+		released[i] = l.lockName()
 	}
 	if err := p.Publish(ctx, granted, released); err != nil {
 		return fmt.Errorf("publish grants: %w", err)
@@ -28,8 +28,8 @@ func (c *Client) Publish(ctx context.Context, leases, ended []*Lease) error {
 	return nil
 }
 
-// published returns the event about a lease: it was granted, it was given back, or its run was left to a recovery.
-func (l *Lease) published() lease.GrantedRow {
+// grantEvent returns the event about a lease: it was granted, it was given back, or its run was left to a recovery.
+func (l *Lease) grantEvent() lease.GrantedRow {
 	p := lease.GrantedRow{Row: &l.row, Until: l.row.Grant.Expiry}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,36 +15,36 @@ type Hooks struct {
 	Lost      func(lock string, length time.Duration, cause error)
 }
 
-func (h Hooks) waited(lock string, wait time.Duration) {
+func (h Hooks) reportWait(lock string, wait time.Duration) {
 	if h.Waited != nil {
 		h.Waited(lock, wait)
 	}
 }
 
-func (h Hooks) contended(lock, holder string) {
+func (h Hooks) reportContention(lock, holder string) {
 	if h.Contended != nil {
 		h.Contended(lock, holder)
 	}
 }
 
-func (h Hooks) renewed(l *Lease, left time.Duration) {
+func (h Hooks) reportRenewal(l *Lease, left time.Duration) {
 	if h.Renewed != nil {
-		h.Renewed(l.lock(), left, l.Length())
+		h.Renewed(l.lockName(), left, l.Length())
 	}
 }
 
-// follow reports the end of a lease.
-func (h Hooks) follow(l *Lease, clock func() time.Duration) {
+// reportEnd reports the end of a lease.
+func (h Hooks) reportEnd(l *Lease, clock func() time.Duration) {
 	if h.Held == nil && h.Lost == nil {
 		return
 	}
 	began := clock()
 	context.AfterFunc(l.ctx, func() {
 		if cause := context.Cause(l.ctx); h.Lost != nil && errors.Is(cause, ErrLost) {
-			h.Lost(l.lock(), l.Length(), cause)
+			h.Lost(l.lockName(), l.Length(), cause)
 		}
 		if h.Held != nil {
-			h.Held(l.lock(), max(l.Deadline()-began, 0))
+			h.Held(l.lockName(), max(l.Deadline()-began, 0))
 		}
 	})
 }

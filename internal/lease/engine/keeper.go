@@ -44,34 +44,34 @@ func (k *keeper) add(l *Lease) *Lease {
 		if known.Token() == l.Token() && known.ctx.Err() == nil {
 			return known
 		}
-		known.stop(fmt.Errorf("%w: granted again", ErrLost))
+		known.endWith(fmt.Errorf("%w: granted again", ErrLost))
 		if known.index >= 0 {
 			heap.Remove(&k.due, known.index)
 		}
 	}
 	if k.work.Over() { // closed while the request was under way
-		l.stop(ErrClosed)
+		l.endWith(ErrClosed)
 		return l
 	}
 	k.held[l.ID()] = l
-	k.hooks.follow(l, k.clock)
+	k.hooks.reportEnd(l, k.clock)
 	l.mu.Lock()
-	l.schedule(max(l.row.Grant.Received, l.row.Grant.Sent))
+	l.setTimer(max(l.row.Grant.Received, l.row.Grant.Sent))
 	l.mu.Unlock()
-	k.push(l)
+	k.pushDue(l)
 	return l
 }
 
-// token returns the fencing token of the lease with an id, or 0 if it is not held.
-func (k *keeper) token(id string) lease.Token {
-	if l := k.live(id); l != nil {
+// tokenOf returns the fencing token of the lease with an id, or 0 if it is not held.
+func (k *keeper) tokenOf(id string) lease.Token {
+	if l := k.liveLease(id); l != nil {
 		return l.Token()
 	}
 	return 0
 }
 
-// live returns the lease with an id, or nil if it is not held.
-func (k *keeper) live(id string) *Lease {
+// liveLease returns the lease with an id, or nil if it is not held.
+func (k *keeper) liveLease(id string) *Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if l := k.held[id]; l != nil && l.ctx.Err() == nil {
@@ -80,8 +80,8 @@ func (k *keeper) live(id string) *Lease {
 	return nil
 }
 
-// push queues a lease for its next renewal. The caller holds mu.
-func (k *keeper) push(l *Lease) {
+// pushDue queues a lease for its next renewal. The caller holds mu.
+func (k *keeper) pushDue(l *Lease) {
 	heap.Push(&k.due, l)
 	if l.renewAt < k.asleep {
 		select {
@@ -91,8 +91,8 @@ func (k *keeper) push(l *Lease) {
 	}
 }
 
-// hurry renews a lease now, if it is not confirmed yet.
-func (k *keeper) hurry(l *Lease) {
+// renewNow renews a lease now, if it is not confirmed yet.
+func (k *keeper) renewNow(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if l.index < 0 || isClosed(l.confirmed) {
@@ -100,7 +100,7 @@ func (k *keeper) hurry(l *Lease) {
 	}
 	l.renewAt = min(l.renewAt, k.clock())
 	heap.Remove(&k.due, l.index)
-	k.push(l)
+	k.pushDue(l)
 }
 
 func (k *keeper) remove(l *Lease) {
@@ -123,11 +123,11 @@ func (k *keeper) run() {
 	for !k.work.Over() {
 		if now := k.clock(); now-checked >= checkEvery {
 			checked = now
-			k.check()
+			k.watchAll()
 		}
-		batch, sleep := k.take()
+		batch, sleep := k.takeDue()
 		if len(batch) > 0 {
-			pipelines.Go(func() { k.renew(batch) })
+			pipelines.Go(func() { k.renewBatch(batch) })
 			continue
 		}
 		timer.Reset(sleep)
@@ -141,8 +141,8 @@ func (k *keeper) run() {
 	k.closeAll()
 }
 
-// take removes and returns the leases that are about due. sleep is the time to sleep if there are none.
-func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
+// takeDue removes and returns the leases that are about due. sleep is the time to sleep if there are none.
+func (k *keeper) takeDue() (batch []*Lease, sleep time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock()
@@ -167,44 +167,44 @@ func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 	return batch, checkEvery
 }
 
-// renew sends one pipeline and handles the result for each lease.
-func (k *keeper) renew(batch []*Lease) {
+// renewBatch sends one pipeline and handles the result for each lease.
+func (k *keeper) renewBatch(batch []*Lease) {
 	limit := k.timeout
 	asked := make([]lease.Renewal, len(batch))
 	for i, l := range batch {
 		limit = min(limit, l.Length()/4, max(l.Remaining()/3, 10*time.Millisecond))
-		asked[i] = l.renewal()
+		asked[i] = l.renewalRequest()
 	}
 	ctx, cancel := context.WithTimeout(k.work.Life(), limit)
 	defer cancel()
 	for i, got := range k.store.Renew(ctx, asked) {
-		k.renewed(batch[i], got)
+		k.handleRenewed(batch[i], got)
 	}
 }
 
-func (k *keeper) renewed(l *Lease, got lease.Renewed) {
+func (k *keeper) handleRenewed(l *Lease, got lease.Renewed) {
 	now := k.clock()
 	switch {
 	case got.Done:
-		if margin, counts := l.margin(); counts {
-			defer k.hooks.renewed(l, margin)
+		if margin, counts := l.renewalMargin(); counts {
+			defer k.hooks.reportRenewal(l, margin)
 		}
-		l.extend(got.Sent + lease.HoldFor(got.Left))
+		l.extendTo(got.Sent + lease.HoldFor(got.Left))
 		l.askToStop(got.Stop)
 		l.renewAt = got.Sent + got.Next
 	case got.Lost:
 		k.remove(l)
-		l.stop(fmt.Errorf("%w: %s", ErrLost, got.Why))
+		l.endWith(fmt.Errorf("%w: %s", ErrLost, got.Why))
 		return
 	default: // unknown, not acknowledged, or the request was late: try again soon, but not all leases at once
 		pause := min(l.Length()/20, k.timeout, max(l.Remaining()/4, time.Millisecond))
 		l.renewAt = now + pause/2 + rand.N(pause/2+1)
 	}
-	k.again(l)
+	k.queueAgain(l)
 }
 
-// again queues a lease that is still held.
-func (k *keeper) again(l *Lease) {
+// queueAgain queues a lease that is still held.
+func (k *keeper) queueAgain(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.held[l.ID()] != l {
@@ -214,24 +214,24 @@ func (k *keeper) again(l *Lease) {
 		delete(k.held, l.ID())
 		return
 	}
-	k.push(l)
+	k.pushDue(l)
 }
 
-// check lets every lease compare its deadline with the clock.
-func (k *keeper) check() {
-	for _, l := range k.all() {
-		l.watch()
+// watchAll lets every lease compare its deadline with the clock.
+func (k *keeper) watchAll() {
+	for _, l := range k.allLeases() {
+		l.checkDeadline()
 	}
 }
 
 func (k *keeper) closeAll() {
-	for _, l := range k.all() {
+	for _, l := range k.allLeases() {
 		k.remove(l)
-		l.stop(ErrClosed)
+		l.endWith(ErrClosed)
 	}
 }
 
-func (k *keeper) all() []*Lease {
+func (k *keeper) allLeases() []*Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	all := make([]*Lease, 0, len(k.held))

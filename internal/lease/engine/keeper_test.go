@@ -173,7 +173,7 @@ func TestLeaseThatWasPublishedLateEndsBeforeItsRow(t *testing.T) {
 		granted := askedAt + 200e3      // for a second, until it is confirmed
 		w.pass(1100 * time.Millisecond) // shortly after a look of the keeper, which would mend it
 		w.fail("mute")
-		channel, waiting := holder.cfg.Redis.PubSubChannels(w.Context(), c.cfg.Prefix+"bell:*").Val(), holder.cfg.Redis.ZRange(w.Context(), c.key("x")+":queue", 0, -1).Val()
+		channel, waiting := holder.cfg.Redis.PubSubChannels(w.Context(), c.cfg.Prefix+"bell:*").Val(), holder.cfg.Redis.ZRange(w.Context(), c.lockKey("x")+":queue", 0, -1).Val()
 		if len(channel) != 1 || len(waiting) != 1 {
 			w.Fatalf("channels %q, waiting %q", channel, waiting)
 		}
@@ -268,7 +268,7 @@ func TestEndedLeaseIsNotRenewed(t *testing.T) {
 		if rows := w.rows("x"); len(rows) != 1 || time.Until(rows[0].Expiry) > time.Second {
 			w.Errorf("a lease that has ended was renewed: %+v", rows)
 		}
-		l.extend(c.cfg.Clock() + time.Hour) // a reply that came late
+		l.extendTo(c.cfg.Clock() + time.Hour) // a reply that came late
 		if left := l.Remaining(); left > time.Second {
 			w.Errorf("remaining: %v", left)
 		}

@@ -114,14 +114,14 @@ func (l *Lease) Length() time.Duration { return l.row.Request.Lease }
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Endangered returns a channel that is closed when a third of the lease is left because renewals have failed: time to save work. See package locking.
-func (l *Lease) Endangered() <-chan struct{} { return l.endangered.look() }
+func (l *Lease) Endangered() <-chan struct{} { return l.endangered.doneChannel() }
 
 // Confirmed returns a channel that is closed when the lease has its whole length. See package locking.
 func (l *Lease) Confirmed() <-chan struct{} {
 	if l.confirmed == nil {
 		return atOnce
 	}
-	l.client.keeper.hurry(l)
+	l.client.keeper.renewNow(l)
 	return l.confirmed
 }
 
@@ -132,8 +132,8 @@ func (l *Lease) Remaining() time.Duration {
 	return l.deadline - l.client.cfg.Clock()
 }
 
-// margin returns the time that is left when a renewal comes through. counts is false if the lease has ended, or the renewal only confirms it.
-func (l *Lease) margin() (left time.Duration, counts bool) {
+// renewalMargin returns the time that is left when a renewal comes through. counts is false if the lease has ended, or the renewal only confirms it.
+func (l *Lease) renewalMargin() (left time.Duration, counts bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	left = l.deadline - l.client.cfg.Clock()
@@ -166,11 +166,11 @@ func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	}
 }
 
-// lock returns the name of the lock.
-func (l *Lease) lock() string { return l.row.Request.Lock }
+// lockName returns the name of the lock.
+func (l *Lease) lockName() string { return l.row.Request.Lock }
 
-// renewal returns the request to renew the lease.
-func (l *Lease) renewal() lease.Renewal {
+// renewalRequest returns the request to renew the lease.
+func (l *Lease) renewalRequest() lease.Renewal {
 	return lease.Renewal{Row: &l.row, Attempt: l.proposed.Load()}
 }
 
@@ -181,8 +181,8 @@ func (l *Lease) goesOut() {
 	l.renewed = true
 }
 
-// stop ends the lease for its holder. It returns the local clock, and whether the lease was held until then.
-func (l *Lease) stop(why error) (now time.Duration, held bool) {
+// endWith ends the lease for its holder. It returns the local clock, and whether the lease was held until then.
+func (l *Lease) endWith(why error) (now time.Duration, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.timer != nil {
@@ -195,15 +195,15 @@ func (l *Lease) stop(why error) (now time.Duration, held bool) {
 	return now, held
 }
 
-// extend moves the deadline after a renewal. A renewal that is too late does not bring the lease back.
-func (l *Lease) extend(deadline time.Duration) {
-	for _, call := range l.move(deadline) {
+// extendTo moves the deadline after a renewal. A renewal that is too late does not bring the lease back.
+func (l *Lease) extendTo(deadline time.Duration) {
+	for _, call := range l.moveDeadline(deadline) {
 		call(deadline)
 	}
 }
 
-// move moves the deadline and returns the functions to call.
-func (l *Lease) move(deadline time.Duration) []func(time.Duration) {
+// moveDeadline moves the deadline and returns the functions to call.
+func (l *Lease) moveDeadline(deadline time.Duration) []func(time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.client.cfg.Clock()
@@ -214,27 +214,27 @@ func (l *Lease) move(deadline time.Duration) []func(time.Duration) {
 		l.provisional = false
 		close(l.confirmed)
 	}
-	l.schedule(now)
+	l.setTimer(now)
 	return slices.Collect(maps.Values(l.extended.calls))
 }
 
-// schedule sets the timer to the warning or to the deadline. The caller holds mu.
-func (l *Lease) schedule(now time.Duration) {
+// setTimer sets the timer to the warning or to the deadline. The caller holds mu.
+func (l *Lease) setTimer(now time.Duration) {
 	at := l.deadline
 	if !l.warned && !l.provisional {
 		at -= l.Length() / 3
 	}
 	wait := at - now
 	if l.timer == nil {
-		l.timer = time.AfterFunc(wait, l.watch)
+		l.timer = time.AfterFunc(wait, l.checkDeadline)
 		return
 	}
 	l.timer.Reset(wait)
 }
 
-// watch warns, and ends the lease at its deadline whatever a renewal under way will return. The keeper calls it too, every second, because timers
+// checkDeadline warns, and ends the lease at its deadline whatever a renewal under way will return. The keeper calls it too, every second, because timers
 // stand still in suspend.
-func (l *Lease) watch() {
+func (l *Lease) checkDeadline() {
 	if l.ctx.Err() != nil {
 		return
 	}
@@ -243,12 +243,12 @@ func (l *Lease) watch() {
 	now := l.client.cfg.Clock()
 	if !l.warned && !l.provisional && now >= l.deadline-l.Length()/3 {
 		l.warned = true
-		l.endangered.light()
-		l.ofSet.light()
+		l.endangered.setOnce()
+		l.ofSet.setOnce()
 	}
 	if now >= l.deadline {
 		l.end(fmt.Errorf("%w: not renewed in time", ErrLost))
 		return
 	}
-	l.schedule(now)
+	l.setTimer(now)
 }

@@ -23,8 +23,8 @@ func newLeaseSet(all []*Lease) *LeaseSet {
 	s := &LeaseSet{all: all}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	for _, l := range all {
-		context.AfterFunc(l.ctx, func() { s.end(fmt.Errorf("lock %q: %w", l.lock(), context.Cause(l.ctx))) })
-		l.joins(&s.endangered)
+		context.AfterFunc(l.ctx, func() { s.end(fmt.Errorf("lock %q: %w", l.lockName(), context.Cause(l.ctx))) })
+		l.joinSet(&s.endangered)
 	}
 	return s
 }
@@ -39,20 +39,20 @@ func LeaseSetOf(first *Lease, others ...*Lease) *LeaseSet {
 func (s *LeaseSet) Context() context.Context { return s.ctx }
 
 // Endangered returns a channel that is closed when the first of the leases is endangered: see [Lease.Endangered].
-func (s *LeaseSet) Endangered() <-chan struct{} { return s.endangered.look() }
+func (s *LeaseSet) Endangered() <-chan struct{} { return s.endangered.doneChannel() }
 
-// joins adds a lease to a set.
-func (l *Lease) joins(set *signal) {
+// joinSet adds a lease to a set.
+func (l *Lease) joinSet(set *signal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ofSet = set; l.warned {
-		set.light()
+		set.setOnce()
 	}
 }
 
 // Lease returns the lease of a lock, or nil if the set has none with this name.
 func (s *LeaseSet) Lease(name string) *Lease {
-	i := slices.IndexFunc(s.all, func(l *Lease) bool { return l.lock() == name })
+	i := slices.IndexFunc(s.all, func(l *Lease) bool { return l.lockName() == name })
 	if i < 0 {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (s *LeaseSet) Lease(name string) *Lease {
 func (s *LeaseSet) Tokens() map[string]Token {
 	tokens := make(map[string]Token, len(s.all))
 	for _, l := range s.all {
-		tokens[l.lock()] = l.Token()
+		tokens[l.lockName()] = l.Token()
 	}
 	return tokens
 }
@@ -120,7 +120,7 @@ func (s *LeaseSet) OnExtend(f func(deadline time.Duration)) (stop func()) {
 
 // Release ends all leases: first the context, which must be the end of the work, then all rows at once. See package locking.
 func (s *LeaseSet) Release(ctx context.Context) error {
-	errs := s.lost()
+	errs := s.lostErrors()
 	s.end(ErrReleased)
 	var releases sync.WaitGroup
 	for i, l := range s.all {
@@ -134,15 +134,15 @@ func (s *LeaseSet) Release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lost returns the error for each lease that was lost before. Only the first release returns these errors.
-func (s *LeaseSet) lost() []error {
+// lostErrors returns the error for each lease that was lost before. Only the first release returns these errors.
+func (s *LeaseSet) lostErrors() []error {
 	errs := make([]error, len(s.all))
 	if s.released.Swap(true) {
 		return errs
 	}
 	for i, l := range s.all {
 		if why := context.Cause(l.ctx); errors.Is(why, ErrLost) {
-			errs[i] = fmt.Errorf("release %q: lost before: %w", l.lock(), why)
+			errs[i] = fmt.Errorf("release %q: lost before: %w", l.lockName(), why)
 		}
 	}
 	return errs

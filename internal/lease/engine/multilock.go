@@ -37,22 +37,22 @@ func (s *MultiLock) With(options ...Option) *MultiLock {
 
 // TryLock locks all mutexes if each of them is free. ok reports whether it did. See package locking.
 func (s *MultiLock) TryLock(ctx context.Context) (leases *LeaseSet, ok bool, err error) {
-	requests, err := s.requests()
+	requests, err := s.lockRequests()
 	if err != nil {
 		return nil, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.client.tryFor(requests[0].Lease))
 	defer cancel()
-	leases, refusal, err := s.try(ctx, requests)
+	leases, refusal, err := s.tryAll(ctx, requests)
 	if refusal.Verdict == Held {
-		s.client.cfg.Hooks.contended(refusal.lock, refusal.Holder)
+		s.client.cfg.Hooks.reportContention(refusal.lock, refusal.Holder)
 	}
 	return leases, leases != nil, err
 }
 
 // Lock waits until it has locked all mutexes, or ctx ends. See package locking.
 func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
-	requests, err := s.requests()
+	requests, err := s.lockRequests()
 	if err != nil {
 		return nil, err
 	}
@@ -62,16 +62,16 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 	defer s.client.work.Done()
 	began, told := s.client.cfg.Clock(), false
 	for again := backoff.New(lease.ShortestPause, longestPause); ; {
-		leases, refusal, err := s.try(ctx, requests)
+		leases, refusal, err := s.tryAll(ctx, requests)
 		switch {
 		case err != nil:
 			return nil, err
 		case leases != nil:
-			s.waited(s.client.cfg.Clock() - began)
+			s.reportWait(s.client.cfg.Clock() - began)
 			return leases, nil
 		case !told && refusal.Verdict == Held:
 			told = true
-			s.client.cfg.Hooks.contended(refusal.lock, refusal.Holder)
+			s.client.cfg.Hooks.reportContention(refusal.lock, refusal.Holder)
 		}
 		select {
 		case <-ctx.Done():
@@ -86,19 +86,19 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 // longestPause bounds the pause between two requests for a set that is not free.
 const longestPause = 500 * time.Millisecond
 
-func (s *MultiLock) waited(wait time.Duration) {
+func (s *MultiLock) reportWait(wait time.Duration) {
 	for _, name := range s.names {
-		s.client.cfg.Hooks.waited(name, wait)
+		s.client.cfg.Hooks.reportWait(name, wait)
 	}
 }
 
-func (s *MultiLock) locker() (setLocker, error) {
-	return only[setLocker](s.client.store, "lock several at once")
+func (s *MultiLock) lockerStore() (setLocker, error) {
+	return storeAs[setLocker](s.client.store, "lock several at once")
 }
 
-// requests returns the request for each lock, without lease ids.
-func (s *MultiLock) requests() ([]Request, error) {
-	if _, err := s.locker(); err != nil {
+// lockRequests returns the request for each lock, without lease ids.
+func (s *MultiLock) lockRequests() ([]Request, error) {
+	if _, err := s.lockerStore(); err != nil {
 		return nil, err
 	}
 	if err := checkNames(s.names); err != nil {
@@ -151,12 +151,12 @@ type refusal struct {
 	lock string
 }
 
-// try asks until the outcome is known, or ctx has ended. If it returns neither leases nor an error, the refusal has the holder that is in the way.
-func (s *MultiLock) try(ctx context.Context, requests []Request) (leases *LeaseSet, r refusal, err error) {
+// tryAll asks until the outcome is known, or ctx has ended. If it returns neither leases nor an error, the refusal has the holder that is in the way.
+func (s *MultiLock) tryAll(ctx context.Context, requests []Request) (leases *LeaseSet, r refusal, err error) {
 	if s.client.work.Begin() { // Close waits for grants to be taken back
 		defer s.client.work.Done()
 	}
-	locker, err := s.locker()
+	locker, err := s.lockerStore()
 	if err != nil {
 		return nil, r, err
 	}
@@ -166,30 +166,30 @@ func (s *MultiLock) try(ctx context.Context, requests []Request) (leases *LeaseS
 		a := refusal{result, refused}
 		switch {
 		case grants != nil:
-			return s.granted(requests, grants), a, nil
+			return s.makeLeases(requests, grants), a, nil
 		case a.Verdict != Unknown:
 			return nil, a, nil
 		case errors.Is(a.Err, ErrReleased): // it was refused before, without a reply; or granted, and lost in part
-			s.quit(requests)
+			s.withdrawAll(requests)
 			requests = withIDs(requests)
 			err = cmp.Or(err, ErrUnknown)
 		case !a.Unsure():
 			if err != nil || errors.Is(a.Err, ErrRefused) { // an earlier try may have been granted, or this one in part
-				s.quit(requests)
+				s.withdrawAll(requests)
 			}
 			return nil, a, a.Err
 		default:
 			err = a.Err
 		}
 		if s.client.work.Sleep(ctx, retry.Next()); ctx.Err() != nil {
-			s.quit(requests)
+			s.withdrawAll(requests)
 			return nil, a, fmt.Errorf("lock %s: %w (%w)", lease.QuoteNames(s.names), err, context.Cause(ctx))
 		}
 	}
 }
 
-// granted returns the leases of a granted set.
-func (s *MultiLock) granted(requests []Request, grants []lease.Grant) *LeaseSet {
+// makeLeases returns the leases of a granted set.
+func (s *MultiLock) makeLeases(requests []Request, grants []lease.Grant) *LeaseSet {
 	leases := make([]*Lease, len(grants))
 	for i := range grants {
 		leases[i] = s.client.keeper.add(newLease(s.client, &requests[i], &grants[i]))
@@ -197,11 +197,11 @@ func (s *MultiLock) granted(requests []Request, grants []lease.Grant) *LeaseSet 
 	return newLeaseSet(leases)
 }
 
-// quit takes back what a set may have been granted.
-func (s *MultiLock) quit(requests []Request) {
+// withdrawAll takes back what a set may have been granted.
+func (s *MultiLock) withdrawAll(requests []Request) {
 	var all sync.WaitGroup
 	for _, r := range requests {
-		all.Go(func() { s.client.quit(r) })
+		all.Go(func() { s.client.withdrawRequest(r) })
 	}
 	all.Wait()
 }

@@ -140,7 +140,7 @@ func TestSetIsRenewedAndEndsWithTheFirstThatIsLost(t *testing.T) {
 		if leases.Context().Err() != nil || w.held() != 2 || leases.Remaining() <= time.Second || closed(leases.Endangered()) {
 			w.Fatalf("%v, %d held, warned: %v", context.Cause(leases.Context()), w.held(), closed(leases.Endangered()))
 		}
-		if err := c.cfg.Redis.HDel(w.Context(), c.key("{s}:2"), "r0", "e0").Err(); err != nil {
+		if err := c.cfg.Redis.HDel(w.Context(), c.lockKey("{s}:2"), "r0", "e0").Err(); err != nil {
 			w.Fatal(err)
 		}
 		w.pass(2 * time.Second)

@@ -94,15 +94,15 @@ func (m *Mutex) TryLock(ctx context.Context) (lease *Lease, ok bool, err error) 
 
 // TryAcquire takes a row if one is free and no waiter is in line for it. ok reports whether it did. See package locking.
 func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err error) {
-	a := s.insist(ctx, s.newRequest())
+	a := s.tryUntilKnown(ctx, s.newRequest())
 	if a.Verdict == Unknown {
 		return nil, false, a.Err
 	}
 	return a.Lease, a.Verdict == Granted, nil
 }
 
-// insist asks until the outcome is known, or the time for that is over.
-func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
+// tryUntilKnown asks until the outcome is known, or the time for that is over.
+func (s *Semaphore) tryUntilKnown(ctx context.Context, r Request) Answer {
 	if s.client.work.Begin() { // Close waits for grants to be taken back
 		defer s.client.work.Done()
 	}
@@ -125,7 +125,7 @@ func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
 		}
 	}
 	if a.Verdict != Granted { // an earlier try may still be granted, even if the last one was refused, or the client has closed
-		s.client.quit(r)
+		s.client.withdrawRequest(r)
 	}
 	return a
 }

@@ -9,35 +9,35 @@ import (
 )
 
 // Release ends the lease: first its context, which must be the end of the work, then its row. See package locking.
-func (l *Lease) Release(ctx context.Context) error { return l.release(ctx, lease.ReleaseRequest{}) }
+func (l *Lease) Release(ctx context.Context) error { return l.releaseAs(ctx, lease.ReleaseRequest{}) }
 
-// release ends the lease in the way of r.
-func (l *Lease) release(ctx context.Context, r lease.ReleaseRequest) error {
-	if last, err := l.leave(); !last {
+// releaseAs ends the lease in the way of r.
+func (l *Lease) releaseAs(ctx context.Context, r lease.ReleaseRequest) error {
+	if last, err := l.giveUpHold(); !last {
 		return err
 	}
 	c := l.client
 	c.keeper.remove(l)
 	r.Row, r.Fresh = &l.row, l.isFresh()
-	begun, held := l.stop(ErrReleased)
+	begun, held := l.endWith(ErrReleased)
 	r.Held = held
 	r.Doubt = l.doubt && r.Mode == lease.ReleaseEnd && r.Outcome == "" // other releases do more than end the lease, and that may not have arrived
 	answer, err := c.store.ReleaseSoon(context.WithoutCancel(ctx), r, begun)
-	l.answered(r, answer, err)
+	l.noteReleased(r, answer, err)
 	switch {
 	case errors.Is(err, ErrUnknown):
 		c.giveUp(r)
-		return fmt.Errorf("release %q: %w", l.lock(), err)
+		return fmt.Errorf("release %q: %w", l.lockName(), err)
 	case err != nil:
-		return fmt.Errorf("release %q: %w", l.lock(), err)
+		return fmt.Errorf("release %q: %w", l.lockName(), err)
 	case answer == lease.ReleasedGone:
-		return fmt.Errorf("release %q: %w before", l.lock(), ErrLost)
+		return fmt.Errorf("release %q: %w before", l.lockName(), ErrLost)
 	}
 	return nil
 }
 
-// leave gives up one hold. If last is true the caller has to release the lease, and no other caller does so until [Lease.answered].
-func (l *Lease) leave() (last bool, err error) {
+// giveUpHold gives up one hold. If last is true the caller has to release the lease, and no other caller does so until [Lease.noteReleased].
+func (l *Lease) giveUpHold() (last bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.giving { // that release may end the lease, and then nothing is left to do
@@ -51,18 +51,18 @@ func (l *Lease) leave() (last bool, err error) {
 	case h.n > 0:
 		h.n--
 		if h.n > 0 && l.ctx.Err() != nil {
-			err = fmt.Errorf("release %q: %w before", l.lock(), context.Cause(l.ctx))
+			err = fmt.Errorf("release %q: %w before", l.lockName(), context.Cause(l.ctx))
 		}
 		return h.n == 0, err
 	case h.unanswered:
 		h.unanswered = false
 		return true, nil
 	}
-	return false, fmt.Errorf("release %q more often than it was entered: %w", l.lock(), ErrReleased)
+	return false, fmt.Errorf("release %q more often than it was entered: %w", l.lockName(), ErrReleased)
 }
 
-// answered records the result of a release.
-func (l *Lease) answered(r lease.ReleaseRequest, answer lease.Released, err error) {
+// noteReleased records the result of a release.
+func (l *Lease) noteReleased(r lease.ReleaseRequest, answer lease.Released, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil && answer != lease.ReleasedGone {
@@ -83,7 +83,7 @@ func (l *Lease) isFresh() bool {
 
 // Undo releases a lease whose work was never begun: its tick is open again. Like [Lease.Release], it gives up one hold of a lease that was entered.
 func (l Run) Undo(ctx context.Context) error {
-	return l.release(ctx, lease.ReleaseRequest{Mode: lease.ReleaseUndo})
+	return l.releaseAs(ctx, lease.ReleaseRequest{Mode: lease.ReleaseUndo})
 }
 
 // HandOver ends the lease of a run that another client is to recover. Like [Lease.Release], it must be called when the work is over. The row is free,
@@ -94,7 +94,7 @@ func (l Run) Undo(ctx context.Context) error {
 // that was acknowledged and never used is free again, unless the lease had been lost before.
 func (l Run) HandOver(ctx context.Context, attempt int) error {
 	attempt = max(int(l.row.Grant.Attempt), min(attempt, l.Attempt()))
-	if err := l.release(ctx, lease.ReleaseRequest{Mode: lease.ReleaseHandOver, Attempt: attempt}); err != nil {
+	if err := l.releaseAs(ctx, lease.ReleaseRequest{Mode: lease.ReleaseHandOver, Attempt: attempt}); err != nil {
 		return err
 	}
 	if now, known := l.client.store.Estimate(l.client.cfg.Clock()); known && l.row.Grant.Tick > 0 {

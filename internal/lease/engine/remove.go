@@ -11,7 +11,7 @@ import (
 // gone. Another client may still know the lock: if it uses the lock again, it takes the server for one that has forgotten. Remove does not work on a
 // quorum.
 func (c *Client) Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error) {
-	s, err := only[remover](c.store, "remove locks")
+	s, err := storeAs[remover](c.store, "remove locks")
 	if err != nil {
 		return nil, err
 	}

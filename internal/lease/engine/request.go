@@ -21,8 +21,8 @@ type Answer struct {
 // Unsure reports whether nothing is known, and another request with the same id may find out more.
 func (a Answer) Unsure() bool { return lease.Unsure(a.Verdict, a.Err) }
 
-// answer returns the answer for a result, with the lease of a grant.
-func (c *Client) answer(r *Request, result *lease.Result) Answer {
+// answerOf returns the answer for a result, with the lease of a grant.
+func (c *Client) answerOf(r *Request, result *lease.Result) Answer {
 	a := Answer{Verdict: result.Verdict, ID: r.ID, Until: result.Until, Holder: result.Holder, Outcome: result.Outcome, Orphans: result.Orphans, Err: result.Err}
 	if a.Verdict == Granted {
 		a.Lease = c.keeper.add(newLease(c, r, &result.Grant))

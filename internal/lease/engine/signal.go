@@ -10,8 +10,8 @@ type signal struct {
 	lit chan struct{} // nil until first use
 }
 
-// light sets the signal, and closes its channel. It does nothing for a nil signal.
-func (b *signal) light() {
+// setOnce sets the signal, and closes its channel. It does nothing for a nil signal.
+func (b *signal) setOnce() {
 	if b == nil {
 		return
 	}
@@ -23,15 +23,15 @@ func (b *signal) light() {
 	b.on = true
 }
 
-// isLit reports whether the signal is set.
-func (b *signal) isLit() bool {
+// isSet reports whether the signal is set.
+func (b *signal) isSet() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.on
 }
 
-// look returns the channel, which is closed when the signal is set.
-func (b *signal) look() <-chan struct{} {
+// doneChannel returns the channel, which is closed when the signal is set.
+func (b *signal) doneChannel() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

@@ -22,11 +22,11 @@ func (c *Client) Stop(ctx context.Context, requests []StopRequest) []StopAnswer 
 
 // Stopping returns a channel that is closed when the holder is asked to stop: see [Client.Stop]. The holder decides when it does: the lease is
 // renewed until it is released.
-func (l Run) Stopping() <-chan struct{} { return l.stopping.look() }
+func (l Run) Stopping() <-chan struct{} { return l.stopping.doneChannel() }
 
 // StopReason returns the reason for which the holder is asked to stop, or "" if it is not.
 func (l Run) StopReason() string {
-	if !l.stopping.isLit() {
+	if !l.stopping.isSet() {
 		return ""
 	}
 	return l.stopReason
@@ -36,16 +36,16 @@ func (l Run) StopReason() string {
 func (l *Lease) askToStop(reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if reason == "" || l.stopping.isLit() {
+	if reason == "" || l.stopping.isSet() {
 		return
 	}
 	l.stopReason = reason
-	l.stopping.light()
+	l.stopping.setOnce()
 }
 
 // askToStop passes a request to stop to the lease with an id, if this client holds it.
 func (k *keeper) askToStop(id, reason string) {
-	if l := k.live(id); l != nil {
+	if l := k.liveLease(id); l != nil {
 		l.askToStop(reason)
 	}
 }

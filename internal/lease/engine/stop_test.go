@@ -74,7 +74,7 @@ func TestMarksAreBounded(t *testing.T) {
 		for _, end := range []string{"released", "expired"} {
 			l := w.lock(c, "x", time.Second)
 			c.Stop(w.Context(), []StopRequest{{Lock: "x", ID: l.ID(), Reason: "user"}})
-			if !c.cfg.Redis.HExists(w.Context(), c.key("x"), "s0").Val() {
+			if !c.cfg.Redis.HExists(w.Context(), c.lockKey("x"), "s0").Val() {
 				w.Fatal("there is no mark")
 			}
 			if end == "expired" {
@@ -84,7 +84,7 @@ func TestMarksAreBounded(t *testing.T) {
 			} else {
 				w.release(l)
 			}
-			if c.cfg.Redis.HExists(w.Context(), c.key("x"), "s0").Val() {
+			if c.cfg.Redis.HExists(w.Context(), c.lockKey("x"), "s0").Val() {
 				w.Errorf("%s: the mark is still there", end)
 			}
 		}

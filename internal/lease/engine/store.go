@@ -16,11 +16,11 @@ func openStore(c *Client) lease.Store {
 	cfg := c.cfg
 	if len(cfg.Quorum) > 0 {
 		return quorum.New(quorum.Config{Nodes: cfg.Quorum, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, Idle: cfg.Idle, Clock: cfg.Clock,
-			Work: c.work, Observed: c.observed, HeldToken: c.keeper.token, Contended: cfg.Hooks.contended})
+			Work: c.work, Observed: c.observed, HeldToken: c.keeper.tokenOf, Contended: cfg.Hooks.reportContention})
 	}
 	return single.New(single.Config{Redis: cfg.Redis, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, AckedReplicas: cfg.AckedReplicas,
 		AckTimeout: cfg.AckTimeout, Idle: cfg.Idle, Clock: cfg.Clock, OnForbidden: cfg.OnForbidden,
-		Work: c.work, Observed: c.observed, HeldToken: c.keeper.token, AskToStop: c.keeper.askToStop, Contended: cfg.Hooks.contended})
+		Work: c.work, Observed: c.observed, HeldToken: c.keeper.tokenOf, AskToStop: c.keeper.askToStop, Contended: cfg.Hooks.reportContention})
 }
 
 // checkServers returns an error if the servers of a configuration can't be used.
@@ -80,8 +80,8 @@ var _ interface {
 	eventPublisher
 } = (*single.Store)(nil)
 
-// only returns the store as a T. If the store cannot do that, the error is [ErrQuorum].
-func only[T any](store lease.Store, what string) (T, error) {
+// storeAs returns the store as a T. If the store cannot do that, the error is [ErrQuorum].
+func storeAs[T any](store lease.Store, what string) (T, error) {
 	s, ok := store.(T)
 	if !ok {
 		return s, fmt.Errorf("%s: %w", what, ErrQuorum)

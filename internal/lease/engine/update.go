@@ -17,7 +17,7 @@ type Tx = single.Tx
 // Update changes keys without a lock (optimistic locking): change reads them and queues the writes, which take effect in one step if no other client
 // has changed any of the keys meanwhile. See package locking.
 func (c *Client) Update(ctx context.Context, keys []string, change func(tx *Tx) error) error {
-	s, err := only[updater](c.store, "update")
+	s, err := storeAs[updater](c.store, "update")
 	if err != nil {
 		return err
 	}

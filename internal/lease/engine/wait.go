@@ -22,22 +22,22 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, ErrClosed)
 	}
 	defer s.client.work.Done()
-	return s.client.wait(ctx, r)
+	return s.client.waitForRow(ctx, r)
 }
 
-// wait waits for a row, and returns its lease.
-func (c *Client) wait(ctx context.Context, r Request) (*Lease, error) {
+// waitForRow waits for a row, and returns its lease.
+func (c *Client) waitForRow(ctx context.Context, r Request) (*Lease, error) {
 	if err := errors.Join(r.Validate(), lease.CheckName(r.Lock)); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, err)
 	}
 	began := c.cfg.Clock()
 	g, err := c.store.Wait(ctx, r)
 	if err != nil {
-		c.quit(r)
+		c.withdrawRequest(r)
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, err)
 	}
 	l := c.keeper.add(newLease(c, &r, &g))
-	c.cfg.Hooks.waited(r.Lock, c.cfg.Clock()-began)
+	c.cfg.Hooks.reportWait(r.Lock, c.cfg.Clock()-began)
 	return l, nil
 }
 
@@ -57,7 +57,7 @@ func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
 		case <-lease.Context().Done():
 			lost := s.request.WithDefaults()
 			lost.ID = lease.ID()
-			s.client.quit(lost) // a renewal whose reply was lost may have kept it alive
+			s.client.withdrawRequest(lost) // a renewal whose reply was lost may have kept it alive
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // once more if it has been already. After Close, Withdraw itself tries for up to [Config.Timeout], and then returns.
 func (c *Client) Withdraw(r Request, id string) {
 	r.ID = id
-	c.quit(r.WithDefaults())
+	c.withdrawRequest(r.WithDefaults())
 }
 
 // AwaitWithdrawal withdraws for good a request whose answer never arrived. From then on its id is dead, and its tick is open again unless it was
@@ -58,9 +58,9 @@ func (c *Client) tryLast(r lease.ReleaseRequest, end time.Duration) {
 	_, _ = c.store.Release(ctx, r)
 }
 
-// quit takes back what a request has been or may be granted, after which nothing more will be asked about it. It does so in the background, but at
+// withdrawRequest takes back what a request has been or may be granted, after which nothing more will be asked about it. It does so in the background, but at
 // once if the client is closed.
-func (c *Client) quit(r Request) {
+func (c *Client) withdrawRequest(r Request) {
 	if !c.giveUp(lease.Withdrawal(r)) {
 		c.tryLast(lease.Withdrawal(r), c.cfg.Clock()+c.cfg.Timeout)
 	}

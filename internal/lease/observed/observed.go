@@ -64,8 +64,8 @@ func (w *Cache) Len() int {
 	return len(w.locks)
 }
 
-// with returns the state after news.
-func (k State) with(news State) State {
+// mergedWith returns the state after news.
+func (k State) mergedWith(news State) State {
 	same := news.Floor == k.Floor && news.Low == k.Low
 	news.Paused = lease.NewerPause(k.Paused, news.Paused)
 	switch {
@@ -87,7 +87,7 @@ func (k State) with(news State) State {
 func (w *Cache) Learn(lock string, k State, idle time.Duration, now int64, inUse bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.keep(lock, k, idle, now, inUse)
+	w.learnState(lock, k, idle, now, inUse)
 }
 
 // LearnPublished records a published message, which any user of the server could have invented. It only adds to the state of locks that this client
@@ -100,11 +100,11 @@ func (w *Cache) LearnPublished(lock string, k State, idle time.Duration, now int
 		return
 	}
 	k.Permanent, k.Longest = own.Permanent, max(own.Longest, k.Longest)
-	w.keep(lock, k, idle, now, true)
+	w.learnState(lock, k, idle, now, true)
 }
 
-// keep is [Cache.Learn] while the caller holds mu.
-func (w *Cache) keep(lock string, k State, idle time.Duration, now int64, inUse bool) {
+// learnState is [Cache.Learn] while the caller holds mu.
+func (w *Cache) learnState(lock string, k State, idle time.Duration, now int64, inUse bool) {
 	old, known := w.locks[lock]
 	if old.Stale(k.Seen, idle) {
 		old = State{}
@@ -119,12 +119,12 @@ func (w *Cache) keep(lock string, k State, idle time.Duration, now int64, inUse 
 		}
 		k.Seen = old.Seen
 	}
-	w.locks[lock] = old.with(k)
-	w.bound(k.Seen, idle)
+	w.locks[lock] = old.mergedWith(k)
+	w.dropExcess(k.Seen, idle)
 }
 
-// bound drops stale entries, and entries beyond the limit. The caller holds mu.
-func (w *Cache) bound(now, idle time.Duration) {
+// dropExcess drops stale entries, and entries beyond the limit. The caller holds mu.
+func (w *Cache) dropExcess(now, idle time.Duration) {
 	if len(w.locks) <= max(w.sweep, 1000) {
 		return
 	}

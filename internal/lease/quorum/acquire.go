@@ -33,7 +33,7 @@ func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answer fu
 		t.older = last[r.Lock]
 		last[r.Lock], tasks[i] = t, t
 	}
-	q.run(ctx, tasks)
+	q.runTasks(ctx, tasks)
 }
 
 // now returns the servers' time; zero before the first reply.

@@ -12,13 +12,13 @@ import (
 // have forgotten tries to renew its lease within that time, as long as the lease lasts: see [Store.RenewAfter].
 const QuietBefore = 30 * time.Second
 
-// begin starts a new quorum while a minority of its nodes is away. All nodes that answer, a majority, must be new: they got their markers some time
+// beginQuorum starts a new quorum while a minority of its nodes is away. All nodes that answer, a majority, must be new: they got their markers some time
 // ago, and nothing has reached them since. They are first marked as founders, and vote when a majority is. If a client dies in between, or another
 // one reaches other nodes, it goes on from there. A founder that forgets is no longer one.
 //
 // A new node has never voted, so it may vote at any time. But a node that has forgotten must not pass for new. If so many have forgotten that a
 // majority seems to be new, the state was not on a majority any more. See docs/decisions/018-quorum-membership.md.
-func (q *rejoiner) begin(members []*membership) (left time.Duration, helped bool) {
+func (q *rejoiner) beginQuorum(members []*membership) (left time.Duration, helped bool) {
 	founders, others := 0, 0
 	for _, m := range members {
 		switch {
@@ -38,7 +38,7 @@ func (q *rejoiner) begin(members []*membership) (left time.Duration, helped bool
 	left = rejoinPause
 	for i, m := range members {
 		if m != nil && !m.founder {
-			left = max(left, q.found(q.nodes[i], m.epoch))
+			left = max(left, q.markFounder(q.nodes[i], m.epoch))
 		}
 	}
 	return left, false
@@ -65,8 +65,8 @@ func (q *rejoiner) foundersVote(members []*membership) (left time.Duration, help
 	return left, helped
 }
 
-// found marks a node as a founder. It returns the time until the next attempt, or 0 if the node is marked.
-func (q *rejoiner) found(n *node, epoch string) (left time.Duration) {
+// markFounder marks a node as a founder. It returns the time until the next attempt, or 0 if the node is marked.
+func (q *rejoiner) markFounder(n *node, epoch string) (left time.Duration) {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
 	quiet := QuietBefore.Microseconds() + q.underWay()

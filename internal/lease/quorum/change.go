@@ -42,16 +42,16 @@ type change struct {
 	tries int
 }
 
-func (t *change) name() string  { return t.lock }
-func (t *change) toFirst() bool { return false }
+func (t *change) lockName() string { return t.lock }
+func (t *change) toFirst() bool    { return false }
 
-func (t *change) next() (nodeCall, int) {
+func (t *change) nextCall() (nodeCall, int) {
 	if t.phase == "" {
 		if t.phase = "prepare"; t.look {
 			t.phase = "look"
 		}
 	}
-	keys, all := t.keys(t.lock, t.id), len(t.nodes)
+	keys, all := t.nodeKeys(t.lock, t.id), len(t.nodes)
 	if t.key != "" {
 		keys[1], keys[2] = t.key, script.Tombstone(t.key, t.id)
 	}
@@ -60,7 +60,7 @@ func (t *change) next() (nodeCall, int) {
 	case "look":
 		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Everyone: t.everyone, All: true}.Encode()
 	case "prepare":
-		t.token = t.propose(t.lock, t.floor)
+		t.token = t.proposeToken(t.lock, t.floor)
 		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Token: t.token, Promise: script.PromiseAny, Everyone: t.everyone, Shut: t.shut,
 			TombstoneLife: script.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
 	default:
@@ -71,9 +71,9 @@ func (t *change) next() (nodeCall, int) {
 	return k, all
 }
 
-// propose returns a token above a floor, near the servers' time. It is also above all tokens that this client proposed for the lock before: a node
+// proposeToken returns a token above a floor, near the servers' time. It is also above all tokens that this client proposed for the lock before: a node
 // orders the attempts for a lease by their tokens, and the estimate of the time may step back.
-func (q *Store) propose(lock string, floor int64) int64 {
+func (q *Store) proposeToken(lock string, floor int64) int64 {
 	local := q.cfg.Clock()
 	now, _ := q.Estimate(local)
 	if own := q.cfg.Observed.Of(lock, q.cfg.Clock, q.cfg.Idle).Floor; own < now+lease.MinuteMicros {
@@ -84,50 +84,50 @@ func (q *Store) propose(lock string, floor int64) int64 {
 	return token
 }
 
-func (t *change) enough() int {
+func (t *change) votesNeeded() int {
 	if t.everyone {
 		return len(t.nodes)
 	}
 	return t.majority
 }
 
-func (t *change) sure(votes []vote, late bool) bool {
+func (t *change) isSure(votes []vote, late bool) bool {
 	if t.phase == "look" {
 		silent, states := silentNodes(votes), count(votes, vote.hasState)
-		return silent == 0 || states >= t.enough() && late || states+silent < t.enough()
+		return silent == 0 || states >= t.votesNeeded() && late || states+silent < t.votesNeeded()
 	}
-	yes := words(votes, "promised", "accepted") // a phase has only one of these words
-	return yes >= t.enough() || yes+silentNodes(votes) < t.enough()
+	yes := countWords(votes, "promised", "accepted") // a phase has only one of these words
+	return yes >= t.votesNeeded() || yes+silentNodes(votes) < t.votesNeeded()
 }
 
-func (t *change) take(votes []vote, _ time.Duration) (time.Duration, bool) {
+func (t *change) handleVotes(votes []vote, _ time.Duration) (time.Duration, bool) {
 	t.floor = max(t.floor, floorOf(votes))
 	switch t.phase {
 	case "look":
-		return t.looked(votes)
+		return t.handleLook(votes)
 	case "prepare":
-		if words(votes, "promised") < t.enough() {
-			return t.again()
+		if countWords(votes, "promised") < t.votesNeeded() {
+			return t.prepareAgain()
 		}
-		t.edited(votes)
+		t.applyEdit(votes)
 		t.phase = "accept"
 		return 0, t.failed != nil
 	}
-	if words(votes, "accepted") < t.enough() {
-		return t.again()
+	if countWords(votes, "accepted") < t.votesNeeded() {
+		return t.prepareAgain()
 	}
-	t.rows = count(votes, func(v vote) bool { return v.answered() && v.Number(0) == 1 })
+	t.rows = count(votes, func(v vote) bool { return v.hasAnswered() && v.Number(0) == 1 })
 	return 0, true
 }
 
-func (t *change) looked(votes []vote) (time.Duration, bool) {
-	if count(votes, vote.hasState) < t.enough() {
+func (t *change) handleLook(votes []vote) (time.Duration, bool) {
+	if count(votes, vote.hasState) < t.votesNeeded() {
 		return t.backOff(), false
 	}
-	_, _, agree := newest(votes)
-	before, after := t.edited(votes)
+	_, _, agree := newestRegister(votes)
+	before, after := t.applyEdit(votes)
 	unchanged := before == after && len(t.shut) == 0
-	if t.failed != nil || unchanged && agree >= t.enough() {
+	if t.failed != nil || unchanged && agree >= t.votesNeeded() {
 		return 0, true
 	}
 	if unchanged && t.tries < mostUnsettled { // another client is writing it, and a ballot of this one would only stop that
@@ -137,8 +137,8 @@ func (t *change) looked(votes []vote) (time.Duration, bool) {
 	return 0, false
 }
 
-// edited applies the edit to the newest register among the votes.
-func (t *change) edited(votes []vote) (before, after string) {
+// applyEdit applies the edit to the newest register among the votes.
+func (t *change) applyEdit(votes []vote) (before, after string) {
 	g, err := register.Read(valueOf(votes))
 	if err != nil {
 		t.failed = fmt.Errorf("lock %q: %w", t.lock, err)
@@ -147,7 +147,7 @@ func (t *change) edited(votes []vote) (before, after string) {
 	before = g.Value()
 	seen := t.viewOf(g, votes)
 	if t.phase == "prepare" { // a lease whose rows the promises have shut is dead
-		g.Bury(intersection(t.shut, seen.Shut), t.token)
+		g.EndDead(intersection(t.shut, seen.Shut), t.token)
 	} else {
 		t.shut = seen.Shut
 	}
@@ -160,7 +160,7 @@ func (t *change) edited(votes []vote) (before, after string) {
 func (q *Store) viewOf(g *register.Register, votes []vote) register.View {
 	states := count(votes, vote.hasState)
 	v := register.View{Slot: -1, Rows: liveRows(votes), Unheard: len(q.nodes) - states}
-	v.Now, v.Latest, _ = q.bounds(q.cfg.Clock())
+	v.Now, v.Latest, _ = q.clockBounds(q.cfg.Clock())
 	for id := range g.Runs {
 		live := 0
 		for _, row := range v.Rows {
@@ -179,8 +179,8 @@ func intersection(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
 }
 
-// again prepares once more, with a greater token, because another ballot came in between, or too few nodes have answered.
-func (t *change) again() (time.Duration, bool) {
+// prepareAgain prepares once more, with a greater token, because another ballot came in between, or too few nodes have answered.
+func (t *change) prepareAgain() (time.Duration, bool) {
 	t.phase = "prepare"
 	return t.backOff(), false
 }
@@ -196,10 +196,10 @@ func randomPause(tries int) time.Duration {
 	return most/4 + rand.N(most)
 }
 
-func (t *change) fail(err error) { t.failed = err }
+func (t *change) failWith(err error) { t.failed = err }
 
-// amend changes the entry of a lease's run in the register. known is false if the register has no entry. edit may be called several times.
-func (q *Store) amend(ctx context.Context, row *lease.HeldRow, edit func(g *register.Register, run *register.Run, now int64)) (known bool, err error) {
+// amendRun changes the entry of a lease's run in the register. known is false if the register has no entry. edit may be called several times.
+func (q *Store) amendRun(ctx context.Context, row *lease.HeldRow, edit func(g *register.Register, run *register.Run, now int64)) (known bool, err error) {
 	id := row.Request.ID
 	t := &change{Store: q, lock: row.Request.Lock, permanent: row.Request.Permanent, look: true}
 	t.edit = func(g *register.Register, v register.View) {
@@ -211,6 +211,6 @@ func (q *Store) amend(ctx context.Context, row *lease.HeldRow, edit func(g *regi
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()
-	q.run(ctx, []task{t})
+	q.runTasks(ctx, []task{t})
 	return known, t.failed
 }

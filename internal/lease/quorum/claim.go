@@ -61,34 +61,34 @@ func (q *Store) newClaim(r lease.Request, place int, answer func(place int, r le
 	switch {
 	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // it must not take a row, or it is too early for one
 		t.phase = "read"
-	case t.account && t.tight():
+	case t.account && t.isTight():
 		t.phase = "first"
 	}
 	return t
 }
 
-func (t *claim) name() string { return t.r.Lock }
+func (t *claim) lockName() string { return t.r.Lock }
 
 // toFirst reports whether the next call is for the first node alone: see [claim.tookFirst].
 func (t *claim) toFirst() bool {
-	t.begin()
+	t.beginRounds()
 	return t.phase == "first"
 }
 
 // mostRefused is the number of split votes after which the result of a claim is that the lock is held.
 const mostRefused = 16
 
-// begin prepares the first round. A tick behind an older one that is still open must not take a row that becomes free meanwhile.
-func (t *claim) begin() {
+// beginRounds prepares the first round. A tick behind an older one that is still open must not take a row that becomes free meanwhile.
+func (t *claim) beginRounds() {
 	if o := t.older; o != nil && t.r.Tick != nil && o.r.Tick != nil && (o.splitVote || o.result.Verdict == lease.Unknown) {
 		t.r.Abstain, t.phase = true, "read"
 	}
 	t.older = nil
 }
 
-func (t *claim) next() (nodeCall, int) {
-	t.begin()
-	k := nodeCall{script: t.Store.scripts.Claim, keys: t.keys(t.r.Lock, t.r.ID), id: t.r.ID, idle: t.idleOf(t.r.Permanent)}
+func (t *claim) nextCall() (nodeCall, int) {
+	t.beginRounds()
+	k := nodeCall{script: t.Store.scripts.Claim, keys: t.nodeKeys(t.r.Lock, t.r.ID), id: t.r.ID, idle: t.idleOf(t.r.Permanent)}
 	wave := len(t.nodes)
 	switch t.phase {
 	case "row", "first":
@@ -96,15 +96,15 @@ func (t *claim) next() (nodeCall, int) {
 		if !t.account {
 			promise, wave = script.PromiseNothing, t.majority
 		}
-		t.token, t.placed = t.propose(t.r.Lock, t.floorOfRow()), true
+		t.token, t.placed = t.proposeToken(t.r.Lock, t.floorOfRow()), true
 		k.args = script.QuorumClaimArgs{Slot: t.slot, Slots: t.r.Slots, Lease: t.r.Lease, Delay: t.r.Delay, Strict: !t.r.AnyLimit, Token: t.token,
-			Promise: promise, Owner: t.cfg.Owner, Moves: t.moves(), Shut: t.adopted(), TombstoneLife: script.TombstoneLife(t.cfg.Timeout),
+			Promise: promise, Owner: t.cfg.Owner, Moves: t.movesArg(), Shut: t.adoptedIDs(), TombstoneLife: script.TombstoneLife(t.cfg.Timeout),
 			All: t.account || t.r.Slots > 1}.Encode()
 		t.ballots = append(t.ballots, t.token)
 	case "read":
 		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Slots: t.r.Slots, All: true}.Encode()
 	case "prepare":
-		t.token = t.propose(t.r.Lock, t.floor)
+		t.token = t.proposeToken(t.r.Lock, t.floor)
 		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Slots: t.r.Slots, Token: t.token, Promise: script.PromiseAny, Shut: t.shut,
 			TombstoneLife: script.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
 	default:
@@ -132,14 +132,14 @@ func (t *claim) floorOfRow() int64 {
 // wanted has the word that a majority must answer in a phase.
 var wanted = map[string]string{"row": "yes", "prepare": "promised", "accept": "accepted"}
 
-func (t *claim) sure(votes []vote, late bool) bool {
+func (t *claim) isSure(votes []vote, late bool) bool {
 	if t.phase == "first" {
-		return late || slices.ContainsFunc(votes, vote.answered)
+		return late || slices.ContainsFunc(votes, vote.hasAnswered)
 	}
 	silent := silentNodes(votes)
 	word := wanted[t.phase]
 	if word != "" {
-		yes := words(votes, word)
+		yes := countWords(votes, word)
 		if yes >= t.majority { // the answer that all rows are held needs more than a majority
 			return t.phase != "prepare" || t.r.Tick == nil || t.r.Tick.IfHeld == "" || silent == 0 || late
 		}
@@ -157,103 +157,103 @@ func (t *claim) sure(votes []vote, late bool) bool {
 	default:
 		return true
 	}
-	_, _, agree := newest(votes) // if a majority has the same ballot, no second phase is needed
+	_, _, agree := newestRegister(votes) // if a majority has the same ballot, no second phase is needed
 	states := count(votes, vote.hasState)
 	return agree >= t.majority || states >= t.majority && late || states+silent < t.majority
 }
 
-func (t *claim) take(votes []vote, sent time.Duration) (pause time.Duration, done bool) {
-	if pause, done = t.step(votes, sent); done {
+func (t *claim) handleVotes(votes []vote, sent time.Duration) (pause time.Duration, done bool) {
+	if pause, done = t.handlePhase(votes, sent); done {
 		t.answer(t.place, t.result)
 	}
 	return pause, done
 }
 
-// step handles the votes of one phase.
-func (t *claim) step(votes []vote, sent time.Duration) (time.Duration, bool) {
+// handlePhase handles the votes of one phase.
+func (t *claim) handlePhase(votes []vote, sent time.Duration) (time.Duration, bool) {
 	t.floor = max(t.floor, floorOf(votes))
 	switch t.phase {
 	case "first":
 		return t.tookFirst(votes)
 	case "row":
-		if done := t.ended(votes); done {
+		if done := t.endedEarly(votes); done {
 			return 0, true
 		}
-		if words(votes, "yes") >= t.majority {
-			return t.won(votes, sent)
+		if countWords(votes, "yes") >= t.majority {
+			return t.handleWon(votes, sent)
 		}
-		return t.lost(votes)
+		return t.handleLost(votes)
 	case "read":
 		if count(votes, vote.hasState) < t.majority {
-			return t.retry("read")
+			return t.retryIn("read")
 		}
-		return t.read(votes)
+		return t.answerFromRead(votes)
 	case "prepare":
-		if words(votes, "promised") < t.majority {
-			return t.retry("prepare")
+		if countWords(votes, "promised") < t.majority {
+			return t.retryIn("prepare")
 		}
-		return t.decide(votes, t.view(votes))
+		return t.decideClaim(votes, t.viewOfVotes(votes))
 	}
-	return t.accepted(votes, sent)
+	return t.handleAccepted(votes, sent)
 }
 
-// ended handles replies that end a request whatever other nodes answer.
-func (t *claim) ended(votes []vote) bool {
+// endedEarly handles replies that end a request whatever other nodes answer.
+func (t *claim) endedEarly(votes []vote) bool {
 	switch {
-	case words(votes, "dead") > 0:
-		t.end(lease.Unknown, fmt.Errorf("lease id %s: %w", t.r.ID, lease.ErrReleased))
-	case words(votes, "limit") > len(t.nodes)-t.majority || words(votes, "limit") > 0 && words(votes, "yes") < t.majority:
-		n := slices.IndexFunc(votes, func(v vote) bool { return v.answered() && v.word == "limit" })
-		t.result = lease.Failed(fmt.Errorf("lock %q asked for with %d slots has %d: %w", t.r.Lock, t.r.Slots, votes[n].claim().limit, lease.ErrLimit))
+	case countWords(votes, "dead") > 0:
+		t.endVerdict(lease.Unknown, fmt.Errorf("lease id %s: %w", t.r.ID, lease.ErrReleased))
+	case countWords(votes, "limit") > len(t.nodes)-t.majority || countWords(votes, "limit") > 0 && countWords(votes, "yes") < t.majority:
+		n := slices.IndexFunc(votes, func(v vote) bool { return v.hasAnswered() && v.word == "limit" })
+		t.result = lease.Failed(fmt.Errorf("lock %q asked for with %d slots has %d: %w", t.r.Lock, t.r.Slots, votes[n].asClaim().limit, lease.ErrLimit))
 	default:
 		return false
 	}
 	return true
 }
 
-func (t *claim) end(v lease.Verdict, err error) {
+func (t *claim) endVerdict(v lease.Verdict, err error) {
 	t.result = lease.Result{Verdict: v}
 	if err != nil {
 		t.result.Err = fmt.Errorf("acquire %q: %w", t.r.Lock, err)
 	}
 }
 
-// fail ends the claim without an outcome. It takes back rows that the claim may have, and that cannot have been granted, so that they are not in the
+// failWith ends the claim without an outcome. It takes back rows that the claim may have, and that cannot have been granted, so that they are not in the
 // way of others until it asks again.
-func (t *claim) fail(err error) {
-	t.end(lease.Unknown, transport.Unknown(err))
+func (t *claim) failWith(err error) {
+	t.endVerdict(lease.Unknown, transport.Unknown(err))
 	t.answer(t.place, t.result)
 	if t.cfg.HeldToken(t.r.ID) == 0 {
-		t.drop()
+		t.dropRows()
 	}
 }
 
-// retry goes on with a phase after a pause.
-func (t *claim) retry(phase string) (time.Duration, bool) {
+// retryIn goes on with a phase after a pause.
+func (t *claim) retryIn(phase string) (time.Duration, bool) {
 	t.phase = phase
 	t.tries++
 	return randomPause(t.tries), false
 }
 
-// read answers from the state of a majority, without a ballot, if nothing has to be written.
-func (t *claim) read(votes []vote) (time.Duration, bool) {
-	value, _, agree := newest(votes)
+// answerFromRead answers from the state of a majority, without a ballot, if nothing has to be written.
+func (t *claim) answerFromRead(votes []vote) (time.Duration, bool) {
+	value, _, agree := newestRegister(votes)
 	g, err := register.Read(value)
 	if err != nil {
-		t.end(lease.Unknown, err)
+		t.endVerdict(lease.Unknown, err)
 		return 0, true
 	}
 	before := g.Value()
-	v := t.view(votes)
+	v := t.viewOfVotes(votes)
 	t.orphans = len(g.Orphans) + t.suspect
 	out := g.Claim(t.r, t.cfg.Owner, v)
 	t.splitVote = out.Word == "held" && !v.Full
 	switch {
 	case out.Word == "held" && !v.Full && t.refused < mostRefused && (!t.r.Abstain || len(v.Rows) > 0): // all may turn out to be held, or a row may be free
-		return t.look(votes, v)
+		return t.tryAnotherRow(votes, v)
 	case g.Value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another client is writing it; a ballot would only stop that
 		t.unsettled++
-		return t.retry("read")
+		return t.retryIn("read")
 	case g.Value() != before || agree < t.majority:
 		t.phase = "prepare"
 		return 0, false
@@ -262,40 +262,40 @@ func (t *claim) read(votes []vote) (time.Duration, bool) {
 	return 0, true
 }
 
-// look goes on if no row was found to be free, and it is not certain that all are held.
-func (t *claim) look(votes []vote, v register.View) (time.Duration, bool) {
-	slot, free := t.another(votes, v.Rows)
+// tryAnotherRow goes on if no row was found to be free, and it is not certain that all are held.
+func (t *claim) tryAnotherRow(votes []vote, v register.View) (time.Duration, bool) {
+	slot, free := t.anotherSlot(votes, v.Rows)
 	t.refused++
 	if t.r.Abstain || !free { // the claim of another client is on its way
-		return t.retry("read")
+		return t.retryIn("read")
 	}
 	moved := slot != t.slot
 	if t.slot = slot; moved && t.refused < 3 {
 		t.phase = "first"
 		return 0, false
 	}
-	return t.retry(t.retryPhase())
+	return t.retryIn(t.retryPhase())
 }
 
-// decide applies the rules to the promised state, and goes on to write the changes.
-func (t *claim) decide(votes []vote, v register.View) (time.Duration, bool) {
-	value, _, agree := newest(votes)
+// decideClaim applies the rules to the promised state, and goes on to write the changes.
+func (t *claim) decideClaim(votes []vote, v register.View) (time.Duration, bool) {
+	value, _, agree := newestRegister(votes)
 	g, err := register.Read(value)
 	if err != nil {
-		t.end(lease.Unknown, err)
+		t.endVerdict(lease.Unknown, err)
 		return 0, true
 	}
 	before := g.Value()
 	t.orphans = len(g.Orphans) + t.suspect
 	switch t.phase { // a lease whose rows these votes have shut is dead
 	case "prepare":
-		g.Bury(intersection(t.shut, v.Shut), t.token)
+		g.EndDead(intersection(t.shut, v.Shut), t.token)
 	case "row":
-		g.Bury(intersection([]string{t.r.Adopt}, v.Shut), t.token)
+		g.EndDead(intersection([]string{t.r.Adopt}, v.Shut), t.token)
 	}
 	t.out = g.Claim(t.r, t.cfg.Owner, v)
 	if t.out.Word == "slot" {
-		if slot, ok := t.another(votes, v.Rows); ok && t.refused < mostRefused {
+		if slot, ok := t.anotherSlot(votes, v.Rows); ok && t.refused < mostRefused {
 			t.slot = slot
 			t.refused++
 			return 0, false
@@ -306,7 +306,7 @@ func (t *claim) decide(votes []vote, v register.View) (time.Duration, bool) {
 	}
 	if t.phase == "prepare" && t.out.Word == "held" && !v.Full && t.refused < mostRefused {
 		t.refused++
-		return t.retry("read")
+		return t.retryIn("read")
 	}
 	t.splitVote = t.out.Word == "held" && !v.Full
 	t.mine = t.out.Word == lease.OutcomeGranted
@@ -319,16 +319,16 @@ func (t *claim) decide(votes []vote, v register.View) (time.Duration, bool) {
 	return 0, false
 }
 
-// accepted handles the votes on the new register.
-func (t *claim) accepted(votes []vote, sent time.Duration) (time.Duration, bool) {
-	if words(votes, "accepted") < t.majority {
+// handleAccepted handles the votes on the new register.
+func (t *claim) handleAccepted(votes []vote, sent time.Duration) (time.Duration, bool) {
+	if countWords(votes, "accepted") < t.majority {
 		if t.mine {
-			return t.retry("row")
+			return t.retryIn("row")
 		}
-		return t.retry("prepare")
+		return t.retryIn("prepare")
 	}
 	if t.mine {
-		t.grant(votes, sent, t.out)
+		t.endGranted(votes, sent, t.out)
 	} else {
 		t.endWith(t.out)
 	}

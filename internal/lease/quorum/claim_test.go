@@ -49,7 +49,7 @@ func TestQuorumTickBehindAnOpenOneTakesNoRow(t *testing.T) {
 	} {
 		younger := claimFor(2)
 		younger.phase, younger.older = "row", &tc.older
-		younger.next()
+		younger.nextCall()
 		if younger.r.Abstain != tc.abstain || (younger.phase == "read") != tc.abstain {
 			t.Errorf("%s: abstains: %v, phase %s", tc.name, younger.r.Abstain, younger.phase)
 		}

@@ -9,9 +9,9 @@ import (
 // and the other nodes may grant all the same.
 const maxFirstTries = 2
 
-// tight reports whether no more than a majority can be trusted to answer. Then each of these nodes has to give a claim its row.
-func (q *Store) tight() bool {
-	_, trusted, _ := q.order()
+// isTight reports whether no more than a majority can be trusted to answer. Then each of these nodes has to give a claim its row.
+func (q *Store) isTight() bool {
+	_, trusted, _ := q.nodeOrder()
 	return trusted <= q.majority
 }
 
@@ -32,7 +32,7 @@ func (t *claim) retryPhase() string {
 // votes may be split.
 func (t *claim) tookFirst(votes []vote) (time.Duration, bool) {
 	t.phase = "row"
-	n := slices.IndexFunc(votes, vote.answered)
+	n := slices.IndexFunc(votes, vote.hasAnswered)
 	if n < 0 { // the other nodes may know more
 		return 0, false
 	}

@@ -9,23 +9,23 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/register"
 )
 
-// view returns the rows of other leases in the votes.
-func (t *claim) view(votes []vote) register.View {
+// viewOfVotes returns the rows of other leases in the votes.
+func (t *claim) viewOfVotes(votes []vote) register.View {
 	v := register.View{Slot: -1}
-	v.Now, v.Latest, _ = t.bounds(t.cfg.Clock())
+	v.Now, v.Latest, _ = t.clockBounds(t.cfg.Clock())
 	if g, err := register.Read(valueOf(votes)); err == nil {
 		v = t.viewOf(g, votes)
 		t.suspect = count(v.Shut, func(id string) bool { return g.Runs[id].Trigger != "" && id != t.r.ID })
-		v.Full = t.full(g, v.Rows)
+		v.Full = t.allHeld(g, v.Rows)
 	}
 	v.Rows = slices.DeleteFunc(v.Rows, func(r register.NodeRow) bool { return r.ID == t.r.ID })
 	v.Ballots = t.ballots
 	return v
 }
 
-// full reports whether each slot certainly belongs to another lease: a majority has given it to the same lease, which has not ended meanwhile. Nodes
+// allHeld reports whether each slot certainly belongs to another lease: a majority has given it to the same lease, which has not ended meanwhile. Nodes
 // answer one after the other, so one may have the end of a run in its register while a majority still has its row.
-func (t *claim) full(g *register.Register, rows []register.NodeRow) bool {
+func (t *claim) allHeld(g *register.Register, rows []register.NodeRow) bool {
 	held := map[int]bool{}
 	for _, r := range rows {
 		if r.ID != t.r.ID && r.Votes >= t.majority && r.Slot < t.r.Slots && r.State != register.RowTentative && !r.Over(g) {
@@ -35,8 +35,8 @@ func (t *claim) full(g *register.Register, rows []register.NodeRow) bool {
 	return len(held) >= t.r.Slots
 }
 
-// grant ends the claim with a grant. By the clock of each node, the lease does not end before its length has passed since the request was sent.
-func (t *claim) grant(votes []vote, sent time.Duration, out register.Ruling) {
+// endGranted ends the claim with a grant. By the clock of each node, the lease does not end before its length has passed since the request was sent.
+func (t *claim) endGranted(votes []vote, sent time.Duration, out register.Ruling) {
 	now, _ := t.Estimate(t.cfg.Clock())
 	length := t.r.Lease
 	few := !t.account && count(votes, func(v vote) bool { return v.asked }) <= t.majority
@@ -47,26 +47,26 @@ func (t *claim) grant(votes []vote, sent time.Duration, out register.Ruling) {
 	if err := t.result.Grant.Check(t.r); err != nil {
 		t.result.Verdict, t.result.Err = lease.Unknown, err
 	}
-	t.offers.closed(t.r.ID)
+	t.offers.removeOffer(t.r.ID)
 	if n := len(t.ballots); n > 1 && out.Run.Token > t.ballots[n-2] { // nodes that were not asked again may have rows of earlier attempts
-		t.Store.drop(t.r.Lock, t.r.ID, t.ballots[n-2], t.r.Lease)
+		t.Store.dropVotes(t.r.Lock, t.r.ID, t.ballots[n-2], t.r.Lease)
 	}
 }
 
 // endWith ends the claim with an answer that is not a grant.
 func (t *claim) endWith(out register.Ruling) {
-	t.offers.closed(t.r.ID)
-	t.end(lease.Verdict(out.Word), nil)
+	t.offers.removeOffer(t.r.ID)
+	t.endVerdict(lease.Verdict(out.Word), nil)
 	t.result.Outcome, t.result.Until, t.result.Holder, t.result.Orphans = out.Outcome, clock.FromMicros(out.Until), out.Holder, t.orphans
-	t.drop()
+	t.dropRows()
 }
 
-// drop takes back the rows that nodes may have given to this attempt, unless it may be granted. A request that was sent before and arrives later is
+// dropRows takes back the rows that nodes may have given to this attempt, unless it may be granted. A request that was sent before and arrives later is
 // refused as too late.
-func (t *claim) drop() {
-	if !t.placed || t.offers.open(t.r.ID, t.cfg.Clock()) {
+func (t *claim) dropRows() {
+	if !t.placed || t.offers.isOpen(t.r.ID, t.cfg.Clock()) {
 		return
 	}
 	t.placed, t.floor = false, max(t.floor, t.token)
-	t.Store.drop(t.r.Lock, t.r.ID, t.token, t.r.Lease)
+	t.Store.dropVotes(t.r.Lock, t.r.ID, t.token, t.r.Lease)
 }

@@ -25,7 +25,7 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 			g.Acknowledge(l.Acked)
 			g.Abandon(l.Abandon)
 			before, since := g.Inspect(l, through, v.Now, v.Latest)
-			states[i] = q.state(g, v, before, t.floor)
+			states[i] = q.stateOf(g, v, before, t.floor)
 			if since > 0 {
 				states[i].RulesSince = clock.FromMicros(since)
 			}
@@ -36,7 +36,7 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 		}
 		changes[i], tasks[i] = t, t
 	}
-	q.run(ctx, tasks)
+	q.runTasks(ctx, tasks)
 	for i, t := range changes {
 		if t.failed != nil {
 			states[i] = lease.State{Err: fmt.Errorf("look at %q: %w", locks[i].Lock, t.failed)}
@@ -45,8 +45,8 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 	return states
 }
 
-// state returns the state of a lock from its register and its rows.
-func (q *Store) state(g *register.Register, v register.View, before, floor int64) lease.State {
+// stateOf returns the state of a lock from its register and its rows.
+func (q *Store) stateOf(g *register.Register, v register.View, before, floor int64) lease.State {
 	s := lease.State{Now: clock.FromMicros(v.Now), Floor: lease.Token(floor), Decided: clock.FromMicros(g.Decided() * 1e6), Before: clock.FromMicros(before * 1e6),
 		Pause: lease.ReadPause(g.Paused).Pause()}
 	for _, row := range v.Rows {
@@ -86,6 +86,6 @@ func (q *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) er
 			delete(g.Orphans, id)
 		}
 	}
-	q.run(ctx, []task{t})
+	q.runTasks(ctx, []task{t})
 	return t.failed
 }

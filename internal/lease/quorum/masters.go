@@ -30,20 +30,20 @@ func newMasters(e *env, clients []transport.Client) *masters {
 	return q
 }
 
-// order returns the order in which the nodes are asked, the number of nodes that are trusted to answer, and whether one of these has not answered for
+// nodeOrder returns the order in which the nodes are asked, the number of nodes that are trusted to answer, and whether one of these has not answered for
 // long. The order is the listed one, so that claimants meet early, with the untrusted nodes last. It is the same for all locks, so that most locks do
 // not need some of the servers: a server that is asked only now and then is cold, and slow.
-func (q *masters) order() (order []int, healthy int, unseen bool) {
+func (q *masters) nodeOrder() (order []int, healthy int, unseen bool) {
 	order = make([]int, 0, len(q.nodes))
 	var last []int
 	now := q.env.clock()
 	for i, n := range q.nodes {
-		if n.suspect(now) {
+		if n.isSuspect(now) {
 			last = append(last, i)
 			continue
 		}
 		order = append(order, i)
-		unseen = unseen || n.unseen(now)
+		unseen = unseen || n.isUnseen(now)
 	}
 	return append(order, last...), len(order), unseen
 }
@@ -51,13 +51,13 @@ func (q *masters) order() (order []int, healthy int, unseen bool) {
 // Estimate returns the median of all nodes' clocks at a local instant, or an earlier value if some clocks are not known yet. known is false before
 // the clocks of a majority are known.
 func (q *masters) Estimate(local time.Duration) (micros int64, known bool) {
-	micros, _, known = q.bounds(local)
+	micros, _, known = q.clockBounds(local)
 	return micros, known
 }
 
 // Margin returns the maximum error of the estimate at a local instant.
 func (q *masters) Margin(local time.Duration) (most time.Duration) {
-	low, high, known := q.bounds(local)
+	low, high, known := q.clockBounds(local)
 	if !known {
 		return 0
 	}
@@ -67,9 +67,9 @@ func (q *masters) Margin(local time.Duration) (most time.Duration) {
 	return most + time.Duration(high-low)*time.Microsecond
 }
 
-// bounds returns the bounds of the median of all nodes' clocks, whatever the clocks show that are not known yet: a minority of wrong clocks could be
+// clockBounds returns the bounds of the median of all nodes' clocks, whatever the clocks show that are not known yet: a minority of wrong clocks could be
 // most of the known ones.
-func (q *masters) bounds(local time.Duration) (low, high int64, known bool) {
+func (q *masters) clockBounds(local time.Duration) (low, high int64, known bool) {
 	all := make([]int64, 0, len(q.nodes))
 	for _, n := range q.nodes {
 		if at, ok := n.clock.At(local); ok {
@@ -83,8 +83,8 @@ func (q *masters) bounds(local time.Duration) (low, high int64, known bool) {
 	return all[len(all)-q.majority], all[q.majority-1], true
 }
 
-// refuse reports whether so many nodes refuse the request for good, from any client, that no majority is left.
-func (q *masters) refuse(votes []vote) bool {
+// refuseForGood reports whether so many nodes refuse the request for good, from any client, that no majority is left.
+func (q *masters) refuseForGood(votes []vote) bool {
 	return count(votes, func(v vote) bool { return errors.Is(v.err, lease.ErrRefused) }) > len(q.nodes)-q.majority
 }
 
@@ -95,20 +95,20 @@ func (q *masters) errorOf(votes []vote) error {
 	for i, v := range votes {
 		addr := q.nodes[i].redis.Options().Addr
 		switch {
-		case v.silent && q.nodes[i].suspect(now): // otherwise its reply is on its way
+		case v.silent && q.nodes[i].isSuspect(now): // otherwise its reply is on its way
 			why = append(why, addr+" is silent")
 		case v.err != nil:
 			why = append(why, fmt.Sprintf("%s: %s", addr, strings.TrimPrefix(v.err.Error(), lease.ErrUnknown.Error()+": ")))
 		case v.cannotVote():
 			why = append(why, addr+" does not vote yet")
-		case v.answered() && v.word == "late":
+		case v.hasAnswered() && v.word == "late":
 			why = append(why, addr+" was reached too late")
 		}
 	}
 	switch {
 	case len(why) == 0:
 		return fmt.Errorf("%w: votes of the quorum are split", lease.ErrUnknown)
-	case q.refuse(votes):
+	case q.refuseForGood(votes):
 		return fmt.Errorf("%w: no majority of the quorum: %w", lease.ErrUnknown, lease.Refused(errors.New(strings.Join(why, "; "))))
 	}
 	return fmt.Errorf("%w: no majority of the quorum (%s)", lease.ErrUnknown, strings.Join(why, "; "))

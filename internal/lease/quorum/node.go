@@ -64,38 +64,38 @@ const (
 // errSilent is the reply of a node that is not asked because enough calls wait for it already.
 var errSilent = fmt.Errorf("%w: the node does not answer", lease.ErrUnknown)
 
-// suspect reports whether a node is not trusted to answer: it is silent, or its last call failed. It is trusted again when it has answered. If it
+// isSuspect reports whether a node is not trusted to answer: it is silent, or its last call failed. It is trusted again when it has answered. If it
 // were trusted again after some time, each call would wait for it once more.
-func (n *node) suspect(now time.Duration) bool {
+func (n *node) isSuspect(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.silent(now) || n.failing
+	return n.isSilent(now) || n.failing
 }
 
-// probe reports whether it is time to ask a node that is not trusted to answer.
-func (n *node) probe(now time.Duration) bool {
+// probeDue reports whether it is time to ask a node that is not trusted to answer.
+func (n *node) probeDue(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return now-n.asked >= probeAfter
 }
 
-// unseen reports whether a node has not answered for long.
-func (n *node) unseen(now time.Duration) bool {
+// isUnseen reports whether a node has not answered for long.
+func (n *node) isUnseen(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return now-n.answeredAt >= RefreshAfter
 }
 
-// silent reports whether a node has calls under way and has not answered for a while. The caller holds mu.
-func (n *node) silent(now time.Duration) bool {
+// isSilent reports whether a node has calls under way and has not answered for a while. The caller holds mu.
+func (n *node) isSilent(now time.Duration) bool {
 	return n.under > 0 && now-n.progress > max(hesitation, n.env.slowAfter(1))
 }
 
-// begin counts a call. It returns false if the call must not be made, because too many wait for the node.
-func (n *node) begin(now time.Duration) bool {
+// beginCall counts a call. It returns false if the call must not be made, because too many wait for the node.
+func (n *node) beginCall(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.under >= mostUnder && n.silent(now) {
+	if n.under >= mostUnder && n.isSilent(now) {
 		return false
 	}
 	if n.under == 0 {
@@ -106,8 +106,8 @@ func (n *node) begin(now time.Duration) bool {
 	return true
 }
 
-// end counts the end of a call. It reports whether the node answers and has missed calls.
-func (n *node) end(now time.Duration, err error) (missed bool) {
+// endCall counts the end of a call. It reports whether the node answers and has missed calls.
+func (n *node) endCall(now time.Duration, err error) (missed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.under--
@@ -148,54 +148,54 @@ type nodeCall struct {
 	patience int // see poll
 }
 
-// trip makes calls in one round trip, which ends with ctx. If the node does not know the scripts, it is enrolled first. If it has forgotten or was
+// roundTrip makes calls in one round trip, which ends with ctx. If the node does not know the scripts, it is enrolled first. If it has forgotten or was
 // away, the rejoiner is woken up.
-func (n *node) trip(ctx context.Context, calls []nodeCall) []vote {
+func (n *node) roundTrip(ctx context.Context, calls []nodeCall) []vote {
 	sent := n.env.clock()
-	if !n.begin(sent) {
+	if !n.beginCall(sent) {
 		return allFailed(len(calls), errSilent)
 	}
-	votes, received, err := n.send(ctx, calls, sent)
-	if n.end(received, err) || slices.ContainsFunc(votes, vote.cannotVote) {
+	votes, received, err := n.sendCalls(ctx, calls, sent)
+	if n.endCall(received, err) || slices.ContainsFunc(votes, vote.cannotVote) {
 		n.env.wakeUp()
 	}
 	return votes
 }
 
-func (n *node) send(ctx context.Context, calls []nodeCall, sent time.Duration) (votes []vote, received time.Duration, err error) {
+func (n *node) sendCalls(ctx context.Context, calls []nodeCall, sent time.Duration) (votes []vote, received time.Duration, err error) {
 	if _, known := n.clock.At(0); known {
 		var again bool
-		if votes, received, again, err = n.once(ctx, calls, sent); !again {
+		if votes, received, again, err = n.sendOnce(ctx, calls, sent); !again {
 			return votes, received, err
 		}
 	}
-	if _, err := n.enrol(ctx); err != nil {
+	if _, err := n.ensureEnrolled(ctx); err != nil {
 		return allFailed(len(calls), err), n.env.clock(), err
 	}
-	votes, received, _, err = n.once(ctx, calls, n.env.clock())
+	votes, received, _, err = n.sendOnce(ctx, calls, n.env.clock())
 	return votes, received, err
 }
 
-// once sends calls. again is true if the node does not know a script. Calls with such a reply were not executed. The others may be made twice, which
+// sendOnce sends calls. again is true if the node does not know a script. Calls with such a reply were not executed. The others may be made twice, which
 // lease ids and ballots allow.
-func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (votes []vote, received time.Duration, again bool, err error) {
+func (n *node) sendOnce(ctx context.Context, calls []nodeCall, sent time.Duration) (votes []vote, received time.Duration, again bool, err error) {
 	micros, _ := n.clock.At(sent)
 	until := micros + n.env.timeout.Microseconds()
 	cmds := make([]*redis.Cmd, len(calls))
 	if len(calls) == 1 {
-		cmds[0] = calls[0].command(ctx, until)
+		cmds[0] = calls[0].asCommand(ctx, until)
 		_ = transport.Process(ctx, n.redis, transport.Once{Cmd: cmds[0]})
 	} else {
 		pipe := n.redis.Pipeline()
 		for i, k := range calls {
-			cmds[i] = k.command(ctx, until)
+			cmds[i] = k.asCommand(ctx, until)
 			_ = pipe.Process(ctx, transport.Once{Cmd: cmds[i]}) // it only queues the command
 		}
 		_ = transport.Exec(ctx, pipe) // each command has its own error
 	}
 	received = n.env.clock()
 	if cmds[0].Err() == nil {
-		n.env.took(received - sent)
+		n.env.noteDuration(received - sent)
 	}
 	votes = make([]vote, len(calls))
 	var faults []error
@@ -215,7 +215,7 @@ func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (
 	return votes, received, again, errors.Join(faults...)
 }
 
-func (k nodeCall) command(ctx context.Context, until int64) *redis.Cmd {
+func (k nodeCall) asCommand(ctx context.Context, until int64) *redis.Cmd {
 	args := make([]any, 0, 6+len(k.keys)+len(k.args))
 	args = append(args, "evalsha", k.script.SHA, len(k.keys))
 	for _, key := range k.keys {
@@ -240,15 +240,15 @@ func (m membership) isNew() bool {
 
 const votingState = "voting"
 
-// enrol makes sure that a node has a marker, and then the scripts. It uses one connection, which breaks if the node restarts in between. It gets that
+// ensureEnrolled makes sure that a node has a marker, and then the scripts. It uses one connection, which breaks if the node restarts in between. It gets that
 // connection from Watch, because [redis.Client.Conn] writes to the options that it shares with the client.
-func (n *node) enrol(ctx context.Context) (m membership, err error) {
+func (n *node) ensureEnrolled(ctx context.Context) (m membership, err error) {
 	defer transport.Shield(&err)
 	err = n.redis.Watch(ctx, func(conn *redis.Tx) error {
-		if m, err = n.mark(ctx, conn); err != nil { // the node may have restarted without noticing; it gets no scripts then
+		if m, err = n.ensureMarker(ctx, conn); err != nil { // the node may have restarted without noticing; it gets no scripts then
 			return fmt.Errorf("register a node of the quorum: %w", transport.Unknown(err))
 		}
-		if err := n.teach(ctx, conn); err != nil {
+		if err := n.loadScripts(ctx, conn); err != nil {
 			return fmt.Errorf("load the scripts of a node of the quorum: %w", transport.Unknown(err))
 		}
 		return nil
@@ -265,8 +265,8 @@ func (n *node) enrol(ctx context.Context) (m membership, err error) {
 	return m, nil
 }
 
-// mark writes a marker if the node has none, and returns the marker.
-func (n *node) mark(ctx context.Context, conn *redis.Tx) (membership, error) {
+// ensureMarker writes a marker if the node has none, and returns the marker.
+func (n *node) ensureMarker(ctx context.Context, conn *redis.Tx) (membership, error) {
 	sent := n.env.clock()
 	raw, err := conn.Eval(ctx, n.env.scripts.Enrol.Text, []string{n.env.memberKey},
 		script.QuorumEnrolArgs{Epoch: rand.Text()}.Encode()...).Slice()
@@ -285,7 +285,7 @@ func (n *node) mark(ctx context.Context, conn *redis.Tx) (membership, error) {
 	return m, nil
 }
 
-func (n *node) teach(ctx context.Context, conn *redis.Tx) error {
+func (n *node) loadScripts(ctx context.Context, conn *redis.Tx) error {
 	pipe := conn.Pipeline()
 	for _, s := range n.env.scripts.Loaded() {
 		pipe.ScriptLoad(ctx, s.Text)
@@ -304,8 +304,8 @@ func (e *env) slowAfter(times int) time.Duration {
 	return time.Duration(times) * min(max(least, trips*lately), most)
 }
 
-// took records the duration of a round trip.
-func (e *env) took(d time.Duration) {
+// noteDuration records the duration of a round trip.
+func (e *env) noteDuration(d time.Duration) {
 	old := e.lately.Load()
 	e.lately.Store(old + (int64(d)-old)/8) // if two calls do this at once, one value may be lost
 }

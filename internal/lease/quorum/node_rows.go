@@ -16,7 +16,7 @@ func liveRows(votes []vote) []register.NodeRow {
 		if !v.hasState() {
 			continue
 		}
-		list := v.claim().rows
+		list := v.asClaim().rows
 		for i := 0; i+1 < len(list); i += 2 {
 			row, delay, ok := parseNodeRow(transport.Text(list[i+1]))
 			if row.Slot = int(transport.Number(list[i])); !ok || row.Expiry+delay <= v.now {

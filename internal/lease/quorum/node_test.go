@@ -37,12 +37,12 @@ func TestQuorumRetriesOfTheRedisClientAreOurs(t *testing.T) {
 		call := q.releaseOf("m", "id", 0, 0, false)
 		for _, calls := range [][]nodeCall{{call}, {call, call}} {
 			locksOnce(w, q, "warm")
-			w.Pass(2 * probeAfter)                                         // nothing else is going on
-			if v := q.nodes[0].trip(w.Context(), calls); v[0].err != nil { // there is a connection
+			w.Pass(2 * probeAfter)                                              // nothing else is going on
+			if v := q.nodes[0].roundTrip(w.Context(), calls); v[0].err != nil { // there is a connection
 				w.Fatal(v[0].err)
 			}
 			wires[0].Cut(1)
-			for _, v := range q.nodes[0].trip(w.Context(), calls) {
+			for _, v := range q.nodes[0].roundTrip(w.Context(), calls) {
 				if v.err == nil {
 					w.Errorf("%d calls: %q", len(calls), v.word)
 				}

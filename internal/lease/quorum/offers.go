@@ -25,16 +25,16 @@ func (o *offers) add(id string, now time.Duration, lease time.Duration) {
 	o.until[id] = now + lease
 }
 
-// open reports whether a lease id may be granted.
-func (o *offers) open(id string, now time.Duration) bool {
+// isOpen reports whether a lease id may be granted.
+func (o *offers) isOpen(id string, now time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	end, ok := o.until[id]
 	return ok && end >= now
 }
 
-// closed removes a lease id whose outcome is known.
-func (o *offers) closed(id string) {
+// removeOffer removes a lease id whose outcome is known.
+func (o *offers) removeOffer(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.until, id)

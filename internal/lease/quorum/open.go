@@ -16,7 +16,7 @@ func New(cfg Config) *Store {
 	q := &Store{cfg: cfg, scripts: e.scripts, masters: newMasters(e, cfg.Nodes)}
 	r := newRejoiner(q)
 	e.wakeUp = r.wakeUp
-	cfg.Work.Go(r.loop)
+	cfg.Work.Go(r.runLoop)
 	return q
 }
 

@@ -27,7 +27,7 @@ func (q *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []leas
 		}
 		changes[i], tasks[i] = t, t
 	}
-	q.run(ctx, tasks)
+	q.runTasks(ctx, tasks)
 	for i, t := range changes {
 		if t.failed != nil {
 			answers[i] = lease.PauseAnswer{Err: fmt.Errorf("pause %q: %w", requests[i].Lock, t.failed)}

@@ -52,7 +52,7 @@ type polling struct {
 func (q *masters) newPolling(ctx context.Context, p poll) *polling {
 	o := &polling{of: q, poll: p, votes: make([][]vote, len(p.calls)), back: make(chan returned, len(q.nodes))}
 	var unseen bool
-	o.order, o.trusted, unseen = q.order()
+	o.order, o.trusted, unseen = q.nodeOrder()
 	switch {
 	case p.first:
 		o.order, o.trusted, o.wave = o.order[:1], 1, 1
@@ -74,20 +74,20 @@ func (q *masters) newPolling(ctx context.Context, p poll) *polling {
 	return o
 }
 
-// done releases the context for some nodes, which no longer need it.
-func (o *polling) done(nodes int) {
+// releaseContext releases the context for some nodes, which no longer need it.
+func (o *polling) releaseContext(nodes int) {
 	if o.left.Add(int64(-nodes)) <= 0 {
 		o.end()
 	}
 }
 
-// begin asks the first wave, and the untrusted nodes that are due for a probe.
-func (o *polling) begin() {
+// askFirstWave asks the first wave, and the untrusted nodes that are due for a probe.
+func (o *polling) askFirstWave() {
 	o.upTo(o.wave)
 	now := o.of.env.clock()
 	for _, n := range o.order[o.trusted:] {
-		if o.of.nodes[n].probe(now) {
-			o.send(n)
+		if o.of.nodes[n].probeDue(now) {
+			o.askNode(n)
 		}
 	}
 }
@@ -95,12 +95,12 @@ func (o *polling) begin() {
 // upTo asks the first nodes in the order, except nodes that were asked before.
 func (o *polling) upTo(wave int) {
 	for _, n := range o.order[:wave] {
-		o.send(n)
+		o.askNode(n)
 	}
 }
 
-// send asks a node, unless it was asked before.
-func (o *polling) send(n int) {
+// askNode asks a node, unless it was asked before.
+func (o *polling) askNode(n int) {
 	if o.votes[0][n].asked {
 		return
 	}
@@ -109,8 +109,8 @@ func (o *polling) send(n int) {
 		o.votes[i][n].asked = true
 	}
 	o.of.workers.launch(func() {
-		defer o.done(1)
-		got := o.of.nodes[n].trip(o.ctx, o.calls)
+		defer o.releaseContext(1)
+		got := o.of.nodes[n].roundTrip(o.ctx, o.calls)
 		if o.missed != nil && got[0].err != nil {
 			o.missed(o.of.nodes[n])
 		}
@@ -118,8 +118,8 @@ func (o *polling) send(n int) {
 	})
 }
 
-// receive handles the answer of a node. It reports whether the poll is over.
-func (o *polling) receive(r returned) (over bool) {
+// handleAnswer handles the answer of a node. It reports whether the poll is over.
+func (o *polling) handleAnswer(r returned) (over bool) {
 	o.received++
 	for i := range o.votes {
 		o.votes[i][r.node] = r.votes[i]
@@ -129,21 +129,21 @@ func (o *polling) receive(r returned) (over bool) {
 		o.replies++
 	}
 	all := o.received == len(o.order)
-	if over := o.enough(all); over || all {
+	if over := o.isEnough(all); over || all {
 		return true
 	}
-	if o.received == o.asked || refused(r.votes) {
+	if o.received == o.asked || isRefused(r.votes) {
 		o.upTo(o.trusted)
 	}
 	if o.received == o.asked {
 		o.upTo(len(o.order))
 	}
-	return o.enough(false)
+	return o.isEnough(false)
 }
 
-// enough reports whether the votes are enough. If a majority has answered, and all other nodes are late or not trusted to answer, these are not
+// isEnough reports whether the votes are enough. If a majority has answered, and all other nodes are late or not trusted to answer, these are not
 // waited for: otherwise each split vote would wait for the timeout of a node that hangs, and delay all other requests.
-func (o *polling) enough(all bool) bool {
+func (o *polling) isEnough(all bool) bool {
 	late := o.late || all || o.trustedAnswered()
 	if late && o.replies >= o.of.majority {
 		for i := range o.votes {
@@ -160,24 +160,24 @@ func (o *polling) trustedAnswered() bool {
 	return o.trusted >= o.of.majority && !slices.ContainsFunc(o.order[:o.trusted], func(n int) bool { return o.votes[0][n].silent })
 }
 
-// ask polls the nodes and returns when the outcome is certain, all have answered, or ctx has ended. Calls under way go on in the background until
+// askNodes polls the nodes and returns when the outcome is certain, all have answered, or ctx has ended. Calls under way go on in the background until
 // Config.Timeout, and Close waits for them.
-func (q *masters) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Duration) {
+func (q *masters) askNodes(ctx context.Context, p poll) (votes [][]vote, sent time.Duration) {
 	o := q.newPolling(ctx, p)
-	defer func() { o.done(len(o.order) - o.asked) }()
+	defer func() { o.releaseContext(len(o.order) - o.asked) }()
 	sent = q.env.clock()
-	o.begin()
+	o.askFirstWave()
 	slow := time.NewTimer(q.env.slowAfter(max(p.patience, 1)))
 	defer slow.Stop()
 	for {
 		select {
 		case r := <-o.back:
-			if o.receive(r) {
+			if o.handleAnswer(r) {
 				return o.votes, sent
 			}
 		case <-slow.C:
 			o.upTo(len(o.order))
-			if o.late = true; o.enough(false) {
+			if o.late = true; o.isEnough(false) {
 				return o.votes, sent
 			}
 		case <-ctx.Done():

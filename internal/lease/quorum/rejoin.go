@@ -37,8 +37,8 @@ const (
 	longestRejoinPause = 5 * time.Second
 )
 
-// loop is the rejoiner's goroutine. It ends with the client.
-func (t *rejoiner) loop() {
+// runLoop is the rejoiner's goroutine. It ends with the client.
+func (t *rejoiner) runLoop() {
 	for retry := backoff.New(rejoinPause, longestRejoinPause); ; {
 		select {
 		case <-t.cfg.Work.Life().Done():
@@ -46,7 +46,7 @@ func (t *rejoiner) loop() {
 		case <-t.wake:
 		}
 		t.sendMissed()
-		left, helped := t.help()
+		left, helped := t.helpNodes()
 		if helped {
 			retry.Reset()
 		}
@@ -62,7 +62,7 @@ func (t *rejoiner) loop() {
 func (q *rejoiner) sendMissed() {
 	now := q.cfg.Clock()
 	for _, n := range q.nodes {
-		if n.suspect(now) {
+		if n.isSuspect(now) {
 			continue
 		}
 		for some := range slices.Chunk(n.takeMissed(now), lease.MaxBatch) {
@@ -71,7 +71,7 @@ func (q *rejoiner) sendMissed() {
 				calls[i] = o.call
 			}
 			ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
-			for i, v := range n.trip(ctx, calls) {
+			for i, v := range n.roundTrip(ctx, calls) {
 				if v.err != nil {
 					n.keepMissed(some[i].call, some[i].until)
 				}
@@ -93,7 +93,7 @@ func (q *rejoiner) enrolAll() []*membership {
 	back := make(chan found, len(q.nodes))
 	for i, n := range q.nodes {
 		q.workers.launch(func() {
-			m, err := n.enrol(ctx)
+			m, err := n.ensureEnrolled(ctx)
 			back <- found{i, m, err}
 		})
 	}
@@ -106,9 +106,9 @@ func (q *rejoiner) enrolAll() []*membership {
 	return members
 }
 
-// help admits the nodes that do not vote, as far as possible now. left is the time until the next look, 0 if all nodes vote. helped is true if some
+// helpNodes admits the nodes that do not vote, as far as possible now. left is the time until the next look, 0 if all nodes vote. helped is true if some
 // nodes vote again.
-func (t *rejoiner) help() (left time.Duration, helped bool) {
+func (t *rejoiner) helpNodes() (left time.Duration, helped bool) {
 	members := t.enrolAll()
 	var voters, joining []int
 	answered := 0
@@ -127,17 +127,17 @@ func (t *rejoiner) help() (left time.Duration, helped bool) {
 	case len(joining) == 0:
 		return 0, false
 	case len(voters) >= t.majority:
-		return t.admit(members, voters, joining, false)
+		return t.admitNodes(members, voters, joining, false)
 	case answered == len(t.nodes): // the quorum is new, or a majority has forgotten: nothing more can be known
-		return t.admit(members, slices.Concat(voters, joining), joining, true)
+		return t.admitNodes(members, slices.Concat(voters, joining), joining, true)
 	case answered >= t.majority:
-		return t.begin(members)
+		return t.beginQuorum(members)
 	}
 	return longestRejoinPause, false
 }
 
-// admit admits nodes that also have the state of the sources.
-func (q *rejoiner) admit(members []*membership, sources, joining []int, everyone bool) (left time.Duration, helped bool) {
+// admitNodes admits nodes that also have the state of the sources.
+func (q *rejoiner) admitNodes(members []*membership, sources, joining []int, everyone bool) (left time.Duration, helped bool) {
 	base, longest := int64(0), int64(0)
 	for _, i := range sources {
 		base, longest = max(base, members[i].top, members[i].base), max(longest, members[i].longest)
@@ -159,7 +159,7 @@ func (q *rejoiner) admit(members []*membership, sources, joining []int, everyone
 	if everyone && len(ready) < len(joining) {
 		return left, false
 	}
-	if !q.reseed(sources, ready, everyone) {
+	if !q.reseedRegisters(sources, ready, everyone) {
 		return rejoinPause, false
 	}
 	for _, i := range ready {
@@ -183,9 +183,9 @@ func (q *rejoiner) letVote(n *node, epoch string, base, longest int64) bool {
 	return err == nil && len(got) > 0 && transport.Text(got[0]) == votingState
 }
 
-// reseed reads each register that a majority of the sources has, and writes it again, until the nodes in ready have accepted it.
-func (q *rejoiner) reseed(sources, ready []int, everyone bool) bool {
-	locks, ok := q.index(sources)
+// reseedRegisters reads each register that a majority of the sources has, and writes it again, until the nodes in ready have accepted it.
+func (q *rejoiner) reseedRegisters(sources, ready []int, everyone bool) bool {
+	locks, ok := q.indexedLocks(sources)
 	if !ok {
 		return false
 	}
@@ -195,7 +195,7 @@ func (q *rejoiner) reseed(sources, ready []int, everyone bool) bool {
 			tasks[i] = &seeding{change: change{Store: q.Store, lock: key, key: key, everyone: everyone, edit: func(*register.Register, register.View) {}}, ready: ready}
 		}
 		ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), 4*q.cfg.Timeout)
-		q.run(ctx, tasks)
+		q.runTasks(ctx, tasks)
 		cancel()
 		if slices.ContainsFunc(tasks, func(t task) bool { return t.(*seeding).failed != nil }) {
 			return false
@@ -204,8 +204,8 @@ func (q *rejoiner) reseed(sources, ready []int, everyone bool) bool {
 	return true
 }
 
-// index returns the keys of the locks that have a register.
-func (q *rejoiner) index(sources []int) (locks []string, ok bool) {
+// indexedLocks returns the keys of the locks that have a register.
+func (q *rejoiner) indexedLocks(sources []int) (locks []string, ok bool) {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
 	for _, i := range sources {
@@ -225,23 +225,23 @@ type seeding struct {
 	ready []int
 }
 
-func (t *seeding) sure(votes []vote, late bool) bool {
+func (t *seeding) isSure(votes []vote, late bool) bool {
 	if t.phase != "accept" {
-		return t.change.sure(votes, late)
+		return t.change.isSure(votes, late)
 	}
 	return silentNodes(votes) == 0
 }
 
-func (t *seeding) take(votes []vote, sent time.Duration) (time.Duration, bool) {
+func (t *seeding) handleVotes(votes []vote, sent time.Duration) (time.Duration, bool) {
 	for _, v := range votes { // a lock that is permanent on the other nodes is permanent on these
-		t.permanent = t.permanent || v.answered() && t.phase != "accept" && v.claim().permanent
+		t.permanent = t.permanent || v.hasAnswered() && t.phase != "accept" && v.asClaim().permanent
 	}
 	if t.phase == "accept" {
 		for _, n := range t.ready {
-			if v := votes[n]; !v.answered() || v.word != "accepted" && v.word != "joining" {
-				return t.again()
+			if v := votes[n]; !v.hasAnswered() || v.word != "accepted" && v.word != "joining" {
+				return t.prepareAgain()
 			}
 		}
 	}
-	return t.change.take(votes, sent)
+	return t.change.handleVotes(votes, sent)
 }

@@ -21,21 +21,21 @@ func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 	few := r.Fresh && isNarrow(r.Row)
 	k := q.releaseOf(row.Lock, row.ID, r.Row.Grant.Slot, 0, few)
 	end := q.cfg.Clock() + row.Lease
-	_, trusted, _ := q.order()
+	_, trusted, _ := q.nodeOrder()
 	everyone := !few || trusted < len(q.nodes) // a node that answered the claim may hang since
 	p := poll{calls: []nodeCall{k}, wave: q.majority, everyone: everyone, patience: 10, missed: func(n *node) { n.keepMissed(k, end) }}
 	p.sure = func(votes [][]vote, late bool) bool {
-		released, gone := words(votes[0], "released"), words(votes[0], "gone")
+		released, gone := countWords(votes[0], "released"), countWords(votes[0], "gone")
 		return released >= q.majority || gone > len(q.nodes)-q.majority || late && released+gone >= q.majority
 	}
 	for tries := 1; ; tries++ {
-		votes, _ := q.ask(ctx, p)
-		released, gone := words(votes[0], "released"), words(votes[0], "gone")
+		votes, _ := q.askNodes(ctx, p)
+		released, gone := countWords(votes[0], "released"), countWords(votes[0], "gone")
 		switch {
 		case released+gone < q.majority:
 			err = q.errorOf(votes[0])
 			r.Doubt = r.Doubt || few && r.Held // there is no tombstone that would prove the release
-			if q.refuse(votes[0]) {
+			if q.refuseForGood(votes[0]) {
 				return "", err
 			}
 		case gone > len(q.nodes)-q.majority:
@@ -77,7 +77,7 @@ func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Relea
 			g.RecordOutcome(run.Tick, r.Outcome == script.OutcomeSucceeded, row.PerTick(), v.Now)
 		}
 	}
-	q.run(ctx, []task{t})
+	q.runTasks(ctx, []task{t})
 	q.releaseEverywhere(q.releaseOf(row.Lock, row.ID, lease.UnknownSlot, 0, false), row.Lease) // also on nodes that did not accept the register
 	switch {
 	case t.failed != nil:
@@ -88,15 +88,15 @@ func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Relea
 	return lease.ReleasedNow, nil
 }
 
-// drop takes back, in the background, what all nodes gave to attempts of a lease id up to a token.
-func (q *Store) drop(lock, id string, token int64, lease time.Duration) {
+// dropVotes takes back, in the background, what all nodes gave to attempts of a lease id up to a token.
+func (q *Store) dropVotes(lock, id string, token int64, lease time.Duration) {
 	q.releaseEverywhere(q.releaseOf(lock, id, -1, token, false), lease)
 }
 
 // releaseOf returns the call that takes back the votes for a lease id: the votes up to a token, or for good if token is 0.
 func (q *Store) releaseOf(lock, id string, slot int, token int64, narrow bool) nodeCall {
 	args := script.QuorumReleaseArgs{Slot: slot, Token: token, TombstoneLife: script.TombstoneLife(q.cfg.Timeout), Narrow: narrow}
-	return nodeCall{script: q.scripts.Release, keys: q.keys(lock, id), id: id, args: args.Encode()}
+	return nodeCall{script: q.scripts.Release, keys: q.nodeKeys(lock, id), id: id, args: args.Encode()}
 }
 
 // releaseEverywhere makes a call in the background on all nodes. Nodes that do not answer now get it when they answer again, while the lease would
@@ -104,7 +104,7 @@ func (q *Store) releaseOf(lock, id string, slot int, token int64, narrow bool) n
 func (q *Store) releaseEverywhere(k nodeCall, lease time.Duration) {
 	end := q.cfg.Clock() + lease
 	q.workers.launch(func() {
-		_, _ = q.ask(q.cfg.Work.Life(), poll{calls: []nodeCall{k}, everyone: true,
+		_, _ = q.askNodes(q.cfg.Work.Life(), poll{calls: []nodeCall{k}, everyone: true,
 			sure:   func([][]vote, bool) bool { return false },
 			missed: func(n *node) { n.keepMissed(k, end) }})
 	})

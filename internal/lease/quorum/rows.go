@@ -13,19 +13,19 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/register"
 )
 
-// adopted returns the lease ids of orphans that the claim adopts, whose rows are shut: none or one.
-func (t *claim) adopted() []string {
+// adoptedIDs returns the lease ids of orphans that the claim adopts, whose rows are shut: none or one.
+func (t *claim) adoptedIDs() []string {
 	if t.r.Adopt == "" {
 		return nil
 	}
 	return []string{t.r.Adopt}
 }
 
-// moves returns the rows of its lease id that the claim replaces, as an argument of the script: normally the rows of its own earlier attempts. If
+// movesArg returns the rows of its lease id that the claim replaces, as an argument of the script: normally the rows of its own earlier attempts. If
 // votes disagree that this call did not ask for, it replaces all rows except the rows of the run in the register; otherwise each call would renew
 // them, and none would ever get a majority. If the request is not accounted for, it replaces all rows except the rows of a lease that is held: an
 // earlier claim may have left rows, and a drop of them may still be on its way.
-func (t *claim) moves() string {
+func (t *claim) movesArg() string {
 	if !t.account {
 		return fmt.Sprintf("but,%d,", t.cfg.HeldToken(t.r.ID))
 	}
@@ -42,35 +42,35 @@ func (t *claim) moves() string {
 	return string(text)
 }
 
-// won handles votes in which a majority gave a row, if they agree on the slot and the token.
-func (t *claim) won(votes []vote, sent time.Duration) (time.Duration, bool) {
-	slot, token, agree := agreed(votes)
+// handleWon handles votes in which a majority gave a row, if they agree on the slot and the token.
+func (t *claim) handleWon(votes []vote, sent time.Duration) (time.Duration, bool) {
+	slot, token, agree := mostAgreed(votes)
 	if agree < t.majority { // an earlier attempt with the same id has left rows
 		t.slot = max(slot, 0)
 		if g, err := register.Read(valueOf(votes)); err == nil {
 			t.mixed, t.keep = true, g.Runs[t.r.ID].Token
 		}
-		return t.retry("row")
+		return t.retryIn("row")
 	}
 	t.slot = slot
 	if !t.account {
-		t.grant(votes, sent, register.Ruling{Run: register.Run{Slot: slot, Token: token, Attempt: 1}})
+		t.endGranted(votes, sent, register.Ruling{Run: register.Run{Slot: slot, Token: token, Attempt: 1}})
 		return 0, true
 	}
-	v := t.view(votes)
+	v := t.viewOfVotes(votes)
 	v.Slot, v.Token, v.Kept = slot, t.token, token
-	return t.decide(votes, v)
+	return t.decideClaim(votes, v)
 }
 
-// agreed returns the slot and the token that most nodes have given, and the number of these nodes.
-func agreed(votes []vote) (slot int, token int64, agree int) {
+// mostAgreed returns the slot and the token that most nodes have given, and the number of these nodes.
+func mostAgreed(votes []vote) (slot int, token int64, agree int) {
 	for _, v := range votes {
-		if !v.answered() || v.word != "yes" {
+		if !v.hasAnswered() || v.word != "yes" {
 			continue
 		}
-		of := v.claim()
+		of := v.asClaim()
 		same := count(votes, func(w vote) bool {
-			return w.answered() && w.word == "yes" && w.claim().slot == of.slot && w.claim().token == of.token
+			return w.hasAnswered() && w.word == "yes" && w.asClaim().slot == of.slot && w.asClaim().token == of.token
 		})
 		if same > agree {
 			slot, token, agree = of.slot, of.token, same
@@ -79,47 +79,47 @@ func agreed(votes []vote) (slot int, token int64, agree int) {
 	return slot, token, agree
 }
 
-// lost handles votes without a majority for a row: it tries another row, or tries later, or finds that all rows are held.
-func (t *claim) lost(votes []vote) (time.Duration, bool) {
+// handleLost handles votes without a majority for a row: it tries another row, or tries later, or finds that all rows are held.
+func (t *claim) handleLost(votes []vote) (time.Duration, bool) {
 	if count(votes, vote.hasState) < t.majority {
-		if words(votes, "stranger", "joining") > 0 { // a new quorum begins: the claims of a batch keep their order
+		if countWords(votes, "stranger", "joining") > 0 { // a new quorum begins: the claims of a batch keep their order
 			t.tries++
 			return min(rejoinPause/10<<min(t.tries, 4), rejoinPause), false
 		}
-		return t.retry("row")
+		return t.retryIn("row")
 	}
-	if words(votes, "stale", "far")+words(votes, "yes") >= t.majority { // no claim has it: the proposed token was too small
+	if countWords(votes, "stale", "far")+countWords(votes, "yes") >= t.majority { // no claim has it: the proposed token was too small
 		t.tries++
 		return randomPause(min(t.tries, 2)) / 4, false
 	}
-	v := t.view(votes)
-	if slot, ok := t.another(votes, v.Rows); ok && t.refused < mostRefused {
+	v := t.viewOfVotes(votes)
+	if slot, ok := t.anotherSlot(votes, v.Rows); ok && t.refused < mostRefused {
 		moved := slot != t.slot
 		t.slot = slot
 		if t.refused++; moved && t.refused < 3 {
 			return 0, false
 		}
-		t.drop()
-		return t.retry(t.retryPhase())
+		t.dropRows()
+		return t.retryIn(t.retryPhase())
 	}
 	if !v.Full && t.refused < mostRefused { // votes are split: the claims with votes give them back, and try again
 		t.refused++
-		t.drop()
-		return t.retry(t.retryPhase())
+		t.dropRows()
+		return t.retryIn(t.retryPhase())
 	}
-	if v.Full && !t.confirmed(v.Rows) {
+	if v.Full && !t.holdersConfirmed(v.Rows) {
 		return 0, false
 	}
 	if t.account {
-		return t.read(votes)
+		return t.answerFromRead(votes)
 	}
-	t.refuse(v.Rows)
+	t.endHeld(v.Rows)
 	return 0, true
 }
 
-// confirmed reports whether the same holders were seen in the round before. One of several rows may have been given back and another taken while the
+// holdersConfirmed reports whether the same holders were seen in the round before. One of several rows may have been given back and another taken while the
 // nodes were asked. A holder that was seen twice held its row in between, and if all were seen twice, all rows were held at once.
-func (t *claim) confirmed(rows []register.NodeRow) bool {
+func (t *claim) holdersConfirmed(rows []register.NodeRow) bool {
 	if t.r.Slots == 1 {
 		return true
 	}
@@ -133,8 +133,8 @@ func (t *claim) confirmed(rows []register.NodeRow) bool {
 	return same
 }
 
-// another returns a row that a majority may still give, and that may run the tick by the register.
-func (t *claim) another(votes []vote, rows []register.NodeRow) (slot int, ok bool) {
+// anotherSlot returns a row that a majority may still give, and that may run the tick by the register.
+func (t *claim) anotherSlot(votes []vote, rows []register.NodeRow) (slot int, ok bool) {
 	g, err := register.Read(valueOf(votes))
 	if err != nil {
 		return 0, false
@@ -161,9 +161,9 @@ func (t *claim) another(votes []vote, rows []register.NodeRow) (slot int, ok boo
 	return free[rand.IntN(len(free))], true
 }
 
-// refuse ends the claim: the lock is held. It sets the holder and the end of its lease.
-func (t *claim) refuse(rows []register.NodeRow) {
-	t.end(lease.Held, nil)
+// endHeld ends the claim: the lock is held. It sets the holder and the end of its lease.
+func (t *claim) endHeld(rows []register.NodeRow) {
+	t.endVerdict(lease.Held, nil)
 	t.result.Orphans = t.orphans
 	slices.SortFunc(rows, func(a, b register.NodeRow) int {
 		return cmp.Or(cmp.Compare(b.Votes, a.Votes), cmp.Compare(a.Expiry, b.Expiry))
@@ -172,5 +172,5 @@ func (t *claim) refuse(rows []register.NodeRow) {
 	if len(rows) > 0 {
 		t.result.Until, t.result.Holder = clock.FromMicros(rows[0].Expiry), rows[0].Owner
 	}
-	t.drop()
+	t.dropRows()
 }

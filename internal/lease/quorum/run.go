@@ -15,7 +15,7 @@ func (q *Store) RecordAttempt(row *lease.HeldRow, attempt int64) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*q.cfg.Timeout)
 	defer cancel()
-	known, err := q.amend(ctx, row, func(_ *register.Register, run *register.Run, _ int64) {
+	known, err := q.amendRun(ctx, row, func(_ *register.Register, run *register.Run, _ int64) {
 		run.Attempt = max(run.Attempt, int(attempt))
 	})
 	if err == nil && !known {
@@ -26,7 +26,7 @@ func (q *Store) RecordAttempt(row *lease.HeldRow, attempt int64) error {
 
 // MarkSucceeded enters in the register that the work of a lease has ended well.
 func (q *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
-	known, err := q.amend(ctx, row, func(g *register.Register, run *register.Run, now int64) {
+	known, err := q.amendRun(ctx, row, func(g *register.Register, run *register.Run, now int64) {
 		run.EndedWell = true
 		if followed && run.Tick > 0 {
 			g.RecordOutcome(run.Tick, true, row.Request.PerTick(), now)

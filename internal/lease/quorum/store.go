@@ -39,7 +39,7 @@ type Store struct {
 
 func (q *Store) indexKey() string { return script.IndexKey(q.cfg.Prefix) }
 
-func (q *Store) keys(lock, id string) []string {
+func (q *Store) nodeKeys(lock, id string) []string {
 	return script.NodeKeys(q.cfg.Prefix, script.Key(q.cfg.Prefix, lock), id)
 }
 
@@ -56,10 +56,10 @@ func (q *Store) ServerTime(ctx context.Context) (time.Time, error) {
 	if micros, ok := q.Estimate(q.cfg.Clock()); ok {
 		return clock.FromMicros(micros), nil
 	}
-	k := nodeCall{script: q.scripts.Claim, keys: q.keys("", "time"), id: "time",
+	k := nodeCall{script: q.scripts.Claim, keys: q.nodeKeys("", "time"), id: "time",
 		args: script.QuorumClaimArgs{Slot: script.NoSlot, Everyone: true, All: true}.Encode()}
-	votes, _ := q.ask(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, _ bool) bool {
-		return count(votes[0], func(v vote) bool { return v.answered() }) >= q.majority
+	votes, _ := q.askNodes(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, _ bool) bool {
+		return count(votes[0], func(v vote) bool { return v.hasAnswered() }) >= q.majority
 	}})
 	micros, ok := q.Estimate(q.cfg.Clock())
 	if !ok {

@@ -12,34 +12,34 @@ import (
 
 // A task brings one lock to an outcome, in rounds. The tasks of a batch share round trips.
 type task interface {
-	// name returns the name of the lock. Tasks on one lock run one after the other, in their order: the task that is due first is granted first.
-	name() string
+	// lockName returns the name of the lock. Tasks on one lock run one after the other, in their order: the task that is due first is granted first.
+	lockName() string
 	// toFirst reports whether the next call is for the first node alone.
 	toFirst() bool
-	// next returns the next call, and the number of nodes to ask at once.
-	next() (k nodeCall, wave int)
-	// sure reports whether the votes are enough to go on.
-	sure(votes []vote, late bool) bool
-	// take handles the votes. Unless the task is done, it is asked for its next call after the pause.
-	take(votes []vote, sent time.Duration) (pause time.Duration, done bool)
-	// fail ends the task without an outcome.
-	fail(err error)
+	// nextCall returns the next call, and the number of nodes to ask at once.
+	nextCall() (k nodeCall, wave int)
+	// isSure reports whether the votes are enough to go on.
+	isSure(votes []vote, late bool) bool
+	// handleVotes handles the votes. Unless the task is done, it is asked for its next call after the pause.
+	handleVotes(votes []vote, sent time.Duration) (pause time.Duration, done bool)
+	// failWith ends the task without an outcome.
+	failWith(err error)
 }
 
-// run runs tasks until they are done. When ctx ends it fails the others.
-func (q *masters) run(ctx context.Context, tasks []task) {
+// runTasks runs tasks until they are done. When ctx ends it fails the others.
+func (q *masters) runTasks(ctx context.Context, tasks []task) {
 	ready := make([]time.Duration, len(tasks)) // the time at which each may go on; -1 when it is done
 	last := make([][]vote, len(tasks))         // the last votes of each, for its error if it fails
 	for {
 		now := q.env.clock()
-		batch, soonest := due(tasks, ready, now)
+		batch, soonest := dueTasks(tasks, ready, now)
 		switch {
 		case len(batch) == 0 && soonest < 0:
 			return
 		case len(batch) == 0:
 			backoff.Sleep(ctx, soonest-now)
 		default:
-			q.round(ctx, tasks, batch, ready, last)
+			q.runRound(ctx, tasks, batch, ready, last)
 		}
 		if ctx.Err() == nil {
 			continue
@@ -48,26 +48,26 @@ func (q *masters) run(ctx context.Context, tasks []task) {
 			switch {
 			case at < 0:
 			case last[i] != nil:
-				tasks[i].fail(q.errorOf(last[i]))
+				tasks[i].failWith(q.errorOf(last[i]))
 			default:
-				tasks[i].fail(transport.Unknown(context.Cause(ctx)))
+				tasks[i].failWith(transport.Unknown(context.Cause(ctx)))
 			}
 		}
 		return
 	}
 }
 
-// due returns the tasks that may go on now, and the time at which the next one may; -1 if there is none. Tasks with a call for the first node alone
+// dueTasks returns the tasks that may go on now, and the time at which the next one may; -1 if there is none. Tasks with a call for the first node alone
 // go before the others.
-func due(tasks []task, ready []time.Duration, now time.Duration) (batch []int, soonest time.Duration) {
+func dueTasks(tasks []task, ready []time.Duration, now time.Duration) (batch []int, soonest time.Duration) {
 	soonest = -1
 	var first []int
 	before := map[string]bool{} // locks with an earlier task that is not done
 	for i, at := range ready {
-		if at < 0 || before[tasks[i].name()] {
+		if at < 0 || before[tasks[i].lockName()] {
 			continue
 		}
-		before[tasks[i].name()] = true
+		before[tasks[i].lockName()] = true
 		switch {
 		case at <= now && tasks[i].toFirst() && len(first) < lease.MaxBatch:
 			first = append(first, i)
@@ -83,32 +83,32 @@ func due(tasks []task, ready []time.Duration, now time.Duration) (batch []int, s
 	return batch, soonest
 }
 
-// round asks the nodes once for all tasks of a batch.
-func (q *masters) round(ctx context.Context, tasks []task, batch []int, ready []time.Duration, last [][]vote) {
+// runRound asks the nodes once for all tasks of a batch.
+func (q *masters) runRound(ctx context.Context, tasks []task, batch []int, ready []time.Duration, last [][]vote) {
 	p := poll{calls: make([]nodeCall, len(batch)), first: tasks[batch[0]].toFirst()}
 	for n, i := range batch {
 		var all int
-		p.calls[n], all = tasks[i].next()
+		p.calls[n], all = tasks[i].nextCall()
 		p.wave, p.patience = max(p.wave, all), max(p.patience, p.calls[n].patience)
 	}
 	p.sure = func(votes [][]vote, late bool) bool {
 		for n, i := range batch {
-			if !tasks[i].sure(votes[n], late) {
+			if !tasks[i].isSure(votes[n], late) {
 				return false
 			}
 		}
 		return true
 	}
-	votes, sent := q.ask(ctx, p)
+	votes, sent := q.askNodes(ctx, p)
 	now := q.env.clock()
 	for n, i := range batch {
 		last[i] = votes[n]
-		if q.refuse(votes[n]) { // they would refuse it again, however often they are asked
-			tasks[i].fail(fmt.Errorf("key %q: %w", p.calls[n].keys[1], q.errorOf(votes[n])))
+		if q.refuseForGood(votes[n]) { // they would refuse it again, however often they are asked
+			tasks[i].failWith(fmt.Errorf("key %q: %w", p.calls[n].keys[1], q.errorOf(votes[n])))
 			ready[i] = -1
 			continue
 		}
-		pause, done := tasks[i].take(votes[n], sent)
+		pause, done := tasks[i].handleVotes(votes[n], sent)
 		if ready[i] = now + pause; done {
 			ready[i] = -1
 		}

@@ -20,10 +20,12 @@ type vote struct {
 	asked  bool
 }
 
-func (v vote) answered() bool { return !v.silent && v.err == nil }
+func (v vote) hasAnswered() bool { return !v.silent && v.err == nil }
 
 // cannotVote reports whether the node does not vote.
-func (v vote) cannotVote() bool { return v.answered() && (v.word == "stranger" || v.word == "joining") }
+func (v vote) cannotVote() bool {
+	return v.hasAnswered() && (v.word == "stranger" || v.word == "joining")
+}
 
 func readVote(raw []any) vote {
 	if len(raw) < 3 {
@@ -54,12 +56,12 @@ func count[T any](all []T, is func(T) bool) (n int) {
 	return n
 }
 
-func words(votes []vote, word ...string) int {
-	return count(votes, func(v vote) bool { return v.answered() && slices.Contains(word, v.word) })
+func countWords(votes []vote, word ...string) int {
+	return count(votes, func(v vote) bool { return v.hasAnswered() && slices.Contains(word, v.word) })
 }
 
-// refused reports whether a node has not given what the request asked for.
-func refused(votes []vote) bool {
+// isRefused reports whether a node has not given what the request asked for.
+func isRefused(votes []vote) bool {
 	return slices.ContainsFunc(votes, func(v vote) bool {
 		return v.err != nil || !slices.Contains([]string{"yes", "accepted", "renewed", "released"}, v.word)
 	})
@@ -75,23 +77,23 @@ type claimReply struct {
 	permanent    bool
 }
 
-func (v vote) claim() claimReply {
+func (v vote) asClaim() claimReply {
 	return claimReply{slot: int(v.Number(0)), token: v.Number(1), limit: v.Number(2), ballot: v.Number(3), value: v.Text(4), rows: v.List(5),
 		permanent: v.Text(6) != ""}
 }
 
 // hasState reports whether a vote has the state of a node and counts: the node has not forgotten, and has not refused the request.
 func (v vote) hasState() bool {
-	return v.answered() && slices.Contains([]string{"yes", "held", "seen", "promised", "stale", "far", "limit"}, v.word)
+	return v.hasAnswered() && slices.Contains([]string{"yes", "held", "seen", "promised", "stale", "far", "limit"}, v.word)
 }
 
-// newest returns the register with the greatest ballot, and the number of nodes that have accepted that ballot.
-func newest(votes []vote) (value string, ballot int64, agree int) {
+// newestRegister returns the register with the greatest ballot, and the number of nodes that have accepted that ballot.
+func newestRegister(votes []vote) (value string, ballot int64, agree int) {
 	for _, v := range votes {
 		if !v.hasState() {
 			continue
 		}
-		switch r := v.claim(); {
+		switch r := v.asClaim(); {
 		case agree == 0 || r.ballot > ballot:
 			value, ballot, agree = r.value, r.ballot, 1
 		case r.ballot == ballot:
@@ -102,14 +104,14 @@ func newest(votes []vote) (value string, ballot int64, agree int) {
 }
 
 func valueOf(votes []vote) string {
-	value, _, _ := newest(votes)
+	value, _, _ := newestRegister(votes)
 	return value
 }
 
 // floorOf returns the greatest floor among the votes.
 func floorOf(votes []vote) (floor int64) {
 	for _, v := range votes {
-		if v.answered() {
+		if v.hasAnswered() {
 			floor = max(floor, v.floor)
 		}
 	}

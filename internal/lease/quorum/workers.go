@@ -28,16 +28,16 @@ func newWorkers() *workers {
 
 // launch runs f in the background, even while the client closes, because a last release is made then. close waits for it.
 func (c *workers) launch(f func()) {
-	c.count(&c.under, 1)
+	c.addCount(&c.under, 1)
 	select {
 	case c.work <- f:
 	default:
-		c.count(&c.goroutines, 1)
+		c.addCount(&c.goroutines, 1)
 		go c.serve(f)
 	}
 }
 
-func (c *workers) count(of *int, more int) {
+func (c *workers) addCount(of *int, more int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if *of += more; *of == 0 {
@@ -47,11 +47,11 @@ func (c *workers) count(of *int, more int) {
 
 // serve is one goroutine.
 func (c *workers) serve(f func()) {
-	defer c.count(&c.goroutines, -1)
+	defer c.addCount(&c.goroutines, -1)
 	idle := time.NewTimer(idleAfter)
 	defer idle.Stop()
 	for {
-		c.do(f)
+		c.runOne(f)
 		idle.Reset(idleAfter)
 		select {
 		case f = <-c.work:
@@ -63,8 +63,8 @@ func (c *workers) serve(f func()) {
 	}
 }
 
-func (c *workers) do(f func()) {
-	defer c.count(&c.under, -1)
+func (c *workers) runOne(f func()) {
+	defer c.addCount(&c.under, -1)
 	f()
 }
 

@@ -66,8 +66,8 @@ func (g *Register) comeDue(now int64) (through int64) {
 	return through
 }
 
-// keep forgets the outcomes that are used, and the oldest beyond the limit.
-func (g *Register) keep(cut int64) {
+// dropOutcomes forgets the outcomes that are used, and the oldest beyond the limit.
+func (g *Register) dropOutcomes(cut int64) {
 	maps.DeleteFunc(g.Outcomes, func(tick, _ int64) bool { return tick <= cut })
 	ticks := slices.Sorted(maps.Keys(g.Outcomes))
 	for _, tick := range ticks[:max(len(ticks)-mostFollowed, 0)] {
@@ -87,7 +87,7 @@ func (g *Register) RecordOutcome(tick int64, well bool, perTick int, now int64) 
 		g.Outcomes[tick] = 0
 	}
 	g.comeDue(now)
-	g.keep(0)
+	g.dropOutcomes(0)
 }
 
 // spoil records that a run of a tick was lost: the tick did not end well, unless the run is recovered.
@@ -119,7 +119,7 @@ func (g *Register) Follow(name string, used, now int64) (through int64, ended []
 		cut = min(cut, other.Used)
 	}
 	through = g.comeDue(now)
-	g.keep(cut)
+	g.dropOutcomes(cut)
 	for tick, due := range g.Outcomes {
 		if due > 0 {
 			ended = append(ended, lease.Ended{Tick: clock.FromMicros(tick * 1e6), Due: clock.FromMicros(due)})

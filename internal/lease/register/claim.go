@@ -45,21 +45,21 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 		}
 	}
 	g.mend(v.Latest)
-	if g.unheard(r) {
+	if g.isUnheard(r) {
 		return Ruling{Word: "unheard"}
 	}
 	if r.Tick == nil {
 		return g.claimSlot(r, owner, v)
 	}
 	g.know(r.Tick.Schedule, false, v.Now)
-	if d, over := g.decided(r, v); over {
+	if d, over := g.decidedRuling(r, v); over {
 		return d
 	}
 	if outcome, ok := lease.ReadPause(g.Paused).Stops(r.Tick, v.Now); ok {
 		return g.settle(r, v, outcome)
 	}
 	if deadline := clock.ToMicros(r.Tick.Deadline); deadline > 0 && v.Now > deadline {
-		if tick := r.Tick.At.Unix(); lease.ZoneOf(r.Tick.Schedule) != "" && !g.granted(tick) {
+		if tick := r.Tick.At.Unix(); lease.ZoneOf(r.Tick.Schedule) != "" && !g.hasGrant(tick) {
 			g.Missed = Missed{tick - 1, tick, v.Now}
 		}
 		return g.settle(r, v, r.Tick.IfLate)
@@ -67,8 +67,8 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	return g.claimTick(r, owner, v)
 }
 
-// unheard reports whether a run was granted under this id and has ended before the reply reached its claimant. Such a run has never begun.
-func (g *Register) unheard(r lease.Request) bool {
+// isUnheard reports whether a run was granted under this id and has ended before the reply reached its claimant. Such a run has never begun.
+func (g *Register) isUnheard(r lease.Request) bool {
 	run, orphaned := g.Orphans[r.ID]
 	if held, ok := g.Runs[r.ID]; ok && held.Trigger != "" { // no majority has its row any more
 		run, orphaned = held, true
@@ -76,13 +76,13 @@ func (g *Register) unheard(r lease.Request) bool {
 	return r.Adopt == "" && orphaned && run.Attempt == 1
 }
 
-func (g *Register) held(v View) Ruling {
+func (g *Register) heldRuling(v View) Ruling {
 	until, who := v.holder(g, 0)
 	return Ruling{Word: "held", Until: until, Holder: who}
 }
 
-// decided returns the decision on a tick. over is false if there is none yet.
-func (g *Register) decided(r lease.Request, v View) (d Ruling, over bool) {
+// decidedRuling returns the decision on a tick. over is false if there is none yet.
+func (g *Register) decidedRuling(r lease.Request, v View) (d Ruling, over bool) {
 	tick := r.Tick.At.Unix()
 	e, known := g.Ticks[tick]
 	open := known && e.State == lease.TickReopened
@@ -110,7 +110,7 @@ func (g *Register) decided(r lease.Request, v View) (d Ruling, over bool) {
 
 func (g *Register) settle(r lease.Request, v View, outcome string) Ruling {
 	tick, prev := r.Tick.At.Unix(), r.Previous()
-	if g.granted(tick) { // it ran, though not PerTick times: that is its outcome
+	if g.hasGrant(tick) { // it ran, though not PerTick times: that is its outcome
 		g.decide(tick, prev, lease.OutcomeGranted, r.ID, v.Now)
 		until, who := v.holder(g, tick)
 		return Ruling{Word: "decided", Outcome: lease.OutcomeGranted, Until: until, Holder: who}
@@ -133,8 +133,8 @@ func (g *Register) Acknowledge(ticks []time.Time) {
 	g.Settled = slices.DeleteFunc(g.Settled, func(s Settled) bool { return slices.ContainsFunc(ticks, clock.FromMicros(s.Tick*1e6).Equal) })
 }
 
-// granted reports whether an undecided tick has a grant that was not given back.
-func (g *Register) granted(tick int64) bool { return len(g.Ticks[tick].Slots) > 0 }
+// hasGrant reports whether an undecided tick has a grant that was not given back.
+func (g *Register) hasGrant(tick int64) bool { return len(g.Ticks[tick].Slots) > 0 }
 
 // Fits reports whether a slot may run a tick that is not decided. A slot that has run it may not. If the tick was given back, only the slots that
 // gave it back may.
@@ -153,12 +153,12 @@ func (g *Register) claimTick(r lease.Request, owner string, v View) Ruling {
 	tick, prev := r.Tick.At.Unix(), r.Previous()
 	e := g.Ticks[tick]
 	used := slices.Compact(slices.Sorted(slices.Values(e.Slots)))
-	back := g.granted(tick) && e.State == lease.TickReopened
-	if !back && g.granted(tick) && len(used) >= r.Tick.PerTick {
+	back := g.hasGrant(tick) && e.State == lease.TickReopened
+	if !back && g.hasGrant(tick) && len(used) >= r.Tick.PerTick {
 		return g.settle(r, v, "") // an earlier request had a greater PerTick
 	}
 	if v.Slot < 0 || !g.Fits(r, v.Slot) {
-		if v.Full && !g.granted(tick) && r.Tick.IfHeld != "" && !(r.Tick.KeepFirst && g.follows(prev)) {
+		if v.Full && !g.hasGrant(tick) && r.Tick.IfHeld != "" && !(r.Tick.KeepFirst && g.followsDecided(prev)) {
 			return g.settle(r, v, r.Tick.IfHeld)
 		}
 		if v.Slot >= 0 {
@@ -190,7 +190,7 @@ func (g *Register) claimTick(r lease.Request, owner string, v View) Ruling {
 func (g *Register) claimSlot(r lease.Request, owner string, v View) Ruling {
 	if v.Slot < 0 {
 		if v.Full {
-			return g.held(v)
+			return g.heldRuling(v)
 		}
 		return Ruling{Word: "held"}
 	}

@@ -89,11 +89,11 @@ func TestDeadRunIsCarriedOnAsTheNextAttempt(t *testing.T) {
 	l := newLock(t)
 	l.now = 1
 	run := l.claim("a", 0, tick(1)).Run
-	l.g.Bury([]string{"a"}, run.Token-1)
+	l.g.EndDead([]string{"a"}, run.Token-1)
 	if len(l.g.Orphans) != 0 {
 		t.Error("a run is dead whose rows may live")
 	}
-	l.g.Bury([]string{"a"}, run.Token)
+	l.g.EndDead([]string{"a"}, run.Token)
 	adopts := lease.Request{Lock: "x", ID: "b", Trigger: "recovery", Adopt: "a"}.WithDefaults()
 	got := l.g.Claim(adopts, "owner", View{Now: l.micros(), Latest: l.micros(), Token: run.Token + 1})
 	l.want(got, lease.OutcomeGranted, "")

@@ -58,8 +58,8 @@ func (g *Register) Abandon(ids []string) {
 	}
 }
 
-// Bury ends the runs of dead holders, whose rows a majority has shut up to a token. Runs with a trigger become orphans.
-func (g *Register) Bury(dead []string, upTo int64) {
+// EndDead ends the runs of dead holders, whose rows a majority has shut up to a token. Runs with a trigger become orphans.
+func (g *Register) EndDead(dead []string, upTo int64) {
 	for _, id := range dead {
 		run, ok := g.Runs[id]
 		if !ok || run.Token > upTo {

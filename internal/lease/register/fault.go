@@ -12,8 +12,8 @@ const (
 	mostFollowers = 10_000
 )
 
-// fault returns a description of the damage in a register that was read; "" if there is none.
-func (g *Register) fault() string {
+// findFault returns a description of the damage in a register that was read; "" if there is none.
+func (g *Register) findFault() string {
 	switch {
 	case !lease.Sound(g.Low, lease.MaxTick) || !lease.Sound(g.Since, lease.MaxNumber) || !lease.Sound(g.Since2, lease.MaxNumber) || !lease.Sound(g.Last, lease.MaxTick) ||
 		!lease.Sound(g.From, lease.MaxTick) || !lease.Sound(g.Behind, 2*dayTicks) || !lease.Sound(g.Missed.Through, lease.MaxTick) || !lease.Sound(g.Rules.Since, lease.MaxNumber):
@@ -26,13 +26,13 @@ func (g *Register) fault() string {
 		return fmt.Sprintf("paused %.60q", g.Paused)
 	}
 	for tick, e := range g.Ticks {
-		if fault := e.fault(tick); fault != "" {
+		if fault := e.findFault(tick); fault != "" {
 			return fault
 		}
 	}
 	for _, runs := range []map[string]Run{g.Runs, g.Orphans} {
 		for id, r := range runs {
-			if fault := r.fault(id); fault != "" {
+			if fault := r.findFault(id); fault != "" {
 				return fault
 			}
 		}
@@ -40,7 +40,7 @@ func (g *Register) fault() string {
 	return g.chainFault()
 }
 
-func (e Entry) fault(tick int64) string {
+func (e Entry) findFault(tick int64) string {
 	bad := !lease.Sound(tick, lease.MaxTick) || !lease.Sound(e.Prev, lease.MaxTick) || len(e.Slots) > lease.MaxSlots || e.State != lease.TickDecided && e.State != lease.TickPart && e.State != lease.TickReopened
 	for _, s := range e.Slots {
 		bad = bad || !lease.Sound(int64(s), lease.MaxSlots-1)
@@ -51,7 +51,7 @@ func (e Entry) fault(tick int64) string {
 	return ""
 }
 
-func (r Run) fault(id string) string {
+func (r Run) findFault(id string) string {
 	switch {
 	case !lease.Sound(int64(r.Slot), lease.MaxSlots-1) || !lease.Sound(r.Token, lease.MaxNumber) || !lease.Sound(r.Lease, lease.MaxNumber) || !lease.Sound(r.Tick, lease.MaxTick) ||
 		!lease.Sound(int64(r.Attempt), lease.MaxAttempts) || !lease.Sound(r.StoppedFor, lease.MaxTick):
@@ -59,7 +59,7 @@ func (r Run) fault(id string) string {
 	case r.Adopted != nil && r.Adopted.Run.Adopted != nil:
 		return fmt.Sprintf("run %.40q carries on one that carries on", id)
 	case r.Adopted != nil:
-		return r.Adopted.Run.fault(r.Adopted.ID)
+		return r.Adopted.Run.findFault(r.Adopted.ID)
 	}
 	return ""
 }

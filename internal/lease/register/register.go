@@ -104,7 +104,7 @@ func Read(value string) (*Register, error) {
 		if err := json.Unmarshal([]byte(value), g); err != nil {
 			return nil, fmt.Errorf("%w: %w", lease.ErrUnknown, lease.Refused(fmt.Errorf("read the register: %w: %w", lease.ErrCorrupt, err)))
 		}
-		if fault := g.fault(); fault != "" {
+		if fault := g.findFault(); fault != "" {
 			return nil, fmt.Errorf("%w: %w", lease.ErrUnknown, lease.Refused(fmt.Errorf("read the register: %w: %s", lease.ErrCorrupt, fault)))
 		}
 	}
@@ -215,13 +215,13 @@ func (g *Register) know(schedule string, announced bool, now int64) {
 	g.Digest2, g.Since2, g.Digest, g.Since, g.began = g.Digest, left, schedule, fresh, fresh
 }
 
-// follows reports whether the tick before one is decided. prev is that tick.
-func (g *Register) follows(prev int64) bool { return prev <= g.low() || prev*1e6 <= g.began }
+// followsDecided reports whether the tick before one is decided. prev is that tick.
+func (g *Register) followsDecided(prev int64) bool { return prev <= g.low() || prev*1e6 <= g.began }
 
 // decide settles a tick for good.
 func (g *Register) decide(tick, prev int64, how, by string, now int64) {
 	switch {
-	case tick > g.low() && g.follows(prev):
+	case tick > g.low() && g.followsDecided(prev):
 		g.setLow(tick)
 	case tick > g.low():
 		g.Ticks[tick] = Entry{Prev: prev, State: lease.TickDecided, How: how}
@@ -238,7 +238,7 @@ func (g *Register) advance(now int64) {
 	for moved := true; moved; {
 		moved = false
 		for tick, e := range g.Ticks {
-			if e.State == lease.TickDecided && tick > g.low() && g.follows(e.Prev) {
+			if e.State == lease.TickDecided && tick > g.low() && g.followsDecided(e.Prev) {
 				g.setLow(tick)
 				moved = true
 			}

@@ -38,7 +38,7 @@ func (g *Register) Stop(r lease.StopRequest, rows []lease.Row, v View) Choice {
 			if leaving == nil {
 				leaving = row
 			}
-		case run.Stopped == "" && run.began(row.Token, tick, r, v) && (oldest == nil || row.Token < oldest.Token):
+		case run.Stopped == "" && run.beganBefore(row.Token, tick, r, v) && (oldest == nil || row.Token < oldest.Token):
 			oldest = row
 		}
 	}
@@ -71,8 +71,8 @@ func (g *Register) isDecided(tick int64) bool {
 	return known && e.State == lease.TickDecided || tick <= g.low() && !(known && e.State == lease.TickReopened)
 }
 
-// began reports whether a run had begun before a tick was due. Its token shows the time: a token that is ahead of the clocks was given by a wrong
+// beganBefore reports whether a run had begun before a tick was due. Its token shows the time: a token that is ahead of the clocks was given by a wrong
 // clock, and shows nothing. A recovery began with the run that it recovers.
-func (run Run) began(token lease.Token, tick int64, r lease.StopRequest, v View) bool {
+func (run Run) beganBefore(token lease.Token, tick int64, r lease.StopRequest, v View) bool {
 	return run.Tick < tick && (int64(token) < clock.ToMicros(r.From) || int64(token) > minuteAfter(v.Latest) || run.Adopted != nil)
 }

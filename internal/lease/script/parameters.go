@@ -34,7 +34,7 @@ func (p parameters[T]) append(words []any, call T) []any {
 	return words
 }
 
-func (p parameters[T]) names() []string {
+func (p parameters[T]) argNames() []string {
 	names := make([]string, len(p))
 	for i := range p {
 		names[i] = p[i].name

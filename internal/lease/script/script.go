@@ -43,17 +43,17 @@ type Single struct {
 func ForSingle() Single {
 	acquire, release := []string{"check", "state", "queue", "acquire"}, []string{"check", "state", "queue", "chain", "release"}
 	return Single{
-		Acquire:        batched(withFastPath("acquire_fast", acquire)...),
-		Release:        batched(withFastPath("release_fast", release)...),
-		Renew:          batched("check", "state", "renew"),
-		Inspect:        assemble(sources("check", "state", "chain", "inspect")...),
+		Acquire:        batchedScript(withFastPath("acquire_fast", acquire)...),
+		Release:        batchedScript(withFastPath("release_fast", release)...),
+		Renew:          batchedScript("check", "state", "renew"),
+		Inspect:        joinScript(sourcesOf("check", "state", "chain", "inspect")...),
 		InspectOnly:    readOnly("check", "state", "chain", "inspect"),
-		Stop:           assemble(sources("check", "state", "stop")...),
-		MarkSucceeded:  assemble(sources("check", "state", "chain", "mark_succeeded")...),
-		Pause:          assemble(sources("check", "state", "pause")...),
-		Remove:         assemble(sources("check", "state", "remove")...),
-		AcquireSet:     assemble(function("acquire", sources(acquire...)...), function("release", sources(release...)...), source("acquire_set")),
-		Fence:          assemble(sources("check", "fence")...),
+		Stop:           joinScript(sourcesOf("check", "state", "stop")...),
+		MarkSucceeded:  joinScript(sourcesOf("check", "state", "chain", "mark_succeeded")...),
+		Pause:          joinScript(sourcesOf("check", "state", "pause")...),
+		Remove:         joinScript(sourcesOf("check", "state", "remove")...),
+		AcquireSet:     joinScript(asFunction("acquire", sourcesOf(acquire...)...), asFunction("release", sourcesOf(release...)...), sourceOf("acquire_set")),
+		Fence:          joinScript(sourcesOf("check", "fence")...),
 		AcquireCompact: forMany(Many{Shared: 1, Told: 1, Bounded: true}, "acquire_compact"),
 		ReleaseCompact: forMany(Many{}, "release_compact"),
 	}
@@ -65,8 +65,8 @@ func withFastPath(fast string, whole []string) []string { return append([]string
 // WithoutFastPaths returns the scripts of a single master with only the whole rules. Tests compare them with [ForSingle].
 func WithoutFastPaths() Single {
 	s := ForSingle()
-	s.Acquire = batched("check", "state", "queue", "acquire")
-	s.Release = batched("check", "state", "queue", "chain", "release")
+	s.Acquire = batchedScript("check", "state", "queue", "acquire")
+	s.Release = batchedScript("check", "state", "queue", "chain", "release")
 	return s
 }
 
@@ -76,14 +76,14 @@ type Quorum struct{ Claim, Accept, Renew, Release, Stop, Enrol, Admit, Found *Sc
 // ForQuorum returns the scripts of a node.
 func ForQuorum() Quorum {
 	return Quorum{
-		Claim:   assemble(sources("quorum_claim_fast", "check", "quorum", "quorum_claim")...),
-		Accept:  assemble(sources("check", "quorum", "quorum_accept")...),
-		Renew:   assemble(sources("check", "quorum", "quorum_renew")...),
-		Release: assemble(sources("quorum_release_fast", "check", "quorum_release")...),
-		Stop:    assemble(sources("quorum_stop")...),
-		Enrol:   assemble(sources("check", "quorum_enrol")...),
-		Admit:   assemble(sources("check", "quorum_admit")...),
-		Found:   assemble(sources("quorum_found")...),
+		Claim:   joinScript(sourcesOf("quorum_claim_fast", "check", "quorum", "quorum_claim")...),
+		Accept:  joinScript(sourcesOf("check", "quorum", "quorum_accept")...),
+		Renew:   joinScript(sourcesOf("check", "quorum", "quorum_renew")...),
+		Release: joinScript(sourcesOf("quorum_release_fast", "check", "quorum_release")...),
+		Stop:    joinScript(sourcesOf("quorum_stop")...),
+		Enrol:   joinScript(sourcesOf("check", "quorum_enrol")...),
+		Admit:   joinScript(sourcesOf("check", "quorum_admit")...),
+		Found:   joinScript(sourcesOf("quorum_found")...),
 	}
 }
 
@@ -107,48 +107,48 @@ func (s *Script) Called(load bool, keys, args int) []any {
 	return append(words, "evalsha", s.Name, keys)
 }
 
-// source returns the text of a file. A test checks that each name has a file.
-func source(name string) string {
+// sourceOf returns the text of a file. A test checks that each name has a file.
+func sourceOf(name string) string {
 	text, _ := files.ReadFile("lua/" + name + ".lua")
 	return string(text)
 }
 
-func sources(names ...string) []string {
+func sourcesOf(names ...string) []string {
 	texts := make([]string, len(names))
 	for i, name := range names {
-		texts[i] = source(name)
+		texts[i] = sourceOf(name)
 	}
 	return texts
 }
 
-func assemble(texts ...string) *Script {
+func joinScript(texts ...string) *Script {
 	text := strings.Join(texts, "\n")
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
 	sha := hex.EncodeToString(sum[:])
 	return &Script{Text: text, SHA: sha, Name: sha}
 }
 
-// batched returns a script with a form for several requests in one command.
-func batched(names ...string) *Script {
-	s := assemble(sources(names...)...)
-	s.Batch = assemble(function("one", sources(names...)...), source("batch"))
+// batchedScript returns a script with a form for several requests in one command.
+func batchedScript(names ...string) *Script {
+	s := joinScript(sourcesOf(names...)...)
+	s.Batch = joinScript(asFunction("one", sourcesOf(names...)...), sourceOf("batch"))
 	return s
 }
 
 func forMany(m Many, name string) *Script {
-	s := assemble(source(name))
+	s := joinScript(sourceOf(name))
 	s.Many = &m
 	return s
 }
 
 // readOnly returns a script that writes nothing.
 func readOnly(names ...string) *Script {
-	s := assemble(sources(append([]string{"readonly"}, names...)...)...)
+	s := joinScript(sourcesOf(append([]string{"readonly"}, names...)...)...)
 	s.ReadOnly = true
 	return s
 }
 
-// function turns a script into a function that other scripts can call.
-func function(name string, texts ...string) string {
+// asFunction turns a script into a function that other scripts can call.
+func asFunction(name string, texts ...string) string {
 	return "local function " + name + "(KEYS, ARGV)\n" + strings.Join(texts, "\n") + "\nend"
 }

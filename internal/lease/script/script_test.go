@@ -22,27 +22,27 @@ type table struct {
 
 // tables are all scripts that have arguments of their own.
 var tables = map[string]table{
-	"state":           {1, common.names()},
-	"acquire":         {9, acquire.names()},
-	"renew":           {9, renew.names()},
-	"release":         {9, release.names()},
-	"inspect":         {9, inspect.names()},
-	"stop":            {9, stop.names()},
-	"mark_succeeded":  {9, markSucceeded.names()},
-	"pause":           {9, pause.names()},
-	"remove":          {9, remove.names()},
-	"fence":           {9, fence.names()},
-	"acquire_compact": {1, acquireCompact.names()},
-	"release_compact": {1, releaseCompact.names()},
-	"quorum":          {1, nodeCommon.names()},
-	"quorum_claim":    {4, quorumClaim.names()},
-	"quorum_accept":   {4, quorumAccept.names()},
-	"quorum_renew":    {4, quorumRenew.names()},
-	"quorum_release":  {4, quorumRelease.names()},
-	"quorum_stop":     {4, quorumStop.names()},
-	"quorum_enrol":    {1, quorumEnrol.names()},
-	"quorum_admit":    {1, quorumAdmit.names()},
-	"quorum_found":    {1, quorumFound.names()},
+	"state":           {1, common.argNames()},
+	"acquire":         {9, acquire.argNames()},
+	"renew":           {9, renew.argNames()},
+	"release":         {9, release.argNames()},
+	"inspect":         {9, inspect.argNames()},
+	"stop":            {9, stop.argNames()},
+	"mark_succeeded":  {9, markSucceeded.argNames()},
+	"pause":           {9, pause.argNames()},
+	"remove":          {9, remove.argNames()},
+	"fence":           {9, fence.argNames()},
+	"acquire_compact": {1, acquireCompact.argNames()},
+	"release_compact": {1, releaseCompact.argNames()},
+	"quorum":          {1, nodeCommon.argNames()},
+	"quorum_claim":    {4, quorumClaim.argNames()},
+	"quorum_accept":   {4, quorumAccept.argNames()},
+	"quorum_renew":    {4, quorumRenew.argNames()},
+	"quorum_release":  {4, quorumRelease.argNames()},
+	"quorum_stop":     {4, quorumStop.argNames()},
+	"quorum_enrol":    {1, quorumEnrol.argNames()},
+	"quorum_admit":    {1, quorumAdmit.argNames()},
+	"quorum_found":    {1, quorumFound.argNames()},
 }
 
 // without are the files that have none, and why.
@@ -90,7 +90,7 @@ func texts(t *testing.T) map[string]string {
 	all := map[string]string{}
 	for _, e := range entries {
 		name := strings.TrimSuffix(path.Base(e.Name()), ".lua")
-		all[name] = source(name)
+		all[name] = sourceOf(name)
 	}
 	return all
 }
@@ -121,7 +121,7 @@ func TestHeadersNameTheArguments(t *testing.T) {
 
 func TestHeadersNameTheKeys(t *testing.T) {
 	for name, want := range map[string][]string{"state": lockKeys, "queue": lineKeys, "quorum": nodeKeys} {
-		if _, names := header(source(name), "KEYS"); !slices.Equal(names, want) {
+		if _, names := header(sourceOf(name), "KEYS"); !slices.Equal(names, want) {
 			t.Errorf("%s.lua has the keys %q, want %q", name, names, want)
 		}
 	}
@@ -140,7 +140,7 @@ func TestHeadersNameTheKeys(t *testing.T) {
 func TestHeadersArgueAtomicity(t *testing.T) {
 	compares := []string{"state", "quorum", "acquire_compact", "release_compact", "acquire_set", "quorum_enrol", "quorum_admit"} // parts, and those that say it otherwise
 	for name := range tables {
-		if !slices.Contains(compares, name) && !strings.Contains(source(name), "Why it is atomic") {
+		if !slices.Contains(compares, name) && !strings.Contains(sourceOf(name), "Why it is atomic") {
 			t.Errorf("%s.lua does not say why it is atomic", name)
 		}
 	}

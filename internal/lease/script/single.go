@@ -49,11 +49,13 @@ type AcquireArgs struct {
 	Patience time.Duration // the time for which a waiter keeps its place without asking again
 }
 
-func (a *AcquireArgs) hasTick() bool     { return a.Tick != nil }
-func (a *AcquireArgs) waits() bool       { return a.Channel != "" || a.Delay > 0 }
-func (a *AcquireArgs) named() bool       { return a.Tick.Behind() != 0 }
-func (a *AcquireArgs) keeps() bool       { return a.hasTick() && (a.Tick.KeepFirst || a.Tick.KeepOutcome) }
-func (a *AcquireArgs) tickOrDelay() bool { return a.hasTick() || a.waits() }
+func (a *AcquireArgs) hasTick() bool { return a.Tick != nil }
+func (a *AcquireArgs) mayWait() bool { return a.Channel != "" || a.Delay > 0 }
+func (a *AcquireArgs) isNamed() bool { return a.Tick.Behind() != 0 }
+func (a *AcquireArgs) keepsState() bool {
+	return a.hasTick() && (a.Tick.KeepFirst || a.Tick.KeepOutcome)
+}
+func (a *AcquireArgs) tickOrDelay() bool { return a.hasTick() || a.mayWait() }
 
 // ofTick returns a function for a value of the tick, or none if there is no tick.
 func ofTick(value func(t *lease.Tick) any, none any) func(a *AcquireArgs) any {
@@ -82,12 +84,12 @@ var acquire = parameters[*AcquireArgs]{
 	{name: "schedule", value: ofTick(func(t *lease.Tick) any { return t.Schedule }, "")},
 	{name: "if_held", value: ofTick(func(t *lease.Tick) any { return t.IfHeld }, "")},
 	{name: "if_late", value: ofTick(func(t *lease.Tick) any { return t.IfLate }, "")},
-	{name: "channel", value: func(a *AcquireArgs) any { return a.Channel }, needed: func(a *AcquireArgs) bool { return a.waits() || a.keeps() }},
+	{name: "channel", value: func(a *AcquireArgs) any { return a.Channel }, needed: func(a *AcquireArgs) bool { return a.mayWait() || a.keepsState() }},
 	{name: "patience", value: func(a *AcquireArgs) any { return a.Patience.Microseconds() }},
 	{name: "delay", value: func(a *AcquireArgs) any { return a.Delay.Microseconds() }},
-	{name: "keep_first", value: ofTick(func(t *lease.Tick) any { return flag(t.KeepFirst) }, flag(false)), needed: (*AcquireArgs).keeps},
+	{name: "keep_first", value: ofTick(func(t *lease.Tick) any { return flag(t.KeepFirst) }, flag(false)), needed: (*AcquireArgs).keepsState},
 	{name: "keep_outcome", value: ofTick(func(t *lease.Tick) any { return flag(t.KeepOutcome) }, flag(false))},
-	{name: "behind", value: ofTick(func(t *lease.Tick) any { return t.Behind() }, 0), needed: (*AcquireArgs).named},
+	{name: "behind", value: ofTick(func(t *lease.Tick) any { return t.Behind() }, 0), needed: (*AcquireArgs).isNamed},
 }
 
 // Encode returns the script's ARGV.
@@ -177,20 +179,20 @@ func (r ReleaseArgs) Encode() []any { return release.encode(&r) }
 // InspectArgs has the arguments of inspect.lua.
 type InspectArgs lease.InspectRequest
 
-func (i *InspectArgs) acknowledges() bool {
-	return len(i.Acked) > 0 || i.SettleOutcome != "" || i.abandons()
+func (i *InspectArgs) hasAcked() bool {
+	return len(i.Acked) > 0 || i.SettleOutcome != "" || i.hasAbandon()
 }
 
-func (i *InspectArgs) abandons() bool { return len(i.Abandon) > 0 }
+func (i *InspectArgs) hasAbandon() bool { return len(i.Abandon) > 0 }
 
-func (i *InspectArgs) through() string {
+func (i *InspectArgs) settleThrough() string {
 	if i.SettleThrough.IsZero() {
 		return ""
 	}
 	return strconv.FormatInt(i.SettleThrough.Unix(), 10)
 }
 
-func (i *InspectArgs) recorded() (ticks string) {
+func (i *InspectArgs) ackedTicks() (ticks string) {
 	for _, tick := range i.Acked {
 		ticks += strconv.FormatInt(tick.Unix(), 10) + ";"
 	}
@@ -199,13 +201,13 @@ func (i *InspectArgs) recorded() (ticks string) {
 
 var inspect = parameters[*InspectArgs]{
 	{name: "schedule", value: func(i *InspectArgs) any { return i.Schedule }},
-	{name: "settle_through", value: func(i *InspectArgs) any { return i.through() }},
+	{name: "settle_through", value: func(i *InspectArgs) any { return i.settleThrough() }},
 	{name: "settle_deadline", value: func(i *InspectArgs) any { return clock.ToMicros(i.SettleDeadline) }},
 	{name: "follower", value: func(i *InspectArgs) any { return i.Follower }, needed: func(i *InspectArgs) bool { return i.Follower != "" }},
 	{name: "used", value: func(i *InspectArgs) any { return max(i.Used.Unix(), 0) }},
-	{name: "recorded", value: func(i *InspectArgs) any { return i.recorded() }, needed: (*InspectArgs).acknowledges},
+	{name: "recorded", value: func(i *InspectArgs) any { return i.ackedTicks() }, needed: (*InspectArgs).hasAcked},
 	{name: "settlement", value: func(i *InspectArgs) any { return lease.InspectRequest(*i).SettleRecord() }},
-	{name: "abandon", value: func(i *InspectArgs) any { return strings.Join(i.Abandon, ";") }, needed: (*InspectArgs).abandons},
+	{name: "abandon", value: func(i *InspectArgs) any { return strings.Join(i.Abandon, ";") }, needed: (*InspectArgs).hasAbandon},
 	{name: "behind", value: func(i *InspectArgs) any { return i.Behind }, needed: func(i *InspectArgs) bool { return i.Behind != 0 || i.ZoneRules != "" }},
 	{name: "rules", value: func(i *InspectArgs) any { return i.ZoneRules }},
 }

@@ -47,8 +47,8 @@ func (c *Store) Acquire(ctx context.Context, requests []lease.Request, answer fu
 	}
 }
 
-// ask asks once for one row.
-func (c *Store) ask(ctx context.Context, r lease.Request) answer {
+// askRow asks once for one row.
+func (c *Store) askRow(ctx context.Context, r lease.Request) answer {
 	if result, ok := c.AcquireCompact(ctx, r); ok {
 		return answer{Result: result}
 	}
@@ -76,17 +76,17 @@ func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []an
 	calls := make([]call, len(requests))
 	for i := range requests {
 		r := &requests[i]
-		calls[i] = c.call(c.scripts.Acquire, r.Lock, r.ID, r.Permanent, acquireArgs(*r, c.cfg.Owner)...)
+		calls[i] = c.newCall(c.scripts.Acquire, r.Lock, r.ID, r.Permanent, acquireArgs(*r, c.cfg.Owner)...)
 		calls[i].heavy = calls[i].heavy || r.Slots > manySlots
 	}
-	replies := c.exec(ctx, calls)
+	replies := c.execCalls(ctx, calls)
 	settled := c.settleOverdue(ctx, requests, replies)
 	for i, r := range requests {
 		if a, done := settled[i]; done {
 			answers[i] = a
 			continue
 		}
-		answers[i] = c.answer(r, replies[i])
+		answers[i] = c.answerOf(r, replies[i])
 	}
 	return answers
 }
@@ -95,24 +95,24 @@ func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []an
 func (c *Store) settleOverdue(ctx context.Context, requests []lease.Request, replies []reply) map[int]answer {
 	var settled map[int]answer
 	for i, r := range replies {
-		if !c.overdue(requests[i], r) {
+		if !c.isOverdue(requests[i], r) {
 			continue
 		}
 		if settled == nil {
 			settled = map[int]answer{}
 		}
-		settled[i] = c.settle(ctx, requests[i])
+		settled[i] = c.settleLate(ctx, requests[i])
 	}
 	if settled != nil {
-		arrive(replies, c.cfg.Clock())
+		setReceived(replies, c.cfg.Clock())
 	}
 	return settled
 }
 
-func (c *Store) answer(r lease.Request, got reply) answer {
+func (c *Store) answerOf(r lease.Request, got reply) answer {
 	a := answer{Result: lease.Result{Verdict: lease.Verdict(got.verdict), Orphans: got.orphans}, late: got.verdict == "late"}
 	if got.err == nil && !got.acked && c.mustLast(r, got) {
-		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("acquire %q: %w", r.Lock, c.unacked())
+		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("acquire %q: %w", r.Lock, c.unackedError())
 		return a
 	}
 	switch got.verdict {
@@ -147,8 +147,8 @@ func (c *Store) answer(r lease.Request, got reply) answer {
 
 // grantOf returns the grant of a reply. Its lease counts from before the request was sent.
 func (c *Store) grantOf(r lease.Request, got reply) lease.Grant {
-	row := got.row()
-	g := lease.Grant{Slot: int(row.slot), Token: lease.Token(row.token), Tick: row.tick, Attempt: row.attempt, Expiry: row.expiry, Now: got.now, Known: got.known(),
+	row := got.grantedRow()
+	g := lease.Grant{Slot: int(row.slot), Token: lease.Token(row.token), Tick: row.tick, Attempt: row.attempt, Expiry: row.expiry, Now: got.now, Known: got.knownState(),
 		Sent: got.sent, Received: got.received}
 	if got.form != nil {
 		g.Ticket = got.form
@@ -161,16 +161,16 @@ func (c *Store) grantOf(r lease.Request, got reply) lease.Grant {
 func (c *Store) mustLast(r lease.Request, got reply) bool {
 	switch got.verdict {
 	case "granted":
-		return c.cfg.HeldToken(r.ID) != lease.Token(got.row().token) // otherwise it was acknowledged before
+		return c.cfg.HeldToken(r.ID) != lease.Token(got.grantedRow().token) // otherwise it was acknowledged before
 	case "settled", "decided":
 		return true
 	}
 	return false
 }
 
-// overdue reports whether a tick is held, past its deadline, by a grant that replicas have not acknowledged, or that was given back for that reason
+// isOverdue reports whether a tick is held, past its deadline, by a grant that replicas have not acknowledged, or that was given back for that reason
 // when the server could not report the outcome of the tick.
-func (c *Store) overdue(r lease.Request, got reply) bool {
+func (c *Store) isOverdue(r lease.Request, got reply) bool {
 	late := r.Tick != nil && !r.Tick.Deadline.IsZero() && got.now > clock.ToMicros(r.Tick.Deadline)
 	if got.err != nil || !late || c.cfg.AckedReplicas == 0 {
 		return false
@@ -178,22 +178,22 @@ func (c *Store) overdue(r lease.Request, got reply) bool {
 	return got.verdict == "dead" || got.verdict == "granted" && !got.acked && c.mustLast(r, got)
 }
 
-// settle gives an overdue grant back, and lets the server settle the tick.
-func (c *Store) settle(ctx context.Context, r lease.Request) answer {
+// settleLate gives an overdue grant back, and lets the server settle the tick.
+func (c *Store) settleLate(ctx context.Context, r lease.Request) answer {
 	if _, err := c.Release(ctx, lease.Withdrawal(r)); err != nil {
 		return answer{Result: lease.Failed(fmt.Errorf("give back the late grant of %q: %w", r.Lock, err))}
 	}
 	again := r
 	again.ID, again.Abstain = rand.Text(), true // the id of the grant is dead
-	k := c.call(c.scripts.Acquire, again.Lock, again.ID, again.Permanent, acquireArgs(again, c.cfg.Owner)...)
-	a := c.answer(again, c.exec(ctx, []call{k})[0])
+	k := c.newCall(c.scripts.Acquire, again.Lock, again.ID, again.Permanent, acquireArgs(again, c.cfg.Owner)...)
+	a := c.answerOf(again, c.execCalls(ctx, []call{k})[0])
 	a.late = false // the first request is dead, and must not be repeated
 	return a
 }
 
 // AcquireCompact asks for a lock that was compact in the newest reply. ok is false if the request needs lua/acquire.lua.
 func (c *Store) AcquireCompact(ctx context.Context, r lease.Request) (result lease.Result, ok bool) {
-	if c.cfg.AckedReplicas > 0 || !plain(r) || c.cfg.Work.Ready() != nil {
+	if c.cfg.AckedReplicas > 0 || !isPlain(r) || c.cfg.Work.Ready() != nil {
 		return result, false
 	}
 	know, _ := c.cfg.Observed.Last(r.Lock)
@@ -213,5 +213,5 @@ func (c *Store) AcquireCompact(ctx context.Context, r lease.Request) (result lea
 	case got.verdict == notCompact:
 		return result, false
 	}
-	return c.answer(r, got).Result, true
+	return c.answerOf(r, got).Result, true
 }

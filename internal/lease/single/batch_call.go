@@ -22,15 +22,15 @@ type batchCall struct {
 // longer is sent by itself.
 const mostTogether = 50
 
-// pack combines calls of the same script if their keys are certainly on one server.
-func (c *sender) pack(b *batch, calls []call) []*batchCall {
+// packCalls combines calls of the same script if their keys are certainly on one server.
+func (c *sender) packCalls(b *batch, calls []call) []*batchCall {
 	var batchCalls []*batchCall
 	open := map[string]*batchCall{} // the last batch call of each script
 	loaded := map[string]bool{}
 	for _, e := range b.routedCalls {
 		k := calls[e.call]
 		alone := !c.servers.one || k.script.Batch == nil && k.script.Many == nil || k.heavy || e.alone
-		if p := open[k.script.SHA]; p != nil && !alone && len(p.routedCalls) < mostTogether && k.like(calls[p.routedCalls[0].call]) {
+		if p := open[k.script.SHA]; p != nil && !alone && len(p.routedCalls) < mostTogether && k.sameShape(calls[p.routedCalls[0].call]) {
 			p.routedCalls = append(p.routedCalls, e)
 			continue
 		}
@@ -41,7 +41,7 @@ func (c *sender) pack(b *batch, calls []call) []*batchCall {
 		}
 	}
 	for _, p := range batchCalls {
-		s := p.script(calls)
+		s := p.scriptOf(calls)
 		for _, e := range p.routedCalls {
 			p.load = p.load || e.load && !loaded[s.SHA]
 		}
@@ -50,13 +50,13 @@ func (c *sender) pack(b *batch, calls []call) []*batchCall {
 	return batchCalls
 }
 
-// like reports whether two calls of a script have the same numbers of keys and arguments.
-func (k call) like(other call) bool {
+// sameShape reports whether two calls of a script have the same numbers of keys and arguments.
+func (k call) sameShape(other call) bool {
 	return len(k.keys) == len(other.keys) && len(k.args) == len(other.args)
 }
 
-// script returns the script that the server executes.
-func (p *batchCall) script(calls []call) *script.Script {
+// scriptOf returns the script that the server executes.
+func (p *batchCall) scriptOf(calls []call) *script.Script {
 	s := calls[p.routedCalls[0].call].script
 	if len(p.routedCalls) > 1 && s.Many == nil {
 		return s.Batch
@@ -64,17 +64,17 @@ func (p *batchCall) script(calls []call) *script.Script {
 	return s
 }
 
-// enqueue puts a batch call into a pipeline.
-func (p *batchCall) enqueue(ctx context.Context, pipe redis.Pipeliner, calls []call, until int64) {
+// enqueueIn puts a batch call into a pipeline.
+func (p *batchCall) enqueueIn(ctx context.Context, pipe redis.Pipeliner, calls []call, until int64) {
 	if p.routedCalls[0].ask {
 		pipe.Do(ctx, "ASKING")
 	}
-	_ = pipe.Process(ctx, p.command(ctx, calls, until)) // it only queues the command
+	_ = pipe.Process(ctx, p.asCommand(ctx, calls, until)) // it only queues the command
 }
 
-// command returns the batch call as one command, which is not executed after the instant until of the server's clock.
-func (p *batchCall) command(ctx context.Context, calls []call, until int64) redis.Cmder {
-	s := p.script(calls)
+// asCommand returns the batch call as one command, which is not executed after the instant until of the server's clock.
+func (p *batchCall) asCommand(ctx context.Context, calls []call, until int64) redis.Cmder {
+	s := p.scriptOf(calls)
 	first, n := calls[p.routedCalls[0].call], len(p.routedCalls)
 	words := s.Called(p.load, n*len(first.keys), len(first.args)+8*(n-1))
 	for _, e := range p.routedCalls {
@@ -82,9 +82,9 @@ func (p *batchCall) command(ctx context.Context, calls []call, until int64) redi
 	}
 	switch {
 	case n == 1:
-		words = first.append(words, until)
+		words = first.appendArgs(words, until)
 	case s.Many != nil:
-		words = first.append(words, until)
+		words = first.appendArgs(words, until)
 		for _, e := range p.routedCalls[1:] {
 			words = append(words, calls[e.call].args[s.Many.Shared:]...)
 		}
@@ -98,8 +98,8 @@ func (p *batchCall) command(ctx context.Context, calls []call, until int64) redi
 // compactArgs is the maximum number of arguments of a script for a compact lock.
 const compactArgs = 5
 
-// with sets the script of a call, and makes its command at once, because most calls are sent once, by themselves.
-func (k call) with(s *script.Script, keys []string, appendArgs func(words []any) []any) call {
+// withScript sets the script of a call, and makes its command at once, because most calls are sent once, by themselves.
+func (k call) withScript(s *script.Script, keys []string, appendArgs func(words []any) []any) call {
 	k.script, k.keys = s, keys
 	words := k.appendKeys(s.Called(false, len(keys), compactArgs))
 	k.words = appendArgs(words)
@@ -107,14 +107,14 @@ func (k call) with(s *script.Script, keys []string, appendArgs func(words []any)
 	return k
 }
 
-// command returns the call as a command by itself. It is not executed after the instant until of the server's clock.
-func (k call) command(ctx context.Context, load bool, until int64) *redis.Cmd {
+// asCommand returns the call as a command by itself. It is not executed after the instant until of the server's clock.
+func (k call) asCommand(ctx context.Context, load bool, until int64) *redis.Cmd {
 	if k.words != nil && !load {
-		k.date(k.args, until)
+		k.setNotAfter(k.args, until)
 		return redis.NewCmd(ctx, k.words...)
 	}
 	words := k.script.Called(load, len(k.keys), len(k.args))
-	return redis.NewCmd(ctx, k.append(k.appendKeys(words), until)...)
+	return redis.NewCmd(ctx, k.appendArgs(k.appendKeys(words), until)...)
 }
 
 func (k call) appendKeys(words []any) []any {
@@ -128,7 +128,7 @@ func (k call) appendKeys(words []any) []any {
 func (p *batchCall) appendAll(words []any, calls []call, until int64) []any {
 	words = append(words, len(p.routedCalls), 0)
 	head := len(words)
-	words = calls[p.routedCalls[0].call].append(words, until)
+	words = calls[p.routedCalls[0].call].appendArgs(words, until)
 	width := len(words) - head
 	words[head-1] = width
 	for _, e := range p.routedCalls[1:] {
@@ -144,8 +144,8 @@ func (p *batchCall) appendAll(words []any, calls []call, until int64) []any {
 	return words
 }
 
-// reply returns the server's answer to one of the routed calls.
-func (p *batchCall) reply(n int, m *script.Many) ([]any, error) {
+// replyAt returns the server's answer to one of the routed calls.
+func (p *batchCall) replyAt(n int, m *script.Many) ([]any, error) {
 	raw, err := p.cmd.Slice()
 	if m != nil {
 		return replyTo(m, n, len(p.routedCalls), raw, err)

@@ -20,8 +20,8 @@ type batcher struct {
 // replies of the other. A second round trip needs at least crowd calls to be worth it, and takes half of all, so that the two stay of equal size.
 const maxInFlight, crowd = 2, 8
 
-// worth reports whether the waiting calls justify one more round trip. The caller holds mu.
-func (v *batcher) worth() bool {
+// isWorth reports whether the waiting calls justify one more round trip. The caller holds mu.
+func (v *batcher) isWorth() bool {
 	n := len(v.waiting)
 	return n > 0 && (v.under == 0 || v.under < maxInFlight && n >= crowd)
 }
@@ -45,15 +45,15 @@ const (
 // so that a connection that hangs no longer delays them.
 const joinTimeoutPart = 4
 
-func (v *batcher) back(n int) {
+func (v *batcher) callsBack(n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.away -= n
 }
 
-// first reports whether no other call is under way or waits. Then the caller sends at once, by itself and in its own goroutine. A call that was sent
+// goFirst reports whether no other call is under way or waits. Then the caller sends at once, by itself and in its own goroutine. A call that was sent
 // can't be taken back, so the caller waits for its timeout even if ctx is canceled meanwhile.
-func (v *batcher) first() bool {
+func (v *batcher) goFirst() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.under > 0 || len(v.waiting) > 0 {
@@ -63,18 +63,18 @@ func (v *batcher) first() bool {
 	return true
 }
 
-// join adds a waiting call. If the waiting calls justify a round trip, the first of their callers leads it.
-func (v *batcher) join(t *waitingCall) {
+// joinWaiting adds a waiting call. If the waiting calls justify a round trip, the first of their callers leads it.
+func (v *batcher) joinWaiting(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.waiting = append(v.waiting, t)
-	if v.worth() {
-		v.appoint(v.waiting[0])
+	if v.isWorth() {
+		v.appointLeader(v.waiting[0])
 	}
 }
 
-// appoint makes a waiting caller a leader, unless it is one. The caller holds mu.
-func (v *batcher) appoint(t *waitingCall) {
+// appointLeader makes a waiting caller a leader, unless it is one. The caller holds mu.
+func (v *batcher) appointLeader(t *waitingCall) {
 	select {
 	case t.turns <- leads:
 		v.under++
@@ -82,8 +82,8 @@ func (v *batcher) appoint(t *waitingCall) {
 	}
 }
 
-// depart returns the calls of the next round trip. Another leader among their callers no longer has to lead.
-func (v *batcher) depart() []*waitingCall {
+// takeGroup returns the calls of the next round trip. Another leader among their callers no longer has to lead.
+func (v *batcher) takeGroup() []*waitingCall {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	n := min(len(v.waiting), max(crowd, (len(v.waiting)+v.away+1)/maxInFlight), lease.MaxBatch)
@@ -91,13 +91,13 @@ func (v *batcher) depart() []*waitingCall {
 	v.away += n
 	v.waiting = slices.Delete(v.waiting, 0, n)
 	for _, t := range group {
-		v.dismiss(t)
+		v.dismissLeader(t)
 	}
 	return group
 }
 
-// dismiss takes back the turn of a caller to lead. It returns false if that caller has no such turn, or has begun. The caller of dismiss holds mu.
-func (v *batcher) dismiss(t *waitingCall) bool {
+// dismissLeader takes back the turn of a caller to lead. It returns false if that caller has no such turn, or has begun. The caller of dismiss holds mu.
+func (v *batcher) dismissLeader(t *waitingCall) bool {
 	select {
 	case <-t.turns: // a caller that waits has no other turn
 		v.under--
@@ -107,27 +107,27 @@ func (v *batcher) dismiss(t *waitingCall) bool {
 	}
 }
 
-// arrive ends a round trip. The first waiting caller leads the next one, if that is worth it.
-func (v *batcher) arrive() {
+// endTrip ends a round trip. The first waiting caller leads the next one, if that is worth it.
+func (v *batcher) endTrip() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.under--
-	if v.worth() {
-		v.appoint(v.waiting[0])
+	if v.isWorth() {
+		v.appointLeader(v.waiting[0])
 	}
 }
 
-// hurry makes a caller that still waits lead a round trip beside the ones under way.
-func (v *batcher) hurry(t *waitingCall) {
+// leadNow makes a caller that still waits lead a round trip beside the ones under way.
+func (v *batcher) leadNow(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if slices.Contains(v.waiting, t) {
-		v.appoint(t)
+		v.appointLeader(t)
 	}
 }
 
-// leave removes a caller, unless its call is on its way.
-func (v *batcher) leave(t *waitingCall) {
+// leaveWaiting removes a caller, unless its call is on its way.
+func (v *batcher) leaveWaiting(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	i := slices.Index(v.waiting, t)
@@ -135,7 +135,7 @@ func (v *batcher) leave(t *waitingCall) {
 		return
 	}
 	v.waiting = slices.Delete(v.waiting, i, i+1)
-	if v.dismiss(t) && v.worth() {
-		v.appoint(v.waiting[0])
+	if v.dismissLeader(t) && v.isWorth() {
+		v.appointLeader(v.waiting[0])
 	}
 }

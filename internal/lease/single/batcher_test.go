@@ -26,7 +26,7 @@ func TestCallerLeavesTheBatch(t *testing.T) {
 			}
 			callers.Go(func() {
 				defer cancel()
-				verdicts[i] = w.ask(ctx, lease.Request{Lock: fmt.Sprint("x", i), Lease: time.Minute}.WithDefaults()).Verdict
+				verdicts[i] = w.askRow(ctx, lease.Request{Lock: fmt.Sprint("x", i), Lease: time.Minute}.WithDefaults()).Verdict
 			})
 			synctest.Wait()
 		}

@@ -52,7 +52,7 @@ func benchOn(w *leasetest.Wire) (b *bench, closeAll func()) {
 func (b *bench) lock(lock string, length time.Duration) *lease.HeldRow {
 	b.Helper()
 	r := lease.Request{Lock: lock, Lease: length}.WithDefaults()
-	a := b.ask(b.Context(), r)
+	a := b.askRow(b.Context(), r)
 	if a.Verdict != lease.Granted {
 		b.Fatalf("lock %s: %q, %v", lock, a.Verdict, a.Err)
 	}

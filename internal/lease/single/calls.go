@@ -28,23 +28,23 @@ type call struct {
 // awaitAcks makes the call count only when replicas have it.
 func (k *call) awaitAcks() { k.sync, k.args[script.Sync] = true, script.SyncOn }
 
-// append appends the script's ARGV to the words of a command. The script must not run after the instant until.
-func (k call) append(words []any, until int64) []any {
+// appendArgs appends the script's ARGV to the words of a command. The script must not run after the instant until.
+func (k call) appendArgs(words []any, until int64) []any {
 	if len(k.parts) > 0 {
 		words = append(words, k.id, until, len(k.parts), len(k.parts[0].args))
 		for _, part := range slices.Concat(k.parts, k.undo) {
-			words = part.append(words, until)
+			words = part.appendArgs(words, until)
 		}
 		return words
 	}
 	at := len(words)
 	words = append(words, k.args...)
-	k.date(words[at:], until)
+	k.setNotAfter(words[at:], until)
 	return words
 }
 
-// date writes the instant after which the script must not run into its arguments.
-func (k call) date(args []any, until int64) {
+// setNotAfter writes the instant after which the script must not run into its arguments.
+func (k call) setNotAfter(args []any, until int64) {
 	switch m := k.script.Many; {
 	case m == nil:
 		args[script.NotAfter] = until

@@ -17,8 +17,8 @@ type compact struct {
 	life           int64    // the time, in milliseconds, for which the server remembers the lock
 }
 
-// plain reports whether a request has nothing but an owner and the length of the lease, and a lease id that is new to the server.
-func plain(r lease.Request) bool {
+// isPlain reports whether a request has nothing but an owner and the length of the lease, and a lease id that is new to the server.
+func isPlain(r lease.Request) bool {
 	return r.FirstTry && r.Slots == 1 && r.Tick == nil && r.Trigger == "" && r.Memo == "" && r.Adopt == "" && !r.Permanent && !r.Abstain && r.Delay == 0
 }
 

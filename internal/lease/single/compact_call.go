@@ -16,13 +16,13 @@ func (c *sender) compactGrant(r lease.Request, know observed.State) call {
 	form.keys = []string{key, script.Tombstone(key, r.ID)}
 	args := script.AcquireCompactArgs{Floor: know.Floor, Free: was, Held: form.held, Life: form.life}
 	return call{lock: r.Lock, id: r.ID, idle: c.cfg.Idle.Microseconds(), form: form, read: readCompactGrant}.
-		with(c.scripts.AcquireCompact, form.keys, args.Append)
+		withScript(c.scripts.AcquireCompact, form.keys, args.Append)
 }
 
 func (c *sender) compactRelease(r *lease.Request, form *compact) call {
 	args := script.ReleaseCompactArgs{Held: form.token + form.held, Free: form.token + form.free}
 	return call{lock: r.Lock, id: r.ID, idle: c.cfg.Idle.Microseconds(), form: form, read: readCompactRelease}.
-		with(c.scripts.ReleaseCompact, form.keys[:1], args.Append)
+		withScript(c.scripts.ReleaseCompact, form.keys[:1], args.Append)
 }
 
 // notCompact is the verdict on a lock that needs the other scripts.

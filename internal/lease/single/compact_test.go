@@ -25,7 +25,7 @@ func TestCompactGrantThatArrivesLate(t *testing.T) {
 				r := lease.Request{Lock: "x", Lease: time.Minute}.WithDefaults()
 				k := w.compactGrant(r, w.cfg.Observed.Of("x", w.Clock, w.cfg.Idle))
 				micros, _ := w.servers.only.At(w.Clock())
-				cmd := k.command(w.Context(), false, micros+w.cfg.Timeout.Microseconds())
+				cmd := k.asCommand(w.Context(), false, micros+w.cfg.Timeout.Microseconds())
 				late(w, r)
 				if err := w.rdb.Process(w.Context(), cmd); err != nil {
 					w.Fatal(err)
@@ -50,7 +50,7 @@ func TestCompactLockIsAskedForTwice(t *testing.T) {
 			calls = append(calls, w.compactGrant(r, know))
 		}
 		w.Sent()
-		replies := w.send(w.Context(), calls)
+		replies := w.sendCalls(w.Context(), calls)
 		if trips := len(w.Sent()); trips != 1 {
 			w.Errorf("%d commands for both", trips)
 		}

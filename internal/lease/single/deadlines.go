@@ -15,15 +15,15 @@ type deadlines struct {
 	renew  time.Time          // from then on, too little of shared is left
 }
 
-// bound derives a context that ends within the timeout.
-func (d *deadlines) bound(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+// boundContext derives a context that ends within the timeout.
+func (d *deadlines) boundContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if _, bounded := ctx.Deadline(); bounded || ctx.Done() != nil {
 		return context.WithTimeout(ctx, timeout)
 	}
-	return sharing{d.current(timeout), ctx}, func() {}
+	return sharing{d.sharedContext(timeout), ctx}, func() {}
 }
 
-func (d *deadlines) current(timeout time.Duration) context.Context {
+func (d *deadlines) sharedContext(timeout time.Duration) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if now := time.Now(); d.shared == nil || !now.Before(d.renew) {

@@ -13,14 +13,14 @@ func TestDeadlinesAreSharedOnlyByWhatNobodyCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d deadlines
 		began, free := time.Now(), context.WithValue(context.Background(), tag{}, "mine")
-		first, _ := d.bound(free, 16*time.Second)
+		first, _ := d.boundContext(free, 16*time.Second)
 		time.Sleep(time.Second - time.Nanosecond)
-		second, _ := d.bound(context.Background(), 16*time.Second)
+		second, _ := d.boundContext(context.Background(), 16*time.Second)
 		if first.Done() != second.Done() {
 			t.Error("calls of one moment have two timers")
 		}
 		time.Sleep(time.Nanosecond)
-		third, _ := d.bound(context.Background(), 16*time.Second)
+		third, _ := d.boundContext(context.Background(), 16*time.Second)
 		if first.Done() == third.Done() {
 			t.Error("a call has less than fifteen sixteenths of its time")
 		}
@@ -38,7 +38,7 @@ func TestDeadlineOfACallThatCanBeCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d deadlines
 		parent, cancel := context.WithCancel(context.Background())
-		ctx, end := d.bound(parent, time.Second)
+		ctx, end := d.boundContext(parent, time.Second)
 		defer end()
 		cancel()
 		if synctest.Wait(); ctx.Err() != context.Canceled {
@@ -46,7 +46,7 @@ func TestDeadlineOfACallThatCanBeCanceled(t *testing.T) {
 		}
 		soon, end := context.WithTimeout(context.Background(), time.Millisecond)
 		defer end()
-		ctx, end = d.bound(soon, time.Second)
+		ctx, end = d.boundContext(soon, time.Second)
 		defer end()
 		if at, ok := ctx.Deadline(); !ok || time.Until(at) > time.Millisecond {
 			t.Errorf("it ends after its parent: %v", at)

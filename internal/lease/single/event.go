@@ -18,7 +18,7 @@ type granted struct {
 	permanent                bool
 }
 
-func (g granted) append(b []byte) []byte {
+func (g granted) appendLine(b []byte) []byte {
 	if strings.ContainsAny(g.lock+g.owner, "\t\n") {
 		return b // such names are rare, and an event is only a convenience
 	}
@@ -48,15 +48,15 @@ func parseGranted(line string) (g granted, ok bool) {
 		}
 	}
 	g.lock, g.permanent, g.owner, g.ledger = fields[0], fields[7] == "true", fields[8], fields[9]
-	return g, g.sound()
+	return g, g.isSound()
 }
 
 // longestLedger bounds the ledger in a message, in bytes: a thousand entries.
 const longestLedger = 1 << 18
 
-// sound reports whether a client may have written a message: its numbers are within their bounds, and its texts have the form of a ledger and a
+// isSound reports whether a client may have written a message: its numbers are within their bounds, and its texts have the form of a ledger and a
 // pause.
-func (g granted) sound() bool {
+func (g granted) isSound() bool {
 	pause, ledger := lease.CutPause(g.ledger)
 	return g.tick <= lease.MaxTick && g.until <= lease.MaxNumber && g.now <= lease.MaxNumber && g.floor <= lease.MaxNumber && g.low <= lease.MaxTick &&
 		g.longest <= lease.MaxLease.Microseconds() && len(g.owner) <= lease.MaxHeard && len(g.lock) <= lease.MaxHeard && len(g.ledger) <= longestLedger &&
@@ -66,9 +66,9 @@ func (g granted) sound() bool {
 // ledgerText matches a ledger as the scripts write it: "tick prev state how;...".
 var ledgerText = regexp.MustCompile(`^(?:\d{1,10} \d{1,10} (?:part|done|open) [^;\n\t]*(?:;|$))*$`)
 
-// believable reports whether a message can be true now: nothing in it, except the end of a lease, is ahead of the server's clock by more than a
+// isBelievable reports whether a message can be true now: nothing in it, except the end of a lease, is ahead of the server's clock by more than a
 // minute. A message from the future would outlive every true one.
-func (g granted) believable(now int64) bool {
+func (g granted) isBelievable(now int64) bool {
 	bound := now + lease.MinuteMicros
 	pause, _ := lease.CutPause(g.ledger)
 	return g.now <= bound && g.floor <= bound && g.low*1e6 <= bound && g.tick*1e6 <= bound && g.until <= bound+lease.MaxLease.Microseconds() &&

@@ -25,34 +25,34 @@ type routedCall struct {
 // or another move of the slot came in between.
 const maxRounds = 8
 
-// exec sends calls, all calls for one server in one pipeline, and returns a reply or an error for each. An error of one says nothing about the
+// execCalls sends calls, all calls for one server in one pipeline, and returns a reply or an error for each. An error of one says nothing about the
 // others. A single call shares a round trip with the calls of other callers, except in a Cluster, where calls to a node that answers would wait for
 // one that does not, and while the client closes, which would wait for the timeout of the others.
-func (c *sender) exec(ctx context.Context, calls []call) []reply {
+func (c *sender) execCalls(ctx context.Context, calls []call) []reply {
 	if len(calls) == 1 {
 		return []reply{c.execOne(ctx, calls[0])}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	return c.send(ctx, calls)
+	return c.sendCalls(ctx, calls)
 }
 
 // execOne is exec for one call.
 func (c *sender) execOne(ctx context.Context, k call) reply {
 	if c.servers.cluster == nil && c.cfg.Work.Ready() == nil {
-		return c.together(ctx, k)
+		return c.execShared(ctx, k)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	return c.send(ctx, []call{k})[0]
+	return c.sendCalls(ctx, []call{k})[0]
 }
 
-// alone sends a call to the only server, by the shortest way.
-func (c *sender) alone(ctx context.Context, k call) reply {
-	ctx, cancel := c.deadlines.bound(ctx, c.cfg.Timeout)
+// execAlone sends a call to the only server, by the shortest way.
+func (c *sender) execAlone(ctx context.Context, k call) reply {
+	ctx, cancel := c.deadlines.boundContext(ctx, c.cfg.Timeout)
 	defer cancel()
 	if k.sync { // WAIT needs a pipeline
-		return c.send(ctx, []call{k})[0]
+		return c.sendCalls(ctx, []call{k})[0]
 	}
 	s := server{redis: c.servers.single, clock: c.servers.only}
 	if err := c.learnTime(ctx, s); err != nil {
@@ -63,8 +63,8 @@ func (c *sender) alone(ctx context.Context, k call) reply {
 			sent = c.cfg.Clock()
 		}
 		micros, _ := s.clock.At(sent)
-		raw, err := c.dispatch(ctx, k, e.load, micros+c.cfg.Timeout.Microseconds())
-		if next, ok := e.follow(err, "", false); ok && round < maxRounds {
+		raw, err := c.sendCommand(ctx, k, e.load, micros+c.cfg.Timeout.Microseconds())
+		if next, ok := e.nextRoute(err, "", false); ok && round < maxRounds {
 			e = next
 			continue
 		}
@@ -73,15 +73,15 @@ func (c *sender) alone(ctx context.Context, k call) reply {
 			received = c.cfg.Clock()
 		}
 		r := readOne(k, s.clock, raw, err, sent, received)
-		r.acked = c.acked(nil)
-		c.learn(k, r)
+		r.acked = c.isAcked(nil)
+		c.learnReply(k, r)
 		return r
 	}
 }
 
-// dispatch sends a call to the only server as one command.
-func (c *sender) dispatch(ctx context.Context, k call, load bool, until int64) ([]any, error) {
-	cmd := k.command(ctx, load, until)
+// sendCommand sends a call to the only server as one command.
+func (c *sender) sendCommand(ctx context.Context, k call, load bool, until int64) ([]any, error) {
+	cmd := k.asCommand(ctx, load, until)
 	if m := k.script.Many; m != nil {
 		if err := transport.Process(ctx, c.servers.single, transport.Once{Cmd: cmd}); err != nil && cmd.Err() == nil {
 			return nil, err
@@ -97,32 +97,32 @@ func (c *sender) dispatch(ctx context.Context, k call, load bool, until int64) (
 	return cmd.Slice()
 }
 
-// send is exec without shared round trips: for many calls, and for renewals, which must not wait for other calls.
-func (c *sender) send(ctx context.Context, calls []call) []reply {
+// sendCalls is exec without shared round trips: for many calls, and for renewals, which must not wait for other calls.
+func (c *sender) sendCalls(ctx context.Context, calls []call) []reply {
 	replies := make([]reply, len(calls))
 	todo := make([]routedCall, len(calls))
 	for i := range calls {
 		todo[i].call = i
 	}
 	for round := 0; len(todo) > 0 && round < maxRounds; round++ {
-		batches := c.sort(ctx, calls, replies, todo)
+		batches := c.sortByServer(ctx, calls, replies, todo)
 		again := make([][]routedCall, len(batches))
 		var trips sync.WaitGroup
 		for n, b := range batches {
-			trips.Go(func() { again[n] = c.trip(ctx, b, calls, replies) })
+			trips.Go(func() { again[n] = c.roundTrip(ctx, b, calls, replies) })
 		}
 		trips.Wait()
 		todo = slices.Concat(again...)
 	}
-	arrive(replies, c.cfg.Clock())
+	setReceived(replies, c.cfg.Clock())
 	return replies
 }
 
-// arrive sets the time at which the callers can have the replies: all replies come with the last one, however long ago a server has sent the others.
-func arrive(replies []reply, now time.Duration) {
+// setReceived sets the time at which the callers can have the replies: all replies come with the last one, however long ago a server has sent the others.
+func setReceived(replies []reply, now time.Duration) {
 	for i := range replies {
 		replies[i].received = now
-		arrive(replies[i].parts, now)
+		setReceived(replies[i].parts, now)
 	}
 }
 
@@ -132,8 +132,8 @@ type batch struct {
 	routedCalls []routedCall
 }
 
-// sort finds the server of each routed call. A call without a server gets an error as its reply.
-func (c *sender) sort(ctx context.Context, calls []call, replies []reply, todo []routedCall) []*batch {
+// sortByServer finds the server of each routed call. A call without a server gets an error as its reply.
+func (c *sender) sortByServer(ctx context.Context, calls []call, replies []reply, todo []routedCall) []*batch {
 	var batches []*batch
 	byAddr, sentTo := map[string]*batch{}, map[string]server{}
 	var lost error // set if no server can be found
@@ -143,10 +143,10 @@ func (c *sender) sort(ctx context.Context, calls []call, replies []reply, todo [
 		switch {
 		case err != nil || known:
 		case e.to == "":
-			s, err = c.servers.holder(ctx, calls[e.call].keys[0])
+			s, err = c.servers.holderOf(ctx, calls[e.call].keys[0])
 			lost = err
 		default:
-			if s, err = c.servers.at(ctx, e.to); err == nil {
+			if s, err = c.servers.serverAt(ctx, e.to); err == nil {
 				sentTo[e.to] = s
 			}
 		}
@@ -165,9 +165,9 @@ func (c *sender) sort(ctx context.Context, calls []call, replies []reply, todo [
 	return batches
 }
 
-// trip makes one round trip to one server, and returns the calls that have to be sent again. The fallback of EVALSHA in go-redis does not work inside
+// roundTrip makes one round trip to one server, and returns the calls that have to be sent again. The fallback of EVALSHA in go-redis does not work inside
 // pipelines, so the first call of each script that the server did not know has its text.
-func (c *sender) trip(ctx context.Context, b *batch, calls []call, replies []reply) (again []routedCall) {
+func (c *sender) roundTrip(ctx context.Context, b *batch, calls []call, replies []reply) (again []routedCall) {
 	if err := c.learnTime(ctx, b.server); err != nil {
 		for _, e := range b.routedCalls {
 			replies[e.call] = reply{err: err}
@@ -175,7 +175,7 @@ func (c *sender) trip(ctx context.Context, b *batch, calls []call, replies []rep
 		return nil
 	}
 	pipe := b.server.redis.Pipeline()
-	batchCalls := c.enqueue(ctx, pipe, b, calls)
+	batchCalls := c.enqueueBatch(ctx, pipe, b, calls)
 	acks := c.awaitReplicas(ctx, pipe, b, calls)
 	sent := c.cfg.Clock()
 	_ = transport.Exec(ctx, pipe) // each command has its own error
@@ -183,39 +183,39 @@ func (c *sender) trip(ctx context.Context, b *batch, calls []call, replies []rep
 	silent := false
 	for _, p := range batchCalls {
 		for n, e := range p.routedCalls {
-			raw, err := p.reply(n, calls[e.call].script.Many)
-			if next, ok := e.follow(err, b.server.addr, len(p.routedCalls) > 1); ok {
+			raw, err := p.replyAt(n, calls[e.call].script.Many)
+			if next, ok := e.nextRoute(err, b.server.addr, len(p.routedCalls) > 1); ok {
 				replies[e.call] = reply{err: transport.Unknown(err)}
 				again = append(again, next)
 				continue
 			}
 			silent = silent || err != nil && !transport.IsReply(err)
 			replies[e.call] = readOne(calls[e.call], b.server.clock, raw, err, sent, received)
-			replies[e.call].acked = c.acked(acks)
+			replies[e.call].acked = c.isAcked(acks)
 		}
 	}
 	for _, e := range b.routedCalls {
-		c.learn(calls[e.call], replies[e.call])
+		c.learnReply(calls[e.call], replies[e.call])
 	}
 	if silent {
-		c.servers.suspect(ctx)
+		c.servers.reloadState(ctx)
 	}
 	return again
 }
 
-// enqueue puts a batch into a pipeline and returns its batch calls. They are not executed after the timeout of a round trip.
-func (c *sender) enqueue(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) []*batchCall {
+// enqueueBatch puts a batch into a pipeline and returns its batch calls. They are not executed after the timeout of a round trip.
+func (c *sender) enqueueBatch(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) []*batchCall {
 	micros, _ := b.server.clock.At(c.cfg.Clock())
-	batchCalls := c.pack(b, calls)
+	batchCalls := c.packCalls(b, calls)
 	for _, p := range batchCalls {
-		p.enqueue(ctx, pipe, calls, micros+c.cfg.Timeout.Microseconds())
+		p.enqueueIn(ctx, pipe, calls, micros+c.cfg.Timeout.Microseconds())
 	}
 	return batchCalls
 }
 
-// follow decides whether a routed call that was certainly not executed can be sent again at once, to another server or in another form. Errors that
+// nextRoute decides whether a routed call that was certainly not executed can be sent again at once, to another server or in another form. Errors that
 // need time (TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS) are returned to the caller, which asks again with the same id.
-func (e routedCall) follow(err error, from string, inCompany bool) (next routedCall, ok bool) {
+func (e routedCall) nextRoute(err error, from string, inCompany bool) (next routedCall, ok bool) {
 	if err == nil {
 		return e, false
 	}
@@ -224,11 +224,11 @@ func (e routedCall) follow(err error, from string, inCompany bool) (next routedC
 		return e, true
 	}
 	if addr, moved := redis.IsMovedError(err); moved {
-		e.to, e.ask = redirection(addr, from), false
+		e.to, e.ask = redirectTarget(addr, from), false
 		return e, from != ""
 	}
 	if addr, ask := redis.IsAskError(err); ask {
-		e.to, e.ask = redirection(addr, from), true
+		e.to, e.ask = redirectTarget(addr, from), true
 		return e, from != ""
 	}
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -255,8 +255,8 @@ func (c *sender) awaitReplicas(ctx context.Context, pipe redis.Pipeliner, b *bat
 	return pipe.Do(ctx, "WAIT", c.cfg.AckedReplicas, patience.Milliseconds())
 }
 
-// acked reports whether the effect will outlast its server.
-func (c *sender) acked(acks *redis.Cmd) bool {
+// isAcked reports whether the effect will outlast its server.
+func (c *sender) isAcked(acks *redis.Cmd) bool {
 	if c.cfg.AckedReplicas == 0 || acks == nil {
 		return c.cfg.AckedReplicas == 0
 	}

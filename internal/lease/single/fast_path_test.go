@@ -90,7 +90,7 @@ func (s *side) open(t *testing.T, with script.Single) (closeAll func()) {
 	s.store.scripts = with
 	ctx, hangUp := context.WithCancel(context.Background())
 	work.Go(func() {
-		s.store.subscribe(ctx, channel{name: "bell"}, listener{receive: func(m string) { s.told = append(s.told, m) }})
+		s.store.subscribeTo(ctx, channel{name: "bell"}, listener{receive: func(m string) { s.told = append(s.told, m) }})
 	})
 	synctest.Wait()
 	return func() {
@@ -129,9 +129,9 @@ func (p *twins) step() (verdict string) {
 	request, release := p.request(id), p.release(id)
 	var replies [2]reply
 	for i, s := range p.sides {
-		k := s.store.call(s.store.scripts.Acquire, p.lock, id, p.job, script.AcquireArgs{Request: request, Owner: "o", Patience: PatienceInLine}.Encode()...)
+		k := s.store.newCall(s.store.scripts.Acquire, p.lock, id, p.job, script.AcquireArgs{Request: request, Owner: "o", Patience: PatienceInLine}.Encode()...)
 		if ends {
-			k = s.store.releasing(release)
+			k = s.store.releaseCall(release)
 		}
 		if i == 0 && p.tryCompact(request, release, ends, &replies[0]) {
 			continue
@@ -175,7 +175,7 @@ func (p *twins) tryCompact(r lease.Request, release lease.ReleaseRequest, ends b
 		delete(p.compacts, r.ID)
 		*got = c.execOne(p.Context(), c.compactRelease(&r, known))
 		p.compact[1]++
-	case !ends && know.Compact && plain(r):
+	case !ends && know.Compact && isPlain(r):
 		*got = c.execOne(p.Context(), c.compactGrant(r, know))
 		p.compact[0]++
 	default:
@@ -190,7 +190,7 @@ func (p *twins) tryCompact(r lease.Request, release lease.ReleaseRequest, ends b
 // alike leaves out of two replies the values that only the shorter scripts return, or only the
 // whole ones.
 func alike(short, whole *reply) {
-	if row := short.row(); short.form != nil {
+	if row := short.grantedRow(); short.form != nil {
 		short.Values = transport.Values{row.slot, row.token, row.expiry, row.tick, row.attempt}
 	}
 	if short.compact, short.form = false, nil; short.verdict != "released" {

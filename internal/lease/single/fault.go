@@ -6,8 +6,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// fault returns a description of the damage in the numbers of a reply; "" if there is none.
-func (r reply) fault() string {
+// findFault returns a description of the damage in the numbers of a reply; "" if there is none.
+func (r reply) findFault() string {
 	for _, n := range []struct {
 		name     string
 		is, most int64
@@ -23,15 +23,15 @@ func (r reply) fault() string {
 	}
 	switch r.verdict {
 	case "granted":
-		return r.row().fault(r.now)
+		return r.grantedRow().findFault(r.now)
 	case "renewed":
 		return endFault(r.Number(0), r.now)
 	}
 	return ""
 }
 
-// fault returns a description of the damage in a grant; "" if there is none.
-func (r row) fault(now int64) string {
+// findFault returns a description of the damage in a grant; "" if there is none.
+func (r row) findFault(now int64) string {
 	if !lease.Sound(r.slot, lease.MaxSlots-1) || !lease.Sound(r.token-1, lease.MaxNumber-1) || !lease.Sound(r.tick, lease.MaxTick) || !lease.Sound(r.attempt, lease.MaxAttempts) {
 		return fmt.Sprintf("slot %d is granted with token %d, tick %d, attempt %d", r.slot, r.token, r.tick, r.attempt)
 	}

@@ -13,7 +13,7 @@ import (
 
 // Pass records a token for a resource, unless a greater one was recorded before.
 func (c *Store) Pass(ctx context.Context, resource string, idle time.Duration, token lease.Token) error {
-	r := c.exec(ctx, []call{c.fencing(resource, idle, token)})[0]
+	r := c.execCalls(ctx, []call{c.fenceCall(resource, idle, token)})[0]
 	switch {
 	case r.err != nil:
 		return fmt.Errorf("resource %q: %w", resource, r.err)
@@ -24,14 +24,14 @@ func (c *Store) Pass(ctx context.Context, resource string, idle time.Duration, t
 	case r.verdict != "passed":
 		return fmt.Errorf("resource %q: %w: unexpected reply %q", resource, lease.ErrUnknown, r.verdict)
 	case !r.acked:
-		return fmt.Errorf("resource %q: %w", resource, c.unacked())
+		return fmt.Errorf("resource %q: %w", resource, c.unackedError())
 	}
 	return nil
 }
 
-// fencing returns the call for a fence. The client observes the fence under a name that no lock can have. The call has only one key, so that a moving
+// fenceCall returns the call for a fence. The client observes the fence under a name that no lock can have. The call has only one key, so that a moving
 // slot of a Cluster never splits its keys.
-func (c *Store) fencing(resource string, idle time.Duration, token lease.Token) call {
+func (c *Store) fenceCall(resource string, idle time.Duration, token lease.Token) call {
 	name := strings.TrimPrefix(c.key(resource), c.cfg.Prefix) + ":fence"
 	return c.callOn(c.keys(name, "")[:1], idle, c.scripts.Fence, name, "", script.FenceArgs{Token: token}.Encode()...)
 }

@@ -23,16 +23,16 @@ func (c *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 	for i, l := range locks {
 		calls[i] = c.inspectionBy(c.scripts.Inspect, l)
 	}
-	replies := c.exec(ctx, calls)
+	replies := c.execCalls(ctx, calls)
 	c.inspectOnly(ctx, locks, replies)
 	for i, got := range replies {
 		if got.err == nil && !got.acked && len(locks[i].Abandon) > 0 { // a failover may undo it
-			replies[i].err = c.unacked()
+			replies[i].err = c.unackedError()
 		}
 	}
 	states := make([]lease.State, len(locks))
 	for i, got := range replies {
-		states[i] = state(locks[i].Lock, got)
+		states[i] = stateOf(locks[i].Lock, got)
 	}
 	return states
 }
@@ -51,7 +51,7 @@ func (c *Store) inspectOnly(ctx context.Context, locks []lease.InspectRequest, r
 	if len(calls) == 0 {
 		return
 	}
-	for i, got := range c.exec(ctx, calls) {
+	for i, got := range c.execCalls(ctx, calls) {
 		if got.err == nil { // otherwise the refusal names the missing right
 			replies[refused[i]] = got
 		}
@@ -59,7 +59,7 @@ func (c *Store) inspectOnly(ctx context.Context, locks []lease.InspectRequest, r
 }
 
 func (c *Store) inspectionBy(s *script.Script, l lease.InspectRequest) call {
-	return c.call(s, l.Lock, "", l.Permanent, script.InspectArgs(l).Encode()...)
+	return c.newCall(s, l.Lock, "", l.Permanent, script.InspectArgs(l).Encode()...)
 }
 
 // DeleteOrphans deletes orphans of a lock.
@@ -74,7 +74,7 @@ const endedWell = "\tok"
 // The marks after the slot of an orphan: see state.lua.
 const orphanRenewed, orphanAbandoned = "+", "!"
 
-func state(lock string, got reply) lease.State {
+func stateOf(lock string, got reply) lease.State {
 	if got.err != nil || got.verdict != "state" {
 		err := errors.Join(got.err)
 		if err == nil {
@@ -108,7 +108,7 @@ func state(lock string, got reply) lease.State {
 			s.Orphans = append(s.Orphans, row)
 		}
 	}
-	followed(&s, got)
+	addFollowed(&s, got)
 	settled := got.List(8)
 	for i := 0; i+2 < len(settled); i += 3 {
 		s.Settled = append(s.Settled, lease.NewSettlement(transport.Number(settled[i]), transport.Number(settled[i+1]), transport.Text(settled[i+2])))
@@ -128,8 +128,8 @@ func openTicks(ledger string) []time.Time {
 	return open
 }
 
-// followed adds what the reply has for a follower to the state.
-func followed(s *lease.State, got reply) {
+// addFollowed adds what the reply has for a follower to the state.
+func addFollowed(s *lease.State, got reply) {
 	s.Through = clock.FromMicros(got.Number(6) * 1e6)
 	list := got.List(7)
 	for i := 0; i+1 < len(list); i += 2 {

@@ -15,7 +15,7 @@ func TestLookByAReader(t *testing.T) {
 		w.makeCompact("compact")
 		w.lock("compact", time.Minute)
 		w.lock("held", time.Hour)
-		a := w.ask(w.Context(), lease.Request{Lock: "orphaned", Lease: time.Second, Trigger: "schedule", Permanent: true}.WithDefaults())
+		a := w.askRow(w.Context(), lease.Request{Lock: "orphaned", Lease: time.Second, Trigger: "schedule", Permanent: true}.WithDefaults())
 		if a.Verdict != lease.Granted {
 			w.Fatalf("%+v", a)
 		}
@@ -29,8 +29,8 @@ func TestLookByAReader(t *testing.T) {
 			calls = append(calls, w.inspectionBy(&eval, l))
 		}
 		var told []lease.State
-		for i, got := range w.exec(w.Context(), calls) {
-			told = append(told, state(locks[i].Lock, got))
+		for i, got := range w.execCalls(w.Context(), calls) {
+			told = append(told, stateOf(locks[i].Lock, got))
 		}
 		if after := w.stored(locks); !reflect.DeepEqual(after, before) {
 			w.Errorf("it has changed\n%v\nto\n%v", before, after)

@@ -2,11 +2,11 @@ package single
 
 import "github.com/cronclave/cronclave/internal/lease/observed"
 
-// learn records the lock's state from a reply, unless a failover may undo it. Otherwise a client could announce to the new master a grant that this
+// learnReply records the lock's state from a reply, unless a failover may undo it. Otherwise a client could announce to the new master a grant that this
 // master never had and that was never used, and so take the tick from all replicas.
-func (c *sender) learn(k call, r reply) {
+func (c *sender) learnReply(k call, r reply) {
 	if len(k.parts) > 0 {
-		c.learnSeveral(k, r)
+		c.learnSet(k, r)
 		return
 	}
 	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // in the last three cases the reply says nothing about the lock
@@ -16,17 +16,17 @@ func (c *sender) learn(k call, r reply) {
 	c.cfg.Observed.Learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
 }
 
-// learnSeveral records the state of each lock of a set: acquire_set.lua describes the order of the replies.
-func (c *sender) learnSeveral(k call, r reply) {
+// learnSet records the state of each lock of a set: acquire_set.lua describes the order of the replies.
+func (c *sender) learnSet(k call, r reply) {
 	parts := r.parts
 	if r.verdict == "refused" && len(parts) > 0 && r.place >= 1 && r.place <= len(k.parts) {
 		refusal := parts[0]
 		refusal.acked = r.acked
-		c.learn(k.parts[r.place-1], refusal)
+		c.learnReply(k.parts[r.place-1], refusal)
 		parts = parts[1:]
 	}
 	for i := range min(len(parts), len(k.parts)) {
 		parts[i].acked = r.acked
-		c.learn(k.parts[i], parts[i])
+		c.learnReply(k.parts[i], parts[i])
 	}
 }

@@ -38,12 +38,12 @@ func parseGrant(message string) (g rowGrant, ok bool) {
 		n, err := strconv.ParseInt(word, 10, 64)
 		*number, ok = n, ok && err == nil
 	}
-	return g, ok && message == "" && g.sound()
+	return g, ok && message == "" && g.isSound()
 }
 
-func (g rowGrant) sound() bool {
+func (g rowGrant) isSound() bool {
 	r := row{slot: g.slot, token: g.token, expiry: g.expiry}
-	return lease.Sound(g.now, lease.MaxNumber) && r.fault(g.now) == "" && lease.Sound(g.longest, lease.MaxLease.Microseconds())
+	return lease.Sound(g.now, lease.MaxNumber) && r.findFault(g.now) == "" && lease.Sound(g.longest, lease.MaxLease.Microseconds())
 }
 
 // A line is one subscription.
@@ -63,8 +63,8 @@ func newNotifier(c *sender, s subscriber) *notifier {
 	return &notifier{sender: c, subscriber: s, name: "bell:" + rand.Text(), lines: map[string]*line{}, waiting: map[string]chan rowGrant{}}
 }
 
-// channel returns the channel to which grants of a lock are published for this client.
-func (n *notifier) channel(lock string) channel {
+// channelFor returns the channel to which grants of a lock are published for this client.
+func (n *notifier) channelFor(lock string) channel {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.sender.servers.cluster == nil || n.plain {
@@ -73,16 +73,16 @@ func (n *notifier) channel(lock string) channel {
 	return channel{name: n.sender.key(lock) + ":" + n.name, sharded: true}
 }
 
-// wire returns the channel in the form of the scripts.
-func (c channel) wire() string {
+// wireName returns the channel in the form of the scripts.
+func (c channel) wireName() string {
 	if c.sharded {
 		return "s:" + c.name
 	}
 	return ":" + c.name
 }
 
-// await returns a channel that receives the grant of a lease id. The waiter must call leave at the end.
-func (n *notifier) await(id string) <-chan rowGrant {
+// awaitGrant returns a channel that receives the grant of a lease id. The waiter must call leave at the end.
+func (n *notifier) awaitGrant(id string) <-chan rowGrant {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	notified := make(chan rowGrant, 1)
@@ -90,14 +90,14 @@ func (n *notifier) await(id string) <-chan rowGrant {
 	return notified
 }
 
-func (n *notifier) leave(id string) {
+func (n *notifier) stopAwaiting(id string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.waiting, id)
 }
 
-// missed returns a channel that is closed once messages of a subscribed channel may have been missed; nil if ch is not subscribed.
-func (n *notifier) missed(ch channel) <-chan struct{} {
+// missedSignal returns a channel that is closed once messages of a subscribed channel may have been missed; nil if ch is not subscribed.
+func (n *notifier) missedSignal(ch channel) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if l := n.lines[ch.name]; l != nil && isClosed(l.up) {
@@ -106,8 +106,8 @@ func (n *notifier) missed(ch channel) <-chan struct{} {
 	return nil
 }
 
-// join adds a waiter to a line, and subscribes if it is the first.
-func (n *notifier) join(ch channel) (l *line, leave func()) {
+// joinLine adds a waiter to a line, and subscribes if it is the first.
+func (n *notifier) joinLine(ch channel) (l *line, leave func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l = n.lines[ch.name]
@@ -116,7 +116,7 @@ func (n *notifier) join(ch channel) (l *line, leave func()) {
 		ctx, cancel := context.WithCancel(n.sender.cfg.Work.Life())
 		l.unsubscribe = cancel
 		n.lines[ch.name] = l
-		if !n.sender.cfg.Work.Go(func() { n.subscriber.subscribe(ctx, ch, n.listener(l)) }) {
+		if !n.sender.cfg.Work.Go(func() { n.subscriber.subscribeTo(ctx, ch, n.listenerFor(l)) }) {
 			cancel()
 		}
 	}
@@ -124,10 +124,10 @@ func (n *notifier) join(ch channel) (l *line, leave func()) {
 		l.idle.Stop()
 	}
 	l.waiters++
-	return l, func() { n.part(l) }
+	return l, func() { n.leaveLine(l) }
 }
 
-func (n *notifier) listener(l *line) listener {
+func (n *notifier) listenerFor(l *line) listener {
 	return listener{
 		up: func() {
 			n.mu.Lock()
@@ -141,7 +141,7 @@ func (n *notifier) listener(l *line) listener {
 			l.up = make(chan struct{})
 			close(l.down)
 		},
-		receive: n.notify,
+		receive: n.notifyWaiter,
 		unknown: n.goPlain,
 	}
 }
@@ -153,14 +153,14 @@ func (n *notifier) goPlain() {
 	n.plain = true
 }
 
-// subscribed returns a channel that is closed while the line is subscribed.
-func (n *notifier) subscribed(l *line) <-chan struct{} {
+// upSignal returns a channel that is closed while the line is subscribed.
+func (n *notifier) upSignal(l *line) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return l.up
 }
 
-func (n *notifier) part(l *line) {
+func (n *notifier) leaveLine(l *line) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if l.waiters--; l.waiters > 0 {
@@ -176,8 +176,8 @@ func (n *notifier) part(l *line) {
 	})
 }
 
-// notify passes the grant to its waiter.
-func (n *notifier) notify(message string) {
+// notifyWaiter passes the grant to its waiter.
+func (n *notifier) notifyWaiter(message string) {
 	g, ok := parseGrant(message)
 	if !ok {
 		return

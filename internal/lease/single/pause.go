@@ -16,21 +16,21 @@ import (
 func (c *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []lease.PauseAnswer {
 	calls := make([]call, len(requests))
 	for i, r := range requests {
-		calls[i] = c.call(c.scripts.Pause, r.Lock, "", r.Permanent, script.PauseArgs(r).Encode()...)
+		calls[i] = c.newCall(c.scripts.Pause, r.Lock, "", r.Permanent, script.PauseArgs(r).Encode()...)
 	}
 	answers := make([]lease.PauseAnswer, len(requests))
 	var news []byte
-	for i, got := range c.exec(ctx, calls) {
+	for i, got := range c.execCalls(ctx, calls) {
 		r := requests[i]
 		if answers[i] = c.pauseAnswer(r, got); answers[i].Err == nil {
-			known := got.known()
+			known := got.knownState()
 			news = granted{lock: r.Lock, ledger: known.Ledger, now: got.now, floor: known.Floor, longest: known.Longest, low: known.Low,
-				permanent: r.Permanent}.append(news)
+				permanent: r.Permanent}.appendLine(news)
 		}
 	}
 	if len(news) > 0 {
 		// A hint: a client that did not receive it learns of the pause with its next request.
-		_ = transport.Process(ctx, c.cfg.Redis, redis.NewIntCmd(ctx, "publish", c.channel(), news))
+		_ = transport.Process(ctx, c.cfg.Redis, redis.NewIntCmd(ctx, "publish", c.grantChannel(), news))
 	}
 	return answers
 }
@@ -42,7 +42,7 @@ func (c *Store) pauseAnswer(r lease.PauseRequest, got reply) lease.PauseAnswer {
 	case got.verdict != "paused":
 		err = fmt.Errorf("%w: the request reached the server too late", lease.ErrUnknown)
 	case !got.acked:
-		err = c.unacked()
+		err = c.unackedError()
 	default:
 		return lease.PauseAnswer{Now: clock.FromMicros(got.now), Before: lease.ReadPause(got.Text(0)).Pause(), After: lease.ReadPause(got.paused).Pause()}
 	}

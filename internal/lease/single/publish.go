@@ -26,22 +26,22 @@ func (c *publisher) Publish(ctx context.Context, rows []lease.GrantedRow, ended 
 	for part := range slices.Chunk(rows, maxEvents) {
 		var message []byte
 		for _, row := range part {
-			message = c.event(row).append(message)
+			message = c.eventOf(row).appendLine(message)
 		}
-		pipe.Publish(ctx, c.channel(), message)
+		pipe.Publish(ctx, c.grantChannel(), message)
 	}
 	for part := range slices.Chunk(ended, maxEvents) {
 		var message []byte
 		for _, lock := range part {
 			message = append(append(append(message, released...), lock...), '\n')
 		}
-		pipe.Publish(ctx, c.channel(), message)
+		pipe.Publish(ctx, c.grantChannel(), message)
 	}
 	return transport.Exec(ctx, pipe)
 }
 
-// event returns the message about a row.
-func (c *publisher) event(row lease.GrantedRow) granted {
+// eventOf returns the message about a row.
+func (c *publisher) eventOf(row lease.GrantedRow) granted {
 	r, g := &row.Row.Request, &row.Row.Grant
 	return granted{lock: r.Lock, owner: c.cfg.Owner, ledger: g.Known.Ledger, tick: g.Tick, until: row.Until,
 		now: g.Now, floor: g.Known.Floor, longest: g.Known.Longest, low: g.Known.Low, permanent: r.Permanent}
@@ -49,7 +49,7 @@ func (c *publisher) event(row lease.GrantedRow) granted {
 
 // Subscribe calls f with events of other clients until ctx ends.
 func (c *publisher) Subscribe(ctx context.Context, f func([]lease.GrantEvent)) {
-	c.subscribe(ctx, channel{name: c.channel()}, listener{receive: func(message string) { f(c.learnEvents(message)) }})
+	c.subscribeTo(ctx, channel{name: c.grantChannel()}, listener{receive: func(message string) { f(c.learnEvents(message)) }})
 }
 
 // learnEvents decodes a message and records its content. It ignores a message that can't be read, or can't be true, because no client has written it,
@@ -57,7 +57,7 @@ func (c *publisher) Subscribe(ctx context.Context, f func([]lease.GrantEvent)) {
 // locks that this client uses.
 func (c *publisher) learnEvents(message string) []lease.GrantEvent {
 	local := c.cfg.Clock()
-	micros, known := c.servers.estimate(local)
+	micros, known := c.servers.estimateAt(local)
 	events := make([]lease.GrantEvent, 0, min(strings.Count(message, "\n"), maxEvents))
 	lines := 0
 	for line := range strings.Lines(message) {
@@ -76,7 +76,7 @@ func (c *publisher) learnEvents(message string) []lease.GrantEvent {
 			continue
 		}
 		g, ok := parseGranted(line)
-		if !ok || known && !g.believable(micros) {
+		if !ok || known && !g.isBelievable(micros) {
 			continue
 		}
 		if g.until > 0 { // otherwise it is about a pause

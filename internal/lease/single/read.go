@@ -19,7 +19,7 @@ func readOne(k call, server *clock.Server, raw []any, err error, sent, received 
 	}
 	switch {
 	case len(k.parts) > 0:
-		return readSeveral(server, raw, err, sent, received)
+		return readSetReply(server, raw, err, sent, received)
 	case err == nil && k.script.Many != nil:
 		r := k.read(k, raw)
 		if r.sent, r.received = sent, received; r.now > 0 {
@@ -27,11 +27,11 @@ func readOne(k call, server *clock.Server, raw []any, err error, sent, received 
 		}
 		return r
 	}
-	return read(server, raw, err, sent, received)
+	return readReply(server, raw, err, sent, received)
 }
 
-// readSeveral decodes the reply for a set of locks: a verdict, an index, and replies for single locks.
-func readSeveral(server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
+// readSetReply decodes the reply for a set of locks: a verdict, an index, and replies for single locks.
+func readSetReply(server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
 	switch {
 	case err != nil:
 		return reply{err: transport.Unknown(err)}
@@ -43,13 +43,13 @@ func readSeveral(server *clock.Server, raw []any, err error, sent, received time
 	r := reply{verdict: transport.Text(raw[0]), place: int(min(max(transport.Number(raw[1]), 0), mostTogether*lease.MaxSlots)), sent: sent}
 	for _, part := range raw[2:] {
 		values, _ := part.([]any)
-		r.parts = append(r.parts, read(server, values, nil, sent, received))
+		r.parts = append(r.parts, readReply(server, values, nil, sent, received))
 	}
 	return r
 }
 
-// read decodes the reply for one lock, and records the server's clock.
-func read(server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
+// readReply decodes the reply for one lock, and records the server's clock.
+func readReply(server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil {
 		return reply{err: transport.Unknown(err)}
 	}
@@ -65,7 +65,7 @@ func read(server *clock.Server, raw []any, err error, sent, received time.Durati
 	r := reply{verdict: transport.Text(raw[0]), now: transport.Number(raw[1]), floor: transport.Number(raw[2]), longest: transport.Number(raw[3]), low: transport.Number(raw[4]),
 		orphans: int(transport.Number(raw[6])), Values: raw[common:], sent: sent, received: received}
 	r.paused, r.ledger = lease.CutPause(transport.Text(raw[5]))
-	if fault := r.fault(); fault != "" {
+	if fault := r.findFault(); fault != "" {
 		return reply{err: fmt.Errorf("%w: %w: a reply from the server: %s", lease.ErrUnknown, lease.ErrCorrupt, fault)}
 	}
 	r.compact = r.verdict == "released" && r.Text(0) == "compact"

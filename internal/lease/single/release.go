@@ -10,8 +10,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// releasing returns the call of a release.
-func (c *Store) releasing(r lease.ReleaseRequest) call {
+// releaseCall returns the call of a release.
+func (c *Store) releaseCall(r lease.ReleaseRequest) call {
 	row := &r.Row.Request
 	args := script.ReleaseArgs{TombstoneLife: script.TombstoneLife(c.cfg.Timeout), Mode: script.ReleaseEnd}
 	switch {
@@ -22,7 +22,7 @@ func (c *Store) releasing(r lease.ReleaseRequest) call {
 	case r.Mode == lease.ReleaseUndo:
 		args.Mode, args.Previous, args.PerTick, args.Zone = script.ReleaseUndo, row.Previous(), row.PerTick(), row.Zone()
 	}
-	k := c.call(c.scripts.Release, row.Lock, row.ID, row.Permanent, args.Encode()...)
+	k := c.newCall(c.scripts.Release, row.Lock, row.ID, row.Permanent, args.Encode()...)
 	if r.Acked && c.cfg.AckedReplicas > 0 {
 		k.awaitAcks()
 	}
@@ -57,9 +57,9 @@ func (c *Store) releaseUntil(ctx context.Context, r lease.ReleaseRequest, begun 
 }
 
 func (c *Store) releaseOnce(ctx context.Context, r lease.ReleaseRequest) (lease.Released, error) {
-	got := c.exec(ctx, []call{c.releasing(r)})[0]
+	got := c.execCalls(ctx, []call{c.releaseCall(r)})[0]
 	if r.Acked && got.err == nil && !got.acked {
-		return "", c.unacked()
+		return "", c.unackedError()
 	}
 	return lease.Released(got.verdict), got.err
 }

@@ -16,10 +16,10 @@ func (c *Store) Remove(ctx context.Context, locks []string, unusedSince time.Tim
 		if err := lease.CheckName(lock); err != nil {
 			return nil, fmt.Errorf("remove lock %q: %w", lock, err)
 		}
-		calls[i] = c.call(c.scripts.Remove, lock, "", true, script.RemoveArgs{UnusedSince: unusedSince}.Encode()...)
+		calls[i] = c.newCall(c.scripts.Remove, lock, "", true, script.RemoveArgs{UnusedSince: unusedSince}.Encode()...)
 	}
 	removed = make([]bool, len(locks))
-	for i, got := range c.exec(ctx, calls) {
+	for i, got := range c.execCalls(ctx, calls) {
 		if got.err != nil {
 			err = fmt.Errorf("remove lock %q: %w", locks[i], got.err)
 			continue

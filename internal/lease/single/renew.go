@@ -12,27 +12,27 @@ import (
 func (c *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewed {
 	calls := make([]call, len(batch))
 	for i, l := range batch {
-		calls[i] = c.renewing(l)
+		calls[i] = c.renewCall(l)
 	}
 	renewed := make([]lease.Renewed, len(batch))
-	for i, got := range c.send(ctx, calls) {
-		renewed[i] = c.renewed(got, batch[i].Row.Request.Lease)
+	for i, got := range c.sendCalls(ctx, calls) {
+		renewed[i] = c.renewedOf(got, batch[i].Row.Request.Lease)
 	}
 	return renewed
 }
 
-// renewing returns the call of a renewal.
-func (c *Store) renewing(l lease.Renewal) call {
+// renewCall returns the call of a renewal.
+func (c *Store) renewCall(l lease.Renewal) call {
 	r, g := &l.Row.Request, &l.Row.Grant
-	return c.call(c.scripts.Renew, r.Lock, r.ID, r.Permanent, script.RenewArgs{
+	return c.newCall(c.scripts.Renew, r.Lock, r.ID, r.Permanent, script.RenewArgs{
 		Owner: c.cfg.Owner, Slot: g.Slot, Lease: r.Lease, Trigger: r.Trigger, Memo: r.Memo, Token: g.Token, Tick: g.Tick,
 		Attempt: l.Attempt, Delay: r.Delay, Slots: r.Slots, Orphan: r.Adopt}.Encode()...)
 }
 
-func (c *Store) renewed(got reply, length time.Duration) lease.Renewed {
+func (c *Store) renewedOf(got reply, length time.Duration) lease.Renewed {
 	switch {
 	case got.err == nil && !got.acked: // a failover may undo it, or has done so already: the holder relies on the earlier end
-		return lease.Renewed{Err: c.unacked()}
+		return lease.Renewed{Err: c.unackedError()}
 	case got.verdict == "renewed":
 		return lease.Renewed{Done: true, Left: time.Duration(got.Number(0)-got.now) * time.Microsecond, Stop: got.Text(2), Sent: got.sent, Next: c.RenewAfter(length)}
 	case got.verdict == "lost":

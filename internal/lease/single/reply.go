@@ -30,8 +30,8 @@ type reply struct {
 	parts []reply // for a set of locks: the replies for its locks
 }
 
-// known returns the state of the lock in the reply.
-func (r *reply) known() lease.Known {
+// knownState returns the state of the lock in the reply.
+func (r *reply) knownState() lease.Known {
 	return lease.Known{Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: lease.JoinPause(r.paused, r.ledger)}
 }
 
@@ -49,7 +49,7 @@ func (r reply) inUse() bool {
 // A row is the granted row in a reply.
 type row struct{ slot, token, expiry, tick, attempt int64 }
 
-func (r reply) row() row {
+func (r reply) grantedRow() row {
 	if r.form != nil {
 		return row{token: r.now, expiry: r.now + r.form.lease, attempt: 1}
 	}

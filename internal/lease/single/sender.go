@@ -42,8 +42,8 @@ type sender struct {
 	deadlines    deadlines
 }
 
-// unacked returns the error for a request that was executed, and that a failover may undo.
-func (c *sender) unacked() error {
+// unackedError returns the error for a request that was executed, and that a failover may undo.
+func (c *sender) unackedError() error {
 	return fmt.Errorf("%w: not acknowledged by %d replicas within %v", lease.ErrUnknown, c.cfg.AckedReplicas, c.cfg.AckTimeout)
 }
 
@@ -52,7 +52,7 @@ func (c *sender) ServerTime(ctx context.Context) (time.Time, error) {
 	if t, ok := c.now(); ok {
 		return t, nil
 	}
-	s, err := c.servers.holder(ctx, c.cfg.Prefix)
+	s, err := c.servers.holderOf(ctx, c.cfg.Prefix)
 	if err == nil {
 		err = c.learnTime(ctx, s)
 	}
@@ -67,11 +67,11 @@ func (c *sender) now() (t time.Time, known bool) {
 
 // Estimate returns an estimate of the server's clock at a local instant.
 func (c *sender) Estimate(local time.Duration) (micros int64, known bool) {
-	return c.servers.estimate(local)
+	return c.servers.estimateAt(local)
 }
 
 // Margin returns the maximum error of the estimate.
-func (c *sender) Margin(local time.Duration) time.Duration { return c.servers.margin(local) }
+func (c *sender) Margin(local time.Duration) time.Duration { return c.servers.marginAt(local) }
 
 // learnTime makes sure that there is an estimate of a server's clock, which bounds requests.
 func (c *sender) learnTime(ctx context.Context, s server) (err error) {
@@ -84,7 +84,7 @@ func (c *sender) learnTime(ctx context.Context, s server) (err error) {
 	sent := c.cfg.Clock()
 	t, err := s.redis.Time(ctx).Result()
 	if err != nil {
-		c.servers.suspect(ctx)
+		c.servers.reloadState(ctx)
 		return fmt.Errorf("read the server's clock: %w", transport.Unknown(err))
 	}
 	s.clock.Observe(t.UnixMicro(), sent, c.cfg.Clock())
@@ -97,8 +97,8 @@ func (c *sender) key(lock string) string { return script.Key(c.cfg.Prefix, lock)
 // keys returns the keys of a lock and a lease id.
 func (c *sender) keys(lock, id string) []string { return script.Keys(c.key(lock), id) }
 
-// call returns one execution of a script, with the state that this client has observed.
-func (c *sender) call(s *script.Script, lock, id string, permanent bool, args ...any) call {
+// newCall returns one execution of a script, with the state that this client has observed.
+func (c *sender) newCall(s *script.Script, lock, id string, permanent bool, args ...any) call {
 	keys, idle := c.keys(lock, id), time.Duration(0)
 	if !permanent {
 		keys, idle = append(keys, keys[0]+":queue", keys[0]+":patience"), c.cfg.Idle // no caller waits for a permanent lock
@@ -118,12 +118,12 @@ func (c *sender) callOn(keys []string, idle time.Duration, s *script.Script, loc
 	return k
 }
 
-// channel returns the channel to which grants are published.
-func (c *sender) channel() string { return c.cfg.Prefix + "granted" }
+// grantChannel returns the channel to which grants are published.
+func (c *sender) grantChannel() string { return c.cfg.Prefix + "granted" }
 
 // StepClock changes the estimate of the server's clock, as if every earlier reply had shown the new time. It is for tests.
 func (c *sender) StepClock(by time.Duration) {
-	server, local := c.servers.clock(""), c.cfg.Clock()
+	server, local := c.servers.clockFor(""), c.cfg.Clock()
 	micros, _ := server.At(local)
 	server.Observe(micros+by.Microseconds(), local, local)
 }

@@ -49,8 +49,8 @@ func newServers(client redis.UniversalClient) *servers {
 	return s
 }
 
-// holder returns the server that has a key, as far as the client knows.
-func (s *servers) holder(ctx context.Context, key string) (_ server, err error) {
+// holderOf returns the server that has a key, as far as the client knows.
+func (s *servers) holderOf(ctx context.Context, key string) (_ server, err error) {
 	defer transport.Shield(&err)
 	if s.cluster == nil {
 		return server{redis: s.single, clock: s.only}, nil
@@ -59,11 +59,11 @@ func (s *servers) holder(ctx context.Context, key string) (_ server, err error) 
 	if err != nil {
 		return server{}, fmt.Errorf("find the Cluster's node: %w", err)
 	}
-	return s.node(node), nil
+	return s.serverOf(node), nil
 }
 
-// at returns the node at an address to which another node has redirected.
-func (s *servers) at(ctx context.Context, addr string) (server, error) {
+// serverAt returns the node at an address to which another node has redirected.
+func (s *servers) serverAt(ctx context.Context, addr string) (server, error) {
 	var mu sync.Mutex
 	masters := map[string]*redis.Client{}
 	err := s.cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error { // it reloads the Cluster's state first
@@ -76,7 +76,7 @@ func (s *servers) at(ctx context.Context, addr string) (server, error) {
 		return server{}, fmt.Errorf("find the Cluster's node at %s: %w", addr, err)
 	}
 	if node := masters[addr]; node != nil {
-		return s.node(node), nil
+		return s.serverOf(node), nil
 	}
 	return s.slotlessNode(addr, masters)
 }
@@ -102,13 +102,13 @@ func (s *servers) slotlessNode(addr string, masters map[string]*redis.Client) (s
 	return server{addr, node, s.clockOf(addr)}, nil
 }
 
-func (s *servers) node(c *redis.Client) server {
+func (s *servers) serverOf(c *redis.Client) server {
 	addr := c.Options().Addr
-	return server{addr, c, s.clock(addr)}
+	return server{addr, c, s.clockFor(addr)}
 }
 
-// suspect reloads the state of a Cluster in which a node does not answer, because another may have replaced it.
-func (s *servers) suspect(ctx context.Context) {
+// reloadState reloads the state of a Cluster in which a node does not answer, because another may have replaced it.
+func (s *servers) reloadState(ctx context.Context) {
 	if s.cluster != nil {
 		s.cluster.ReloadState(ctx)
 	}
@@ -125,8 +125,8 @@ func (s *servers) close() error {
 	return err
 }
 
-// clock returns the estimate of the clock of the server at an address.
-func (s *servers) clock(addr string) *clock.Server {
+// clockFor returns the estimate of the clock of the server at an address.
+func (s *servers) clockFor(addr string) *clock.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clockOf(addr)
@@ -147,8 +147,8 @@ func (s *servers) clockOf(addr string) *clock.Server {
 	return c
 }
 
-// estimate returns the servers' clock at a local instant. For a Cluster it is the median of its nodes' clocks, so that one wrong clock has no effect.
-func (s *servers) estimate(local time.Duration) (micros int64, known bool) {
+// estimateAt returns the servers' clock at a local instant. For a Cluster it is the median of its nodes' clocks, so that one wrong clock has no effect.
+func (s *servers) estimateAt(local time.Duration) (micros int64, known bool) {
 	if s.cluster == nil {
 		return s.only.At(local)
 	}
@@ -168,8 +168,8 @@ func (s *servers) estimate(local time.Duration) (micros int64, known bool) {
 	return all[(len(all)-1)/2], true
 }
 
-// margin returns the maximum error of the estimate at a local instant.
-func (s *servers) margin(local time.Duration) (most time.Duration) {
+// marginAt returns the maximum error of the estimate at a local instant.
+func (s *servers) marginAt(local time.Duration) (most time.Duration) {
 	if s.cluster == nil {
 		return s.only.Margin(local)
 	}
@@ -182,8 +182,8 @@ func (s *servers) margin(local time.Duration) (most time.Duration) {
 	return most
 }
 
-// redirection returns the address in a node's reply "MOVED 3999 host:port". If it has no host, the host is that node's own.
-func redirection(addr, from string) string {
+// redirectTarget returns the address in a node's reply "MOVED 3999 host:port". If it has no host, the host is that node's own.
+func redirectTarget(addr, from string) string {
 	at := strings.LastIndexByte(addr, ':')
 	if at < 0 {
 		return from

@@ -16,10 +16,10 @@ func (c *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 	defer cancel()
 	calls := make([]call, len(requests))
 	for i, r := range requests {
-		calls[i] = c.call(c.scripts.Stop, r.Lock, r.ID, r.Permanent, script.StopArgs{StopRequest: r, Channel: c.channel()}.Encode()...)
+		calls[i] = c.newCall(c.scripts.Stop, r.Lock, r.ID, r.Permanent, script.StopArgs{StopRequest: r, Channel: c.grantChannel()}.Encode()...)
 	}
 	answers := make([]lease.StopAnswer, len(requests))
-	for i, got := range c.exec(ctx, calls) {
+	for i, got := range c.execCalls(ctx, calls) {
 		switch {
 		case got.verdict == "told":
 			answers[i] = lease.StopAnswer{ID: got.Text(0), Owner: got.Text(1), Slot: int(got.Number(2))}

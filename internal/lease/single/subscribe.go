@@ -37,12 +37,12 @@ type subscriber struct {
 // quiet is the silence after which a subscription is checked.
 const quiet = 15 * time.Second
 
-// subscribe listens until ctx ends. While the server is away, or forbids the subscription (see [Config.OnForbidden]), it tries again with growing
+// subscribeTo listens until ctx ends. While the server is away, or forbids the subscription (see [Config.OnForbidden]), it tries again with growing
 // pauses.
-func (s subscriber) subscribe(ctx context.Context, ch channel, l listener) {
+func (s subscriber) subscribeTo(ctx context.Context, ch channel, l listener) {
 	reported := false // a refusal by the server was reported
 	for retry := backoff.New(50*time.Millisecond, 2*time.Second); ctx.Err() == nil; retry.Wait(ctx) {
-		received, err := s.listen(ctx, ch, l)
+		received, err := s.listenOnce(ctx, ch, l)
 		if received {
 			reported = false
 			retry.Reset()
@@ -58,20 +58,20 @@ func (s subscriber) subscribe(ctx context.Context, ch channel, l listener) {
 	}
 }
 
-// listen subscribes once, and returns the reason for which the subscription has ended. received reports whether it worked.
-func (s subscriber) listen(ctx context.Context, ch channel, l listener) (received bool, err error) {
-	sub, err := s.open(ctx, ch)
+// listenOnce subscribes once, and returns the reason for which the subscription has ended. received reports whether it worked.
+func (s subscriber) listenOnce(ctx context.Context, ch channel, l listener) (received bool, err error) {
+	sub, err := s.openSubscription(ctx, ch)
 	if err != nil {
 		return false, err
 	}
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })() // a read does not end with a context
 	for asked := false; ; {
-		m, err := receive(sub)
+		m, err := receiveNext(sub)
 		var late net.Error
 		switch {
 		case errors.As(err, &late) && late.Timeout() && !asked:
-			if err := ping(sub); err != nil {
+			if err := pingServer(sub); err != nil {
 				return received, err
 			}
 			asked = true
@@ -95,18 +95,18 @@ func (s subscriber) listen(ctx context.Context, ch channel, l listener) (receive
 	}
 }
 
-func receive(sub *redis.PubSub) (m any, err error) {
+func receiveNext(sub *redis.PubSub) (m any, err error) {
 	defer transport.Shield(&err)
 	return sub.ReceiveTimeout(noRedial, quiet) //nolint:wrapcheck // a subscription's end
 }
 
-func ping(sub *redis.PubSub) (err error) {
+func pingServer(sub *redis.PubSub) (err error) {
 	defer transport.Shield(&err)
 	return sub.Ping(noRedial) //nolint:wrapcheck // a subscription's end
 }
 
-// open sends the subscription.
-func (s subscriber) open(ctx context.Context, ch channel) (_ *redis.PubSub, err error) {
+// openSubscription sends the subscription.
+func (s subscriber) openSubscription(ctx context.Context, ch channel) (_ *redis.PubSub, err error) {
 	defer transport.Shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

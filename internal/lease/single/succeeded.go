@@ -12,7 +12,7 @@ import (
 // MarkSucceeded records that the work of a lease has ended well.
 func (c *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
 	r := &row.Request
-	got := c.exec(ctx, []call{c.call(c.scripts.MarkSucceeded, r.Lock, r.ID, r.Permanent,
+	got := c.execCalls(ctx, []call{c.newCall(c.scripts.MarkSucceeded, r.Lock, r.ID, r.Permanent,
 		script.MarkSucceededArgs{PerTick: r.PerTick(), Followed: followed}.Encode()...)})[0]
 	switch {
 	case got.verdict == "noted":

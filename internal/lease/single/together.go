@@ -16,18 +16,18 @@ func (c *sender) batcherOf(k call) *batcher {
 	return &c.batcher
 }
 
-// together executes a call in a round trip that it shares with the calls of other callers.
-func (c *sender) together(ctx context.Context, k call) reply {
+// execShared executes a call in a round trip that it shares with the calls of other callers.
+func (c *sender) execShared(ctx context.Context, k call) reply {
 	v := c.batcherOf(k)
-	if v.first() {
-		defer v.arrive()
+	if v.goFirst() {
+		defer v.endTrip()
 		if c.cfg.Work.Begin() {
 			defer c.cfg.Work.Done()
 		}
-		return c.alone(ctx, k)
+		return c.execAlone(ctx, k)
 	}
 	t := &waitingCall{call: k, turns: make(chan turn, 1)}
-	v.join(t)
+	v.joinWaiting(t)
 	first := c.cfg.Timeout / joinTimeoutPart
 	timer, patient := time.NewTimer(first), true
 	defer timer.Stop()
@@ -37,28 +37,28 @@ func (c *sender) together(ctx context.Context, k call) reply {
 			if s == done {
 				return t.reply
 			}
-			travel := func() { c.travel(context.WithoutCancel(ctx), v) } // the round trip is not only for this caller
+			travel := func() { c.leadTrip(context.WithoutCancel(ctx), v) } // the round trip is not only for this caller
 			if !c.cfg.Work.Go(travel) {
 				travel()
 			}
 		case <-timer.C:
 			if !patient {
-				v.leave(t)
+				v.leaveWaiting(t)
 				return reply{err: transport.Unknown(context.DeadlineExceeded)}
 			}
 			patient = false
 			timer.Reset(c.cfg.Timeout - first)
-			v.hurry(t)
+			v.leadNow(t)
 		case <-ctx.Done():
-			v.leave(t)
+			v.leaveWaiting(t)
 			return reply{err: transport.Unknown(ctx.Err())}
 		}
 	}
 }
 
-// travel makes one round trip for all waiting calls, and appoints the leader of the next.
-func (c *sender) travel(ctx context.Context, v *batcher) {
-	group := v.depart()
+// leadTrip makes one round trip for all waiting calls, and appoints the leader of the next.
+func (c *sender) leadTrip(ctx context.Context, v *batcher) {
+	group := v.takeGroup()
 	if len(group) > 0 {
 		calls := make([]call, len(group))
 		for i, t := range group {
@@ -66,12 +66,12 @@ func (c *sender) travel(ctx context.Context, v *batcher) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 		defer cancel()
-		for i, r := range c.send(ctx, calls) {
+		for i, r := range c.sendCalls(ctx, calls) {
 			group[i].reply = r
 			group[i].turns <- done
 		}
-		v.back(len(group))
+		v.callsBack(len(group))
 		runtime.Gosched()
 	}
-	v.arrive()
+	v.endTrip()
 }

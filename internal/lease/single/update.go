@@ -26,7 +26,7 @@ func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) e
 	if err = c.cfg.Work.Ready(); err != nil {
 		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
 	}
-	s, err := c.servers.holder(ctx, keys[0]) // the client of the Cluster would repeat the transaction by itself, whatever was under way
+	s, err := c.servers.holderOf(ctx, keys[0]) // the client of the Cluster would repeat the transaction by itself, whatever was under way
 	if err != nil {
 		return true, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
 	}
@@ -37,11 +37,11 @@ func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) e
 	t := transaction{Store: c, keys: keys}
 	// The context is only for the way in which a connection is returned. It has no end, so that no returned connection still watches keys.
 	err = node.Watch(context.WithoutCancel(ctx), func(tx *redis.Tx) error {
-		again, err = t.try(ctx, tx, change)
+		again, err = t.tryOnce(ctx, tx, change)
 		return err
 	})
 	if again {
-		c.servers.suspect(ctx)
+		c.servers.reloadState(ctx)
 	}
 	return again, err
 }
@@ -52,41 +52,41 @@ type transaction struct {
 	keys []string
 }
 
-func (t transaction) try(ctx context.Context, tx *redis.Tx, change func(tx *Tx) error) (again bool, err error) {
-	if err := t.watch(ctx, tx); err != nil {
-		return passes(err), fmt.Errorf("update %s: watch the keys: %w", lease.QuoteNames(t.keys), err)
+func (t transaction) tryOnce(ctx context.Context, tx *redis.Tx, change func(tx *Tx) error) (again bool, err error) {
+	if err := t.watchKeys(ctx, tx); err != nil {
+		return mayPass(err), fmt.Errorf("update %s: watch the keys: %w", lease.QuoteNames(t.keys), err)
 	}
 	try := &Tx{Read: tx, Write: tx.TxPipeline()}
 	if err := change(try); err != nil {
-		t.unwatch(ctx, tx)
+		t.unwatchKeys(ctx, tx)
 		return false, err
 	}
 	switch {
 	case try.Write.Len() == 0:
-		t.unwatch(ctx, tx)
+		t.unwatchKeys(ctx, tx)
 		return false, nil
 	case ctx.Err() != nil:
-		t.unwatch(ctx, tx)
+		t.unwatchKeys(ctx, tx)
 		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), context.Cause(ctx))
 	}
-	return t.write(ctx, try.Write)
+	return t.writeQueued(ctx, try.Write)
 }
 
-func (t transaction) watch(ctx context.Context, tx *redis.Tx) (err error) {
+func (t transaction) watchKeys(ctx context.Context, tx *redis.Tx) (err error) {
 	defer transport.Shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
 	return tx.Watch(ctx, t.keys...).Err()
 }
 
-// unwatch ends the watch, so that the connection can be used again. If it fails, the connection is broken and will not be used again.
-func (t transaction) unwatch(ctx context.Context, tx *redis.Tx) {
+// unwatchKeys ends the watch, so that the connection can be used again. If it fails, the connection is broken and will not be used again.
+func (t transaction) unwatchKeys(ctx context.Context, tx *redis.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.Timeout)
 	defer cancel()
 	_ = transport.Process(ctx, tx, redis.NewStatusCmd(ctx, "unwatch"))
 }
 
-func (t transaction) write(ctx context.Context, pipe redis.Pipeliner) (again bool, err error) {
+func (t transaction) writeQueued(ctx context.Context, pipe redis.Pipeliner) (again bool, err error) {
 	defer transport.Shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
@@ -107,15 +107,15 @@ func (t transaction) write(ctx context.Context, pipe redis.Pipeliner) (again boo
 		if refused >= 0 {
 			err = cmds[refused].Err()
 		}
-		return refused >= 0 && passes(err), fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), err)
+		return refused >= 0 && mayPass(err), fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), err)
 	case transport.IsReply(err):
 		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), err)
 	}
 	return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), transport.Unknown(err))
 }
 
-// passes reports whether an error from before the execution may not occur again: it comes from the network, or from a server that is not ready yet.
-func passes(err error) bool {
+// mayPass reports whether an error from before the execution may not occur again: it comes from the network, or from a server that is not ready yet.
+func mayPass(err error) bool {
 	if !transport.IsReply(err) {
 		return !errors.Is(err, redis.ErrClosed)
 	}

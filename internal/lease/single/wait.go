@@ -28,10 +28,10 @@ const confirmAfter = 50 * time.Millisecond
 
 // Wait waits in the lock's queue.
 func (c *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
-	w := &waiter{Store: c, request: r, channel: c.notifier.channel(r.Lock), notified: c.notifier.await(r.ID),
+	w := &waiter{Store: c, request: r, channel: c.notifier.channelFor(r.Lock), notified: c.notifier.awaitGrant(r.ID),
 		retry: lease.NewRetry(c.cfg.Timeout)}
-	defer w.leave()
-	w.request.Channel = w.channel.wire()
+	defer w.leaveQueue()
+	w.request.Channel = w.channel.wireName()
 	return w.inLine(ctx)
 }
 
@@ -48,8 +48,8 @@ type waiter struct {
 	fault     error            // the error of the last attempt, if nothing is known after it
 }
 
-func (w *waiter) leave() {
-	w.notifier.leave(w.request.ID)
+func (w *waiter) leaveQueue() {
+	w.notifier.stopAwaiting(w.request.ID)
 	if w.part != nil {
 		w.part()
 	}
@@ -57,8 +57,8 @@ func (w *waiter) leave() {
 
 func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 	for ctx.Err() == nil {
-		missed := w.notifier.missed(w.channel)
-		a := w.ask(ctx, w.request)
+		missed := w.notifier.missedSignal(w.channel)
+		a := w.askRow(ctx, w.request)
 		w.request.FirstTry = false
 		switch {
 		case a.Verdict == lease.Granted:
@@ -78,28 +78,28 @@ func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 			w.contended = true
 			w.cfg.Contended(w.request.Lock, a.Holder)
 		}
-		if g, ok := w.stand(ctx, a, missed); ok {
+		if g, ok := w.standInLine(ctx, a, missed); ok {
 			return g, nil
 		}
 	}
 	return lease.Grant{}, lease.WaitError(ctx, w.fault)
 }
 
-// stand waits until the server announces a grant, or it is time to ask again. missed is closed once a message may have been missed since the last
+// standInLine waits until the server announces a grant, or it is time to ask again. missed is closed once a message may have been missed since the last
 // request was sent; it is nil if there was no subscription then.
-func (w *waiter) stand(ctx context.Context, a answer, missed <-chan struct{}) (g lease.Grant, ok bool) {
+func (w *waiter) standInLine(ctx context.Context, a answer, missed <-chan struct{}) (g lease.Grant, ok bool) {
 	if w.line == nil {
-		w.line, w.part = w.notifier.join(w.channel)
+		w.line, w.part = w.notifier.joinLine(w.channel)
 	}
 	turn := missed
 	if turn == nil {
-		turn = w.notifier.subscribed(w.line)
+		turn = w.notifier.upSignal(w.line)
 	}
 	timer := time.NewTimer(w.nextTry(a, missed != nil))
 	defer timer.Stop()
 	select {
 	case n := <-w.notified:
-		return w.take(n, a.line)
+		return w.takeGrant(n, a.line)
 	case <-turn:
 	case <-timer.C:
 	case <-ctx.Done():
@@ -124,13 +124,13 @@ func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
 	return max(min(next, out+min(time.Duration(a.line.ahead+1)*step, most)), step)
 }
 
-// take returns the grant that the server has published. It can be used at once: the end of the row counts from this waiter's last request, plus the
+// takeGrant returns the grant that the server has published. It can be used at once: the end of the row counts from this waiter's last request, plus the
 // time that has passed since then by the server's clock, less 1 %. The keeper confirms it. If replicas have to acknowledge a grant, or a delay
 // follows its end, take returns false, and the waiter asks the server.
-func (w *waiter) take(n rowGrant, asked inLine) (g lease.Grant, ok bool) {
+func (w *waiter) takeGrant(n rowGrant, asked inLine) (g lease.Grant, ok bool) {
 	passed := time.Duration(n.now-asked.now) * time.Microsecond
 	now := w.cfg.Clock()
-	micros, known := w.servers.estimate(now)
+	micros, known := w.servers.estimateAt(now)
 	if w.cfg.AckedReplicas > 0 || w.request.Delay > 0 || asked.now == 0 || passed < 0 ||
 		known && (n.now > micros+lease.MinuteMicros || n.token > micros+lease.DayMicros) {
 		return g, false

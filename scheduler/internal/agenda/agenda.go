@@ -64,7 +64,7 @@ func (a *Agenda) Starved() int { return a.starved.Len() }
 // ticks of a job belong together. It returns ticks that the caller must give up, because their jobs have too many open ones.
 func (a *Agenda) Collect(now time.Time) (given []*Tick) {
 	if !a.More() {
-		a.due, a.taken = a.timeline.take(now), now
+		a.due, a.taken = a.timeline.takeDue(now), now
 	}
 	several := a.More() && !a.due[0].At.Equal(a.due[len(a.due)-1].At)
 	for opened := 0; a.More() && (several || opened < openAtOnce); {
@@ -90,17 +90,17 @@ func (a *Agenda) More() bool { return len(a.due) > 0 }
 // Clear forgets the ticks that are due but not open, and all later ones. Open ticks stay.
 func (a *Agenda) Clear() { a.timeline, a.due = timeline[*Job]{}, nil }
 
-// silent reports whether a tick stays undecided: its last claim was not answered or found the lock closed, or there was no answer for long, though it
+// isSilent reports whether a tick stays undecided: its last claim was not answered or found the lock closed, or there was no answer for long, though it
 // was not given up. (A fan-out may be open until its deadline.) Later ticks of the job then wait behind it.
-func (a *Agenda) silent(k *Tick, now time.Time) bool {
+func (a *Agenda) isSilent(k *Tick, now time.Time) bool {
 	switch {
 	case !k.Waits():
-		return now.Sub(k.Due) >= unanswered && (k.in(asking) || k.Job.PerTick == 1)
+		return now.Sub(k.Due) >= unanswered && (k.isIn(asking) || k.Job.PerTick == 1)
 	case k.last != Answered:
-		return !k.in(parked) // a parked tick was not claimed since
+		return !k.isIn(parked) // a parked tick was not claimed since
 	}
 	_, queued := k.inAsks.When()
-	return (queued || k.in(asking)) && now.Sub(k.since()) >= unanswered
+	return (queued || k.isIn(asking)) && now.Sub(k.waitsSince()) >= unanswered
 }
 
 // Open adds a tick of a job. The tick waits if no replica can decide it as it comes due: its successor is due already, or an earlier tick is silent.
@@ -113,7 +113,7 @@ func (a *Agenda) Open(j *Job, of Instants, now time.Time) *Tick {
 	k := &Tick{Job: j, Instants: of, Rules: j.Rules, Trigger: Scheduled, Cause: Cause{Reason: Late}, state: Due{}, nth: j.opened, opened: now}
 	k.inAsks.Value, k.inStarved.Value = k, k
 	if a.comesLate(k, now) {
-		k.wait()
+		k.waitInLine()
 	}
 	if a.StoodStill && now.Sub(k.Due) >= unanswered {
 		k.Cause.Reason = Overload
@@ -121,16 +121,16 @@ func (a *Agenda) Open(j *Job, of Instants, now time.Time) *Tick {
 	if j.Elsewhere { // this replica can't win it; if no replica that can has decided it in time, none was there
 		k.Wait(Cause{Reason: Down})
 	}
-	if reason, trouble, joins := a.joins(k, now); joins {
+	if reason, trouble, joins := a.joinsBacklog(k, now); joins {
 		k.Wait(Cause{Reason: reason})
-		k.shares(trouble)
+		k.shareTrouble(trouble)
 	}
 	i, _ := j.Find(k.Name)
 	if i == len(j.Open) {
 		a.passOver(j, now)
 	}
 	j.Open = slices.Insert(j.Open, i, k)
-	a.displace(k, now)
+	a.displaceOlder(k, now)
 	if j.Elsewhere {
 		a.Park(k, false, now)
 	} else {
@@ -149,7 +149,7 @@ func (a *Agenda) comesLate(k *Tick, now time.Time) bool {
 		k.Deadline = k.Job.deadlineAfter(k.At, k.Due)
 		return now.Sub(k.Since) >= unanswered
 	}
-	k.Due, k.Deadline = k.Job.due(k.At, k.Next), k.Job.Deadline(k.At, k.Next)
+	k.Due, k.Deadline = k.Job.dueAt(k.At, k.Next), k.Job.Deadline(k.At, k.Next)
 	return !k.Next.IsZero() && !k.Next.After(now)
 }
 
@@ -159,50 +159,50 @@ func (a *Agenda) OpenAgain(k *Tick, now time.Time) {
 	again.Won, again.nth = k.Won+1, k.nth
 }
 
-// joins reports whether a new tick joins the backlog of its job, and returns the reason and the trouble that it takes over.
-func (a *Agenda) joins(k *Tick, now time.Time) (reason Reason, trouble Trouble, joins bool) {
+// joinsBacklog reports whether a new tick joins the backlog of its job, and returns the reason and the trouble that it takes over.
+func (a *Agenda) joinsBacklog(k *Tick, now time.Time) (reason Reason, trouble Trouble, joins bool) {
 	for _, o := range k.Job.Open {
 		together := o.Waits() && o.opened.Equal(now) // after a long sleep, or a step of the clock
 		far := o.inLine() && k.nth-o.nth >= maxPassed
 		switch {
-		case o.Waits() && (together || far || a.silent(o, now)):
+		case o.Waits() && (together || far || a.isSilent(o, now)):
 			return o.Cause.Reason, o.Trouble, true
-		case a.silent(o, now):
-			reason, trouble := a.blame(o)
+		case a.isSilent(o, now):
+			reason, trouble := a.blameUndecided(o)
 			return reason, trouble, true
 		}
 	}
 	return "", Trouble{}, false
 }
 
-// blame returns the reason for which a tick was undecided for long. Either this replica has not asked, or may not have read the answer; or the server
+// blameUndecided returns the reason for which a tick was undecided for long. Either this replica has not asked, or may not have read the answer; or the server
 // has not answered.
-func (a *Agenda) blame(k *Tick) (Reason, Trouble) {
+func (a *Agenda) blameUndecided(k *Tick) (Reason, Trouble) {
 	if a.StoodStill || k.ID == "" {
 		return Overload, Trouble{}
 	}
-	return Redis, Trouble{Since: k.since()}
+	return Redis, Trouble{Since: k.waitsSince()}
 }
 
 // LineUp makes the later ticks of a job wait behind a tick that waits, so that they do not skip each other.
 func (a *Agenda) LineUp(k *Tick) {
 	for _, o := range k.Job.Open {
 		if o.Name.After(k.Name) && !o.Waits() {
-			o.wait()
+			o.waitInLine()
 			o.Cause.Reason = k.Cause.Reason
-			o.shares(k.Trouble)
+			o.shareTrouble(k.Trouble)
 		}
 	}
 }
 
 // Ask schedules the next claim of a tick. It is no later than just after the tick's deadline, so that a replica settles it.
 func (a *Agenda) Ask(k *Tick, at, now time.Time) {
-	since := a.schedule(k, at, now)
-	a.to(k, k.queued(since))
+	since := a.queueClaim(k, at, now)
+	a.moveTo(k, k.queuedState(since))
 }
 
-// schedule queues a tick for at, or for just after its deadline if that comes first, and returns the time since which it waits.
-func (a *Agenda) schedule(k *Tick, at, now time.Time) (since time.Time) {
+// queueClaim queues a tick for at, or for just after its deadline if that comes first, and returns the time since which it waits.
+func (a *Agenda) queueClaim(k *Tick, at, now time.Time) (since time.Time) {
 	if last := k.afterDeadline(); now.Before(last) && at.After(last) {
 		at = last
 	}
@@ -214,10 +214,10 @@ func (a *Agenda) schedule(k *Tick, at, now time.Time) (since time.Time) {
 // AskSoon is [Agenda.Ask] for an instant that the server's clock has not reached. If the local estimate of that clock has, the claim comes after a
 // short pause, which grows while the two disagree.
 func (a *Agenda) AskSoon(k *Tick, at, now time.Time) {
-	a.Ask(k, k.soon(at, now), now)
+	a.Ask(k, k.soonAt(at, now), now)
 }
 
-func (k *Tick) soon(at, now time.Time) time.Time {
+func (k *Tick) soonAt(at, now time.Time) time.Time {
 	if at.After(now) {
 		k.pause = 0
 		return at
@@ -228,7 +228,7 @@ func (k *Tick) soon(at, now time.Time) time.Time {
 
 // Doubt schedules the next claim of a tick whose last claim was not answered, whatever its deadline.
 func (a *Agenda) Doubt(k *Tick, at time.Time) {
-	a.to(k, Unsure{k.since()})
+	a.moveTo(k, Unsure{k.waitsSince()})
 	a.asks.Set(&k.inAsks, at)
 }
 
@@ -238,13 +238,13 @@ func (a *Agenda) PutBack(k *Tick, at time.Time) { a.asks.Set(&k.inAsks, at) }
 // Park puts a tick aside until there is a place for it, or it is its turn. Past its deadline a replica has to settle it, one tick of a job after the
 // other.
 func (a *Agenda) Park(k *Tick, full bool, now time.Time) {
-	since := k.since()
-	if k.Late(now) && !k.oldest() {
+	since := k.waitsSince()
+	if k.Late(now) && !k.isOldest() {
 		a.asks.Remove(&k.inAsks)
 	} else {
-		since = a.schedule(k, k.soon(k.afterDeadline(), now), now)
+		since = a.queueClaim(k, k.soonAt(k.afterDeadline(), now), now)
 	}
-	a.to(k, Parked{since})
+	a.moveTo(k, Parked{since})
 	if full {
 		a.starved.Set(&k.inStarved, k.At)
 	}
@@ -253,33 +253,33 @@ func (a *Agenda) Park(k *Tick, full bool, now time.Time) {
 // Send records that a tick is being claimed.
 func (a *Agenda) Send(k *Tick, c Claim, now time.Time) {
 	a.starved.Remove(&k.inStarved)
-	a.to(k, Asking{now, c})
+	a.moveTo(k, Asking{now, c})
 }
 
 // Grant records that this replica runs a tick.
-func (a *Agenda) Grant(k *Tick) { a.leave(k, Running{}) }
+func (a *Agenda) Grant(k *Tick) { a.removeTick(k, Running{}) }
 
 // Return records that the grant of a tick is being given back. The tick stays open.
-func (a *Agenda) Return(k *Tick) { a.to(k, Returning{}) }
+func (a *Agenda) Return(k *Tick) { a.moveTo(k, Returning{}) }
 
 // Close removes a tick that is decided, or given up.
-func (a *Agenda) Close(k *Tick) { a.leave(k, Closed{}) }
+func (a *Agenda) Close(k *Tick) { a.removeTick(k, Closed{}) }
 
 // GiveUp removes a tick that may be undecided. underWay is true if its claim still has to be answered.
 func (a *Agenda) GiveUp(k *Tick, dropped bool) (underWay bool) {
-	if k.in(asking) {
-		a.leave(k, GivenUp{dropped})
+	if k.isIn(asking) {
+		a.removeTick(k, GivenUp{dropped})
 		return true
 	}
-	a.leave(k, Closed{})
+	a.removeTick(k, Closed{})
 	return false
 }
 
-// leave removes a tick from the agenda.
-func (a *Agenda) leave(k *Tick, last State) {
+// removeTick removes a tick from the agenda.
+func (a *Agenda) removeTick(k *Tick, last State) {
 	a.asks.Remove(&k.inAsks)
 	a.starved.Remove(&k.inStarved)
-	a.to(k, last)
+	a.moveTo(k, last)
 	k.Job.Open = slices.DeleteFunc(k.Job.Open, func(o *Tick) bool { return o == k })
 }
 
@@ -296,8 +296,8 @@ func (a *Agenda) Behind(k *Tick) (until time.Time, waits bool) {
 	if !k.Waits() {
 		return until, false // it can't win
 	}
-	for _, o := range k.ahead() {
-		if at, waiting := o.inAsks.When(); waiting && !o.in(parked) && o.inLine() && at.After(until) {
+	for _, o := range k.olderTicks() {
+		if at, waiting := o.inAsks.When(); waiting && !o.isIn(parked) && o.inLine() && at.After(until) {
 			until, waits = at, true
 		}
 	}

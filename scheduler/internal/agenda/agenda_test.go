@@ -19,10 +19,10 @@ func TestWokenTickIsNotSilent(t *testing.T) {
 	a := Agenda{Turn: func(*Job, time.Time) time.Duration { return 0 }}
 	start := time.Unix(946684800, 0).UTC()
 	k := a.Open(j, Instants{At: start, Previous: start.Add(-time.Second), Next: start.Add(time.Second)}, start)
-	k.wait()
+	k.waitInLine()
 	a.Park(k, false, start)
 	woken := start.Add(10 * time.Second)
-	if a.silent(k, woken) {
+	if a.isSilent(k, woken) {
 		t.Error("silent while nobody asks for it")
 	}
 	a.Wake(j, 1, woken)
@@ -30,7 +30,7 @@ func TestWokenTickIsNotSilent(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{{0, false}, {unanswered - 1, false}, {unanswered, true}} {
-		if got := a.silent(k, woken.Add(tc.after)); got != tc.want {
+		if got := a.isSilent(k, woken.Add(tc.after)); got != tc.want {
 			t.Errorf("silent %v after it was asked for: %v", tc.after, got)
 		}
 	}
@@ -53,7 +53,7 @@ func TestLedgerHoldsWhatIsSkippedBehindABacklog(t *testing.T) {
 		k := a.Open(j, Instants{At: at, Previous: at.Add(-time.Second), Next: at.Add(time.Second)}, at)
 		switch {
 		case n == 0:
-			k.wait()
+			k.waitInLine()
 			a.Park(k, false, at)
 		case !k.Waits():
 			skipped++
@@ -107,7 +107,7 @@ func TestOldestOfABacklogMayWin(t *testing.T) {
 		a := Agenda{Turn: func(*Job, time.Time) time.Duration { return 0 }}
 		for n := range 5 {
 			at := start.Add(time.Duration(n) * time.Second)
-			a.Open(j, Instants{At: at, Previous: at.Add(-time.Second), Next: at.Add(time.Second)}, at).wait()
+			a.Open(j, Instants{At: at, Previous: at.Add(-time.Second), Next: at.Add(time.Second)}, at).waitInLine()
 		}
 		for n, k := range j.Open {
 			if got := k.MayWin(); got != (n < places) {

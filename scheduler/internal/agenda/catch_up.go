@@ -17,16 +17,16 @@ func (r *Rules) Extended(at, deadline time.Time, newest bool) time.Time {
 	return deadline
 }
 
-// unseen reports whether, as far as this replica knows, no replica was there to decide a tick. That this replica was late is no evidence, since
+// isUnseen reports whether, as far as this replica knows, no replica was there to decide a tick. That this replica was late is no evidence, since
 // others may have been down. A replica that had no slot or no place for the tick has seen it.
-func (k *Tick) unseen() bool {
+func (k *Tick) isUnseen() bool {
 	return slices.Contains([]Reason{Down, Redis, Late, Overload}, k.Cause.Reason)
 }
 
 // LastChance returns the instant until which a tick may start: its deadline, or the end of its catch-up window if no replica was there to run it so
 // far.
 func (k *Tick) LastChance() time.Time {
-	if k.Trigger == CaughtUp || !k.unseen() {
+	if k.Trigger == CaughtUp || !k.isUnseen() {
 		return k.Deadline
 	}
 	open := k.Job.Open
@@ -37,7 +37,7 @@ func (k *Tick) LastChance() time.Time {
 func (k *Tick) CatchUp(now time.Time) {
 	if end := k.LastChance(); now.After(k.Deadline) && end.After(k.Deadline) {
 		k.Deadline, k.Trigger = end, CaughtUp
-		k.wait()
+		k.waitInLine()
 	}
 }
 
@@ -59,7 +59,7 @@ func (a *Agenda) passOver(j *Job, now time.Time) {
 		return
 	}
 	k.Deadline, k.Trigger = own, Scheduled
-	at := own.Add(j.lag() + time.Millisecond)
+	at := own.Add(j.settleDelay() + time.Millisecond)
 	if planned, ok := k.inAsks.When(); ok && planned.Before(at) {
 		at = planned
 	}

@@ -61,8 +61,8 @@ type Job struct {
 // LongestAuto bounds the default start deadline.
 const LongestAuto = time.Hour
 
-// due returns the instant from which a tick may start.
-func (j *Job) due(at, next time.Time) time.Time {
+// dueAt returns the instant from which a tick may start.
+func (j *Job) dueAt(at, next time.Time) time.Time {
 	if next.IsZero() {
 		next = at.Add(j.Jitter + time.Second)
 	}
@@ -71,7 +71,7 @@ func (j *Job) due(at, next time.Time) time.Time {
 
 // Deadline returns the instant until which a tick may start. next is the tick after it.
 func (j *Job) Deadline(at, next time.Time) time.Time {
-	due := j.countedFrom(j.due(at, next))
+	due := j.countedFrom(j.dueAt(at, next))
 	if j.StartDeadline > 0 {
 		return due.Add(j.StartDeadline)
 	}
@@ -80,7 +80,7 @@ func (j *Job) Deadline(at, next time.Time) time.Time {
 		return end
 	}
 	if j.Jitter > 0 { // without a jitter there is no need to compute the tick after next, which costs more than all the rest
-		next = j.due(next, j.Spec.Next(next))
+		next = j.dueAt(next, j.Spec.Next(next))
 	}
 	if next.Before(end) {
 		return next
@@ -111,9 +111,9 @@ func (j *Job) deadlineAfter(tick, since time.Time) time.Time {
 	return since.Add(j.Within(tick, LongestAuto))
 }
 
-// lag returns the time after the deadline of a tick for which this replica waits before it settles the tick. A replica that may run the job knows
+// settleDelay returns the time after the deadline of a tick for which this replica waits before it settles the tick. A replica that may run the job knows
 // better why the tick was missed, and is given time to settle it.
-func (j *Job) lag() time.Duration {
+func (j *Job) settleDelay() time.Duration {
 	if j.Elsewhere {
 		return unanswered
 	}

@@ -29,14 +29,14 @@ func (k *Tick) findsStuck(o *Tick) bool {
 	return o.Waits() && o.Standing != Displaced && !o.held.IsZero() && o.held.Before(k.Previous)
 }
 
-// displace displaces ticks that wait for a run to be stopped, if newer ticks need all the slots, because of a new tick.
-func (a *Agenda) displace(k *Tick, now time.Time) {
+// displaceOlder displaces ticks that wait for a run to be stopped, if newer ticks need all the slots, because of a new tick.
+func (a *Agenda) displaceOlder(k *Tick, now time.Time) {
 	if k.Rules.Overlap != Replace {
 		return
 	}
-	stuck := slices.ContainsFunc(k.ahead(), k.findsStuck)
+	stuck := slices.ContainsFunc(k.olderTicks(), k.findsStuck)
 	needed := k.Rules.PerTick
-	for _, o := range slices.Backward(k.ahead()) {
+	for _, o := range slices.Backward(k.olderTicks()) {
 		if o.Standing != Contending && !(stuck && o.Standing == InLine) {
 			continue
 		}

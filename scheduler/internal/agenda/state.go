@@ -22,7 +22,7 @@ import (
 //	GivenUp    Running, Closed                                 the answer
 //	Running    -                                               the run decides
 //	Closed     -
-type State interface{ name() stateName }
+type State interface{ stateName() stateName }
 
 type stateName int
 
@@ -75,15 +75,15 @@ type Claim struct {
 	Replaces bool // it stops a run if all slots are held
 }
 
-func (Due) name() stateName       { return due }
-func (Waiting) name() stateName   { return waiting }
-func (Asking) name() stateName    { return asking }
-func (Unsure) name() stateName    { return unsure }
-func (Parked) name() stateName    { return parked }
-func (Returning) name() stateName { return returning }
-func (GivenUp) name() stateName   { return givenUp }
-func (Running) name() stateName   { return running }
-func (Closed) name() stateName    { return closed }
+func (Due) stateName() stateName       { return due }
+func (Waiting) stateName() stateName   { return waiting }
+func (Asking) stateName() stateName    { return asking }
+func (Unsure) stateName() stateName    { return unsure }
+func (Parked) stateName() stateName    { return parked }
+func (Returning) stateName() stateName { return returning }
+func (GivenUp) stateName() stateName   { return givenUp }
+func (Running) stateName() stateName   { return running }
+func (Closed) stateName() stateName    { return closed }
 
 // transitions has all valid transitions.
 var transitions = map[stateName][]stateName{
@@ -96,40 +96,42 @@ var transitions = map[stateName][]stateName{
 	givenUp:   {running, closed},
 }
 
-// may reports whether a tick may move to another state.
-func (k *Tick) may(next State) bool { return slices.Contains(transitions[k.state.name()], next.name()) }
+// mayBecome reports whether a tick may move to another state.
+func (k *Tick) mayBecome(next State) bool {
+	return slices.Contains(transitions[k.state.stateName()], next.stateName())
+}
 
-// to moves a tick to another state. An invalid transition is a bug of this program: the tick keeps its state, and Refused is called.
-func (a *Agenda) to(k *Tick, next State) {
-	if k.may(next) {
+// moveTo moves a tick to another state. An invalid transition is a bug of this program: the tick keeps its state, and Refused is called.
+func (a *Agenda) moveTo(k *Tick, next State) {
+	if k.mayBecome(next) {
 		k.state = next
 		return
 	}
 	a.refusals++
 	if a.Refused != nil {
-		a.Refused(fmt.Errorf("tick %s of job %s cannot go from %v to %v", k.At.Format(time.RFC3339), k.Job.Name, k.state.name(), next.name()))
+		a.Refused(fmt.Errorf("tick %s of job %s cannot go from %v to %v", k.At.Format(time.RFC3339), k.Job.Name, k.state.stateName(), next.stateName()))
 	}
 }
 
 // Refusals returns the number of refused transitions.
 func (a *Agenda) Refusals() int { return a.refusals }
 
-// in reports whether a tick is in one of some states.
-func (k *Tick) in(states ...stateName) bool { return slices.Contains(states, k.state.name()) }
+// isIn reports whether a tick is in one of some states.
+func (k *Tick) isIn(states ...stateName) bool { return slices.Contains(states, k.state.stateName()) }
 
-// queued returns the state that a tick gets in the queue of claims.
-func (k *Tick) queued(since time.Time) State {
+// queuedState returns the state that a tick gets in the queue of claims.
+func (k *Tick) queuedState(since time.Time) State {
 	switch {
-	case k.in(due):
+	case k.isIn(due):
 		return Due{since}
-	case k.Unanswered() && !k.in(parked, returning):
+	case k.Unanswered() && !k.isIn(parked, returning):
 		return Unsure{since}
 	}
 	return Waiting{since}
 }
 
-// since returns the time since which a tick has been due for a claim, or claimed.
-func (k *Tick) since() time.Time {
+// waitsSince returns the time since which a tick has been due for a claim, or claimed.
+func (k *Tick) waitsSince() time.Time {
 	switch s := k.state.(type) {
 	case Due:
 		return s.Since
@@ -146,13 +148,13 @@ func (k *Tick) since() time.Time {
 }
 
 // IsAsking reports whether the claim of a tick is under way.
-func (k *Tick) IsAsking() bool { return k.in(asking, givenUp) }
+func (k *Tick) IsAsking() bool { return k.isIn(asking, givenUp) }
 
 // IsReturning reports whether the grant of a tick is being given back.
-func (k *Tick) IsReturning() bool { return k.in(returning) }
+func (k *Tick) IsReturning() bool { return k.isIn(returning) }
 
 // canAsk reports whether a tick may be claimed. It must not while its claim is under way, or its grant is being given back.
-func (k *Tick) canAsk() bool { return !k.in(asking, givenUp, returning) }
+func (k *Tick) canAsk() bool { return !k.isIn(asking, givenUp, returning) }
 
 // Unwanted reports whether a tick was given up while its claim is under way, and whether its schedule is gone.
 func (k *Tick) Unwanted() (givenUp, dropped bool) {

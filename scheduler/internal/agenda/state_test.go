@@ -27,7 +27,7 @@ func TestTransitions(t *testing.T) {
 	for name, from := range states {
 		named := map[string]bool{}
 		var n string
-		for rest := allowed[from.name()]; rest != ""; {
+		for rest := allowed[from.stateName()]; rest != ""; {
 			read, _ := fmt.Sscan(rest, &n)
 			if read == 0 {
 				break
@@ -49,12 +49,12 @@ func moves(t *testing.T, from, to State) bool {
 	told := 0
 	a := &Agenda{Refused: func(error) { told++ }}
 	k := &Tick{Job: &Job{Rules: &Rules{Name: "j"}}, state: from}
-	a.to(k, to)
+	a.moveTo(k, to)
 	if a.Refusals() == 0 {
 		return k.state == to
 	}
 	if k.state != from || told != 1 {
-		t.Errorf("refused: state %v, told %d times", k.state.name(), told)
+		t.Errorf("refused: state %v, told %d times", k.state.stateName(), told)
 	}
 	return false
 }
@@ -115,7 +115,7 @@ func TestTickWalksThroughItsStates(t *testing.T) {
 			t.Errorf("%v: a step was refused", tc.walk)
 		}
 		_, queued := k.inAsks.When()
-		if got, open := k.state.name(), len(j.Open) == 1; got != tc.want || queued != tc.queued || open != tc.open {
+		if got, open := k.state.stateName(), len(j.Open) == 1; got != tc.want || queued != tc.queued || open != tc.open {
 			t.Errorf("%v: %v, queued %v, open %v; want %v, %v, %v", tc.walk, got, queued, open, tc.want, tc.queued, tc.open)
 		}
 	}

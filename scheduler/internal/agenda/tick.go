@@ -89,7 +89,7 @@ type Tick struct {
 // Waits reports whether the tick waits for its turn, so that it is not skipped.
 func (k *Tick) Waits() bool { return k.Standing != Fresh }
 
-func (k *Tick) wait() {
+func (k *Tick) waitInLine() {
 	if k.Standing == Fresh {
 		k.Standing = InLine
 	}
@@ -97,7 +97,7 @@ func (k *Tick) wait() {
 
 // Wait makes a tick wait for its turn.
 func (k *Tick) Wait(why Cause) {
-	k.wait()
+	k.waitInLine()
 	k.Cause = why
 }
 
@@ -126,7 +126,7 @@ func (k *Tick) NoteAnswer(a Answer, now time.Time) {
 		return
 	}
 	for _, o := range k.Job.Open { // also for the ticks behind it, which are claimed when it is decided
-		o.Trouble.answered(now)
+		o.Trouble.noteAnswered(now)
 	}
 }
 
@@ -138,8 +138,8 @@ func (k *Tick) HeldFor(now time.Time) time.Duration {
 	return now.Sub(k.held)
 }
 
-// ahead returns the open ticks of the job before this one.
-func (k *Tick) ahead() []*Tick {
+// olderTicks returns the open ticks of the job before this one.
+func (k *Tick) olderTicks() []*Tick {
 	i, _ := k.Job.Find(k.Name)
 	return k.Job.Open[:i]
 }
@@ -147,10 +147,10 @@ func (k *Tick) ahead() []*Tick {
 // StandAside sets the cause of a tick that is claimed but cannot be granted here: it is behind a backlog, or this replica has no place for it.
 func (k *Tick) StandAside() {
 	k.Cause = Cause{Reason: Capacity}
-	for _, o := range k.ahead() {
+	for _, o := range k.olderTicks() {
 		if o.inLine() && !o.Cause.Borrowed {
 			k.Cause = Cause{o.Cause.Reason, true}
-			k.shares(o.Trouble)
+			k.shareTrouble(o.Trouble)
 			return
 		}
 	}
@@ -163,9 +163,9 @@ func (k *Tick) Unstartable(why string) {
 	}
 }
 
-// shares takes over the trouble of an earlier tick, unless the tick has one of its own.
-func (k *Tick) shares(t Trouble) {
-	if k.Trouble.none() {
+// shareTrouble takes over the trouble of an earlier tick, unless the tick has one of its own.
+func (k *Tick) shareTrouble(t Trouble) {
+	if k.Trouble.isNone() {
 		k.Trouble = t
 	}
 }
@@ -175,13 +175,15 @@ func (j *Job) Find(name time.Time) (i int, open bool) {
 	return slices.BinarySearchFunc(j.Open, name, func(k *Tick, name time.Time) int { return k.Name.Compare(name) })
 }
 
-func (k *Tick) afterDeadline() time.Time { return k.LastChance().Add(k.Job.lag() + time.Millisecond) }
+func (k *Tick) afterDeadline() time.Time {
+	return k.LastChance().Add(k.Job.settleDelay() + time.Millisecond)
+}
 
 // Late reports whether a tick can only be settled.
-func (k *Tick) Late(now time.Time) bool { return now.After(k.LastChance().Add(k.Job.lag())) }
+func (k *Tick) Late(now time.Time) bool { return now.After(k.LastChance().Add(k.Job.settleDelay())) }
 
-// oldest reports whether a tick is the first open one of its job.
-func (k *Tick) oldest() bool { return k == k.Job.Open[0] }
+// isOldest reports whether a tick is the first open one of its job.
+func (k *Tick) isOldest() bool { return k == k.Job.Open[0] }
 
 // MustWait reports whether a tick is not to be claimed yet. A tick that comes due behind a backlog is claimed once, though it can't win: it is
 // skipped if all slots are held, and waits with the others if not. Ticks that are too late are settled one after the other: the server remembers the
@@ -192,7 +194,7 @@ func (k *Tick) MustWait(now time.Time) bool {
 		return false
 	}
 	if k.Late(now) {
-		return !k.oldest()
+		return !k.isOldest()
 	}
 	return !k.MayWin() && (k.Waits() || k.Won >= k.Job.PerReplica || k.Job.Behind != "")
 }
@@ -206,7 +208,7 @@ func (k *Tick) MayWin() bool {
 		return false
 	}
 	if !k.Waits() {
-		return !slices.ContainsFunc(k.ahead(), (*Tick).inLine)
+		return !slices.ContainsFunc(k.olderTicks(), (*Tick).inLine)
 	}
 	ahead := 0
 	for _, o := range k.Job.Open {

@@ -81,13 +81,13 @@ func (t *timeline[E]) next() (at time.Time, ok bool) {
 	if len(t.queue) == 0 {
 		return time.Time{}, false
 	}
-	return instant(t.queue[0].at), true
+	return unixTime(t.queue[0].at), true
 }
 
-// take returns the entries that are due up to now, the oldest instant first, and adds each again for its next tick. After a jump of the clock each
+// takeDue returns the entries that are due up to now, the oldest instant first, and adds each again for its next tick. After a jump of the clock each
 // entry is returned for every tick in between. An instant is returned whole, but a call ends after the instant with which it has enough entries. next
 // then still returns an instant that is not after now, and the caller calls take again.
-func (t *timeline[E]) take(now time.Time) []dueBucket[E] {
+func (t *timeline[E]) takeDue(now time.Time) []dueBucket[E] {
 	var buckets []dueBucket[E]
 	taken, at := 0, int64(0)
 	for len(t.queue) > 0 && t.queue[0].at <= now.Unix() {
@@ -97,20 +97,20 @@ func (t *timeline[E]) take(now time.Time) []dueBucket[E] {
 		}
 		at = l.at
 		if l.previous == unknownTick {
-			l.previous = l.spec.Prev(instant(at)).Unix()
+			l.previous = l.spec.Prev(unixTime(at)).Unix()
 		}
-		b := dueBucket[E]{Instants{At: instant(at), Name: l.spec.ID(instant(at)), Previous: l.spec.ID(instant(l.previous))}, slices.Clip(l.entries)}
+		b := dueBucket[E]{Instants{At: unixTime(at), Name: l.spec.ID(unixTime(at)), Previous: l.spec.ID(unixTime(l.previous))}, slices.Clip(l.entries)}
 		taken += len(l.entries)
-		b.Next = t.advance(l)
+		b.Next = t.advanceLine(l)
 		buckets = append(buckets, b)
 	}
 	return buckets
 }
 
-// advance moves the first line of the queue, l, to its next tick, and returns that tick. If the latest line of its schedule is there, l is merged
+// advanceLine moves the first line of the queue, l, to its next tick, and returns that tick. If the latest line of its schedule is there, l is merged
 // into it.
-func (t *timeline[E]) advance(l *line[E]) (next time.Time) {
-	next = l.spec.Next(instant(l.at))
+func (t *timeline[E]) advanceLine(l *line[E]) (next time.Time) {
+	next = l.spec.Next(unixTime(l.at))
 	latest := t.latest[l.spec.Key()]
 	switch {
 	case next.IsZero():
@@ -126,7 +126,7 @@ func (t *timeline[E]) advance(l *line[E]) (next time.Time) {
 	return next
 }
 
-func instant(unix int64) time.Time { return time.Unix(unix, 0).UTC() }
+func unixTime(unix int64) time.Time { return time.Unix(unix, 0).UTC() }
 
 // A lineHeap is a heap of lines by the time at which they are due.
 type lineHeap[E any] []*line[E]

@@ -76,7 +76,7 @@ func BenchmarkTimelineTake(b *testing.B) {
 			for b.Loop() {
 				at, _ := line.next()
 				for again := true; again; {
-					buckets := line.take(at)
+					buckets := line.takeDue(at)
 					taken += len(buckets)
 					again = len(buckets) > 0
 				}
@@ -254,7 +254,7 @@ func runTimeline(exprs []string, jobs []*benchJob) (stop func()) {
 				return
 			case <-timer.C:
 			}
-			if taken := line.take(time.Now()); len(taken) > 0 {
+			if taken := line.takeDue(time.Now()); len(taken) > 0 {
 				buckets <- taken
 			}
 			at, _ := line.next()

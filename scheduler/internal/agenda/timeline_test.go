@@ -75,7 +75,7 @@ func takeAll(t *rapid.T, line *timeline[int], now time.Time) []dueTick {
 	var latest time.Time
 	for {
 		first, ok := line.next()
-		buckets := line.take(now)
+		buckets := line.takeDue(now)
 		if pending := ok && !first.After(now); pending != (len(buckets) > 0) {
 			t.Fatalf("next tells %v at %v, and take hands over %d buckets", first, now, len(buckets))
 		}
@@ -144,7 +144,7 @@ func TestTimelineAfterSuspend(t *testing.T) {
 	seen := start
 	calls := 0
 	for {
-		buckets := line.take(woken)
+		buckets := line.takeDue(woken)
 		if len(buckets) == 0 {
 			break
 		}
@@ -191,7 +191,7 @@ func TestTimelineSharesEqualKeys(t *testing.T) {
 		}
 		for i, want := range []int{100, 100, 200, 200} {
 			taken := 0
-			for _, b := range line.take(start.Add(time.Duration(i+1) * 10 * time.Second)) {
+			for _, b := range line.takeDue(start.Add(time.Duration(i+1) * 10 * time.Second)) {
 				taken += len(b.entries)
 			}
 			if taken != want {
@@ -201,7 +201,7 @@ func TestTimelineSharesEqualKeys(t *testing.T) {
 		if len(line.queue) != 1 || line.latest[parseSchedule(t, "*/10 * * * * *").Key()] != line.queue[0] {
 			t.Errorf("in order %t: %d lines, want one, the latest", inOrder, len(line.queue))
 		}
-		if buckets := line.take(start.Add(50 * time.Second)); len(buckets) != 1 || len(buckets[0].entries) != 200 {
+		if buckets := line.takeDue(start.Add(50 * time.Second)); len(buckets) != 1 || len(buckets[0].entries) != 200 {
 			t.Errorf("in order %t: %d buckets, want one of 200 entries", inOrder, len(buckets))
 		}
 	}
@@ -219,7 +219,7 @@ func TestTimelineHandsOverWholeInstants(t *testing.T) {
 	at := start
 	for _, want := range []int{1, 2, 1, 2} {
 		at = at.Add(time.Second)
-		buckets := line.take(start.Add(time.Minute))
+		buckets := line.takeDue(start.Add(time.Minute))
 		if len(buckets) != want {
 			t.Fatalf("%d buckets for %v, want %d", len(buckets), at, want)
 		}
@@ -239,10 +239,10 @@ func TestTimelineHandsOverStableLists(t *testing.T) {
 	for i := range 3 {
 		line.add(spec, i, start)
 	}
-	first := line.take(start.Add(time.Second))
+	first := line.takeDue(start.Add(time.Second))
 	line.add(spec, 3, start.Add(time.Second))
 	_ = append(first[0].entries, -1) // a careless caller
-	second := line.take(start.Add(2 * time.Second))
+	second := line.takeDue(start.Add(2 * time.Second))
 	if !slices.Equal(first[0].entries, []int{0, 1, 2}) || !slices.Equal(second[0].entries, []int{0, 1, 2, 3}) {
 		t.Errorf("%v, then %v", first, second)
 	}
@@ -253,14 +253,14 @@ func TestTimelineWithoutTicks(t *testing.T) {
 	if at, ok := line.next(); ok || !at.IsZero() {
 		t.Errorf("empty: next is %v", at)
 	}
-	if buckets := line.take(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)); buckets != nil {
+	if buckets := line.takeDue(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)); buckets != nil {
 		t.Errorf("empty: %v", buckets)
 	}
 	spec := parseSchedule(t, "0 0 1 1 *")
 	lastYear := time.Date(9998, 6, 1, 0, 0, 0, 0, time.UTC)
 	line.add(spec, 1, lastYear)
 	line.add(spec, 2, lastYear.AddDate(1, 0, 0)) // no tick left
-	if buckets := line.take(lastYear.AddDate(2, 0, 0)); len(buckets) != 1 || !slices.Equal(buckets[0].entries, []int{1}) {
+	if buckets := line.takeDue(lastYear.AddDate(2, 0, 0)); len(buckets) != 1 || !slices.Equal(buckets[0].entries, []int{1}) {
 		t.Errorf("the last tick of all: %v", buckets)
 	}
 	if at, ok := line.next(); ok || len(line.latest) != 0 {

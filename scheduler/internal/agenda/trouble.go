@@ -15,11 +15,11 @@ type Trouble struct {
 	Detail string
 }
 
-// none reports whether there was no trouble.
-func (t *Trouble) none() bool { return *t == Trouble{} }
+// isNone reports whether there was no trouble.
+func (t *Trouble) isNone() bool { return *t == Trouble{} }
 
-// answered records that the server has answered.
-func (t *Trouble) answered(now time.Time) {
+// noteAnswered records that the server has answered.
+func (t *Trouble) noteAnswered(now time.Time) {
 	if !t.Since.IsZero() && t.Until.IsZero() {
 		t.Until = now
 	}

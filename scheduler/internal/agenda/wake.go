@@ -4,13 +4,13 @@ import "time"
 
 // Wake claims the oldest parked ticks of a job, as many as may run here. free is the number of free places on this replica.
 func (a *Agenda) Wake(j *Job, free int, now time.Time) {
-	if len(j.Open) > 0 && j.Open[0].in(parked) && j.Open[0].Late(now) {
+	if len(j.Open) > 0 && j.Open[0].isIn(parked) && j.Open[0].Late(now) {
 		a.Ask(j.Open[0], now, now)
 	}
 	places := j.PerReplica - j.Running
 	for _, k := range j.Open {
 		switch {
-		case !k.in(parked) || k.Late(now) || k.MustWait(now):
+		case !k.isIn(parked) || k.Late(now) || k.MustWait(now):
 			continue
 		case !k.MayWin(): // it needs no place
 			a.Ask(k, k.Due, now)
@@ -40,7 +40,7 @@ func (a *Agenda) WakeStarved(places int, now time.Time) {
 // WakeWaiting claims the ticks of a job that wait for a slot, because one is free. Each replica takes its turn, from an instant on.
 func (a *Agenda) WakeWaiting(j *Job, from, now time.Time) {
 	for _, k := range j.Open {
-		if k.Waits() && k.canAsk() && !k.in(parked) && k.MayWin() {
+		if k.Waits() && k.canAsk() && !k.isIn(parked) && k.MayWin() {
 			a.Ask(k, from.Add(a.Turn(j, k.At)), now)
 		}
 	}
