@@ -1,0 +1,205 @@
+package architecture
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// shape has the figures of how the product is cut and how it reads, and the most that each may be. A change that raises one says in its commit why; one that lowers it
+// lowers the bound. docs/decisions/044-shape.md has the history.
+var shape = []struct {
+	name string
+	most float64
+	of   func(*product) float64
+}{
+	{"lines", 68_400, func(p *product) float64 { return float64(p.lines) }},
+	{"files", 637, func(p *product) float64 { return float64(len(p.sizes)) }},
+	{"files below 60 lines", 212, (*product).smallFiles},
+	{"package clauses and imports, % of lines", 8.6, func(p *product) float64 { return 100 * float64(p.heads) / float64(p.lines) }},
+	{"unexported functions named by one word, %", 6, (*product).oneWordNames},
+	{"functions that share their name with five others or more", 285, (*product).sharedNames},
+	{"comments: X is how, when, why, whether, which, per 1,000", 1, constructionFigure(0)},
+	{"comments: that of, those of, of which, is of, per 1,000", 1, constructionFigure(1)},
+	{"comments: where for if, per 1,000", 1, constructionFigure(2)},
+	{"comments: else as half a sentence, per 1,000", 1, constructionFigure(3)},
+	{"comments: has it stopped, per 1,000", 2, constructionFigure(4)},
+	{"comments: who, what, nobody as the subject, and tell, per 1,000", 1, constructionFigure(5)},
+}
+
+// constructions are phrases that a reader has to read twice.
+var constructions = []*regexp.Regexp{
+	regexp.MustCompile(`(?i)\b(is|are|was|were|be) (how|when|why|whether|which|whose|for how|from when|until when|since when|of which|in what|by which|in which|on which)\b`),
+	regexp.MustCompile(`(?i)\b(that of|those of|of which|none of|is of|are of|as those)\b`),
+	regexp.MustCompile(`(?i)\bwhere (it|they|there|a|an|no|none|one|nothing|that|this|these|all|each|neither)\b`),
+	regexp.MustCompile(`(?i)(^|[.,;:(] ?)(or )?else\b`),
+	regexp.MustCompile(`(?i)\b(has|have|had) (the |a |an |its |it |them )?[a-z]+ (know|known|called|run|wait|stop|skipped|stopped|restored|read|end|asked|killed)\b( by)?`),
+	regexp.MustCompile(`(?i)(^|\. )(who(ever)?|nobody|what) [a-z]+|\b(tells?|told|heard?|hears) (of|that|whether|how|who|what)\b`),
+}
+
+// TestShape holds the product to the figures.
+func TestShape(t *testing.T) {
+	t.Parallel()
+	p := readProduct(t)
+	for _, figure := range shape {
+		got := figure.of(p)
+		t.Logf("%-65s %9.1f, at most %.1f", figure.name, got, figure.most)
+		if got > figure.most {
+			t.Errorf("%s: %.1f, at most %.1f", figure.name, got, figure.most)
+		}
+	}
+	for k := range constructions {
+		t.Logf("construction %d:\n%s", k, strings.Join(p.hits(k), "\n"))
+	}
+}
+
+// TestConstructionsAreFound shows that each construction is found where it stands, and not in plain sentences.
+func TestConstructionsAreFound(t *testing.T) {
+	t.Parallel()
+	for i, text := range []string{"age is how long it waits", "the lease of the job and that of the pool", "the zone, where there is one", "the tick, else nil", "it has the job stopped",
+		"Nobody waits for it."} {
+		for k := range constructions {
+			if got := countsAs(k, text); got != (k == i) {
+				t.Errorf("%q as construction %d: %v", text, k, got)
+			}
+		}
+	}
+	for k := range constructions {
+		if text := "A lease ends at its deadline. The keeper has been stopped by its owner."; countsAs(k, text) {
+			t.Errorf("%q is construction %d", text, k)
+		}
+	}
+}
+
+// countsAs reports whether a comment has a construction.
+func countsAs(construction int, text string) bool {
+	return slices.ContainsFunc(constructions[construction].FindAllString(text, -1), func(hit string) bool { return !strings.HasSuffix(hit, " by") })
+}
+
+// product has the counts of the Go files that are built into the program and the library.
+type product struct {
+	lines, heads int
+	sizes        []int
+	functions    []string
+	comments     []string // each block of lines, and each comment behind code, with its place before a tab
+}
+
+// outside are folders whose files are no product.
+var outside = []string{"bench", "integration", "locktest", "journaltest", "leasetest", "testdata", "findings"}
+
+func readProduct(t *testing.T) *product {
+	t.Helper()
+	p := &product{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (slices.Contains(outside, d.Name()) || strings.HasPrefix(d.Name(), ".") && path != root):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		p.add(path, strings.Split(string(text), "\n"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.sizes) < 100 {
+		t.Fatalf("%d files are found, too few to be all", len(p.sizes))
+	}
+	return p
+}
+
+var (
+	function = regexp.MustCompile(`^func (?:\([^)]*\) )?(\w+)`)
+	behind   = regexp.MustCompile("[^:\"'`]\\s+// (.*)$")
+	oneWord  = regexp.MustCompile(`^[a-z0-9]+$`)
+)
+
+func (p *product) add(path string, lines []string) {
+	p.lines, p.sizes = p.lines+len(lines), append(p.sizes, len(lines))
+	imports, block := false, ""
+	end := func() {
+		if block != "" {
+			p.comments = append(p.comments, block)
+		}
+		block = ""
+	}
+	for i, line := range lines {
+		if strings.HasPrefix(line, "package ") || strings.HasPrefix(line, "import ") || imports {
+			p.heads++
+		}
+		imports = imports && line != ")" || strings.HasPrefix(line, "import (")
+		if m := function.FindStringSubmatch(line); m != nil {
+			p.functions = append(p.functions, m[1])
+		}
+		if s := strings.TrimSpace(line); strings.HasPrefix(s, "//") && !strings.HasPrefix(s, "//go:") {
+			if block == "" {
+				block = fmt.Sprintf("%s:%d\t%s", path, i+1, strings.TrimSpace(s[2:]))
+			} else {
+				block += " " + strings.TrimSpace(s[2:])
+			}
+			continue
+		}
+		end()
+		if m := behind.FindStringSubmatchIndex(line); m != nil && strings.Count(line[:m[0]], `"`)%2 == 0 && strings.Count(line[:m[0]], "`")%2 == 0 {
+			p.comments = append(p.comments, fmt.Sprintf("%s:%d\t%s", path, i+1, line[m[2]:]))
+		}
+	}
+	end()
+}
+
+func (p *product) smallFiles() float64 {
+	return float64(len(slices.DeleteFunc(slices.Clone(p.sizes), func(n int) bool { return n >= 60 })))
+}
+
+func (p *product) oneWordNames() float64 {
+	all, one := 0, 0
+	for _, name := range p.functions {
+		if !unicode.IsUpper(rune(name[0])) {
+			all++
+			if oneWord.MatchString(name) {
+				one++
+			}
+		}
+	}
+	return 100 * float64(one) / float64(all)
+}
+
+func (p *product) sharedNames() float64 {
+	count := map[string]int{}
+	for _, name := range p.functions {
+		count[name]++
+	}
+	sum := 0
+	for n := range maps.Values(count) {
+		if n > 5 {
+			sum += n
+		}
+	}
+	return float64(sum)
+}
+
+// constructionFigure returns the figure of a construction.
+func constructionFigure(k int) func(*product) float64 {
+	return func(p *product) float64 { return 1000 * float64(len(p.hits(k))) / float64(len(p.comments)) }
+}
+
+// hits returns the comments with a construction.
+func (p *product) hits(k int) (hits []string) {
+	for _, comment := range p.comments {
+		if _, text, _ := strings.Cut(comment, "\t"); countsAs(k, text) {
+			hits = append(hits, comment)
+		}
+	}
+	return hits
+}
