@@ -329,12 +329,12 @@ type lingering struct {
 	looks int
 }
 
-func (l *lingering) alive(int) bool {
+func (l *lingering) membersAlive(int) bool {
 	l.looks++
 	return l.looks <= 3
 }
 
-func (l *lingering) left(int) []string {
+func (l *lingering) leftPrograms(int) []string {
 	if l.looks <= 3 {
 		return []string{"cat"}
 	}

@@ -292,12 +292,12 @@ type counted struct {
 	next_, days int
 }
 
-func (c *counted) next(after, limit int64) (int64, bool) {
+func (c *counted) nextInstant(after, limit int64) (int64, bool) {
 	c.next_++
 	return c.rule.nextInstant(after, limit)
 }
 
-func (c *counted) on(st stretch) dial {
+func (c *counted) dialOn(st stretch) dial {
 	c.days++
 	return c.rule.dialOn(st)
 }
