@@ -46,7 +46,7 @@ type Job struct {
 	// StartDeadline is the maximum delay of a start, after the jitter; a later tick is missed. Defaults to the time until the next tick, at most 1h,
 	// or with OverlapQueue to 1h.
 	StartDeadline time.Duration
-	// CatchUp decides the ticks whose StartDeadline passed because no replica or no server was there. Defaults to CatchUpNone.
+	// CatchUp selects the ticks that run after their StartDeadline, if it passed because no replica was up or Redis did not answer. Defaults to CatchUpNone.
 	CatchUp CatchUp
 	// Timeout stops a run, and KillGrace is the time until a stopped run is killed. They default to 24h and 10s. A negative Timeout is no timeout; a
 	// negative KillGrace kills at once.

@@ -21,7 +21,7 @@ const (
 	Lost      Outcome = "lost"      // the lease was lost, and the run was stopped
 	Abandoned Outcome = "abandoned" // the holder died
 	Skipped   Outcome = "skipped"   // reason overlap, paused
-	Missed    Outcome = "missed"    // reason late, down, redis, overload, pool, capacity, slots, cannot_start
+	Missed    Outcome = "missed"    // it never ran; package agenda has the reasons
 )
 
 // reasonDrain is the reason of a run that was stopped in a drain. Package agenda has the reasons of missed ticks.

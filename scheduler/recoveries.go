@@ -167,7 +167,8 @@ func (r *recoveries) countOf(t *task) (n int) {
 	return n
 }
 
-// wakeOf claims the orphans of a job at once, because a slot is free. Otherwise the job's ticks, which get the event, would take each slot first.
+// wakeOf makes the waiting claims of a job's orphans due now, because a slot is free, and reports whether there are any. Without it the job's waiting ticks, which
+// are woken at the end of a run, would always take the slot first.
 func (r *recoveries) wakeOf(t *task, now time.Time) (any bool) {
 	for _, h := range r.known {
 		if _, waiting := h.queued.When(); waiting && h.task == t {

@@ -99,7 +99,8 @@ func (r *lockRun) runUnderLease(ctx context.Context, lease *engine.Lease, s *sig
 	return nil
 }
 
-// leaseLost ends a lock whose command was killed to protect the lease. If Redis came back, the lease may have been renewed since; then it is released.
+// leaseLost ends a lock whose command was killed shortly before the lease would have expired. If Redis came back meanwhile and the lease was renewed, leaseLost
+// releases it; otherwise the lease expires by itself. It returns the error for the user.
 func (r *lockRun) leaseLost(ctx context.Context, lease *engine.Lease) error {
 	why := context.Cause(lease.Context())
 	if why == nil { // the command is killed some time before the end of the lease

@@ -102,7 +102,7 @@ func (a *app) triggerJob(ctx context.Context, req operator.TriggerRequest, opt t
 	return a.followRun(ctx, o, t, opt)
 }
 
-// thisRequester returns the user and the machine that make a request, for people.
+// thisRequester returns who makes a request, as user@host. It is shown to people and proves nothing.
 func thisRequester() operator.Requester {
 	host, _ := os.Hostname() // without a name it is "somewhere"
 	return operator.Requester{By: cmp.Or(os.Getenv(envUser), "somebody") + "@" + cmp.Or(host, "somewhere")}

@@ -138,7 +138,8 @@ var codes = []struct {
 	{operator.ErrInvalid, http.StatusUnprocessableEntity},
 }
 
-// errorAnswer returns the answer to a failed request. It logs only faults of the server: that a client has gone, or that the server is stopping, is none.
+// errorAnswer returns the HTTP answer to a failed request. It logs at level error only what is the server's fault, so not a client that disconnected or a
+// shutdown.
 func (r *routes) errorAnswer(ctx context.Context, err error) error {
 	var known huma.StatusError
 	if err == nil || errors.As(err, &known) {

@@ -67,7 +67,7 @@ func starterEnv(t tree) []string {
 	return env
 }
 
-// exchangeOrder sends the order and receives the reply. It returns when the channel is closed.
+// exchangeOrder sends the order to the starter and receives the reply, or an error. Closing the channel makes it return early.
 func (l *launch) exchangeOrder(order []byte) {
 	reply := make([]byte, starter.ReplySize)
 	_, err := l.channel.Write(order)
@@ -93,7 +93,7 @@ func (s *Spec) starterOrder(cmd *exec.Cmd) *starter.Order {
 		DropInheritable: s.User != "", NoNewPrivs: s.NoNewPrivs}
 }
 
-// startOnce starts the command through a starter. When kill ends it ends the start, unless the command was executed already. An attached command is
+// startOnce starts the command through a starter. If the context kill ends before the command was executed, startOnce aborts the start. An attached command is
 // started directly, because a starter could not pass on all files of this process.
 func (h *Host) startOnce(kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	if s.Attached {

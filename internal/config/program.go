@@ -65,7 +65,7 @@ func readArguments(r *schema.Reader, v document.Value, want string) ([]string, b
 	return argv, ok
 }
 
-// validArgument reports an argument that the system can't pass to a program.
+// validArgument reports whether the system can pass a string to a program as an argument. If not, it adds a fault.
 func validArgument(r *schema.Reader, v document.Value, s string) bool {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		r.Fault(v.AtByte(i), "%q must not hold a NUL character", v.Name)

@@ -35,7 +35,7 @@ func (p Printer) History(records []journal.Record) {
 	t.print(p)
 }
 
-// late is the least delay of a run after its tick that is shown.
+// late is the shortest delay between a tick and its run that is worth showing.
 const late = 2 * time.Second
 
 // Late returns the time between a tick and the start of its first try. Causes are the job's jitter, or the wait for a slot, for a place in the pool

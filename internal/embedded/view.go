@@ -18,7 +18,7 @@ type View struct {
 	Scripts map[string]string
 	// Hides reports whether an argument is a key whose value is not shown; nil hides none.
 	Hides func(key string) bool
-	// Permits reports whether a command that writes, in upper case, is allowed anyway; nil permits none.
+	// Permits reports whether a command is allowed although it writes. The command is in upper case. A nil Permits allows none.
 	Permits func(command string, args []string) bool
 }
 

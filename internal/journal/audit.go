@@ -77,8 +77,8 @@ func (a *Act) findFault() string {
 	return ""
 }
 
-// Audit writes an act to the log before it is done, and returns the act with its id, time and number of jobs. If lasting is not 0, Until is set to that time
-// after the server's. After an error the entry is not in the log; [ErrTooManyActs] means that the user must wait.
+// Audit writes an act to the log before it is done, and returns the act with its id, time and number of jobs. If lasting is positive, Until is the
+// server's time plus lasting. After an error the act must not be done, although its entry may be in the log; [ErrTooManyActs] means that the user must wait.
 func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) (Act, error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

@@ -120,7 +120,7 @@ func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) (firs
 	}
 	var before *redis.IntCmd
 	cmds, err := l.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		before = p.Exists(ctx, l.liveKey(job, run)) // the documented rights lack XLEN
+		before = p.Exists(ctx, l.liveKey(job, run)) // not XLEN: the Redis user in docs/access.md may not call it
 		p.XAdd(ctx, &redis.XAddArgs{Stream: l.liveKey(job, run), MaxLen: LiveChunks, Values: []any{"chunk", text}})
 		return p.PExpire(ctx, l.liveKey(job, run), keepLive).Err()
 	})

@@ -165,7 +165,8 @@ func (h *history) settleStreaks(ctx context.Context, jobs []*jobWrite) error {
 	return errs.Err()
 }
 
-// foldStreak replaces all but the newest failures of a streak by two members. If the streak changes meanwhile, another write folds it.
+// foldStreak shortens the sorted set of a streak: two members, with the number of the older failures and the newest of these, replace all older ones. If
+// another client changes the set meanwhile, foldStreak does nothing; a later write folds it.
 func (h *history) foldStreak(ctx context.Context, key string) error {
 	err := h.redis.Watch(ctx, func(tx *redis.Tx) error {
 		all, err := tx.ZRangeWithScores(ctx, key, 0, -1).Result()

@@ -84,7 +84,7 @@ func (h *history) recordBatch(ctx context.Context, records []Record) error {
 type jobWrite struct {
 	job    string
 	words  []word
-	latest time.Time // of the words
+	latest time.Time // the newest time of a record in the words
 
 	beyond, old, oldRunning *redis.StringSliceCmd // runs to remove
 

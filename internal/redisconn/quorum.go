@@ -18,7 +18,8 @@ const (
 	unhurried = 2 * patient
 )
 
-// ExamineMasters checks the masters of a quorum, and soon stops waiting for a minority; [Conn.Examine] waits for all. Close waits for the checks.
+// ExamineMasters checks the masters of a quorum. Once a majority has answered it waits only a little longer for the rest; [Conn.Examine] waits for all. Checks
+// that still run go on in the background; Close waits for them.
 func (c *Conn) ExamineMasters(ctx context.Context) error {
 	c.connectMasters(ctx)
 	_, err := c.examineQuorum(ctx, hasty)

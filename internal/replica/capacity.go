@@ -12,7 +12,7 @@ const (
 	// filesOfReplica is the number of files for everything else: connections to Redis, the warden, a start in progress (four more than a run has), readings of
 	// /proc.
 	filesOfReplica = 120
-	// filesOfServer is the number of files for the connections of [server], and for its own connections to Redis.
+	// filesOfServer is the number of open files for the HTTP server: its clients' connections, and its own connections to Redis.
 	filesOfServer = httpapi.MaxConnections + 64
 	// processesOfReplica is the number of threads of the replica and its warden, which count as processes.
 	processesOfReplica = 64

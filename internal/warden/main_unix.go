@@ -52,7 +52,7 @@ type helperMain struct {
 	greeted  bool   // whether hello was read
 	done     uint64 // the latest message that was acted on
 	answered uint64 // the latest message that was acknowledged
-	closed   bool   // the pipe has no writer: neither the replica nor a child of it before its exec
+	closed   bool   // end of file on the pipe: the replica is gone, and so is each child that it had forked and that had not called exec yet
 	gone     bool   // the replica has ended
 	goneAt   time.Duration
 }

@@ -109,7 +109,7 @@ func (w *Cache) learnState(lock string, k State, idle time.Duration, now int64, 
 	if old.Stale(k.Seen, idle) {
 		old = State{}
 	}
-	if old.Low*1e6 > now+lease.MinuteMicros { // lua/state.lua has the same bound
+	if old.Low*1e6 > now+lease.MinuteMicros { // the server's clock ran ahead when this was observed; mend() in state.lua has the same bound
 		old.Low, old.Ledger = 0, ""
 	}
 	k.Permanent = k.Permanent || old.Permanent

@@ -51,7 +51,7 @@ type tried struct {
 
 // A kept has what is known about rows that nodes have of a claim's lease id from before this call.
 type kept struct {
-	mixed bool  // there are rows that do not agree
+	mixed bool  // nodes have rows of this lease id with different slots or tokens, left by an earlier attempt
 	keep  int64 // the token of its run in the register, or 0: rows with this token stay
 }
 

@@ -175,8 +175,8 @@ func (a *Agenda) joinsBacklog(k *Tick, now time.Time) (reason Reason, trouble Tr
 	return "", Trouble{}, false
 }
 
-// blameUndecided returns the reason for which a tick was undecided for long. Either this replica has not asked, or may not have read the answer; or the server
-// has not answered.
+// blameUndecided returns the reason why a tick stayed undecided for long: Overload if this replica never asked, or stood still and may not have read the answer;
+// Redis if the server did not answer.
 func (a *Agenda) blameUndecided(k *Tick) (Reason, Trouble) {
 	if a.StoodStill || k.ID == "" {
 		return Overload, Trouble{}
