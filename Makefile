@@ -20,7 +20,7 @@ build: ## build a static binary into ./bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/cronclave ./cmd/cronclave
 
 # Tests with real processes, or with bounds in real time: beside others that compile or compute, a process would take longer to start than the second
-# that lies between two of its ticks. They run one package at a time, when all is built. The other packages only compute.
+# that lies between two of its ticks. They run when all is built. The other packages only compute.
 ALONE   := ./cmd/cronclave ./internal/api ./internal/command ./internal/journal ./internal/logging ./internal/oidc ./internal/redisconn ./internal/safefile ./internal/warden ./integration
 COMPUTE  = $(filter-out $(ALONE) ./integration/architecture,$(subst $(shell go list -m),.,$(shell go list ./...)))
 
@@ -33,7 +33,8 @@ OTHERS = $(filter-out ./integration,$(ALONE))
 
 # All of it is compiled with the same flags, so that each package is compiled once. The Lua VM of the embedded Redis does without the race detector: each script runs in one
 # goroutine, and the tests take a third less time. No package with generic functions could do so: the linker may take its copies for those of other packages.
-TEST_GOFLAGS := $(shell go env GOFLAGS) $(if $(RACE),-race -gcflags=github.com/yuin/gopher-lua/...=-race=false)
+export PLAIN_GOFLAGS := $(shell go env GOFLAGS)
+TEST_GOFLAGS := $(PLAIN_GOFLAGS) $(if $(RACE),-race -gcflags=github.com/yuin/gopher-lua/...=-race=false)
 test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint: export GOFLAGS := $(TEST_GOFLAGS)
 
 # make -j would start processes beside tests that compute.
@@ -42,12 +43,13 @@ test-build test-compute test-alone test-long-compute test-long-alone test-bench 
 # All that the tests run, and the tests, so that nothing is compiled beside them. go list compiles without linking, which go test does again anyway.
 test-build:
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
-	go build -tags failpoints -o /dev/null ./cmd/cronclave
-	go list -test -export ./... >/dev/null
+	go build $(RACE) -tags failpoints -o /dev/null ./cmd/cronclave
+	go list $(RACE) -test -export ./... >/dev/null
 
-test-compute test-alone test-long-compute test-long-alone: export GOGC := 400 # there is memory, and much is garbage
+# There is memory, and much is garbage.
+test-compute test-alone test-long-compute test-long-alone: export GOGC := 400
 # A program with the race detector pauses for a second at its end, by default: there are hundreds.
-test-compute test-alone test-long-compute test-long-alone: export GORACE := atexit_sleep_ms=0
+test-compute test-alone test-long-compute test-long-alone: export GORACE := $(GORACE) atexit_sleep_ms=0
 
 test: test-build test-compute test-alone ## run the quick tests, in ten minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
 
@@ -67,7 +69,7 @@ test-alone:
 
 test-long-compute:
 	$(GO_TEST) $(RACE) $(shell integration/tiers.sh slow $(COMPUTE))
-	GOGC=800 GOFLAGS='$(shell go env GOFLAGS)' $(GO_TEST) -v $(shell integration/tiers.sh whole $(COMPUTE))
+	GOGC=800 GOFLAGS="$$PLAIN_GOFLAGS" $(GO_TEST) -v $(shell integration/tiers.sh whole $(COMPUTE))
 
 test-long-alone:
 	$(OTHERS_TEST) $(shell integration/tiers.sh slow $(OTHERS)); others=$$?; $(INTEGRATION_TEST) $(shell integration/tiers.sh slow ./integration) && exit $$others

@@ -50,8 +50,8 @@ func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 			g.killAndWait(over)
 			return cause
 		case <-begin.C:
-			if g.start.awaitNews() {
-				begin.Reset(lastWord)
+			if !g.start.callOff() && g.start.markOverdue() {
+				begin.Reset(startConfirmGrace)
 			} else if !g.start.is(started) {
 				halt(errStartTimeout, 0)
 			}

@@ -53,9 +53,13 @@ func (x *executor) launchTry(ctx context.Context, job *Job, of *Run, term *elect
 	return begin, returned, cause
 }
 
-// lastWord bounds the wait for a Runner's report about its start: the reason for which it has not begun, or, after a pause of this process, that the work
-// has begun.
-const lastWord = 250 * time.Millisecond
+const (
+	// lastWord bounds the wait for the Runner of a try that was called off to return the reason for which it has not begun.
+	lastWord = 250 * time.Millisecond
+	// startConfirmGrace is the time beyond the StartTimeout for the confirmation of a start that is under way: a process that stood still receives it late. It is
+	// shorter than startMargin, after which other replicas look at the run.
+	startConfirmGrace = 250 * time.Millisecond
+)
 
 // returnsSoon reports whether a Runner that was stopped returns soon. It may hang.
 func returnsSoon(over <-chan struct{}) bool {

@@ -57,8 +57,8 @@ func (s *start) enterStarting() error {
 	return nil
 }
 
-// awaitNews reports whether to wait a little longer for the report of a start whose time is over. It does so once, for a start that is under way.
-func (s *start) awaitNews() bool { return s.state.CompareAndSwap(int32(starting), int32(overdue)) }
+// markOverdue reports whether the start was under way, and waits for its confirmation from now on beyond its time. It returns true once.
+func (s *start) markOverdue() bool { return s.state.CompareAndSwap(int32(starting), int32(overdue)) }
 
 // confirmStarted records that the work has begun.
 func (s *start) confirmStarted() {

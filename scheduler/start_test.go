@@ -198,6 +198,40 @@ func TestStartIsConfirmedLate(t *testing.T) {
 	})
 }
 
+// hangsAfterBegin is a Runner on one replica whose work never begins, although the step to it was taken in time.
+type hangsAfterBegin struct {
+	scheduler.Runner
+	replica string
+}
+
+func (h hangsAfterBegin) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
+	if err := run.Begin(); err != nil {
+		return scheduler.Result{Err: err}
+	}
+	if run.Replica == h.replica {
+		<-run.Kill.Done()
+		return scheduler.Result{Err: fmt.Errorf("%w: %w", scheduler.ErrNotStarted, errNoProcess)}
+	}
+	run.Began()
+	return h.Runner.Run(ctx, run)
+}
+
+// A start that hangs in its last step ends soon after the time for it, and another replica runs the tick.
+// Promise: P5
+func TestStartThatHangsInItsLastStep(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		hangs := func(j *scheduler.Job) { j.Runner, j.StartTimeout = hangsAfterBegin{j.Runner, "r0"}, 3*time.Second }
+		c.joinAll(2, []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second, hangs)}, startsOthers, c.ranked)
+		c.at(38 * time.Second)
+		onceEach(t, c, "j", []int{10, 20, 30})
+		for _, run := range c.runs("j") {
+			if late := run.from.Sub(run.Tick); late > 3600*time.Millisecond {
+				t.Errorf("the tick of %v ran %v late", run.Tick, late)
+			}
+		}
+	})
+}
+
 // A replica whose starts hang leaves the ticks of all its jobs to the others after the first such start, as a replica whose starts fail does.
 // Promise: P5
 func TestReplicaWhoseStartsHang(t *testing.T) {

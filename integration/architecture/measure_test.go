@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/cronclave/cronclave/internal/testtier"
@@ -47,7 +48,7 @@ func (f figures) raise(measure string, count int, where string) {
 
 // exports lists the compiled packages that the module needs, by their import paths.
 func exports() (map[string]string, error) {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", fmt.Sprintf("-race=%t", testtier.RaceEnabled), "./cmd/...", "./internal/...") // the form in which the tests are compiled
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", fmt.Sprintf("-race=%t", testtier.RaceEnabled && runtime.GOOS == "linux"), "./cmd/...", "./internal/...") // the form in which the tests are compiled
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOOS=linux")
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -22,7 +22,7 @@ var noRealTime = []string{"integration/architecture", "integration/mutants", "sc
 type goTest struct {
 	packages           []string
 	run                *regexp.Regexp // nil for all tests
-	short, race, alone bool           // -short, -race, -p: without it a package may run beside one that computes
+	short, race, alone bool           // -short, -race, -p of at most 2: otherwise a package may run beside one that computes
 }
 
 // tieredTest is a test function with the properties that decide its tier.
@@ -65,7 +65,7 @@ func TestTiersLeaveNothingOut(t *testing.T) {
 			if err != nil {
 				t.Fatalf("ask make for its commands (is it installed?): %v\n%s", err, out)
 			}
-			more, err := goTests(string(out))
+			more, err := goTests(string(out), true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,11 +85,16 @@ func makeCalls(script string) (calls []string) {
 	return calls
 }
 
-// goTests returns the commands of make that run tests of this module.
-func goTests(text string) (commands []goTest, err error) {
-	for _, args := range strings.Split(text, "go test ")[1:] { // a line may have several
+// goTests returns the commands of make that run tests of this module. raceInFlags says that the Makefile exports -race in GOFLAGS, which a command can override.
+func goTests(text string, raceInFlags bool) (commands []goTest, err error) {
+	all := strings.Split(text, "go test ") // a line may have several
+	for n, args := range all[1:] {
 		line, _, _ := strings.Cut(args, "\n")
 		var c goTest
+		before := all[n][strings.LastIndexAny(all[n], "\n;")+1:]
+		if !strings.Contains(before, "GOFLAGS=") {
+			c.race = raceInFlags
+		}
 		words := strings.Fields(strings.ReplaceAll(line, ";", " ; "))
 		for i, word := range words {
 			switch {
@@ -100,7 +105,7 @@ func goTests(text string) (commands []goTest, err error) {
 			case word == "-skip":
 				return nil, fmt.Errorf("-skip leaves tests out that do not say so: %s", line)
 			case word == "-p":
-				c.alone = true
+				c.alone = words[i+1] == "1" || words[i+1] == "2"
 			case word == "-short":
 				c.short = true
 			case word == "-race":
@@ -217,7 +222,7 @@ make test-long:
 X=1 go test -race -p 1 -run '^(TestSlow)$' ./c
 go test -v -run '^(TestWhole)$' ./a
 `
-	commands, err := goTests(makefile)
+	commands, err := goTests(makefile, false)
 	if err != nil || len(commands) != 5 {
 		t.Fatalf("%d commands, %v", len(commands), err)
 	}
@@ -241,7 +246,11 @@ go test -v -run '^(TestWhole)$' ./a
 			t.Errorf("%+v: %q, want %q", tc.test, got, tc.want)
 		}
 	}
-	if _, err := goTests("go test -skip TestHard ./a\n"); err == nil {
+	plain, err := goTests("X=1 go test ./a; GOFLAGS=\"$Y\" go test ./b; go test -p 8 ./c\n", true)
+	if err != nil || len(plain) != 3 || !plain[0].race || plain[1].race || plain[2].alone {
+		t.Errorf("with the detector in the flags: %+v, %v", plain, err)
+	}
+	if _, err := goTests("go test -skip TestHard ./a\n", false); err == nil {
 		t.Error("-skip is not refused")
 	}
 }

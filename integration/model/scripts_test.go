@@ -13,6 +13,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 var traces = flag.Int("traces", 60, "random traces of TestModelAgreesWithScripts")
@@ -22,7 +24,7 @@ var traces = flag.Int("traces", 60, "random traces of TestModelAgreesWithScripts
 func TestModelAgreesWithScripts(t *testing.T) {
 	t.Parallel()
 	seed, n := uint64(time.Now().UnixNano()), *traces
-	if testing.Short() {
+	if testtier.RaceEnabled {
 		n /= 4
 	}
 	t.Logf("%d traces, seed %d", n, seed)

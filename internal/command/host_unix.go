@@ -178,12 +178,12 @@ func (h *Host) superviseRun(stop, kill context.Context, p *os.Process, s *Spec, 
 			running = false
 		}
 	}
-	if len(ours.passed) > 0 {
-		awaitSignaled(kill, t, leader)
-	}
 	if asked {
 		pollUntil(kill, func() bool { return !t.membersAlive(leader) })
 	} else {
+		if len(ours.passed) > 0 || ours.terminal != nil {
+			awaitSignaled(kill, t, leader)
+		}
 		exit.Left = h.stopLeft(kill, s, t, leader, ward)
 	}
 	killTree()

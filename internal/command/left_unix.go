@@ -11,7 +11,8 @@ import (
 // file, and short because the run keeps its slot meanwhile.
 const leftGrace = 2 * time.Second
 
-// signalGrace bounds the wait for the other processes of a command to end by a signal that all of them got. Those that end later count as left behind.
+// signalGrace bounds the wait for the other processes of a command that has ended and got a signal, passed on or by the terminal: it may be about to end them, too.
+// Those that end later count as left behind.
 const signalGrace = 500 * time.Millisecond
 
 // awaitSignaled waits up to signalGrace until no process of the command is alive except its dead leader.

@@ -323,19 +323,19 @@ func TestLeaderIsReapedAfterItsGroupWasKilled(t *testing.T) {
 	}
 }
 
-// lingering is a process group of which a process ends a few looks after the leader.
+// lingering is a process group with a process that ends after a number of looks.
 type lingering struct {
 	group
-	looks int
+	looks, most int
 }
 
 func (l *lingering) membersAlive(int) bool {
 	l.looks++
-	return l.looks <= 3
+	return l.looks <= l.most
 }
 
 func (l *lingering) leftPrograms(int) []string {
-	if l.looks <= 3 {
+	if l.looks <= l.most {
 		return []string{"cat"}
 	}
 	return nil
@@ -343,18 +343,22 @@ func (l *lingering) leftPrograms(int) []string {
 
 // Processes that end by a signal that was passed on, a moment after the command, were not left behind by it.
 func TestSignaledProcessesAreNotLeftBehind(t *testing.T) {
-	for _, passed := range [][]os.Signal{nil, {syscall.SIGINT}} {
+	for _, tc := range []struct {
+		passed []os.Signal
+		looks  int
+		left   bool
+	}{{nil, 3, true}, {[]os.Signal{syscall.SIGINT}, 3, false}, {[]os.Signal{syscall.SIGINT}, 1 << 30, true}} {
 		h := newTestHost(t, false)
 		cmd := exec.Command("/bin/true")
-		l := &lingering{}
+		l := &lingering{most: tc.looks}
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 		l.placeLeader(cmd.SysProcAttr)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		exit := h.superviseRun(t.Context(), t.Context(), cmd.Process, &Spec{KillGrace: time.Minute}, l, unwatched{}, &attendance{leader: cmd.Process.Pid, passed: passed})
-		if left := len(exit.Left) > 0; left != (passed == nil) {
-			t.Errorf("signals %v were passed on; left behind: %q", passed, exit.Left)
+		exit := h.superviseRun(t.Context(), t.Context(), cmd.Process, &Spec{KillGrace: time.Millisecond}, l, unwatched{}, &attendance{leader: cmd.Process.Pid, passed: tc.passed})
+		if left := len(exit.Left) > 0; left != tc.left {
+			t.Errorf("signals %v were passed on, a process ended after %d looks; left behind: %q", tc.passed, tc.looks, exit.Left)
 		}
 	}
 }
