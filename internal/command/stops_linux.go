@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childInfo is the beginning of siginfo_t as waitid fills it in. The fields after the code are aligned like a pointer.
+// childInfo is the beginning of siginfo_t as waitid fills it in. Like the union in C, the fields after code are aligned to a pointer.
 type childInfo struct {
 	_, _, code int32
 	_          [unsafe.Sizeof(uintptr(0))/4 - 1]int32
@@ -30,7 +30,7 @@ func (t *terminal) watchStops(leader int) {
 			return
 		}
 		by := syscall.Signal(child.status)
-		_ = unix.Waitid(unix.P_PID, leader, &info, unix.WSTOPPED|unix.WNOHANG, nil) // consume the report, which would come again
+		_ = unix.Waitid(unix.P_PID, leader, &info, unix.WSTOPPED|unix.WNOHANG, nil) // consume the event; otherwise waitid would return it again
 		t.handleStop(by)
 	}
 }
