@@ -139,7 +139,7 @@ func (s *signIn) showFailure(w http.ResponseWriter, r *http.Request, next string
 	switch {
 	case r.Context().Err() != nil: // the browser has gone
 	case errors.As(err, &refused):
-		http.SetCookie(w, s.sessionCookie(r, "", -1)) // ends an older session of this person
+		http.SetCookie(w, s.sessionCookie(r, "", -1)) // ends an earlier session of this browser
 		s.refused.warnRarely(s.cfg.Log, "people refused whom the provider has signed in", r, "subject", refused.Subject, "error", err)
 		s.showLogin(w, http.StatusForbidden, next, "You are signed in at "+host+", but have no access to this cluster: "+refused.Reason+". Ask an administrator of cronclave.")
 	case errors.As(err, &busy):
