@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// A requestHandler is one attempt of this replica to act on a trigger request.
+// A requestHandler makes one attempt to claim and run a trigger request.
 type requestHandler struct {
 	exec     *executor
 	requests Requests
@@ -17,12 +17,12 @@ type requestHandler struct {
 	identity string // the identity of this replica
 	request  Request
 	job      *Job
-	isTick   bool // the tick of the request, if it has one, is a tick of the job
-	bound    bool // this replica must not start the run
+	isTick   bool // false if the request has a tick that is not a tick of the job
+	bound    bool // this replica has no free place for the job, and must not start the run
 }
 
-// run claims the request and, if it is granted, runs it. again is the time of the next attempt, zero if the request is decided. term is the ended
-// term of the run, or nil.
+// run claims the request and, if it is granted, executes the run. again is the time of the next attempt, or zero if the request is decided. term is
+// the ended term of the run, or nil if there was no run.
 func (h requestHandler) run() (again time.Time, term *election.Term) {
 	ctx := h.exec.draining
 	r := h.requests.ClaimTrigger(context.WithoutCancel(ctx), election.TriggerRequest{Job: h.job.Name, ID: h.request.ID, Claimant: newRunID(),
@@ -49,7 +49,7 @@ func (h requestHandler) run() (again time.Time, term *election.Term) {
 	return h.exec.now().Add(heldPause), nil
 }
 
-// handleGranted handles a request that only this replica may act on now.
+// handleGranted handles a granted request: no other replica may run it while the term right lasts.
 func (h requestHandler) handleGranted(ctx context.Context, right *election.Term) (again time.Time, term *election.Term) {
 	if why := h.tickFault(); why != "" {
 		return h.refuseTick(right, why), nil
@@ -66,7 +66,7 @@ func (h requestHandler) handleGranted(ctx context.Context, right *election.Term)
 	default:
 		return h.giveBack(right), nil
 	}
-	if err := h.exec.breaker.probeStart(); err != nil { // after begin, the request can't be left to another replica
+	if err := h.exec.breaker.probeStart(); err != nil { // before commitRequest, after which no other replica can run the request
 		h.exec.breaker.noteFailedStart(err)
 		_ = term.Undo(context.Background()) // the return goes on in the background
 		return h.giveBack(right), nil
