@@ -47,8 +47,8 @@ type Request struct {
 
 // A Tick is a tick of a schedule. The grant enters it in the lock's ledger.
 type Tick struct {
-	// At identifies the tick on every client. It is a whole second: the instant of the tick, or, for a schedule in a time zone, its local time. It is
-	// never later than the instant.
+	// At identifies the tick on every client. It is a whole second: the instant of the tick, or an encoding of its local time in the schedule's time
+	// zone (see cronspec.Schedule.ID). It is never later than the instant.
 	At       time.Time
 	Instant  time.Time // the instant at which the tick is due; zero if that is At
 	Previous time.Time // the At of the previous tick of the schedule; zero if there is none
