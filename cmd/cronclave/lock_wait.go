@@ -110,7 +110,7 @@ func (c *acquisition) lineUp(ctx context.Context) (*engine.Lease, error) {
 	if c.pool {
 		options = append(options, engine.WithAnyLimit())
 	}
-	lease, err := c.locks.Semaphore(c.lockName(), c.slots, options...).For(c.id).AcquireConfirmed(waiting) // confirmed, so that the lease has its full length, which the grace needs
+	lease, err := c.locks.Semaphore(c.lockName(), c.slots, options...).For(c.id).AcquireConfirmed(waiting) // confirmed, so that the lease has its full length
 	switch {
 	case err == nil:
 		return c.reportWon(lease), nil
