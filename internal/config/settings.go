@@ -91,8 +91,7 @@ func hasDollar(raw any) bool {
 // described is a text that is shown instead of a secret value.
 type described string
 
-// programOf describes a program and the number of its arguments. It does not contain the arguments, because they may be secrets and must not leave the
-// machine.
+// programOf describes a program and the number of its arguments. The arguments may be secrets and must not leave the machine.
 func programOf(argv []string) any {
 	if len(argv) < 2 {
 		return described(strings.Join(quotedAll(argv), ""))
