@@ -17,7 +17,7 @@ type compact struct {
 	life           int64    // the time, in milliseconds, after which Redis expires the lock
 }
 
-// isPlain reports whether a request sets only a new lease id, the length of the lease, and AnyLimit or a Channel.
+// isPlain reports whether a request sets only a new lease id, the length of the lease, and possibly AnyLimit or Channel.
 func isPlain(r lease.Request) bool {
 	return r.FirstTry && r.Slots == 1 && r.Tick == nil && r.Trigger == "" && r.Memo == "" && r.Adopt == "" && !r.Permanent && !r.Abstain && r.Delay == 0
 }
