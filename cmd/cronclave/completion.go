@@ -39,7 +39,7 @@ func addCompletion(root *cobra.Command) {
 		"log-level":  cobra.FixedCompletions([]string{"trace", "debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp),
 		"log-format": cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
-		_ = root.RegisterFlagCompletionFunc(flag, complete) // the flag exists
+		_ = root.RegisterFlagCompletionFunc(flag, complete) // no error, because the flag exists
 	}
 }
 

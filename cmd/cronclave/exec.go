@@ -110,8 +110,8 @@ func (a *app) joinCluster(ctx context.Context, cfg *config.Config, name string, 
 		return nil, errors.Join(err, conn.Close())
 	}
 	end = func() {
-		_ = once.Locks.Close() // only waits
-		_ = conn.Close()       // no request is under way
+		_ = once.Locks.Close() // waits for background work; an error would not matter
+		_ = conn.Close()       // an error would not matter: no request is in progress
 	}
 	if once.Journal, err = checkRedis(ctx, cfg, conn); err != nil {
 		end()
@@ -155,7 +155,7 @@ func execResult(r scheduler.Record, err error) error {
 	}
 	code := exitFailed
 	switch {
-	case r.Outcome == scheduler.Missed, r.Outcome == scheduler.Skipped: // the run waited in vain for a slot of its job or pool
+	case r.Outcome == scheduler.Missed, r.Outcome == scheduler.Skipped: // a triggered run that got no slot of its pool
 		code = exitNotAcquired
 	case r.ExitCode != nil && *r.ExitCode != 0:
 		code = *r.ExitCode

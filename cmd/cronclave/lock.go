@@ -74,7 +74,7 @@ version, 1 for a Redis that cannot keep a lock, such as one that evicts keys.`,
 	flags.StringVar(&lease, "lease", "30s", "how long the lock outlives a holder that has died; it is renewed every third of that (on a quorum every 30s at least)")
 	flags.BoolVar(&j.fair, "fair", false, "wait in line: first come, first served (on a quorum: the first to ask)")
 	flags.IntVarP(&j.busyCode, "conflict-exit-code", "E", exitNotAcquired, "the exit code if the lock is not acquired in time")
-	_ = cmd.RegisterFlagCompletionFunc("pool", a.completePools) // the flags exist
+	_ = cmd.RegisterFlagCompletionFunc("pool", a.completePools) // no error, because the flags exist
 	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"0s", "1m", "forever"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -162,7 +162,7 @@ func (a *app) runLock(ctx context.Context, j *lockJob) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rdb.Close() }() // no request is under way
+	defer func() { _ = rdb.Close() }() // an error would not matter: no request is in progress
 	if err := inspectForLock(ctx, cfg, rdb); err != nil {
 		return err
 	}

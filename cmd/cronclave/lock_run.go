@@ -72,7 +72,7 @@ func (r *lockRun) closeClients() {
 		return // the end of the process also ends the unanswered requests
 	}
 	r.redis.CloseSilent()
-	_ = r.locks.Close() // only waits
+	_ = r.locks.Close() // waits for background work; an error would not matter
 }
 
 // runUnderLease runs the command, and releases the lease when all processes of the command are dead.

@@ -51,7 +51,7 @@ Redis in pieces, a few times a second. Of a run that prints faster than that, by
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "show what current runs have printed, and what is printed from now on")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON: the runs, or with -f a line for each line")
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "with -f, print the lines alone, without time and replica")
-	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // no error, because the flag exists
 	return cmd
 }
 

@@ -69,8 +69,8 @@ func configuredJobs(cfg *config.Config) []operator.ConfiguredJob {
 }
 
 func (o *operating) close() {
-	_ = o.Close()       // only waits
-	_ = o.redis.Close() // no request is under way
+	_ = o.Close()       // waits for background work; an error would not matter
+	_ = o.redis.Close() // an error would not matter: no request is in progress
 }
 
 // withExitCode adds the exit code to an error of an operator, and advice for the command line.

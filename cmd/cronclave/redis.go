@@ -88,7 +88,7 @@ func inspectQuorum(ctx context.Context, cfg *config.Config, conn *redisconn.Conn
 	if err != nil {
 		return err
 	}
-	conn.NoteAnswers() // for CloseSilent
+	conn.NoteAnswers() // CloseSilent needs this
 	newer := make(chan error, 1)
 	conn.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)

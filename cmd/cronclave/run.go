@@ -36,7 +36,7 @@ func newRunCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&name, "replica", "", "this replica's name (default: the host's name)")
 	cmd.Flags().BoolVar(&embed, "embedded-redis", false, "run an in-process Redis, for a trial on one machine: it coordinates with no other replica")
 	cmd.Flags().BoolVar(&trial, "trial", false, "the URL of a demo's embedded Redis comes from stdin; [redis] is ignored")
-	_ = cmd.Flags().MarkHidden("trial") // the flag exists
+	_ = cmd.Flags().MarkHidden("trial") // no error, because the flag exists
 	return cmd
 }
 

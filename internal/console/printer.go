@@ -13,7 +13,7 @@ import (
 // Width is the maximum number of columns, except in wide output.
 const Width = 100
 
-// Printer prints to one writer.
+// A Printer prints text to Out.
 type Printer struct {
 	Out    io.Writer
 	Zone   *time.Location // zone of printed times; nil means UTC

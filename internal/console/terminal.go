@@ -30,7 +30,7 @@ type Output struct {
 	err  error  // the first error
 }
 
-// NewOutput returns the output to a file.
+// NewOutput returns an Output that writes to f.
 func NewOutput(f *os.File) *Output {
 	return &Output{file: f, terminal: isatty.IsTerminal(f.Fd()), failed: make(chan struct{})}
 }

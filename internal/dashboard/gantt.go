@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	laneHeight = 22 // in pixels
+	laneHeight = 22 // height of a lane in pixels
 	axisHeight = 26
-	groupSpace = 8 // between groups, in pixels
+	groupSpace = 8 // vertical space between groups in pixels
 )
 
 // A gantt is a chart of runs and ticks over time. It consists of groups of lanes, and nothing overlaps within a lane. Horizontal positions are in percent, so
@@ -66,7 +66,7 @@ type takeover struct {
 	Y1, Y2        int
 }
 
-// An item is a run or a tick in a lane.
+// An item is a run or a tick that is drawn in a lane.
 type item struct {
 	from, until time.Time
 	record      journal.Record
@@ -272,7 +272,7 @@ func (d *drawing) drawAxis() {
 	step := map[string]time.Duration{"10m": 2 * time.Minute, "1h": 15 * time.Minute, "6h": time.Hour, "24h": 4 * time.Hour, "7d": 24 * time.Hour}[d.q.span]
 	for t := d.q.from.Truncate(step).Add(step); t.Before(d.q.until); t = t.Add(step) {
 		x := d.xPercent(t)
-		if x < 3 || x > 97 { // no room for its text
+		if x < 3 || x > 97 { // no room for the text of the line
 			continue
 		}
 		l := axisLine{X: percent(x), Text: t.UTC().Format("15:04"), Form: "time", MS: t.UnixMilli()}

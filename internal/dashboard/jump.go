@@ -35,7 +35,7 @@ type target struct {
 	Href string `json:"href"`
 }
 
-// servePalette lists all pages, jobs and tags.
+// servePalette answers with all pages, jobs and tags, for the command palette in the browser.
 func (h *handler) servePalette(w http.ResponseWriter, r *http.Request) {
 	targets := []target{{"Overview", "page", "/"}, {"Timeline", "page", "/timeline"}, {"Cluster", "page", "/cluster"}, {"Calendar", "page", "/calendar"},
 		{"Failing jobs", "page", "/?outcome=failing"}, {"Running jobs", "page", "/?outcome=running"}, {"Paused jobs", "page", "/?outcome=paused"}}

@@ -164,10 +164,10 @@ func (d *demo) close() error {
 		d.endLeftovers()
 	}
 	if d.locks != nil {
-		_ = d.locks.Close() // only waits
+		_ = d.locks.Close() // waits for background work; an error would not matter
 	}
 	if d.redis != nil {
-		_ = d.redis.Close() // no request is under way
+		_ = d.redis.Close() // an error would not matter: no request is in progress
 	}
 	if d.server != nil {
 		d.server.Close()

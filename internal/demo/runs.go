@@ -12,7 +12,7 @@ import (
 type known struct {
 	jobs     map[string]*config.Job
 	runs     []*run          // in the order of their starts
-	byID     map[string]*run // the same runs
+	byID     map[string]*run // the same runs by id
 	open     []*run          // runs whose end was not reported yet
 	shown    map[string]bool // ids of runs that were printed as running
 	long     map[string]bool // jobs whose runs are long enough to be printed as running

@@ -18,7 +18,7 @@ type view struct {
 	job    int            // width of the column of jobs
 }
 
-// colour is an attribute of text on a terminal.
+// colour is the escape code of a colour or an attribute of text.
 type colour string
 
 const (

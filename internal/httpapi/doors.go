@@ -21,11 +21,11 @@ type doors struct {
 	trusted []netip.Prefix // proxies, whose connections carry the requests of many clients
 
 	mu     sync.Mutex
-	normal []*door // oldest first
-	spare  []*door // for health checks only, oldest first
+	normal []*door // connections for all requests, the oldest first
+	spare  []*door // connections for health checks only, the oldest first
 }
 
-// A door is one connection.
+// A door is one connection of a doors listener.
 type door struct {
 	net.Conn
 	of    *doors

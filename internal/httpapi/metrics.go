@@ -29,7 +29,7 @@ type Metrics struct {
 	pools map[string]bool
 }
 
-// reloads holds the metrics of the configuration in use.
+// reloads holds the metrics about the configuration in use.
 type reloads struct {
 	successful, at prometheus.Gauge
 	zoneData       *prometheus.GaugeVec
@@ -52,8 +52,8 @@ type Outcome struct {
 
 // The buckets are in seconds. To limit the number of series, no histogram has the label of a job: see docs/metrics.md.
 var (
-	durationBuckets = []float64{.1, .5, 1, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600} // the last is the default timeout
-	delayBuckets    = []float64{.01, .03, .1, .3, 1, 3, 10, 30, 60, 300, 900, 3600}            // the last is the longest default of start_deadline
+	durationBuckets = []float64{.1, .5, 1, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600} // the last bucket is the default timeout
+	delayBuckets    = []float64{.01, .03, .1, .3, 1, 3, 10, 30, 60, 300, 900, 3600}            // the last bucket is the longest default of start_deadline
 	poolBuckets     = []float64{.01, .1, 1, 10, 60, 300, 900, 3600}
 	leftBuckets     = []float64{.1, .3, 1, 2, 3, 5, 10, 20, 30, 60}
 )
@@ -91,7 +91,7 @@ func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 }
 
-// Ended counts an outcome.
+// Ended counts the outcome of a run, or of ticks without a run. It also updates the times of the last success and the last failure of the job.
 func (m *Metrics) Ended(o Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

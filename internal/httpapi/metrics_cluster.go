@@ -10,10 +10,10 @@ import (
 type Cluster struct {
 	Replicas       map[string]int       // number of replicas in each state, including states with none
 	Expected       int                  // number of replicas that should be up
-	Lost           map[string]time.Time // time of the last heartbeat of lost replicas, by name
+	Lost           map[string]time.Time // time at which each lost replica was last seen, by name
 	Configurations int                  // number of different configurations in the cluster
 	Paused         []string             // names of the paused jobs
-	Ticks          map[string]NextTick  // by job; jobs without a next tick are absent
+	Ticks          map[string]NextTick  // next tick by job; jobs without a next tick are absent
 	Pools          map[string]PoolUse
 }
 

@@ -21,7 +21,7 @@ const (
 	placeTimeout = time.Second
 )
 
-// places limits the number of requests that wait for the provider, per address and in total.
+// places limits the number of requests that wait for the provider, per address and in total. A place is the permission to wait for the provider.
 type places struct {
 	all  chan struct{}
 	of   [64]address  // by hash of the address: memory is bounded, and a client that takes all places of its hash blocks few others
@@ -85,7 +85,7 @@ func takePlace(ctx context.Context, places chan<- struct{}) bool {
 	}
 }
 
-// A busyError is the reason that a request cannot wait for the provider now.
+// A busyError is the reason for which a request cannot wait for the provider now.
 type busyError string
 
 const (

@@ -85,7 +85,7 @@ func (s *signIn) finishSignIn(w http.ResponseWriter, r *http.Request) {
 
 // showEnded answers a callback that belongs to no sign-in in progress.
 func (s *signIn) showEnded(w http.ResponseWriter, r *http.Request) {
-	if _, is := s.userOf(r, time.Now()); is == known { // signed in by another tab
+	if _, is := s.userOf(r, time.Now()); is == known { // the browser has signed in in another tab
 		redirectPrivately(w, r, "/")
 		return
 	}

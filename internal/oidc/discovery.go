@@ -16,7 +16,7 @@ const (
 	// metadataAge is the time for which a discovery document is cached. During this time, a signing key that the provider has withdrawn stays valid, and
 	// browsers are redirected even if the provider is down.
 	metadataAge = time.Minute
-	// retryAfter is the time after which a failed discovery is repeated. If the provider hangs, at most one sign-in waits for it in this time.
+	// retryAfter is the time after which a failed discovery is repeated. A provider that hangs gets at most one request in this time.
 	retryAfter = 5 * time.Second
 )
 

@@ -54,7 +54,7 @@ type Attempt struct{ State, Nonce, Verifier string }
 
 // An UnavailableError reports that the provider cannot be used at the moment.
 type UnavailableError struct {
-	// Problem is the rest of a sentence that begins with "the provider". Anybody may read it.
+	// Problem is a clause about the provider, such as "it did not answer within 5s". Anybody may read it.
 	Problem string
 	// Err has details for the log. It may be nil.
 	Err error
