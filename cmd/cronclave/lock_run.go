@@ -26,7 +26,7 @@ import (
 	"github.com/cronclave/cronclave/internal/selffence"
 )
 
-// lockGrace is the time between SIGTERM and SIGKILL if the lease cannot be renewed. It is shortened to a third of the lease.
+// lockGrace is the time between SIGTERM and SIGKILL if the lease cannot be renewed. It is at most a third of the lease.
 const lockGrace = 5 * time.Second
 
 // lockRun is one execution of lock.
@@ -48,7 +48,7 @@ func (r *lockRun) run(ctx context.Context) error {
 	signals := takeSignals()
 	defer signals.stopNotify()
 	waiting, done := signals.untilSignal(ctx)
-	// With an id of the client, a repeated request returns the grant whose answer was lost.
+	// The client chooses the id, so that a repeated request returns the grant whose answer was lost.
 	id := strings.ToLower(crypto.Text()[:16])
 	defer operator.ShowLock(r.history, journal.LockUse{ID: id, Lock: r.name, Pool: r.pool, Slots: r.slots, Owner: r.owner}, r.lease, r.locks.EstimatedTime)()
 	lease, err := (&acquisition{lockJob: r.lockJob, locks: r.locks, id: id, at: r.redis.Authority(), say: r.reportWaiting}).acquireLease(waiting)
@@ -103,7 +103,7 @@ func (r *lockRun) runUnderLease(ctx context.Context, lease *engine.Lease, s *sig
 // renewed: leaseLost then releases it. Otherwise the lease expires by itself.
 func (r *lockRun) leaseLost(ctx context.Context, lease *engine.Lease) error {
 	why := context.Cause(lease.Context())
-	if why == nil { // the lease has not ended yet: the command is killed shortly before
+	if why == nil { // not ended yet, because the command is killed shortly before the end of the lease
 		why = fmt.Errorf("%w: not renewed in time by %s", engine.ErrLost, r.redis.Authority())
 	}
 	r.silent = true

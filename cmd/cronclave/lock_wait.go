@@ -92,7 +92,7 @@ func (c *acquisition) nextPause(a engine.Answer, pause time.Duration) time.Durat
 		return pause
 	}
 	out := max(a.Until.Sub(now), 0) + rand.N(firstPause)
-	if a.Verdict == engine.Closed { // the lock is closed until then, so an earlier request is useless
+	if a.Verdict == engine.Closed { // the lock grants nothing before that time
 		return max(out, pause)
 	}
 	return min(out, pause)

@@ -105,7 +105,7 @@ Redis. A job with per_tick = K has K runs of each tick.
 		},
 	}
 	root.SetIn(a.in)
-	root.SetOut(a.out) // before newRoot returns, because cobra's completion command keeps the writer
+	root.SetOut(a.out) // set before cobra creates its completion command, which keeps the writer
 	root.SetErr(a.err)
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.configPath, "config", "c", "", "a file, or a folder of *.toml (default jobs.toml; env CRONCLAVE_CONFIG)")

@@ -112,7 +112,7 @@ func (a *app) wardenLog() replica.WardenLog {
 	return replica.WardenLog{Stderr: stderr, JSON: o.JSON}
 }
 
-// setting is the environment of a replica: production, a trial with an embedded Redis, or a demo.
+// setting is the kind of a replica: in production, in a trial with an embedded Redis, or in a demo.
 type setting int
 
 const (

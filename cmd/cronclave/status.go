@@ -92,7 +92,8 @@ func (o statusOptions) printStatus(ctx context.Context, a *app) error {
 	return err
 }
 
-// watchCluster prints the status every two seconds until ctx ends. After the first output, errors of Redis are printed and do not end it.
+// watchCluster prints the status every two seconds until ctx ends. If Redis does not answer the first time, it returns the error. Later it prints errors and
+// continues.
 func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p console.Printer, s streams) error {
 	for first := true; ; first = false {
 		st, err := cluster.Status(ctx, o.StatusRequest)

@@ -61,7 +61,8 @@ func (o *Output) Err() error {
 	return o.err
 }
 
-// WhileWritable returns a context that ends when a Write to w fails. Only an [Output] ends the context; with other writers it is not watched.
+// WhileWritable returns a context that ends when a Write to w fails, if w is an [Output]. For other writers it only ends with ctx. The caller must call the
+// returned function.
 func WhileWritable(ctx context.Context, w io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	o, ok := w.(*Output)

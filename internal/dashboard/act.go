@@ -82,7 +82,7 @@ func (h *handler) triggerJob(r *http.Request) (string, error) {
 // cancelRuns stops the runs whose ids are in the form: exactly the runs that the user saw.
 func (h *handler) cancelRuns(r *http.Request) (string, error) {
 	job, listed := r.PathValue("job"), r.PostForm["run"]
-	if len(listed) == 0 || slices.Contains(listed, "") { // an empty id would mean all runs
+	if len(listed) == 0 || slices.Contains(listed, "") { // an empty id would stop all runs of the job
 		return "", fmt.Errorf("%w: no runs are selected", operator.ErrInvalid)
 	}
 	said := "idle"

@@ -15,8 +15,8 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-// fleet starts and ends the replicas of a demo. Each replica is a process of its own. Their log lines arrive in the channel events, which the only goroutine
-// that uses the fleet must read while a process is alive.
+// fleet starts and ends the replicas of a demo. Each replica is a process of its own. The log lines of all replicas arrive in the channel events. Only one
+// goroutine may use the fleet, and it must read events while a process is alive.
 type fleet struct {
 	command   []string // command line of a replica, without its name
 	env       []string

@@ -146,8 +146,8 @@ func (t *tally) hasEnded(r run) bool {
 	return known && outcome != journal.OutcomeOK
 }
 
-// countTokens counts tokens of a job that did not grow. If a run started before the tick of another run, its token must be smaller, because no tick is
-// granted before it is due. For runs that are closer only Redis knows the order, but all tokens must be different.
+// countTokens counts tokens of a job that did not grow. If a run started before the tick of another run, the first run must have the smaller token, because
+// no tick is granted before it is due. If two runs are closer to each other, only Redis knows their order, but their tokens must be different.
 func (t *tally) countTokens(c *counted, job *config.Job) {
 	var runs []run
 	seen := map[int64]string{} // id of the run with a token

@@ -7,8 +7,7 @@ import (
 )
 
 // An attempt is a sign-in in progress. It is stored only in a cookie of the browser, "id.expiry.next.signature", so the browser can return to any replica.
-// The state, the nonce and the PKCE verifier are derived from the id and the key, so the authorization code is useless to somebody who has only stolen the
-// cookie.
+// The state, the nonce and the PKCE verifier are derived from the id and the key, so a stolen cookie does not reveal them.
 type attempt struct {
 	id    string // the slot, followed by random text
 	until int64  // seconds since 1970

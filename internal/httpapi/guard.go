@@ -176,9 +176,9 @@ func authenticate(next http.Handler, s sessions) http.Handler {
 	})
 }
 
-// loginPath returns the path to which a browser without a session is redirected. If its session from the provider has expired, it goes straight to the
-// provider, with two exceptions. A script's request cannot follow a redirect to another site. A browser with a sign-in in progress may have a broken
-// provider, and the login page also has the form for tokens.
+// loginPath returns the path to which a browser without a session is redirected. If its session from the provider has expired, the browser goes straight to
+// the provider, with two exceptions. A script's request goes to the login page, because it cannot follow a redirect to another site. A browser with a sign-in
+// in progress goes there too, because the provider may be broken, and the login page also has the form for tokens.
 func loginPath(r *http.Request, cfg Config, is standing) string {
 	if mode := r.Header.Get("Sec-Fetch-Mode"); is == ended && !cfg.underWay(r) && (mode == "" || mode == "navigate") {
 		return signInPath

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// secretEvery is the interval at which a replica reads the secret from Redis. Each read restores a secret that Redis has lost, and finds a secret that
-	// another replica has replaced.
+	// secretEvery is the interval at which a replica reads the secret from Redis. Each read restores a secret that Redis has lost, and picks up a new secret
+	// that another replica has created.
 	secretEvery = 5 * time.Second
 	// secretPause is the minimum time between two reads of the secret. It keeps requests with forged cookies from causing many calls to Redis.
 	secretPause = time.Second

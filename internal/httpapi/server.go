@@ -26,9 +26,9 @@ type Config struct {
 	// Users returns the admitted users, or is nil. A request proves its user by a bearer token ("Authorization: Bearer TOKEN") or by the cookie of a login.
 	// Without Users and OIDC, every client is admitted as an anonymous viewer.
 	Users func() Users
-	// SessionSecret reads the secret with which the replicas of the cluster sign the sessions of Users. If Redis has none, it stores known, or a random
-	// secret if known is "". It returns "" while the secret must not be read yet. Required with Users. It must have its own time limit, because the context
-	// may never end.
+	// SessionSecret reads the secret with which the replicas of the cluster sign the sessions of Users. If Redis has none, SessionSecret stores known, or a
+	// random secret if known is "". It returns "" while the secret must not be read yet. A call must return even if its context never ends. Users requires
+	// SessionSecret.
 	SessionSecret func(ctx context.Context, known string) (string, error)
 	// Ended is the cluster's list of sessions that were logged out. If it is nil, a logout applies to one replica only.
 	Ended SessionList
@@ -132,8 +132,8 @@ func (s *Server) holdRequests(next http.Handler) http.Handler {
 	})
 }
 
-// awaitHandlers waits up to handlerTimeout for the handlers whose connections were closed. A handler may be in an operation on a Redis that does not answer,
-// which ends by its own time-out.
+// awaitHandlers waits up to handlerTimeout for the handlers whose connections were closed. A handler may be waiting for a Redis that does not answer. Its
+// request to Redis then ends by its own time-out.
 func (s *Server) awaitHandlers() {
 	for end := time.Now().Add(handlerTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if s.handlers.TryLock() {

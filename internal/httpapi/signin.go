@@ -119,7 +119,7 @@ func (s *signIn) exchangeCode(r *http.Request, code string, a oidc.Attempt) (oid
 	return s.provider.Identify(r.Context(), code, a) //nolint:wrapcheck // it says what it did
 }
 
-// stateAfter returns the state of a sign-in after the provider was asked with the result err. If the client disconnected, the sign-in counts as answered.
+// stateAfter returns the state of a sign-in after a request to the provider that ended with err. If the client disconnected, the sign-in counts as answered.
 // Otherwise a client could make the replica ask the provider again and again.
 func stateAfter(r *http.Request, err error) attemptState {
 	var unavailable *oidc.UnavailableError

@@ -47,7 +47,7 @@ type userToken struct {
 	hash [sha256.Size]byte
 }
 
-// minTokenLength is the minimum length of a token, in bytes. A random token of this length is too long to be guessed.
+// minTokenLength is the minimum length of a token, in bytes. A random token of this length cannot be guessed by sending requests.
 const minTokenLength = 16
 
 // ParseUsers parses the token file. Each line is NAME:ROLE:HASH, and HASH is the SHA-256 of the token as 64 hexadecimal digits. Empty lines and lines that
