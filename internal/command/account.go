@@ -18,10 +18,10 @@ import (
 // account is the user that a command runs as.
 type account struct {
 	uid, gid          uint32
-	name, home, shell string // for HOME, USER and SHELL of the command
+	name, home, shell string // of the user; the command gets them as USER, HOME and SHELL
 	source            string // source of the entry: fromPasswd, fromGetent, "the system", or "" if the user is a number without an entry
 
-	by *Accounts // asks the directory service
+	by *Accounts // looks up entries in the directory service
 }
 
 // Values of account.source.

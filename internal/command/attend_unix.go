@@ -68,9 +68,9 @@ func (a *attendance) passInterrupt(exit Exit) {
 type terminal struct {
 	fd     int
 	own    int // this process's own group
-	leader int // process group of the command
+	leader int // PID of the leader of the command's process group
 	lent   bool
-	stops  chan os.Signal // receives SIGTSTP when Ctrl-Z hits this process
+	stops  chan os.Signal // receives SIGTSTP if Ctrl-Z signals this process
 	over   chan struct{}
 	work   sync.WaitGroup
 }

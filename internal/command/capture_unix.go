@@ -66,7 +66,7 @@ type capture struct {
 	pipes   []*pipe
 	buffers *sync.Pool
 	readers sync.WaitGroup
-	cut     atomic.Bool // a stream did not end within the time of drain
+	cut     atomic.Bool // whether drain ran out of time before the end of a stream
 }
 
 func newCapture(s *Spec, buffers *sync.Pool) (*capture, error) {

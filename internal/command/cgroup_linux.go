@@ -138,7 +138,7 @@ func (b *base) makeCgroup(name string) (*cgroup, error) {
 type cgroup struct {
 	group
 	dir string
-	fd  *os.File // the directory
+	fd  *os.File // the open directory of the cgroup
 	// events and killer are used at the end of the run. They are opened before its start, because later there may be no free descriptor.
 	events, killer *os.File
 }

@@ -47,7 +47,7 @@ func (silent) Is(target error) bool { return target == safefile.ErrUnanswered }
 // does. It is safe for concurrent use.
 type Accounts struct {
 	mu     sync.Mutex
-	known  map[[2]string]directoryAnswer // by database and key
+	known  map[[2]string]directoryAnswer // answers by database and key
 	silent error                         // error of the timed-out lookup with the longest time limit, or nil
 	waited time.Duration                 // the time limit of that lookup
 }

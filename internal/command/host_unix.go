@@ -24,8 +24,8 @@ type Host struct {
 	log       hclog.Logger
 	cells     *cells
 	warden    Warden        // nil for none
-	oom       oomCounter    // counts for the cgroup in which this process was started
-	leftGrace time.Duration // the constant leftGrace, except in tests
+	oom       oomCounter    // counts kills in the cgroup in which this process was started
+	leftGrace time.Duration // the constant leftGrace; tests set other values
 	buffers   sync.Pool     // *bufio.Reader of maxLine bytes, for the output of runs
 	turns     chan struct{} // has one element per running start
 	stuck     stuck

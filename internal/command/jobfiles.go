@@ -12,7 +12,7 @@ import (
 type jobFiles struct {
 	ctx  context.Context //nolint:containedctx // it lives as long as one call
 	user string
-	as   *safefile.Identity // nil: the process's own rights
+	as   *safefile.Identity // rights to open the files with; nil means the rights of this process
 
 	trust safefile.Trust
 }

@@ -31,9 +31,9 @@ type orphans struct {
 	mu sync.Mutex // protects the fields below; while it is held, the PIDs of orphans are not reused
 	// The result of the last search for living children. Runs that end during a search share the next one, because a search reads all processes of the
 	// machine, which takes milliseconds.
-	looked time.Time // start of the search
+	looked time.Time // start of the last search
 	byRun  map[string][]int
-	spared map[int]bool // children that their runs wait for
+	spared map[int]bool // children that a run waits for and reaps
 
 	quit chan struct{}
 	done sync.WaitGroup
@@ -211,7 +211,7 @@ func pidfdTargets() (map[int]bool, error) {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 			continue
 		}
-		if err != nil { // this pidfd may belong to any child
+		if err != nil { // the pidfd may refer to any child, so no child may be reaped
 			return nil, err
 		}
 		_, pid, _ := strings.Cut(string(info), "\nPid:\t")

@@ -24,7 +24,7 @@ type output struct {
 // passLines passes a stream on, line by line, until its end or an error. The buffer of r has maxLine bytes.
 func (o *output) passLines(stream string, r *bufio.Reader) error {
 	cut := false     // whether the first piece of the line has been passed on
-	var begun []byte // first bytes of a character that was split at the end of the last piece
+	var begun []byte // first bytes of a character whose other bytes are in the next piece
 	for {
 		piece, err := r.ReadSlice('\n')
 		if len(begun) > 0 {

@@ -18,7 +18,7 @@ type childInfo struct {
 
 // watchStops handles each stop of the command until the command is dead. It does not reap the command.
 func (t *terminal) watchStops(leader int) {
-	const stopped = 5 // CLD_STOPPED
+	const stopped = 5 // CLD_STOPPED of <signal.h>
 	for {
 		var info unix.Siginfo
 		err := unix.Waitid(unix.P_PID, leader, &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)

@@ -70,7 +70,7 @@ func (l *loader) soundNamespace() (name string, err error) {
 // strayKey returns a key at the top level that may be meant as the namespace, or "". Such a key is unknown, is the name of a table without being one, or is a
 // namespace below the header of a table.
 func strayKey(root document.Value) string {
-	const deep = 2 // the depth of [jobs.NAME]
+	const deep = 2 // keys in [jobs.NAME] are two levels below the top
 	tree, _ := root.Raw.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		if table, ok := tree[name].(map[string]any); ok {

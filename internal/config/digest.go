@@ -10,7 +10,7 @@ import (
 func (d *draft) jobDigest() string {
 	j := d.Job
 	meaning := j.Location.String()
-	if j.Spec != nil { // nil if an unset variable was kept
+	if j.Spec != nil { // Spec is nil if an unset variable was kept
 		meaning, j.Schedule = j.Spec.Key(), nil
 	}
 	j.File, j.Line, j.Spec, j.Location, j.EnvTaken, j.Digest = "", 0, nil, nil, nil, ""

@@ -22,19 +22,19 @@ type draft struct {
 	except []expression
 	before []expression // the jobs in `after`
 	pool   schema.Expansion
-	argv   []string // command, if it is a list
-	script string   // command, if it is a string
+	argv   []string // the command, if it is a list
+	script string   // the command, if it is a string
 	shell  []string
 	hidden hidden
-	zones  *cronspec.Zones // for the job's time zone
+	zones  *cronspec.Zones // the zone data in which the job's time zone is looked up
 }
 
 // hidden has the original text of values that differ between machines or are secret. A digest uses this text instead of the values. It is the text of the
 // file, before variables are replaced and relative paths are resolved.
 type hidden struct {
-	env   map[string]string // by variable name
-	files map[string]string // by key
-	zone  string            // set only if the text contains a variable; used only for the settings, because a digest uses the resolved zone
+	env   map[string]string // values of env by variable name
+	files map[string]string // paths by key
+	zone  string            // the time zone; set only if it contains a variable, and used only for the settings, because a digest uses the resolved zone
 }
 
 // expression is one expression of a schedule, with its place.

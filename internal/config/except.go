@@ -39,7 +39,7 @@ var datePattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
 
 // readDay reads a day from a string or from a TOML date.
 func readDay(r *schema.Reader, v document.Value) (string, bool) {
-	if t, isTime := v.Raw.(time.Time); isTime && t.Location().String() == "date-local" { // the TOML library marks dates by this location
+	if t, isTime := v.Raw.(time.Time); isTime && t.Location().String() == "date-local" { // the TOML library gives this location to dates
 		return t.Format(time.DateOnly), true
 	}
 	return schema.Parsed(r, v, `a day without a time, such as "2026-12-25"`, func(s string) (string, error) {
@@ -59,7 +59,7 @@ func readDay(r *schema.Reader, v document.Value) (string, bool) {
 func readInstant(r *schema.Reader, v document.Value) (time.Time, bool) {
 	const want = `a time with its offset from UTC, such as "2026-01-31T09:00:00Z" or "2026-01-31T09:00:00+01:00"`
 	if t, isTime := v.Raw.(time.Time); isTime {
-		if strings.HasSuffix(t.Location().String(), "-local") { // the TOML library marks times without an offset by this location
+		if strings.HasSuffix(t.Location().String(), "-local") { // the TOML library gives such a location to times without an offset
 			r.Fault(v, "%q must be %s; this has no offset", v.Name, want)
 			return time.Time{}, false
 		}

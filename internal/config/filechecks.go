@@ -20,11 +20,11 @@ import (
 type fileChecks struct {
 	*document.Report
 	trust   safefile.Trust
-	machine bool // Options.Machine
+	machine bool // whether Options.Machine is set
 	rights  func(user, group string) (*safefile.Identity, error)
 	known   map[namedFile]finding
 	probe   *mountProbe
-	skipped map[string]bool // Config.Unchecked
+	skipped map[string]bool // becomes Config.Unchecked
 }
 
 // mostChecking bounds the time for checking all files. A file may hang, because of a network problem or because the job's user caused it, and must not block
@@ -38,7 +38,7 @@ func newFileChecks(to *document.Report, o Options) *fileChecks {
 
 // namedFile is a file whose path is in the configuration, together with the user and group that open it.
 type namedFile struct {
-	owner             string // "the job" or "the replica"
+	owner             string // the part that opens the file: "the job" or "the replica"
 	path, user, group string
 	secret            bool
 }
@@ -116,7 +116,7 @@ func (c *fileChecks) inspectFile(f namedFile) finding {
 	if as != nil {
 		reader = " by the user " + f.user
 	}
-	const enough = 1 << 40 // a file that is too long is a fault elsewhere
+	const enough = 1 << 40 // no limit here, because the reader of a file reports that it is too long
 	var info safefile.Info
 	err := c.probe.probePath(f.path, func(ctx context.Context) (err error) {
 		info, err = safefile.Inspect(ctx, f.path, safefile.Policy{MaxBytes: enough, As: as, Trust: c.trust})

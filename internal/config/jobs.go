@@ -51,7 +51,7 @@ type jobReader struct {
 	base       draft // the job that results from [defaults]
 	calendars  calendars
 	pools      map[string]Pool
-	mostOutput int64 // [history].max_bytes
+	mostOutput int64 // the value of [history].max_bytes
 	files      *fileChecks
 	machine    machineChecks
 	now        func() time.Time

@@ -59,10 +59,10 @@ type loader struct {
 	bounds  *document.Bounds
 	files   []*document.File
 	probe   *mountProbe
-	roots   []document.Value // of the files that could be parsed
+	roots   []document.Value // top levels of the files that could be parsed
 	order   map[string]int   // position of each file in the order in which the files were found, by name
 	known   map[string]bool  // files that were read, by real path
-	taken   map[string]bool  // Config.EnvTaken
+	taken   map[string]bool  // becomes Config.EnvTaken
 }
 
 func newLoader(o Options) *loader {

@@ -126,7 +126,7 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 		c.Warn(v, "%s", c.noteUnchecked("the job", d.EnvFile, err))
 	}
 	if err != nil {
-		return // reported elsewhere
+		return // fileChecks reports this error
 	}
 	_, warnings, err := textfile.ParseEnv(d.EnvFile, string(text))
 	if err != nil {

@@ -114,7 +114,7 @@ const followTime = time.Second
 // not answer before. If a mount is silent, at is the path at which followLinks stopped. Otherwise at is the target of the path. at contains no symbolic
 // links. at is "" if the target can't be found, for example because the path is a pattern.
 func (p *mountProbe) followLinks(path string) (at string, silent bool) {
-	const mostLinks = 40 // as in Linux
+	const mostLinks = 40 // the same limit as in Linux
 	ctx, cancel := context.WithTimeout(context.Background(), followTime)
 	defer cancel()
 	at = "/"

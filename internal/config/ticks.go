@@ -114,7 +114,7 @@ func wrongSchedule(r *schema.Reader, d *draft, err error, except []expression) {
 	for _, one := range splitErrors(err) {
 		var wrong *cronspec.ParseError
 		if errors.Is(one, cronspec.ErrNoTick) {
-			continue // reported by finishBounds
+			continue // finishBounds reports this error
 		}
 		if errors.As(one, &wrong) {
 			if e, found := expressionOf(d, except, wrong); found {

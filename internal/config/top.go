@@ -44,7 +44,7 @@ func clusterKeys() []schema.Key[top] {
 		{
 			Name: "include", Kind: schema.KindStrings, Allowed: "paths and patterns, such as `\"jobs.d/*.toml\"`",
 			Doc:  "More files of this configuration, relative to the file that names them. A pattern without a match is fine.",
-			Read: func(*schema.Reader, document.Value, *top) {}, // read by loader
+			Read: func(*schema.Reader, document.Value, *top) {}, // the loader reads this key
 		},
 	}
 }

@@ -20,7 +20,7 @@ type Files struct {
 type watched struct {
 	name    string
 	pattern bool
-	read    string // stamp at the time before the file was read
+	read    string // stamp of the file before it was read
 }
 
 // addPath records the stamp of a file or a pattern. It is called before the file is read, so that no change after the read is missed.
@@ -28,7 +28,7 @@ func (f *Files) addPath(by *mountProbe, name string, pattern bool) {
 	if slices.ContainsFunc(f.watched, func(w watched) bool { return w.name == name && w.pattern == pattern }) {
 		return
 	}
-	w := watched{name: name, pattern: pattern, read: name + " -"} // the stamp of a missing file, which stays if the mount does not answer
+	w := watched{name: name, pattern: pattern, read: name + " -"} // stamp of a missing file; replaced below unless the mount does not answer
 	if stamp, err := probeBlocking(by, name, w.currentStamp); err == nil {
 		w.read = stamp
 	}
@@ -65,7 +65,7 @@ func (f *Files) Stamp() (stamp string, err error) {
 // currentStamp returns the present stamp. Its error is always nil: a missing file has a stamp, too.
 func (w watched) currentStamp() (string, error) {
 	if w.pattern {
-		names, _ := matchFiles(w.name) // a faulty pattern is reported elsewhere
+		names, _ := matchFiles(w.name) // Load reports a faulty pattern
 		return fmt.Sprintf("%s %q", w.name, names), nil
 	}
 	info, err := os.Stat(w.name)

@@ -57,7 +57,7 @@ func New(t testing.TB, programs map[string]string) *FS {
 	if err != nil {
 		t.Fatalf("mount a FUSE file system: %v; this test needs root", err)
 	}
-	if _, err := os.Stat(f.Dir); err != nil { // waits for the server, which may take seconds to start on a busy machine
+	if _, err := os.Stat(f.Dir); err != nil { // this request waits for the server, which may take seconds to start on a busy machine
 		t.Fatal(err)
 	}
 	return f

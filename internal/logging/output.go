@@ -27,7 +27,7 @@ type Output struct {
 	budget float64 // bytes that may be logged now; negative after a line that exceeded it
 	at     time.Time
 
-	lines, bytes int64 // dropped lines and bytes; a line that was cut counts only in bytes
+	lines, bytes int64 // number of dropped lines and bytes; a line that was cut counts only in bytes
 }
 
 // NewOutput returns the Output of one run.

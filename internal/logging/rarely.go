@@ -12,7 +12,7 @@ const rarelyEvery = time.Minute
 type Rarely struct {
 	mu     sync.Mutex
 	count  int64     // events since the last log line
-	logged time.Time // time.Now has a monotonic reading, so a change of the machine's clock does not silence the log
+	logged time.Time // time of the last log line; time.Since uses its monotonic reading, so changes of the clock do not matter
 }
 
 // Due counts an event. If a log line is due, it returns the number of events since the last log line.

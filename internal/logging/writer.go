@@ -46,7 +46,7 @@ type Writer struct {
 	total  atomic.Uint64 // number of all dropped lines
 
 	mu      sync.Mutex
-	queue   []byte          // whole lines
+	queue   []byte          // complete lines only
 	spare   []byte          // an empty buffer that becomes the next queue
 	dropped uint64          // number of lines dropped since the last queued line
 	writing bool            // lines that were taken from the queue are not written yet

@@ -63,7 +63,7 @@ func AbsolutePath(path string) string {
 	if err != nil {
 		return path
 	}
-	return folder + "/" + path // not filepath.Join: LINK/.. is the parent of the link's target
+	return folder + "/" + path // filepath.Join would resolve "..", but LINK/.. is the parent of the link's target
 }
 
 // findMount returns the mount of a path, or the zero value for a path on the root file system.

@@ -16,7 +16,7 @@ var (
 	etcdLogin = regexp.MustCompile(`^(--user(?:=|$))(.*)`)
 	// sshpassPassword matches the option of sshpass for a password, and the rest of the word.
 	sshpassPassword = regexp.MustCompile(`^(-v*p)(.*)`)
-	// sshpassValue matches the options of sshpass whose value is the next word. Otherwise the next word is the command that gets the password.
+	// sshpassValue matches the options of sshpass whose value is the next word. That word is not the command that sshpass runs.
 	sshpassValue = regexp.MustCompile(`^-v*[fdpP]$`)
 	// redisPassword matches the option of redis-cli and valkey-cli for a password.
 	redisPassword = regexp.MustCompile(`^(-a)()$`)

@@ -45,7 +45,7 @@ func Texts(secrets []string) func(string) string {
 		if strings.Contains(text, "@") { // almost all texts in a configuration have no @
 			text = secretURL.ReplaceAllString(text, "://"+Mask+"@")
 		}
-		text = withoutHeaders(text) // first, because it needs the quotes around values
+		text = withoutHeaders(text) // before assignments, because it needs the quotes around values
 		if strings.Contains(text, "=") {
 			text = assignment.ReplaceAllStringFunc(text, (&line{shell: true}).maskAssigned)
 		}

@@ -41,8 +41,8 @@ type folderReader struct {
 	policy FolderPolicy
 	root   string
 	files  map[string][]byte
-	seen   int   // number of files and folders
-	bytes  int64 // total of all files
+	seen   int   // number of files and folders found so far
+	bytes  int64 // total length of the files read so far
 }
 
 // readFolder reads the folder with a path relative to root.

@@ -12,8 +12,8 @@ type Action int
 
 const (
 	GoOn Action = iota // no action
-	Stop               // SIGTERM
-	Kill               // SIGKILL
+	Stop               // send SIGTERM
+	Kill               // send SIGKILL
 )
 
 // Check returns the action for a lease that ends after left, and the time until the next check. A renewal before the next check changes the result.

@@ -31,9 +31,9 @@ const (
 type Order struct {
 	Path, Dir  string
 	Argv, Env  []string
-	Credential *syscall.Credential // nil means the replica's own
-	Umask      *uint32             // nil means the replica's own
-	Nice       *int                // nil means the replica's own
+	Credential *syscall.Credential // user and groups; nil means the replica's own
+	Umask      *uint32             // file mode creation mask; nil means the replica's own
+	Nice       *int                // scheduling priority; nil means the replica's own
 	InCgroup   bool                // whether the command starts in the cgroup of the descriptor Cgroup
 	// DropInheritable clears the ambient and the inheritable capabilities.
 	DropInheritable bool
@@ -48,7 +48,7 @@ const (
 	Start Step = iota // fork, working directory, user, or execve
 	Nice
 	Privileges
-	Received // reading the order
+	Received // reading the order; no reply has this step
 )
 
 // Reply is the result of a start.

@@ -13,7 +13,7 @@ const MaxEnvFile = 1 << 20
 
 // Warning describes a line of an env file that other programs read differently.
 type Warning struct {
-	Line    int // from 1
+	Line    int // line number, from 1
 	Message string
 }
 

@@ -38,7 +38,7 @@ type helper struct {
 	sent    uint64
 	acked   uint64
 	waits   []wait // ordered by seq
-	looked  uint64 // acked at the last check
+	looked  uint64 // value of acked at the last check
 	silence int    // successive checks without progress
 }
 
@@ -64,7 +64,7 @@ func startHelper(cfg Config, told func(message)) (*helper, error) {
 	h.cmd.Env = []string{"GOMAXPROCS=1", "GOGC=50", "GOMEMLIMIT=16MiB", "GORACE=atexit_sleep_ms=0"}
 	h.cmd.SysProcAttr = ownSession()
 	if cfg.Stderr != nil {
-		h.cmd.ExtraFiles = []*os.File{cfg.Stderr} // becomes reportFile in the helper
+		h.cmd.ExtraFiles = []*os.File{cfg.Stderr} // the helper gets it as reportFile
 		h.cmd.Env = append(h.cmd.Env, reportEnv+"="+map[bool]string{true: "json", false: "text"}[cfg.JSON])
 	}
 	h.cmd.Stderr = &h.said

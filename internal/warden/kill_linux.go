@@ -50,8 +50,8 @@ func (p *processes) forgetLeader() {
 func (p *processes) terminate() {
 	switch {
 	case p.cgroup != "":
-		leader, pids := p.leader, proc.CgroupProcesses(p.cgroup) // listed before a trap of the leader can start other processes
-		_ = p.sendLeader(unix.SIGTERM)                           // wherever the leader is; first, because a shell whose command ended would start the next one
+		leader, pids := p.leader, proc.CgroupProcesses(p.cgroup) // listed before the SIGTERM, because the leader may handle it by starting other processes
+		_ = p.sendLeader(unix.SIGTERM)                           // before the others, because a shell would start its next command when the current one ends
 		for pid := range pids {
 			inside := func() bool { return pid != leader && proc.CgroupProcesses(p.cgroup)[pid] }
 			signalIf(pid, unix.SIGTERM, inside)

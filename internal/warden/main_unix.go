@@ -52,7 +52,7 @@ type helperMain struct {
 	greeted  bool   // whether hello was read
 	done     uint64 // number of the last message that was acted on
 	answered uint64 // number of the last message that was acknowledged
-	closed   bool   // the pipe has ended: the replica is gone, and no forked child of it is still before exec
+	closed   bool   // end of file on the pipe: the replica is gone, and all of its forked children have executed their programs or exited
 	gone     bool   // the replica has exited
 	goneAt   time.Duration
 }

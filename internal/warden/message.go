@@ -32,7 +32,7 @@ const (
 type message struct {
 	Verb     verb          `json:"verb"`
 	Seq      uint64        `json:"seq,omitempty"`
-	Run      uint64        `json:"run,omitempty"`  // number of the run
+	Run      uint64        `json:"run,omitempty"`  // number of the run in the warden
 	Name     string        `json:"name,omitempty"` // id of the run, for the log
 	Job      string        `json:"job,omitempty"`
 	ID       string        `json:"id,omitempty"`

@@ -14,8 +14,8 @@ type sweeper struct {
 
 // sight is the result of a scan of the living processes.
 type sight struct {
-	byRun    map[string][]int // by the run's id
-	groups   map[int]bool     // groups that have a member
+	byRun    map[string][]int // PIDs by run id
+	groups   map[int]bool     // process groups that have a living member
 	complete bool             // false if the environment of a process could not be read because the process was in exec
 }
 

@@ -23,7 +23,7 @@ const (
 // report is the helper's log, for actions after the replica has exited. It never blocks the helper: lines that stderr does not take are dropped.
 type report struct {
 	hclog.Logger
-	writer *logging.Writer // nil without a report
+	writer *logging.Writer // nil if the helper has no log
 }
 
 func openReport() *report {

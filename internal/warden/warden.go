@@ -73,7 +73,7 @@ func (r *Run) killAt() time.Duration {
 // methods of Warden and [Ward] wait at most three seconds for a hanging helper.
 type Warden struct {
 	cfg    Config
-	life   context.Context // ends with Close
+	life   context.Context // canceled by Close
 	end    context.CancelFunc
 	failed chan struct{} // closed when helpers keep dying; stays open if the warden was closed
 	keeper sync.WaitGroup

@@ -32,7 +32,7 @@ type entry struct {
 	late  bool          // whether the run must be killed; an extension has no effect any more
 	again time.Duration // time of the next check of a late run
 	pause time.Duration
-	clean int // number of successive checks that found no process
+	clean int // number of successive checks that found no living process
 }
 
 func (e *entry) killAt() time.Duration { return e.deadline - e.limits.WardenKill() }
@@ -85,8 +85,8 @@ func (w *watchlist) applyMessage(m message, now time.Duration) {
 	}
 }
 
-// extendDeadline moves the deadline. at is the time at which the replica got the extension. If the kill of the run was due by then, the extension has no effect,
-// even if the run was not killed yet.
+// extendDeadline moves the deadline. at is the time at which the replica got the extension. If the kill of the run was due by then, the extension has no
+// effect, even if the run was not killed yet.
 func (e *entry) extendDeadline(deadline, at time.Duration) {
 	switch {
 	case e.late || e.deadline == 0 || deadline <= e.deadline:

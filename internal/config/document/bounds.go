@@ -7,16 +7,16 @@ import "fmt"
 const (
 	// MaxFileBytes is the maximum length of one file in bytes, enough for about 25,000 jobs.
 	MaxFileBytes  = 4 << 20
-	maxTotalBytes = 16 << 20 // of all files together
+	maxTotalBytes = 16 << 20 // maximum length of all files together
 	maxFiles      = 10_000
-	maxDepth      = 32        // of nested brackets and braces
-	maxParts      = 32        // of a dotted key
-	maxKey        = 1 << 10   // of one part of a key
-	maxString     = 256 << 10 // as written in the file; Linux permits at most 128 KiB for an argument or a variable
-	maxValues     = 250_000   // values and table headers in all files
-	maxKeyBytes   = 64 << 20  // total length of all keys, each including the names of the tables around it
-	maxFaults     = 1000      // faults that are reported, and the same number of warnings
-	maxTwins      = 100       // second definitions that are reported per file
+	maxDepth      = 32        // maximum depth of nested brackets and braces
+	maxParts      = 32        // maximum number of parts of a dotted key
+	maxKey        = 1 << 10   // maximum length of one part of a key
+	maxString     = 256 << 10 // maximum length of a string in the file; Linux permits 128 KiB for an argument or a variable
+	maxValues     = 250_000   // maximum number of values and table headers in all files
+	maxKeyBytes   = 64 << 20  // maximum length of all keys together, each including the names of the tables around it
+	maxFaults     = 1000      // maximum number of faults that are reported; the same limit applies to warnings
+	maxTwins      = 100       // maximum number of duplicate definitions that are reported per file
 )
 
 // partCost is the cost of one part of a key, in addition to the length of the name.

@@ -10,8 +10,8 @@ type place struct {
 	val   int // start of the value; for a table with a header, the same as key
 	form  form
 	given bool              // whether the table has its own key or header, and does not only occur as a part of a longer key
-	keys  map[string]*place // of a table
-	items []*place          // of a list, or of a table in [[several]] parts
+	keys  map[string]*place // places of the keys of a table
+	items []*place          // places of the elements of a list, or of the parts of a table in [[several]] parts
 }
 
 // form is the syntax that defined a key. It determines what later text may add to the key.

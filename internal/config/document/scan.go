@@ -52,7 +52,7 @@ func (s *scanner) readHeader(root *place) {
 	s.context = s.readDotted()
 	s.skipChar(']')
 	var again *twin
-	if s.table, again = open(root, s.path); again != nil { // duplicate: ignore the content of the table
+	if s.table, again = open(root, s.path); again != nil { // ignore the content of a duplicate table
 		again.from = start
 		s.open, s.table = again, &place{form: headed}
 	}

@@ -9,7 +9,7 @@ import (
 // text is the content of a file. It converts byte offsets to lines and columns.
 type text struct {
 	string
-	lines []int // byte offsets of the lines
+	lines []int // byte offset of the start of each line
 	chars []int // number of characters before each block of stride bytes
 }
 
@@ -53,7 +53,7 @@ func (t text) lineAndColumn(at int) (line, column int) {
 	at = min(max(at, 0), len(t.string))
 	line, found := slices.BinarySearch(t.lines, at)
 	if !found {
-		line-- // the line that begins before at
+		line-- // at is inside a line, which begins before at
 	}
 	return line + 1, t.charsBefore(at) - t.charsBefore(t.lines[line]) + 1
 }

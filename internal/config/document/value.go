@@ -10,7 +10,7 @@ import (
 type Value struct {
 	src  *File
 	at   *place
-	Path string // keys from the top level, as the user writes them: "jobs.backup.timeout"
+	Path string // the keys from the top level to this value, as the user writes them: "jobs.backup.timeout"
 	Name string // the last key of Path; for an element of a list, the name of the list
 	Raw  any
 }

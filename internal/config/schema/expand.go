@@ -23,8 +23,8 @@ type Variables struct {
 
 // Expansion is a string with its variables replaced.
 type Expansion struct {
-	Text    string   // with values from the environment, or the defaults of the references
-	Literal string   // with the defaults of the references only, so it contains no value from the environment
+	Text    string   // the string with values from the environment, or the defaults of the references
+	Literal string   // the string with the defaults of the references only, so it contains no value from the environment
 	Names   []string // names of the variables
 	Open    bool     // whether a reference to an unset variable was left as it is
 	wrong   []wrongVariable

@@ -19,7 +19,7 @@ type Reader struct {
 	*document.Report
 	variables Variables
 	names     Names
-	set       map[string]document.Value // settings, jobs, pools and calendars that may occur only once, by path
+	set       map[string]document.Value // values that First recorded, by path
 	meant     map[string]bool           // paths of keys that were suggested for unknown keys
 }
 
