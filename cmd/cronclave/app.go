@@ -25,7 +25,7 @@ type app struct {
 	started    bool                           // whether the command line was valid, so that the command started
 	logWriter  atomic.Pointer[logging.Writer] // nil until a logger exists
 	force      func(code int)                 // ends the process with an exit code, even if the command hangs
-	trust      safefile.Trust                 // the owners that files may have
+	trust      safefile.Trust                 // which owners of configuration files are accepted
 }
 
 // defaultConfig is the path of the configuration if the user gives none.

@@ -36,7 +36,7 @@ type lockRun struct {
 	cfg   *config.Config
 	redis *redisconn.Conn
 	locks *engine.Client
-	// history announces the holder of the lock to status. It stores the name in owner.
+	// history makes status show this process as a user of the lock, under the name owner.
 	history *journal.Journal
 	owner   string
 	log     hclog.Logger
@@ -199,7 +199,7 @@ type signals struct {
 func takeSignals() *signals {
 	s := &signals{arrived: make(chan os.Signal, 16), broken: make(chan os.Signal, 1), ending: []os.Signal{syscall.SIGTERM, syscall.SIGQUIT}}
 	for _, one := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		if !ignoredAtStart(one) { // a script in the background or nohup ignores them
+		if !ignoredAtStart(one) { // nohup, or a shell for a command in the background, may have this process ignore it
 			s.ending = append(s.ending, one)
 		}
 	}

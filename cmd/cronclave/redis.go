@@ -88,7 +88,7 @@ func inspectQuorum(ctx context.Context, cfg *config.Config, conn *redisconn.Conn
 	if err != nil {
 		return err
 	}
-	conn.NoteAnswers() // CloseSilent needs this
+	conn.NoteAnswers() // records which masters answer, for CloseSilent
 	newer := make(chan error, 1)
 	conn.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)

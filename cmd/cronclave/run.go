@@ -55,7 +55,7 @@ func (a *app) runReplica(ctx context.Context, name string, embed, trial bool) er
 	if err := a.needConfig(); err != nil {
 		return err
 	}
-	if !trial { // a demo runs files of any user
+	if !trial { // the configuration of a demo may belong to any user
 		a.trust = trustOfRoot()
 	}
 	cfg, files, err := a.readConfig()

@@ -42,7 +42,7 @@ type Config struct {
 	Path string
 	// Length is the duration of the demo, from a second to [Longest].
 	Length time.Duration
-	// Program is the path of the cronclave program, as which the replicas run.
+	// Program is the path of cronclave, the program that the replicas execute.
 	Program string
 	// Signals ends the demo. The first signal drains the replicas. If another one arrives a second later or more, it kills the jobs.
 	Signals <-chan os.Signal
