@@ -39,7 +39,7 @@ type NodeRow struct {
 	State        string // entered if any node reports entered, tentative if all report tentative
 }
 
-// The states of a row, as in quorum.lua. The state is "" for a lease that is not accounted for.
+// The states of a row, as in quorum.lua. The state is "" for a lease that is not accounted for, and for a row that a renewal restored.
 const (
 	RowTentative = "tentative" // the claim has not written the register yet
 	RowEntered   = "entered"   // the run is or was in the register
