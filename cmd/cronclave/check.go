@@ -102,7 +102,7 @@ func checkSizes(ctx context.Context, cfg *config.Config, accounts *command.Accou
 	labels := scheduler.Labels(cfg.Replica.Labels)
 	for i := range cfg.Jobs {
 		job := &cfg.Jobs[i]
-		if !job.Enabled || !labels.Include(job.Where) { // check has not read the files of this job, which may be on a hanging mount
+		if !job.Enabled || !labels.Include(job.Where) { // check does not read the files of this job, which may be on a hanging mount
 			continue
 		}
 		spec := replica.Environment(cfg, job, &scheduler.Run{Job: job.Name})

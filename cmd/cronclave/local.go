@@ -49,7 +49,7 @@ func (a *app) clusterAccess(path, faults string) (*config.Config, error) {
 		}
 	}
 	withheld := ""
-	if known.RedisErr != nil && known.Redis.PasswordFile != "" { // nobody knows which servers the password is for, and whether they use TLS
+	if known.RedisErr != nil && known.Redis.PasswordFile != "" { // the servers of the password are uncertain, and so is the use of TLS
 		known.Redis.PasswordFile = ""
 		withheld = "; its password_file is not sent, since its [redis] is faulty: use CRONCLAVE_REDIS with the password"
 	}

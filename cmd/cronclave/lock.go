@@ -129,8 +129,8 @@ func (j *lockJob) parseLimits(wait, lease string) (err error) {
 	return nil
 }
 
-// lockName returns the name of the lock in Redis. Its suffix ({NAME}:lock) differs from those of the locks of jobs ({NAME}:job) and leaders ({NAME}:office).
-// For a pool it is the same lock that jobs use.
+// lockName returns the name of the lock in Redis: {NAME}:lock. The locks of jobs ({NAME}:job) and leaders ({NAME}:office) have other suffixes. For a pool it
+// is the same lock that jobs use.
 func (j *lockJob) lockName() string {
 	if j.pool {
 		return election.PoolLock(j.name)

@@ -27,9 +27,9 @@ type Config struct {
 	Operator *operator.Shared
 	// Version is the version of the program, for the description.
 	Version string
-	// User returns the name of a request's user, and whether the user may act. The context is that of the request.
+	// User takes the context of a request. It returns the name of the request's user, and whether the user may act.
 	User func(context.Context) (name string, mayAct bool)
-	// Stopping returns a channel that is closed when the server begins to stop. The context is that of a request.
+	// Stopping takes the context of a request. It returns a channel that is closed when the server begins to stop.
 	Stopping func(context.Context) <-chan struct{}
 	// Log receives requests that failed through a fault of the server.
 	Log hclog.Logger

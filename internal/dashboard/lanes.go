@@ -27,8 +27,8 @@ func lanesOf(slots int, items []item) lanes {
 	return lanes{slots: used, ends: make([]time.Time, used)}
 }
 
-// takeLane returns the lane for an item that is drawn from one instant until another. It prefers the lane of the item's slot, and otherwise takes the first
-// free lane after those of the slots. The lane of the slot may be occupied, because short runs are drawn longer than they were.
+// takeLane returns the lane for an item that is drawn from one instant until another. It prefers the lane of the item's slot. If this lane is occupied,
+// because short runs are drawn longer than they were, it takes the first free lane after the lanes of the slots.
 func (l *lanes) takeLane(i item, from, until time.Time) int {
 	lane, held := i.heldSlot()
 	if !held || lane >= l.slots || l.ends[lane].After(from) {

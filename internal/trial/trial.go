@@ -75,7 +75,7 @@ func (r *Redis) openView() error {
 	return nil
 }
 
-// reads are the commands that the view permits: those that `status`, `history`, `why`, `audit` and `logs` need. None of them blocks.
+// reads are the commands that the view permits: the commands that `status`, `history`, `why`, `audit` and `logs` need. They never block.
 var reads = strings.Fields(`CLIENT HELLO INFO PING SELECT TIME
 	EXISTS GET HEXISTS HGET HGETALL HLEN HMGET HVALS PTTL TYPE
 	XRANGE ZCARD ZCOUNT ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREVRANGE ZSCORE`)
