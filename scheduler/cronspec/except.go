@@ -91,7 +91,7 @@ const enoughDays = 40 * (366 + 10)
 // nextUnexcepted is [Schedule.nextNamed] without the excepted instants. For speed it works day by day, not instant by instant, and skips a day whose
 // plan is equal to that of the last day without a tick.
 func (s *Schedule) nextUnexcepted(after, limit int64) (int64, bool) {
-	var barren plan // the last day without a tick
+	var barren plan // the plan of the last day without a tick
 	for range enoughDays + len(s.exceptions.dates) {
 		first, ok := s.nextNamed(after, limit)
 		if !ok {
