@@ -31,7 +31,7 @@ type Configuration struct {
 
 // A JobConfig is the published configuration of one job.
 type JobConfig struct {
-	// Digest distinguishes configurations of the job.
+	// Digest is a hash that differs between configurations of the job.
 	Digest string
 	// Own maps the keys of the settings that differ from Common to their values.
 	Own map[string]string

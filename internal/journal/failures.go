@@ -51,7 +51,8 @@ type FailuresFound struct {
 	Since time.Time
 }
 
-// mostParts is the maximum number of round trips per call, each for [maxBatch] failures. Most failures of the index may no longer have a record.
+// mostParts is the maximum number of round trips per call, each for [maxBatch] failures. Without it a call could take long, because most failures in the index
+// may no longer have a record.
 const mostParts = 4
 
 // FailuresBetween returns the failures of a window. It reads the index of failures, so the number of other runs does not matter. It returns errors like Runs.

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A claim is the write of a record that may be the first to end its run. Config.First counts only that one.
+// A claim is the write of a record that may be the first to end its run. Only the first one is passed to Config.First.
 type claim struct {
 	word
 	key    string
@@ -15,8 +15,8 @@ type claim struct {
 	stands *redis.StringCmd // the stored record of this weight; nil if Redis has answered all earlier writes of this record
 }
 
-// queueClaim queues the write of a record. The same MULTI queries whether the record is the first to end its run. A query of its own would cost a round trip
-// for each of the many records after an outage. If it failed, it would not be repeated, because the write was answered.
+// queueClaim queues the write of a record. The same MULTI queries whether the record is the first to end its run. A separate query would cost a round trip for
+// each of the many records after an outage. If it failed, nothing would repeat it, because an answered write is not repeated.
 func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
 	records, name := h.jobKey(w.job, "records"), fieldName(r.weight(), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[r.weight()]

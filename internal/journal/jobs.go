@@ -32,7 +32,7 @@ type JobInfo struct {
 	// Parallel is the number of slots, PerTick the number of slots for one tick.
 	Parallel int `json:"parallel"`
 	PerTick  int `json:"per_tick"`
-	// Digest distinguishes configurations of the job.
+	// Digest is a hash that differs between configurations of the job.
 	Digest string `json:"digest"`
 	// Enabled is false if the job is configured but has no ticks.
 	Enabled bool `json:"enabled"`

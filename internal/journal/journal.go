@@ -1,6 +1,6 @@
 // Package journal stores in Redis what users see of a cluster: the outcomes of ticks and runs, the end of their output, the replicas, and the descriptions
-// of jobs. Which replica runs a tick depends only on leases, tokens and ledgers. These never read the journal, so a loss of the whole journal changes no
-// decision.
+// of jobs. Leases, tokens and ledgers determine which replica runs a tick. The journal has no influence on that, so a loss of the whole journal causes no
+// missed tick and no second run.
 //
 // # Records and weights
 //

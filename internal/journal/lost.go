@@ -74,7 +74,7 @@ func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool
 	return claimed, errors.Join(err, g.listLost(ctx, lost))
 }
 
-// takeLost removes a lost replica from the list of replicas, and reports whether this call did it.
+// takeLost removes a lost replica from the list of replicas, and reports whether this call removed it.
 func (g registry) takeLost(ctx context.Context, id string) (taken bool, err error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -108,7 +108,7 @@ type NamedLost struct {
 }
 
 // RecentlyLost returns the replicas that were claimed as lost and have no successor of the same name, from new to old. The oldest may have been lost for longer
-// than [RememberLost], because each new loss keeps the whole list.
+// than [RememberLost], because each new entry extends the life of the whole list.
 func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// blocksPerRun is the number of blocks for the output of an average run. So a partly filled block wastes little of MaxBytes, and many small outputs do not
-	// displace each other.
+	// blocksPerRun is the number of blocks per record that the history keeps. With several, a partly filled block wastes little of MaxBytes, and many small
+	// outputs do not displace each other.
 	blocksPerRun = 8
 	minBlock     = 256 // bytes; a smaller block would cost more than it holds
 )

@@ -43,7 +43,7 @@ type Record struct {
 	RunID string `json:"run_id"`
 	// Job is the job's name.
 	Job string `json:"job"`
-	// Tick is the nominal instant; zero for a run outside the schedule.
+	// Tick is the instant of the tick; zero for a run outside the schedule.
 	Tick time.Time `json:"tick,omitzero"`
 	// TickLocal is the local time of a fixed-time tick, such as 2026-11-27T09:00:00; "" for other ticks. It identifies the tick even if the zone data of replicas
 	// differ.
@@ -238,7 +238,7 @@ func cutText(s string) string {
 	return s[:n]
 }
 
-// IsJobName reports whether a job can have a name.
+// IsJobName reports whether a job can have the name.
 func IsJobName(name string) bool { return isName(name) }
 
 // isName reports whether s can be the name of a namespace or a job.

@@ -27,7 +27,7 @@ type Replica struct {
 	ID string `json:"id"`
 	// Name is for display only. Two replicas may have the same name.
 	Name string `json:"name"`
-	// Process identifies the replica's process on its machine. Another replica on that machine checks by it whether the process lives. It is "" if that is not
+	// Process identifies the replica's process on its machine. Another replica on that machine uses it to check whether the process lives. It is "" if that is not
 	// possible.
 	Process string `json:"process,omitempty"`
 	Version string `json:"version"`

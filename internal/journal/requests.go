@@ -28,7 +28,7 @@ type requestList struct{ *namespace }
 
 // A Request asks the replicas for a run of a job.
 type Request struct {
-	// ID is its identity: 1 to MaxRunID visible ASCII characters without "|".
+	// ID identifies the request: 1 to MaxRunID visible ASCII characters without "|".
 	ID string `json:"id"`
 	// Job is the job's name.
 	Job string `json:"job"`

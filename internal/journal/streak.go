@@ -37,8 +37,8 @@ type Streak struct {
 }
 
 // The key of a streak is a sorted set, so that a MULTI can update it without reading it first. Its members are the RunIDs of failures by their end, and one
-// member for the last success. Two members may replace the older failures: one has their number and the end of the first, the other is the newest of them. The
-// names of these members begin with "|" or a space, which no RunID contains.
+// member for the last success. Two more members may replace the older failures. One of them has the number of these failures and the end of the first, and the
+// other one is the newest of them. The names of all members other than RunIDs begin with "|" or a space, which no RunID contains.
 const (
 	memberOK      = "|ok"
 	memberFolded  = " |+" // followed by a number

@@ -15,7 +15,7 @@ const (
 	Leadership = "leader"
 	// RegisterEvery is the interval at which a replica renews its registration.
 	RegisterEvery = 5 * time.Second
-	// RegistrationDelay is the maximum delay of such a renewal by a replica that is up, because a call to Redis may take as long as its time-out.
+	// RegistrationDelay is the maximum delay of a renewal by a replica that is up, because a call to Redis may take as long as its time-out.
 	RegistrationDelay = 2 * redisconn.Timeout
 )
 

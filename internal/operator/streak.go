@@ -31,8 +31,9 @@ func (s Streak) String() (text string) {
 	return text
 }
 
-// streakOf returns the streak of a job from its newest records, of which at most the given number were read. If there is no success among them, the streak may
-// have begun earlier. Its start then comes from kept, unless replicas of an older version recorded the start. A job with fewer than most records has no others.
+// streakOf returns the streak of a job from its newest records. most is the maximum number of records that were read. If the records contain no success, the
+// streak may have begun before them. Its start then comes from kept, unless replicas of an older version recorded the start. If there are fewer than most
+// records, the job has no others.
 func streakOf(newestFirst []journal.Record, kept journal.Streak, most int) *Streak {
 	var s Streak
 	for _, r := range newestFirst {

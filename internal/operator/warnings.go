@@ -72,7 +72,7 @@ func (r *statusReader) warnOfReplica(e journal.Replica) {
 	}
 }
 
-// warnOfConfigs warns if replicas disagree on the configuration, and names the jobs.
+// warnOfConfigs warns if replicas disagree on the configuration, and names the jobs that differ.
 func (r *statusReader) warnOfConfigs(ctx context.Context) error {
 	groups := GroupByConfig(r.replicas)
 	if len(groups) < 2 {

@@ -104,7 +104,7 @@ type story struct {
 	acts      []journal.Act      // the audit log, from old to new; read only for the requested job, if a pause skipped the tick
 	// actsErr is the error of reading the audit log. Even with an error, a part of the log may have been read.
 	actsErr error
-	// bySchedule is set if neither a record nor the lock mentions the instant.
+	// bySchedule is set if the records and the lock do not mention the instant.
 	bySchedule bool
 	name       time.Time // local time that identifies the tick; zero if its instant identifies it
 	since      string    // reason why the job has no tick, if it follows from the parents
@@ -142,7 +142,7 @@ func (s *story) readActs(ctx context.Context, o *Operator) {
 	slices.SortStableFunc(s.acts, func(a, b journal.Act) int { return a.Time.Compare(b.Time) })
 }
 
-// indexBefore returns the index of the newest record without a run whose tick is not after the instant; -1 if there is none.
+// indexBefore returns the index of the newest record of a tick without a run, at or before the instant; -1 if there is none.
 func (s *story) indexBefore() int {
 	found := -1
 	for i, r := range s.past {

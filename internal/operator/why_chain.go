@@ -25,7 +25,7 @@ type chain struct {
 	parents  map[string]*parent
 }
 
-// A parent is a job of a chain.
+// A parent is one of the ancestors in a chain.
 type parent struct {
 	*story         // nil if the fate of the parent is unknown
 	unknown string // reason why it is unknown
@@ -196,7 +196,7 @@ func (s *story) goesOn() bool {
 	return slices.ContainsFunc(slices.Concat(s.state.Running, s.state.Orphans), s.isHeldBy)
 }
 
-// countingRuns returns the last runs that count for the jobs after this one.
+// countingRuns returns the last runs without the manual ones, because no job runs after a manual run.
 func (s *story) countingRuns() []journal.Record {
 	return slices.DeleteFunc(s.lastRuns(), isManual)
 }

@@ -163,7 +163,7 @@ func (s *story) explainOrigin(i int) {
 	}
 }
 
-// explainRecovery names the run that a recovery follows: the newest one before it whose replica could not complete it.
+// explainRecovery names the run that a recovery follows: the newest earlier run that its replica could not complete.
 func (s *story) explainRecovery(i int) {
 	r := s.Runs[i]
 	var lost *journal.Record

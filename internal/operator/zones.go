@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// CodeZoneDataDiffers is the code of the warning that a job has different ticks by the zone data of different replicas.
+	// CodeZoneDataDiffers is the code of the warning that replicas have different zone data, by which the ticks of a job differ.
 	CodeZoneDataDiffers = "zone_data_differs"
-	// CodeZoneDataOlder is the code of the advice that replicas have older zone data than others, without an effect on coming ticks.
+	// CodeZoneDataOlder is the code of the advice that some replicas have older zone data, which does not affect coming ticks.
 	CodeZoneDataOlder = "zone_data_older"
 	// comparedMonths is the number of coming months for which the clocks of zones are compared. Before a later change, replicas will have newer zone data.
 	comparedMonths = 13

@@ -46,7 +46,7 @@ type Config struct {
 	Log        hclog.Logger
 	LogDropped func() uint64
 	WardenLog  WardenLog
-	// ClockOffset shifts this replica's wall clock, for rehearsals.
+	// ClockOffset is added to this replica's wall clock, to rehearse with a wrong clock.
 	ClockOffset time.Duration
 }
 
