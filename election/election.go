@@ -33,7 +33,7 @@ const MaxLease = engine.MaxLease
 // ErrUnknown.
 var ErrCorrupt = engine.ErrCorrupt
 
-// ErrUnknown means that the server did not answer in time: it may or may not have executed the request.
+// ErrUnknown means that Redis did not answer in time, and may or may not have executed the request.
 var ErrUnknown = engine.ErrUnknown
 
 // A Claim asks for one grant of a tick of a job. With a zero Tick it asks for a slot of the job for a run outside the schedule.
@@ -73,7 +73,7 @@ type Claim struct {
 	// Claimant, if set, is the identity of the claiming replica. The server keeps Claimant and Deadline until the term is renewed, for replicas that
 	// find an orphan: see [Run.Claimant].
 	Claimant string
-	// Replace stops the oldest run that began before the tick if all slots are held, one run at a time. The tick stays undecided meanwhile.
+	// Replace stops the oldest run that began before the tick if all slots are held, one run at a time. Until a slot is free, the tick stays undecided.
 	Replace bool
 }
 
@@ -83,7 +83,7 @@ type Verdict string
 // The verdicts.
 const (
 	Granted    Verdict = "granted"     // this replica runs the tick: Term is set
-	Taken      Verdict = "taken"       // the tick has had all its grants; By and Until describe one that has not ended
+	Taken      Verdict = "taken"       // the tick has had all its grants; By and Until describe a grant whose run has not ended
 	Settled    Verdict = "settled"     // this claim decided the tick without a run, with Outcome
 	Before     Verdict = "before"      // the tick was decided before without a run, with Outcome if it is still known
 	Held       Verdict = "held"        // undecided: all slots are held; By holds the slot whose lease ends first, at Until

@@ -16,7 +16,7 @@ type Token = lease.Token
 const MaxLease = lease.MaxLease
 
 var (
-	// ErrUnknown means that the server did not answer in time: it may or may not have carried out the request.
+	// ErrUnknown means that Redis did not answer in time, and may or may not have executed the request.
 	ErrUnknown = lease.ErrUnknown
 	// ErrRefused is returned with ErrUnknown if a retry would fail, too: Redis refuses the credentials, the user lacks a right, or the key holds
 	// something other than a lock.

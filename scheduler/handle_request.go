@@ -118,9 +118,9 @@ func (h requestHandler) commitRequest(ctx context.Context, right *election.Term)
 	return err == nil
 }
 
-// awaitSlot waits for a slot of the job until the request expires. If it returns a reason in why, the request is decided without a run. If it returns
-// neither a term nor a reason, the request is left to other replicas. If a previous claimant of the request has died, the request is not skipped for
-// overlap, because that claimant may still hold the slot.
+// awaitSlot waits for a slot of the job until the request expires. If it returns a reason in why, the request is decided without a run. If both
+// results are empty, the request is left to other replicas. If a previous claimant of the request has died, the request is not skipped for overlap,
+// because that claimant may still hold the slot.
 func (h requestHandler) awaitSlot(ctx context.Context, right *election.Term) (term *election.Term, why string) {
 	c := election.Claim{Job: h.job.Name, ID: newRunID(), Trigger: manual, Slots: h.job.Parallel, PerTick: h.job.PerTick, Lease: h.job.Lease,
 		Abstain: h.bound, Claimant: h.identity, Deadline: h.request.Expires}
