@@ -30,7 +30,7 @@ type Config struct {
 	Incomplete bool
 	// Zones returns the time zones in which times are shown and ticks are computed; nil for the built-in zones.
 	Zones func() *cronspec.Zones
-	// OnAct, if not nil, is called with each act before the act is carried out.
+	// OnAct, if not nil, is called with each act that was written to the audit log, before the act is carried out.
 	OnAct func(journal.Act)
 }
 
