@@ -87,7 +87,7 @@ func (c *Canary) updateState(key string, found bool, failed error, now, until ti
 	return CanaryUnsure
 }
 
-// A CanaryState tells whether the masters still have the keys of a replica. If masters differ, the greatest state counts.
+// A CanaryState shows whether the masters still have the keys of a replica. If masters differ, the greatest state counts.
 type CanaryState int
 
 // The states.

@@ -122,7 +122,7 @@ func (r *Record) weight() byte {
 	return weightEnd
 }
 
-// moment returns the time of the record: the end, or else the start, or else the tick.
+// moment returns the time of the record: its end, otherwise its start, otherwise its tick.
 func (r *Record) moment() time.Time {
 	switch {
 	case !r.Finished.IsZero():

@@ -41,7 +41,7 @@ const (
 	SettingsUnknown Agreement = "unknown" // the settings of some replicas are unknown, and the known ones agree
 )
 
-// A FormState tells whether the settings of a form are known.
+// A FormState shows whether the settings of a form are known.
 type FormState string
 
 // The states of a form.

@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// A Fate tells what happened to a tick, or that an instant is not a tick.
+// A Fate shows what happened to a tick, or that an instant is not a tick.
 type Fate string
 
 // The fates.

@@ -51,7 +51,7 @@ func (s sighting) missingKeyLoss() loss {
 	return lossOfData
 }
 
-// A succession tells whether another replica may just have taken over this replica's name.
+// A succession shows whether another replica may just have taken over this replica's name.
 type succession int
 
 const (

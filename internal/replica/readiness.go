@@ -15,7 +15,7 @@ const (
 	draining                // the replica finishes its last runs
 )
 
-// readiness tells whether a replica claims ticks. Clients without a token may request it, so it calls Redis at most once a second.
+// readiness shows whether a replica claims ticks. Clients without a token may request it, so it calls Redis at most once a second.
 type readiness struct {
 	phase atomic.Int32 // holds a phase
 
