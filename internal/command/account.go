@@ -30,8 +30,8 @@ const (
 	fromGetent = "getent passwd"
 )
 
-// setUser looks up the user and fills in the fields of a. It returns nil for the user, without an error, if name is a number that has no entry. It does the
-// same if the directory service does not answer about a number and a group is named: the two numbers are enough to start a command.
+// setUser looks up the user and fills in the fields of a. For a number that has no entry, the returned user is nil and there is no error. The same applies if
+// the directory service does not answer about a number and a group is named, because the two numbers are enough to start a command.
 func (a *account) setUser(name, groupName string) (*user.User, error) {
 	uid, numErr := parseID(name)
 	most := getentTime

@@ -60,7 +60,7 @@ type pipe struct {
 	r, w   *os.File
 }
 
-// capture is the pipes of one run and the goroutines that read them. The run's stdin is empty.
+// capture has the pipes of one run and the goroutines that read them. The run's stdin is empty.
 type capture struct {
 	output
 	pipes   []*pipe

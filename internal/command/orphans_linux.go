@@ -127,8 +127,8 @@ func (o *orphans) killRun(id string) {
 	})
 }
 
-// signalRun sends a signal to the living orphans of a run, except members of the process group but. Signal 0 sends nothing. It returns the orphans; unclear
-// reports whether there may be more.
+// signalRun sends a signal to the living orphans of a run. It skips the process group with the number but. Signal 0 sends nothing. It returns the orphans;
+// unclear reports whether there may be more.
 func (o *orphans) signalRun(id string, signal unix.Signal, but int) (found []int, unclear bool) {
 	if !hasChild(false) {
 		return nil, false

@@ -71,8 +71,8 @@ func (s *Spec) checkDir(ctx context.Context) error {
 	return nil
 }
 
-// startError returns the error of a failed start. If the kernel can't change the user, enter the folder or execute the program, all it returns is an error
-// number, so the message names all three.
+// startError returns the error of a failed start. The kernel returns the same error numbers for changing the user, entering the folder and executing the
+// program, so the message names all three.
 func (s *Spec) startError(cmd *exec.Cmd, t tree, err error) error {
 	what := "start " + cmd.Path
 	if s.User != "" || s.Group != "" {
