@@ -51,7 +51,7 @@ type State struct {
 	Rows    []Row
 	Orphans []Row
 	Through time.Time    // for a follower: all ticks up to Through have ended; unknown while the lock is closed
-	Ended   []Ended      // for a follower: the ticks up to Through that ended well, oldest first
+	Ended   []Ended      // for a follower: the ticks up to Through that succeeded, oldest first
 	Settled []Settlement // settlements that no replica has recorded yet
 	// RulesSince is the time at which the lock changed to the ZoneRules of the request. It is zero if the lock has had no other rules.
 	RulesSince time.Time

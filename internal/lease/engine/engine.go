@@ -39,7 +39,7 @@ type Client struct {
 	store    lease.Store
 	keeper   *keeper
 	observed *observed.Cache
-	work     *background.Group // work that goes on after a call has returned; Close waits for it
+	work     *background.Group // work that continues after a call has returned; Close waits for it
 	givenUp  atomic.Int64      // the number of releases under way in the background
 }
 
