@@ -10,8 +10,8 @@ import (
 // A Mutex is a lock with one slot.
 type Mutex engine.Mutex
 
-// A Semaphore is a lock with several slots, each of which may be held by one lease. Redis keeps the number of slots until [Config.Idle] after the
-// last use of the lock. Until then, a request with a different number is refused with [ErrLimit].
+// A Semaphore is a lock with several slots. Each slot may be held by one lease. Redis keeps the number of slots until [Config.Idle] after the last
+// use of the lock. Until then, a request with a different number is refused with [ErrLimit].
 type Semaphore engine.Semaphore
 
 // An Option changes how a [Mutex], a [Semaphore] or a [MultiLock] acquires.

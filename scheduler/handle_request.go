@@ -196,7 +196,7 @@ func (h requestHandler) recordNotRun(outcome Outcome, reason string) {
 	h.answerNotRun(outcome, reason)
 }
 
-// answerNotRun logs that a request has no run, and sends the outcome to the requester.
+// answerNotRun logs the outcome of a request without a run, and sends it to the requester.
 func (h requestHandler) answerNotRun(outcome Outcome, reason string) {
 	h.exec.log.Log(outcome.logLevel(reason, false), "trigger request not run", "job", h.job.Name, "request", h.request.ID, "outcome", string(outcome), "reason", reason)
 	h.sendAnswer(Answer{Outcome: outcome, Reason: reason})

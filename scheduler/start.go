@@ -22,9 +22,9 @@ var (
 type startState int32
 
 const (
-	// preparing: the Runner has not called Run.Begin. From this state, either the Runner moves to starting or the executor moves to calledOff.
+	// preparing: Run.Begin was not called yet. From this state, either the Runner moves to starting or the executor moves to calledOff.
 	preparing startState = iota
-	// starting: the Runner has called Run.Begin, and is in the step by which the work begins. Only the Runner can tell whether this step has succeeded.
+	// starting: Run.Begin was called, and the Runner is in the step by which the work begins. The executor cannot see whether this step has succeeded.
 	starting
 	// overdue: like starting, after Job.StartTimeout. The executor waits a little longer, because this process may have stood still.
 	overdue

@@ -39,7 +39,7 @@
 //
 // [Options] can except instants, which are then not ticks: Next and Prev skip them. Schedules with different exceptions have different keys and
 // digests. An expression in Except excepts exactly its own instants: "0 12 * * *" excepts noon, and "* * 12 * * *" the whole hour. The rules above,
-// such as those for daylight saving, also apply to expressions in Except. For example, "30 2 * * *" excepts all instants of the schedule "30 2 * *
+// such as the daylight-saving rules, also apply to expressions in Except. For example, "30 2 * * *" excepts all instants of the schedule "30 2 * *
 // *". But "* 2 * * *" does not except its tick on a day on which 2:30 is skipped, because this tick is not between 2:00 and 3:00. A date in
 // ExceptDates excepts all instants of that day, by the clock of the zone.
 //

@@ -72,8 +72,8 @@ func formatDates(dates []time.Time) string {
 	return strings.Join(texts, ",")
 }
 
-// hasTick reports whether the schedule has any tick. If it has no end, the search begins at lawEnds, from where on the rules of all zones repeat.
-// Otherwise it covers the last calendar cycle before the end.
+// hasTick reports whether the schedule has any tick. If it has no end, the search begins at lawEnds, because from then on the rules of all zones
+// repeat. Otherwise it covers the last calendar cycle before the end.
 func (s *Schedule) hasTick() bool {
 	from := max(s.after, lawEnds)
 	if s.until < lastInstant {
@@ -88,8 +88,8 @@ func (s *Schedule) hasTick() bool {
 // clock change splits in two.
 const enoughDays = 40 * (366 + 10)
 
-// nextUnexcepted is [Schedule.nextNamed] without the excepted instants. For speed it works day by day, not instant by instant, and skips a day whose
-// plan is equal to that of the last day without a tick.
+// nextUnexcepted is [Schedule.nextNamed] without the excepted instants. For speed it works day by day, not instant by instant, and skips a day that
+// has the same plan as the last day without a tick.
 func (s *Schedule) nextUnexcepted(after, limit int64) (int64, bool) {
 	var barren plan // the plan of the last day without a tick
 	for range enoughDays + len(s.exceptions.dates) {

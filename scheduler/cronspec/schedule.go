@@ -198,5 +198,5 @@ func (s *Schedule) lastTick(tick, end int64) int64 {
 func (s *Schedule) Key() string { return s.key }
 
 // Digest returns a hash of [Schedule.Key], 16 hexadecimal digits. For a schedule with nominal ticks, the digest begins with 8 digits of a hash of the
-// zone's name and a dot. So a reader of the digest can tell whether the zone changed, after which identities cannot be compared.
+// zone's name and a dot. So the digest shows whether the zone changed. Identities from different zones cannot be compared.
 func (s *Schedule) Digest() string { return s.digest }

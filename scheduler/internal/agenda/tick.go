@@ -71,7 +71,7 @@ type Tick struct {
 	ID       string    // the id of its claims and of its run; empty until it is first claimed
 	Trigger  string    // the trigger of its run
 	Cause    Cause     // the reason if the tick is missed
-	Trouble  Trouble   // what went wrong on the server
+	Trouble  Trouble   // the reason for which the server did not decide the tick
 	Standing Standing
 	Placed   bool // it occupies a place on this replica, because its claim is under way or has an unknown result
 	Doubted  bool // a claim was not answered, and may still be under way
