@@ -1,15 +1,16 @@
-// Package election decides which replica of a cluster runs a tick of a job ([Elector.Claim]), and elects the leader ([Leadership]). It builds both on
-// the locks of package locking, and knows nothing of schedules or commands.
+// Package election selects the replica of a cluster that runs a tick of a job ([Elector.Claim]), and elects a leader ([Leadership]). It builds both
+// on the locks of package locking, and is independent of schedules and commands. "The server" is always the Redis server.
 //
-// A claim asks for one grant of one tick. Exactly one of these statements is true afterwards:
+// A tick is one instant of a job's schedule. It is granted a limited number of times, usually once, to any of the replicas that claim it. A claim
+// asks for one grant of one tick, and has exactly one of these results:
 //
 //   - The claim was granted, and there is a [Term].
-//   - Another claim had decided the tick.
-//   - This claim settled the tick without a run (skipped, missed).
-//   - The tick is still open, and the result has the instant at which to ask again.
-//   - The claim was granted, but its claimant learns of that only after the term has ended: it withdraws the claim, and
-//     asks again with another id.
-//   - The decision is unknown, and asking again with the same id finds out.
+//   - The tick was decided before, by other claims.
+//   - This claim settled the tick: it is decided without a run (skipped or missed).
+//   - The tick is still undecided, and the result has the instant at which to claim it again.
+//   - The claim was granted, but the reply arrived only after the term had ended. The claimant withdraws the claim, and claims the tick again with a
+//     new id.
+//   - The result is unknown. The claimant repeats the claim with the same id.
 package election
 
 import (
@@ -28,47 +29,51 @@ import (
 // MaxLease is the maximum length of a lease without renewal.
 const MaxLease = engine.MaxLease
 
-// ErrCorrupt means that the job's lock holds data that no client has written. A person has to repair it. It comes with ErrUnknown.
+// ErrCorrupt means that the job's lock holds data that no client has written. A person has to repair the data. ErrCorrupt is returned with
+// ErrUnknown.
 var ErrCorrupt = engine.ErrCorrupt
 
-// ErrUnknown means that the server did not answer in time: it may or may not have executed the request.
+// ErrUnknown means that Redis did not answer in time, and may or may not have executed the request.
 var ErrUnknown = engine.ErrUnknown
 
-// A Claim asks for one grant of a tick of a job, or with a zero Tick for a slot outside the schedule.
+// A Claim asks for one grant of a tick of a job. With a zero Tick it asks for a slot of the job for a run outside the schedule.
 type Claim struct {
 	Job string
-	// ID is the id of the run that a grant starts. Required. Asking again with the same id gives the same grant.
+	// ID is the id of the run that starts if the claim is granted. Required. A repeated claim with the same id returns the same grant.
 	ID string
 	// Trigger is the trigger of the run: schedule, manual, catch_up or recovery. Required.
 	Trigger string
-	// Adopt, if set, is the id of an orphan that this run recovers: it has the orphan's tick and the next attempt. The following fields about ticks
-	// are then ignored.
+	// Adopt, if set, is the id of an orphan that this run recovers. An orphan is a run whose holder died or handed it over. The new run has the orphan's
+	// tick and the next attempt number, and the fields about ticks below are ignored.
 	Adopt string
-	// Tick is the identity of the tick on every replica: its instant, or a name for it, see [cronspec.Schedule.ID]. Previous is the identity of the
-	// tick before it; Schedule identifies the schedule.
+	// Tick identifies the tick on every replica: it is the instant of the tick, or a name for it, see [cronspec.Schedule.ID]. Previous identifies the
+	// tick before Tick, in the same way. Schedule identifies the schedule.
 	Tick, Previous time.Time
 	Schedule       string
-	// At is the instant of the tick, if Tick is a name. A recovery keeps it.
+	// At is the instant of the tick, if Tick is a name. A recovery sets At, too.
 	At time.Time
-	// NotBefore and Deadline bound the grant by the server's clock: the tick after its jitter, and the latest start.
+	// NotBefore and Deadline bound the time of the grant by the server's clock. NotBefore is the instant of the tick plus its jitter, Deadline the
+	// latest start.
 	NotBefore, Deadline time.Time
-	// Slots is the maximum number of runs of the job at once, PerTick the number of grants of a tick.
+	// Slots is the maximum number of runs of the job at once. PerTick is the number of grants of each tick.
 	Slots, PerTick int
-	// Lease is the length of the term, which is renewed until it is released.
+	// Lease is the length of the term without renewal. The term is renewed until it is released.
 	Lease time.Duration
-	// Abstain asks only for the decision of other claims. This claim is never granted, but may settle the tick. Full replicas use it.
+	// Abstain makes a claim that is never granted. It reports the decision of other claims, and may settle the tick. Replicas without a free place use
+	// it.
 	Abstain bool
-	// IfHeld settles the tick with this outcome if all slots are held ("" leaves it open). IfLate settles it past its deadline.
+	// IfHeld is the outcome with which the claim settles the tick if all slots are held; "" leaves the tick undecided. IfLate is the outcome if the
+	// Deadline has passed.
 	IfHeld, IfLate string
-	// KeepFirst leaves the tick open, in spite of IfHeld, if all ticks before it are decided: it then waits for a slot.
+	// KeepFirst leaves the tick undecided in spite of IfHeld if all earlier ticks are decided, so that it can wait for a slot.
 	KeepFirst bool
-	// KeepOutcome keeps the outcome with which this claim settles the tick until a replica has acknowledged its record: see [State.Settled].
+	// KeepOutcome makes the server keep the outcome of a settled tick until a replica has acknowledged that the outcome is recorded: see
+	// [State.Settled].
 	KeepOutcome bool
-	// Claimant, if set, is the identity of the claiming replica. It is kept with Deadline until the term is renewed, for replicas that find the
-	// orphan of the run: see [Run.Claimant].
+	// Claimant, if set, is the identity of the claiming replica. The server keeps Claimant and Deadline until the term is renewed, for replicas that
+	// find an orphan: see [Run.Claimant].
 	Claimant string
-	// Replace stops the oldest run that began before the tick, one at a time, while all slots are held: see [engine.StopRequest]. The tick stays open
-	// meanwhile.
+	// Replace stops the oldest run that began before the tick if all slots are held, one run at a time. Until a slot is free, the tick stays undecided.
 	Replace bool
 }
 
@@ -77,25 +82,25 @@ type Verdict string
 
 // The verdicts.
 const (
-	Granted    Verdict = "granted"     // this replica runs it: Term is set
-	Taken      Verdict = "taken"       // granted before, as often as it may; By and Until describe a run that has not ended
-	Settled    Verdict = "settled"     // decided by this claim without a run: Outcome
-	Before     Verdict = "before"      // decided before without a run: Outcome, if it is still known
-	Held       Verdict = "held"        // open: all slots are held, the first until Until by By
-	Early      Verdict = "early"       // open: ask again at Until
-	Closed     Verdict = "closed"      // open: the server lost the lock's data, no grants until Until
-	Unheard    Verdict = "unheard"     // granted under this id, and the term has ended: see [Elector.AwaitWithdrawal]
-	CannotTell Verdict = "cannot tell" // unknown because of Err: ask again with the same id
+	Granted    Verdict = "granted"     // this replica runs the tick: Term is set
+	Taken      Verdict = "taken"       // the tick has had all its grants; By and Until describe a grant whose run has not ended
+	Settled    Verdict = "settled"     // this claim decided the tick without a run, with Outcome
+	Before     Verdict = "before"      // the tick was decided before without a run, with Outcome if it is still known
+	Held       Verdict = "held"        // undecided: all slots are held; By holds the slot whose lease ends first, at Until
+	Early      Verdict = "early"       // undecided: claim again at Until
+	Closed     Verdict = "closed"      // undecided: the server lost the lock's data, and grants nothing until Until
+	Unheard    Verdict = "unheard"     // granted under this id, but the term has ended: see [Elector.AwaitWithdrawal]
+	CannotTell Verdict = "cannot tell" // unknown because of Err: repeat the claim with the same id
 )
 
-// A Result is the answer to a [Claim]. Until is by the server's clock.
+// A Result is the result of a [Claim]. Until is by the server's clock.
 type Result struct {
 	Verdict Verdict
 	Term    *Term
 	Until   time.Time
 	By      string
 	Outcome string
-	Orphans int // the number of orphaned runs of the job whose outcome is not recorded yet: see [Elector.Inspect]
+	Orphans int // the number of orphans of the job: see [Elector.Inspect]
 	Err     error
 }
 
@@ -115,17 +120,17 @@ func New(cfg Config) (*Elector, error) {
 	return &Elector{cfg.Locks.Engine()}, nil
 }
 
-// lockOf returns the name of a job's lock. The job is the hash tag, which all its keys share.
+// lockOf returns the name of a job's lock. The job's name is the hash tag of all keys of the job.
 func lockOf(job string) string { return "{" + job + "}:job" }
 
-// JobOf returns the job of a lock. ok is false if the lock is not the lock of a job.
+// JobOf returns the job to which a lock belongs. ok is false if the lock does not belong to a job.
 func JobOf(lock string) (job string, ok bool) {
 	rest, tagged := strings.CutPrefix(lock, "{")
 	job, ofJob := strings.CutSuffix(rest, "}:job")
 	return job, tagged && ofJob
 }
 
-// Claim makes many claims in one round trip. It returns a result for each, in order.
+// Claim sends many claims in one round trip, and returns their results in the same order.
 func (e *Elector) Claim(ctx context.Context, claims []Claim) []Result {
 	requests := make([]engine.Request, len(claims))
 	for i, c := range claims {
@@ -180,12 +185,13 @@ func resultOf(a engine.Answer) Result {
 	return r
 }
 
-// Withdraw gives back the grant, if there is one, of a claim whose decision is unknown and that is not repeated. It returns at once and goes on in
-// the background.
+// Withdraw gives back the grant of a claim whose result is unknown, if the claim was granted. The claim must not be repeated. Withdraw returns at
+// once and works in the background.
 func (e *Elector) Withdraw(c Claim) { e.locks.Withdraw(c.lockRequest(), c.ID) }
 
-// AwaitWithdrawal withdraws for good a claim whose run has not begun. From then on no late reply to it counts, and its tick is open again, unless the
-// run was recovered or abandoned meanwhile. It returns when the cluster has acknowledged the withdrawal, or with an error when ctx ends.
+// AwaitWithdrawal withdraws a claim whose run has not begun, and waits until the server has acknowledged the withdrawal. It returns an error if ctx
+// ends first. Afterwards the claim can no longer be granted, and its tick is undecided again, unless another replica recovered or abandoned the run
+// first.
 func (e *Elector) AwaitWithdrawal(ctx context.Context, c Claim) error {
 	if err := e.locks.AwaitWithdrawal(ctx, c.lockRequest()); err != nil {
 		return fmt.Errorf("withdraw a claim: %w", Plain(err))
@@ -193,11 +199,11 @@ func (e *Elector) AwaitWithdrawal(ctx context.Context, c Claim) error {
 	return nil
 }
 
-// noClaimant stands in a memo for the claimant of a run whose claim cannot be withdrawn.
+// noClaimant replaces the claimant in the memo of a run whose claim cannot be withdrawn.
 const noClaimant = "-"
 
-// encodeMemo returns the text that is kept with a run for replicas that inspect it: "claimant deadline", and the instant of its tick if the tick has a
-// name, so that they need no zone data.
+// encodeMemo returns the text that the server keeps with a run for replicas that inspect the job: "claimant deadline", followed by the instant of the
+// tick if the tick has a name. With the instant, these replicas need no zone data.
 func (c Claim) encodeMemo() string {
 	named := !c.At.IsZero() && !c.At.Equal(c.Tick)
 	if c.Claimant == "" && !named {
@@ -210,7 +216,7 @@ func (c Claim) encodeMemo() string {
 	return memo
 }
 
-// readMemo returns the claimant and the start deadline of a run, and the instant of its tick if the memo has one. A missing or damaged part is zero.
+// readMemo returns the parts of a memo: the claimant and the start deadline of a run, and the instant of its tick. A missing or damaged part is zero.
 func readMemo(memo string) (claimant string, deadline, at time.Time) {
 	fields := strings.Split(memo, " ")
 	if len(fields) == 3 {
@@ -228,7 +234,7 @@ func readMemo(memo string) (claimant string, deadline, at time.Time) {
 	return fields[0], time.UnixMicro(n).UTC(), at
 }
 
-// orTick returns the instant of a tick: at if a memo had it, otherwise its identity.
+// orTick returns at, the instant from a memo, or tick if the memo had none: then tick is an instant.
 func orTick(at, tick time.Time) time.Time {
 	if at.IsZero() {
 		return tick
@@ -236,16 +242,16 @@ func orTick(at, tick time.Time) time.Time {
 	return at
 }
 
-// A GrantEvent reports that a tick was granted to By, until Until unless the term is renewed. With a zero Tick it reports that a term of the job has
-// ended.
+// A GrantEvent reports that a tick was granted to the replica By, for a term that ends at Until unless it is renewed. With a zero Tick it reports
+// that a term of the job has ended.
 type GrantEvent struct {
 	Job         string
 	Tick, Until time.Time
 	By          string
 }
 
-// Publish publishes terms that were granted for ticks and have begun, so that other replicas need not ask, and terms that have ended, so that
-// replicas that wait for a slot ask at once. A lost event costs only a request, or a pause.
+// Publish publishes the terms in begun, so that other replicas need not claim their ticks, and the terms in ended, so that replicas that wait for a
+// slot claim at once. A lost event costs only an extra claim or a longer wait.
 func (e *Elector) Publish(ctx context.Context, begun, ended []*Term) error {
 	if err := e.locks.Publish(ctx, leasesOf(begun), leasesOf(ended)); err != nil {
 		return fmt.Errorf("election: %w", Plain(err))
@@ -261,7 +267,7 @@ func leasesOf(terms []*Term) []*engine.Lease {
 	return leases
 }
 
-// Subscribe calls f with the events of all electors, including its own, until ctx ends. f is called from one goroutine.
+// Subscribe calls f with the events of all electors, including e itself, until ctx ends. f is called from one goroutine.
 func (e *Elector) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 	e.locks.Subscribe(ctx, func(heard []engine.GrantEvent) {
 		events := make([]GrantEvent, 0, len(heard))
@@ -274,10 +280,10 @@ func (e *Elector) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 	})
 }
 
-// Now returns the server's clock, estimated from its replies. ok is false before the first one.
+// Now returns the time of the server's clock, estimated from its replies. ok is false before the first reply.
 func (e *Elector) Now() (now time.Time, ok bool) { return e.locks.EstimatedTime() }
 
-// A Term is the right to run a tick, or to lead, while its lease lasts. It is safe for concurrent use.
+// A Term is a lease that gives the right to run a tick, or to be the leader. It is safe for concurrent use.
 type Term struct {
 	lease *engine.Lease
 	slot  *Term            // the slot of a pool, or nil: see [Term.With]
@@ -287,23 +293,23 @@ type Term struct {
 // ID returns the id of the claim.
 func (t *Term) ID() string { return t.lease.ID() }
 
-// Slot returns the slot that was won, from 0.
+// Slot returns the number of the granted slot, from 0.
 func (t *Term) Slot() int { return t.lease.Slot() }
 
-// Token returns the fencing token: of two terms of one job or leadership, the later has the greater one.
+// Token returns the fencing token: of two terms of one job or leadership, the later has the greater token.
 func (t *Term) Token() int64 { return int64(t.lease.Token()) }
 
-// Attempt returns the attempt: 1, or more if the run is a recovery or was tried again.
+// Attempt returns the attempt number: 1 for the first attempt, and more for a recovery or a retry.
 func (t *Term) Attempt() int { return engine.RunOf(t.lease).Attempt() }
 
-// Context returns a context that ends before the lease does, or with the term. context.Cause returns the reason.
+// Context returns a context that ends before the lease expires, or when the term is ended. context.Cause returns the reason.
 func (t *Term) Context() context.Context { return t.leaseSpan().Context() }
 
-// Endangered returns a channel that is closed when a third of the lease is left, because renewals have failed.
+// Endangered returns a channel that is closed if renewals have failed and only a third of the lease is left.
 func (t *Term) Endangered() <-chan struct{} { return t.leaseSpan().Endangered() }
 
-// Confirmed returns a channel that is closed when the term has its whole length: at once, unless the reply to its grant came late, see
-// [engine.Lease.Confirmed].
+// Confirmed returns a channel that is closed when the term has its whole length. It is closed from the start, unless the reply to the grant arrived
+// late: see [locking.Lease.Confirmed].
 func (t *Term) Confirmed() <-chan struct{} { return t.lease.Confirmed() }
 
 // Remaining returns the time until the term ends unless it is renewed.
@@ -312,7 +318,7 @@ func (t *Term) Remaining() time.Duration { return t.leaseSpan().Remaining() }
 // Length returns the length of the term without renewal.
 func (t *Term) Length() time.Duration { return t.leaseSpan().Length() }
 
-// Deadline returns the instant at which the term ends unless it is renewed: see [engine.Lease.Deadline] for the clock.
+// Deadline returns the instant at which the term ends unless it is renewed. [locking.Lease.Deadline] describes the clock.
 func (t *Term) Deadline() time.Duration { return t.leaseSpan().Deadline() }
 
 // OnExtend calls f with the new deadline after each renewal, until stop is called. f must return at once.
@@ -320,15 +326,15 @@ func (t *Term) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	return t.leaseSpan().OnExtend(f)
 }
 
-// End releases the term. Call it when the work is over, not before: another run may start at once. ErrLost of package locking means that the term had
-// ended before.
+// End releases the term. Call End only when the work is over, because another run may start at once. [locking.ErrLost] means that the term had
+// already ended.
 func (t *Term) End(ctx context.Context) error {
 	slot := t.endSlot(ctx)
 	return joinEndErrors("end", slot, t.lease.Release(ctx))
 }
 
-// NextAttempt counts another attempt of the run, and returns its number once the cluster has acknowledged it. The attempt must not begin before that,
-// because a recovery could get the same number. It tries until ctx ends, or the lease of the term does: see [engine.Run.NextAttempt].
+// NextAttempt increments the attempt number of the run, and returns the new number when the server has acknowledged it. The attempt must not begin
+// earlier, because a recovery could get the same number. NextAttempt retries until ctx or the lease of the term ends.
 func (t *Term) NextAttempt(ctx context.Context) (int, error) {
 	n, err := engine.RunOf(t.lease).NextAttempt(ctx)
 	if err != nil {
@@ -337,14 +343,15 @@ func (t *Term) NextAttempt(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// ReleaseWith is [Term.End] for a run that others follow: well, which is kept for them, is true if the run succeeded. See [InspectRequest.Follower].
+// ReleaseWith is [Term.End] for a job that other jobs run after. The server keeps well, which reports whether the run succeeded, for these jobs: see
+// [InspectRequest.Follower].
 func (t *Term) ReleaseWith(ctx context.Context, well bool) error {
 	slot := t.endSlot(ctx)
 	return joinEndErrors("end", slot, engine.RunOf(t.lease).ReleaseWith(ctx, well))
 }
 
-// MarkSucceeded marks the run as succeeded in the cluster, before it is recorded and the term ends. If the holder dies in between, the replica that finds
-// the orphan records a success, and does not run it again. followed is true for jobs that others follow.
+// MarkSucceeded tells the server that the run has succeeded. It is called before the run is recorded and the term ends. If the holder dies in
+// between, the replica that finds the orphan records a success and does not recover the run. followed is true if other jobs run after this job.
 func (t *Term) MarkSucceeded(ctx context.Context, followed bool) error {
 	if err := engine.RunOf(t.lease).MarkSucceeded(ctx, followed); err != nil {
 		return fmt.Errorf("end of a run: %w", Plain(err))
@@ -352,14 +359,14 @@ func (t *Term) MarkSucceeded(ctx context.Context, followed bool) error {
 	return nil
 }
 
-// HandOver ends the term of a run that another replica is to recover: the run is an orphan at once. attempt is the last one that has begun. Call it when
-// the work is over, as for [Term.End].
+// HandOver ends the term of a run that another replica is to recover. The run is an orphan at once. attempt is the number of the last attempt that
+// has begun. Call HandOver only when the work is over, like [Term.End].
 func (t *Term) HandOver(ctx context.Context, attempt int) error {
 	slot := t.endSlot(ctx)
 	return joinEndErrors("leave", slot, engine.RunOf(t.lease).HandOver(ctx, attempt))
 }
 
-// Undo gives back a term whose work never began: its tick is open again, or the orphan that it has adopted waits for another recovery.
+// Undo gives back a term whose work never began. Its tick is undecided again, or its adopted orphan waits for another recovery.
 func (t *Term) Undo(ctx context.Context) error {
 	slot := t.endSlot(ctx)
 	return joinEndErrors("return", slot, engine.RunOf(t.lease).Undo(ctx))

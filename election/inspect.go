@@ -11,25 +11,25 @@ import (
 // An InspectRequest asks for the state of a job.
 type InspectRequest struct {
 	Job string
-	// Schedule, if set, announces the schedule of a replica that starts. A schedule that is new to the cluster begins now.
+	// Schedule, if set, announces the schedule of a starting replica. If the cluster does not have this schedule yet, its ticks begin now.
 	Schedule string
-	// Behind is the number of seconds by which the names of the ticks are behind their instants now. ZoneRules identifies the zone data by which they
-	// are due. Both are zero if the ticks are instants.
+	// Behind is the number of seconds by which the name of a tick that is due now is behind its instant. ZoneRules identifies the zone data from which
+	// the instants are computed. Both are zero if ticks are identified by their instants.
 	Behind    int64
 	ZoneRules string
-	// SettleThrough, if set, settles the undecided ticks up to it, once the server's clock is past SettleDeadline. Ticks in [State.Open], which were
-	// decided before, are claimed one by one.
+	// SettleThrough, if set, settles all undecided ticks up to this tick, if the server's clock is past SettleDeadline. The ticks in [State.Open] are
+	// not settled: they must be claimed one by one.
 	SettleThrough, SettleDeadline time.Time
-	// SettleOutcome is the outcome of these ticks, as ticks of the schedule SettleSchedule. The cluster keeps it for all of them together until a
-	// replica has acknowledged its record: see [State.Settled].
+	// SettleOutcome is the outcome of the settled ticks, and SettleSchedule is their schedule. The server keeps one settlement for all of these ticks
+	// until a replica has acknowledged that they are recorded: see [State.Settled].
 	SettleOutcome, SettleSchedule string
-	// Follower, if set, is the name of a job that runs after this one, and asks for the ticks that ended well. It needs no outcome of ticks up to
-	// Used any more.
+	// Follower, if set, is the name of a job that runs after this job, and requests the ticks that ended well. The follower no longer needs the outcomes
+	// of ticks up to Used.
 	Follower string
 	Used     time.Time
-	// Acked has ticks of [State.Settled] whose outcome was recorded.
+	// Acked has the ticks of [State.Settled] whose outcomes are recorded. The server forgets them.
 	Acked []time.Time
-	// Abandon has the ids of orphans that are to be recorded as abandoned. From then on their claimants cannot open their ticks again. See
+	// Abandon has the ids of orphans that are about to be recorded as abandoned. From then on their claimants can no longer withdraw the claims: see
 	// [Run.Abandoned].
 	Abandon []string
 }
@@ -37,49 +37,49 @@ type InspectRequest struct {
 // A State is the state of a job in the cluster. Times are by the server's clock.
 type State struct {
 	Now     time.Time
-	Decided time.Time   // every tick up to it is decided, except the ticks in Open
-	Open    []time.Time // ticks that were granted, and given back before their start, oldest first
+	Decided time.Time   // every tick up to Decided is decided, except the ticks in Open
+	Open    []time.Time // ticks whose grant was given back before the run began, oldest first
 	Before  time.Time   // Decided before SettleThrough was applied
-	Closed  time.Time   // until then nothing is granted, because the server lost the lock's data; zero or past otherwise
+	Closed  time.Time   // the server lost the lock's data, and grants nothing before this time; otherwise zero or past
 	Pause   Pause       // the newest pause
 	Running []Run
-	Orphans []Run        // runs whose holder died, until [Elector.DeleteOrphans]
-	Through time.Time    // for a follower: every tick up to it has ended, whatever its outcome
+	Orphans []Run        // runs whose holder died or handed them over, until [Elector.DeleteOrphans]
+	Through time.Time    // for a follower: the runs of every tick up to Through have ended
 	Ended   []Ended      // for a follower: the ticks up to Through that ended well, oldest first
-	Settled []Settlement // ticks that were settled by claims with KeepOutcome, or by an inspection with a SettleOutcome, until they are in Acked
-	// RulesSince is the time since which the cluster has used the announced ZoneRules, if it used others before; otherwise zero.
+	Settled []Settlement // ticks settled by a claim with KeepOutcome, or by an inspection with SettleOutcome, and not yet in Acked
+	// RulesSince is the time since which the cluster has used the announced ZoneRules. It is zero if the cluster used no other rules before.
 	RulesSince time.Time
-	Err        error // the state is unknown
+	Err        error // if not nil, the state is unknown
 }
 
-// A Settlement is a tick that was settled without a run, with its outcome and the time. With an After it stands for all ticks between After and the
-// tick that were undecided.
+// A Settlement is a tick that was settled without a run, with its outcome and the time. If After is set, the Settlement stands for all undecided
+// ticks after After, up to the tick.
 type Settlement = engine.Settlement
 
-// An Ended is a tick whose runs have all ended well. Due is the time since when this is so, for it and all ticks before it.
+// An Ended is a tick whose runs have all ended well. Due is the time since which this tick and all earlier ticks are decided and have no runs left.
 type Ended = engine.Ended
 
-// A Run is a granted run as other replicas see it.
+// A Run is a granted run, as the server shows it to all replicas.
 type Run struct {
 	ID, Holder string
 	Slot       int
 	Token      int64
 	Tick       time.Time // see [Claim]; zero outside the schedule
-	At         time.Time // the instant of the tick, by the replica that was granted it first
+	At         time.Time // the instant of the tick, from the replica that first won it
 	Attempt    int
 	Trigger    string
 	Expires    time.Time // zero for an orphan
-	EndedWell  bool      // the work of the orphan had ended well when its holder died: see [Term.MarkSucceeded]
+	EndedWell  bool      // the holder of the orphan died after the work had succeeded: see [Term.MarkSucceeded]
 	Stopped    string    // the reason for which the holder of an orphan was asked to stop; "" if it was not
 	Abandoned  bool      // the orphan was abandoned: see [InspectRequest.Abandon]
-	// Claimant is the identity of the replica that claimed the run, and Deadline its latest start, as long as the replica may never have received the
-	// grant: it may then withdraw the claim. Both are zero once the run was renewed, and for a recovery.
+	// Claimant is the identity of the replica that claimed the run, and Deadline the latest start of the run. Both are set only for a first attempt that
+	// was never renewed: its claimant may not have received the grant, and may still withdraw the claim.
 	Claimant string
 	Deadline time.Time
 }
 
-// Inspect returns the states of many jobs in one round trip. A claimant with the verdict [Held] inspects the job just after Until, so that every
-// living replica notices a dead holder.
+// Inspect returns the states of many jobs in one round trip. A claimant with the verdict [Held] should inspect the job just after Until, to notice a
+// dead holder.
 func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []State {
 	requests := make([]engine.InspectRequest, len(inspections))
 	for i, q := range inspections {
@@ -108,7 +108,7 @@ func runsOf(rows []engine.Row) []Run {
 	return out
 }
 
-// DeleteOrphans deletes orphans of a job whose outcome was recorded.
+// DeleteOrphans deletes orphans of a job after their outcomes are recorded.
 func (e *Elector) DeleteOrphans(ctx context.Context, job string, ids ...string) error {
 	if err := e.locks.DeleteOrphans(ctx, lockOf(job), ids...); err != nil {
 		return fmt.Errorf("delete orphans of job %s: %w", job, Plain(err))
@@ -116,8 +116,9 @@ func (e *Elector) DeleteOrphans(ctx context.Context, job string, ids ...string) 
 	return nil
 }
 
-// Forget removes the data of jobs that no replica has any more from the server, and returns the jobs that it removed. A job stays if it runs, has
-// orphans, is paused, or was used after unusedSince, by the server's clock. A removed job that comes back is new: its schedule begins then.
+// Forget deletes the data of jobs that are no longer configured on any replica from the server, and returns the deleted jobs. It keeps a job that is
+// running, has orphans, is paused, or was used after unusedSince by the server's clock. If a deleted job is configured again, its schedule begins
+// anew.
 func (e *Elector) Forget(ctx context.Context, jobs []string, unusedSince time.Time) (forgotten []string, err error) {
 	locks := make([]string, len(jobs))
 	for i, job := range jobs {

@@ -18,17 +18,18 @@ import (
 type LeadershipConfig struct {
 	Locks *locking.Client // required
 	Name  string          // required
-	// Lease is the length of a term, which is renewed while the leader lives. A dead leader is replaced after that time. Defaults to 15s.
+	// Lease is the length of a term without renewal. A dead leader is replaced after this time. Defaults to 15s.
 	Lease time.Duration
 }
 
-// A Leadership elects a leader: at most one candidate of the cluster at a time. As with any lease, a leader that stands still cannot notice that its
-// term has ended. If two leaders at once would do harm, its writes elsewhere must carry the token of the term.
+// A Leadership elects at most one leader at a time among the candidates of the cluster. As with any lease, a paused leader cannot notice that its
+// term has ended. If two leaders at once would do harm, a leader must send the token of its term with each write, and the resource must refuse
+// smaller tokens.
 type Leadership struct{ cfg LeadershipConfig }
 
 // A Leader is the elected candidate.
 type Leader struct {
-	Name  string // the owner of the candidate's locking client
+	Name  string // the [locking.Config.Owner] of the leader's client
 	Token int64
 	Until time.Time // the end of the term by the server's clock, unless it is renewed
 }
@@ -36,7 +37,7 @@ type Leader struct {
 // ErrEndangered is the cause with which the work of a leader is canceled when a third of its lease is left.
 var ErrEndangered = errors.New("the term could not be renewed")
 
-// NewLeadership returns a leadership, for candidates and observers.
+// NewLeadership returns a leadership, for candidates ([Leadership.Campaign]) and observers ([Leadership.Leader]).
 func NewLeadership(cfg LeadershipConfig) (*Leadership, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = 15 * time.Second
@@ -58,16 +59,16 @@ func (l *Leadership) lockClient() *engine.Client { return l.cfg.Locks.Engine() }
 
 func (l *Leadership) nameOfLock() string { return "{" + l.cfg.Name + "}:office" }
 
-// LeadershipOf returns the name of the leadership of a lock. ok is false if the lock is not the lock of a leadership.
+// LeadershipOf returns the name of the leadership to which a lock belongs. ok is false if the lock does not belong to a leadership.
 func LeadershipOf(lock string) (name string, ok bool) {
 	name, begins := strings.CutPrefix(lock, "{")
 	name, ends := strings.CutSuffix(name, "}:office")
 	return name, begins && ends
 }
 
-// Campaign makes this client a candidate until ctx ends, and calls lead whenever it is elected. The context of lead ends with ctx, or when the term
-// can't be renewed, a third of the lease before its end. The leadership is released only after lead has returned. If lead returns by itself, it
-// resigns, and is not a candidate for the length of one lease.
+// Campaign makes this client a candidate until ctx ends, and calls lead whenever the client is elected. The context of lead ends when ctx ends, or
+// when renewals have failed and only a third of the lease is left. Campaign releases the leadership only after lead has returned. If lead returns
+// while its context is active, the client resigns, and does not compete again for the length of one lease.
 func (l *Leadership) Campaign(ctx context.Context, lead func(ctx context.Context, term *Term)) {
 	for ctx.Err() == nil {
 		id := rand.Text()
@@ -92,7 +93,8 @@ func (l *Leadership) lockRequest(id string) engine.Request {
 	return engine.Request{Lock: l.nameOfLock(), ID: id, Lease: l.cfg.Lease, AnyLimit: true}
 }
 
-// serveTerm runs one term: it cancels the work, waits for it, and releases the lease, in that order.
+// serveTerm calls lead for one term. At the end of the term it cancels the context of lead, waits until lead has returned, and releases the lease, in
+// that order.
 func (l *Leadership) serveTerm(ctx context.Context, term *Term, lead func(context.Context, *Term)) {
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -111,7 +113,7 @@ func (l *Leadership) serveTerm(ctx context.Context, term *Term, lead func(contex
 	defer func() {
 		close(done)
 		<-watched
-		// If the term has ended by itself, or the server is away, nothing needs to be done: the lease runs out.
+		// An error can be ignored: if the term has already ended or the server does not answer, the lease expires.
 		_ = term.End(ctx)
 	}()
 	lead(work, term)

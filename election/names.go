@@ -2,11 +2,11 @@ package election
 
 import "regexp"
 
-// lockName matches the name of a lock in a text of package locking, as in `lock "{backup}:job"`: quoted, with the kind of the lock after the hash
-// tag. It does not match a key of the server, which has a prefix and must stay searchable there.
+// lockName matches a quoted lock name in an error text of package locking, such as `lock "{backup}:job"`: the hash tag, then the kind of the lock. It
+// does not match a Redis key, which has a prefix, so that users can search for the key in Redis.
 var lockName = regexp.MustCompile(`(?:\block )?"\{([^{}"]+)\}:([a-z]+)(?::[^"]+)?"`)
 
-// A plainError is an error whose text has the names that users know, in place of lock names.
+// A plainError is an error whose text has job and pool names in place of lock names.
 type plainError struct {
 	error
 	text string
@@ -15,8 +15,8 @@ type plainError struct {
 func (e plainError) Error() string { return e.text }
 func (e plainError) Unwrap() error { return e.error }
 
-// Plain returns an error of package locking with names that users know: job "backup" in place of lock "{backup}:job", and accordingly for pools and
-// other locks. Every error that leaves this package is plain.
+// Plain replaces the lock names in an error of package locking by names that users know, such as lock "{backup}:job" by job "backup". Every error
+// that leaves this package has been passed through Plain.
 func Plain(err error) error {
 	if err == nil {
 		return nil

@@ -7,18 +7,18 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// A Pause is a time in which the ticks of a job are settled without a run. It does not stop manual runs or recoveries.
+// A Pause is a period in which the ticks of a job are settled without a run. Manual runs and recoveries go on.
 type Pause = engine.Pause
 
 // A PauseOrder describes a pause.
 type PauseOrder struct {
-	// For is the length of the pause by the server's clock. Zero lasts until the job is resumed.
+	// For is the length of the pause by the server's clock. If it is zero, the pause lasts until the job is resumed.
 	For time.Duration
 	// Outcome is the outcome of the ticks in the pause. Required.
 	Outcome string
-	// Reason is for people: one line of at most 200 characters.
+	// Reason is for display only: one line of at most 200 characters.
 	Reason string
-	// By is the user who wants the pause, for people.
+	// By is the user who requested the pause, for display only.
 	By string
 }
 
@@ -29,20 +29,20 @@ func (o PauseOrder) pauseRequest() engine.PauseRequest {
 	return engine.PauseRequest{For: o.For, Outcome: o.Outcome, Reason: o.Reason, By: o.By}
 }
 
-// A Paused is the result of a pause, or of its end, for one job.
+// A Paused is the result of [Elector.Pause] or [Elector.Resume] for one job.
 type Paused struct {
 	Job           string
 	Now           time.Time // by the server's clock
 	Before, After Pause
-	Err           error // the result is unknown, or the order was not valid
+	Err           error // the order was invalid, or the result is unknown
 }
 
-// Pause pauses jobs, in one round trip. If a job is paused already, the new order replaces the old one.
+// Pause pauses jobs in one round trip. If a job is already paused, the new order replaces the old one.
 func (e *Elector) Pause(ctx context.Context, jobs []string, order PauseOrder) []Paused {
 	return e.pauseJobs(ctx, jobs, order.pauseRequest())
 }
 
-// Resume ends the pauses of jobs, in one round trip. The ticks of paused time are not run any more.
+// Resume ends the pauses of jobs in one round trip. Ticks from the time of the pause do not run later.
 func (e *Elector) Resume(ctx context.Context, jobs []string) []Paused {
 	return e.pauseJobs(ctx, jobs, engine.PauseRequest{End: true})
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// InspectPools returns the held slots of pools, in the Running of each state. It does not know which claimants wait.
+// InspectPools returns the held slots of pools, in the field Running of each state. The states do not include waiting clients.
 func (e *Elector) InspectPools(ctx context.Context, pools []string) []State {
 	requests := make([]engine.InspectRequest, len(pools))
 	for i, pool := range pools {

@@ -7,14 +7,14 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// The reasons for which the holder of a term is asked to stop.
+// The values of [Term.StopReason].
 const (
 	StopByUser   = "user"     // see [Elector.Cancel]
 	StopReplaced = "replaced" // see [Claim.Replace]
 )
 
-// Cancel asks the holder of each run of a job, or only of run if it is not "", to stop, and returns the runs whose holders will stop them: see
-// [Term.Stopping]. It does not wait until they have stopped.
+// Cancel requests the stop of all runs of a job, or only of the given run if run is not "". It returns the runs for which the server has accepted the
+// request: their holders are notified through [Term.Stopping]. Cancel does not wait until the runs have stopped.
 func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
 	state := e.Inspect(ctx, []InspectRequest{{Job: job}})[0]
 	if state.Err != nil {
@@ -40,7 +40,8 @@ func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
 	return told, nil
 }
 
-// stopReplaced stops runs for the claims that found all slots held. A lost request is repeated with the claim.
+// stopReplaced requests the stop of a run for each claim with Replace that found all slots held. Errors are ignored, because the next claim of the
+// tick repeats the request.
 func (e *Elector) stopReplaced(ctx context.Context, claims []Claim, results []Result) {
 	var requests []engine.StopRequest
 	for i, c := range claims {
@@ -54,9 +55,9 @@ func (e *Elector) stopReplaced(ctx context.Context, claims []Claim, results []Re
 	}
 }
 
-// Stopping returns a channel that is closed when the holder is asked to stop its work. [Term.StopReason] has the reason. The term lasts until
+// Stopping returns a channel that is closed when the holder is asked to stop its work. [Term.StopReason] returns the reason. The term goes on until
 // [Term.End].
 func (t *Term) Stopping() <-chan struct{} { return engine.RunOf(t.lease).Stopping() }
 
-// StopReason returns the reason for which the holder is asked to stop, or "" if it is not.
+// StopReason returns the reason for which the holder was asked to stop, or "" if it was not asked.
 func (t *Term) StopReason() string { return engine.RunOf(t.lease).StopReason() }

@@ -7,36 +7,37 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// A TriggerRequest asks for one run of a job outside its schedule. Exactly one replica of the cluster begins it.
+// A TriggerRequest asks for one run of a job outside its schedule. At most one replica of the cluster begins the run.
 type TriggerRequest struct {
 	Job, ID string
-	// Claimant is the identity of one attempt to claim the request: a new one each time. Required.
+	// Claimant identifies one call of [Elector.ClaimTrigger]: it must be new for each call. Required.
 	Claimant string
-	// Created and Expires are by the server's clock. From Expires on, the request is granted to no replica.
+	// Created and Expires are by the server's clock. After Expires no replica is granted the request.
 	Created, Expires time.Time
-	// Lease is the time for which the request stays with a claimant that died before it began the run.
+	// Lease is the time after which another replica may take over the request of a claimant that died before it began the run.
 	Lease time.Duration
 }
 
 // expired is the outcome of a request that no replica claimed in time.
 const expired = "expired"
 
-// requestLock returns the name of the request's own lock. It has the hash tag of the job, and is forgotten when it has been idle for long.
+// requestLock returns the name of the lock of this request. The lock has the hash tag of the job, and is forgotten after a long idle time.
 func (r TriggerRequest) requestLock() string { return "{" + r.Job + "}:request:" + r.ID }
 
-// lockRequest returns a request for the one tick that the request's lock ever has. The lock knows no schedule, so its first tick is open to the first
-// claimant.
+// lockRequest returns the claim of the only tick that the lock of this request ever has. The lock has no schedule, so the first claimant wins the
+// tick.
 func (r TriggerRequest) lockRequest() engine.Request {
 	return engine.Request{Lock: r.requestLock(), ID: r.Claimant, Lease: r.Lease, Trigger: "manual", Tick: &engine.Tick{
 		At: r.Created.Truncate(time.Second), Deadline: r.Expires, IfLate: expired}}
 }
 
-// ClaimTrigger claims a request. A claimant that is granted it begins the run by [Term.End], the one step that decides: after its success no other
-// claimant ever begins the request, and after its failure another one may. [Term.Undo] leaves the request to others. A claimant that dies before it
-// began is replaced when its lease has ended, and the attempt of the next term is greater than 1.
+// ClaimTrigger claims a trigger request. If the verdict is Granted, the claimant must call [Term.End] on the result's term before it begins the run.
+// If End succeeds, no other replica begins the run. If End fails, the claimant must not begin the run, because another replica may. [Term.Undo]
+// leaves the request to other replicas. If the claimant dies before it calls End, another replica can take over after the lease has ended; the
+// attempt of its term is greater than 1.
 //
-// Taken with an Until means that another claimant has not begun yet: ask again then. Taken without an Until means that the request is decided.
-// Settled means that this call found it expired, Before that an earlier call did.
+// The verdict Taken with an Until means that another claimant has the request and has not begun the run: claim again at Until. Taken without an Until
+// means that the request is decided. Settled means that this call found the request expired, and Before that an earlier call did.
 func (e *Elector) ClaimTrigger(ctx context.Context, r TriggerRequest) Result {
 	request := r.lockRequest()
 	answer := e.locks.Acquire(ctx, request)
@@ -46,7 +47,7 @@ func (e *Elector) ClaimTrigger(ctx context.Context, r TriggerRequest) Result {
 	return e.triggerResult(request, answer)
 }
 
-// adoptTrigger takes the place of a claimant that has died.
+// adoptTrigger takes over a request from a claimant that has died.
 func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
 	state := e.locks.Inspect(ctx, []engine.InspectRequest{{Lock: q.requestLock()}})[0]
 	if state.Err != nil {
@@ -71,7 +72,7 @@ func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
 	return r
 }
 
-// triggerResult converts an answer. If the answer to a grant was lost, the grant is withdrawn, because the next try has another claimant.
+// triggerResult converts an answer of the server. If the result is unknown, it withdraws the claim, because the next call has another Claimant.
 func (e *Elector) triggerResult(request engine.Request, answer engine.Answer) Result {
 	r := resultOf(answer)
 	if r.Verdict == CannotTell || r.Verdict == Unheard {

@@ -8,35 +8,35 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// A Token is a fencing token: of two grants of one lock the later has the greater one. It is the server's clock in microseconds when the lease was
-// granted, or one more than the newest token of the lock if that is greater. It is below 2^53.
+// A Token is a fencing token: of two grants of one lock, the later has the greater token. A token is the server's time of the grant in microseconds,
+// or the newest token of the lock plus one if that is greater. It is below 2^53.
 type Token = lease.Token
 
 // MaxLease is the maximum length of a lease without renewal.
 const MaxLease = lease.MaxLease
 
 var (
-	// ErrUnknown means that the server did not answer in time: it may or may not have carried out the request.
+	// ErrUnknown means that Redis did not answer in time, and may or may not have executed the request.
 	ErrUnknown = lease.ErrUnknown
-	// ErrRefused is returned with ErrUnknown if asking again would change nothing: the server refuses the credentials, does not permit its user a
-	// command that is needed, or has something other than a lock under the key.
+	// ErrRefused is returned with ErrUnknown if a retry would fail, too: Redis refuses the credentials, the user lacks a right, or the key holds
+	// something other than a lock.
 	ErrRefused = lease.ErrRefused
-	// ErrLost is the cause with which a lease's context ends if the lease was not renewed in time, or another lease has its row.
+	// ErrLost is the cause with which a lease's context ends if the lease was not renewed in time, or its slot was granted to another lease.
 	ErrLost = lease.ErrLost
-	// ErrReleased is the cause with which a lease's context ends when the lease was released.
+	// ErrReleased is the cause with which a lease's context ends when the lease is released.
 	ErrReleased = lease.ErrReleased
-	// ErrLimit means that the lock is in use with another number of slots.
+	// ErrLimit means that the lock is in use with a different number of slots.
 	ErrLimit = lease.ErrLimit
-	// ErrClosed is returned by a client that was closed.
+	// ErrClosed is returned by a closed client.
 	ErrClosed = lease.ErrClosed
-	// ErrQuorum is returned by methods that need one server if [Config.Quorum] has several.
+	// ErrQuorum is returned by methods that do not work on a quorum, if [Config.Quorum] is set.
 	ErrQuorum = lease.ErrQuorum
-	// ErrCorrupt means that a key of the lock, or a reply, holds data that no client has written. The error names the key and the field. It concerns
-	// only that lock. As long as the key is damaged, the error comes with [ErrUnknown] and [ErrRefused]: repair or delete the key.
+	// ErrCorrupt means that a key of the lock, or a reply, holds data that no client has written. The error names the key and the field. Other locks are
+	// not affected. ErrCorrupt is returned with [ErrUnknown] and [ErrRefused] until a person repairs or deletes the key.
 	ErrCorrupt = lease.ErrCorrupt
 )
 
-// A Lease is a hold on one row of a lock. The client's keeper renews it until it is released or lost. It is safe for concurrent use.
+// A Lease is a hold on one slot of a lock. The client renews it until it is released or lost. It is safe for concurrent use.
 type Lease engine.Lease
 
 func (l *Lease) toEngine() *engine.Lease { return (*engine.Lease)(l) }
@@ -44,7 +44,7 @@ func (l *Lease) toEngine() *engine.Lease { return (*engine.Lease)(l) }
 // ID returns the lease id.
 func (l *Lease) ID() string { return l.toEngine().ID() }
 
-// Slot returns the row that is held, from 0.
+// Slot returns the number of the held slot, from 0.
 func (l *Lease) Slot() int { return l.toEngine().Slot() }
 
 // Token returns the fencing token of this grant.
@@ -57,30 +57,30 @@ func (l *Lease) Length() time.Duration { return l.toEngine().Length() }
 // [ErrClosed].
 func (l *Lease) Context() context.Context { return l.toEngine().Context() }
 
-// Endangered returns a channel that is closed when a third of the lease is left because renewals have failed: time to save work. A renewal may still
-// come through, so the context, not this channel, shows whether the lease is held.
+// Endangered returns a channel that is closed if renewals have failed and only a third of the lease is left, so that the holder can save its work. A
+// later renewal may still succeed: only [Lease.Context] shows whether the lease is held.
 func (l *Lease) Endangered() <-chan struct{} { return l.toEngine().Endangered() }
 
-// Confirmed returns a channel that is closed when the lease has its whole length. A lease that was waited for begins with at most one second, and a
-// lease whose grant arrived late with what is left, until the keeper has renewed it. A caller that needs longer to stop its work waits for this
-// channel first, or for the end of [Lease.Context].
+// Confirmed returns a channel that is closed when the lease has its whole length. Until its first renewal, a lease is shorter in two cases: after a
+// wait it has at most one second, and after a late reply it has what was left of it. A caller that needs longer to stop its work waits for this
+// channel, or for the end of [Lease.Context], before it begins.
 func (l *Lease) Confirmed() <-chan struct{} { return l.toEngine().Confirmed() }
 
-// Remaining returns how long the holder may rely on the lease unless it is renewed; negative once it has ended.
+// Remaining returns the time for which the holder may rely on the lease without a renewal. It is negative after the end of the lease.
 func (l *Lease) Remaining() time.Duration { return l.toEngine().Remaining() }
 
 // Deadline returns the instant until which the holder may rely on the lease unless it is renewed, by [Config.Clock]. The default clock is
 // CLOCK_BOOTTIME on Linux, the same for all processes of the machine.
 func (l *Lease) Deadline() time.Duration { return l.toEngine().Deadline() }
 
-// OnExtend calls f with the new deadline after each renewal, in order, until stop is called. A call that is under way then may end later. All
-// renewals wait for f, so it must return at once. Earlier renewals are in [Lease.Deadline].
+// OnExtend calls f with the new deadline after each renewal, in order, until stop is called. A call of f that has begun may return after stop. All
+// renewals of the client wait for f, so f must return at once. [Lease.Deadline] returns the deadline before the first call.
 func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	return l.toEngine().OnExtend(f)
 }
 
-// Release ends the lease: first its context, which must be the end of the work, then its row. It does so even if ctx has ended, in at most twice
-// [Config.Timeout], one call after the other. [ErrLost] means that the server did not have the lease any more. [ErrUnknown] means that the server did
-// not answer: the release is then tried again in the background, until the row has run out by itself or the client closes. A second Release is not an
-// error. If a lease was entered more than once, see [Mutex.LockReentrant], each call gives up one hold, and only the last one ends the lease.
+// Release ends the lease's context and then frees its slot on the server. Call it after the work has ended. It works even if ctx has ended, and takes
+// at most twice [Config.Timeout]. [ErrLost] means that the server did not have the lease any more. [ErrUnknown] means that the server did not answer:
+// the client then retries in the background until the lease has expired or the client is closed. A second Release is not an error. If the lease has
+// several holds (see [Mutex.LockReentrant]), each Release gives up one hold, and the last one ends the lease.
 func (l *Lease) Release(ctx context.Context) error { return l.toEngine().Release(ctx) }

@@ -8,22 +8,21 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Name returns the name of a fine-grained lock, one for each thing of a kind: Name("orders", "17") is "orders:17". Two names are equal only if the
-// kind and all ids are, whatever they contain: separators, braces, percent signs and control characters are written as %3A and the like. The kind
-// must not be empty.
+// Name returns the name of a fine-grained lock, such as a lock for each order: Name("orders", "17") is "orders:17". Different arguments give
+// different names, because colons, braces, percent signs and control characters are percent-encoded, such as %3A for a colon. The kind must not be
+// empty.
 //
-// The whole name determines the node of a Cluster, so that the locks of a kind spread over all nodes. For locks that are taken together, see
-// [Client.MultiLock], use [Tagged].
+// On a Redis Cluster, the whole name determines the node, so the locks of a kind spread over all nodes. For the locks of a [Client.MultiLock], which
+// must be on one node, use [Tagged].
 //
-// A caller that holds one lock and waits for another can wait for ever, if another caller takes them in the other order. To prevent that, take the
-// smaller name first, everywhere, byte by byte as [slices.Sort] orders them. [Client.MultiLock] does not need this, because it holds nothing while it
-// waits.
+// Two callers that take two locks one by one, in different orders, can deadlock. To prevent that, all callers must take the smaller name first, in
+// the order of [slices.Sort]. [Client.MultiLock] cannot deadlock, because it holds no lock while it waits.
 func Name(kind string, ids ...string) string {
 	return strings.Join(escapeParts(append([]string{kind}, ids...)), ":")
 }
 
-// Tagged is [Name] with the kind as the hash tag: Tagged("orders", "17") is "{orders}:17". All locks of the kind are then on one node of a Cluster,
-// as [Client.MultiLock] requires.
+// Tagged is [Name] with the kind as the hash tag: Tagged("orders", "17") is "{orders}:17". All locks of the kind are then on one node of a Redis
+// Cluster, as [Client.MultiLock] requires.
 func Tagged(kind string, ids ...string) string {
 	parts := escapeParts(append([]string{kind}, ids...))
 	for i, id := range parts[1:] {
@@ -35,7 +34,7 @@ func Tagged(kind string, ids ...string) string {
 	return strings.Join(parts, ":")
 }
 
-// escapeParts returns the parts without the characters that have a meaning between them.
+// escapeParts percent-encodes control characters and the characters with a meaning in names: the separator, braces and the percent sign.
 func escapeParts(parts []string) []string {
 	out := make([]string, len(parts))
 	for i, part := range parts {

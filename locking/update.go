@@ -6,22 +6,22 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// A Tx is one try of an update. Its field Read reads, on the connection that watches the keys: a write through it takes effect at once, and again
-// with the next try. Its field Write queues writes, which the server executes together if no watched key has changed since the try began. Their
-// results are available after the update.
+// A Tx is one attempt of an update. Its field Read is for reading, on the connection that watches the keys. A write through Read takes effect at
+// once, and again in the next attempt. Its field Write queues writes. The server executes them in one transaction if no watched key has changed since
+// the attempt began. Their results are available after the update.
 type Tx = engine.Tx
 
-// Update changes keys without a lock (optimistic locking). change reads them and queues the writes, which take effect in one step if no other client
-// has changed any of the keys meanwhile. Otherwise, and while the server can't be reached, Update tries again from the start, with growing pauses,
-// until ctx ends. It is for short changes of data in the same Redis that rarely conflict. Use a lock if a try is expensive or has effects elsewhere,
-// because change may be called many times.
+// Update changes keys without a lock (optimistic locking). The function change reads the keys and queues writes. The writes take effect in one step
+// if no other client has changed any of the keys in between. Otherwise, and while the server can't be reached, Update retries from the start, with
+// growing pauses, until ctx ends. It is for short changes of data in the same Redis that rarely conflict. Because change may be called many times,
+// use a lock if change is expensive or has effects elsewhere.
 //
-// The keys are written as they are, without [Config.Prefix]. On a Cluster they must have the same hash tag, as must all keys that change touches.
+// The keys are written as they are, without [Config.Prefix]. On a Redis Cluster these keys, and all other keys that change uses, must have the same
+// hash tag.
 //
-// An error of change ends the update and is returned as it is; nothing is written then. Nothing is written either if nothing was queued. [ErrUnknown]
-// means that the connection was lost during the write: all of it may have been done or nothing, and it is not tried again, because it could be done
-// twice. After any other error nothing was done, with one exception that is Redis' own: if one command of several is refused only when it runs
-// (WRONGTYPE), the others are done all the same.
+// If change returns an error, Update writes nothing and returns this error unchanged. [ErrUnknown] means that the connection was lost during the
+// write: either all writes were done or none. Update does not retry then, because the writes could be done twice. After any other error nothing was
+// written, with one exception: if Redis refuses a queued command only when it runs (WRONGTYPE), Redis still executes the other commands.
 func (c *Client) Update(ctx context.Context, keys []string, change func(tx *Tx) error) error {
 	return c.Engine().Update(ctx, keys, change)
 }

@@ -13,40 +13,40 @@ import (
 )
 
 const (
-	// A replica that cannot start programs probes again after a pause, which doubles from the first value to the last.
+	// These are the shortest and the longest pause between two probes, or between two starts of a job that failed to start. The pause doubles each time.
 	firstStartPause, lastStartPause = time.Second, time.Minute
 	// probeTimeout bounds one probe, because starting a program may hang.
 	probeTimeout = 10 * time.Second
 )
 
-// A breaker is a circuit breaker. It stops this replica from claiming while its machine cannot start programs: it opens if a run could not begin for
-// lack of a resource, or its start hung, and a probe fails too. It probes again after growing pauses and closes when a probe succeeds. Meanwhile the
-// other replicas claim the ticks.
+// A breaker is a circuit breaker that stops this replica from claiming while its machine cannot start programs. It opens if a run could not start,
+// because a resource was missing or the start hung, and a probe fails, too. It closes when a later probe succeeds. While it is open, the other
+// replicas claim the ticks.
 type breaker struct {
 	log   hclog.Logger
-	probe func() error // may be nil; then the breaker closes after one pause
+	probe func() error // starts a test program; if nil, the breaker closes after one pause
 	life  context.Context
 
 	mu    sync.Mutex
 	under *probing      // the probe under way, or nil
 	fault string        // the reason for which the breaker is open; "" while it is closed
-	pause time.Duration // the last pause; 0 once a program was started
+	pause time.Duration // the last pause; 0 after a program has started
 }
 
-// A probing is one probe. Every caller that asks while it is under way gets its result.
+// A probing is one call of the probe. Concurrent callers of probeStart share it and get the same result.
 type probing struct {
 	done chan struct{} // closed when err is set
 	err  error
 }
 
-// openReason returns the reason for which no program can be started now, or "" if none is known.
+// openReason returns the reason for which the breaker is open, or "" if it is closed.
 func (b *breaker) openReason() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.fault
 }
 
-// noteStarted records that a program was started, so that the next pause is the shortest again.
+// noteStarted records that a program has started, so that the next pause is the shortest again.
 func (b *breaker) noteStarted() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,7 +73,7 @@ func (b *breaker) probeStart() error {
 	}
 }
 
-// beginProbe starts a probe unless one is under way, and returns the one under way.
+// beginProbe returns the probe under way, and starts one if there is none.
 func (b *breaker) beginProbe() *probing {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,8 +93,9 @@ func (b *breaker) beginProbe() *probing {
 
 var errStartHangs = errors.New("a test program did not start in time")
 
-// noteFailedStart records a start that hung, or that failed for lack of a resource. It reports whether the whole replica is affected, because a probe fails
-// too. Without a probe, a start that hung is blamed on its job.
+// noteFailedStart records that a start hung, or failed because a resource was missing. It probes, and reports whether the probe fails, too: then the
+// whole replica is affected, and the breaker is open. Without a probe function, only a failed start opens the breaker: a start that hung is blamed on
+// its job.
 func (b *breaker) noteFailedStart(err error) (open bool) {
 	switch {
 	case b.openReason() != "":
@@ -141,7 +142,8 @@ func (b *breaker) retryProbe(since time.Time, pause time.Duration) {
 	}
 }
 
-// A startBackoffs holds the jobs whose last start failed on this replica: the reason, and the pause for which the job is left to the other replicas.
+// A startBackoffs holds the jobs whose last start on this replica failed, each with the reason, and the pause during which this replica does not
+// claim the job.
 type startBackoffs struct {
 	mu    sync.Mutex
 	byJob map[string]failedStart
@@ -164,7 +166,7 @@ func (p *startBackoffs) nextPause(job string, why error) time.Duration {
 	return pause
 }
 
-// clearFailure records that the job was started.
+// clearFailure records that a job has started.
 func (p *startBackoffs) clearFailure(job string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A CatchUp decides the ticks whose StartDeadline passed because no replica or no server was there. A replica that stood still counts as absent. A
-// tick that a replica saw, and had no place for, is not caught up.
+// A CatchUp selects the ticks that still run after their StartDeadline. Only ticks that were late because no replica was up, or Redis did not answer,
+// are caught up. A paused replica counts as down. A tick for which the replicas had no free place is not caught up.
 type CatchUp struct {
-	// Policy defaults to CatchUpNone.
+	// Policy selects the ticks. Defaults to CatchUpNone.
 	Policy CatchUpPolicy
-	// Window is the maximum age of a tick that is caught up. Defaults to 24h.
+	// Window is the maximum age of these ticks. Defaults to 24h.
 	Window time.Duration
 }
 
@@ -19,9 +19,9 @@ type CatchUpPolicy string
 
 // The catch-up policies. A job that is new to the cluster, or whose schedule was changed, has nothing to catch up.
 const (
-	CatchUpNone   CatchUpPolicy = "none"   // all are missed; the default
-	CatchUpLatest CatchUpPolicy = "latest" // only the newest runs, unless a later tick is due already
-	CatchUpAll    CatchUpPolicy = "all"    // all run, oldest first, one after the other; at most the last 1,000
+	CatchUpNone   CatchUpPolicy = "none"   // all late ticks are missed; the default
+	CatchUpLatest CatchUpPolicy = "latest" // only the newest late tick runs, unless a later tick is already due
+	CatchUpAll    CatchUpPolicy = "all"    // all late ticks run one after the other, oldest first; at most the last 1,000
 )
 
 func (c CatchUp) withDefaults() CatchUp {

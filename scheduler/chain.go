@@ -2,9 +2,9 @@ package scheduler
 
 // Chains (After): a job runs once for each tick that all its parents ended ok.
 //
-// Such a job has no schedule of its own. Its ticks are the instants that all schedules of its chain have in common, and the server decides which of
-// them are due: a tick is due when every parent has decided it and all earlier ticks, and all their runs have ended. If one parent did not end ok,
-// there is no tick.
+// Such a job (a child) has no schedule of its own. The candidates for its ticks are the instants that the schedules of all its ancestors have in
+// common. A candidate becomes due when this tick and all earlier ticks of every parent are decided and their runs have ended, according to the data
+// in Redis. If the tick of one parent did not end ok, the child has no tick.
 
 import (
 	"slices"
@@ -14,14 +14,14 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// A chain replaces the schedule of a job that runs after others. Its ticks are the common instants of their schedules at which all parents ended ok.
-// The server decides which these are. A tick that a parent did not end ok is not a tick of this job, and its ledger has no entry for it.
+// A chain replaces the schedule of a child. Its ticks are the common instants of its ancestors' schedules at which all parents ended ok. A tick that
+// did not end ok for a parent is not a tick of the child, and the child's ledger in Redis has no entry for it.
 type chain struct {
 	after  []string             // names of the parents, sorted
-	specs  []*cronspec.Schedule // the schedules of all ancestors that have one; a tick of the chain is a tick of each: see named
+	specs  []*cronspec.Schedule // the schedules of all ancestors that have one; a tick of the chain is a tick of each
 	digest string               // identifies the parents and specs
-	used   time.Time            // the newest tick up to which the outcomes of the parents are no longer needed, as far as this replica knows
-	opened time.Time            // the newest tick that was opened here
+	used   time.Time            // up to this tick, this replica no longer needs the outcomes of the parents
+	opened time.Time            // the newest tick that this replica has opened
 }
 
 // isChained reports whether the job runs after others.
@@ -53,8 +53,8 @@ func (c *chain) untilNext(at time.Time, limit time.Duration) time.Duration {
 	}
 }
 
-// pendingTicks returns the decided ticks of a job that may be claimed again: their run is still going, its holder is dead, or they were given back. It
-// does not use the states of the parents, which may be of an earlier moment, at which such a tick was not due yet.
+// pendingTicks returns the decided ticks of a job that may be claimed again: their run has not ended, their run is an orphan, or their grant was
+// given back. It uses only the state of the job itself. The states of the parents may be older, from before such a tick was due.
 func pendingTicks(own election.State) []time.Time {
 	ticks := slices.Clone(own.Open)
 	for _, r := range slices.Concat(own.Running, own.Orphans) {
@@ -65,7 +65,8 @@ func pendingTicks(own election.State) []time.Time {
 	return ticks
 }
 
-// commonTicks returns the ticks that all of some jobs ended ok, oldest first. Each is due from the moment at which the last job ended it.
+// commonTicks returns the ticks that ended ok for all of some jobs, oldest first. Each tick is due from the time at which it ended for the last of
+// these jobs.
 func commonTicks(states []election.State) (ticks []election.Ended) {
 	due := map[time.Time]time.Time{}
 	for i, st := range states {
@@ -84,8 +85,7 @@ func commonTicks(states []election.State) (ticks []election.Ended) {
 	return ticks
 }
 
-// afterFault returns why a job that runs after others is invalid: it sets something that it takes from its parents. It returns "" if nothing is
-// wrong.
+// afterFault returns the fault of a child that sets a field which it inherits from its parents, or "" if there is none.
 func (j *Job) afterFault() string {
 	if !j.isChained() {
 		return ""

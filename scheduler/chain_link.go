@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// linkTasks sets the chain of each job that runs after others, and the children of each job.
+// linkTasks sets the chain of each child, and the children of each job.
 func linkTasks(tasks map[string]*task) error {
 	l := linker{tasks: tasks, specs: map[*task][]*cronspec.Schedule{}}
 	for _, name := range slices.Sorted(maps.Keys(tasks)) {
@@ -48,7 +48,7 @@ func linkChildren(tasks map[string]*task) {
 type linker struct {
 	tasks  map[string]*task
 	specs  map[*task][]*cronspec.Schedule // the schedules of each visited task
-	path   []string                       // the names from the first task to the one that is being visited
+	path   []string                       // the names of the tasks on the way from the first task to the current one
 	faults []error
 }
 
@@ -56,7 +56,7 @@ func (l *linker) addFault(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Errorf(format, args...))
 }
 
-// visitTask returns the schedules that the ticks of a job come from, sorted, each once.
+// visitTask sets the chain of a task and of all its ancestors. It returns the schedules of the task or its ancestors, sorted and without duplicates.
 func (l *linker) visitTask(t *task) []*cronspec.Schedule {
 	specs, done := l.specs[t]
 	switch from := slices.Index(l.path, t.Name); {
@@ -75,7 +75,7 @@ func (l *linker) visitTask(t *task) []*cronspec.Schedule {
 		if !known {
 			l.addFault("job %s: After names %q, and there is no such job", t.Name, name)
 		}
-		if before != nil { // a parent that is nil has a fault of its own
+		if before != nil { // an invalid parent is nil, and its fault was reported by newTask
 			specs = append(specs, l.visitTask(before)...)
 		}
 	}

@@ -7,17 +7,17 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// The ticks of a chain have the names of the parents' ticks if all of these are local times of one zone. Otherwise the parents have no names in
-// common, and their ticks are matched by their instants, which each replica computes from its own zone data.
+// A tick of a chain has the same name as the parents' ticks if all schedules name their ticks by the local time of the same zone. Otherwise the names
+// of the parents differ, and ticks are matched by their instants. Each replica computes the instants from its own zone data.
 
-// allNominal reports whether the ticks of all schedules are local times of one zone.
+// allNominal reports whether all schedules name their ticks by the local time of the same zone.
 func allNominal(specs []*cronspec.Schedule) bool {
 	return len(specs) > 0 && !slices.ContainsFunc(specs, func(s *cronspec.Schedule) bool {
 		return !s.Nominal() || !specs[0].Nominal() || s.Zone().String() != specs[0].Zone().String()
 	})
 }
 
-// instantOf returns the instant of the tick with a name.
+// instantOf returns the instant of the tick with this name.
 func (c *chain) instantOf(name time.Time) time.Time {
 	if !allNominal(c.specs) {
 		return name
@@ -26,7 +26,7 @@ func (c *chain) instantOf(name time.Time) time.Time {
 	return at
 }
 
-// hasTick reports whether all schedules of the chain have a tick with a name.
+// hasTick reports whether all schedules of the chain have a tick with this name.
 func (c *chain) hasTick(name time.Time) bool {
 	if !allNominal(c.specs) {
 		return c.hasInstant(name)
@@ -34,8 +34,8 @@ func (c *chain) hasTick(name time.Time) bool {
 	return !slices.ContainsFunc(c.specs, func(s *cronspec.Schedule) bool { _, ok := s.Instant(name); return !ok })
 }
 
-// nameFrom translates the name of a parent's tick to the name in this chain. A name that is not a tick of the parent stands for all its ticks up to that
-// name: the result is then the instant of the last of them.
+// nameFrom translates the name of a parent's tick to the name of the same tick in this chain. If the parent has no tick with this name, nameFrom
+// returns the instant of the parent's last tick before it.
 func (c *chain) nameFrom(before *task, name time.Time) time.Time {
 	if allNominal(c.specs) || name.IsZero() {
 		return name
@@ -49,7 +49,7 @@ func (c *chain) nameFrom(before *task, name time.Time) time.Time {
 	return before.Spec.UpTo(name)
 }
 
-// nameFor translates the name of a tick of this chain to the name in a parent.
+// nameFor translates the name of a tick of this chain to the name of the same tick in a parent.
 func (c *chain) nameFor(before *task, name time.Time) time.Time {
 	specs := []*cronspec.Schedule{before.Spec}
 	if before.isChained() {

@@ -9,14 +9,14 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// A checkBatch has the states of some chained jobs and of their parents.
+// A checkBatch has the states of some children and of their parents.
 type checkBatch struct {
 	tasks  []*task
 	after  []*chain           // the chain of each task when the states were requested
 	states [][]election.State // for each task its own state, then the states of its parents
 }
 
-// checks finds the due ticks of chained jobs, in batches.
+// checks finds the due ticks of children, in batches.
 type checks struct {
 	*core
 	lane[*task, checkBatch]
@@ -30,7 +30,7 @@ func newChecks(c *core, r *recoveries, in *inspector) *checks {
 	return of
 }
 
-// mustCheck is the longest interval between two checks of a chained job. Events may get lost.
+// mustCheck is the longest interval between two checks of a child. Without it, a lost event would delay a tick without limit.
 const mustCheck = time.Minute
 
 // followUp checks all jobs whose check is due, in one batch.
@@ -58,7 +58,7 @@ func (c *checks) followUp(ctx context.Context, now time.Time) {
 		return
 	}
 	c.sendBatch(b, func(b *checkBatch) {
-		states, _ := c.inspector.inspectJobs(context.WithoutCancel(ctx), requests) // orphans that could not be deleted are still there at the next check
+		states, _ := c.inspector.inspectJobs(context.WithoutCancel(ctx), requests) // errors are ignored, because the next check finds the undeleted orphans again
 		for _, chain := range b.after {
 			n := 1 + len(chain.after)
 			b.states, states = append(b.states, states[:n]), states[n:]
@@ -66,18 +66,18 @@ func (c *checks) followUp(ctx context.Context, now time.Time) {
 	})
 }
 
-// settleChecks opens the ticks that have come due.
+// settleChecks opens the ticks that are due.
 func (c *checks) settleChecks(b checkBatch) {
 	now := c.now()
 	for i, t := range b.tasks {
 		failed := slices.ContainsFunc(b.states[i], func(st election.State) bool { return st.Err != nil })
 		switch {
 		case t.dismissed || !t.isChained():
-		case t.chain != b.after[i]: // the job was edited meanwhile
+		case t.chain != b.after[i]: // a reload changed the job in the meantime
 			c.checkAt(t, now)
 		case failed:
 			c.checkAt(t, now.Add(longestPause))
-		case t.unknown: // the parents know that it follows them: from now on they keep the outcomes that it may need
+		case t.unknown: // the check has registered the child as a follower, so Redis keeps the parents' outcomes for it from now on
 			c.inspectAt(t, now)
 		default:
 			c.inspectChained(t, b.states[i], now)
@@ -86,7 +86,8 @@ func (c *checks) settleChecks(b checkBatch) {
 	}
 }
 
-// inspectChained schedules the next check of a job, and inspections of the job and its parents at the times at which their runs may have ended.
+// inspectChained schedules the next check of a child. It also schedules inspections of the child and its parents for the times at which the leases of
+// their runs end.
 func (c *checks) inspectChained(t *task, states []election.State, now time.Time) {
 	c.checkAt(t, now.Add(mustCheck))
 	for i, st := range states {
@@ -96,13 +97,13 @@ func (c *checks) inspectChained(t *task, states []election.State, now time.Time)
 		}
 		c.inspectRunning(of, st)
 		c.recoveries.enqueueOrphans(of, st, now)
-		if len(st.Orphans) > 0 { // the children wait until orphans are deleted or recovered
+		if len(st.Orphans) > 0 { // children wait until the orphans are deleted or recovered
 			c.checkAt(t, now.Add(longestPause))
 		}
 	}
 }
 
-// inChain returns the states of the parents of a chain, with their ticks under the names that the chain has for them.
+// inChain returns the states of a chain's parents, with the names of their ticks translated to names of the chain.
 func (c *checks) inChain(of *chain, states []election.State) []election.State {
 	in := slices.Clone(states)
 	for i, st := range states {
@@ -118,8 +119,8 @@ func (c *checks) inChain(of *chain, states []election.State) []election.State {
 	return in
 }
 
-// openChained opens the ticks of a job that are due and undecided. The server keeps a tick until it is decided and its runs have ended, because a run
-// may be given back until then. So ticks beyond the limit of open ones come with a later check.
+// openChained opens the due and undecided ticks of a child, up to agenda.MaxOpen. A later check opens the rest: Redis keeps the parents' outcome for
+// a tick until the tick is decided and its runs have ended, because a run may still be given back.
 func (c *checks) openChained(t *task, states []election.State, now time.Time) {
 	own, before := states[0], c.inChain(t.chain, states[1:])
 	used, previous := before[0].Through, own.Decided

@@ -13,15 +13,15 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// claims sends the claims of due ticks to the server, in batches.
+// claims sends the claims of due ticks to Redis, in batches.
 type claims struct {
 	*core
 	lane[*tick, claimBatch]
 	starts     *starts
 	recoveries *recoveries
-	away       bool // the server does not answer
+	away       bool // Redis does not answer
 	retry      *backoff.Backoff
-	askAgain   time.Time // when to claim again while the server is away
+	askAgain   time.Time // the time of the next claims while Redis does not answer
 }
 
 func newClaims(c *core, s *starts, r *recoveries) *claims {
@@ -36,24 +36,24 @@ type claimBatch struct {
 	claims  []election.Claim
 	results []election.Result
 	sent    time.Time
-	stood   time.Duration // the longest time for which this process did not run meanwhile
+	stood   time.Duration // the longest standstill of this process while the batch was under way
 }
 
-// maxClaims bounds one batch. The server decides the claims of a batch one after the other, and ticks that other replicas win meanwhile need not be
-// claimed in the next batch.
+// maxClaims is the maximum number of claims in a batch. Redis decides the claims of a batch one after the other. With short batches, ticks that other
+// replicas win in the meantime need not be claimed.
 const maxClaims = 250
 
-// maxProbes bounds the unanswered ticks that are claimed in one batch while the server is away.
+// maxProbes is the maximum number of unanswered ticks in one batch while Redis does not answer.
 const maxProbes = 16
 
 const (
 	// heldPause is the pause before a tick that found all slots held is claimed again.
 	heldPause = 250 * time.Millisecond
-	// longestHeldPause bounds that pause if other replicas publish when a slot becomes free.
+	// longestHeldPause is the maximum of that pause if replicas publish an event when a slot becomes free.
 	longestHeldPause = 4 * time.Second
 )
 
-// claimDue sends the claims of all due ticks in one batch. Ticks that come due while it is under way go into the next one.
+// claimDue claims all due ticks in one batch. Ticks that become due while the batch is under way are claimed in the next batch.
 func (c *claims) claimDue(ctx context.Context, now time.Time) {
 	if c.busy {
 		return
@@ -66,7 +66,7 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 	for _, k := range asked {
 		if c.away && k.Unanswered() {
 			if probes++; probes > maxProbes {
-				c.agenda.PutBack(k, now.Add(max(c.retry.Last()/2, shortestPause))) // before the ticks of this batch are claimed again
+				c.agenda.PutBack(k, now.Add(max(c.retry.Last()/2, shortestPause))) // earlier than the retry of the ticks in this batch, so that all ticks get a turn
 				continue
 			}
 		}
@@ -87,14 +87,14 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 		return
 	}
 	c.sendBatch(b, func(b *claimBatch) {
-		// A claim under way is answered even if ctx ends. The timeout of the claimer bounds it.
+		// The end of ctx does not cancel claims, because their answers are needed. The timeout of the Claimer bounds the call.
 		running := measureStandstill()
 		b.results = c.cfg.Claimer.Claim(context.WithoutCancel(ctx), b.claims)
 		b.stood = running.end()
 	})
 }
 
-// claimOf returns the claim of a tick. A replica that has no place for the tick abstains.
+// claimOf returns the claim of a tick, and reserves a place on this replica for its run. If there is no free place, the claim abstains.
 func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	t := taskOf(k)
 	way := agenda.Claim{Full: !t.Elsewhere && c.places.free() <= 0}
@@ -122,8 +122,8 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	return claim
 }
 
-// setReplace completes the claim of a job with OverlapReplace: a tick that finds all slots held stops a run. A tick that newer ones have displaced is
-// skipped, and leaves a free slot to them.
+// setReplace completes the claim of a job with OverlapReplace. If all slots are held, the claim stops a run. A tick that newer ticks have displaced
+// is skipped, and leaves free slots to the newer ticks.
 func setReplace(c *election.Claim, k *tick, replaces bool) {
 	c.Replace = replaces
 	switch {
@@ -135,23 +135,23 @@ func setReplace(c *election.Claim, k *tick, replaces bool) {
 	}
 }
 
-// claimFor returns the part of a claim that is the same each time the tick is claimed.
+// claimFor returns a claim with the fields that do not change while a tick is claimed again and again.
 func (c *core) claimFor(k *tick) election.Claim {
 	j := jobOf(k)
 	return election.Claim{Job: j.Name, ID: k.ID, Claimant: c.cfg.ownIdentity(), Trigger: k.Trigger, Tick: k.Name, At: k.At, Previous: k.Previous, Schedule: taskOf(k).scheduleDigest(),
 		NotBefore: k.Due, Deadline: k.LastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease, KeepOutcome: true}
 }
 
-// settleClaims handles the results, in the order of the ticks.
+// settleClaims handles the results of a batch, in the order of its ticks.
 func (c *claims) settleClaims(b claimBatch) {
-	now, unknown := c.now(), 0 // unknown counts the claims without an answer
+	now, unknown := c.now(), 0 // unknown is the number of claims without an answer
 	for i, k := range b.ticks {
 		r := b.results[i]
 		if r.Verdict == election.CannotTell {
 			unknown++
 		}
 		k.NoteAnswer(answerOf(r.Verdict), now)
-		if t := taskOf(k); r.Orphans > c.recoveries.countOf(t) { // orphans that are known wait for a slot
+		if t := taskOf(k); r.Orphans > c.recoveries.countOf(t) { // there is an orphan that this replica has not seen yet
 			c.inspectAt(t, now)
 		}
 		givenUp, _ := k.Unwanted()
@@ -160,7 +160,7 @@ func (c *claims) settleClaims(b claimBatch) {
 			c.startGranted(k, r.Term, now)
 		case givenUp:
 			c.settleUnwanted(k, r, now)
-		case r.Verdict == election.CannotTell: // it keeps its place: it may have been granted
+		case r.Verdict == election.CannotTell: // the tick keeps its place, because it may have been granted
 			c.cannotTell(k, r, b, now)
 		case r.Verdict == election.Unheard:
 			c.withdrawUnheard(k)
@@ -177,7 +177,7 @@ func (c *claims) settleClaims(b claimBatch) {
 	c.wakeParked(now, tasksOf(b.ticks)...)
 }
 
-// answerOf returns what a verdict means for the next claim of the tick.
+// answerOf converts a verdict to the answer that the agenda distinguishes.
 func answerOf(v election.Verdict) agenda.Answer {
 	switch v {
 	case election.CannotTell:
@@ -188,7 +188,7 @@ func answerOf(v election.Verdict) agenda.Answer {
 	return agenda.Answered
 }
 
-// settleUnwanted handles the result of a tick that was given up meanwhile. It may have an outcome all the same.
+// settleUnwanted handles the result for a tick that was given up while its claim was under way. The server may have settled the tick.
 func (c *claims) settleUnwanted(k *tick, r election.Result, now time.Time) {
 	switch r.Verdict {
 	case election.Settled:
@@ -196,23 +196,23 @@ func (c *claims) settleUnwanted(k *tick, r election.Result, now time.Time) {
 	case election.Before:
 		c.withdrawClaim(k)
 		c.closeSettled(k, r, now)
-	default: // an earlier claim may still be on its way
+	default: // an earlier claim may still be under way
 		c.withdrawClaim(k)
 		c.agenda.Close(k)
 	}
 	c.places.unplaceTick(k)
 }
 
-// settleClaim handles the result of an open tick that was not granted.
+// settleClaim handles the result for a tick that was not granted.
 func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
 	switch r.Verdict {
 	case election.Taken:
 		c.agenda.Close(k)
-		c.withdrawClaim(k) // an earlier claim may still be on its way, and would be granted if the tick is open again when it arrives
+		c.withdrawClaim(k) // an earlier claim may still be under way, and would be granted if the tick becomes undecided again
 		c.inspectTaken(k, r.Until, now)
 	case election.Settled, election.Before:
 		if r.Verdict == election.Before {
-			c.withdrawClaim(k) // for the same reason
+			c.withdrawClaim(k) // an earlier claim may still be under way, as above
 		}
 		c.closeSettled(k, r, now)
 	default:
@@ -220,7 +220,7 @@ func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
 	}
 }
 
-// closeSettled records a tick that the server decided without a run.
+// closeSettled closes and records a tick that was decided without a run.
 func (c *claims) closeSettled(k *tick, r election.Result, now time.Time) {
 	t := taskOf(k)
 	c.agenda.Close(k)
@@ -235,13 +235,13 @@ func (c *claims) closeSettled(k *tick, r election.Result, now time.Time) {
 			c.ackWhenWritten(t, k.Name, now, written)
 		}
 	}
-	c.checkAfter(t, now) // the children may be due now
+	c.checkAfter(t, now) // ticks of the children may be due now
 	if r.Verdict == election.Settled {
 		logVerdict(c.log, t.Name, k.At, r.Outcome)
 	}
 }
 
-// stillOpen schedules the next claim of an undecided tick. A replica that is leaving drops the tick.
+// stillOpen schedules the next claim of an undecided tick. In a drain it drops the tick instead.
 func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 	t, way := taskOf(k), k.Claim()
 	switch {
@@ -254,20 +254,20 @@ func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 		k.Undecided("Redis had lost its data, and the job's lock was closed until "+r.Until.UTC().Format(time.RFC3339), now)
 		k.Wait(agenda.Cause{Reason: agenda.Redis})
 		c.agenda.AskSoon(k, r.Until, now)
-	// A claim that replaces is not parked: the run that it stops may be this replica's own.
+	// A tick whose claim replaces a run is not parked, because the replaced run may be on this replica.
 	case way.Abstains && k.Standing != agenda.Displaced && !way.Replaces:
 		cause := k.Cause
-		if k.Rules.Overlap == agenda.Queued && !r.Until.IsZero() { // all slots are held, which matters more than the lack of a place on this replica
+		if k.Rules.Overlap == agenda.Queued && !r.Until.IsZero() { // if all slots are held, this is the reason, not the missing place on this replica
 			cause = agenda.Cause{Reason: agenda.Slots}
 		}
 		k.Wait(cause)
 		c.agenda.Park(k, way.Full, now)
-	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // no replica could decide it, because the votes of a quorum were split each time
+	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // a claim that skips was not decided, so the votes of the quorum were split
 		k.Undecided("no majority of the quorum agreed: its votes were split", now)
 		k.Wait(agenda.Cause{Reason: agenda.Redis})
 		c.agenda.LineUp(k)
 		c.agenda.Ask(k, now.Add(c.pauseHeld(k, now)), now)
-	default: // all slots are held, whatever it waited for before
+	default: // all slots are held, and the tick waits for one now
 		k.Contend()
 		k.Cause = agenda.Cause{Reason: agenda.Slots}
 		if k.Rules.Overlap == agenda.Queued {
@@ -278,8 +278,8 @@ func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 	}
 }
 
-// pauseHeld returns the pause before a tick that found all slots held is claimed again. If an event is published when a slot becomes free, the pause
-// grows to a sixteenth of the time for which the slots have been held: the claim only guards against a lost event.
+// pauseHeld returns the pause before a tick that found all slots held is claimed again. If replicas publish an event when a slot becomes free,
+// polling only guards against a lost event: then the pause grows to a sixteenth of the time for which the tick has found the slots held.
 func (c *claims) pauseHeld(k *tick, now time.Time) time.Duration {
 	held := k.HeldFor(now)
 	if c.cfg.GrantEvents == nil || k.Rules.Overlap == agenda.Skip {
@@ -288,8 +288,8 @@ func (c *claims) pauseHeld(k *tick, now time.Time) time.Duration {
 	return min(max(held/16, heldPause), longestHeldPause)
 }
 
-// cannotTell claims the tick again, with the same id, after a pause that all ticks share. So waiting ticks keep their order while the server is away,
-// and do not skip each other.
+// cannotTell handles an unknown result: the tick is claimed again with the same id. All ticks share one pause, so waiting ticks keep their order
+// while Redis does not answer, and no tick makes another one skip.
 func (c *claims) cannotTell(k *tick, r election.Result, b claimBatch, now time.Time) {
 	if !errors.Is(r.Err, election.ErrUnknown) {
 		c.log.Error("claim refused", "job", k.Job.Name, "tick", k.At.Format(time.RFC3339), "error", r.Err)
@@ -317,7 +317,7 @@ func (c *claims) cannotTell(k *tick, r election.Result, b claimBatch, now time.T
 	c.agenda.Doubt(k, c.askAgain)
 }
 
-// logUnanswered logs that claims are not answered: the server may be away, or this process stood still and could not read the answers.
+// logUnanswered logs that claims have no answer, because Redis does not answer or this process stood still and did not read the answers.
 func (c *claims) logUnanswered(err error, stood time.Duration) {
 	if stood >= standstill {
 		c.log.Warn("this replica stood still; due ticks are claimed again until their start deadline", "stood_still", stood.Round(time.Millisecond).String(), "error", err)
@@ -332,20 +332,20 @@ func logVerdict(log hclog.Logger, job string, tick time.Time, verdict string) {
 	log.Log(Outcome(outcome).logLevel(reason, false), "tick not run", "job", job, "tick", tick.Format(time.RFC3339), "outcome", verdict)
 }
 
-// withdrawUnheard withdraws a claim whose grant became known only after its lease had ended. The tick is then claimed under a new id, so that a late reply to
-// the old one starts nothing.
+// withdrawUnheard withdraws a claim whose grant arrived only after its lease had ended. The tick is then claimed under a new id, so that a late reply
+// to the old claim starts nothing.
 func (c *claims) withdrawUnheard(k *tick) {
 	c.log.Warn("a claim was granted, and its answer came only after the lease; the claim is withdrawn, and the tick is claimed anew", "job", k.Job.Name,
 		"tick", k.At.Format(time.RFC3339), "run_id", k.ID)
 	if !k.Placed {
 		c.places.takePlace(taskOf(k))
 	}
-	k.Placed = false // the withdrawal holds the place now
+	k.Placed = false // the withdrawal keeps the place until it is finished
 	c.agenda.Return(k)
 	c.starts.withdrawForGood(&grant{task: taskOf(k), job: jobOf(k), of: named{k.Name, k.At}, due: k.Due, trigger: k.Trigger, returned: k}, c.claimFor(k))
 }
 
-// postponeDamaged delays a tick whose lock is damaged. The ticks of other jobs are claimed as usual.
+// postponeDamaged postpones the claim of a tick if the data of the job's lock is damaged. Other jobs are not affected.
 func (c *claims) postponeDamaged(k *tick, r election.Result, now time.Time) {
 	c.logDamage(taskOf(k), r.Err, now)
 	k.Undecided("the data of the job's lock in Redis is damaged; the log names the key", now)
@@ -353,13 +353,14 @@ func (c *claims) postponeDamaged(k *tick, r election.Result, now time.Time) {
 	c.agenda.Ask(k, now.Add(damagePause), now)
 }
 
-// damagePause is the pause before a tick of a damaged lock is claimed again. A person has to repair the data.
+// damagePause is the pause before a tick of a job with a damaged lock is claimed again. A person has to repair the data.
 const damagePause = 5 * time.Second
 
 // isDamaged reports whether an error concerns the data of one lock, not the whole server.
 func isDamaged(err error) bool { return errors.Is(err, election.ErrCorrupt) }
 
-// startGranted starts the run of a tick. A grant that became known too late is given back, and the tick is claimed again, so that the server settles it.
+// startGranted starts the run of a granted tick. If the grant arrived after the start deadline, it is given back, and the tick is claimed again so
+// that it is settled.
 func (c *claims) startGranted(k *tick, term *election.Term, now time.Time) {
 	if !k.Placed {
 		c.places.takePlace(taskOf(k))
@@ -379,13 +380,13 @@ func (c *claims) startGranted(k *tick, term *election.Term, now time.Time) {
 		return
 	}
 	c.published.queueBegun(term)
-	if g.task.PerTick > 1 && !dropped { // it may be granted here again, or has to be settled at its deadline
+	if g.task.PerTick > 1 && !dropped { // the tick has more grants, or has to be settled at its deadline
 		c.agenda.OpenAgain(k, now)
 	}
 }
 
-// startBy returns the instant until which a run of a tick that is granted now may wait for its pool. The deadline of a caught-up tick may be a day
-// away, so it waits at most as long as a run without a deadline.
+// startBy returns the instant until which the run of a tick that is granted now may wait for a slot of its pool. The deadline of a caught-up tick may
+// be a day away, so its run waits no longer than a run without a deadline.
 func startBy(k *tick, now time.Time) time.Time {
 	j := jobOf(k)
 	if k.Trigger == caughtUp {

@@ -2,8 +2,8 @@ package scheduler
 
 import "errors"
 
-// setOutcome sets the outcome: from the cause of the stop if there was one, otherwise from the result. A failure after the lease has lapsed counts as
-// lost: this process may have stood still while the run was killed.
+// setOutcome sets the outcome of a run from the cause of its stop, or from the result if it was not stopped. A failure after the lease has expired
+// counts as lost, because the run may have been killed while this process stood still.
 func (r *Record) setOutcome(result Result, cause error, lapsed bool) {
 	r.ExitCode, r.Signal, r.Output, r.OutputCut = result.ExitCode, result.Signal, result.Output, result.OutputCut
 	r.Detail = result.LeftBehind
@@ -19,7 +19,7 @@ func (r *Record) setOutcome(result Result, cause error, lapsed bool) {
 		r.Outcome, r.Reason = Canceled, "replaced"
 	case errors.Is(cause, ErrLost):
 		r.Outcome = Lost
-	case errors.Is(cause, errStartTimeout): // the work began at the last moment
+	case errors.Is(cause, errStartTimeout): // the run was stopped for its StartTimeout, but the work began before the stop
 		r.Outcome, r.Reason = Failed, cause.Error()
 	case cause != nil:
 		r.Outcome, r.Reason = Canceled, "user"

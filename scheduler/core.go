@@ -20,12 +20,12 @@ type core struct {
 	agenda    agenda.Agenda
 	places    places
 	published publisher
-	toInspect agenda.Queue[*task] // jobs that other replicas run
-	toCheck   agenda.Queue[*task] // jobs that run after others
+	toInspect agenda.Queue[*task] // jobs whose state in Redis is to be read
+	toCheck   agenda.Queue[*task] // children whose due ticks are to be found
 	leaving   bool                // the drain has begun
 }
 
-// now returns the server's clock as far as it is known, otherwise the clock of this replica.
+// now returns the time of Redis' clock, or the time of this replica's clock until the clock of Redis is known.
 func (c *core) now() time.Time {
 	if c.cfg.Claimer != nil {
 		if t, ok := c.cfg.Claimer.Now(); ok {
@@ -35,8 +35,8 @@ func (c *core) now() time.Time {
 	return c.cfg.Clock()
 }
 
-// inspectAt schedules the inspection of a job just after an instant, such as the end of another replica's lease. A replica that is leaving inspects
-// nothing: the others do.
+// inspectAt schedules an inspection of a job just after an instant, such as the end of another replica's lease. In a drain it does nothing, because
+// the other replicas inspect the job.
 func (c *core) inspectAt(t *task, until time.Time) {
 	if until.IsZero() || c.leaving {
 		return
@@ -47,7 +47,7 @@ func (c *core) inspectAt(t *task, until time.Time) {
 	}
 }
 
-// checkAt schedules a look for new ticks of a job that runs after others.
+// checkAt schedules a check for due ticks of a child.
 func (c *core) checkAt(t *task, at time.Time) {
 	if c.leaving || t.dismissed {
 		return
@@ -64,7 +64,7 @@ func (c *core) checkAfter(t *task, now time.Time) {
 	}
 }
 
-// wakeParked claims parked ticks, because ticks of the changed jobs were decided or places became free.
+// wakeParked schedules claims of parked ticks. It is called when ticks of the changed jobs were decided, or places became free.
 func (c *core) wakeParked(now time.Time, changed ...*task) {
 	if c.leaving {
 		return
@@ -75,8 +75,8 @@ func (c *core) wakeParked(now time.Time, changed ...*task) {
 	c.agenda.WakeStarved(c.places.free(), now)
 }
 
-// giveUp closes a tick that may be undecided. A claim under way keeps its place until it is answered, because a withdrawal at the same time could
-// give back what the claim is granted.
+// giveUp closes a tick that may be undecided. If a claim of the tick is under way, giveUp only marks the tick: an immediate withdrawal could give
+// back the grant of that claim. The tick then keeps its place until the claim is answered.
 func (c *core) giveUp(k *tick, dropped bool) {
 	if c.agenda.GiveUp(k, dropped) {
 		return
@@ -85,22 +85,22 @@ func (c *core) giveUp(k *tick, dropped bool) {
 	c.places.unplaceTick(k)
 }
 
-// withdrawClaim gives back the grant that an unanswered claim of the tick may have had, or may still get.
+// withdrawClaim withdraws an unanswered claim of a tick, which may have been granted or may still be granted.
 func (c *core) withdrawClaim(k *tick) {
 	if k.Doubted {
 		c.cfg.Claimer.Withdraw(c.claimFor(k))
 	}
 }
 
-// ackWhenWritten acknowledges the settlements up to a tick to the server as soon as their records are written.
+// ackWhenWritten schedules the acknowledgement of a settlement to Redis, for when its records are written.
 func (c *core) ackWhenWritten(t *task, tick, now time.Time, written ...*receipt) {
 	t.unacked = append(t.unacked, unacked{tick, written})
 	t.unacked = slices.Clone(t.unacked[max(len(t.unacked)-maxUnacked, 0):])
 	c.inspectAt(t, now.Add(ackDelay))
 }
 
-// forgetAcked drops the settlements that the server has acknowledged, and those whose records could not be written: the next inspection of any
-// replica records them again.
+// forgetAcked drops the settlements that were acknowledged to Redis. It also drops settlements whose records could not be written, because the next
+// inspection by any replica records them again.
 func (c *core) forgetAcked(t *task, ticks []time.Time, now time.Time) {
 	t.unacked = slices.DeleteFunc(t.unacked, func(u unacked) bool {
 		return slices.ContainsFunc(ticks, u.tick.Equal) || slices.ContainsFunc(u.written, (*receipt).failed)
@@ -110,7 +110,7 @@ func (c *core) forgetAcked(t *task, ticks []time.Time, now time.Time) {
 	}
 }
 
-// inspectRunning schedules inspections for the ends of the leases of running runs. If a run may not have begun yet, the inspection is earlier: see
+// inspectRunning schedules an inspection for the end of each running run's lease. If a run may not have begun yet, the inspection is earlier: see
 // [core.inspectTaken].
 func (c *core) inspectRunning(t *task, st election.State) {
 	for _, r := range st.Running {
@@ -141,7 +141,7 @@ func (c *core) collectAll(now time.Time) {
 	}
 }
 
-// rebuildTimeline rebuilds the timeline. All ticks that are due by now must be open.
+// rebuildTimeline rebuilds the timeline of future ticks. The caller has opened all ticks that are due.
 func (c *core) rebuildTimeline(now time.Time) {
 	c.agenda.Clear()
 	for _, t := range c.tasks {
@@ -151,7 +151,7 @@ func (c *core) rebuildTimeline(now time.Time) {
 	}
 }
 
-// fallBehind gives up ticks because there were too many open ones. The next inspection settles them.
+// fallBehind gives up ticks of jobs with too many open ticks. The next inspection settles them.
 func (c *core) fallBehind(given []*tick, now time.Time) {
 	if len(given) == 0 {
 		return
@@ -165,9 +165,9 @@ func (c *core) fallBehind(given []*tick, now time.Time) {
 	c.wakeParked(now, tasksOf(given)...)
 }
 
-// inspectTaken schedules the inspection of a tick that another replica won. That replica may give the tick back because it cannot start the run, and
-// on a quorum nothing publishes that. So the inspection does not wait for the end of the lease: it comes when the start must have been decided, or
-// while the tick may still be started.
+// inspectTaken schedules an inspection of a job after another replica won a tick. That replica may give the tick back because it cannot start the
+// run, and on a quorum no event reports this. So the inspection does not wait for the end of the lease. It comes after the time for the start, and
+// early enough for another start before the deadline.
 func (c *core) inspectTaken(k *tick, until, now time.Time) {
 	until = jobOf(k).startDecided(now, until)
 	if left := k.Deadline.Sub(now); left > 0 {
@@ -176,11 +176,11 @@ func (c *core) inspectTaken(k *tick, until, now time.Time) {
 	c.inspectAt(taskOf(k), until)
 }
 
-// startMargin is the time for one replica to give a tick back, and for another to claim it.
+// startMargin is the time that two replicas need to give back a tick and to claim it.
 const startMargin = time.Second
 
-// startDecided returns the instant by which a run that was granted at some instant has begun or was given back, or the end of its lease if that is
-// earlier.
+// startDecided returns the instant by which a run has begun or was given back, if it was granted at the instant granted. It returns the end of the
+// lease if that is earlier.
 func (j *Job) startDecided(granted, expires time.Time) time.Time {
 	if j.StartTimeout == 0 {
 		return expires

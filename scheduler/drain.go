@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// lastAnswers bounds the wait of a drain for the answers to claims whose outcome is unknown.
+// lastAnswers bounds the time for which a drain waits for answers to claims whose outcome is unknown.
 const lastAnswers = 3 * time.Second
 
-// drain waits for the runs, and for the requests to the server that are under way. Each run stops itself in time: see guard. A claim that was under
-// way when the drain began, or that was not answered, may have been granted, and no other replica would claim its tick then. So its run is started.
+// drain waits for runs, and for requests to Redis that are under way. The guard of each run stops it in time. A claim that was under way or
+// unanswered when the drain began may have been granted, and no other replica runs a granted tick. So drain starts the run if the answer is a grant.
 func (s *Scheduler) drain() {
 	if n := s.Running(); n > 0 {
 		s.log.Info("draining", "running", n, "drain_timeout", s.cfg.DrainTimeout.String())
@@ -59,7 +59,7 @@ func (s *Scheduler) drain() {
 	s.published.publishRest()
 }
 
-// giveUpTicks gives up the open ticks that meet a condition.
+// giveUpTicks gives up the open ticks for which a condition is true.
 func (s *Scheduler) giveUpTicks(which func(*tick) bool) {
 	for _, t := range s.tasks {
 		for _, k := range slices.Clone(t.Open) {

@@ -8,7 +8,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// An executor takes a run through its life, always in this order: recorded, started, stopped in time, dead, recorded again, released.
+// An executor executes granted runs. It starts a run, records the start, stops the run in time if necessary, waits until nothing of the run is left,
+// records the end, and releases the lease, always in this order.
 type executor struct {
 	replica  string
 	now      func() time.Time
@@ -19,13 +20,13 @@ type executor struct {
 	events   GrantEvents
 	breaker  breaker
 	backoffs startBackoffs
-	refused  atomic.Int32 // the number of invalid phase changes of runs
+	refused  atomic.Int32 // counts invalid phase changes, which are bugs
 
 	draining context.Context     // ends when the drain begins
 	drain    func(time.Duration) // begins the drain
 	limit    time.Time           // the end of the drain; read after draining has ended
 	abort    context.Context     // ends when runs must be killed at once
-	parting  context.Context     // ends lastWords after the end of the drain, or after the abort: from then on no record is waited for
+	parting  context.Context     // ends lastWords after the drain or the abort; from then on nothing waits for records
 }
 
 func newExecutor(cfg Config, now func() time.Time, abort context.Context) *executor {
@@ -44,7 +45,7 @@ func newExecutor(cfg Config, now func() time.Time, abort context.Context) *execu
 	return x
 }
 
-// newLife returns the life of a run whose tick was granted.
+// newLife returns the life of a granted run.
 func (x *executor) newLife(run *Run) *life { return &life{log: x.runLogger(run), refused: &x.refused} }
 
 // runLogger returns a logger with the keys of one run.

@@ -2,5 +2,5 @@
 
 package scheduler
 
-// failpoint does nothing in a build for users. In a test build it may kill the replica: see failpoint_armed.go.
+// failpoint does nothing without the build tag failpoints. In a test build with the tag it can kill the replica: see failpoint_armed.go.
 func failpoint(string, *Run) {}

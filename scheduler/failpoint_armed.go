@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// failpoint kills this process with SIGKILL if CRONCLAVE_FAILPOINTS, "JOB=POINT:FILE,...", has an entry for the job and the point. The first replica
-// to get there creates the file, with the tick of the run, and dies. The others go on.
+// failpoint kills this process with SIGKILL if the environment variable CRONCLAVE_FAILPOINTS ("JOB=POINT:FILE,...") has an entry for the job and the
+// point. The first replica that reaches the point creates the file, writes the tick of the run into it, and dies. The other replicas go on.
 func failpoint(point string, run *Run) {
 	for _, armed := range strings.Split(os.Getenv("CRONCLAVE_FAILPOINTS"), ",") {
 		file, here := strings.CutPrefix(armed, run.Job+"="+point+":")

@@ -8,27 +8,27 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// maxMissed bounds the records of ticks that were missed together, because the history keeps no more. One further record stands for all earlier
-// ticks.
+// maxMissed is the maximum number of ticks of a gap with a record each, because the history keeps no more records. One more record stands for all
+// earlier ticks.
 const maxMissed = 100
 
-// maxCounted bounds the ticks of a gap that are counted, beyond the ticks with a record of their own. A job that runs every second has 600,000 ticks
-// in a week.
+// maxCounted is the maximum to which the earlier ticks of a gap are counted, because counting takes time: a job that runs every second has 600,000
+// ticks in a week.
 const maxCounted = 10_000
 
-// A gap is a range of ticks of a job that were settled together, because no replica was there to decide them.
+// A gap is a range of ticks of a job that were settled together, because no replica decided them in time.
 type gap struct {
 	election.Settlement
 	pause election.Pause
 }
 
-// isGap reports whether a settlement is a gap.
+// isGap reports whether a settlement stands for a range of ticks.
 func isGap(of election.Settlement) bool { return !of.After.IsZero() }
 
-// missedBecause returns the verdict on ticks that were missed for a reason.
+// missedBecause returns the outcome and the reason of missed ticks, in the form "missed REASON".
 func missedBecause(reason agenda.Reason) string { return string(Missed) + " " + string(reason) }
 
-// verdictAt returns the verdict on one tick of the gap. Ticks in a pause have the outcome of the pause: they were not missed.
+// verdictAt returns the outcome and the reason of one tick of the gap. A tick in a pause has the outcome of the pause, because it was not missed.
 func (g gap) verdictAt(at time.Time) string {
 	if g.pause.Covers(at) {
 		return g.pause.Outcome
@@ -36,7 +36,7 @@ func (g gap) verdictAt(at time.Time) string {
 	return g.Outcome
 }
 
-// missedBefore records a gap of a schedule that the job no longer has. The ticks of that schedule are unknown, so there is one record for all.
+// missedBefore records a gap of a former schedule of the job. This replica cannot compute the ticks of that schedule, so there is one record for all.
 func (in *inspector) missedBefore(t *task, of election.Settlement) *receipt {
 	r := tickRecord(t.Name, named{of.Tick, of.Tick}, of.Outcome, in.replica, of.At)
 	r.Output = fmt.Appendf(nil, "one record for the ticks after %s and up to this one, of a schedule that was edited since", of.After.UTC().Format(time.RFC3339))
@@ -44,7 +44,7 @@ func (in *inspector) missedBefore(t *task, of election.Settlement) *receipt {
 	return written
 }
 
-// recordGap records the newest ticks of a gap one by one, and all earlier ones together.
+// recordGap writes one record for each of the newest ticks of a gap, and one record for all earlier ticks.
 func (in *inspector) recordGap(t *task, g gap) (written []*receipt) {
 	failpoint("gap", &Run{Job: t.Name, Tick: g.Tick})
 	n, paused, at, rest := 0, 0, t.Spec.UpTo(g.Tick), ""
@@ -69,8 +69,8 @@ func (in *inspector) recordGap(t *task, g gap) (written []*receipt) {
 	return written
 }
 
-// recordSummary writes one record for the ticks of a gap up to newest. It is the record of the first of them, so that it is the same on every replica and
-// stays the same while the gap grows. Its output has the number of ticks.
+// recordSummary writes one record for the ticks of a gap up to newest. The record has the id of the first tick, so that it is the same on every
+// replica and stays the same while the gap grows. Its output has the number of ticks.
 func (in *inspector) recordSummary(t *task, g gap, newest time.Time) (written *receipt, summary string) {
 	n := 0
 	for at := newest; t.Spec.ID(at).After(g.After) && n < maxCounted; at = t.Spec.Prev(at) {

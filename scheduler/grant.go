@@ -7,27 +7,27 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// A grant is a tick, or the recovery of an orphan, that this replica was granted. It has a place until it is over.
+// A grant is a tick, or the recovery of an orphan, that was granted to this replica. It occupies a place on this replica until it is over.
 type grant struct {
 	task      *task
-	job       *Job // the job when the claim was made
+	job       *Job // the configuration of the job at the time of the claim
 	term      *election.Term
 	of        named
 	due       time.Time
 	trigger   string
-	startBy   time.Time // until when the run may wait for a slot of its pool; zero: as long as the job allows
-	returned  *tick     // the tick whose grant became known too late, and is being given back or withdrawn; may be nil
-	unstarted bool      // the run could not begin, and the grant was given back
+	startBy   time.Time // the latest end of the wait for a slot of the pool; if zero, Job.poolWait bounds the wait
+	returned  *tick     // the tick, if its grant arrived too late and is being given back or withdrawn
+	unstarted bool      // the run could not start, and the grant was given back
 }
 
-// starts runs the grants of this replica, each in a goroutine of its own.
+// starts executes the grants of this replica, each in a goroutine of its own.
 type starts struct {
 	*core
 	active   runningCounts
 	finished chan *grant // receives each grant when it is over
 }
 
-// startGrant runs a grant in a goroutine of its own.
+// startGrant executes the run of a grant in a new goroutine.
 func (s *starts) startGrant(g *grant) {
 	run := &Run{ID: g.term.ID(), Job: g.job.Name, Tick: g.of.at, Local: g.of.localTime(), Due: g.due, Trigger: g.trigger, Slot: g.term.Slot(), Slots: g.job.Parallel,
 		Attempt: g.term.Attempt(), Token: g.term.Token(), startBy: g.startBy, followed: g.task.isFollowed(g.of.name)}
@@ -41,8 +41,8 @@ func (s *starts) startGrant(g *grant) {
 	}()
 }
 
-// withdrawForGood withdraws a claim for good, because its run will not begin here. It tries until the cluster has acknowledged the withdrawal, or the drain
-// begins.
+// withdrawForGood withdraws a claim whose run will not begin on this replica. It retries in a new goroutine until Redis has acknowledged the
+// withdrawal, or the drain begins.
 func (s *starts) withdrawForGood(g *grant, c election.Claim) {
 	s.active.add(g.job.Name, 1)
 	go func() {
@@ -51,7 +51,7 @@ func (s *starts) withdrawForGood(g *grant, c election.Claim) {
 	}()
 }
 
-// awaitWithdrawal reports whether a claim was withdrawn for good. It returns false if the drain begins first; the withdrawal then goes on in the
+// awaitWithdrawal withdraws a claim and waits for the acknowledgement. It returns false if the drain begins first: then the withdrawal goes on in the
 // background.
 func (x *executor) awaitWithdrawal(claimer Claimer, c election.Claim) bool {
 	for retry := newBackoff(); ; {
@@ -67,7 +67,7 @@ func (x *executor) awaitWithdrawal(claimer Claimer, c election.Claim) bool {
 	}
 }
 
-// giveBack returns a term that was granted too late.
+// giveBack gives back a term that was granted too late.
 func (s *starts) giveBack(g *grant, term *election.Term) {
 	s.active.add(g.job.Name, 1)
 	go func() {

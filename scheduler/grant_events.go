@@ -6,7 +6,8 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// grantEvents returns the channel of the grants of other replicas. It returns nil while due ticks are not open yet, because an event could not close them.
+// grantEvents returns the channel of grant events. While some due ticks are not open yet, it returns nil, because an event about such a tick would
+// have no effect.
 func (s *Scheduler) grantEvents() <-chan []election.GrantEvent {
 	if s.agenda.More() {
 		return nil
@@ -14,7 +15,7 @@ func (s *Scheduler) grantEvents() <-chan []election.GrantEvent {
 	return s.grants
 }
 
-// handleGrants handles all published grants that have arrived. A tick that another replica won need not be claimed.
+// handleGrants handles all grant events that have arrived, so that ticks which other replicas won are not claimed.
 func (s *Scheduler) handleGrants() {
 	for {
 		select {
@@ -26,12 +27,13 @@ func (s *Scheduler) handleGrants() {
 	}
 }
 
-// soon is shorter than any lease, and longer than the difference between two replicas' estimates of the server's clock. A grant that ends so soon has
-// ended already.
+// soon is shorter than any lease, and longer than the difference between two replicas' estimates of Redis' clock. If a term ends within this time,
+// its run was given back or handed over.
 const soon = 500 * time.Millisecond
 
-// handleEvents closes ticks that other replicas won, and claims ticks that wait for a slot if one has become free. A tick that is being claimed here is
-// left to its reply. If a tick of the job has several grants, the event of one grant does not decide it, and is ignored.
+// handleEvents closes ticks that other replicas won, and schedules claims for ticks that wait for a slot if a slot became free. It does not close a
+// tick whose claim is under way, because the reply to the claim follows. It ignores grants of jobs with PerTick > 1, because one grant does not
+// decide the tick.
 func (s *Scheduler) handleEvents(events []election.GrantEvent) {
 	now := s.now()
 	var won []*task
@@ -41,7 +43,7 @@ func (s *Scheduler) handleEvents(events []election.GrantEvent) {
 		case t != nil && n.Tick.IsZero():
 			s.recoveries.wakeWaiting(t, now)
 			s.checkAfter(t, now)
-		case t != nil && n.Until.Before(now.Add(soon)): // the run was left to a recovery, or given back
+		case t != nil && n.Until.Before(now.Add(soon)): // the run was handed over or given back
 			s.inspectAt(t, n.Until)
 			continue
 		}

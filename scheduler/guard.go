@@ -8,22 +8,22 @@ import (
 	"github.com/cronclave/cronclave/internal/selffence"
 )
 
-// A guard stops a run in time: at its timeout, near the end of a drain, and before the end of a lease that is not renewed. After a timeout or in a
-// drain the lease is renewed through the whole grace; only its loss shortens the grace.
+// A guard stops a run at its timeout, near the end of a drain, and before the end of a lease that is not renewed. After a timeout or in a drain, the
+// lease is renewed until the run is dead, so the run has its whole KillGrace. Only the loss of the lease shortens the grace.
 type guard struct {
 	*executor
 	job    *Job
-	term   *election.Term  // nil without a lock, or if the run outlives its lease
-	cancel context.Context // ends when the caller wants the run to stop
-	asked  *election.Term  // the term through which the server asks the run to stop; nil without a lock
+	term   *election.Term  // nil without a lock, or if Job.OutlivesLease is set
+	cancel context.Context // ends when the caller requests the stop of the run
+	asked  *election.Term  // the term that reports requests to stop the run; nil without a lock
 	start  *start
 	life   *life
 	stop   context.CancelCauseFunc
 	kill   context.CancelFunc
 }
 
-// watchRun waits for the end of the run and returns the cause of its stop, or nil if it ended by itself. A run that is to stop before it has begun is
-// called off. Its runner may hang, and is not waited for.
+// watchRun waits for the end of a run and returns the cause of its stop, or nil if it ended by itself. If the run must stop before its work has
+// begun, watchRun calls it off and returns without waiting for the Runner, which may hang.
 func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 	var timeout, grace, drain, lease, begin alarm
 	defer stopAll(&timeout, &grace, &drain, &lease, &begin)
@@ -73,7 +73,7 @@ func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 			halt(ErrDrain, left)
 			if left > 0 {
 				drain.Reset(left)
-			} else { // whatever the run was stopped for before
+			} else { // the run may have been stopped for another reason before
 				g.kill()
 			}
 		case <-lease.C:
@@ -84,7 +84,7 @@ func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 	return cause
 }
 
-// setAlarms sets the alarms that a run has from its start.
+// setAlarms sets the alarms of a new run.
 func (g *guard) setAlarms(timeout, begin, lease *alarm) {
 	if g.job.Timeout > 0 {
 		timeout.Reset(g.job.Timeout)
@@ -95,13 +95,13 @@ func (g *guard) setAlarms(timeout, begin, lease *alarm) {
 	if g.term != nil {
 		do, again := g.fenceLimits().Check(g.term.Remaining())
 		if do != selffence.GoOn {
-			again = 0 // checkLease acts on it
+			again = 0 // checkLease stops or kills the run at once
 		}
 		lease.Reset(again)
 	}
 }
 
-// killAndWait kills the run and waits for it, unless it has not begun.
+// killAndWait kills the run and waits for its end. It does not wait for a run that has not begun.
 func (g *guard) killAndWait(over <-chan struct{}) {
 	g.kill()
 	if !g.start.callOff() {
@@ -109,7 +109,7 @@ func (g *guard) killAndWait(over <-chan struct{}) {
 	}
 }
 
-// termEnded returns a channel that is closed when the term is over.
+// termEnded returns a channel that is closed when the term ends, or nil if the run has no term.
 func (g *guard) termEnded() <-chan struct{} {
 	if g.term == nil {
 		return nil
@@ -117,7 +117,7 @@ func (g *guard) termEnded() <-chan struct{} {
 	return g.term.Context().Done()
 }
 
-// hasLapsed reports whether the term of a run is over, unless the run may outlive it.
+// hasLapsed reports whether the term of a run has ended. It returns false if the run may outlive its lease.
 func hasLapsed(job *Job, term *election.Term) bool {
 	return term != nil && !job.OutlivesLease && (term.Context().Err() != nil || term.Remaining() <= 0)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// A requestHandler is one attempt of this replica to act on a trigger request.
+// A requestHandler makes one attempt to claim and run a trigger request.
 type requestHandler struct {
 	exec     *executor
 	requests Requests
@@ -17,12 +17,12 @@ type requestHandler struct {
 	identity string // the identity of this replica
 	request  Request
 	job      *Job
-	isTick   bool // the tick of the request, if it has one, is a tick of the job
-	bound    bool // this replica must not start the run
+	isTick   bool // false if the request has a tick that is not a tick of the job
+	bound    bool // this replica has no free place for the job, and must not start the run
 }
 
-// run claims the request and, if it is granted, runs it. again is the time of the next attempt, zero if the request is decided. term is the ended
-// term of the run, or nil.
+// run claims the request and, if it is granted, executes the run. again is the time of the next attempt, or zero if the request is decided. term is
+// the ended term of the run, or nil if there was no run.
 func (h requestHandler) run() (again time.Time, term *election.Term) {
 	ctx := h.exec.draining
 	r := h.requests.ClaimTrigger(context.WithoutCancel(ctx), election.TriggerRequest{Job: h.job.Name, ID: h.request.ID, Claimant: newRunID(),
@@ -49,7 +49,7 @@ func (h requestHandler) run() (again time.Time, term *election.Term) {
 	return h.exec.now().Add(heldPause), nil
 }
 
-// handleGranted handles a request that only this replica may act on now.
+// handleGranted handles a granted request: no other replica may run it while the term right lasts.
 func (h requestHandler) handleGranted(ctx context.Context, right *election.Term) (again time.Time, term *election.Term) {
 	if why := h.tickFault(); why != "" {
 		return h.refuseTick(right, why), nil
@@ -66,7 +66,7 @@ func (h requestHandler) handleGranted(ctx context.Context, right *election.Term)
 	default:
 		return h.giveBack(right), nil
 	}
-	if err := h.exec.breaker.probeStart(); err != nil { // after begin, the request can't be left to another replica
+	if err := h.exec.breaker.probeStart(); err != nil { // before commitRequest, after which no other replica can run the request
 		h.exec.breaker.noteFailedStart(err)
 		_ = term.Undo(context.Background()) // the return goes on in the background
 		return h.giveBack(right), nil
@@ -79,7 +79,7 @@ func (h requestHandler) handleGranted(ctx context.Context, right *election.Term)
 	return time.Time{}, term
 }
 
-// tickFault returns why the tick of a request can't be run again, or "" if it can.
+// tickFault returns the reason for which the tick of a request can't run, or "" if it can.
 func (h requestHandler) tickFault() string {
 	tick := h.request.Tick
 	switch {
@@ -93,7 +93,7 @@ func (h requestHandler) tickFault() string {
 	return ""
 }
 
-// giveBack gives the request back, so that any replica can claim it again.
+// giveBack gives the request back, so that any replica can claim it. It returns the time of this replica's next attempt.
 func (h requestHandler) giveBack(right *election.Term) (again time.Time) {
 	if err := right.Undo(context.Background()); err != nil {
 		h.exec.log.Debug("a request could not be given back; others have it when its lease has ended", "request", h.request.ID, "error", err)
@@ -101,14 +101,15 @@ func (h requestHandler) giveBack(right *election.Term) (again time.Time) {
 	return h.exec.now().Add(heldPause)
 }
 
-// commitRequest takes the step after which no other replica starts the request. It returns false if that is uncertain, and the run must not start.
+// commitRequest ends the term right, after which no other replica can run the request. It returns false if the result is uncertain: then the run must
+// not start.
 func (h requestHandler) commitRequest(ctx context.Context, right *election.Term) bool {
-	if ctx.Err() != nil || right.Context().Err() != nil || right.Remaining() < requestLease/2 { // a slow step might outlast the lease
+	if ctx.Err() != nil || right.Context().Err() != nil || right.Remaining() < requestLease/2 { // End may take so long that the lease expires first
 		h.giveBack(right)
 		return false
 	}
 	err := right.End(context.Background())
-	if errors.Is(err, election.ErrUnknown) { // once more: the server remembers what it did
+	if errors.Is(err, election.ErrUnknown) { // a second End returns the result of the first
 		err = right.End(context.Background())
 	}
 	if err != nil {
@@ -117,9 +118,9 @@ func (h requestHandler) commitRequest(ctx context.Context, right *election.Term)
 	return err == nil
 }
 
-// awaitSlot waits for a slot of the job until the request expires. A why that is not empty decides the request without a run. Without a term and without a
-// why, the request is left to other replicas. If a replica has died over the request, the held slot may be the one that it took, so the request is
-// not skipped.
+// awaitSlot waits for a slot of the job until the request expires. If it returns a reason in why, the request is decided without a run. If both
+// results are empty, the request is left to other replicas. If a previous claimant of the request has died, the request is not skipped for overlap,
+// because that claimant may still hold the slot.
 func (h requestHandler) awaitSlot(ctx context.Context, right *election.Term) (term *election.Term, why string) {
 	c := election.Claim{Job: h.job.Name, ID: newRunID(), Trigger: manual, Slots: h.job.Parallel, PerTick: h.job.PerTick, Lease: h.job.Lease,
 		Abstain: h.bound, Claimant: h.identity, Deadline: h.request.Expires}
@@ -145,7 +146,7 @@ func (h requestHandler) awaitSlot(ctx context.Context, right *election.Term) (te
 				c.ID, doubted = newRunID(), false
 				continue
 			}
-		case r.Verdict == election.Held && h.bound && r.By == "": // a slot is free, for another replica
+		case r.Verdict == election.Held && h.bound && r.By == "": // a slot is free, but this replica must not take it
 			return nil, ""
 		case r.Verdict == election.Held && right.Attempt() == 1 && h.job.Overlap == OverlapSkip:
 			return nil, "overlap"
@@ -158,7 +159,7 @@ func (h requestHandler) awaitSlot(ctx context.Context, right *election.Term) (te
 	return nil, ""
 }
 
-// restBetween waits between two attempts to get a slot.
+// restBetween pauses between two attempts to get a slot.
 func (h requestHandler) restBetween(ctx context.Context, right *election.Term) {
 	timer := time.NewTimer(min(heldPause, max(h.request.Expires.Sub(h.exec.now()), agenda.ClockSlack)))
 	defer timer.Stop()
@@ -169,7 +170,7 @@ func (h requestHandler) restBetween(ctx context.Context, right *election.Term) {
 	}
 }
 
-// endWithoutRun decides the request without a run.
+// endWithoutRun decides the request without a run, and records the outcome. again is zero if this succeeded.
 func (h requestHandler) endWithoutRun(right *election.Term, outcome Outcome, reason string) (again time.Time) {
 	if err := right.End(context.Background()); err != nil {
 		return h.exec.now().Add(heldPause)
@@ -178,8 +179,8 @@ func (h requestHandler) endWithoutRun(right *election.Term, outcome Outcome, rea
 	return time.Time{}
 }
 
-// refuseTick decides a request for an instant that is no tick, or is yet to come. It writes no record, which would stand in the history as the outcome of
-// a tick.
+// refuseTick decides a request whose Tick is not a past tick of the job. It writes no record, because the history would show it as the outcome of a
+// tick.
 func (h requestHandler) refuseTick(right *election.Term, why string) (again time.Time) {
 	if err := right.End(context.Background()); err != nil {
 		return h.exec.now().Add(heldPause)
@@ -188,20 +189,20 @@ func (h requestHandler) refuseTick(right *election.Term, why string) (again time
 	return time.Time{}
 }
 
-// recordNotRun records a request that has no run, as it would a tick, and answers the requester.
+// recordNotRun records the outcome of a request without a run, and sends it to the requester.
 func (h requestHandler) recordNotRun(outcome Outcome, reason string) {
 	h.exec.recorder.add(Record{RunID: h.request.ID, Job: h.job.Name, Tick: h.request.Tick, Trigger: manual, Replica: h.exec.replica,
 		Outcome: outcome, Reason: reason, Finished: h.exec.now()})
 	h.answerNotRun(outcome, reason)
 }
 
-// answerNotRun answers the requester that there is no run.
+// answerNotRun logs the outcome of a request without a run, and sends it to the requester.
 func (h requestHandler) answerNotRun(outcome Outcome, reason string) {
 	h.exec.log.Log(outcome.logLevel(reason, false), "trigger request not run", "job", h.job.Name, "request", h.request.ID, "outcome", string(outcome), "reason", reason)
 	h.sendAnswer(Answer{Outcome: outcome, Reason: reason})
 }
 
-// executeRun runs the job. The answer is sent at the same time, so that a slow journal delays nothing.
+// executeRun executes the run. It sends the answer in parallel, so that a slow answer does not delay the run.
 func (h requestHandler) executeRun(term *election.Term) {
 	run := &Run{ID: term.ID(), Job: h.job.Name, Tick: h.request.Tick, Trigger: manual, Slot: term.Slot(), Slots: h.job.Parallel,
 		Attempt: term.Attempt(), Token: term.Token(), insist: h.request.Expires}
@@ -214,15 +215,15 @@ func (h requestHandler) executeRun(term *election.Term) {
 	<-told
 }
 
-// answerTries is the minimum number of attempts to deliver an outcome to the requester.
+// answerTries is the minimum number of attempts to deliver an outcome before sendAnswer gives up.
 const answerTries = 3
 
-// sendAnswer sends an answer to the requester. An outcome is sent again until it is delivered, the request expires, or this replica leaves: the server of
-// the journal may be about to be replaced.
+// sendAnswer sends an answer to the requester. If the answer has an outcome, it retries until the outcome is delivered, the request expires, or the
+// drain begins, because Redis may be down for a while.
 func (h requestHandler) sendAnswer(say Answer) {
 	say.Request, say.Replica = h.request.ID, h.exec.replica
 	tries := answerTries
-	if say.Outcome == "" { // a progress report matters little
+	if say.Outcome == "" { // a progress report may get lost
 		tries = 1
 	}
 	awaited := func() bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// An inspectionBatch has the states of some jobs in the cluster.
+// An inspectionBatch has requests for the states of some jobs, and the results.
 type inspectionBatch struct {
 	tasks     []*task
 	requests  []election.InspectRequest
@@ -39,7 +39,7 @@ func (s *Scheduler) inspectDue(ctx context.Context, now time.Time) {
 		case t.unknown:
 			q = t.announceRequest(now)
 			q.Acked = t.ackableTicks()
-		case t.Behind != "": // whatever the deadlines: no replica keeps more open ticks
+		case t.Behind != "": // settle the ticks regardless of their deadlines, because no replica keeps so many open ticks
 			q.SettleThrough = t.Spec.ID(t.Spec.Prev(now.Add(time.Nanosecond)))
 			if len(t.Open) > 0 {
 				q.SettleThrough = t.Open[0].Previous
@@ -71,13 +71,13 @@ func (s *Scheduler) settleInspections(b inspectionBatch) {
 			s.startAnnounced(t, b.requests[i], st, now)
 		}
 		s.recordMissed(t, st, now)
-		if through := b.requests[i].SettleThrough; !through.IsZero() && !t.unknown { // unknown: the schedule was replaced meanwhile
+		if through := b.requests[i].SettleThrough; !through.IsZero() && !t.unknown { // unknown: a reload replaced the schedule
 			if len(t.Open) == 0 || !through.Before(t.Open[0].Previous) {
 				t.Behind = ""
 			}
 			s.agenda.Wake(&t.line, s.places.free(), now)
 		}
-		if t.Behind != "" { // the job fell further behind meanwhile
+		if t.Behind != "" { // the job fell further behind during the inspection
 			s.inspectAt(t, now)
 		}
 		s.inspectRunning(t, st)
@@ -88,8 +88,8 @@ func (s *Scheduler) settleInspections(b inspectionBatch) {
 	}
 }
 
-// beginSchedules announces the schedules to the cluster, and takes up the undecided ticks of the past: ticks within their deadline are opened, earlier ones
-// are missed. It waits for the server.
+// beginSchedules announces the schedules of all jobs to Redis, and handles undecided ticks of the past: it opens the ticks whose deadline has not
+// passed, and settles the other ticks as missed. It retries until Redis answers.
 func (s *Scheduler) beginSchedules(ctx context.Context) error {
 	var announce, settle inspectionBatch
 	retry := newBackoff()
@@ -106,7 +106,7 @@ func (s *Scheduler) beginSchedules(ctx context.Context) error {
 	}
 	now = s.now()
 	for i, t := range announce.tasks {
-		if err := announce.states[i].Err; err != nil { // it is inspected again, and has its ticks from then on
+		if err := announce.states[i].Err; err != nil { // a later inspection announces the job again, and its ticks begin then
 			s.logDamage(t, err, now)
 			s.announceTask(t, now.Add(longestPause))
 			continue
@@ -130,7 +130,8 @@ func (s *Scheduler) beginSchedules(ctx context.Context) error {
 	return nil
 }
 
-// inspectUntilAnswered repeats an inspection until the server has answered for every job of a batch, or has found its data damaged. It fails only when ctx ends.
+// inspectUntilAnswered repeats an inspection until Redis has returned a state for every job of a batch, or an error that the job's data is damaged.
+// It fails only if ctx ends.
 func (s *Scheduler) inspectUntilAnswered(ctx context.Context, b *inspectionBatch, retry *backoff.Backoff) error {
 	b.states = make([]election.State, len(b.tasks))
 	todo := make([]int, len(b.tasks))
@@ -163,21 +164,21 @@ func (s *Scheduler) inspectUntilAnswered(ctx context.Context, b *inspectionBatch
 	return nil
 }
 
-// openPastTicks opens the ticks of the past that are undecided and within their deadline. It returns a request that settles the ticks before them.
+// openPastTicks opens the undecided ticks of the past whose deadline has not passed. It returns a request that settles the earlier ticks as missed.
 func (s *Scheduler) openPastTicks(t *task, st election.State, now time.Time) election.InspectRequest {
 	settle := election.InspectRequest{Job: t.Name, SettleOutcome: missedBecause(s.cfg.missedReason(t, agenda.Down)), SettleSchedule: t.scheduleDigest()}
 	var open []time.Time
 	t.NewRules = st.RulesSince
-	singly := 0 // the number of late ticks that are settled one by one
+	singly := 0 // the number of late ticks that are still opened, to be settled one by one
 	if t.PerTick > 1 {
-		singly = maxMissed // a tick that ran, though not as often as it might, was not missed
+		singly = maxMissed // a tick with some of its runs was not missed, and only its own claim finds this out
 	}
 	for at := t.Spec.Prev(now.Add(time.Nanosecond)); t.Spec.ID(at).After(st.Decided); at = t.Spec.Prev(at) {
 		deadline := t.Extended(at, t.Deadline(at, t.Spec.Next(at)), len(open) == 0)
 		late := deadline.Before(st.Now)
 		if late && singly == 0 || len(open) == agenda.MaxOpen {
 			settle.SettleThrough = t.Spec.ID(at)
-			if late { // otherwise the deadline does not matter: no replica keeps more open ticks
+			if late { // otherwise too many ticks are open, and the deadline does not matter
 				settle.SettleDeadline = deadline
 			}
 			break
@@ -194,8 +195,8 @@ func (s *Scheduler) openPastTicks(t *task, st election.State, now time.Time) ele
 	return settle
 }
 
-// recordMissed records the ticks that were settled together, by any replica, and are not recorded yet: the replica that settled them may have died before
-// it could. The record of a tick is the same on every replica.
+// recordMissed records gaps that are not recorded yet. The replica that settled a gap may have died before it recorded the gap. The records of a gap
+// are the same on every replica, so duplicates do no harm.
 func (s *Scheduler) recordMissed(t *task, st election.State, now time.Time) {
 	for _, of := range st.Settled {
 		switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// An inspector reads the states of jobs from the server, and records the outcomes of ticks and runs that no replica has recorded yet. It is safe for
+// An inspector reads the states of jobs from Redis, and records the outcomes of ticks and runs that no replica has recorded yet. It is safe for
 // concurrent use.
 type inspector struct {
 	claimer   Claimer
@@ -22,7 +22,7 @@ type inspector struct {
 	log       hclog.Logger
 	replica   string
 	gone      func(identity string) bool
-	rules     atomic.Pointer[map[string]recoverRules] // only the jobs that have recoveries
+	rules     atomic.Pointer[map[string]recoverRules] // by job; only jobs with Recover
 	abandoned abandonedRecords
 }
 
@@ -31,8 +31,8 @@ func newInspector(cfg Config, recorder *recorder) *inspector {
 		abandoned: abandonedRecords{byJob: map[string]map[string]*receipt{}}}
 }
 
-// inspectJobs requests the states of jobs, and records the runs whose holders died. undeleted has an entry for each job: the error if orphans could not be
-// deleted.
+// inspectJobs reads the states of jobs, and records orphans and settled ticks. undeleted has, for each job, the error if its orphans could not be
+// recorded and deleted.
 func (in *inspector) inspectJobs(ctx context.Context, requests []election.InspectRequest) (states []election.State, undeleted []error) {
 	for part := range slices.Chunk(requests, maxInspections) {
 		states = append(states, in.claimer.Inspect(ctx, part)...)
@@ -52,7 +52,8 @@ func (in *inspector) inspectJobs(ctx context.Context, requests []election.Inspec
 	return states, undeleted
 }
 
-// abandonOrphans decides which orphans are recorded, before they are. It replaces the orphans of each state by the orphans after that decision.
+// abandonOrphans marks orphans as abandoned in Redis before they are recorded, so that their claimants can no longer withdraw. It updates the states
+// with the result.
 func (in *inspector) abandonOrphans(ctx context.Context, requests []election.InspectRequest, states []election.State) {
 	var asked []election.InspectRequest
 	var places []int
@@ -73,7 +74,7 @@ func (in *inspector) abandonOrphans(ctx context.Context, requests []election.Ins
 	}
 	for n, after := range in.claimer.Inspect(ctx, asked) {
 		st := &states[places[n]]
-		if after.Err != nil { // this look records no orphan of the job
+		if after.Err != nil { // this inspection records no orphans of the job
 			in.log.Debug("runs not abandoned; trying again", "job", asked[n].Job, "error", after.Err)
 			continue
 		}
@@ -82,15 +83,16 @@ func (in *inspector) abandonOrphans(ctx context.Context, requests []election.Ins
 	}
 }
 
-// isDecided reports whether the tick of an orphan stays decided, whatever its claimant does.
+// isDecided reports whether the claimant of an orphan can no longer withdraw its claim, so that the tick stays decided.
 func isDecided(o election.Run) bool { return o.Abandoned || o.EndedWell || o.Stopped != "" }
 
-// mayWithdraw reports whether the claimant of an orphan may never have received its grant, and may still withdraw its claim in time.
+// mayWithdraw reports whether the claimant of an orphan is alive, may not have received the grant, and may still withdraw its claim.
 func (in *inspector) mayWithdraw(o election.Run, now time.Time) bool {
 	return o.Claimant != "" && now.Before(o.Deadline) && in.gone != nil && !in.gone(o.Claimant)
 }
 
-// lookAgain returns the time to inspect a job again because claimants of its orphans may still withdraw; zero if there are none.
+// lookAgain returns the time of the next inspection of a job with undecided orphans, whose claimants may still withdraw. It returns zero if there are
+// none.
 func lookAgain(st election.State, now time.Time) (at time.Time) {
 	for _, o := range st.Orphans {
 		if isDecided(o) {
@@ -107,9 +109,8 @@ func lookAgain(st election.State, now time.Time) (at time.Time) {
 	return at
 }
 
-// recordSettled records ticks that were settled without a run and are not recorded yet: the replica that settled them may have died before it could,
-// and no other replica may have opened them. The server keeps them until they are written. Ticks that were settled together are left to the loop,
-// which knows the schedule.
+// recordSettled records settled ticks that are not recorded yet, and acknowledges them to Redis when the records are written. The replica that
+// settled a tick may have died before it recorded the tick. Gaps are recorded by the loop, which has the schedules.
 func (in *inspector) recordSettled(ctx, limit context.Context, requests []election.InspectRequest, states []election.State) {
 	var told []election.InspectRequest
 	for i, st := range states {
@@ -134,8 +135,9 @@ func (in *inspector) recordSettled(ctx, limit context.Context, requests []electi
 	}
 }
 
-// recordAbandoned records orphans as abandoned, with the reason of their stop if there was one. An orphan that had ended well is recorded as ok.
-// Every replica that sees an orphan records it once: the records are equal, and the journal knows the first. An undecided orphan is not recorded.
+// recordAbandoned records decided orphans: as ok if the run had succeeded, otherwise as abandoned, with the reason if the run was asked to stop.
+// Every replica that sees an orphan records it once. The records are equal, and the journal keeps the first. written has one entry per orphan, nil
+// for an undecided one.
 func (in *inspector) recordAbandoned(job string, st election.State) (written []*receipt) {
 	lost := in.unrecoverableIDs(job, st)
 	for _, o := range st.Orphans {
@@ -151,7 +153,7 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 		if o.EndedWell {
 			outcome, reason = OK, ""
 		}
-		if in.recorder.journal == nil && outcome == Abandoned { // with a journal, the replica that recorded it first logs it
+		if in.recorder.journal == nil && outcome == Abandoned { // with a journal, the replica whose record is the first logs it
 			in.log.Error("run abandoned: its holder is gone", "job", job, "run_id", o.ID, "token", o.Token, "replica", o.Holder)
 		}
 		written = append(written, in.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.At, Local: named{o.Tick, o.At}.localTime(), Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
@@ -160,7 +162,8 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 	return written
 }
 
-// deleteOrphans deletes the orphans that await no recovery, after their records are written, so that nothing is lost if this replica dies in between.
+// deleteOrphans deletes the orphans that no replica will recover. It waits until their records are written, so that no record is lost if this replica
+// dies in between.
 func (in *inspector) deleteOrphans(ctx, limit context.Context, job string, st election.State, written []*receipt) error {
 	var ids []string
 	var unwritten error
@@ -188,8 +191,8 @@ func (in *inspector) deleteOrphans(ctx, limit context.Context, job string, st el
 	return errors.Join(unwritten, in.claimer.DeleteOrphans(ctx, job, ids...))
 }
 
-// awaitsRecovery reports whether a replica is to recover an orphan. It returns false if the run had succeeded, or was to stop for a user or for a
-// newer tick. It may be called at any time.
+// awaitsRecovery reports whether a replica is to recover an orphan. It returns false if the run had succeeded, was canceled or replaced, or has used
+// up its attempts. It is safe for concurrent use.
 func (in *inspector) awaitsRecovery(job string, o election.Run) bool {
 	return !o.EndedWell && o.Stopped == "" && (*in.rules.Load())[job].allowsAttempt(o.Tick, o.Attempt)
 }
@@ -205,13 +208,14 @@ func (in *inspector) unrecoverableIDs(job string, st election.State) (ids map[st
 	return ids
 }
 
-// An abandonedRecords holds the records of orphans that await a recovery. Every inspection finds such an orphan, and only the first one records it.
+// An abandonedRecords holds the receipts for the records of orphans that await a recovery. Each inspection finds these orphans again, and only the
+// first inspection records them.
 type abandonedRecords struct {
 	mu    sync.Mutex
 	byJob map[string]map[string]*receipt // by job and run id
 }
 
-// receiptOf returns the receipt for the record of an orphan, or nil if the orphan is still to be recorded.
+// receiptOf returns the receipt for the record of an orphan, or nil if the orphan must be recorded.
 func (m *abandonedRecords) receiptOf(job, id string) *receipt {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,7 +225,7 @@ func (m *abandonedRecords) receiptOf(job, id string) *receipt {
 	return nil
 }
 
-// replaceReceipts replaces the receipts of a job, which forgets past orphans.
+// replaceReceipts replaces the receipts of a job, so that the receipts of former orphans are forgotten.
 func (m *abandonedRecords) replaceReceipts(job string, receipts map[string]*receipt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

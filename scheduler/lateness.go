@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// A lateness lets other goroutines ask the loop for the age of the latest tick.
+// A lateness lets other goroutines ask the loop for the lateness of the oldest undecided tick.
 type lateness struct {
 	asks  chan chan<- time.Duration
-	round atomic.Pointer[time.Time] // the last iteration of the loop; nil before the first, and in a drain
+	round atomic.Pointer[time.Time] // the time of the last iteration of the loop; nil before the first, and in a drain
 }
 
-// longestAnswer bounds the wait of [Scheduler.Lateness] for the loop.
+// longestAnswer is the maximum time for which [Scheduler.Lateness] waits for the loop.
 const longestAnswer = 500 * time.Millisecond
 
-// Lateness returns how long the oldest undecided tick has been due, as far as this replica knows. Ticks that only wait for a slot of their own job do
-// not count. If the loop does not answer, Lateness returns the time since its last iteration. ok is false while there is no loop: before the server
-// has answered for the first time, and in a drain. It may be called at any time, and returns within half a second.
+// Lateness returns the time for which the oldest undecided tick has been due, as far as this replica knows. Ticks that only wait for a slot of their
+// own job do not count. If the scheduler's loop does not answer, Lateness returns the time since the loop's last iteration. ok is false while no loop
+// runs: before Redis has answered for the first time, and in a drain. Lateness may be called at any time, and returns within half a second.
 func (s *Scheduler) Lateness() (late time.Duration, ok bool) {
 	round := s.late.round.Load()
 	if round == nil {
 		return 0, false
 	}
-	answer := make(chan time.Duration, 1) // the loop does not wait for the caller
+	answer := make(chan time.Duration, 1) // capacity 1, so that the loop does not wait for the caller
 	limit := time.NewTimer(longestAnswer)
 	defer limit.Stop()
 	select {
@@ -39,7 +39,7 @@ func (l *lateness) noteIteration(at time.Time) { l.round.Store(&at) }
 // noteEnd records the end of the loop.
 func (l *lateness) noteEnd() { l.round.Store(nil) }
 
-// latestOverdue returns how long the latest tick of some tasks has been due.
+// latestOverdue returns the time for which the oldest undecided tick of some tasks has been due.
 func latestOverdue(tasks map[string]*task, now time.Time) (late time.Duration) {
 	for _, t := range tasks {
 		if due, ok := t.Overdue(); ok {

@@ -10,8 +10,9 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// launchTry runs one try under its two contexts and returns the cause of its stop, if it was stopped. The goroutine of the runner calls began when the
-// work has begun. The runner gets a copy of the run, because a try that was called off may still use it when the next one is launched.
+// launchTry runs one try and returns the cause of its stop, or nil if it was not stopped. began is called when the work has begun, from the goroutine
+// of the Runner. The Runner gets a copy of the run, because the Runner of a try that was called off may still use its Run when the next try is
+// launched.
 func (x *executor) launchTry(ctx context.Context, job *Job, of *Run, term *election.Term, began func(at time.Time)) (begin *start, result Result, cause error) {
 	stop, stopNow := context.WithCancelCause(context.Background())
 	kill, killNow := context.WithCancel(context.Background())
@@ -34,10 +35,10 @@ func (x *executor) launchTry(ctx context.Context, job *Job, of *Run, term *elect
 		run.Lease = term
 	}
 	if job.StartTimeout == 0 {
-		_ = begin.enterStarting() // the state is still preparing, so it succeeds
+		_ = begin.enterStarting() // it succeeds, because the state is preparing
 		begin.confirmStarted()
 	}
-	returned := Result{Err: errNoReturn} // in case the runner never returns
+	returned := Result{Err: errNoReturn} // stays if the Runner ends its goroutine without returning
 	go func() {
 		defer close(begin.over)
 		returned = job.callRunner(stop, run)
@@ -48,20 +49,20 @@ func (x *executor) launchTry(ctx context.Context, job *Job, of *Run, term *elect
 		return begin, Result{}, cause
 	}
 	if returned.LeftBehind != "" {
-		cause = nil // it had ended before it was stopped
+		cause = nil // the work had ended before the stop
 	}
 	return begin, returned, cause
 }
 
 const (
-	// lastWord bounds the wait for the Runner of a try that was called off to return the reason for which it has not begun.
+	// lastWord bounds the wait for a Runner that was called off to return the reason why it has not begun.
 	lastWord = 250 * time.Millisecond
-	// startConfirmGrace is the time beyond the StartTimeout for the confirmation of a start that is under way: a process that stood still receives it late. It is
-	// shorter than startMargin, after which other replicas look at the run.
+	// startConfirmGrace is the time beyond the StartTimeout in which a start that is under way may still be confirmed: a process that was suspended receives the
+	// confirmation late. It is shorter than startMargin, after which other replicas look at the run.
 	startConfirmGrace = 250 * time.Millisecond
 )
 
-// returnsSoon reports whether a Runner that was stopped returns soon. It may hang.
+// returnsSoon reports whether a Runner returns within lastWord. It may hang instead.
 func returnsSoon(over <-chan struct{}) bool {
 	timer := time.NewTimer(lastWord)
 	defer timer.Stop()
@@ -73,8 +74,7 @@ func returnsSoon(over <-chan struct{}) bool {
 	}
 }
 
-// awaitLease waits until the lease of a run has its whole length. Otherwise a run whose grant became known late might be stopped before it has done
-// anything.
+// awaitLease waits until the lease of a run has its whole length. Otherwise a run whose grant arrived late might be stopped right after its start.
 func (x *executor) awaitLease(ctx context.Context, term *election.Term) {
 	if term == nil {
 		return
@@ -89,7 +89,7 @@ func (x *executor) awaitLease(ctx context.Context, term *election.Term) {
 	}
 }
 
-// tooLate returns the reason for which a run must not be started any more: it took too long to get here.
+// tooLate returns the reason for which a try must not be started any more, or nil if it may be started.
 func (x *executor) tooLate(term *election.Term) error {
 	switch {
 	case term != nil && term.Context().Err() != nil:
@@ -100,10 +100,10 @@ func (x *executor) tooLate(term *election.Term) error {
 	return whyStopped(term)
 }
 
-// errNoReturn is the result of a Runner that ended its goroutine without returning.
+// errNoReturn is the error of a Runner that ended its goroutine without returning.
 var errNoReturn = errors.New("runtime.Goexit was called")
 
-// callRunner calls the runner. A panic is a failed run.
+// callRunner calls the Runner. It turns a panic into a failed run.
 func (j *Job) callRunner(stop context.Context, run *Run) (result Result) {
 	defer func() {
 		if p := recover(); p != nil {

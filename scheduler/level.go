@@ -8,8 +8,8 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// logLevel returns the log level of an outcome. ERROR is for a run that has failed for good. WARN is for a tick or run that has another chance, or was
-// lost without a failure. INFO is for an outcome that a policy or a user has decided. pending means that a recovery follows.
+// logLevel returns the log level for an outcome: ERROR for a failed run, WARN for a failed run that will be recovered, a missed tick, or a run that a
+// drain stopped for good, and INFO for the rest. pending means that a recovery follows.
 func (o Outcome) logLevel(reason string, pending bool) hclog.Level {
 	switch o {
 	case Failed, TimedOut, Lost, Abandoned:
@@ -27,7 +27,7 @@ func (o Outcome) logLevel(reason string, pending bool) hclog.Level {
 	return hclog.Info
 }
 
-// logEnd logs the end of a run, once it is known whether a recovery follows. If the end is returned to a caller, the caller logs it.
+// logEnd logs the end of a run. For a run of [Scheduler.RunNow] it uses DEBUG, because the caller reports the end.
 func (r *Record) logEnd(run *Run, what string, pending bool, more ...any) {
 	level := r.Outcome.logLevel(r.Reason, pending)
 	if run.returned {
@@ -40,10 +40,11 @@ func (r *Record) logEnd(run *Run, what string, pending bool, more ...any) {
 	run.Logger.Log(level, what, args...)
 }
 
-// streakTimeout bounds the wait of the log line of a failed run for the failures before it. The run keeps its place on the replica meanwhile.
+// streakTimeout bounds the wait for Config.Streak before a failed run is logged. The run keeps its place on this replica during the wait.
 const streakTimeout = recordTimeout / 4
 
-// earlierFailures returns the keys and values about earlier failures for the log line of a failed run, or nil if the history does not answer.
+// earlierFailures returns keys and values about earlier failures of the job, for the log line of a failed run. It returns nil for a run that did not
+// fail, or if the history does not answer.
 func (x *executor) earlierFailures(r *Record) []any {
 	if x.streak == nil || x.recorder.failing.Load() || r.Outcome != Failed && r.Outcome != TimedOut && r.Outcome != Lost {
 		return nil
@@ -54,7 +55,8 @@ func (x *executor) earlierFailures(r *Record) []any {
 	return x.streak(ctx, r.Job)
 }
 
-// logLostLease logs the loss of a lease that the run outlives, until stop is called. Any other loss is logged with the end of the run.
+// logLostLease logs the loss of the lease of a run with OutlivesLease, until stop is called. For other runs, the loss is logged with the end of the
+// run.
 func logLostLease(job *Job, run *Run, term *election.Term) (stop func() bool) {
 	if term == nil || !job.OutlivesLease {
 		return func() bool { return true }

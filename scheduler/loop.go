@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// runLoop is the one goroutine that owns the agenda and the state of each job.
+// runLoop is the loop of the scheduler. Its goroutine owns the agenda and the state of each job.
 func (s *Scheduler) runLoop(ctx context.Context) error {
 	if err := s.beginSchedules(ctx); err != nil {
 		return err
@@ -19,10 +19,10 @@ func (s *Scheduler) runLoop(ctx context.Context) error {
 		s.noticeReady(now)
 		s.fallBehind(s.agenda.Collect(now), now)
 		s.handleGrants()
-		s.recoveries.claimDue(ctx, now) // before newer ticks take the places
+		s.recoveries.claimDue(ctx, now) // before the claims, because newer ticks would take the places
 		s.claims.claimDue(ctx, now)
 		s.requests.tryRequests(now)
-		if !s.agenda.More() { // a job with no open tick has none that is undecided
+		if !s.agenda.More() { // all due ticks are open, so an inspection can rely on the open ticks
 			s.inspectDue(ctx, now)
 		}
 		s.checks.followUp(ctx, now)
@@ -62,11 +62,11 @@ func (s *Scheduler) runLoop(ctx context.Context) error {
 	}
 }
 
-// longestSleep bounds every sleep, so that a stepped clock or a suspended machine is noticed soon.
+// longestSleep is the maximum sleep of the loop, so that it soon notices a clock step or a resumed machine.
 const longestSleep = 2 * time.Second
 
-// idleTime returns the time for which there is nothing to do, rounded up to microseconds, the resolution of the estimated server clock. A shorter sleep
-// would end at the same instant of that clock, and the loop would spin.
+// idleTime returns the time until the next work of the loop, rounded up to microseconds. The estimated clock of Redis has a resolution of
+// microseconds, so after a shorter sleep this clock would not have advanced, and the loop would spin.
 func (s *Scheduler) idleTime(now time.Time) time.Duration {
 	wake := now.Add(longestSleep)
 	earlier := func(t time.Time) {
@@ -93,14 +93,14 @@ func (s *Scheduler) idleTime(now time.Time) time.Duration {
 }
 
 const (
-	// smallStep is the largest backward step of the server's clock that a better estimate of it may cause.
+	// smallStep is the largest backward step of the estimated clock that a better estimate may cause.
 	smallStep = 2 * time.Second
-	// bigStep is the largest backward step that the timeline does not follow. A ledger is ahead of the clock by no more.
+	// bigStep is the largest backward step after which the timeline is not rebuilt. A ledger is never ahead of Redis' clock by more.
 	bigStep = time.Minute
 )
 
-// noticeStep follows a server clock that was set back. Claims and inspections that were due by the old time are due now. After a big step the
-// timeline is rebuilt: its ticks are due again, as far as the ledgers allow.
+// noticeStep handles a clock of Redis that was set back. All waiting claims and inspections become due now. After a big step the timeline is rebuilt:
+// ticks become due again, and the ledgers in Redis refuse those that were decided.
 func (s *Scheduler) noticeStep(now time.Time) {
 	back := s.latest.Sub(now)
 	if back <= smallStep {
@@ -117,16 +117,16 @@ func (s *Scheduler) noticeStep(now time.Time) {
 	s.checks.due.Advance(now)
 	s.requests.due.Advance(now)
 	if back > bigStep {
-		s.collectAll(now) // ticks that came due by the old time
+		s.collectAll(now) // open the ticks that were due by the old time
 		s.rebuildTimeline(now)
 	}
 }
 
-// Abort makes a [Scheduler.Run] that is draining kill its jobs at once. It may be called at any time, and several times.
+// Abort makes a draining [Scheduler.Run] kill its running jobs at once. It may be called at any time, and several times.
 func (s *Scheduler) Abort() { s.abortNow() }
 
-// Run schedules until ctx ends, and then drains: it claims nothing more, waits for running jobs, stops the remaining ones near the end of
-// DrainTimeout, and returns when all of them are dead and released. The server may be away when it starts.
+// Run schedules jobs until ctx ends, and then drains: it stops claiming, waits for running jobs, stops the remaining runs near the end of
+// DrainTimeout, and returns when all runs have ended and their leases are released. If Redis does not answer when Run is called, Run waits for it.
 func (s *Scheduler) Run(ctx context.Context) error {
 	if s.cfg.Claimer == nil {
 		return errNoClaimer
@@ -149,7 +149,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return nil
 }
 
-// noticeReady claims the ticks that were parked while no run might be started.
+// noticeReady schedules claims of parked ticks when this replica becomes ready to start runs again.
 func (s *Scheduler) noticeReady(now time.Time) {
 	was := s.places.unready
 	s.places.unready = s.cfg.Ready != nil && !s.cfg.Ready() || s.exec.breaker.openReason() != ""
@@ -158,7 +158,8 @@ func (s *Scheduler) noticeReady(now time.Time) {
 	}
 }
 
-// watchLoop records whether the loop is much later than planned. Then ticks that came due meanwhile were not claimed, and answers were not read.
+// watchLoop records whether this iteration of the loop is much later than planned: then this process stood still, and did not claim due ticks or read
+// answers in time.
 func (s *Scheduler) watchLoop() {
 	s.agenda.StoodStill = !s.wanted.IsZero() && time.Since(s.wanted) >= standstill
 	s.wanted = time.Now()

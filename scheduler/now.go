@@ -10,15 +10,16 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// ErrHeld means that all slots of a job are held, ErrPoolHeld that all slots of its pool are.
+// The errors of [Scheduler.RunNow] if there is no free slot.
 var (
 	ErrHeld     = errors.New("all slots of the job are held")
 	ErrPoolHeld = errors.New("all slots of the job's pool are held")
 )
 
-// RunNow runs a job here and now, outside its schedule, and returns its record. The run holds a slot of the job, and of its pool if there is one.
-// RunNow returns [ErrHeld] or [ErrPoolHeld] if no slot is free, and [ErrElsewhere] if this replica lacks labels that the job requires. Without lock
-// it does not contact the server, and the run has no token. When ctx ends the run is stopped. RunNow is for a scheduler that is not running.
+// RunNow runs a job at once on this replica, outside its schedule, and returns the record of the run. With lock, the run holds a slot of the job, and
+// of the job's pool if it has one. RunNow then returns [ErrHeld] or [ErrPoolHeld] if no slot is free, and [ErrElsewhere] if this replica lacks labels
+// that the job requires. Without lock, RunNow does not call Redis, and the run has no token. When ctx ends, the run is stopped. RunNow must not be
+// called while [Scheduler.Run] is running.
 func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, error) {
 	t := s.tasks[job]
 	if t == nil {
@@ -50,7 +51,7 @@ func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, 
 	return end.record, end.unstarted
 }
 
-// subscribeOnce subscribes to the events of the cluster, so that the run learns at once that it is to stop. end cancels the subscription and waits.
+// subscribeOnce subscribes to events, so that a request to stop the run arrives at once. end cancels the subscription and waits for its goroutine.
 func (s *Scheduler) subscribeOnce() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var hearing sync.WaitGroup
@@ -87,7 +88,7 @@ func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election
 	}
 }
 
-// enterNow takes a slot of the pool for a run, and does not wait for one.
+// enterNow takes a slot of the job's pool, without waiting for one.
 func (s *Scheduler) enterNow(ctx context.Context, job *Job, term *election.Term) (*election.Term, error) {
 	if job.Pool.Name == "" {
 		return term, nil
@@ -96,7 +97,7 @@ func (s *Scheduler) enterNow(ctx context.Context, job *Job, term *election.Term)
 	if ok {
 		return term.With(slot), nil
 	}
-	_ = term.Undo(context.Background()) // the return goes on in the background, or the lease ends by itself
+	_ = term.Undo(context.Background()) // an error is ignored: Undo goes on in the background, or the lease expires
 	if err == nil {
 		err = fmt.Errorf("%w: %s", ErrPoolHeld, job.Pool.Name)
 	}

@@ -1,26 +1,27 @@
 package scheduler
 
-// Overlap: the outcome of a tick that finds all slots of its job held.
+// Overlap: policies for a tick that finds all slots of its job held.
 //
 //	skip     the tick is skipped.
-//	queue    the first tick waits for a slot until its start deadline. Those behind it are skipped.
+//	queue    the first such tick waits for a slot until its start deadline. The ticks after it are skipped.
 //	replace  the oldest run that began before the tick is stopped, and the tick runs when that run is dead. If newer ticks
-//	         need all the slots meanwhile, the tick is skipped.
+//	         need all the slots before that, the tick is skipped.
 
 import (
 	"fmt"
 )
 
-// An Overlap decides a tick that finds all slots of its job held, by earlier ticks or outside the schedule.
+// An Overlap is the policy for a tick that finds all slots of its job held, by runs of earlier ticks or outside the schedule.
 type Overlap string
 
 // The overlap policies.
 const (
 	OverlapSkip  Overlap = "skip"  // the tick is skipped; the default
-	OverlapQueue Overlap = "queue" // the first tick waits for a slot until its StartDeadline; the ones behind it are skipped
-	// OverlapReplace stops the oldest run that began before the tick, on any replica. That run ends as canceled (replaced), and the tick runs when it
-	// is dead. A tick that still waits when newer ones need all the slots is skipped. Ticks that waited because the server or all replicas were away
-	// run one after the other, and replace nothing that was started meanwhile; but if such a run outlasts a period, the newest tick wins again.
+	OverlapQueue Overlap = "queue" // the first such tick waits for a slot until its StartDeadline; the ticks after it are skipped
+	// OverlapReplace stops the oldest run that began before the tick, on any replica. That run ends as canceled (replaced), and then the tick runs. If
+	// newer ticks need all the slots before the tick runs, the tick is skipped. Late ticks that waited because Redis or all replicas were down run one
+	// after the other, without replacing each other. But if the run of such a late tick lasts longer than the period of the schedule, the newest tick
+	// replaces it.
 	OverlapReplace Overlap = "replace"
 )
 

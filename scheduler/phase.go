@@ -11,28 +11,28 @@ import (
 type phaseName int
 
 const (
-	phaseGranted      phaseName = iota // it has a lease, or needs none
-	phaseAwaitingPool                  // it waits for a slot of its pool
+	phaseGranted      phaseName = iota // the run has a lease, or needs none
+	phaseAwaitingPool                  // the run waits for a slot of its pool
 	phaseRunning                       // a try is under way
-	phaseStopping                      // a try was asked to stop
-	phaseDead                          // nothing of the last try's work goes on, now or later
-	phaseRecorded                      // its end is in the journal
-	phaseReleased                      // its lease is released, handed over, given back, or left to end by itself
+	phaseStopping                      // the current try was asked to stop
+	phaseDead                          // the last try's work has ended, or can never begin
+	phaseRecorded                      // the end of the run is in the journal
+	phaseReleased                      // the lease is released, handed over or given back, or expires
 )
 
 func (n phaseName) String() string {
 	return [...]string{"granted", "awaiting its pool", "running", "stopping", "dead", "recorded", "released"}[n]
 }
 
-// A phase is a phaseName with the data of that phase.
+// A phase is a stage in the life of a run, with its data.
 type phase struct {
 	name phaseName
 	try  int   // the attempt, while running
 	why  error // the cause, while stopping
 }
 
-// phases has all valid transitions. No run is released before it is dead and recorded, except a run whose work never began: its grant is given back,
-// and it has no record.
+// phases has all valid transitions. A run is released only after it is dead and recorded. The exception is a run whose work never began: its grant is
+// given back without a record.
 var phases = map[phaseName][]phaseName{
 	phaseGranted:      {phaseAwaitingPool, phaseRunning},
 	phaseAwaitingPool: {phaseRunning, phaseRecorded, phaseReleased},
@@ -42,7 +42,7 @@ var phases = map[phaseName][]phaseName{
 	phaseRecorded:     {phaseReleased},
 }
 
-// A life is the current phase of a run. It belongs to the goroutine that executes the run.
+// A life holds the current phase of a run. It belongs to the goroutine that executes the run.
 type life struct {
 	now     phase
 	log     hclog.Logger

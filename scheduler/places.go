@@ -1,13 +1,13 @@
 package scheduler
 
-// places counts the runs that this replica has, and may have, at once. A claim that may become a run has a place, too. It belongs to the loop.
+// places counts the occupied places of this replica. Each run and each claim that may become a run occupies one place. It belongs to the loop.
 type places struct {
 	most    int
 	taken   int
-	unready bool // no run may be started
+	unready bool // no run may be started now, so no place is free
 }
 
-// free returns the number of runs that may start now.
+// free returns the number of free places.
 func (p *places) free() int {
 	if p.unready {
 		return 0
@@ -15,25 +15,25 @@ func (p *places) free() int {
 	return p.most - p.taken
 }
 
-// takePlace takes a place for a run of a job.
+// takePlace occupies a place for a run of a job.
 func (p *places) takePlace(t *task) {
 	t.Running++
 	p.taken++
 }
 
-// releasePlace gives back a place that take took.
+// releasePlace frees a place of a job.
 func (p *places) releasePlace(t *task) {
 	t.Running--
 	p.taken--
 }
 
-// placeTick gives a place to a tick that is claimed.
+// placeTick occupies a place for a tick that is about to be claimed.
 func (p *places) placeTick(k *tick) {
 	k.Placed = true
 	p.takePlace(taskOf(k))
 }
 
-// unplaceTick takes the place from a tick, if it has one.
+// unplaceTick frees the place of a tick, if the tick has one.
 func (p *places) unplaceTick(k *tick) {
 	if k.Placed {
 		k.Placed = false

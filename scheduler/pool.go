@@ -3,7 +3,7 @@ package scheduler
 // Pools: jobs share slots across the cluster.
 //
 // A run takes a slot of its pool after its tick was granted and before its work begins, first come, first served. It holds the slot through all its
-// tries. While it waits it keeps its slot of the job. A tick that gets no slot before its start deadline is missed (pool).
+// tries. While it waits, it keeps its slot of the job. If it gets no slot before the start deadline of its tick, the tick is missed (pool).
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// A Pool is a semaphore that jobs share across the cluster, first come, first served. A run whose tick was granted waits for a slot until the
-// StartDeadline of the tick, and holds it through all its tries. The zero value is no pool.
+// A Pool is a semaphore that jobs share across the cluster, first come, first served. A run waits for a slot of the pool until the StartDeadline of
+// its tick, and holds the slot until the run ends, through all its tries. The zero value means no pool.
 type Pool struct {
 	// Name matches [A-Za-z0-9][A-Za-z0-9_-]{0,127}.
 	Name string
@@ -25,7 +25,7 @@ type Pool struct {
 
 // Pools grants the slots of pools. [election.Elector] implements it.
 type Pools interface {
-	// AcquirePool waits for a slot until ctx ends; TryAcquirePool does not wait.
+	// AcquirePool waits for a slot until ctx ends. TryAcquirePool does not wait.
 	AcquirePool(ctx context.Context, entry election.Entry) (*election.Term, error)
 	TryAcquirePool(ctx context.Context, entry election.Entry) (term *election.Term, ok bool, err error)
 }
@@ -47,9 +47,9 @@ func (j *Job) poolEntry(runID string) election.Entry {
 	return election.Entry{Pool: j.Pool.Name, Slots: j.Pool.Slots, Lease: j.Lease, Run: runID}
 }
 
-// poolMargin is the time before the next tick at which a run gives up the wait for its pool, if its deadline lasts until that tick. Otherwise the
-// next tick would find the slot of the job held, and be skipped.
+// poolMargin is the time before the next tick at which a run stops waiting for its pool, if its start deadline is the next tick. If it waited longer,
+// the next tick would find the slot of the job held and be skipped.
 const poolMargin = 50 * time.Millisecond
 
-// poolWait returns the maximum wait for the pool of a run that has no deadline of its own.
+// poolWait returns the maximum wait for the pool of a run without a start deadline.
 func (j *Job) poolWait() time.Duration { return orDefault(j.StartDeadline, agenda.LongestAuto) }

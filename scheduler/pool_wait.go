@@ -9,13 +9,13 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// errPoolFull is the cause of the end of a wait for a pool at the tick's deadline.
+// errPoolFull is the reason if a run got no slot of its pool before the start deadline.
 var errPoolFull = errors.New("all slots of the pool were held")
 
-// longWait is the time after which the wait of a run for its pool is logged.
+// longWait is the time after which a wait for a pool is logged.
 const longWait = time.Second
 
-// enterPool waits for a slot of the pool. why is the reason if the run must not start any more.
+// enterPool waits for a slot of the job's pool. why is nil if the run has a slot; otherwise it is the reason for which the run must not start.
 func (x *executor) enterPool(ctx context.Context, job *Job, run *Run, term *election.Term) (slot *election.Term, why error) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -39,7 +39,7 @@ func (x *executor) enterPool(ctx context.Context, job *Job, run *Run, term *elec
 	if until.IsZero() {
 		until = x.now().Add(job.poolWait())
 	}
-	for ctx.Err() == nil && x.now().Before(until) { // again if the server's clock was set back meanwhile
+	for ctx.Err() == nil && x.now().Before(until) { // waits again if the clock of Redis was set back during the wait
 		waiting, cancel := context.WithTimeoutCause(ctx, until.Sub(x.now()), errPoolFull)
 		slot = x.lineUp(waiting, job, run)
 		cancel()
@@ -54,12 +54,12 @@ func (x *executor) enterPool(ctx context.Context, job *Job, run *Run, term *elec
 		why = errPoolFull
 	}
 	if slot != nil && why != nil {
-		_ = slot.Undo(context.Background()) // the return goes on in the background, or the lease ends by itself
+		_ = slot.Undo(context.Background()) // an error is ignored: Undo goes on in the background, or the lease expires
 	}
 	return slot, why
 }
 
-// lineUp waits for a slot until ctx ends, whatever errors the server returns. It returns nil if there is none by then.
+// lineUp waits for a slot until ctx ends, and retries after errors. It returns nil if it got no slot.
 func (x *executor) lineUp(ctx context.Context, job *Job, run *Run) *election.Term {
 	retry := newBackoff()
 	for first := true; ; first = false {
@@ -76,8 +76,8 @@ func (x *executor) lineUp(ctx context.Context, job *Job, run *Run) *election.Ter
 	}
 }
 
-// withholdRun ends the term of a run that does not start. The tick of a draining replica is given back, and another replica runs it. A requested run is
-// not given back, since it would not be requested again.
+// withholdRun ends the term of a run that must not start. In a drain, it gives the tick back so that another replica runs it. It does not give back a
+// requested run, because no other replica would get the request.
 func (x *executor) withholdRun(job *Job, run *Run, term *election.Term, why error) Record {
 	log := x.runLogger(run)
 	if errors.Is(why, ErrDrain) && run.Trigger != manual {
@@ -92,7 +92,8 @@ func (x *executor) withholdRun(job *Job, run *Run, term *election.Term, why erro
 		record.Slot, record.Attempt, record.Token = run.Slot, run.Attempt, run.Token
 		record.setOutcome(Result{}, why, false)
 	}
-	// It has the id of the run: if this replica dies now, the others record the run as abandoned under the same id.
+	// The record has the id of the run. If this replica dies now, another replica records the run as abandoned under the same id, so there is only one
+	// record.
 	x.recordEnd(record, job.Lease/4)
 	run.life.moveTo(phase{name: phaseRecorded})
 	if err := x.endTerm(job, run, term, &record, false); err != nil {

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// rankStep is the delay of each rank behind the one before it: about the time that a grant and its event take.
+	// rankStep is the delay of a claim per rank. It is about the time that a grant and its event take.
 	rankStep = 5 * time.Millisecond
-	// maxRankDelay bounds the delay of the last ranks in a large cluster.
+	// maxRankDelay is the maximum delay, for the last ranks in a large cluster.
 	maxRankDelay = 100 * time.Millisecond
-	// groups is the number of groups of jobs. Of ticks that are due together, the first rank asks for one group after the other, and the later ranks
-	// begin with the last group. So they help it from the other end, instead of claiming the ticks that it is about to be granted.
+	// groups is the number of groups of jobs. If many ticks are due at once, the replica with the first rank for a tick claims the groups in order, and
+	// the replicas with later ranks begin with the last group. So they do not claim the ticks that the first replica is about to win.
 	groups = 16
 )
 
-// rankOf returns the number of peers that come before self for a tick of a job. It uses rendezvous hashing (Thaler and Ravishankar 1998): each tick has
-// one first rank, and each peer is first equally often, even if there are few jobs.
+// rankOf returns the rank of self for a tick of a job: the number of peers that claim before it. It uses rendezvous hashing (Thaler and Ravishankar
+// 1998), so that each peer comes first for an equal share of the ticks, even with few jobs.
 func rankOf(job string, tick time.Time, self string, peers []string) int {
 	place := append(make([]byte, 0, 128), job...)
 	place = append(strconv.AppendInt(append(place, 0), tick.Unix(), 10), 0)
@@ -43,8 +43,8 @@ func (c *Config) ownIdentity() string {
 	return self
 }
 
-// missedReason returns the reason for which a tick of a job was missed. A replica without the job's labels distinguishes whether another replica with them
-// is alive.
+// missedReason returns the reason for which a tick of a job was missed. On a replica without the job's labels, it replaces Down by Labels if no live
+// replica has the labels.
 func (c *Config) missedReason(t *task, reason agenda.Reason) agenda.Reason {
 	if reason == agenda.Down && t.Elsewhere && c.Peers != nil {
 		if _, fit := c.Peers(t.Where); len(fit) == 0 {
@@ -54,7 +54,7 @@ func (c *Config) missedReason(t *task, reason agenda.Reason) agenda.Reason {
 	return reason
 }
 
-// turnDelay returns the time for which this replica lets others ask first for a tick of a job. As many replicas as the tick has grants ask at once.
+// turnDelay returns the delay of this replica's claim of a tick, by its rank. The first PerTick ranks claim without a delay.
 func (c *Config) turnDelay(t *task, tick time.Time) time.Duration {
 	if c.Peers == nil {
 		return 0

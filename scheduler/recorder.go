@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// A recorder writes records to the journal in batches. Records that arrive while one is being written go into the next. While the journal is away
-// they wait, up to maxWaiting of them; beyond that the oldest are dropped, and the recorder logs it.
+// A recorder writes records to the journal in batches. Records that are added while a batch is being written go into the next batch. While writes
+// fail, up to maxWaiting records wait. If there are more, the recorder drops the oldest and logs a warning.
 type recorder struct {
 	journal Journal
 	log     hclog.Logger
@@ -22,8 +22,8 @@ type recorder struct {
 
 	mu      sync.Mutex
 	waiting []waitingRecord
-	pending map[recordKey]*receipt // the receipts of records that wait or are being written
-	ended   bool                   // nothing is written any more
+	pending map[recordKey]*receipt // the receipts of queued records, and of records being written
+	ended   bool                   // the recorder accepts no more records
 }
 
 type waitingRecord struct {
@@ -31,7 +31,7 @@ type waitingRecord struct {
 	receipt *receipt
 }
 
-// A recordKey identifies a record: records with equal keys are the same record.
+// A recordKey identifies a record. Records with equal keys are the same record.
 type recordKey struct {
 	runID   string
 	outcome Outcome
@@ -40,10 +40,10 @@ type recordKey struct {
 
 func (r *Record) key() recordKey { return recordKey{r.RunID, r.Outcome, r.Attempt} }
 
-// A receipt is the state of the write of a record.
+// A receipt reports whether a record was written.
 type receipt struct {
 	done chan struct{} // closed when the record was written or dropped
-	err  error         // the reason for which it was not written; read after done is closed
+	err  error         // the reason if the record was dropped; read only after done is closed
 }
 
 func (r *receipt) settle(err error) {
@@ -51,7 +51,7 @@ func (r *receipt) settle(err error) {
 	close(r.done)
 }
 
-// failed reports whether the record was dropped, and will not be written.
+// failed reports whether the record was dropped.
 func (r *receipt) failed() bool {
 	select {
 	case <-r.done:
@@ -71,7 +71,7 @@ func (r *receipt) succeeded() bool {
 	}
 }
 
-// wait waits for the write of the record. It returns the reason if the record was dropped, or is not written when ctx ends.
+// wait waits until the record is written. It returns an error if the record was dropped, or if ctx ends first.
 func (r *receipt) wait(ctx context.Context) error {
 	select {
 	case <-r.done:
@@ -83,10 +83,10 @@ func (r *receipt) wait(ctx context.Context) error {
 
 const (
 	maxWaiting     = 10_000
-	dropAtOnce     = maxWaiting / 10 // so that one log line covers many records
+	dropAtOnce     = maxWaiting / 10 // many at once, so that there is one log line for many records
 	maxRecordBatch = 500
 	recordTimeout  = 2 * time.Second
-	lastWords      = 2 * time.Second // for how long the recorder tries to write the rest at the end
+	lastWords      = 2 * time.Second // the time for which the recorder retries the last records before it ends
 )
 
 var (
@@ -98,7 +98,7 @@ func newRecorder(journal Journal, log hclog.Logger) *recorder {
 	return &recorder{journal: journal, log: log, wake: make(chan struct{}, 1), pending: map[recordKey]*receipt{}}
 }
 
-// add queues a record, unless the same record waits already. Without a journal all records count as written.
+// add queues a record, unless the same record is already queued, and returns its receipt. Without a journal, every record counts as written.
 func (r *recorder) add(record Record) (written *receipt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *recorder) add(record Record) (written *receipt) {
 	return w
 }
 
-// settleReceipts settles the receipts of some records. The caller holds mu.
+// settleReceipts settles the receipts of written or dropped records. The caller holds mu.
 func (r *recorder) settleReceipts(records []waitingRecord, err error) {
 	for _, w := range records {
 		delete(r.pending, w.key())
@@ -137,7 +137,7 @@ func (r *recorder) settleReceipts(records []waitingRecord, err error) {
 	}
 }
 
-// run writes until ctx ends, and then for up to lastWords the records that are left, but not beyond parting.
+// run writes queued records until ctx ends. It then writes the remaining records for at most lastWords, or until parting ends.
 func (r *recorder) run(ctx, parting context.Context) {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -159,7 +159,7 @@ func (r *recorder) run(ctx, parting context.Context) {
 	}
 }
 
-// openQueue lets add accept records. It is called before run.
+// openQueue makes add accept records. It is called before run.
 func (r *recorder) openQueue() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +176,7 @@ func (r *recorder) takeBatch() []waitingRecord {
 	return batch
 }
 
-// closeIfEmpty reports whether nothing is left to write. If so, add refuses records from then on.
+// closeIfEmpty reports whether the queue is empty. If it is, add refuses records from now on.
 func (r *recorder) closeIfEmpty() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,7 +184,7 @@ func (r *recorder) closeIfEmpty() bool {
 	return r.ended
 }
 
-// writeBatch writes a batch, trying again until it succeeds or hard ends.
+// writeBatch writes a batch, with retries until the context hard ends, and settles its receipts.
 func (r *recorder) writeBatch(hard context.Context, batch []waitingRecord) {
 	err := r.retryWrite(hard, batch)
 	if err != nil {

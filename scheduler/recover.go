@@ -3,8 +3,8 @@ package scheduler
 // Recoveries: a tick whose run was interrupted runs again, on any replica.
 //
 // A run is interrupted when its replica dies or drains, or when its lease is lost. It leaves an orphan in the job's lock. Each replica that sees the
-// orphan claims its recovery, and one of them is granted it: attempt n+1, with a greater token and a run id of its own. There is no recovery of a run
-// that had succeeded, that was canceled or replaced, that was outside the schedule, or whose attempts are used up.
+// orphan claims the recovery, and one replica wins it. The recovery is attempt n+1, with a greater token and a new run id. A run is not recovered if
+// it had succeeded, was canceled or replaced, was outside the schedule, or has used up its attempts.
 
 import (
 	"cmp"
@@ -15,10 +15,10 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// Recover runs a tick again if the holder of its run died, drained or lost its lease, on another replica if there is one. The tick then runs at least
-// once instead of at most once. Each attempt has a greater token, a run id of its own, and the trigger "recovery". The zero value is no recovery.
+// Recover runs a tick again if the replica of its run died, drained or lost the lease. Any replica may run it. With Recover, a tick runs at least
+// once instead of at most once. Each recovery has a greater token, a new run id, and the trigger "recovery". The zero value means no recovery.
 type Recover struct {
-	// Max is the maximum number of attempts after the first; at most 100. It shares one counter with the tries of [Retry].
+	// Max is the maximum number of attempts after the first; at most 100. The tries of [Retry] count as attempts, too.
 	Max int
 }
 
@@ -37,18 +37,18 @@ func (r Recover) allowsAttempt(tick time.Time, attempt int) bool {
 	return attempt <= r.Max && !tick.IsZero()
 }
 
-// maxRecoveries bounds the orphans of a job that wait for a recovery. Beyond it, the orphans of the oldest ticks are abandoned.
+// maxRecoveries is the maximum number of orphans of a job that wait for a recovery. If there are more, the orphans of the oldest ticks are abandoned.
 const maxRecoveries = 100
 
-// newestFirst sorts orphans by their ticks. The first maxRecoveries may wait for a recovery.
+// newestFirst sorts orphans by their ticks, the newest first.
 func newestFirst(orphans []election.Run) {
 	slices.SortFunc(orphans, func(x, y election.Run) int { return cmp.Or(y.Tick.Compare(x.Tick), cmp.Compare(x.ID, y.ID)) })
 }
 
-// A recoverRules has the settings of a job with Recover that other goroutines than the loop need.
+// A recoverRules has the settings of a job with Recover that are also used outside the loop.
 type recoverRules struct {
 	Recover
-	slots int // with OverlapReplace the slots of the job, which newer ticks take from older ones; otherwise 0
+	slots int // with OverlapReplace the number of slots of the job; otherwise 0
 }
 
 func (j *Job) recoverRules() recoverRules {
@@ -58,8 +58,8 @@ func (j *Job) recoverRules() recoverRules {
 	return recoverRules{j.Recover, j.Parallel}
 }
 
-// isDisplaced reports whether runs of newer ticks, which would have replaced the run of an orphan, hold all slots. The orphan would wait in vain, since
-// each free slot goes to a tick that is newer still.
+// isDisplaced reports whether runs of newer ticks hold all slots of a job with OverlapReplace. A recovery of the orphan would then never get a slot,
+// because each free slot goes to a newer tick.
 func (r recoverRules) isDisplaced(orphan election.Run, running []election.Run) bool {
 	newer := 0
 	for _, run := range running {

@@ -10,25 +10,25 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// A recovery is an orphan that this replica may recover. The loop keeps it until a replica has recovered or deleted the orphan.
+// A recovery is an orphan that this replica may recover. It is kept until a replica has recovered or deleted the orphan.
 type recovery struct {
 	task    *task
-	job     *Job   // the job when the claim is made
+	job     *Job   // the configuration of the job at the time of the claim
 	id      string // the id of the claim, and of the run
 	of      election.Run
-	placed  bool // it has a place on this replica: its claim is under way, or has an unknown outcome
-	doubted bool // a claim of it was not answered
+	placed  bool // it occupies a place, because its claim is under way or has an unknown result
+	doubted bool // a claim was not answered
 	queued  agenda.Entry[*recovery]
 }
 
-// recoveries sends the claims for the orphans that this replica has seen, in batches.
+// recoveries sends claims for the orphans that this replica has seen, in batches.
 type recoveries struct {
 	*core
 	lane[*recovery, recoveryBatch]
 	starts    *starts
 	inspector *inspector
-	known     map[string]*recovery // by the id of the orphan
-	swept     chan []string        // jobs with orphans that no replica may have noticed; a send never blocks
+	known     map[string]*recovery // by the run id of the orphan
+	swept     chan []string        // jobs in which a sweep found orphans or gaps; capacity 1, and a send never blocks
 }
 
 func newRecoveries(c *core, s *starts, in *inspector) *recoveries {
@@ -42,7 +42,7 @@ type recoveryBatch struct {
 	results []election.Result
 }
 
-// enqueueOrphans queues the orphans of a job for a claim. A replica that must not run the job leaves them to the others.
+// enqueueOrphans queues the recoverable orphans of a job for claims. It does nothing if this replica must not run the job.
 func (r *recoveries) enqueueOrphans(t *task, st election.State, now time.Time) {
 	if t.Elsewhere || t.dismissed || r.leaving || len(st.Orphans) == 0 {
 		return
@@ -59,7 +59,8 @@ func (r *recoveries) enqueueOrphans(t *task, st election.State, now time.Time) {
 	}
 }
 
-// claimDue sends the claims of all orphans that are due, in one batch. An orphan for which there is no place is left to the other replicas for a while.
+// claimDue claims all orphans that are due, in one batch. If there is no free place for an orphan, its claim is postponed, and other replicas may
+// recover it.
 func (r *recoveries) claimDue(ctx context.Context, now time.Time) {
 	if r.busy {
 		return
@@ -70,13 +71,13 @@ func (r *recoveries) claimDue(ctx context.Context, now time.Time) {
 		switch t := h.task; {
 		case t.Elsewhere || t.dismissed || !r.inspector.awaitsRecovery(t.Name, h.of):
 			r.dropOrphan(h)
-			r.inspectAt(t, now) // the inspection finds it abandoned
+			r.inspectAt(t, now) // the inspection records and deletes the orphan
 			continue
 		case !h.placed && (r.places.free() <= 0 || t.Running >= t.PerReplica):
 			r.due.Set(&h.queued, now.Add(heldPause))
 			continue
 		case !h.placed && !h.doubted:
-			h.job = t.Job // a reload may have changed the job
+			h.job = t.Job // a reload may have changed the configuration
 		}
 		if !h.placed {
 			h.placed = true
@@ -92,9 +93,9 @@ func (r *recoveries) claimDue(ctx context.Context, now time.Time) {
 	})
 }
 
-// asClaim returns the claim of the recovery. It is the same each time, so a lost answer is given again.
+// asClaim returns the claim of the recovery. Each call returns the same claim, so that Redis repeats its answer if the answer was lost.
 func (h *recovery) asClaim() election.Claim {
-	var at time.Time // kept by a run whose tick has a name
+	var at time.Time // set only if the tick is identified by a name
 	if !h.of.At.Equal(h.of.Tick) {
 		at = h.of.At
 	}
@@ -121,7 +122,7 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 		h.doubted = h.doubted || result.Verdict == election.CannotTell
 		r.dropOrphan(h)
 		return
-	case result.Verdict == election.CannotTell && errors.Is(result.Err, election.ErrUnknown): // it keeps its place: it may have been granted
+	case result.Verdict == election.CannotTell && errors.Is(result.Err, election.ErrUnknown): // it keeps its place, because it may have been granted
 		h.doubted = true
 	case result.Verdict == election.Held:
 		r.unplaceRecovery(h)
@@ -131,7 +132,7 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 		if result.Until.After(again) {
 			again = result.Until
 		}
-	default: // another replica has recovered or deleted it, and may die as well
+	default: // another replica has recovered or deleted the orphan; the inspection notices if that replica dies, too
 		if result.Err != nil {
 			r.log.Error("recovery refused", "job", h.task.Name, "run_id", h.of.ID, "error", result.Err)
 		}
@@ -142,7 +143,7 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 	r.due.Set(&h.queued, again)
 }
 
-// startRun starts the next attempt of a tick. A replica that is leaving gives it back instead, and the orphan waits for another recovery.
+// startRun starts a granted recovery. In a drain it gives the grant back instead, and the orphan waits for another recovery.
 func (r *recoveries) startRun(h *recovery, term *election.Term) {
 	delete(r.known, h.of.ID)
 	h.placed = false // from here on the run holds the place
@@ -157,7 +158,7 @@ func (r *recoveries) startRun(h *recovery, term *election.Term) {
 	r.starts.startGrant(g)
 }
 
-// countOf returns the number of orphans of a job that this replica is about to recover.
+// countOf returns the number of orphans of a job in known.
 func (r *recoveries) countOf(t *task) (n int) {
 	for _, h := range r.known {
 		if h.task == t {
@@ -167,8 +168,8 @@ func (r *recoveries) countOf(t *task) (n int) {
 	return n
 }
 
-// wakeOf makes the waiting claims of a job's orphans due now, because a slot is free, and reports whether there are any. Without it the job's waiting ticks, which
-// are woken at the end of a run, would always take the slot first.
+// wakeOf makes the waiting claims of a job's orphans due now, and reports whether there are any. It is called when a slot becomes free, before the
+// job's waiting ticks are woken: otherwise these ticks would always take the slot.
 func (r *recoveries) wakeOf(t *task, now time.Time) (any bool) {
 	for _, h := range r.known {
 		if _, waiting := h.queued.When(); waiting && h.task == t {
@@ -179,7 +180,7 @@ func (r *recoveries) wakeOf(t *task, now time.Time) (any bool) {
 	return any
 }
 
-// unplaceRecovery takes the place from a recovery, if it has one.
+// unplaceRecovery frees the place of a recovery, if the recovery has one.
 func (r *recoveries) unplaceRecovery(h *recovery) {
 	if h.placed {
 		h.placed = false
@@ -187,7 +188,7 @@ func (r *recoveries) unplaceRecovery(h *recovery) {
 	}
 }
 
-// dropOrphan forgets an orphan, and withdraws its claim if that may have been granted.
+// dropOrphan forgets an orphan, and withdraws its claim if the claim may have been granted.
 func (r *recoveries) dropOrphan(h *recovery) {
 	delete(r.known, h.of.ID)
 	r.due.Remove(&h.queued)
@@ -197,7 +198,7 @@ func (r *recoveries) dropOrphan(h *recovery) {
 	r.unplaceRecovery(h)
 }
 
-// dropAll forgets all orphans, for a drain. A claim under way is handled when it is answered.
+// dropAll forgets the orphans whose claims are not under way. It is called in a drain.
 func (r *recoveries) dropAll() {
 	for _, h := range r.known {
 		if _, waiting := h.queued.When(); waiting {
@@ -206,7 +207,7 @@ func (r *recoveries) dropAll() {
 	}
 }
 
-// reportSwept lets the loop inspect the jobs in which a sweep found orphans that await a recovery, or gaps without a record.
+// reportSwept asks the loop to inspect the jobs in which a sweep found orphans that await a recovery, or unrecorded gaps.
 func (r *recoveries) reportSwept(requests []election.InspectRequest, states []election.State) {
 	var jobs []string
 	for i, st := range states {
@@ -220,7 +221,7 @@ func (r *recoveries) reportSwept(requests []election.InspectRequest, states []el
 	}
 	select {
 	case r.swept <- jobs:
-	default: // the next sweep finds them, too
+	default: // the loop has not received the previous jobs yet; the next sweep finds these jobs again
 	}
 }
 
@@ -232,7 +233,8 @@ func (r *recoveries) handleSwept(jobs []string, now time.Time) {
 	}
 }
 
-// roomFor wakes the ticks that wait for the end of a run, here and on other replicas. job has the settings from the beginning of the run.
+// roomFor wakes ticks that wait for the end of a run: on this replica at once, on other replicas by an event. job is the configuration with which the
+// run began.
 func (r *recoveries) roomFor(t *task, job *Job, term *election.Term, now time.Time) {
 	r.checkAfter(t, now)
 	if !r.leaving {
@@ -244,7 +246,7 @@ func (r *recoveries) roomFor(t *task, job *Job, term *election.Term, now time.Ti
 	}
 }
 
-// wakeWaiting claims the ticks that wait for a slot of a job, because one is free: first its orphans, then its open ticks. The replicas take turns.
+// wakeWaiting schedules claims for a job after a slot became free: first for its orphans, and then for its waiting ticks, with a delay by rank.
 func (r *recoveries) wakeWaiting(t *task, now time.Time) {
 	from := now
 	if r.wakeOf(t, now) {

@@ -12,24 +12,24 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// ErrDraining means that a scheduler takes no more jobs, because it is draining or has ended.
+// ErrDraining means that [Scheduler.Reload] did nothing because the scheduler is draining or has ended.
 var ErrDraining = errors.New("the scheduler drains")
 
 // A reload is a new set of jobs on its way to the loop.
 type reload struct {
 	tasks map[string]*task
-	done  chan struct{} // closed when they are in force
+	done  chan struct{} // closed when the loop has applied the jobs
 }
 
-// Reload replaces the jobs of a running scheduler, and returns when the new ones are in force. If any of them is faulty nothing changes, and every
-// fault is in the error.
+// Reload replaces the jobs of a running scheduler, and returns when the new jobs are in force. If any job is invalid, Reload changes nothing, and the
+// error has every fault.
 //
-// Runs that are under way go on as they began. A job with the same schedule keeps its due ticks; its other settings apply to ticks that come due from
-// then on. A schedule that is new or changed counts from when the server has it, so it never fires in retrospect; waiting ticks of the old schedule
-// are dropped. A Location with other zone data has the same effect as on a replica that starts with it.
+// Running jobs keep the settings with which they began. A job whose schedule did not change keeps its due ticks, and its new settings apply to later
+// ticks. A new or changed schedule begins when Redis has received it, so it has no ticks in the past. Waiting ticks of the old schedule are dropped.
+// If only the zone data of a Location changed, the effect is the same as on a replica that starts with the new data.
 //
-// Reload waits for the loop, which begins when the server has first answered after [Scheduler.Run] was called. If ctx ends before, or the drain has
-// begun ([ErrDraining]), nothing is changed. It is safe for concurrent use.
+// Reload waits until [Scheduler.Run] was called and Redis has answered for the first time. If ctx ends first, or the drain has begun ([ErrDraining]),
+// Reload changes nothing. It is safe for concurrent use.
 func (s *Scheduler) Reload(ctx context.Context, jobs []Job) error {
 	tasks, err := newTasks(jobs, s.cfg.Labels)
 	if err := errors.Join(err, s.cfg.poolFault(jobs)); err != nil {
@@ -48,10 +48,10 @@ func (s *Scheduler) Reload(ctx context.Context, jobs []Job) error {
 	return fmt.Errorf("scheduler: reload: %w", ErrDraining)
 }
 
-// handleReload puts new jobs in force.
+// handleReload replaces the jobs of the loop.
 func (s *Scheduler) handleReload(r reload, now time.Time) {
 	defer close(r.done)
-	s.collectAll(now) // ticks that are due now are due by the old schedules
+	s.collectAll(now) // ticks that are already due still belong to the old schedules
 	maps.DeleteFunc(s.dismissed, func(_ string, t *task) bool { return t.Running == 0 })
 	for name, t := range s.tasks {
 		if r.tasks[name] == nil {
@@ -66,7 +66,7 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 			s.announceTask(to, now)
 		case t.scheduleKey() == to.scheduleKey() && t.sameZones(to, now) && s.tasks[name] == t:
 			t.applyConfig(to)
-			s.agenda.Wake(&t.line, s.places.free(), now) // there may be more places for it now
+			s.agenda.Wake(&t.line, s.places.free(), now) // PerReplica may have grown
 		default:
 			s.dropOpen(t)
 			t.applySchedule(to)
@@ -80,17 +80,17 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 	s.rebuildTimeline(now)
 }
 
-// dismissTask removes a job. Its runs go on, and it is inspected until none is left, because their holders may die.
+// dismissTask removes a job. Its runs go on. The job is still inspected until it has no runs, because their holders may die.
 func (s *Scheduler) dismissTask(t *task) {
 	s.dropOpen(t)
 	t.dismissed = true
 	s.inspectAt(t, s.now())
-	if t.Running > 0 { // the job may come back before they have ended, and they count
+	if t.Running > 0 { // if another reload adds the job again, its old runs still count
 		s.dismissed[t.Name] = t
 	}
 }
 
-// dropOpen closes the open ticks of a schedule that is gone. A tick whose claim is under way is run if it is granted, because no other replica will
+// dropOpen gives up the open ticks of a replaced schedule. A tick whose claim is under way still runs if it is granted, because no other replica will
 // run it.
 func (s *Scheduler) dropOpen(t *task) {
 	if n := len(t.Open); n > 0 {
@@ -101,19 +101,19 @@ func (s *Scheduler) dropOpen(t *task) {
 	}
 }
 
-// announceTask announces a job's schedule to the server. The job has ticks from then on.
+// announceTask schedules the announcement of a job's schedule to Redis. The job has no ticks before Redis has answered.
 func (s *Scheduler) announceTask(t *task, now time.Time) {
 	t.unknown = true
-	if t.isChained() { // its parents come first
+	if t.isChained() { // the check also registers the child as a follower of its parents
 		s.checkAt(t, now)
 		return
 	}
 	s.inspectAt(t, now)
 }
 
-// startAnnounced starts a job whose schedule was announced to the server, as [Scheduler.beginSchedules] does.
+// startAnnounced starts the schedule of a job after Redis has received it, like [Scheduler.beginSchedules].
 func (s *Scheduler) startAnnounced(t *task, told election.InspectRequest, st election.State, now time.Time) {
-	if told.Schedule != t.scheduleDigest() { // the job was edited meanwhile, or before the announcement was sent
+	if told.Schedule != t.scheduleDigest() { // a reload changed the schedule before the answer arrived
 		s.inspectAt(t, now)
 		return
 	}
@@ -129,7 +129,7 @@ func (s *Scheduler) startAnnounced(t *task, told election.InspectRequest, st ele
 	}
 }
 
-// nameTasks publishes the names of the jobs, and the rules of their recoveries, to other goroutines.
+// nameTasks makes the names and the recoverRules of the jobs available to other goroutines.
 func (s *Scheduler) nameTasks() {
 	names, recovers := make([]string, 0, len(s.tasks)), map[string]recoverRules{}
 	for name, t := range s.tasks {

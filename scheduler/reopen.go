@@ -7,13 +7,14 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// reopenReturned opens ticks that were granted and given back before their start, because replicas have closed them. These ticks wait: they are not skipped.
+// reopenReturned opens ticks that were granted and given back before their start. Replicas had closed these ticks when they were granted. The
+// reopened ticks wait for a slot, and are not skipped.
 func (s *Scheduler) reopenReturned(t *task, st election.State, now time.Time) {
-	reason := agenda.Late // the replica that gave it back may record a better reason
+	reason := agenda.Late // a guess: the replica that gave the tick back has more information
 	if t.Pool.Name != "" {
 		reason = agenda.Pool
 	}
-	if t.isChained() { // the parents decide which of them are its ticks
+	if t.isChained() { // a check compares them with the ticks of the parents
 		if len(st.Open) > 0 {
 			s.checkAt(t, now)
 		}
@@ -27,7 +28,7 @@ func (s *Scheduler) reopenReturned(t *task, st election.State, now time.Time) {
 	}
 }
 
-// reopenTick opens one tick, unless it is open here.
+// reopenTick opens one tick, unless this replica has it open.
 func (s *Scheduler) reopenTick(t *task, name time.Time, reason agenda.Reason, now time.Time) {
 	if _, open := t.Find(name); open || t.unknown || t.dismissed || len(t.Open) >= agenda.MaxOpen {
 		return
@@ -43,19 +44,19 @@ func (s *Scheduler) reopenTick(t *task, name time.Time, reason agenda.Reason, no
 	}
 }
 
-// reopenUnstarted opens a tick whose grant was given back because this replica could not start its run, unless another replica has won it.
+// reopenUnstarted reopens a tick after this replica could not start its run and gave the grant back.
 func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
 	t := g.task
 	if s.leaving {
 		return
 	}
 	switch {
-	case g.trigger == recovered: // the orphan awaits a recovery again
+	case g.trigger == recovered: // the inspection finds the orphan again
 		s.inspectAt(t, now)
-	case t.isChained(): // the parents decide which of them are its ticks
+	case t.isChained(): // a check compares them with the ticks of the parents
 		s.checkAt(t, now)
 	default:
-		if i, open := t.Find(g.of.name); open { // for another of its grants
+		if i, open := t.Find(g.of.name); open { // it is open for another grant (PerTick > 1)
 			t.Open[i].Won = max(t.Open[i].Won-1, 0)
 			return
 		}
@@ -63,12 +64,12 @@ func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
 	}
 }
 
-// handleFinished handles a grant that is over: ticks that waited for a place on this replica are claimed at once.
+// handleFinished handles a grant that is over. It frees the place of the grant, and wakes ticks that waited for the place or for a slot.
 func (s *Scheduler) handleFinished(g *grant) {
 	s.starts.active.add(g.job.Name, -1)
 	s.places.releasePlace(g.task)
 	now := s.now()
-	if g.job.Recover.Max > 0 { // it may have left an orphan, and there may be no other replica
+	if g.job.Recover.Max > 0 { // the run may have left an orphan, and this may be the only replica
 		s.inspectAt(g.task, now)
 	}
 	if k := g.returned; k != nil && k.IsReturning() {

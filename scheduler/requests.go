@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	// requestLease is the time after which a request of a replica that died before it began the run goes to another.
+	// requestLease is the time after which another replica may take over the request of a replica that died before it began the run.
 	requestLease = 5 * time.Second
-	// maxRequests bounds the requests that a replica remembers.
+	// maxRequests is the maximum number of requests that a replica remembers.
 	maxRequests = 1000
 )
 
-// A pendingRequest is a request on this replica. It belongs to the loop.
+// A pendingRequest is a request that this replica has received. It belongs to the loop.
 type pendingRequest struct {
 	Request
 	task  *task
-	bound bool // this replica has no place for the job: it only finds out whether the other replicas have none either
+	bound bool // this replica has no free place for the job, and must not start the run
 
 	queued agenda.Entry[*pendingRequest]
 }
 
-// A handledRequest is a request with the time of its next attempt; zero if it is decided.
+// A handledRequest is the result of one attempt on a request. again is the time of the next attempt, or zero if the request is decided.
 type handledRequest struct {
 	*pendingRequest
 	again time.Time
 	job   *Job
-	term  *election.Term // the ended term of its run; nil if there was none
+	term  *election.Term // the ended term of the run; nil if there was no run
 }
 
 // requests has the trigger requests that this replica may run.
@@ -46,12 +46,12 @@ func newRequests(c *core, s *starts, r *recoveries) *requests {
 	return &requests{core: c, starts: s, recoveries: r, requested: make(chan []Request), over: make(chan handledRequest), known: map[string]*pendingRequest{}}
 }
 
-// handleRequests queues new requests. The replicas take turns, as they do with ticks. A request for a job that this replica must not run is left to
-// the others.
+// handleRequests queues new requests. A replica with a later rank waits longer, as for ticks. Requests for jobs that this replica must not run are
+// ignored.
 func (q *requests) handleRequests(requests []Request) {
 	now := q.now()
 	for id, e := range q.known {
-		if now.After(e.Expires.Add(longestPause)) { // it is no longer listed
+		if now.After(e.Expires.Add(longestPause)) { // Subscribe no longer returns the request
 			q.due.Remove(&e.queued)
 			delete(q.known, id)
 		}
@@ -68,7 +68,7 @@ func (q *requests) handleRequests(requests []Request) {
 	}
 }
 
-// putOff schedules the next attempt. The last attempt is just after the request has expired, so that a replica records that.
+// putOff schedules the next attempt. The last attempt is just after the request expires, so that a replica records the expiry.
 func (q *requests) putOff(e *pendingRequest, at time.Time) {
 	if last := e.Expires.Add(agenda.ClockSlack); at.After(last) && q.now().Before(last) {
 		at = last
@@ -76,16 +76,17 @@ func (q *requests) putOff(e *pendingRequest, at time.Time) {
 	q.due.Set(&e.queued, at)
 }
 
-// tryRequests attempts the requests that are due. A replica without a free place leaves them to the others until they expire.
+// tryRequests starts an attempt for each due request. If this replica has no free place, it postpones the request until it expires, and other
+// replicas may run it.
 func (q *requests) tryRequests(now time.Time) {
 	for _, e := range q.due.Take(now, maxRequests) {
 		t := q.tasks[e.Job]
 		expired := !now.Before(e.Expires.Add(agenda.ClockSlack))
 		switch {
-		case t == nil || t.Elsewhere: // since a reload
+		case t == nil || t.Elsewhere: // a reload changed the job
 		case q.places.free() <= 0 && !expired:
 			q.putOff(e, now.Add(heldPause))
-		case t.Running >= t.PerReplica && !e.bound && !expired: // other replicas may have a place: they go first
+		case t.Running >= t.PerReplica && !e.bound && !expired: // other replicas may have a free place for the job, so they go first
 			e.bound = true
 			q.putOff(e, now.Add(maxRankDelay))
 		default:
@@ -94,12 +95,12 @@ func (q *requests) tryRequests(now time.Time) {
 	}
 }
 
-// tryRequest claims a request, in a goroutine that has a place on this replica.
+// tryRequest makes an attempt on a request in a new goroutine, which occupies a place on this replica.
 func (q *requests) tryRequest(e *pendingRequest, t *task) {
 	e.task, e.bound = t, t.Running >= t.PerReplica
 	q.places.takePlace(t)
 	q.starts.active.add(t.Name, 1)
-	isTick := e.Tick.IsZero() || t.mayHaveTick(e.Tick) // here, because a reload may change the ticks of the task
+	isTick := e.Tick.IsZero() || t.mayHaveTick(e.Tick) // computed here, because only the loop may use the task
 	try := requestHandler{q.exec, q.cfg.Requests, q.cfg.Claimer, q.cfg.ownIdentity(), e.Request, t.Job, isTick, e.bound}
 	go func() {
 		again, term := try.run()
@@ -107,7 +108,7 @@ func (q *requests) tryRequest(e *pendingRequest, t *task) {
 	}()
 }
 
-// settleHandled handles the result of a requestHandler.
+// settleHandled handles the result of an attempt.
 func (q *requests) settleHandled(e handledRequest) {
 	q.starts.active.add(e.task.Name, -1)
 	q.places.releasePlace(e.task)

@@ -1,9 +1,9 @@
 package scheduler
 
-// Retries: a run that failed or timed out is tried again on the same replica.
+// Retries: a run that failed or timed out is repeated on the same replica. Each execution is called a try.
 //
-// All tries have the same lease, token and slot. Try n+1 begins after a pause of Delay*2^(n-1), at most MaxDelay, less a random part of up to half.
-// Recoveries and retries share one counter of attempts.
+// All tries of a run have the same lease, token and slot. Try n+1 begins after a pause of Delay*2^(n-1), at most MaxDelay, reduced by a random part
+// of up to half. Tries and recoveries share one attempt counter.
 
 import (
 	"fmt"
@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// Retry repeats a run that failed, or took longer than its timeout, on the same replica, under the same lease and with the same token. Each try has
-// its own timeout. The zero value is no retry.
+// Retry repeats a run that failed or timed out, on the same replica, with the same lease and token. Each try has the whole Timeout. The zero value
+// means no retry.
 type Retry struct {
-	// Max is the maximum number of further tries; at most 100. Attempts of [Recover] count, too.
+	// Max is the maximum number of tries after the first; at most 100. Attempts of [Recover] count, too.
 	Max int
-	// Delay is the pause before the second try. It doubles with each try up to MaxDelay. A random part of up to half is subtracted, so that runs that
-	// failed together are not tried again together. They default to 5s (or MaxDelay, if that is less) and 5m.
+	// Delay is the pause before the second try. The pause doubles with each try, up to MaxDelay. A random part of up to half is subtracted, so that runs
+	// that failed at the same time are not all retried at the same time. Delay defaults to 5s, or to MaxDelay if that is less. MaxDelay defaults to 5m,
+	// or to Delay if that is more.
 	Delay, MaxDelay time.Duration
 }
 
@@ -42,7 +43,7 @@ func (r Retry) findFault() string {
 	return ""
 }
 
-// pauseBefore returns the pause before a try. Number 1 is the pause before the second try.
+// pauseBefore returns the pause after the try with this number, from 1.
 func (r Retry) pauseBefore(number int) time.Duration {
 	d := r.Delay
 	for ; number > 1 && d < r.MaxDelay; number-- {

@@ -4,8 +4,8 @@ package scheduler
 //
 //	granted -> awaiting its pool -> running -> stopping -> dead -> recorded -> released
 //
-// A dead try may be followed by another. A run whose work never begins is given back: it is released without a record. phase.go has all transitions,
-// and a run is in one phase at a time. So no lease is released while something of the run may still go on.
+// After a dead try, another try may follow. A run whose work never begins is released without a record, and its grant is given back. phase.go has all
+// transitions. They guarantee that no lease is released while a process of the run may still be alive.
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// executeRun executes a run, after it has got a slot of its pool if its job has one. While it waits it holds its slot of the job, and its place on this
-// replica. The record of the ending is empty if the tick was given back.
+// executeRun executes a granted run. If the job has a pool, it first waits for a slot of the pool; during this wait the run keeps its slot of the job
+// and its place on this replica. If the tick was given back, the record of the ending is empty.
 func (x *executor) executeRun(ctx context.Context, job *Job, run *Run, term *election.Term) ending {
 	failpoint("granted", run)
 	run.life = x.newLife(run)
@@ -33,12 +33,12 @@ func (x *executor) executeRun(ctx context.Context, job *Job, run *Run, term *ele
 // An ending is the result of a run.
 type ending struct {
 	record    Record
-	unstarted error // why its work never began: the grant was given back, and there is no record
-	// unreturned is closed when the Runner of the last try has returned. If that try was called off, this may be after the end of the run.
+	unstarted error // the reason if the work never began: the grant was given back, and there is no record
+	// unreturned is closed when the Runner of the last try has returned. After a try that was called off, the Runner may still be running.
 	unreturned <-chan struct{}
 }
 
-// carryOut runs the job and returns its final record, which is queued for the journal. When ctx ends the run is stopped.
+// carryOut runs the job with all its tries, records the end, and ends the term. When ctx ends, the run is stopped.
 func (x *executor) carryOut(ctx context.Context, job *Job, run *Run, term *election.Term) ending {
 	log := x.runLogger(run)
 	run.Replica, run.Logger = x.replica, log
@@ -53,7 +53,7 @@ func (x *executor) carryOut(ctx context.Context, job *Job, run *Run, term *elect
 	failpoint("ended", run)
 	x.markSucceeded(job, run, term, &record)
 	failpoint("told", run)
-	x.recordEnd(record, job.Lease/4) // before the release: otherwise a replica that dies in between leaves a run that seems to go on for ever
+	x.recordEnd(record, job.Lease/4) // before the release: if this replica died in between, the run would stay "running" in the history for ever
 	run.life.moveTo(phase{name: phaseRecorded})
 	failpoint("recorded", run)
 	if term != nil {
@@ -67,22 +67,22 @@ func (x *executor) carryOut(ctx context.Context, job *Job, run *Run, term *elect
 	return ending{record: record, unreturned: end.unreturned}
 }
 
-// A tryEnd is the end of the tries of a run.
+// A tryEnd is the result of all tries of a run.
 type tryEnd struct {
 	state      endState
-	why        error           // set for notStarted
+	why        error           // the reason if state is notStarted
 	unreturned <-chan struct{} // see [ending]
 }
 
 type endState int
 
 const (
-	concluded   endState = iota // the record has the outcome
-	interrupted                 // another try was due, which another replica may run
-	notStarted                  // no try has begun
+	concluded   endState = iota // the record has the outcome of the run
+	interrupted                 // another try was due but must not begin here; a recovery may run it
+	notStarted                  // no try has begun its work
 )
 
-// runTries runs the tries of a run. record then has the outcome of the last one; each earlier one has a record of its own.
+// runTries runs the tries of a run. At the end, record has the outcome of the last try. Each earlier try has its own record.
 func (x *executor) runTries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) (end tryEnd) {
 	var last *pastTry
 	for asked := x.now(); ; {
@@ -107,7 +107,7 @@ func (x *executor) runTries(ctx context.Context, job *Job, run *Run, term *elect
 		}
 		record.Finished = later(x.now().Add(-result.EndedAgo), began)
 		record.setOutcome(result, cause, hasLapsed(job, term))
-		if last != nil && !begin.is(started) { // stopped before that: this try counts, and so does the one before
+		if last != nil && !begin.is(started) { // this try was stopped before its work began; it still counts, so the try before it gets its record
 			x.recorder.add(last.try)
 		}
 		if run.Attempt > job.Retry.Max || record.Outcome != Failed && record.Outcome != TimedOut {

@@ -8,7 +8,7 @@ import (
 type runningCounts struct {
 	mu   sync.Mutex
 	all  int
-	jobs map[string]int // only jobs that have runs
+	jobs map[string]int // only jobs with runs
 }
 
 // add adds n to the number of runs of a job. A negative n counts runs that have ended.

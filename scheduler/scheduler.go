@@ -1,9 +1,8 @@
-// Package scheduler runs jobs at the ticks of their schedules, each tick on the one replica
-// that wins it (or on as many as the job asks for).
+// Package scheduler runs jobs on a cluster of replicas by cron schedules. Each tick of a job runs on the one replica that wins it, or on as many
+// replicas as [Job.PerTick] demands.
 //
-// A [Scheduler] is one replica. Its loop takes due ticks from a timeline, claims them together through a [Claimer], and gives
-// each grant to the job's [Runner] in a goroutine of its own. The outcome of every tick goes to a [Journal]. All
-// replicas with the same jobs and the same Redis form one cluster:
+// A [Scheduler] is one replica. Its loop claims due ticks in batches through a [Claimer], and calls the job's [Runner] for each granted tick in a new
+// goroutine. The outcome of every tick goes to a [Journal]. All replicas with the same jobs and the same Redis form one cluster:
 //
 //	elector, err := election.New(election.Config{Locks: locks})
 //	s, err := scheduler.New(scheduler.Config{
@@ -16,7 +15,8 @@
 //	})
 //	err = s.Run(ctx) // until ctx ends, then drains
 //
-// Ticks are due by the server's clock as far as the claimer knows it; a replica's own clock only decides when to ask.
+// Ticks are due by the clock of Redis. The clock of a replica has no influence on which ticks run, only on the time at which the replica sends its
+// claims.
 package scheduler
 
 import (
@@ -35,22 +35,22 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// A Scheduler is one replica. Run it once.
+// A Scheduler is one replica. Its method Run must be called only once.
 type Scheduler struct {
-	*core // belongs to the loop, like the following fields
+	*core // belongs to the loop, like the fields below up to wanted
 
 	claims      *claims
 	recoveries  *recoveries
 	checks      *checks
-	inspections lane[*task, inspectionBatch] // of jobs that other replicas run
+	inspections lane[*task, inspectionBatch] // reads the states of jobs
 	inspector   *inspector
 	requests    *requests
 	starts      *starts
-	dismissed   map[string]*task // jobs that a reload has removed while they ran
+	dismissed   map[string]*task // jobs that a reload removed while they were running
 	latest      time.Time        // the newest instant that the loop has seen
-	wanted      time.Time        // the planned time of the next iteration of the loop, by the clock of this machine
+	wanted      time.Time        // the planned time of the next iteration of the loop, by this machine's clock
 
-	// Other goroutines use the fields from here on.
+	// The following fields are also used by other goroutines.
 	grants   chan []election.GrantEvent
 	reloads  chan reload
 	late     lateness
@@ -59,7 +59,7 @@ type Scheduler struct {
 	abortNow context.CancelFunc
 }
 
-// New returns a scheduler for a valid configuration. Otherwise the error has every fault.
+// New returns a scheduler. If the configuration is invalid, the error has every fault.
 func New(cfg Config) (*Scheduler, error) {
 	var faults []error
 	if cfg.MaxRunning < 0 || cfg.DrainTimeout < 0 {
@@ -79,7 +79,7 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	s := &Scheduler{core: &core{cfg: cfg, log: cfg.Logger}, reloads: make(chan reload), dismissed: map[string]*task{},
 		late:   lateness{asks: make(chan chan<- time.Duration)},
-		grants: make(chan []election.GrantEvent, 100)} // so many can arrive before the next batch of claims
+		grants: make(chan []election.GrantEvent, 100)} // the capacity for events that arrive between two iterations of the loop
 	s.agenda.Turn = func(j *line, tick time.Time) time.Duration { return s.cfg.turnDelay(j.Of.(*task), tick) }
 	s.agenda.Refused = func(err error) { s.log.Error("tick left in its state", "error", err) }
 	s.places.most = cfg.MaxRunning
@@ -103,7 +103,7 @@ func New(cfg Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// startRecorder starts the recorder. end stops it and waits.
+// startRecorder starts the recorder. end stops the recorder and waits until it has ended.
 func (s *Scheduler) startRecorder() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var recorder sync.WaitGroup
@@ -115,11 +115,11 @@ func (s *Scheduler) startRecorder() (end func()) {
 	}
 }
 
-// Unable returns the reason for which this replica claims nothing: its machine cannot start programs. It returns "" if it can. It may be called at
+// Unable returns the reason if this replica claims nothing because its machine cannot start programs. Otherwise it returns "". It may be called at
 // any time.
 func (s *Scheduler) Unable() string { return s.exec.breaker.openReason() }
 
-// Unstartable returns the jobs whose last start on this replica failed, with the reasons. It may be called at any time.
+// Unstartable returns the jobs whose last start on this replica failed, with the reason for each. It may be called at any time.
 func (s *Scheduler) Unstartable() map[string]string { return s.exec.backoffs.failedJobs() }
 
 // Running returns the number of runs on this replica. It may be called at any time.
@@ -129,16 +129,16 @@ func (s *Scheduler) Running() int {
 	return s.starts.active.all
 }
 
-// RunningByJob returns the number of running runs per job. Jobs without one are absent. It may be called at any time.
+// RunningByJob returns the number of runs on this replica per job. Jobs without runs are absent. It may be called at any time.
 func (s *Scheduler) RunningByJob() map[string]int {
 	s.starts.active.mu.Lock()
 	defer s.starts.active.mu.Unlock()
 	return maps.Clone(s.starts.active.jobs)
 }
 
-// Sweep inspects all jobs and records the outcomes of runs whose holder died unnoticed. The leader of a cluster calls it from time to time, because
-// all replicas that had seen the holder may have been restarted. It may be called while Run is under way. idle has the names of jobs that no replica
-// runs any more.
+// Sweep inspects all jobs and records the outcomes of runs whose holder died unnoticed. It also inspects the jobs in idle, which are no longer
+// configured. One replica of a cluster should call Sweep from time to time, because all replicas that would notice a dead holder may have been
+// restarted. Sweep may be called during [Scheduler.Run].
 func (s *Scheduler) Sweep(ctx context.Context, idle ...string) error {
 	names := slices.Sorted(slices.Values(slices.Concat(*s.names.Load(), idle)))
 	var requests []election.InspectRequest

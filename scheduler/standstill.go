@@ -3,14 +3,14 @@ package scheduler
 import "time"
 
 const (
-	// standstill is a limit: a longer pause of this process, because it was stopped or had no CPU time, is blamed for late claims and unread answers,
-	// instead of Redis.
+	// standstill is the length of a pause of this process from which on late claims and unread answers are blamed on the pause instead of Redis. A
+	// process pauses if it is stopped or gets no CPU time.
 	standstill = 250 * time.Millisecond
-	// pulseEvery is the interval at which a pulse wakes up.
+	// measureEvery is the interval at which a standstillMeter wakes up.
 	measureEvery = 50 * time.Millisecond
 )
 
-// A pulse measures the longest time for which this process did not run while something was under way.
+// A standstillMeter measures the longest pause of this process, from measureStandstill until end.
 type standstillMeter struct {
 	over    chan struct{}
 	longest chan time.Duration
@@ -37,7 +37,7 @@ func (p standstillMeter) measure() {
 	}
 }
 
-// end returns the longest time for which this process did not run.
+// end ends the measurement and returns the longest pause.
 func (p standstillMeter) end() time.Duration {
 	close(p.over)
 	return <-p.longest

@@ -8,43 +8,45 @@ import (
 )
 
 var (
-	// ErrNotStarted is wrapped by the [Result] of a Runner that could not begin its work because this replica lacks something, such as processes or
-	// file descriptors. The grant is given back, so that another replica can use it. It counts only if the run has not begun.
+	// ErrNotStarted is wrapped by the Err of a [Result] if the Runner could not begin its work because this replica lacks a resource, such as processes
+	// or file descriptors. The grant is then given back, so that another replica can run the tick. After the work has begun, ErrNotStarted is an
+	// ordinary failure.
 	ErrNotStarted = errors.New("not started")
-	// errStartTimeout is the cause of the stop of a run whose Runner took too long to begin.
+	// errStartTimeout is the cause of the stop if the work did not begin within Job.StartTimeout.
 	errStartTimeout = fmt.Errorf("%w within the time for that", ErrNotStarted)
-	// errCalledOff is returned to a Runner that begins too late.
+	// errCalledOff is returned by Run.Begin if the run was called off before.
 	errCalledOff = fmt.Errorf("%w: the run was called off", ErrNotStarted)
 )
 
-// A startState is the progress of a try from its grant to its work.
+// A startState is the progress of a try before its work begins.
 type startState int32
 
 const (
-	// preparing: nothing has begun. Either the Runner begins, or the executor calls the run off.
+	// preparing: Run.Begin was not called yet. From this state, either the Runner moves to starting or the executor moves to calledOff.
 	preparing startState = iota
-	// starting: the Runner is in the step that cannot be undone from outside. Only the Runner knows whether it succeeded.
+	// starting: Run.Begin was called, and the Runner is in the step by which the work begins. The executor cannot see whether this step has succeeded.
 	starting
-	// overdue: the Runner is in that step, and the time for it is over. If this process stood still, the Runner's report is about to come.
+	// overdue: like starting, after Job.StartTimeout. The executor waits a little longer, because this process may have stood still.
 	overdue
 	// started: the work has begun, and the grant is never given back.
 	started
-	// calledOff: the work never begins.
+	// calledOff: the executor called the try off, and its work never begins.
 	calledOff
 )
 
-// A start decides, once for each try of a run, between its work and the return of its grant: both leave the state preparing by one compare-and-swap.
+// A start makes sure that a try either begins its work or gives its grant back, and never both: both leave the state preparing by one
+// compare-and-swap.
 type start struct {
 	state atomic.Int32
 	began func(at time.Time) // called when the work has begun
 	now   func() time.Time
-	at    time.Time     // when the work began; read after the Runner has returned
+	at    time.Time     // the time at which the work began; read only after the Runner has returned
 	over  chan struct{} // closed when the Runner has returned
 }
 
 func (s *start) is(state startState) bool { return startState(s.state.Load()) == state }
 
-// callOff calls the run off if nothing has begun. It reports whether the run is called off, now or before, so that its work never begins.
+// callOff calls the try off if it is still preparing. It reports whether the try is called off, by this call or before.
 func (s *start) callOff() bool {
 	return s.state.CompareAndSwap(int32(preparing), int32(calledOff)) || s.is(calledOff)
 }
@@ -57,7 +59,8 @@ func (s *start) enterStarting() error {
 	return nil
 }
 
-// markOverdue reports whether the start was under way, and waits for its confirmation from now on beyond its time. It returns true once.
+// markOverdue moves from starting to overdue: the time for the start is over, and its confirmation is awaited a little longer. It returns false if the start is not
+// under way, or was overdue before.
 func (s *start) markOverdue() bool { return s.state.CompareAndSwap(int32(starting), int32(overdue)) }
 
 // confirmStarted records that the work has begun.
@@ -68,7 +71,7 @@ func (s *start) confirmStarted() {
 	}
 }
 
-// beganAt returns the time at which the work of a returned try began, or asked if it never did.
+// beganAt returns the time at which the work of a returned try began, or asked if it never began.
 func (s *start) beganAt(asked time.Time) time.Time {
 	if s.is(started) {
 		return s.at
@@ -76,9 +79,10 @@ func (s *start) beganAt(asked time.Time) time.Time {
 	return asked
 }
 
-// Begin must be called by the Runner of a job with a [Job.StartTimeout], right before the step by which its work begins. An error means that the
-// grant was given back meanwhile: the work must not begin, and Run returns the error. After Begin the Runner calls [Run.Began], or returns an error
-// that wraps [ErrNotStarted] if the step failed because this replica lacks something. For other jobs Begin does nothing.
+// Begin must be called by the Runner of a job with a [Job.StartTimeout], right before the step by which its work begins, such as the start of a
+// process. If Begin returns an error, the grant was given back: the Runner must not begin the work, and must return the error. After the step, the
+// Runner calls [Run.Began]. If the step failed because this replica lacks a resource, the Runner returns an error that wraps [ErrNotStarted]. For
+// other jobs, Begin does nothing.
 func (r *Run) Begin() error {
 	if r.start == nil || r.start.is(started) {
 		return nil
@@ -86,15 +90,15 @@ func (r *Run) Begin() error {
 	return r.start.enterStarting()
 }
 
-// Began must be called right after the step by which the work begins: see [Run.Begin].
+// Began must be called by the Runner right after the step by which its work begins: see [Run.Begin].
 func (r *Run) Began() {
 	if r.start != nil {
 		r.start.confirmStarted()
 	}
 }
 
-// unstartedCause returns the reason for which the work of a try never began, if that is not an outcome of the run: this replica could not begin it, or not
-// in time.
+// unstartedCause returns the reason if the work of a try never began because this replica could not begin it, or not in time. It returns nil if the
+// work has begun, or if the try was stopped for another reason.
 func (s *start) unstartedCause(result Result, cause error) error {
 	switch {
 	case s.is(started):

@@ -12,7 +12,7 @@ var (
 	ErrReplaced = errors.New("a newer tick replaces the run")
 )
 
-// whyStopped returns the cause for which the holder of a term was asked to stop, or nil.
+// whyStopped returns ErrCanceled or ErrReplaced if the holder of a term was asked to stop, or nil if it was not.
 func whyStopped(term *election.Term) error {
 	if term == nil {
 		return nil

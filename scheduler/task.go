@@ -11,25 +11,25 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// The names that this package has for types of the agenda.
+// Short names for types of the agenda.
 type (
 	line = agenda.Job
 	tick = agenda.Tick
 )
 
-// A task is a job and what this replica knows of it. It belongs to the loop.
+// A task is a job with its state on this replica. It belongs to the loop.
 type task struct {
-	*Job // never changed: a reload replaces it
+	*Job // immutable: a reload replaces it
 	line // the ticks of the job
 
-	unknown   bool // the schedule is not announced to the server yet: there are no ticks
+	unknown   bool // the schedule is not announced to Redis yet, so the job has no ticks
 	dismissed bool // a reload has removed the job
 
 	unacked    []unacked
-	quietUntil time.Time // a damaged lock is not logged again before this time
+	quietUntil time.Time // damage of the job's lock is not logged again before this time
 
-	chain    *chain  // replaces the schedule of a job that runs after others
-	children []*task // the tasks that run after this one
+	chain    *chain  // replaces the schedule of a child; otherwise nil
+	children []*task // the tasks that run after this task
 
 	inInspections, inChecks agenda.Entry[*task] // entries in the queues of inspections and checks
 }
@@ -47,7 +47,7 @@ func newTask(job Job) (*task, error) {
 	return t, nil
 }
 
-// agendaRules returns the settings of a job that the agenda needs.
+// agendaRules returns the settings of a job for the agenda.
 func (j *Job) agendaRules() *agenda.Rules {
 	return &agenda.Rules{Name: j.Name, Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, Jitter: j.Jitter, StartDeadline: j.StartDeadline,
 		Overlap: agenda.Overlap(j.Overlap), CatchUp: agenda.CatchUp(j.CatchUp.Policy), CatchUpWindow: j.CatchUp.Window, Of: j}
@@ -56,7 +56,7 @@ func (j *Job) agendaRules() *agenda.Rules {
 // taskOf returns the task of a tick.
 func taskOf(k *tick) *task { return k.Job.Of.(*task) }
 
-// jobOf returns the job of a tick, with the settings that it had when the tick was opened.
+// jobOf returns the job of a tick, with its settings from the time when the tick was opened.
 func jobOf(k *tick) *Job { return k.Rules.Of.(*Job) }
 
 // tasksOf returns the tasks of some ticks.
@@ -68,16 +68,16 @@ func tasksOf(ticks []*tick) []*task {
 	return tasks
 }
 
-// applyConfig takes over the configuration of another task with the same schedule.
+// applyConfig copies the configuration of a task with the same schedule.
 func (t *task) applyConfig(to *task) { t.Job, t.Rules, t.Elsewhere = to.Job, to.Rules, to.Elsewhere }
 
-// applySchedule takes over the configuration of another task, with its schedule. There must be no open ticks.
+// applySchedule copies the configuration and the schedule of another task. t must have no open ticks.
 func (t *task) applySchedule(to *task) {
 	t.applyConfig(to)
 	t.Spec, t.chain, t.Behind = to.Spec, to.chain, ""
 }
 
-// parseSchedule parses the schedule. It returns nil for a job that runs after others.
+// parseSchedule parses the schedule. It returns nil for a child.
 func (j *Job) parseSchedule() (*cronspec.Schedule, error) {
 	if j.isChained() {
 		return nil, nil
@@ -90,8 +90,8 @@ func (j *Job) parseSchedule() (*cronspec.Schedule, error) {
 	return spec, nil
 }
 
-// followerName returns the name under which the job follows its parents. It has the digest of the chain, so that replicas with different chains do not
-// use up the outcomes that the others need.
+// followerName returns the name under which a child registers with its parents. The name has the digest of the chain, so that replicas with different
+// configurations of the child do not release outcomes that others still need.
 func (t *task) followerName() string { return t.Name + "." + t.chain.digest }
 
 // mayHaveTick reports whether an instant may be a tick of the job.
@@ -107,7 +107,7 @@ func (t *task) isFollowed(name time.Time) bool {
 	return !name.IsZero() && slices.ContainsFunc(t.children, func(c *task) bool { return c.chain.hasTick(c.chain.nameFrom(t, name)) })
 }
 
-// announceRequest returns the request that announces the schedule to the server.
+// announceRequest returns the request that announces the schedule to Redis.
 func (t *task) announceRequest(now time.Time) election.InspectRequest {
 	q := election.InspectRequest{Job: t.Name, Schedule: t.scheduleDigest()}
 	switch {
@@ -119,7 +119,7 @@ func (t *task) announceRequest(now time.Time) election.InspectRequest {
 	return q
 }
 
-// sameZones reports whether the zones of another configuration of the job have the same clocks. A reload may bring other zone data.
+// sameZones reports whether the zone data of another configuration of the job is equivalent. A reload may load a new version of the zone data.
 func (t *task) sameZones(to *task, now time.Time) bool {
 	if !t.isChained() {
 		return t.Spec.SameZone(to.Spec, now)
@@ -127,7 +127,7 @@ func (t *task) sameZones(to *task, now time.Time) bool {
 	return slices.EqualFunc(t.chain.specs, to.chain.specs, func(a, b *cronspec.Schedule) bool { return a.SameZone(b, now) })
 }
 
-// scheduleDigest returns the identity of the job's schedule for the server. Different schedules have different digests.
+// scheduleDigest returns the text that identifies the job's schedule in Redis. Different schedules have different digests.
 func (t *task) scheduleDigest() string {
 	if t.isChained() {
 		return t.chain.digest
@@ -135,7 +135,7 @@ func (t *task) scheduleDigest() string {
 	return t.Spec.Digest()
 }
 
-// scheduleKey returns the identity of the job's schedule for this process.
+// scheduleKey returns the text that identifies the job's schedule in this process.
 func (t *task) scheduleKey() string {
 	if t.isChained() {
 		return "after " + t.chain.digest
@@ -143,7 +143,7 @@ func (t *task) scheduleKey() string {
 	return t.Spec.Key()
 }
 
-// poolFault returns an error if a job has a pool, and the configuration has no Pools.
+// poolFault returns an error if a job has a Pool and Config.Pools is missing.
 func (c *Config) poolFault(jobs []Job) error {
 	if c.Pools != nil || c.Claimer == nil {
 		return nil

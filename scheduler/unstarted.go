@@ -8,12 +8,12 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 )
 
-// retryStart is the time for which a later try of a run is started again if this replica cannot start it. No other replica can: this one has the
-// lease.
+// retryStart is the time for which this replica repeats the failed start of a second or later try. No other replica can run this try, because this
+// replica holds the lease.
 const retryStart = time.Minute
 
-// unstartedTry handles a try whose work has not begun. It waits and returns true if the try is to be started again, under the same attempt. A run
-// whose first try did not begin is given back instead, unless no other replica can begin it. last is the try before, or nil.
+// unstartedTry handles a try whose work could not begin. It waits and returns true if the try is to be started again, with the same attempt number.
+// It returns false for the first try of a run that another replica can run. last is the try before, or nil.
 func (x *executor) unstartedTry(ctx context.Context, run *Run, term *election.Term, last *pastTry, since time.Time, why error) (again bool) {
 	until := run.insist
 	if last != nil {
@@ -27,8 +27,8 @@ func (x *executor) unstartedTry(ctx context.Context, run *Run, term *election.Te
 	return x.restBetweenTries(ctx, term, pause)
 }
 
-// undoGrant ends the term of a run that never began. It gives the grant back and publishes that, so that another replica runs it. A run that no other
-// replica can begin is recorded instead.
+// undoGrant ends the term of a run that never began. It gives the grant back and publishes an event, so that another replica runs the tick. A run
+// that no other replica can begin is recorded instead.
 func (x *executor) undoGrant(job *Job, run *Run, term *election.Term, record *Record, end tryEnd) ending {
 	switch {
 	case term == nil:
@@ -41,7 +41,7 @@ func (x *executor) undoGrant(job *Job, run *Run, term *election.Term, record *Re
 	return ending{unstarted: end.why, unreturned: end.unreturned}
 }
 
-// abandonRequest records a requested run that was not started before the request expired, or before the run was stopped.
+// abandonRequest records the outcome of a requested run that never began, because the request expired or the run was stopped.
 func (x *executor) abandonRequest(job *Job, run *Run, term *election.Term, record *Record) Record {
 	record.Started, record.Finished = time.Time{}, x.now()
 	switch why := whyStopped(term); {
@@ -64,8 +64,8 @@ func (x *executor) abandonRequest(job *Job, run *Run, term *election.Term, recor
 	return *record
 }
 
-// holdPlace holds the place of a run that was not started until its Runner, which may hang, has returned. A replica that can start other programs
-// leaves the job to the others for a growing pause. If it can start none, the breaker stops it from claiming.
+// holdPlace keeps the place of an unstarted run occupied until its Runner, which may hang, has returned. If this replica can start other programs,
+// holdPlace also waits for a growing pause, during which other replicas claim the job. If it can start none, the breaker opens.
 func (x *executor) holdPlace(job *Job, end ending) {
 	var pause time.Duration
 	if !x.breaker.noteFailedStart(end.unstarted) {
@@ -79,7 +79,7 @@ func (x *executor) holdPlace(job *Job, end ending) {
 	}
 }
 
-// giveBack opens the tick of a term again, and publishes that to the replicas that believe it taken.
+// giveBack gives back the grant of a tick, and publishes an event to the replicas that have closed the tick.
 func (x *executor) giveBack(term *election.Term, run *Run, reason string) {
 	log := x.runLogger(run)
 	if err := term.Undo(context.Background()); err != nil {

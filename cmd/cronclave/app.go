@@ -12,26 +12,26 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// app has the global flags and the streams, which all commands share.
+// app is one execution of the program: its streams, and the global flags of all commands.
 type app struct {
 	streams
 	configPath string
 	redisURL   string
 	trial      redisconn.Embedded
-	rights     redisconn.Rights // rights that the user of the Redis in use needs
+	rights     redisconn.Rights // rights that cronclave needs from Redis, for advice if some are missing
 	namespace  string
 	logLevel   string
 	logFormat  string
-	started    bool                           // whether the command line was valid
+	started    bool                           // whether the command line was valid, so that the command started
 	logWriter  atomic.Pointer[logging.Writer] // nil until a logger exists
-	force      func(code int)                 // ends the process, even if the command hangs
-	trust      safefile.Trust                 // restricts the owners of files
+	force      func(code int)                 // ends the process with an exit code, even if the command hangs
+	trust      safefile.Trust                 // which owners of configuration files are accepted
 }
 
-// defaultConfig is the path of the configuration if no other is named.
+// defaultConfig is the path of the configuration if the user gives none.
 const defaultConfig = "jobs.toml"
 
-// configFile returns the path of the configuration, and reports whether the user named it.
+// configFile returns the path of the configuration. named reports whether the user gave it.
 func (a *app) configFile() (path string, named bool) {
 	switch {
 	case a.configPath != "":
@@ -42,7 +42,7 @@ func (a *app) configFile() (path string, named bool) {
 	return defaultConfig, false
 }
 
-// takePath uses the argument of a command as the path of the configuration, if there is one.
+// takePath uses the argument of a command, if there is one, as the path of the configuration.
 func (a *app) takePath(args []string) error {
 	switch {
 	case len(args) > 0 && a.configPath != "":
@@ -62,7 +62,7 @@ func (a *app) loadConfig() (*config.Config, error) {
 	return cfg, err
 }
 
-// needConfig returns an error if no configuration is named and the default one does not exist.
+// needConfig returns an error if the user gave no path of a configuration and the default file does not exist.
 func (a *app) needConfig() error {
 	path, named := a.configFile()
 	if named {
@@ -74,7 +74,7 @@ func (a *app) needConfig() error {
 	return nil
 }
 
-// readConfig reads the configuration. It also returns the files that were read, even if the configuration is faulty.
+// readConfig reads the configuration. It returns the list of files that were read even if the configuration is faulty.
 func (a *app) readConfig() (*config.Config, *config.Files, error) {
 	path, _ := a.configFile()
 	files := &config.Files{}
@@ -85,7 +85,7 @@ func (a *app) readConfig() (*config.Config, *config.Files, error) {
 	return cfg, files, err
 }
 
-// loadIfNamed reads the configuration if the user named one. Otherwise it returns an empty one, for commands that work in any folder.
+// loadIfNamed reads the configuration if the user gave a path. Otherwise it returns an empty configuration: commands that call it work in any folder.
 func (a *app) loadIfNamed() (*config.Config, error) {
 	if _, named := a.configFile(); named {
 		return a.loadConfig()

@@ -34,7 +34,7 @@ history shows it. Where nothing runs, there is nothing to do (0); a run that is 
 	return cmd
 }
 
-// cancelRuns stops the runs of a job, or one of them, and prints them.
+// cancelRuns stops one run or all runs of a job, and prints them.
 func (a *app) cancelRuns(ctx context.Context, req operator.CancelRequest, asJSON bool) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {

@@ -46,10 +46,10 @@ type checked struct {
 	Path string `json:"path"`
 	OK   bool   `json:"ok"`
 	Jobs int    `json:"jobs"`
-	// ZoneData is the version of the time zones that the jobs use, or "" for a faulty configuration.
+	// ZoneData is the version of the time zone data that the jobs use, or "" if the configuration is faulty.
 	ZoneData string         `json:"zone_data,omitempty"`
 	Faults   []checkedFault `json:"faults"`
-	// Accounts has the users of jobs that are not in /etc/passwd, with their entries in the directory service.
+	// Accounts has, by name, the users of jobs that are only in the directory service and not in /etc/passwd. The value is the entry of the user.
 	Accounts map[string]string `json:"accounts,omitempty"`
 }
 
@@ -92,17 +92,17 @@ func (a *app) checkConfig(ctx context.Context, path string, o config.Options, st
 	return nil
 }
 
-// checkSizes returns faults for jobs of this replica whose command and environment are too long for the kernel, in the present environment. It
-// ignores files that it can't read.
+// checkSizes returns faults for the jobs of this replica whose command and environment exceed the kernel's size limit. It uses the environment of this
+// process, and ignores files that it cannot read.
 func checkSizes(ctx context.Context, cfg *config.Config, accounts *command.Accounts) error {
-	const reading = 5 * time.Second // for all files together, because a mount may hang
+	const reading = 5 * time.Second // for all files together, because one may be on a hanging mount
 	ctx, cancel := context.WithTimeout(ctx, reading)
 	defer cancel()
 	var faults config.Faults
 	labels := scheduler.Labels(cfg.Replica.Labels)
 	for i := range cfg.Jobs {
 		job := &cfg.Jobs[i]
-		if !job.Enabled || !labels.Include(job.Where) { // its files were not checked, and may be on a hanging mount
+		if !job.Enabled || !labels.Include(job.Where) { // check does not read the files of this job, which may be on a hanging mount
 			continue
 		}
 		spec := replica.Environment(cfg, job, &scheduler.Run{Job: job.Name})
@@ -111,7 +111,7 @@ func checkSizes(ctx context.Context, cfg *config.Config, accounts *command.Accou
 			spec.EnvFile, spec.EnvFromFile = "", nil
 		}
 		env, err := command.Environment(ctx, spec)
-		if err != nil { // which is warned of where the file is named
+		if err != nil { // another check warns of the unreadable file
 			spec.EnvFile, spec.EnvFromFile = "", nil
 			env, err = command.Environment(ctx, spec)
 		}
@@ -128,7 +128,7 @@ func checkSizes(ctx context.Context, cfg *config.Config, accounts *command.Accou
 	return nil
 }
 
-// directoryAccounts returns the users of jobs that the directory service knows. Unknown users have a warning in the check of the configuration.
+// directoryAccounts returns the users of jobs that are only in the directory service. The check of the configuration has already warned of unknown users.
 func directoryAccounts(cfg *config.Config, from *command.Accounts) map[string]string {
 	accounts := map[string]string{}
 	for i := range cfg.Jobs {

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// namesOf returns the names of all jobs in a configuration, including jobs that are not enabled.
+// namesOf returns the names of all jobs in a configuration, including disabled jobs.
 func namesOf(cfg *config.Config) []string {
 	names := make([]string, len(cfg.Jobs))
 	for i, j := range cfg.Jobs {
@@ -21,17 +21,17 @@ func namesOf(cfg *config.Config) []string {
 	return names
 }
 
-// noJob returns the error for an unknown job. It suggests a name that may be meant.
+// noJob returns the error for an unknown job. It suggests the most similar name.
 func noJob(name string, known []string) error {
 	return exitError{exitUsage, operator.UnknownJob(name, known)}
 }
 
-// tomlFiles completes the names of TOML files and folders.
+// tomlFiles completes a command line with TOML files and folders.
 func tomlFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return []cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// addCompletion disables the completion of files, except for commands and flags that take a file.
+// addCompletion disables file completion, except for the commands and flags that take a file.
 func addCompletion(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	for flag, complete := range map[string]cobra.CompletionFunc{
@@ -39,7 +39,7 @@ func addCompletion(root *cobra.Command) {
 		"log-level":  cobra.FixedCompletions([]string{"trace", "debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp),
 		"log-format": cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
-		_ = root.RegisterFlagCompletionFunc(flag, complete) // the flag exists
+		_ = root.RegisterFlagCompletionFunc(flag, complete) // no error, because the flag exists
 	}
 }
 
@@ -61,8 +61,8 @@ func addExamples(root *cobra.Command) {
 	}
 }
 
-// completeJobs completes the names of configured jobs, as many as the command takes, each only once. For a faulty configuration it offers none,
-// because a shell has no place for messages at that moment.
+// completeJobs completes up to most names of configured jobs, or any number if most is 0, each name once. If the configuration is faulty, it offers nothing,
+// because a shell cannot show an error during completion.
 func (a *app) completeJobs(most int) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		path, _ := a.configFile()

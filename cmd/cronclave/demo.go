@@ -54,7 +54,7 @@ demo ends. The file's [redis] is ignored.`,
 	return cmd
 }
 
-// runDemo runs a demo of a file, or of the built-in configuration.
+// runDemo runs a demo with the configuration at path, or with the built-in one if path is "".
 func (a *app) runDemo(ctx context.Context, path string, length time.Duration) error {
 	program, err := os.Executable()
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// duration is the value of a flag in the form of the configuration: 90s, 1h30m or 30d.
+// duration is the value of a flag, in the syntax of the configuration: 90s, 1h30m or 30d.
 type duration time.Duration
 
-// durationFlag adds such a flag. The default is the present value of d.
+// durationFlag adds a flag for a duration. The current value of *d is the default.
 func durationFlag(flags *pflag.FlagSet, d *time.Duration, name, usage string) {
 	flags.Var((*duration)(d), name, usage)
 }

@@ -1,6 +1,6 @@
 package main
 
-// The environment variables that cronclave reads. readVariables has their meanings.
+// The environment variables that cronclave reads. readVariables documents them.
 const (
 	envConfig      = "CRONCLAVE_CONFIG"
 	envRedis       = "CRONCLAVE_REDIS"

@@ -92,7 +92,7 @@ func (a *app) execJob(ctx context.Context, cfg *config.Config, job *config.Job, 
 	return execResult(record, err)
 }
 
-// withoutInfo removes the lines about the start and the end of the run from the log.
+// withoutInfo keeps the lines about the start and the end of the run out of the log, unless the log level is debug.
 func withoutInfo(log hclog.Logger) hclog.Logger {
 	if !log.IsDebug() {
 		log.SetLevel(hclog.Warn)
@@ -100,7 +100,7 @@ func withoutInfo(log hclog.Logger) hclog.Logger {
 	return log
 }
 
-// joinCluster connects a run to the cluster. end closes the connections.
+// joinCluster connects a run to Redis. The caller must call end to close the connections.
 func (a *app) joinCluster(ctx context.Context, cfg *config.Config, name string, once *replica.OnceConfig) (end func(), err error) {
 	conn, err := a.openRedis(cfg)
 	if err != nil {
@@ -110,8 +110,8 @@ func (a *app) joinCluster(ctx context.Context, cfg *config.Config, name string, 
 		return nil, errors.Join(err, conn.Close())
 	}
 	end = func() {
-		_ = once.Locks.Close() // only waits
-		_ = conn.Close()       // no request is under way
+		_ = once.Locks.Close() // waits for background work; an error would not matter
+		_ = conn.Close()       // an error would not matter: no request is in progress
 	}
 	if once.Journal, err = checkRedis(ctx, cfg, conn); err != nil {
 		end()
@@ -120,8 +120,8 @@ func (a *app) joinCluster(ctx context.Context, cfg *config.Config, name string, 
 	return end, nil
 }
 
-// auditExec writes the run to the audit log. If that fails, the run starts anyway, because the machine may be cut off. If the user has exceeded the
-// rate of acts, it does not start. With --no-lock there is no Redis, so there is no entry.
+// auditExec adds the run to the audit log. If the user has exceeded the rate of entries, it returns an error, and the run must not start. Other errors are
+// only logged, because the machine may be cut off from Redis. Without Redis (--no-lock) there is no entry.
 func auditExec(ctx context.Context, once *replica.OnceConfig) error {
 	act := journal.Act{By: thisRequester().By, Kind: journal.ActExec, Jobs: []string{once.Job.Name}}
 	log := once.Log.With("job", once.Job.Name, "user", act.By)
@@ -155,7 +155,7 @@ func execResult(r scheduler.Record, err error) error {
 	}
 	code := exitFailed
 	switch {
-	case r.Outcome == scheduler.Missed, r.Outcome == scheduler.Skipped: // the run was triggered, and got no slot of its pool
+	case r.Outcome == scheduler.Missed, r.Outcome == scheduler.Skipped: // a triggered run that got no slot of its pool
 		code = exitNotAcquired
 	case r.ExitCode != nil && *r.ExitCode != 0:
 		code = *r.ExitCode
@@ -165,7 +165,7 @@ func execResult(r scheduler.Record, err error) error {
 	return exitError{code, fmt.Errorf("job %s: %s", r.Job, strings.TrimSuffix(string(r.Outcome)+": "+r.Reason, ": "))}
 }
 
-// ownOutput prints the output of a job to the streams of this process. The job waits for their reader, as if it wrote there itself.
+// ownOutput prints the output of a job to stdout and stderr of this process. If their reader is slow, the job waits, as if it wrote there itself.
 type ownOutput struct{ *app }
 
 // Line prints a line.
@@ -177,10 +177,10 @@ func (o ownOutput) Line(stream string, line []byte) {
 	fmt.Fprintf(w, "%s\n", line)
 }
 
-// End does nothing: no output was dropped.
+// End does nothing, because no output was dropped.
 func (ownOutput) End() {}
 
-// printJob prints the job as it would run, with secrets masked.
+// printJob prints the job as exec would run it, with secrets masked.
 func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.Job) error {
 	env, mask, err := command.MaskedEnvironment(ctx, replica.Environment(cfg, job, &scheduler.Run{
 		ID: "(run id)", Job: job.Name, Replica: "(replica)", Trigger: "manual", Attempt: 1, Slots: job.Parallel,
@@ -210,7 +210,7 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 	return nil
 }
 
-// printMachine prints the requirements of a job for the machine, and its pool.
+// printMachine prints what a job requires from the machine, and its pool.
 func (s streams) printMachine(job *config.Job) {
 	if job.Nice != nil {
 		fmt.Fprintf(s.out, "nice     %d\n", *job.Nice)

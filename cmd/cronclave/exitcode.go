@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The exit codes of cronclave itself, besides 0. exitCodes has their meanings.
+// The exit codes of cronclave, besides 0. exitCodes documents them.
 const (
 	exitFailed      = 1
 	exitUsage       = 2
@@ -20,10 +20,10 @@ const (
 type exitMeaning struct {
 	code    int
 	meaning string // in a few words
-	detail  string // a sentence of Markdown about the commands that use it
+	detail  string // sentence in Markdown about the commands that return it
 }
 
-// exitCodes returns all exit codes of cronclave itself, in numerical order.
+// exitCodes returns all exit codes in numerical order.
 func exitCodes() []exitMeaning {
 	return []exitMeaning{
 		{0, "done", "`run`: drained, also when jobs had to be stopped at the end of the drain."},
@@ -37,7 +37,7 @@ func exitCodes() []exitMeaning {
 	}
 }
 
-// exitCodeHelp returns the text about exit codes in the help of cronclave.
+// exitCodeHelp returns the section about exit codes for the help.
 func exitCodeHelp() string {
 	var b strings.Builder
 	b.WriteString("Exit codes:\n")
@@ -48,7 +48,7 @@ func exitCodeHelp() string {
 	return b.String()
 }
 
-// exitError ends the program with an exit code. If cause is nil, nothing is printed, because the message was printed before.
+// exitError is an error with the exit code of the program. If cause is nil, no message is printed, because the command has printed one before.
 type exitError struct {
 	code  int
 	cause error

@@ -54,14 +54,14 @@ are gone when Redis loses its memory.`,
 	return cmd
 }
 
-// fencing has the arguments of fence.
+// fencing has the arguments and flags of fence.
 type fencing struct {
 	resource string
 	token    locking.Token
 	idle     time.Duration
 }
 
-// parseToken parses a token from a job's environment. It refuses an empty one, which a job has that was run without a lock.
+// parseToken parses the fencing token from a job's environment. It refuses an empty token, which a run without a lock has.
 func parseToken(s string) (locking.Token, error) {
 	n, err := strconv.ParseUint(s, 10, 53)
 	if err != nil || n == 0 {
@@ -74,7 +74,7 @@ func parseToken(s string) (locking.Token, error) {
 type fenceVerdict struct {
 	Resource string        `json:"resource"`
 	Token    locking.Token `json:"token"`
-	Newest   locking.Token `json:"newest"` // the greatest recorded token
+	Newest   locking.Token `json:"newest"` // greatest token that was recorded for the resource
 	Stale    bool          `json:"stale"`
 }
 
@@ -102,7 +102,7 @@ func (a *app) runFence(ctx context.Context, f fencing, asJSON bool) error {
 	return nil
 }
 
-// passFence records the token in Redis. Its error has an exit code, unless it is about a stale token.
+// passFence presents the token to the fence in Redis. Its errors have an exit code, except an error about a stale token.
 func (a *app) passFence(ctx context.Context, f fencing) error {
 	cfg, err := a.loadIfNamed()
 	if err != nil {
@@ -134,7 +134,7 @@ func (a *app) passFence(ctx context.Context, f fencing) error {
 	return exitError{exitUsage, err}
 }
 
-// inspectForFence refuses a Redis that may evict the recorded tokens, because then any token would pass.
+// inspectForFence refuses a Redis that may evict recorded tokens, because a fence without its record lets any token pass.
 func inspectForFence(ctx context.Context, cfg *config.Config, rdb *redisconn.Conn, f fencing) error {
 	if _, err := checkRedis(ctx, cfg, rdb); err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// trustOfRoot returns the trust for commands that execute the content of files. As root, they refuse files that other users can change.
+// trustOfRoot returns the trust for files whose content this command executes. A command that runs as root refuses files that other users can change.
 func trustOfRoot() safefile.Trust {
 	if os.Geteuid() == 0 {
 		return safefile.Administrators

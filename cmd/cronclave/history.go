@@ -60,11 +60,12 @@ func newHistoryCommand(a *app) *cobra.Command {
 	zoneFlag(cmd, &o.zone)
 	cmd.Flags().BoolVar(&o.output, "output", false, "with the end of what each run printed")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(journal.Outcomes(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(journal.Outcomes(), cobra.ShellCompDirectiveNoFileComp)) // cannot fail
 	return cmd
 }
 
-// toRequest returns the request for the flags. Relative bounds use the clock of this machine.
+// toRequest returns the request that the flags describe. It resolves relative bounds by the clock of this machine; readHistory resolves them again by the
+// clock of Redis.
 func (o historyOptions) toRequest(args []string) (req operator.HistoryRequest, err error) {
 	req = operator.HistoryRequest{Limit: o.n, Output: o.output, Outcomes: o.outcomes}
 	switch {
@@ -85,11 +86,11 @@ func (o historyOptions) toRequest(args []string) (req operator.HistoryRequest, e
 	if len(args) > 0 {
 		req.Job = args[0]
 	}
-	err = o.setBounds(&req, time.Now()) // reports a faulty bound before Redis is asked
+	err = o.setBounds(&req, time.Now()) // reports a faulty bound before the command connects to Redis
 	return req, err
 }
 
-// setBounds sets the bounds of a request, relative to now.
+// setBounds sets --since and --until in a request. Durations are relative to now.
 func (o historyOptions) setBounds(req *operator.HistoryRequest, now time.Time) (err error) {
 	if o.since != "" {
 		if req.Since, err = parsePast(now, o.since); err != nil {
@@ -107,8 +108,8 @@ func (o historyOptions) setBounds(req *operator.HistoryRequest, now time.Time) (
 	return nil
 }
 
-// readHistory reads the latest runs of one job or all jobs. It also returns the zone for printed times. Relative bounds use the clock of Redis, like the
-// times in records.
+// readHistory reads the latest runs of one job or of all jobs, and returns the zone in which to print times. Relative bounds use the clock of Redis, as the
+// times in records do.
 func (a *app) readHistory(ctx context.Context, req operator.HistoryRequest, opt historyOptions) (h *operator.History, zone *time.Location, err error) {
 	o, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
 		zone, err = a.displayZone(zones, opt.zone)

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inheritedSignals has the signals that this process ignored at its start, as under nohup. It still ignores them.
+// inheritedSignals has the signals that this process was started to ignore, for example by nohup. It still has to ignore them.
 var inheritedSignals = map[syscall.Signal]bool{}
 
-// keepSignals makes programs of this process inherit the signals that the process ignores or blocks since its start. The runtime resets signals in
-// them that this process has caught, so it catches and drops the ignored ones. It unblocks blocked signals by executing this program again, because
-// the runtime gives the initial mask to all threads.
+// keepSignals ensures that the programs of this process start with no signal ignored or blocked, even if this process did not. In a new program the Go
+// runtime resets the signals that this process catches, so keepSignals catches and drops the ignored ones. To unblock signals, it executes this program
+// again, because the runtime gives the initial signal mask to every thread.
 func keepSignals() {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -33,7 +33,7 @@ func keepSignals() {
 			continue
 		}
 		inheritedSignals[s] = true
-		// A terminal sends these two again and again until the process stops or ignores them.
+		// If the process catches these two, a terminal sends them again and again, until the process stops or ignores them.
 		if s != unix.SIGTTIN && s != unix.SIGTTOU || !hasTerminal() {
 			signal.Notify(dropped, s)
 		}
@@ -43,7 +43,7 @@ func keepSignals() {
 // ignoredAtStart reports whether this process ignored a signal at its start.
 func ignoredAtStart(s syscall.Signal) bool { return inheritedSignals[s] }
 
-// executeUnblocked executes this program again with no signal blocked. It returns only if that fails.
+// executeUnblocked executes this program again without blocked signals. It returns only if that fails.
 func executeUnblocked() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -63,7 +63,7 @@ func hasTerminal() bool {
 	return true
 }
 
-// signalMask returns a signal mask from the text of /proc/PID/status.
+// signalMask returns a signal mask from the text of /proc/PID/status. name is the key of its line.
 func signalMask(status []byte, name string) uint64 {
 	_, rest, _ := bytes.Cut(status, []byte("\n"+name+":\t"))
 	text, _, _ := bytes.Cut(rest, []byte("\n"))

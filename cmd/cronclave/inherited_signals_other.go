@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// keepSignals does nothing: it is only implemented on Linux.
+// keepSignals does nothing, because it is implemented on Linux only.
 func keepSignals() {}
 
 // ignoredAtStart reports whether this process ignored a signal at its start.

@@ -33,7 +33,7 @@ func newInitCommand(a *app) *cobra.Command {
 	}
 }
 
-// writeFirstJobs writes the file. It never overwrites one.
+// writeFirstJobs writes the configuration to a new file. It never overwrites a file.
 func (s streams) writeFirstJobs(path string) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // the file has no secrets, and other users may read it
 	switch {
@@ -44,7 +44,7 @@ func (s streams) writeFirstJobs(path string) (err error) {
 	}
 	_, err = f.WriteString(firstJobs)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write a configuration: %w", errors.Join(err, os.Remove(path))) // otherwise the next attempt would find it
+		return fmt.Errorf("write a configuration: %w", errors.Join(err, os.Remove(path))) // otherwise the next init would refuse the incomplete file
 	}
 	fmt.Fprintf(s.out, "wrote %[1]s; look at it, and try it without a Redis: cronclave run %[1]q --embedded-redis\n", path)
 	return nil

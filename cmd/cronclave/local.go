@@ -9,8 +9,8 @@ import (
 	"github.com/cronclave/cronclave/internal/console"
 )
 
-// loadIfAny reads the configuration if it is named or exists. Otherwise it returns an empty one, for commands that need only Redis. faults is the
-// number of faults; if there are any, the configuration has only the namespace and the access to Redis.
+// loadIfAny reads the configuration if the user gave a path or the default file exists. Otherwise it returns an empty configuration, for commands that need
+// only Redis. faults is the number of faults. If there are any, the returned configuration has only the namespace and the access to Redis.
 func (a *app) loadIfAny() (cfg *config.Config, faults int, err error) {
 	path, named := a.configFile()
 	if !named {
@@ -32,8 +32,8 @@ func (a *app) loadIfAny() (cfg *config.Config, faults int, err error) {
 	return cfg, faults, err
 }
 
-// clusterAccess returns the access to a cluster, according to a faulty configuration. Flags and environment take precedence. They are required if the
-// configuration is uncertain about them.
+// clusterAccess returns the namespace and the access to Redis from a faulty configuration. Flags and environment variables take precedence. It requires them
+// if the faults make the values uncertain.
 func (a *app) clusterAccess(path, faults string) (*config.Config, error) {
 	known := config.ReadAccess(path, config.Options{})
 	namespace := a.namespace
@@ -49,7 +49,7 @@ func (a *app) clusterAccess(path, faults string) (*config.Config, error) {
 		}
 	}
 	withheld := ""
-	if known.RedisErr != nil && known.Redis.PasswordFile != "" { // unknown for which servers it is, and whether it is sent over TLS
+	if known.RedisErr != nil && known.Redis.PasswordFile != "" { // the servers of the password are uncertain, and so is the use of TLS
 		known.Redis.PasswordFile = ""
 		withheld = "; its password_file is not sent, since its [redis] is faulty: use CRONCLAVE_REDIS with the password"
 	}

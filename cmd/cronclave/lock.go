@@ -20,18 +20,18 @@ import (
 
 // lockJob has the arguments and flags of lock.
 type lockJob struct {
-	name     string // of the lock, or of the pool
+	name     string // of the lock or of the pool
 	pool     bool
 	slots    int
 	wait     time.Duration
 	forever  bool
 	lease    time.Duration
 	fair     bool
-	busyCode int // exit code if the lock is not acquired in time
+	busyCode int // exit code if the lock was not acquired in time
 	argv     []string
 }
 
-// shortestLease leaves time for the warden and the network.
+// shortestLease is the minimum lease. It leaves time for the network and for the warden to kill the command.
 const shortestLease = time.Second
 
 func newLockCommand(a *app) *cobra.Command {
@@ -74,12 +74,12 @@ version, 1 for a Redis that cannot keep a lock, such as one that evicts keys.`,
 	flags.StringVar(&lease, "lease", "30s", "how long the lock outlives a holder that has died; it is renewed every third of that (on a quorum every 30s at least)")
 	flags.BoolVar(&j.fair, "fair", false, "wait in line: first come, first served (on a quorum: the first to ask)")
 	flags.IntVarP(&j.busyCode, "conflict-exit-code", "E", exitNotAcquired, "the exit code if the lock is not acquired in time")
-	_ = cmd.RegisterFlagCompletionFunc("pool", a.completePools) // the flags exist
+	_ = cmd.RegisterFlagCompletionFunc("pool", a.completePools) // no error, because the flags exist
 	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"0s", "1m", "forever"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// parseArgs checks the command line. args has all arguments; those after the -- begin at index dash.
+// parseArgs checks the arguments and flags. The command to run begins at index dash of args, after "--".
 func (j *lockJob) parseArgs(args []string, dash int, pool, wait, lease string, slotsSet bool) error {
 	if dash < 0 || dash == len(args) {
 		return usageError("no command: put it behind --, as in: cronclave lock NAME -- COMMAND")
@@ -129,8 +129,8 @@ func (j *lockJob) parseLimits(wait, lease string) (err error) {
 	return nil
 }
 
-// lockName returns the name of the lock in Redis. Its suffix distinguishes it from the locks of jobs ({NAME}:job) and of leaders ({NAME}:office). For
-// a pool, it is the lock that jobs use.
+// lockName returns the name of the lock in Redis: {NAME}:lock. The locks of jobs ({NAME}:job) and leaders ({NAME}:office) have other suffixes. For a pool it
+// is the same lock that jobs use.
 func (j *lockJob) lockName() string {
 	if j.pool {
 		return election.PoolLock(j.name)
@@ -138,7 +138,7 @@ func (j *lockJob) lockName() string {
 	return operator.PlainLock(j.name)
 }
 
-// lockTitle returns the name of the lock for messages.
+// lockTitle returns the name of the lock as messages show it.
 func (j *lockJob) lockTitle() string {
 	if j.pool {
 		return "pool " + j.name
@@ -162,7 +162,7 @@ func (a *app) runLock(ctx context.Context, j *lockJob) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rdb.Close() }() // no request is under way
+	defer func() { _ = rdb.Close() }() // an error would not matter: no request is in progress
 	if err := inspectForLock(ctx, cfg, rdb); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (a *app) runLock(ctx context.Context, j *lockJob) error {
 	return r.run(ctx)
 }
 
-// findPool looks up the pool in the configuration.
+// findPool takes the settings of the pool from the configuration.
 func (j *lockJob) findPool(cfg *config.Config) error {
 	if !j.pool {
 		return nil
@@ -204,14 +204,14 @@ func (j *lockJob) findPool(cfg *config.Config) error {
 	return usageError("%s", message)
 }
 
-// reportWaiting prints the reason of the wait on a terminal. On other outputs the command prints only faults.
+// reportWaiting prints a message about the wait if stderr is a terminal. Otherwise the command prints only errors.
 func (a *app) reportWaiting(format string, args ...any) {
 	if console.IsTerminal(a.err) {
 		fmt.Fprintf(a.messageWriter(), "cronclave: "+format+"\n", args...)
 	}
 }
 
-// completeLock offers nothing for a name, and leaves the command to the shell.
+// completeLock offers no completion for the name, and leaves the completion of the command to the shell.
 func completeLock(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 || cmd.Flags().Changed("pool") {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -219,7 +219,7 @@ func completeLock(cmd *cobra.Command, args []string, _ string) ([]cobra.Completi
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completePools completes the names of configured pools.
+// completePools completes names of pools in the configuration.
 func (a *app) completePools(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	path, _ := a.configFile()
 	cfg, err := config.Load(path, config.Options{KeepUnset: true})
@@ -233,5 +233,5 @@ func (a *app) completePools(*cobra.Command, []string, string) ([]cobra.Completio
 	return offers, cobra.ShellCompDirectiveNoFileComp
 }
 
-// holderName returns the name of the holder of a row. The holder may have ended.
+// holderName returns the name of the lock's holder for messages. It is unknown if the holder's process has ended.
 func holderName(holder string) string { return cmp.Or(holder, "a process that has ended") }

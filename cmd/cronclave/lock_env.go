@@ -26,7 +26,7 @@ func lockVariables() []lockVariable {
 	}
 }
 
-// lockVariableHelp returns the text about these variables in the help of lock.
+// lockVariableHelp returns the section about the environment variables in the help of lock.
 func lockVariableHelp() string {
 	var b strings.Builder
 	for _, v := range lockVariables() {

@@ -26,7 +26,7 @@ import (
 	"github.com/cronclave/cronclave/internal/selffence"
 )
 
-// lockGrace is the time between SIGTERM and SIGKILL before a lease is lost, but at most a third of the lease.
+// lockGrace is the time between SIGTERM and SIGKILL if the lease cannot be renewed. It is at most a third of the lease.
 const lockGrace = 5 * time.Second
 
 // lockRun is one execution of lock.
@@ -36,19 +36,19 @@ type lockRun struct {
 	cfg   *config.Config
 	redis *redisconn.Conn
 	locks *engine.Client
-	// history records this use of the lock, under the name of its owner, for status.
+	// history makes status show this process as a user of the lock, under the name owner.
 	history *journal.Journal
 	owner   string
 	log     hclog.Logger
-	silent  bool // Redis has not answered while the lease ran out, so no request is sent any more
+	silent  bool // Redis did not answer until the lease ran out, so no request is sent any more
 }
 
-// run handles signals from before the request for the lock on, so that no signal ends this process while it holds the lock.
+// run acquires the lock and runs the command. It handles signals before it requests the lock, so that no signal ends this process while it holds the lock.
 func (r *lockRun) run(ctx context.Context) error {
 	signals := takeSignals()
 	defer signals.stopNotify()
 	waiting, done := signals.untilSignal(ctx)
-	// The client makes the id, so that a repeated request gets the grant whose answer was lost.
+	// The client chooses the id, so that a repeated request returns the grant whose answer was lost.
 	id := strings.ToLower(crypto.Text()[:16])
 	defer operator.ShowLock(r.history, journal.LockUse{ID: id, Lock: r.name, Pool: r.pool, Slots: r.slots, Owner: r.owner}, r.lease, r.locks.EstimatedTime)()
 	lease, err := (&acquisition{lockJob: r.lockJob, locks: r.locks, id: id, at: r.redis.Authority(), say: r.reportWaiting}).acquireLease(waiting)
@@ -57,7 +57,7 @@ func (r *lockRun) run(ctx context.Context) error {
 	switch {
 	case errors.As(context.Cause(waiting), &interrupted):
 		if lease != nil {
-			_ = engine.RunOf(lease).Undo(ctx) // otherwise it ends by itself
+			_ = engine.RunOf(lease).Undo(ctx) // if Undo fails, the lease expires by itself
 		}
 		return exitError{interrupted.exitCode(), fmt.Errorf("%s: %w", r.lockTitle(), interrupted)}
 	case err != nil:
@@ -66,16 +66,16 @@ func (r *lockRun) run(ctx context.Context) error {
 	return r.runUnderLease(ctx, lease, signals)
 }
 
-// closeClients closes the client, which releases the lock within its time limit. It does not wait for a server that has never answered.
+// closeClients closes the client of the lock, which waits for its requests in the background. It does not wait for servers that have never answered.
 func (r *lockRun) closeClients() {
 	if r.silent {
-		return // the end of the process ends the requests without an answer
+		return // the end of the process also ends the unanswered requests
 	}
 	r.redis.CloseSilent()
-	_ = r.locks.Close() // only waits
+	_ = r.locks.Close() // waits for background work; an error would not matter
 }
 
-// runUnderLease runs the command, and releases the lease when all its processes are dead.
+// runUnderLease runs the command, and releases the lease when all processes of the command are dead.
 func (r *lockRun) runUnderLease(ctx context.Context, lease *engine.Lease, s *signals) error {
 	exit, lost, err := runLocked(r.lockJob, r.cfg, lease, s, r.log)
 	if lost {
@@ -94,20 +94,20 @@ func (r *lockRun) runUnderLease(ctx context.Context, lease *engine.Lease, s *sig
 		return exitError{exit.Status(), exit.Err}
 	}
 	if code := exit.Status(); code != 0 {
-		return exitError{code: code} // the command has printed its own message
+		return exitError{code: code} // the command has printed its own error
 	}
 	return nil
 }
 
-// leaseLost ends a lock whose command was killed shortly before the lease would have expired. If Redis came back meanwhile and the lease was renewed, leaseLost
-// releases it; otherwise the lease expires by itself. It returns the error for the user.
+// leaseLost returns the error for a command that was killed to protect the lease. If Redis has answered again in the meantime, the lease may have been
+// renewed: leaseLost then releases it. Otherwise the lease expires by itself.
 func (r *lockRun) leaseLost(ctx context.Context, lease *engine.Lease) error {
 	why := context.Cause(lease.Context())
-	if why == nil { // the command is killed some time before the end of the lease
+	if why == nil { // not ended yet, because the command is killed shortly before the end of the lease
 		why = fmt.Errorf("%w: not renewed in time by %s", engine.ErrLost, r.redis.Authority())
 	}
 	r.silent = true
-	if lease.Remaining() > longestRelease { // otherwise the lease ends earlier than the release
+	if lease.Remaining() > longestRelease { // otherwise the lease expires sooner than a release takes
 		r.silent = errors.Is(lease.Release(ctx), engine.ErrUnknown)
 	}
 	return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", r.lockTitle(), why)}
@@ -116,7 +116,7 @@ func (r *lockRun) leaseLost(ctx context.Context, lease *engine.Lease) error {
 // longestRelease is the maximum duration of a release if Redis does not answer.
 const longestRelease = 2 * redisconn.Timeout
 
-// runLocked runs the command under a warden. lost reports whether the command was killed because its lease is lost.
+// runLocked runs the command with a warden. lost reports whether the command was killed because its lease could not be renewed.
 func runLocked(j *lockJob, cfg *config.Config, lease *engine.Lease, s *signals, log hclog.Logger) (exit command.Exit, lost bool, err error) {
 	env, err := command.Environment(lease.Context(), lockEnvironment(j, cfg, lease))
 	if err != nil {
@@ -139,16 +139,17 @@ func runLocked(j *lockJob, cfg *config.Config, lease *engine.Lease, s *signals, 
 		})
 	}()
 	lost = guardLease(lease, over, func() { stopNow(engine.ErrLost) }, killNow)
-	return exit, lost || exit.Late, nil // after standing still, a process may learn from the warden that its command was killed
+	return exit, lost || exit.Late, nil // exit.Late is set if the warden killed the command, for example while this process was frozen
 }
 
-// guardLease stops the command before the lease ends, and returns when the command has ended. lost reports whether it was stopped.
+// guardLease stops the command before the lease ends, and returns when the command has ended. lost reports whether guardLease stopped it. The function stop
+// sends SIGTERM, and the function kill sends SIGKILL.
 func guardLease(lease *engine.Lease, over <-chan struct{}, stop, kill func()) (lost bool) {
 	limits := selffence.Limits{Lease: lease.Length(), Grace: lockGrace}
 	for {
 		do, again := limits.Check(lease.Remaining())
 		switch {
-		case do == selffence.Kill || lease.Context().Err() != nil: // another client has the lock
+		case do == selffence.Kill || lease.Context().Err() != nil: // the lease is about to end, or has ended
 			stop()
 			kill()
 			<-over
@@ -169,8 +170,8 @@ func guardLease(lease *engine.Lease, over <-chan struct{}, stop, kill func()) (l
 	}
 }
 
-// lockEnvironment returns the environment of the command. It passes on the variables of a job, because a job may use lock inside its run. The
-// variables of the lock take precedence.
+// lockEnvironment returns the environment of the command. If lock runs inside a job, the command also gets the variables of the job. The variables of lock
+// take precedence.
 func lockEnvironment(j *lockJob, cfg *config.Config, lease *engine.Lease) command.EnvSpec {
 	extra := map[string]string{}
 	for _, v := range replica.Variables() {
@@ -182,23 +183,23 @@ func lockEnvironment(j *lockJob, cfg *config.Config, lease *engine.Lease) comman
 		extra[v.name] = v.value(j, lease)
 	}
 	taken := maps.Clone(cfg.EnvTaken)
-	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} { // no configuration makes them secret
+	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} { // standard variables stay, even if the configuration uses them for secrets
 		delete(taken, name)
 	}
 	return command.EnvSpec{Base: os.Environ(), InheritEnv: true, EnvTaken: taken, Extra: extra}
 }
 
-// signals are the signals that would end this process. At first they end the wait, and later they are passed on to the command.
+// signals handles the signals that would end this process. A signal during the wait ends the wait. Later signals are passed on to the command.
 type signals struct {
 	arrived chan os.Signal
-	broken  chan os.Signal // SIGPIPE: a lost reader of this process's output must not end the command
+	broken  chan os.Signal // SIGPIPE: the command must not end because this process has lost the reader of its output
 	ending  []os.Signal
 }
 
 func takeSignals() *signals {
 	s := &signals{arrived: make(chan os.Signal, 16), broken: make(chan os.Signal, 1), ending: []os.Signal{syscall.SIGTERM, syscall.SIGQUIT}}
 	for _, one := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		if !ignoredAtStart(one) { // as in the background of a script, or under nohup
+		if !ignoredAtStart(one) { // nohup, or a shell for a command in the background, may have this process ignore it
 			s.ending = append(s.ending, one)
 		}
 	}
@@ -212,7 +213,7 @@ func (s *signals) stopNotify() {
 	signal.Stop(s.broken)
 }
 
-// untilSignal returns a context that ends at the first signal. done must be called: it ends the watch and waits for it.
+// untilSignal returns a context that ends at the first signal. The caller must call done, which stops the watching goroutine and waits for it.
 func (s *signals) untilSignal(ctx context.Context) (waiting context.Context, done func()) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	end := watchSignals(func(one os.Signal) { cancel(interruption{one}) }, s.ending...)
@@ -222,20 +223,20 @@ func (s *signals) untilSignal(ctx context.Context) (waiting context.Context, don
 	}
 }
 
-// forCommand returns the signals for the command.
+// forCommand returns the signals to pass on to the command.
 func (s *signals) forCommand() <-chan os.Signal {
 	signal.Notify(s.arrived, slices.Concat(s.ending, userSignals)...)
 	return s.arrived
 }
 
-// interruption is the cause of a wait that was ended by a signal.
+// interruption is the cause of a wait that a signal has ended.
 type interruption struct{ os.Signal }
 
 func (i interruption) Error() string {
 	return "ended by a signal before it was acquired: " + i.String()
 }
 
-// exitCode returns the exit code of a program that was ended by the signal.
+// exitCode returns the conventional exit code of a program that a signal has ended.
 func (i interruption) exitCode() int {
 	n, _ := i.Signal.(syscall.Signal)
 	return 128 + int(n)

@@ -14,25 +14,25 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// acquisition is an attempt to acquire a lock.
+// acquisition is one call to acquire a lock, with all its requests.
 type acquisition struct {
 	*lockJob
 	locks    *engine.Client
-	id       string // of the request
-	at       string // address of the servers
+	id       string // id of the request
+	at       string // addresses of the Redis servers, for messages
 	say      func(format string, args ...any)
 	request  engine.Request
 	begun    time.Time
 	reported bool
 }
 
-// errWaited is the cause of a wait that has reached its --wait.
+// errWaited is the cause of a wait that was as long as --wait permits.
 var errWaited = errors.New("waited long enough")
 
-// silenceLimit is the least time for which an unanswered request is repeated, even if --wait is shorter.
+// silenceLimit is the minimum time for which a request without an answer is repeated, even if --wait is shorter.
 const silenceLimit = 2 * redisconn.Timeout
 
-// acquireLease returns the lease, or an error that ends the program.
+// acquireLease returns the lease. An error has the exit code of the program.
 func (c *acquisition) acquireLease(ctx context.Context) (*engine.Lease, error) {
 	c.begun = time.Now()
 	c.request = engine.Request{Lock: c.lockName(), ID: c.id, Slots: c.slots, Lease: c.lease, AnyLimit: c.pool}
@@ -56,19 +56,19 @@ func (c *acquisition) acquireLease(ctx context.Context) (*engine.Lease, error) {
 	return c.reportWon(a.Lease), nil
 }
 
-// The pauses between requests for a held lock grow from the first to the last. Each is shortened by a random amount, to at least half, so that
-// waiting processes do not ask at the same time. The server notifies only processes in the queue.
+// The pause between requests for a held lock grows from firstPause to lastPause. A random part of up to half is subtracted, so that waiting processes do not
+// send their requests at the same time. Polling is necessary because Redis notifies only processes in the queue.
 const firstPause, lastPause = 50 * time.Millisecond, time.Second
 
-// timeLeft returns the remaining time to wait.
+// timeLeft returns the time left to wait.
 func (c *acquisition) timeLeft() time.Duration {
 	if c.forever {
-		return time.Hour // renewed at each call
+		return time.Hour // without a limit: any length, because each call returns it anew
 	}
 	return c.wait - time.Since(c.begun)
 }
 
-// askServer repeats the request until the answer is known. It does not overtake processes in the queue, which the server serves first.
+// askServer repeats the request until its result is known. The request does not overtake processes in the queue, which Redis serves first.
 func (c *acquisition) askServer(ctx context.Context) engine.Answer {
 	if !c.forever {
 		var cancel context.CancelFunc
@@ -84,20 +84,21 @@ func (c *acquisition) askServer(ctx context.Context) engine.Answer {
 	}
 }
 
-// nextPause returns the pause before the next request. It is shorter if a lease ends earlier, unless that is renewed.
+// nextPause returns the pause before the next request. If the first lease ends before that, the pause is shortened, because the slot is free then unless the
+// lease is renewed.
 func (c *acquisition) nextPause(a engine.Answer, pause time.Duration) time.Duration {
 	now, known := c.locks.EstimatedTime()
 	if !known || a.Until.IsZero() {
 		return pause
 	}
 	out := max(a.Until.Sub(now), 0) + rand.N(firstPause)
-	if a.Verdict == engine.Closed { // no lease is granted earlier
+	if a.Verdict == engine.Closed { // the lock grants nothing before that time
 		return max(out, pause)
 	}
 	return min(out, pause)
 }
 
-// lineUp waits in the queue.
+// lineUp waits in the queue for the lock.
 func (c *acquisition) lineUp(ctx context.Context) (*engine.Lease, error) {
 	waiting := ctx
 	if !c.forever {
@@ -109,14 +110,14 @@ func (c *acquisition) lineUp(ctx context.Context) (*engine.Lease, error) {
 	if c.pool {
 		options = append(options, engine.WithAnyLimit())
 	}
-	lease, err := c.locks.Semaphore(c.lockName(), c.slots, options...).For(c.id).AcquireConfirmed(waiting) // with its whole length, which the grace needs
+	lease, err := c.locks.Semaphore(c.lockName(), c.slots, options...).For(c.id).AcquireConfirmed(waiting) // confirmed, so that the lease has its full length
 	switch {
 	case err == nil:
 		return c.reportWon(lease), nil
-	case !errors.Is(err, errWaited) || errors.Is(err, engine.ErrUnknown): // the server would not answer with the holder either
+	case !errors.Is(err, errWaited) || errors.Is(err, engine.ErrUnknown): // a request for the holder would not be answered either
 		return nil, c.unknownState(err)
 	}
-	c.request.Abstain = true // asks only for the holder
+	c.request.Abstain = true // the request asks only for the holder
 	a := c.askServer(ctx)
 	if a.Verdict == engine.Unknown {
 		return nil, c.unknownState(a.Err)
@@ -142,7 +143,7 @@ func (c *acquisition) timeWaited() time.Duration {
 	return time.Since(c.begun).Round(10 * time.Millisecond)
 }
 
-// refusalReason returns the reason for which the lock is not granted. Times are by the clock of Redis.
+// refusalReason returns why the lock was not granted. Its times are by the clock of Redis.
 func (c *acquisition) refusalReason(a engine.Answer) string {
 	switch {
 	case a.Verdict == engine.Closed:
@@ -155,7 +156,7 @@ func (c *acquisition) refusalReason(a engine.Answer) string {
 	return fmt.Sprintf("held by %s until %s, unless it is renewed", holderName(a.Holder), console.Stamp(a.Until))
 }
 
-// notAcquired returns the error of a lock that was not acquired in time.
+// notAcquired returns the error for a lock that was not acquired in time.
 func (c *acquisition) notAcquired(a engine.Answer) error {
 	after := ""
 	if c.wait > 0 {
@@ -164,7 +165,7 @@ func (c *acquisition) notAcquired(a engine.Answer) error {
 	return exitError{c.busyCode, fmt.Errorf("%s: not acquired%s: %s", c.lockTitle(), after, c.refusalReason(a))}
 }
 
-// unknownState returns the error of a lock whose state is unknown.
+// unknownState returns the error for a request whose result is unknown.
 func (c *acquisition) unknownState(err error) error {
 	switch {
 	case errors.Is(err, engine.ErrLimit):

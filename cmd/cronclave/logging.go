@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// logPatience bounds the wait for the reader of the log at the end of a command, lastLog at the end of one that is ended by force.
+	// logPatience is the maximum time to wait for the reader of the log when a command ends. lastLog is that time if the process is ended by force.
 	logPatience, lastLog = time.Second, 50 * time.Millisecond
 )
 
-// newLogger returns a logger to stderr. Unless flags say otherwise, it writes text to a terminal and JSON to other files. It never waits for the reader.
+// newLogger returns a logger that writes to stderr. By default it writes text to a terminal, and JSON otherwise. It never waits for the reader of stderr.
 func (a *app) newLogger() (hclog.Logger, error) {
 	o, err := a.logOptions()
 	if err != nil {
@@ -25,7 +25,7 @@ func (a *app) newLogger() (hclog.Logger, error) {
 	}
 	out := a.err
 	if !console.IsTerminal(out) {
-		out = console.Behind(out) // the log needs the file itself: a write to descriptor 2 ends the process by SIGPIPE if the reader is gone
+		out = console.Behind(out) // the log detects the lost reader of a file by itself; stderr must not end the process by SIGPIPE
 	}
 	log, writer := logging.New(out, o)
 	a.logWriter.Store(writer)
@@ -49,8 +49,8 @@ func (a *app) logOptions() (logging.Options, error) {
 	return o, nil
 }
 
-// messageWriter returns the writer for messages besides the log. It is stderr, through the log's writer if there is one: then messages and log lines are in
-// order, and no message waits for the reader.
+// messageWriter returns the writer for messages that are not log lines. If there is a logger, it is the writer of the log. Messages and log lines then stay
+// in order, and no message waits for the reader of stderr.
 func (a *app) messageWriter() io.Writer {
 	if w := a.logWriter.Load(); w != nil {
 		return w
@@ -66,7 +66,7 @@ func (a *app) logDropped() uint64 {
 	return 0
 }
 
-// closeLog waits for the reader of the log, up to logPatience, or up to lastLog if the process is ended by force.
+// closeLog waits for the reader of the log: up to logPatience, or up to lastLog if forced has ended.
 func (a *app) closeLog(forced context.Context) {
 	w := a.logWriter.Load()
 	if w == nil {

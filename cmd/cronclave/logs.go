@@ -51,7 +51,7 @@ Redis in pieces, a few times a second. Of a run that prints faster than that, by
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "show what current runs have printed, and what is printed from now on")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON: the runs, or with -f a line for each line")
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "with -f, print the lines alone, without time and replica")
-	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // no error, because the flag exists
 	return cmd
 }
 
@@ -77,7 +77,7 @@ func (a *app) printLogs(ctx context.Context, jobs []string, opt logsOptions) err
 	if opt.asJSON {
 		return a.printJSON(records)
 	}
-	for _, r := range slices.Backward(records) { // the latest run comes last, as in any log
+	for _, r := range slices.Backward(records) { // print the oldest run first and the latest last, like a log
 		fmt.Fprintf(a.err, "==> %s\n", runHeadline(r))
 		if r.OutputCut > 0 {
 			fmt.Fprintln(a.err, operator.LeftOut(r.OutputCut))
@@ -91,7 +91,8 @@ func (a *app) printLogs(ctx context.Context, jobs []string, opt logsOptions) err
 	return nil
 }
 
-// addPrinted adds the output so far of runs that are under way, and prints how to follow them. If that fails, the records stay valid.
+// addPrinted adds to the records the output of runs in progress so far, and prints how to follow these runs. If Redis fails, it prints a warning and the
+// records stay valid.
 func (s streams) addPrinted(ctx context.Context, o *operating, records []journal.Record) {
 	if err := o.AddPrinted(ctx, records); err != nil {
 		fmt.Fprintln(s.err, "cronclave: warning: the output of runs under way is missing:", err)
@@ -111,7 +112,8 @@ func (s streams) addPrinted(ctx context.Context, o *operating, records []journal
 	}
 }
 
-// logViewer returns the viewer of followed output. It prints the lines of one run unchanged, and the lines of several runs with time and replica.
+// logViewer returns the viewer for followed output. With --run it prints the lines of the run unchanged. Otherwise it prefixes each line with time and
+// replica, unless --plain is given.
 func (s streams) logViewer(zones *cronspec.Zones, jobs []string, opt logsOptions) operator.Viewer {
 	logs := s.followedLogs(zones)
 	switch {
@@ -125,13 +127,13 @@ func (s streams) logViewer(zones *cronspec.Zones, jobs []string, opt logsOptions
 	return logs.Prefixed(len(jobs) > 1)
 }
 
-// followedLogs returns the printer of followed output. On a terminal, times are in the machine's zone.
+// followedLogs returns the printer for followed output. On a terminal it uses the machine's time zone, and UTC otherwise.
 func (s streams) followedLogs(zones *cronspec.Zones) console.Logs {
-	zone, _ := s.displayZone(zones, "") // can't fail without a name
+	zone, _ := s.displayZone(zones, "") // no error: the name is empty
 	return console.Logs{Out: s.out, Err: s.err, Zone: zone}
 }
 
-// runHeadline describes the run whose output follows.
+// runHeadline returns the line above the output of a run.
 func runHeadline(r journal.Record) string {
 	words := []string{"run", r.RunID, "on", r.Replica, console.Stamp(r.Started), strings.TrimSpace(r.Outcome + " " + r.Reason)}
 	if r.Trigger == "manual" {

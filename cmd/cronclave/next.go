@@ -52,7 +52,7 @@ func newNextCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// mostTicks caps the ticks that --until alone may print.
+// mostTicks is the maximum number of ticks that next prints with --until and without -n.
 const mostTicks = 1_000_000
 
 func newWindow(now time.Time, from, until string, n int, nGiven bool) (operator.Window, error) {
@@ -77,12 +77,12 @@ func newWindow(now time.Time, from, until string, n int, nGiven bool) (operator.
 	return w, nil
 }
 
-// parseFuture parses a time in RFC 3339, or a duration from now.
+// parseFuture parses a time in RFC 3339, or a duration that is added to now.
 func parseFuture(now time.Time, s string) (time.Time, error) {
 	return readInstant(s, now.Add)
 }
 
-// parsePast parses a time in RFC 3339, or a duration before now.
+// parsePast parses a time in RFC 3339, or a duration that is subtracted from now.
 func parsePast(now time.Time, s string) (time.Time, error) {
 	return readInstant(s, func(d time.Duration) time.Time { return now.Add(-d) })
 }
@@ -116,7 +116,7 @@ func selectJobs(cfg *config.Config, names []string) ([]*config.Job, error) {
 	return jobs, nil
 }
 
-// nextTicks returns the next ticks of the jobs. Jobs with `after` have none.
+// nextTicks returns the coming ticks of jobs. A job with `after` has no ticks of its own.
 func nextTicks(jobs []*config.Job, w operator.Window) []operator.Tick {
 	var scheduled []operator.Scheduled
 	for _, j := range jobs {

@@ -11,20 +11,20 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// operating is an open cluster, for a command that shows or controls it.
+// operating is the access of a command to a cluster.
 type operating struct {
 	*operator.Operator
 	redis  *redisconn.Conn
-	faulty bool // whether the configuration is faulty, so that its jobs are unknown
+	faulty bool // the configuration is faulty, so its jobs are unknown
 }
 
-// openOperator opens the cluster that the flags, the environment or the configuration name.
+// openOperator opens the cluster that the flags, the environment or the configuration describe.
 func (a *app) openOperator(ctx context.Context) (*operating, error) {
 	return a.openOperatorWith(ctx, func(*cronspec.Zones) error { return nil })
 }
 
-// openOperatorWith opens the cluster after it has called take with the time zones of the configuration. So a wrong --zone is reported before Redis is
-// asked.
+// openOperatorWith is openOperator, but first calls take with the configuration's time zones. A wrong --zone is therefore reported before the command
+// connects to Redis.
 func (a *app) openOperatorWith(ctx context.Context, take func(*cronspec.Zones) error) (*operating, error) {
 	cfg, faults, err := a.loadIfAny()
 	if err == nil {
@@ -49,7 +49,7 @@ func (a *app) openOperatorWith(ctx context.Context, take func(*cronspec.Zones) e
 	return &operating{o, rdb, faults > 0}, nil
 }
 
-// withOperator opens the cluster for one operation.
+// withOperator opens the cluster, calls do, and closes the cluster.
 func (a *app) withOperator(ctx context.Context, do func(*operating) error) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (a *app) withOperator(ctx context.Context, do func(*operating) error) error
 	return o.withExitCode(do(o))
 }
 
-// configuredJobs returns the jobs of a configuration, including jobs that are not enabled.
+// configuredJobs returns the jobs of a configuration, including disabled jobs.
 func configuredJobs(cfg *config.Config) []operator.ConfiguredJob {
 	jobs := make([]operator.ConfiguredJob, len(cfg.Jobs))
 	for i, j := range cfg.Jobs {
@@ -69,11 +69,11 @@ func configuredJobs(cfg *config.Config) []operator.ConfiguredJob {
 }
 
 func (o *operating) close() {
-	_ = o.Close()       // only waits
-	_ = o.redis.Close() // no request is under way
+	_ = o.Close()       // waits for background work; an error would not matter
+	_ = o.redis.Close() // an error would not matter: no request is in progress
 }
 
-// withExitCode returns an error of an operator with its exit code, and with advice for the command line.
+// withExitCode adds the exit code to an error of an operator, and advice for the command line.
 func (o *operating) withExitCode(err error) error {
 	var away *operator.UnavailableError
 	switch {

@@ -11,13 +11,13 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// selectionFlags adds the flags that select jobs in other ways than by name.
+// selectionFlags adds the flags that select jobs by tag, or all jobs.
 func selectionFlags(cmd *cobra.Command, s *operator.Selection) {
 	cmd.Flags().StringArrayVar(&s.Tags, "tag", nil, "the jobs that have this tag; may be repeated")
 	cmd.Flags().BoolVar(&s.All, "all", false, "all jobs of the namespace")
 }
 
-// checkSelection requires exactly one way of selecting jobs.
+// checkSelection requires that jobs are selected in exactly one way.
 func checkSelection(s operator.Selection) error {
 	ways := 0
 	for _, given := range []bool{len(s.Jobs) > 0, len(s.Tags) > 0, s.All} {
@@ -88,7 +88,7 @@ func newResumeCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// pauseOrResume pauses or resumes jobs, and prints the result for each.
+// pauseOrResume calls do, which pauses or resumes jobs, and prints the result for each job.
 func (a *app) pauseOrResume(ctx context.Context, asJSON bool, do func(*operator.Operator) ([]operator.PausedJob, error)) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *app) pauseOrResume(ctx context.Context, asJSON bool, do func(*operator.
 	}
 	defer o.close()
 	jobs, err := do(o.Operator)
-	if err = o.withExitCode(err); jobs == nil { // nothing was tried
+	if err = o.withExitCode(err); jobs == nil { // do has changed no job
 		return err
 	}
 	if asJSON {

@@ -2,5 +2,5 @@
 
 package main
 
-// protectMemory does nothing: only Linux lets a process hide its environment.
+// protectMemory does nothing, because only Linux has this protection.
 func protectMemory() {}

@@ -18,7 +18,7 @@ import (
 	"github.com/cronclave/cronclave/locking"
 )
 
-// openRedis returns a client for the Redis that the flag, the environment or the configuration names, in this order. It sends no request.
+// openRedis returns a client for the Redis from the flag, the environment or the configuration, in this order of precedence. It sends no request.
 func (a *app) openRedis(of *config.Config) (*redisconn.Conn, error) {
 	source, err := redisconn.Named{Embedded: a.trial, Flag: a.redisURL, Env: os.Getenv(envRedis), File: of.Redis}.Find()
 	if err != nil {
@@ -32,7 +32,7 @@ func (a *app) openRedis(of *config.Config) (*redisconn.Conn, error) {
 	return conn, nil
 }
 
-// readTrial reads the URL of a demo's embedded Redis from stdin. Arguments and environment would reveal its password.
+// readTrial reads the URL of a demo's embedded Redis from stdin. Arguments or environment variables would reveal the password in the URL.
 func readTrial(in io.Reader) (redisconn.Embedded, error) {
 	const longest = 1024
 	url, err := io.ReadAll(io.LimitReader(in, longest))
@@ -49,7 +49,7 @@ func openLocks(conn *redisconn.Conn, namespace, owner string) (*locking.Client, 
 	return locking.New(conn.LockConfig(namespace, owner))
 }
 
-// checkRedis checks that Redis answers, and that this version understands its data.
+// checkRedis checks that Redis answers, and that this version can read the data in it. It returns the journal.
 func checkRedis(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) (*journal.Journal, error) {
 	if err := checkUp(ctx, conn); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func checkRedis(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) (
 	return j, checkFormat(ctx, j)
 }
 
-// checkUp returns an error with an exit code if Redis does not answer.
+// checkUp returns an error with exit code exitUnavailable if Redis does not answer.
 func checkUp(ctx context.Context, conn *redisconn.Conn) error {
 	if err := conn.CheckUp(ctx); err != nil {
 		return exitError{exitUnavailable, err}
@@ -69,7 +69,7 @@ func checkUp(ctx context.Context, conn *redisconn.Conn) error {
 	return nil
 }
 
-// inspectForLock refuses a Redis that can't keep a lock. It checks this itself, because there may be no replica that does.
+// inspectForLock returns an error if Redis is not fit to keep a lock. The command checks this itself, because lock may be used without any replica.
 func inspectForLock(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) error {
 	if conn.HasQuorum() {
 		return inspectQuorum(ctx, cfg, conn)
@@ -81,14 +81,14 @@ func inspectForLock(ctx context.Context, cfg *config.Config, conn *redisconn.Con
 	return unfitError(err)
 }
 
-// inspectQuorum checks that a majority of the masters is fit. A lock does not need the Redis of the history. It is asked only whether its data
-// belongs to a newer version, and may be away.
+// inspectQuorum checks that a majority of the masters is fit. A lock with a quorum does not need the Redis that stores the history: that Redis may be down.
+// If it answers, inspectQuorum only checks that its data is not from a newer version.
 func inspectQuorum(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) error {
 	history, err := conn.OpenJournal(cfg, nil)
 	if err != nil {
 		return err
 	}
-	conn.NoteAnswers() // for CloseSilent
+	conn.NoteAnswers() // records which masters answer, for CloseSilent
 	newer := make(chan error, 1)
 	conn.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)
@@ -101,7 +101,7 @@ func inspectQuorum(ctx context.Context, cfg *config.Config, conn *redisconn.Conn
 	return <-newer
 }
 
-// unfitError returns the error of an inspection with its exit code.
+// unfitError adds the exit code to an error of an inspection.
 func unfitError(err error) error {
 	switch {
 	case errors.Is(err, redisconn.ErrUnfit):
@@ -112,7 +112,7 @@ func unfitError(err error) error {
 	return nil
 }
 
-// unavailableError returns the error of a command during which Redis failed. A refusal by Redis keeps its own message.
+// unavailableError returns the error of a command that failed because of Redis. If Redis refused the request, the error has the text of the refusal.
 func unavailableError(doing string, err error) error {
 	if t := redisconn.TroubleOf(err); t == redisconn.BadCredentials || t == redisconn.BadSentinelCredentials || t == redisconn.Forbidden {
 		return exitError{exitUnavailable, fmt.Errorf("%s: redis %w", doing, t.Because(err))}
@@ -120,7 +120,7 @@ func unavailableError(doing string, err error) error {
 	return exitError{exitUnavailable, fmt.Errorf("%s: %w", doing, err)}
 }
 
-// sayRights prints how an administrator of Redis can give missing rights, if an error is about them.
+// sayRights prints how an administrator of Redis can grant the missing rights, if err is about missing rights.
 func (a *app) sayRights(command string, err error) {
 	if embedded.IsRefusedByView(err) {
 		fmt.Fprintln(a.messageWriter(), "This is the embedded Redis of a trial (run --embedded-redis), which other processes can only read. An operator can act at its [server]. Or end the trial, start a Redis, and use: cronclave run --redis redis://127.0.0.1:6379/0")
@@ -135,7 +135,7 @@ func (a *app) sayRights(command string, err error) {
 	}
 }
 
-// checkFormat refuses data of a newer version and of another program.
+// checkFormat refuses data that a newer version or another program wrote.
 func checkFormat(ctx context.Context, j *journal.Journal) error {
 	err := j.CheckFormat(ctx)
 	if unfit := replica.UnfitData(err); unfit != nil || err == nil {

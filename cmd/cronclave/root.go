@@ -13,15 +13,14 @@ import (
 	"github.com/cronclave/cronclave/internal/replica"
 )
 
-// runCommandLine runs one command line and returns the exit code. It does not wait for a command that is ended by force, because the process is about to
-// end.
+// runCommandLine runs a command line and returns its exit code. If the process is to end by force, it returns at once, even if the command hangs.
 func runCommandLine(ctx context.Context, args []string, s streams) int {
 	forced, force := context.WithCancelCause(context.Background())
 	defer force(nil)
 	a := &app{streams: s, force: func(code int) { force(exitError{code: code}) }}
 	ended := make(chan int, 1)
 	go func() {
-		defer a.closeLog(forced) // also after a panic of the command: earlier log lines may have the reason
+		defer a.closeLog(forced) // deferred, so that a panic does not lose earlier log lines, which may have its reason
 		ended <- a.runCommand(ctx, args)
 	}()
 	var code int
@@ -36,8 +35,8 @@ func runCommandLine(ctx context.Context, args []string, s streams) int {
 	return code
 }
 
-// runCommand runs the command, prints its error, and returns the exit code. Lost output makes any command fail, except a stale fence, whose exit code
-// says everything.
+// runCommand runs the command, prints its error, and returns the exit code. If output was lost, the command fails, except for a stale fence: its exit code
+// alone reports the result.
 func (a *app) runCommand(ctx context.Context, args []string) (code int) {
 	root := newRoot(a) //nolint:contextcheck // the commands get the context from cobra
 	root.SetArgs(args)
@@ -49,16 +48,16 @@ func (a *app) runCommand(ctx context.Context, args []string) (code int) {
 	case !errors.Is(lost, syscall.EPIPE):
 		fmt.Fprintln(a.messageWriter(), "cronclave:", lost)
 		return exitFailed
-	case code == 0: // a reader that has read enough, such as head, needs no message
+	case code == 0: // no message: the reader, such as head, has read enough
 		return exitFailed
 	}
 	return code
 }
 
-// exitCode prints the error of a command and returns its exit code.
+// exitCode prints the error of a command and returns the exit code for it.
 func (a *app) exitCode(cmd *cobra.Command, err error) int {
 	lost := console.WriteError(a.out)
-	if err == nil || errors.Is(err, lost) || lost != nil && errors.Is(err, context.Canceled) { // lost output has its own message
+	if err == nil || errors.Is(err, lost) || lost != nil && errors.Is(err, context.Canceled) { // runCommand handles lost output
 		return 0
 	}
 	var faults config.Faults
@@ -80,7 +79,7 @@ func (a *app) exitCode(cmd *cobra.Command, err error) int {
 	case a.started:
 		fmt.Fprintln(a.messageWriter(), "cronclave:", err)
 		return exitFailed
-	default: // cobra's own errors are about usage
+	default: // errors of cobra are about usage
 		fmt.Fprintf(a.messageWriter(), "cronclave: %v\nRun '%s --help' for usage.\n", err, cmd.CommandPath())
 		return exitUsage
 	}
@@ -106,7 +105,7 @@ Redis. A job with per_tick = K has K runs of each tick.
 		},
 	}
 	root.SetIn(a.in)
-	root.SetOut(a.out) // before cobra makes its completion command, which keeps the writer
+	root.SetOut(a.out) // set before cobra creates its completion command, which keeps the writer
 	root.SetErr(a.err)
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.configPath, "config", "c", "", "a file, or a folder of *.toml (default jobs.toml; env CRONCLAVE_CONFIG)")
@@ -124,7 +123,7 @@ Redis. A job with per_tick = K has K runs of each tick.
 	return root
 }
 
-// checkFlags checks the values of the global flags, even if the command does not use them.
+// checkFlags checks the global flags, even if the command does not use them.
 func (a *app) checkFlags() error {
 	if a.namespace != "" && !config.ValidName(a.namespace) {
 		return usageError("--namespace %q: a name is %s", a.namespace, config.NameRule)
@@ -133,7 +132,7 @@ func (a *app) checkFlags() error {
 	return err
 }
 
-// plannedCommands returns commands that are specified but do not work yet. They return an error.
+// plannedCommands returns the commands that are specified but not implemented yet. Each returns an error.
 func plannedCommands() []*cobra.Command {
 	var commands []*cobra.Command
 	for _, name := range []string{"import"} {

@@ -36,12 +36,12 @@ func newRunCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&name, "replica", "", "this replica's name (default: the host's name)")
 	cmd.Flags().BoolVar(&embed, "embedded-redis", false, "run an in-process Redis, for a trial on one machine: it coordinates with no other replica")
 	cmd.Flags().BoolVar(&trial, "trial", false, "the URL of a demo's embedded Redis comes from stdin; [redis] is ignored")
-	_ = cmd.Flags().MarkHidden("trial") // the flag exists
+	_ = cmd.Flags().MarkHidden("trial") // no error, because the flag exists
 	return cmd
 }
 
-// heapGrowth is GOGC of a replica in percent. A replica has little data and allocates in bursts when many jobs are due at once. With Go's default of
-// 100, the collector takes half of the time to claim ten thousand of them. The price is about ten megabytes.
+// heapGrowth is the GOGC of a replica, in percent. A replica has little data, but allocates in bursts when many jobs are due at once. With Go's default of
+// 100, garbage collection takes half of the time that ten thousand claims need. The higher value costs about ten megabytes of memory.
 const heapGrowth = 400
 
 func (a *app) runReplica(ctx context.Context, name string, embed, trial bool) error {
@@ -55,7 +55,7 @@ func (a *app) runReplica(ctx context.Context, name string, embed, trial bool) er
 	if err := a.needConfig(); err != nil {
 		return err
 	}
-	if !trial { // the file of a demo may belong to any user
+	if !trial { // the configuration of a demo may belong to any user
 		a.trust = trustOfRoot()
 	}
 	cfg, files, err := a.readConfig()
@@ -102,7 +102,7 @@ func (a *app) runReplica(ctx context.Context, name string, embed, trial bool) er
 	return r.Run(ctx, reload)
 }
 
-// wardenLog returns the log of the warden. It is this process's own, unless the log level excludes warnings.
+// wardenLog returns the log of the warden, which is stderr of this process. At log levels above warn the warden has no log.
 func (a *app) wardenLog() replica.WardenLog {
 	stderr, isFile := console.Behind(a.err).(*os.File)
 	o, err := a.logOptions()
@@ -112,7 +112,7 @@ func (a *app) wardenLog() replica.WardenLog {
 	return replica.WardenLog{Stderr: stderr, JSON: o.JSON}
 }
 
-// setting is the kind of a replica: in production, in a trial with the embedded Redis of its own process, or in a demo.
+// setting is the kind of a replica: in production, in a trial with an embedded Redis, or in a demo.
 type setting int
 
 const (
@@ -121,7 +121,7 @@ const (
 	demonstration
 )
 
-// settingOf returns the setting, and prepares the Redis of a trial. end closes that Redis.
+// settingOf returns the setting. In a trial it starts the embedded Redis, and the returned function end closes it.
 func (a *app) settingOf(embed, ofDemo bool) (s setting, end func(), err error) {
 	end = func() {}
 	switch {
@@ -141,7 +141,7 @@ func (a *app) settingOf(embed, ofDemo bool) (s setting, end func(), err error) {
 	return trialAlone, server.Close, nil
 }
 
-// confineConfig removes what a trial must not use from a configuration: its Redis and, in a demo, its heartbeat and server.
+// confineConfig removes from a configuration what a trial must not use: its Redis and, in a demo, also its heartbeat and HTTP server.
 func (s setting) confineConfig(cfg *config.Config) {
 	if s != production {
 		cfg.Redis = config.Redis{}
@@ -151,10 +151,10 @@ func (s setting) confineConfig(cfg *config.Config) {
 	}
 }
 
-// replicaName returns the name of the replica. It defaults to the host's name.
+// replicaName returns the name of the replica: the given name or, by default, the name of the host.
 func replicaName(name string) (string, error) {
 	if name != "" {
-		if !config.ValidName(strings.ReplaceAll(name, ".", "-")) { // host names have dots
+		if !config.ValidName(strings.ReplaceAll(name, ".", "-")) { // names of hosts contain dots
 			return "", usageError("--replica %q is not a name; write %s, or dots between them", name, config.NameRule)
 		}
 		return name, nil
@@ -166,7 +166,7 @@ func replicaName(name string) (string, error) {
 	return host, nil
 }
 
-// clockOffset parses CRONCLAVE_CLOCK_OFFSET, which sets this replica's wall clock wrong for tests.
+// clockOffset parses CRONCLAVE_CLOCK_OFFSET, by which tests set the wall clock of a replica wrong.
 func clockOffset(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil

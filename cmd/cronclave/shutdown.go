@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// sameSignal is the time for which further signals count as the first one. Supervisors and terminals may each send the same signal.
+	// sameSignal is the time after the first signal in which further signals are ignored. On Ctrl-C, a terminal and a supervisor may both send a signal.
 	sameSignal = time.Second
-	// lastResort is the time from the second signal to the end of the process by force, which leaves its jobs to the warden. With the remaining work,
-	// the process ends within a second even if Redis, the log or a disk hangs.
+	// lastResort is the time after the second signal at which the process is ended by force, and its jobs are left to the warden. So the process ends within
+	// a second, even if Redis, the log or a disk hangs.
 	lastResort = 850 * time.Millisecond
 )
 
-// shutdown ends a replica according to signals. Its methods are called by one goroutine.
+// shutdown ends a replica in stages, driven by signals. One goroutine calls its methods.
 type shutdown struct {
 	log hclog.Logger
-	// drain ends the replica after its jobs, abort kills the jobs, and force ends the process. They do not block.
+	// drain lets the jobs finish and then ends the replica, abort kills the jobs, and force ends the process. The functions do not block.
 	drain, abort, force func()
 
 	stage stage
@@ -35,7 +35,7 @@ const (
 	stopping
 )
 
-// onSignals handles SIGTERM and SIGINT as a shutdown, and SIGHUP as a reload, until stop is called.
+// onSignals starts to handle signals: SIGTERM and SIGINT end the replica, and SIGHUP reloads the configuration. The caller must call stop.
 func (d *shutdown) onSignals(reload chan<- struct{}) (stop func()) {
 	return watchSignals(func(s os.Signal) {
 		if s != syscall.SIGHUP {
@@ -49,7 +49,7 @@ func (d *shutdown) onSignals(reload chan<- struct{}) (stop func()) {
 	}, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 }
 
-// handleSignal handles one signal.
+// handleSignal handles a SIGTERM or a SIGINT.
 func (d *shutdown) handleSignal(s os.Signal) {
 	switch {
 	case d.stage == running:

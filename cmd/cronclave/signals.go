@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// watchSignals calls react for each of the given signals, one after another. They do not end the process in the meantime. stop ends the watch, and
-// waits for the last call.
+// watchSignals calls react for each of the given signals, one at a time. Until stop is called, these signals do not end the process. stop waits for the last
+// call of react.
 func watchSignals(react func(os.Signal), signals ...os.Signal) (stop func()) {
 	arrived := make(chan os.Signal, 4)
 	signal.Notify(arrived, signals...)
@@ -34,12 +34,12 @@ func watchSignals(react func(os.Signal), signals ...os.Signal) (stop func()) {
 	}
 }
 
-// stopOnSignal returns a context that ends at the first signal. abort is called when the user sends another one. The loss of a terminal (SIGHUP, from
-// the kernel and from the shell) and of a reader (SIGPIPE, with every line) only end the context. done ends the watch.
+// stopOnSignal returns a context that ends at the first signal. At a second SIGINT or SIGTERM, it calls abort. A second SIGHUP or SIGPIPE does nothing: the
+// kernel and the shell each send SIGHUP when a terminal closes, and each line without a reader causes a SIGPIPE. The caller must call done.
 func stopOnSignal(ctx context.Context, log hclog.Logger, abort func()) (run context.Context, done func()) {
 	run, cancel := context.WithCancel(ctx)
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE}
-	if !ignoredAtStart(syscall.SIGHUP) { // as under nohup
+	if !ignoredAtStart(syscall.SIGHUP) { // not under nohup
 		signals = append(signals, syscall.SIGHUP)
 	}
 	stop := watchSignals(func(s os.Signal) {

@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// userSignals have no meaning of their own for most programs.
+// userSignals are signals that have no fixed meaning. lock passes them on to the command.
 var userSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2}

@@ -58,10 +58,10 @@ replicas differ are marked.`,
 	return cmd
 }
 
-// watchEvery is the pause between two outputs of status --watch.
+// watchEvery is the pause between two reads of status --watch.
 const watchEvery = 2 * time.Second
 
-// printStatus prints the status, once or repeatedly.
+// printStatus prints the status once or, with --watch, repeatedly.
 func (o statusOptions) printStatus(ctx context.Context, a *app) error {
 	var p console.Printer
 	cluster, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
@@ -92,7 +92,8 @@ func (o statusOptions) printStatus(ctx context.Context, a *app) error {
 	return err
 }
 
-// watchCluster prints the status every two seconds until ctx ends. Redis may be away or lose its data in the meantime.
+// watchCluster prints the status every two seconds until ctx ends. If Redis does not answer the first time, it returns the error. Later it prints errors and
+// continues.
 func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p console.Printer, s streams) error {
 	for first := true; ; first = false {
 		st, err := cluster.Status(ctx, o.StatusRequest)
@@ -115,7 +116,7 @@ func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p c
 	}
 }
 
-// newPrinter returns the printer for the flags.
+// newPrinter checks the flags and returns the printer that they describe.
 func (o statusOptions) newPrinter(s streams, zones *cronspec.Zones) (p console.Printer, err error) {
 	p = console.Printer{Out: s.out, Colour: s.useColour(), Wide: o.layout == "wide"}
 	switch {
@@ -134,7 +135,7 @@ func zoneFlag(cmd *cobra.Command, zone *string) {
 	cmd.Flags().StringVar(zone, "zone", "", "the zone of instants (default: the machine's on a terminal, else UTC)")
 }
 
-// displayZone returns the zone with a name. Without a name it returns the machine's zone for a terminal, and UTC for other outputs.
+// displayZone returns the time zone with the given name. If the name is "", it returns the machine's zone for a terminal, and UTC otherwise.
 func (s streams) displayZone(zones *cronspec.Zones, name string) (*time.Location, error) {
 	switch {
 	case name != "":
@@ -149,7 +150,7 @@ func (s streams) displayZone(zones *cronspec.Zones, name string) (*time.Location
 	return time.UTC, nil
 }
 
-// useColour reports whether stdout may have colours.
+// useColour reports whether stdout should be coloured.
 func (s streams) useColour() bool {
 	return console.IsTerminal(s.out) && os.Getenv(envNoColor) == "" && os.Getenv(envTerm) != "dumb"
 }

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// streams has stdin, stdout and stderr of a command.
+// streams are stdin, stdout and stderr of a command.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer

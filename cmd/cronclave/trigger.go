@@ -69,7 +69,7 @@ func (o triggerOptions) checkFlags() (tick time.Time, err error) {
 	return tick, nil
 }
 
-// errTimeout is the cause of a wait that was ended by --timeout.
+// errTimeout is the cause of a wait that --timeout has ended.
 var errTimeout = errors.New("--timeout has passed")
 
 func (a *app) triggerJob(ctx context.Context, req operator.TriggerRequest, opt triggerOptions) error {
@@ -102,18 +102,18 @@ func (a *app) triggerJob(ctx context.Context, req operator.TriggerRequest, opt t
 	return a.followRun(ctx, o, t, opt)
 }
 
-// thisRequester returns who makes a request, as user@host. It is shown to people and proves nothing.
+// thisRequester returns the user of this command, as user@host. The name is only informative: it is not verified.
 func thisRequester() operator.Requester {
-	host, _ := os.Hostname() // without a name it is "somewhere"
+	host, _ := os.Hostname() // on an error host is "", and the name says "somewhere"
 	return operator.Requester{By: cmp.Or(os.Getenv(envUser), "somebody") + "@" + cmp.Or(host, "somewhere")}
 }
 
-// reasonFlag adds the flag for the reason of an act, which is written to the audit log.
+// reasonFlag adds the flag for the reason that the audit log records.
 func reasonFlag(cmd *cobra.Command, r *operator.Requester) {
 	cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for people: one line of at most 200 characters")
 }
 
-// printWaiting prints the reason for which a request is waiting.
+// printWaiting prints why the trigger request is still waiting.
 func (s streams) printWaiting(r journal.Request, replica string) {
 	if replica == "" {
 		fmt.Fprintf(s.err, "cronclave: no replica has taken it yet; waiting until %s\n", r.Expires.Format(time.RFC3339))
@@ -122,7 +122,7 @@ func (s streams) printWaiting(r journal.Request, replica string) {
 	fmt.Fprintf(s.err, "cronclave: replica %s has taken it and waits for a slot of the job, until %s\n", replica, r.Expires.Format(time.RFC3339))
 }
 
-// notRun returns the error of a request without a run.
+// notRun returns the error for a trigger request that did not lead to a run.
 func notRun(t *operator.Triggered, wait bool) error {
 	err := fmt.Errorf("job %s: %s: %s", t.Job, t.Outcome, t.Reason)
 	if wait && t.Outcome != journal.OutcomeFailed {
@@ -135,8 +135,8 @@ func (s streams) printTriggered(t *operator.Triggered, opt triggerOptions) error
 	switch {
 	case opt.asJSON:
 		return s.printJSON(t)
-	case t.RunID == "": // the error has the details
-	case opt.wait: // stdout belongs to the job
+	case t.RunID == "": // the error of notRun has the details
+	case opt.wait: // stdout is for the output of the job
 		fmt.Fprintf(s.err, "cronclave: run %s started by replica %s\n", t.RunID, t.Replica)
 	default:
 		fmt.Fprintf(s.out, "run %s started by replica %s\n", t.RunID, t.Replica)
@@ -144,7 +144,7 @@ func (s streams) printTriggered(t *operator.Triggered, opt triggerOptions) error
 	return nil
 }
 
-// followRun shows the run until its end, and returns its result.
+// followRun prints the output of the run until it ends, and returns the run's result.
 func (a *app) followRun(ctx context.Context, o *operating, t *operator.Triggered, opt triggerOptions) error {
 	ctx, done := console.WhileWritable(ctx, a.out)
 	defer done()

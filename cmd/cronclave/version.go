@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// version is set by the linker.
+// version is set by the linker in releases.
 var version = "dev"
 
 // licenses has the licences of everything that is linked into the program. `go test ./cmd/cronclave -run TestLicenses -update` writes it.

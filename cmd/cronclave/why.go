@@ -20,7 +20,7 @@ token, and for which reason it did not run. TIME is RFC 3339, or a date and a ti
 
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 3 { // a time without quotes is two arguments
+			if len(args) > 3 { // a TIME without quotes is two arguments: date and time
 				return usageError("why takes a JOB and a TIME")
 			}
 			return a.withOperator(cmd.Context(), func(o *operating) error {

@@ -2,8 +2,8 @@
 //
 //	mkzones FOLDER ARCHIVE
 //
-// FOLDER has compiled zones (TZif files) under their names, like /usr/share/zoneinfo. It states its version in +VERSION or in the first line of
-// tzdata.zi. The archive depends only on names and contents, so the same data gives the same bytes.
+// FOLDER contains compiled zones (TZif files) under their names, like /usr/share/zoneinfo. Its file +VERSION, or the first line of its file tzdata.zi, has
+// the version. The archive depends only on names and contents, so the same data gives the same bytes.
 package main
 
 import (
@@ -37,7 +37,7 @@ func run(args []string) error {
 	return os.WriteFile(args[1], archive, 0o644) //nolint:wrapcheck // the error names the file
 }
 
-// packArchive returns a zip archive of the zones in a folder, with their version as +VERSION.
+// packArchive returns a zip archive of the zones in a folder. The file +VERSION in it has their version.
 func packArchive(folder string) ([]byte, error) {
 	version, err := readVersion(folder)
 	if err != nil {
@@ -51,7 +51,7 @@ func packArchive(folder string) ([]byte, error) {
 	var archive bytes.Buffer
 	w := zip.NewWriter(&archive)
 	for _, name := range sortedNames(files) {
-		// Without a modification time, the same data gives the same bytes.
+		// A header without modification time keeps the archive reproducible.
 		f, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate})
 		if err != nil {
 			return nil, fmt.Errorf("add %s: %w", name, err)
@@ -77,7 +77,7 @@ func sortedNames(files map[string][]byte) []string {
 
 var versionPattern = regexp.MustCompile(`^[0-9]{4}[a-z]{1,2}$`)
 
-// readVersion returns the version of the zones in a folder.
+// readVersion returns the version of the time zone data in a folder.
 func readVersion(folder string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(folder, "+VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,10 +94,10 @@ func readVersion(folder string) (string, error) {
 	return version, nil
 }
 
-// notPlaces are names in a zone folder that depend on the machine, or repeat all zones in another form.
+// notPlaces are entries of a zone folder that are no places: they depend on the machine, or repeat all zones in another form.
 var notPlaces = []string{"localtime", "posixrules", "posix", "right"}
 
-// readZones returns the compiled zones in a folder by name.
+// readZones returns the compiled zones in a folder, by name.
 func readZones(folder string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {

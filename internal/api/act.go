@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// maxBodyBytes is the size limit of a body, above the longest list of jobs. bodyTimeout is the time in which a body must arrive.
+	// maxBodyBytes is the size limit of a body. The longest permitted list of jobs fits. bodyTimeout is the maximum time for a body to arrive.
 	maxBodyBytes = 256 << 10
 	bodyTimeout  = 10 * time.Second
 )
 
-// ActReason is the part that the bodies of all acts have in common.
+// ActReason is the field that the bodies of all acts have in common.
 type ActReason struct {
 	Reason string `json:"reason,omitempty" maxLength:"200" doc:"for the audit log: one line"`
 }
@@ -33,7 +33,7 @@ type Trigger struct {
 	ID   string    `json:"id,omitempty" maxLength:"128" doc:"your own id: requests of a user with the same id, job and tick within ten minutes are one"`
 }
 
-// Requested describes an accepted trigger request. A replica starts the run within a minute, or none does.
+// Requested describes an accepted trigger request. If no replica starts the run within a minute, the request expires.
 type Requested struct {
 	Request string    `json:"request" doc:"id of the request"`
 	Job     string    `json:"job"`
@@ -41,13 +41,13 @@ type Requested struct {
 	Expires time.Time `json:"expires" doc:"from then on no replica starts it; that of the first request with the same id"`
 }
 
-// Cancel is the body of a request to stop runs.
+// Cancel is the body of a request to stop one run or all runs of a job.
 type Cancel struct {
 	ActReason
 	RunID string `json:"run_id,omitempty" maxLength:"128" doc:"id of one run (default: all of the job)"`
 }
 
-// Resume is the body of a request to end pauses. It selects jobs in one of three ways.
+// Resume is the body of a request to end the pauses of jobs. It selects the jobs by name, by tag, or all of them.
 type Resume struct {
 	ActReason
 	Jobs []string `json:"jobs,omitempty" maxItems:"1000" doc:"names of jobs"`
@@ -65,7 +65,7 @@ type Pause struct {
 	For string `json:"for,omitempty" maxLength:"32" doc:"how long, as 2h or 7d (default: until the jobs are resumed)"`
 }
 
-// ofJob is the input of a request about one job. Its body may be absent.
+// ofJob is the input of a request about one job. The body is optional.
 type ofJob[B any] struct {
 	JobPath
 	Body *B
@@ -81,7 +81,7 @@ func orZero[B any](b *B) *B {
 	return b
 }
 
-// registerActs registers the routes that change something.
+// registerActs registers the routes by which users change something.
 func (r *routes) registerActs(api huma.API) {
 	registerAct(r, api, "/jobs/{job}/trigger", "Trigger", func(ctx context.Context, in *ofJob[Trigger], user string) (Requested, error) {
 		b := orZero(in.Body)
@@ -109,10 +109,10 @@ func (r *routes) registerActs(api huma.API) {
 	})
 }
 
-// registerAct registers a route that changes something. It requires a user with the right to act.
+// registerAct registers a route that changes something. The route refuses users without the right to act.
 func registerAct[I, O any](r *routes, api huma.API, path, summary string, do func(ctx context.Context, in *I, user string) (O, error)) {
 	op := describeRoute(http.MethodPost, path, summary, "acts", http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests)
-	op.MaxBodyBytes, op.BodyReadTimeout = maxBodyBytes+1, bodyTimeout // huma also refuses a body of exactly the limit
+	op.MaxBodyBytes, op.BodyReadTimeout = maxBodyBytes+1, bodyTimeout // without the 1, huma would refuse a body of exactly maxBodyBytes
 	op.Middlewares = huma.Middlewares{r.refuseViewers(api)}
 	huma.Register(api, op, func(ctx context.Context, in *I) (*answer[O], error) {
 		user, _ := r.User(ctx)

@@ -1,5 +1,6 @@
-// Package api is the HTTP API of a cluster, version 1: the commands that show and control the cluster, as JSON. Any replica answers for the whole cluster.
-// The package decides nothing; [operator.Shared] does. The description of the routes (OpenAPI 3.1) is generated from the handlers.
+// Package api is version 1 of the HTTP API of a cluster. It offers the operations of the command line as JSON. Any replica answers for the whole cluster. The
+// package only translates between HTTP and [operator.Shared], which implements the operations. The description of the routes (OpenAPI 3.1) is generated from
+// the handlers.
 package api
 
 import (
@@ -17,27 +18,27 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// rootPath begins the paths of all versions, prefix the paths of this version.
+// rootPath is the prefix of the paths of all versions, and prefix is the prefix of this version.
 const rootPath, prefix = "/api/", "/api/v1"
 
 // Config configures an API.
 type Config struct {
-	// Operator accesses the cluster. The caller closes it.
+	// Operator accesses the cluster. The caller of [New] closes it.
 	Operator *operator.Shared
-	// Version is the version of the program.
+	// Version is the version of the program, for the description.
 	Version string
-	// User returns, from a request's context, the name of the user and whether that user may act.
+	// User takes the context of a request. It returns the name of the request's user, and whether the user may act.
 	User func(context.Context) (name string, mayAct bool)
-	// Stopping returns, from a request's context, a channel that is closed when the server stops.
+	// Stopping takes the context of a request. It returns a channel that is closed when the server begins to stop.
 	Stopping func(context.Context) <-chan struct{}
-	// Log receives the requests that failed by a fault of the server.
+	// Log receives requests that failed through a fault of the server.
 	Log hclog.Logger
 }
 
 // routes holds the handlers of an API.
 type routes struct {
 	Config
-	streams chan struct{} // holds a value for each open stream of events
+	streams chan struct{} // one element per open stream of events
 	damaged logging.Rarely
 }
 
@@ -48,7 +49,7 @@ func New(cfg Config) (http.Handler, error) {
 	c := huma.DefaultConfig("cronclave", cfg.Version)
 	c.Info.Description = "The status, the history and the control of one cluster. Any replica answers for all."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
-	c.CreateHooks = nil // no links to schemas: answers have the same JSON as the command line
+	c.CreateHooks = nil // no links to schemas, so that answers are the same JSON as on the command line
 	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshalJSON}
 	c.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
@@ -68,14 +69,14 @@ func New(cfg Config) (http.Handler, error) {
 	return withoutCaching(mux), nil
 }
 
-// writeError answers a request that does not reach an operation.
+// writeError answers a request that matches no operation.
 func writeError(w http.ResponseWriter, fault huma.StatusError) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(fault.GetStatus())
 	_ = json.NewEncoder(w).Encode(fault) // a failed write means that the client has gone
 }
 
-// withoutCaching forbids caches to store answers, which are valid at one moment and for one user.
+// withoutCaching forbids caches to store answers. An answer is valid only at one moment and for one user.
 func withoutCaching(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -84,7 +85,8 @@ func withoutCaching(next http.Handler) http.Handler {
 	})
 }
 
-// describeIn serves the description of an API. It generates the description once, because huma would do so in the first request without a lock.
+// describeIn adds the routes of the OpenAPI description. It generates the description in advance, because huma would generate it without a lock during the
+// first request.
 func describeIn(mux *http.ServeMux, api huma.API) error {
 	asJSON, err := api.OpenAPI().MarshalJSON()
 	if err != nil {
@@ -107,7 +109,7 @@ func describeIn(mux *http.ServeMux, api huma.API) error {
 // An answer is the output of a successful operation.
 type answer[T any] struct{ Body T }
 
-// describeRoute returns the operation of a route. Its id is the summary with dashes.
+// describeRoute returns the description of a route. The id of the operation is the summary in lower case, with dashes.
 func describeRoute(method, path, summary, tag string, errs ...int) huma.Operation {
 	id := strings.ReplaceAll(strings.ToLower(summary), " ", "-")
 	return huma.Operation{OperationID: id, Method: method, Path: prefix + path, Summary: summary, Tags: []string{tag},

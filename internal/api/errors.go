@@ -15,13 +15,13 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// maxErrorDetails is the maximum number of faults that an answer lists.
+// maxErrorDetails is the maximum number of faults in an answer.
 const maxErrorDetails = 10
 
-// maxLocation is the maximum length of the location of a fault, in characters, because a location contains names from the request.
+// maxLocation is the maximum length of the location of a fault, in characters. A location contains names from the request, which may be long.
 const maxLocation = 200
 
-func init() { // huma creates all its errors through these variables
+func init() { // huma creates all errors through these package variables
 	huma.NewErrorWithContext = func(_ huma.Context, code int, detail string, errs ...error) huma.StatusError {
 		return newError(code, detail, errs...)
 	}
@@ -47,13 +47,13 @@ const (
 	notInstant = "must be an instant in RFC 3339, as 2026-03-01T00:30:00Z"
 )
 
-// Texts of huma that no variable replaces.
+// Texts of huma that cannot be replaced by a variable.
 const (
-	unreadableBody   = "cannot read request body" // the body breaks off
+	unreadableBody   = "cannot read request body" // the body ended early
 	validationFailed = "validation failed"
 )
 
-// ourWords maps texts of huma that no variable replaces to the texts of this API.
+// ourWords maps texts of huma that cannot be replaced by a variable to the texts of this API.
 var ourWords = map[string]string{
 	unreadableBody:                                     "the body broke off",
 	"request body is required":                         "this route needs a body",
@@ -65,7 +65,7 @@ var ourWords = map[string]string{
 	"invalid date/time for format " + time.RFC3339Nano: notInstant,
 }
 
-// ourText returns the text of this API for a text of huma.
+// ourText translates a text of huma to the text of this API.
 func ourText(text string) string {
 	switch ours, known := ourWords[text]; {
 	case known:
@@ -78,11 +78,11 @@ func ourText(text string) string {
 	return text
 }
 
-// newError returns the body of an answer, application/problem+json. It does not repeat values of the request: the answer to a body with many faults would
-// grow to gigabytes, and could contain a secret. A body that cannot be read is the client's fault.
+// newError returns the body of an error answer, in the format application/problem+json. It does not repeat values from the request, because they may contain
+// a secret, and because the answer to a body with many faults could grow to gigabytes. It reports an unreadable body as a fault of the client.
 func newError(code int, detail string, errs ...error) huma.StatusError {
 	if code == http.StatusInternalServerError && detail == unreadableBody {
-		code, errs = http.StatusBadRequest, nil // their texts contain network addresses
+		code, errs = http.StatusBadRequest, nil // the texts of these errors contain network addresses
 	}
 	model := &huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: ourText(detail)}
 	for i, err := range errs {
@@ -107,7 +107,7 @@ func newError(code int, detail string, errs ...error) huma.StatusError {
 	return model
 }
 
-// summarizeFaults returns a sentence with the first fault of a request and the number of faults.
+// summarizeFaults returns a sentence with the first fault of a request and, if there are more, their number.
 func summarizeFaults(faults []*huma.ErrorDetail) string {
 	first, others := faults[0], ""
 	if len(faults) > 1 {
@@ -138,8 +138,8 @@ var codes = []struct {
 	{operator.ErrInvalid, http.StatusUnprocessableEntity},
 }
 
-// errorAnswer returns the HTTP answer to a failed request. It logs at level error only what is the server's fault, so not a client that disconnected or a
-// shutdown.
+// errorAnswer returns the HTTP answer to a failed request. It logs at ERROR only faults of the server. If the client has disconnected or the server is
+// stopping, it logs at DEBUG.
 func (r *routes) errorAnswer(ctx context.Context, err error) error {
 	var known huma.StatusError
 	if err == nil || errors.As(err, &known) {

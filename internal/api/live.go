@@ -16,39 +16,39 @@ import (
 )
 
 const (
-	// maxStreams is the maximum number of streams that are open at once, because each one calls Redis once a second.
+	// maxStreams is the maximum number of open streams, because each stream calls Redis once per second.
 	maxStreams = 256
 	// streamEvery is the interval at which a stream checks for new output.
 	streamEvery = time.Second
-	// pingEvery is the interval of pings on a stream without output, so that no proxy closes it.
+	// pingEvery is the interval of pings. They keep proxies from closing a stream without output.
 	pingEvery = 15 * time.Second
-	// maxStream is the longest duration of a stream. Its client then reconnects, which requires a token that is still valid.
+	// maxStream is the maximum duration of a stream. The client then reconnects, and must present a token that is valid at that time.
 	maxStream = time.Hour
 )
 
-// The events of a stream, besides operator.OutputLine.
+// Events of a stream, besides operator.OutputLine.
 type (
-	// A note is a remark on the output, such as the size of a gap in it.
+	// A note is a remark about the output, for example that lines are missing.
 	note struct {
 		RunID string `json:"run_id"`
 		Note  string `json:"note"`
 	}
-	// An ended event is the last one of a stream. In a stream about one run it contains the run's record.
+	// An ended event is the last event of a stream. If the stream is about one run, the event contains the record of that run.
 	ended struct {
 		Run   *journal.Record `json:"run,omitempty"`
 		Error string          `json:"error,omitempty"`
 	}
-	// A ping shows that the stream is open.
+	// A ping shows the client that the stream is still open.
 	ping struct{}
 )
 
-// liveInput selects the output to follow.
+// liveInput selects the runs whose output is streamed.
 type liveInput struct {
 	JobPath
 	RunID string `query:"run_id" maxLength:"128" doc:"id of one run, with whose end the stream ends (default: all runs of the job)"`
 }
 
-// registerStreams registers the live output of runs.
+// registerStreams registers the route for the live output of runs.
 func (r *routes) registerStreams(api huma.API) {
 	op := describeRoute(http.MethodGet, "/jobs/{job}/output", "Live output", "runs", http.StatusNotFound, http.StatusTooManyRequests)
 	op.Description = "Server-sent events. A replica has at most 256 streams at once; a stream ends after an hour, and when its reader is slow."
@@ -56,8 +56,8 @@ func (r *routes) registerStreams(api huma.API) {
 	sse.Register(api, op, map[string]any{"line": operator.OutputLine{}, "note": note{}, "end": ended{}, "ping": ping{}}, r.streamOutput)
 }
 
-// limitStreams refuses streams beyond maxStreams. It removes the read deadline of the others, which is for the arrival of a request: they have no body, and
-// so have arrived.
+// limitStreams refuses streams beyond maxStreams. For accepted streams it removes the read deadline, which limits the time for a request to arrive. The
+// request of a stream has no body, so it has arrived completely.
 func (r *routes) limitStreams(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		select {
@@ -69,14 +69,14 @@ func (r *routes) limitStreams(api huma.API) func(huma.Context, func(huma.Context
 			_ = huma.WriteErr(api, ctx, http.StatusTooManyRequests, fmt.Sprintf("%d streams are open on this replica; try again later, or another replica", maxStreams))
 			return
 		}
-		ctx.SetHeader("X-Accel-Buffering", "no") // nginx would buffer events
+		ctx.SetHeader("X-Accel-Buffering", "no") // otherwise nginx would buffer events
 		_, w := humago.Unwrap(ctx)
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a writer without deadlines has none to remove
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // fails only for a writer without deadlines, in tests
 		next(ctx)
 	}
 }
 
-// streamOutput sends the output of runs until the client goes, the server stops, or the run ends.
+// streamOutput sends the output of runs until the client disconnects, the server stops, or the selected run ends.
 func (r *routes) streamOutput(ctx context.Context, in *liveInput, send sse.Sender) {
 	ctx, cancel := context.WithTimeout(ctx, maxStream)
 	defer cancel()
@@ -87,14 +87,14 @@ func (r *routes) streamOutput(ctx context.Context, in *liveInput, send sse.Sende
 		case <-ctx.Done():
 		}
 	}
-	go func() { // it ends with ctx, and is waited for below: events is read until it is closed
+	go func() { // ends with ctx; forwardEvents waits for it, because it reads events until they are closed
 		defer close(events)
 		emit(r.followRuns(ctx, in, emit))
 	}()
 	forwardEvents(events, r.Stopping(ctx), send, cancel)
 }
 
-// followRuns passes the output of runs to emit, and returns the event that ends the stream.
+// followRuns passes the output of runs to emit. It returns the last event of the stream.
 func (r *routes) followRuns(ctx context.Context, in *liveInput, emit func(any)) (end ended) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -116,11 +116,12 @@ func (r *routes) followRuns(ctx context.Context, in *liveInput, emit func(any)) 
 	if err != nil {
 		return ended{Error: err.Error()}
 	}
-	records[0].Output = nil // it was sent already
+	records[0].Output = nil // the stream has sent the output already
 	return ended{Run: &records[0]}
 }
 
-// forwardEvents sends events until the channel is closed. It cancels the stream if the client has gone or is too slow, or if the server stops.
+// forwardEvents sends the events from a channel until the channel is closed. If the client has disconnected or is too slow, or if the server stops, it calls
+// cancel, and discards the remaining events.
 func forwardEvents(events <-chan any, stopping <-chan struct{}, send sse.Sender, cancel func()) {
 	pings := time.NewTicker(pingEvery)
 	defer pings.Stop()

@@ -12,12 +12,12 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// JobPath is a path with the name of a job.
+// JobPath is the part of a path that contains the name of a job.
 type JobPath struct {
 	Job string `path:"job" maxLength:"128" doc:"name of the job"`
 }
 
-// jobFilter selects the jobs that match all fields that are set.
+// jobFilter selects jobs. A job must match all fields that are set.
 type jobFilter struct {
 	Failed  bool   `query:"failed" doc:"only jobs with a problem"`
 	Running bool   `query:"running" doc:"only jobs with a run"`
@@ -30,7 +30,7 @@ func (f jobFilter) statusRequest() operator.StatusRequest {
 	return operator.StatusRequest{Failed: f.Failed, Running: f.Running, Paused: f.Paused, Tag: f.Tag, Match: f.Match}
 }
 
-// registerPart registers a route that answers with a part of the status.
+// registerPart registers a route that answers with one part of the status.
 func registerPart[T any](r *routes, api huma.API, path, summary string, part func(*operator.Status) T) {
 	huma.Register(api, describeRoute(http.MethodGet, path, summary, "cluster"), func(ctx context.Context, _ *struct{}) (*answer[T], error) {
 		st, err := r.Operator.Status(ctx, operator.StatusRequest{})
@@ -41,7 +41,7 @@ func registerPart[T any](r *routes, api huma.API, path, summary string, part fun
 	})
 }
 
-// registerViews registers the routes that show the present state of the cluster.
+// registerViews registers the routes that show the current state of the cluster.
 func (r *routes) registerViews(api huma.API) {
 	huma.Register(api, describeRoute(http.MethodGet, "/status", "Status", "cluster", 404), func(ctx context.Context, q *jobFilter) (*answer[*operator.Status], error) {
 		st, err := r.Operator.Status(ctx, q.statusRequest())
@@ -91,16 +91,16 @@ func (r *routes) registerParts(api huma.API) {
 	registerPart(r, api, "/locks", "Locks", func(st *operator.Status) []operator.Lock { return st.Locks })
 }
 
-// A Tick is a tick of a job. Its time is in the job's zone.
+// A Tick is a tick of a job, with its time in the job's time zone.
 type Tick struct {
 	Job  string    `json:"job"`
 	Tick time.Time `json:"tick"`
 }
 
-// longestWindow is the longest window in which ticks are listed.
+// longestWindow is the maximum length of the window in which ticks are listed.
 const longestWindow = 366 * 24 * time.Hour
 
-// listTicks lists the next ticks of jobs.
+// listTicks returns the next ticks of jobs.
 func (r *routes) listTicks(ctx context.Context, q *struct {
 	Job   []string  `query:"job,explode" maxItems:"100" doc:"names of jobs; without any, of all"`
 	From  time.Time `query:"from" doc:"ticks after this instant (default: now, by the clock of Redis)"`
@@ -136,7 +136,7 @@ func (r *routes) listTicks(ctx context.Context, q *struct {
 	return &answer[[]Tick]{ticks}, nil
 }
 
-// isShowable reports whether an instant can be shown in every time zone.
+// isShowable reports whether an instant can be formatted in every time zone, with a year of four digits.
 func isShowable(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9998 }
 
 // explainInstant explains what happened to a job at an instant.

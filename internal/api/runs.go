@@ -11,13 +11,13 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// runPath is a path with the name of a job and the id of a run.
+// runPath is the part of a path that contains the name of a job and the id of a run.
 type runPath struct {
 	JobPath
 	RunID string `path:"run" maxLength:"128" doc:"id of the run"`
 }
 
-// runFilter selects records.
+// runFilter selects records of the history.
 type runFilter struct {
 	Job     string    `query:"job" maxLength:"128" doc:"name of a job (default: all jobs)"`
 	Failed  bool      `query:"failed" doc:"only what went wrong: failed, timeout, lost, abandoned, missed"`
@@ -27,7 +27,7 @@ type runFilter struct {
 	Limit   int       `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"how many, the newest"`
 }
 
-// registerRuns registers the routes that show runs, and ticks that were not run.
+// registerRuns registers the routes that show runs, and ticks without a run.
 func (r *routes) registerRuns(api huma.API) {
 	huma.Register(api, describeRoute(http.MethodGet, "/runs", "Runs", "runs", 404), func(ctx context.Context, q *runFilter) (*answer[[]journal.Record], error) {
 		req := operator.HistoryRequest{Job: q.Job, Outcomes: q.Outcome, Since: q.Since, Until: q.Until, Limit: q.Limit}

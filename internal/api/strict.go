@@ -15,22 +15,22 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// huma uses the first value of a repeated query parameter and drops the others, ignores empty and malformed ones, and uses the last value of a repeated key
-// of a body. A client must not get an answer to another question than it asked, so these checks refuse such requests.
+// huma ignores some faults of a request: it uses only the first value of a repeated query parameter, ignores empty and malformed parameters, and uses only
+// the last value of a repeated key in a body. The answer would then be about another request than the client meant, so these checks refuse such requests.
 
-// checkQueries refuses requests with query parameters that the operation would ignore, with 422 and the name of each parameter.
+// checkQueries refuses a request with query parameters that huma would ignore. The answer has status 422 and names each of them.
 func checkQueries(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		asked := ctx.URL()
 		if faults := queryFaults(asked.RawQuery, ctx.Operation().Parameters); len(faults) > 0 {
-			_ = huma.WriteErr(api, ctx, http.StatusUnprocessableEntity, validationFailed, faults...) // otherwise the client has gone
+			_ = huma.WriteErr(api, ctx, http.StatusUnprocessableEntity, validationFailed, faults...) // a failed write means that the client has gone
 			return
 		}
 		next(ctx)
 	}
 }
 
-// queryFaults returns the faults of a query, sorted by the names of the parameters.
+// queryFaults returns the faults of a query string, sorted by the name of the parameter.
 func queryFaults(raw string, known []*huma.Param) (faults []error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -49,7 +49,7 @@ func queryFaults(raw string, known []*huma.Param) (faults []error) {
 	return faults
 }
 
-// refuseQuery refuses requests with a query, for a handler that reads none.
+// refuseQuery refuses requests with a query string. It wraps a handler that reads no parameters.
 func refuseQuery(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if faults := queryFaults(r.URL.RawQuery, nil); len(faults) > 0 {
@@ -74,8 +74,8 @@ func parameterFault(name string, values []string, known []*huma.Param) string {
 	return ""
 }
 
-// repeatedKey returns the first key that occurs twice in one object of a JSON text, as a path such as "a.b", or "". It returns "" for a text that is not
-// JSON.
+// repeatedKey returns the first key that an object in a JSON text contains twice, as a path such as "a.b". It returns "" if there is none, or if the text is
+// not JSON.
 func repeatedKey(text []byte) string {
 	d := json.NewDecoder(bytes.NewReader(text))
 	var at []object
@@ -99,20 +99,20 @@ func repeatedKey(text []byte) string {
 			}
 		}
 		if o := lastObject(at); o != nil {
-			o.hasKey = false // its value has ended
+			o.hasKey = false // the value of the key has ended
 		}
 	}
 }
 
-// An object is a JSON object or list that was read in part.
+// An object is a JSON object or list that has been read in part.
 type object struct {
 	keys   map[string]bool
 	key    string // the last key
-	hasKey bool   // the value of key comes next
+	hasKey bool   // the value of key was not read yet
 	isList bool
 }
 
-// enterKey records a key, and reports whether the object already had it.
+// enterKey records a key. It reports whether the object already contained the key.
 func (o *object) enterKey(token json.Token) (repeated bool) {
 	o.key, o.hasKey = fmt.Sprint(token), true
 	repeated = o.keys[o.key]
@@ -127,7 +127,7 @@ func lastObject(at []object) *object {
 	return &at[len(at)-1]
 }
 
-// keyPath returns the path of the key that was read last.
+// keyPath returns the path of the last key, through all enclosing objects.
 func keyPath(at []object) string {
 	var keys []string
 	for _, o := range at {
@@ -138,11 +138,11 @@ func keyPath(at []object) string {
 	return operator.FirstLine(strings.Join(keys, "."), maxLocation)
 }
 
-// givenTwice ends the error about a repeated key.
+// givenTwice is the end of the error about a repeated key.
 const givenTwice = "more than once; send it once"
 
-// unmarshalJSON is json.Unmarshal with errors in the words of this API. It refuses repeated keys. huma calls it with an *any first, and then with the type of
-// the body.
+// unmarshalJSON is like json.Unmarshal, but refuses repeated keys, and its errors have the texts of this API. huma calls it twice per body: first with an
+// *any, and then with a pointer to the type of the body.
 func unmarshalJSON(data []byte, v any) error {
 	if _, first := v.(*any); first {
 		if key := repeatedKey(data); key != "" {

@@ -1,4 +1,4 @@
-// Package backoff computes growing pauses between tries, with jitter, so that replicas that failed together do not try again together.
+// Package backoff computes growing pauses between attempts, with jitter, so that replicas that failed at the same time do not retry at the same time.
 package backoff
 
 import (
@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A Backoff computes the pauses between tries. Each pause is twice as long as the one before, up to a maximum, less a random part of up to half. It
-// belongs to one goroutine.
+// A Backoff computes the pauses between attempts. Each pause is twice as long as the one before, up to a maximum. A random part of up to half is subtracted.
+// A Backoff is not safe for concurrent use.
 type Backoff struct{ first, most, pause time.Duration }
 
-// New returns a backoff with pauses that grow from first to most. Both must be greater than 0.
+// New returns a Backoff whose pauses grow from first to most. Both must be greater than 0.
 func New(first, most time.Duration) *Backoff { return &Backoff{first: first, most: most} }
 
 // Next returns the next pause.
@@ -20,16 +20,16 @@ func (b *Backoff) Next() time.Duration {
 	return b.pause - rand.N(b.pause/2+1)
 }
 
-// Last returns the last pause without its random part; 0 before the first one.
+// Last returns the last pause before the random part was subtracted. It returns 0 before the first pause.
 func (b *Backoff) Last() time.Duration { return b.pause }
 
-// Reset starts again with the first pause, after a success.
+// Reset makes the next pause the first one again. Call it after a success.
 func (b *Backoff) Reset() { b.pause = 0 }
 
-// Wait waits for the next pause. It returns false if ctx ended first.
+// Wait waits for the next pause. It returns false if ctx ends first.
 func (b *Backoff) Wait(ctx context.Context) bool { return Sleep(ctx, b.Next()) }
 
-// Sleep waits for a time. It returns false if ctx ended first.
+// Sleep waits for the duration d. It returns false if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

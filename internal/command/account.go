@@ -18,20 +18,20 @@ import (
 // account is the user that a command runs as.
 type account struct {
 	uid, gid          uint32
-	name, home, shell string // for the environment
-	source            string // of the answer: fromPasswd, fromGetent, or "" for a number without an entry
+	name, home, shell string // of the user; the command gets them as USER, HOME and SHELL
+	source            string // source of the entry: fromPasswd, fromGetent, "the system", or "" if the user is a number without an entry
 
-	by *Accounts // looks the user up
+	by *Accounts // looks up entries in the directory service
 }
 
-// The sources of accounts.
+// Values of account.source.
 const (
 	fromPasswd = "/etc/passwd"
 	fromGetent = "getent passwd"
 )
 
-// setUser fills in the user's fields. The returned user is nil for a number without an entry. It is nil too for a number that is not in /etc/passwd
-// if a group is named and the directory service does not answer: the two numbers are enough for a start.
+// setUser looks up the user and fills in the fields of a. For a number that has no entry, the returned user is nil and there is no error. The same applies if
+// the directory service does not answer about a number and a group is named, because the two numbers are enough to start a command.
 func (a *account) setUser(name, groupName string) (*user.User, error) {
 	uid, numErr := parseID(name)
 	most := getentTime
@@ -59,8 +59,8 @@ func (a *account) setUser(name, groupName string) (*user.User, error) {
 	return u, nil
 }
 
-// findUser looks for the user in /etc/passwd, and then asks the directory service for at most the time most. The error wraps [errNoEntry] if neither has
-// the user.
+// findUser looks the user up in /etc/passwd. If the user is not there, it asks the directory service and waits at most for the duration most. The error wraps
+// [errNoEntry] if both lack the user.
 func (a *account) findUser(name string, most time.Duration) (u *user.User, shell string, err error) {
 	f, err := passwdEntry("/etc/passwd", name)
 	if a.source = fromPasswd; errors.Is(err, errNoEntry) {
@@ -76,7 +76,7 @@ func (a *account) findUser(name string, most time.Duration) (u *user.User, shell
 	return &user.User{Username: f[0], Uid: f[2], Gid: f[3], Name: f[4], HomeDir: orText(f[5], "/")}, orText(f[6], "/bin/sh"), nil
 }
 
-// askSystem looks the user up with package os/user. It is for machines without getent, such as macOS, whose library asks the directory service itself.
+// askSystem looks the user up with package os/user. It serves machines without getent, such as macOS, whose C library asks the directory service.
 func (a *account) askSystem(name string) (u *user.User, shell string, err error) {
 	a.source = "the system"
 	if u, err = user.Lookup(name); err != nil {
@@ -101,8 +101,8 @@ func (by *Accounts) directoryEntry(name string, most time.Duration) ([]string, e
 	return f, nil
 }
 
-// sameName reports whether an entry of the directory service has the requested name. The service may return it in another case, or with a domain
-// added, as SSSD does for Active Directory.
+// sameName reports whether an entry of the directory service has the requested name. The service may return the name in another case, or append a domain to
+// it, as SSSD does for Active Directory.
 func sameName(entry, asked string) bool {
 	if strings.EqualFold(entry, asked) {
 		return true
@@ -118,7 +118,7 @@ func orText(text, instead string) string {
 	return text
 }
 
-// parseID parses the number of a user or a group. The greatest 32-bit number is refused, because system calls take it for "leave unchanged".
+// parseID parses the number of a user or a group. It refuses the greatest 32-bit number, because system calls interpret that number as "leave unchanged".
 func parseID(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || n == math.MaxUint32 {
@@ -130,8 +130,8 @@ func parseID(s string) (uint32, error) {
 // passwdFields is the number of fields of a line of passwd(5).
 const passwdFields = 7
 
-// passwdEntry returns the fields of the user's line in a passwd(5) file. A line with the user's name takes precedence over one with that number. The
-// error is [errNoEntry] if there is neither.
+// passwdEntry returns the fields of the user's line in a passwd(5) file. A line whose user has this name takes precedence over a line whose user has this
+// number. The error is [errNoEntry] if no line matches.
 func passwdEntry(passwd, name string) (entry []string, err error) {
 	f, err := os.Open(passwd)
 	if exhaustion.Is(err) {

@@ -21,9 +21,9 @@ type identity struct {
 	groups []uint32
 }
 
-// lookupIdentity resolves a user and a group, each by name or by number; "" is the replica's own. With a user, the supplementary groups are the ones
-// that initgroups(3) sets: every group that lists the user, and the primary group. Without a user there are none. A number needs no entry in the user
-// database, but has no primary group then, so the group must be named.
+// lookupIdentity looks up a user and a group, each by name or by number. An empty name means the replica's own user or group. With a user, the supplementary
+// groups are the ones that initgroups(3) sets: every group that lists the user, and the primary group. Without a user there are no supplementary groups. A
+// user's number needs no entry in the user database. Without an entry there is no primary group, so the group must be named.
 func (by *Accounts) lookupIdentity(userName, groupName string) (*identity, error) {
 	a := &identity{account: account{uid: uint32(os.Getuid()), gid: uint32(os.Getgid()), by: by}}
 	var u *user.User
@@ -53,7 +53,7 @@ func (by *Accounts) lookupIdentity(userName, groupName string) (*identity, error
 	return a, nil
 }
 
-// setGroups fills in the supplementary groups: those in /etc/group, and those in the directory service, which may also list a user of /etc/passwd.
+// setGroups fills in the supplementary groups from /etc/group and from the directory service, which may also list a user of /etc/passwd.
 func (a *identity) setGroups(u *user.User) error {
 	ids, err := u.GroupIds()
 	if err != nil {
@@ -75,8 +75,8 @@ func (a *identity) setGroups(u *user.User) error {
 	return nil
 }
 
-// Sources describes the identity of a user and a group, and the source that it comes from, for people. It returns "" without a user. It looks both up
-// as a start does.
+// Sources looks up a user and a group as the start of a run does. It returns a text for display with the numbers and with the source of the user's entry.
+// Without a user it returns "".
 func (by *Accounts) Sources(userName, groupName string) (string, error) {
 	if userName == "" {
 		return "", nil
@@ -94,7 +94,7 @@ func (a *identity) String() string {
 	return fmt.Sprintf("uid %d, gid %d, groups %s, from %s", a.uid, a.gid, orText(groups, "none"), orText(a.source, "no entry"))
 }
 
-// Rights returns the identity with which a job's files are opened. It is nil if they are opened by this process's own user.
+// Rights returns the identity under which a job's files are opened. It returns nil if this process opens them as its own user.
 func (by *Accounts) Rights(userName, groupName string) (*safefile.Identity, error) {
 	if userName == "" {
 		return nil, nil
@@ -117,7 +117,7 @@ func (by *Accounts) lookupGroup(name string) (uint32, error) {
 	case !errors.As(err, new(user.UnknownGroupError)):
 		return 0, fmt.Errorf("group %s: %w", name, err)
 	}
-	if gid, err := parseID(name); err == nil { // which needs no entry
+	if gid, err := parseID(name); err == nil { // a number needs no entry
 		return gid, nil
 	}
 	line, err := by.cachedGetent(getentTime, "group", name)
@@ -133,9 +133,9 @@ func (by *Accounts) lookupGroup(name string) (uint32, error) {
 	}
 }
 
-// sysCredential returns the identity in the form that the kernel takes. keepGroups leaves the supplementary groups unchanged.
+// sysCredential converts the identity to the type that os/exec takes. With keepGroups, the command keeps the replica's supplementary groups.
 func (a *identity) sysCredential(keepGroups bool) *syscall.Credential {
-	// A process that runs as its own user needs no privilege, and setgroups would require one.
+	// Changing to the process's own user needs no privilege, but setgroups does.
 	self := os.Geteuid() != 0 && int(a.uid) == os.Geteuid() && int(a.gid) == os.Getegid()
 	return &syscall.Credential{Uid: a.uid, Gid: a.gid, Groups: a.groups, NoSetGroups: keepGroups || self}
 }

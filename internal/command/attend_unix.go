@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attendance is what a command shares with this process: the signals that are passed on to it, and the terminal.
+// attendance connects a running command with this process: it passes signals on to the command, and lends it the terminal.
 type attendance struct {
 	signals  <-chan os.Signal
-	terminal *terminal // nil: there is none, or the command does not get it
+	terminal *terminal // nil if there is no terminal, or if the command does not get it
 	leader   int
 	passed   []os.Signal
 }
 
-// newAttendance prepares the sharing. It is called before the start, so that no key of the terminal is missed.
+// newAttendance opens the terminal for an attached command. It is called before the start, so that no Ctrl-Z is missed.
 func (s *Spec) newAttendance() *attendance {
 	a := &attendance{signals: s.Signals}
 	if s.Attached {
@@ -37,7 +37,7 @@ func (a *attendance) onStart(leader int) {
 	}
 }
 
-// passSignal passes a signal on to the whole group, once. A member that starts commands in groups of their own does the same.
+// passSignal passes a signal on to the command's whole process group, once. A member that starts commands in their own groups must pass it on to them.
 func (a *attendance) passSignal(s os.Signal) {
 	if number, ok := s.(syscall.Signal); ok {
 		a.passed = append(a.passed, s)
@@ -45,15 +45,15 @@ func (a *attendance) passSignal(s os.Signal) {
 	}
 }
 
-// returnTerminal takes the terminal back, after the leader has died or was not started. The leader is not reaped yet.
+// returnTerminal takes the terminal back after the command has died or was not started. A dead leader is not reaped yet.
 func (a *attendance) returnTerminal() {
 	if a.terminal != nil {
 		a.terminal.takeBack()
 	}
 }
 
-// passInterrupt passes Ctrl-C on to the processes that the terminal would have signalled if the command had no group of its own, such as the shell script
-// that this process is a part of. This process gets the signal too, and is expected to take it for one of Spec.Signals.
+// passInterrupt repeats a Ctrl-C that ended the command for this process's own group. The terminal would have sent the signal to this group, such as to a
+// calling shell script, if the command had no group of its own. This process receives the signal too, through Spec.Signals.
 func (a *attendance) passInterrupt(exit Exit) {
 	for _, s := range []syscall.Signal{unix.SIGINT, unix.SIGQUIT} {
 		if a.terminal != nil && a.terminal.lent && a.signals != nil && exit.Signal == signalName(s) && !slices.Contains(a.passed, os.Signal(s)) {
@@ -62,15 +62,15 @@ func (a *attendance) passInterrupt(exit Exit) {
 	}
 }
 
-// terminal is the controlling terminal of this process. Only the processes of its foreground group may read it, and they get the signals of its keys.
-// The command has a group of its own, so that group must become the foreground group. Like a shell, this process stops when the command is stopped:
-// otherwise the user could not go on working on the terminal.
+// terminal is the controlling terminal of this process. Only the processes of its foreground group may read from it, and only they get the signals of its
+// keys. The command has a process group of its own, so that group must become the foreground group. Like a shell's job, this process stops when the command
+// is stopped. Otherwise the user would not get the terminal back.
 type terminal struct {
 	fd     int
 	own    int // this process's own group
-	leader int // process group of the command
+	leader int // PID of the leader of the command's process group
 	lent   bool
-	stops  chan os.Signal // Ctrl-Z that this process received
+	stops  chan os.Signal // receives SIGTSTP if Ctrl-Z signals this process
 	over   chan struct{}
 	work   sync.WaitGroup
 }
@@ -87,10 +87,10 @@ func openTerminal() *terminal {
 }
 
 // lendTo gives the terminal to a command that has just started. If stdin or stdout is not a terminal, the command may be part of a pipeline whose other
-// programs want the terminal. Then it gets the terminal only when it asks for it.
+// programs need the terminal. The command then gets the terminal only when it tries to use it.
 func (t *terminal) lendTo(leader int) {
 	t.leader = leader
-	signal.Ignore(unix.SIGTTOU) // it would stop this process when it takes the terminal back. The command no longer inherits that
+	signal.Ignore(unix.SIGTTOU) // SIGTTOU would stop this process in takeBack; the command has already started and does not inherit this
 	if isTerminal(0) && isTerminal(1) {
 		t.giveToCommand()
 	}
@@ -111,7 +111,7 @@ func (t *terminal) foregroundGroup() int {
 	return group
 }
 
-// giveToCommand hands the terminal to the command if this process has it. It reports whether the command has the terminal now.
+// giveToCommand makes the command's group the foreground group if this process's group is. It reports whether the command has the terminal now.
 func (t *terminal) giveToCommand() bool {
 	switch t.foregroundGroup() {
 	case t.leader:
@@ -123,7 +123,7 @@ func (t *terminal) giveToCommand() bool {
 	return false
 }
 
-// reclaim takes the terminal back from the command, and reports whether the command had it.
+// reclaim takes the terminal back from the command. It reports whether the command had the terminal.
 func (t *terminal) reclaim() (had bool) {
 	if had = t.foregroundGroup() == t.leader; had {
 		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own)
@@ -142,7 +142,7 @@ func (t *terminal) takeBack() {
 	unix.Close(t.fd)
 }
 
-// passStops passes Ctrl-Z on to the command if this process got it, because the terminal was not the command's.
+// passStops passes Ctrl-Z on to the command. This process gets Ctrl-Z only if the command does not have the terminal.
 func (t *terminal) passStops() {
 	for {
 		select {
@@ -154,10 +154,10 @@ func (t *terminal) passStops() {
 	}
 }
 
-// handleStop handles a stop of the command by a signal.
+// handleStop reacts to a signal that stopped the command.
 func (t *terminal) handleStop(by syscall.Signal) {
 	switch by {
-	case unix.SIGTTIN, unix.SIGTTOU: // it wants to use the terminal
+	case unix.SIGTTIN, unix.SIGTTOU: // the command wants to use the terminal
 		if !t.giveToCommand() {
 			t.suspendSelf()
 			t.giveToCommand()
@@ -168,15 +168,15 @@ func (t *terminal) handleStop(by syscall.Signal) {
 		if had {
 			t.giveToCommand()
 		}
-	default: // the terminal is not the cause
+	default: // another signal, which has nothing to do with the terminal
 		return
 	}
 	_ = unix.Kill(-t.leader, unix.SIGCONT)
 }
 
-// suspendSelf stops this process and its group, as Ctrl-Z does, and returns when it continues. It does not stop if no process could continue it: its
-// group is the group of the session's leader, as in a container, or the leader has gone. The kernel ignores SIGTSTP in the same cases. SIGSTOP is
-// used because the runtime does not restore SIGTSTP once it has caught it.
+// suspendSelf stops this process and its group, as Ctrl-Z does, and returns when the process continues. It does nothing if no shell could continue the
+// process: the session's leader has exited or is in the same group, as in a container. The kernel ignores SIGTSTP in these cases too. suspendSelf sends
+// SIGSTOP because the Go runtime does not restore the default action of SIGTSTP once it has caught that signal.
 func (t *terminal) suspendSelf() {
 	const effect = 100 * time.Millisecond // longer than the signal takes to arrive
 	stopped := time.NewTimer(effect)

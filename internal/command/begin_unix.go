@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// abortEvery is the interval at which a hanging start is checked after kill.
+	// abortEvery is the interval at which a hanging start is checked after its context kill has ended.
 	abortEvery = 20 * time.Millisecond
-	// slowStart is the time after which a start gives up its turn. It may hang, and must not keep others waiting.
+	// slowStart is the time after which a start gives up its turn, because it may hang and must not block other starts.
 	slowStart = 200 * time.Millisecond
 )
 
-// markNotStarted wraps an error on the way to a start in [ErrNotStarted] if the command is not at fault: this machine or its warden lacks something, or a
-// file system does not answer.
+// markNotStarted wraps the error of a start in [ErrNotStarted] if the command is not at fault: the machine or the warden lacks a resource, or a file system
+// does not answer.
 func markNotStarted(err error) error {
 	if err == nil || errors.Is(err, ErrNotStarted) || !exhaustion.Is(err) && !errors.Is(err, safefile.ErrUnanswered) {
 		return err
@@ -34,7 +34,7 @@ func markNotStarted(err error) error {
 	return fmt.Errorf("%w: %w", ErrNotStarted, err)
 }
 
-// startInTurn starts the command when it is its turn, because only a few starts go on at once. A start that waits for its turn can be abandoned.
+// startInTurn waits for its turn, because few starts may run at the same time, and then starts the command. If stop or kill ends, it stops waiting.
 func (h *Host) startInTurn(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	if h.stuck.has(startKey(cmd)) {
 		return nil, hangError(cmd, "still hangs since an earlier start")
@@ -65,14 +65,15 @@ func (h *Host) awaitTurn(stop, kill context.Context) error {
 }
 
 const (
-	// busyTime and absentTime are the times for which a start waits for a program that is open for writing, or that is missing. Both programs may be
-	// about to be replaced.
+	// busyTime is the time for which a start retries a program that is open for writing. absentTime is the time for which it retries a missing program. Such
+	// a program may being replaced.
 	busyTime, absentTime = 10 * time.Second, time.Second
-	// The pauses between two starts of the same command.
+	// The shortest and the longest pause between two attempts to start the same command.
 	firstRetry, lastRetry = 20 * time.Millisecond, 250 * time.Millisecond
 )
 
-// startAgain starts the command, and tries again while its program seems to be replaced. After the first try it gives up its turn.
+// startAgain starts the command, and retries while its program seems to be in the middle of being replaced. It gives up its turn after the first failed
+// attempt.
 func (h *Host) startAgain(kill context.Context, cmd *exec.Cmd, s *Spec, t tree, next func()) (*os.Process, error) {
 	pause := backoff.New(firstRetry, lastRetry)
 	for since := time.Now(); ; {
@@ -86,7 +87,8 @@ func (h *Host) startAgain(kill context.Context, cmd *exec.Cmd, s *Spec, t tree, 
 	}
 }
 
-// startDirectly starts the command without a starter. When kill ends it kills the forked process, unless the command has been executed already.
+// startDirectly starts the command without a starter. If the context kill ends first, it kills the forked process, unless that process has executed the
+// command.
 func startDirectly(kill context.Context, cmd *exec.Cmd, t tree) (*os.Process, error) {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Start() }()
@@ -111,8 +113,8 @@ func startDirectly(kill context.Context, cmd *exec.Cmd, t tree) (*os.Process, er
 	}
 }
 
-// whyNotStarted returns the error of a command that could not be started. If the start failed for lack of resources, and the machine can start other
-// processes, the run's own limits or the user's limit are to blame.
+// whyNotStarted returns the error of a command that could not be started. If a resource was missing but the machine can start other processes, it blames the
+// limits of the run or of the user.
 func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 	if errors.Is(err, ErrNotStarted) {
 		return err
@@ -130,18 +132,18 @@ func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 	return markNotStarted(why)
 }
 
-// userLimit returns the error of a user with as many processes as the kernel permits. Commands of other users still start, so the error hides EAGAIN,
-// which would blame the machine.
+// userLimit returns the error for a user who already has as many processes as the kernel permits. It does not wrap EAGAIN, which callers take for a shortage
+// of the machine, because commands of other users still start.
 func (s *Spec) userLimit(path string) error {
 	return fmt.Errorf("start %s: %w: the user %s may have %s processes and threads (RLIMIT_NPROC of cronclave, \"LimitNPROC=\" of its service)", path, ErrUserLimit, s.User,
 		processLimit())
 }
 
-// probeTime bounds a probe.
+// probeTime is the time limit of a probe.
 const probeTime = 10 * time.Second
 
-// Probe returns an error if no command could be started now. It takes the same resources as a run, and starts a program that does not exist. It needs
-// no turn, because hanging starts may have them all.
+// Probe returns an error if no command could be started now. It takes the same resources as a run and executes a program that does not exist. It does not
+// wait for its turn, because hanging starts may hold all turns.
 func (h *Host) Probe() error {
 	late, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()

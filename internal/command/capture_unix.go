@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drainTime bounds the wait for the end of a run's output once its tree is dead. The end comes at once, unless a process outside the tree holds a
-// pipe.
+// drainTime bounds the wait for the end of a run's output once its tree is dead. Usually the end is read at once. The wait is longer only if a process
+// outside the tree holds a pipe.
 const drainTime = 2 * time.Second
 
 // stdio is the stdin, stdout and stderr of a command.
 type stdio interface {
-	// attach sets the files of a command before its start.
+	// attach sets stdin, stdout and stderr of a command before its start.
 	attach(cmd *exec.Cmd)
-	// startReading starts to read the output, after the start of the command.
+	// startReading starts to read the output. It is called after the start of the command.
 	startReading()
-	// drain waits for the end of the output, at most for the time given, and reports whether it saw the end.
+	// drain waits up to most for the end of the output, and reports whether the end was read.
 	drain(most time.Duration) bool
 	// tail returns the end of the output, at most Spec.Keep bytes.
 	tail() []byte
@@ -42,7 +42,7 @@ func (s *Spec) newStdio(buffers *sync.Pool) (stdio, error) {
 	return newCapture(s, buffers)
 }
 
-// ownStdio hands the command this process' own files, so that a terminal stays a terminal.
+// ownStdio gives the command this process's own files, so that a terminal stays a terminal.
 type ownStdio struct{}
 
 func (ownStdio) attach(cmd *exec.Cmd) {
@@ -60,13 +60,13 @@ type pipe struct {
 	r, w   *os.File
 }
 
-// capture is the pipes of one run and the goroutines that read them. The run's stdin is empty.
+// capture has the pipes of one run and the goroutines that read them. The run's stdin is empty.
 type capture struct {
 	output
 	pipes   []*pipe
 	buffers *sync.Pool
 	readers sync.WaitGroup
-	cut     atomic.Bool // whether a stream was given up before its end
+	cut     atomic.Bool // whether drain ran out of time before the end of a stream
 }
 
 func newCapture(s *Spec, buffers *sync.Pool) (*capture, error) {
@@ -82,8 +82,8 @@ func newCapture(s *Spec, buffers *sync.Pool) (*capture, error) {
 	return c, nil
 }
 
-// attach makes the pipes the command's output. A command that runs as another user gets to own them, so that it can also open them by name, as in
-// "echo >/dev/stderr".
+// attach makes the pipes the command's output. If the command runs as another user, that user becomes the owner of the pipes, so that the command can also
+// open them by name, as in "echo >/dev/stderr".
 func (c *capture) attach(cmd *exec.Cmd) {
 	cmd.Stdout, cmd.Stderr = c.pipes[0].w, c.pipes[1].w
 	if as := cmd.SysProcAttr.Credential; as != nil && os.Geteuid() == 0 {
@@ -93,7 +93,7 @@ func (c *capture) attach(cmd *exec.Cmd) {
 	}
 }
 
-// startReading closes this process's copies of the write ends, which the command has now, and starts the readers.
+// startReading closes the write ends in this process, because the command has its own copies, and starts the readers.
 func (c *capture) startReading() {
 	for _, p := range c.pipes {
 		p.w.Close()
@@ -111,14 +111,14 @@ func (c *capture) startReading() {
 	}
 }
 
-// lateReader reads a pipe until its deadline, and then only what the pipe already holds. A dead tree has written no more, so nothing is lost even on
-// a busy machine.
+// lateReader reads a pipe until its deadline, and after that only what the pipe already holds. A dead tree writes no more, so the whole output is read even
+// on a busy machine.
 type lateReader struct {
 	file *os.File
-	left int // bytes that may still be read after the deadline; another process with the pipe may write forever
+	left int // bytes that may still be read after the deadline, because a process outside the tree may write forever
 }
 
-// pipeSize is the capacity of a pipe, unless a process has enlarged it.
+// pipeSize is the default capacity of a pipe.
 const pipeSize = 64 << 10
 
 func (l *lateReader) Read(b []byte) (n int, err error) {
@@ -128,7 +128,7 @@ func (l *lateReader) Read(b []byte) (n int, err error) {
 	}
 	late, fault := err, errors.New("not read")
 	raw, err := l.file.SyscallConn()
-	if err == nil { // the file does not block
+	if err == nil { // nothing was read yet; the file is non-blocking, so Read returns at once
 		err = raw.Control(func(fd uintptr) { n, fault = unix.Read(int(fd), b[:min(len(b), l.left)]) })
 	}
 	switch {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cells makes the trees of runs: on macOS they are process groups.
+// cells creates the trees of runs. On macOS they are process groups.
 type cells struct{}
 
 func newCells(hclog.Logger) *cells { return &cells{} }
@@ -33,11 +33,11 @@ func (*cells) allowLimits(Limits) error {
 	return fmt.Errorf("%w: they take a cgroup, which only Linux has", ErrLimits)
 }
 
-// startsAtOnce is the number of starts that go on at the same time. The runtime forks one after the other.
+// startsAtOnce is the number of starts that may run at the same time: 1, because the Go runtime forks one process at a time.
 const startsAtOnce = 1
 
-// startOnce starts the command. On macOS umask and priority belong to the whole process, so a shell sets them for the command. The shell runs as the
-// command's user, so it can raise the priority only as root.
+// startOnce starts the command. On macOS umask and priority belong to the whole process, so a shell sets them for the command. This shell runs as the
+// command's user, so it can raise the priority only if that user is root.
 func (*Host) startOnce(kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	if s.Umask != nil {
 		maskThroughShell(cmd, *s.Umask)
@@ -82,7 +82,7 @@ func awaitExit(pid int) error {
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
-		case err != nil && !errors.Is(err, unix.ESRCH): // ESRCH: it is dead already
+		case err != nil && !errors.Is(err, unix.ESRCH): // ESRCH: the child is dead already
 			return fmt.Errorf("watch the command: %w", err)
 		}
 		return nil
@@ -96,7 +96,7 @@ func groupLives(id int) bool { return len(groupPrograms(id)) > 0 }
 func groupPrograms(id int) map[int]string {
 	const zombie = 5 // SZOMB of <sys/proc.h>
 	programs := map[int]string{}
-	members, _ := unix.SysctlKinfoProcSlice("kern.proc.pgrp", id) // a group that is gone has none
+	members, _ := unix.SysctlKinfoProcSlice("kern.proc.pgrp", id) // no members if the group is gone
 	for _, m := range members {
 		if m.Proc.P_stat != zombie {
 			programs[int(m.Proc.P_pid)] = unix.ByteSliceToString(m.Proc.P_comm[:])
@@ -105,5 +105,5 @@ func groupPrograms(id int) map[int]string {
 	return programs
 }
 
-// programsOf returns nothing: on macOS no process is found that has left its group.
+// programsOf returns nil: processes that left their group are not found on macOS.
 func programsOf([]int) map[int]string { return nil }

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// cells makes the trees of runs: cgroups if possible, otherwise process groups.
+// cells creates the trees of runs: cgroups if possible, otherwise process groups.
 type cells struct {
 	log     hclog.Logger
 	base    *base // the replica's cgroup; nil without cgroups
@@ -41,7 +41,7 @@ func (c *cells) cgroupDirs() []string {
 	return []string{c.base.dir, c.base.leaf}
 }
 
-// newTree makes the tree of a run. It fails for a run with limits if there is no cgroup.
+// newTree creates the tree of a run. It fails for a run with limits if there is no cgroup.
 func (c *cells) newTree(s *Spec) (tree, error) {
 	limited := s.Limits != (Limits{})
 	if c.base == nil && limited {
@@ -55,7 +55,7 @@ func (c *cells) newTree(s *Spec) (tree, error) {
 		if limited {
 			return nil, fmt.Errorf("%w: %w", ErrLimits, err)
 		}
-		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) { // a later run may get its cgroup
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) { // temporary shortage: a later run may get its cgroup
 			return nil, fmt.Errorf("cgroup of the run: %w", err)
 		}
 		c.warned.Do(func() {
@@ -102,7 +102,7 @@ func groupPrograms(id int) map[int]string {
 	return programsOf(pids)
 }
 
-// programsOf returns the programs of those processes that still live, by PID.
+// programsOf returns the programs of the given processes that are alive, by PID.
 func programsOf(pids []int) map[int]string {
 	programs := map[int]string{}
 	for _, pid := range pids {
@@ -113,8 +113,7 @@ func programsOf(pids []int) map[int]string {
 	return programs
 }
 
-// groupLives reports whether a process group has a member that is not a zombie, or one that this process may not signal. If /proc can't be read, a
-// group counts as alive.
+// groupLives reports whether a process group has a living member. It also returns true if this process may not signal any member, or if /proc can't be read.
 func groupLives(id int) bool {
 	if errors.Is(unix.Kill(-id, 0), unix.EPERM) {
 		return true

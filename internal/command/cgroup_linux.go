@@ -19,18 +19,18 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// removeTime bounds the wait for the kernel to release a cgroup that has become empty.
+// removeTime bounds the wait for the kernel to remove a cgroup that has become empty.
 const removeTime = time.Second
 
 // base is the replica's cgroup. Every run gets a cgroup below it. The replica itself stays in its old cgroup until a run has limits.
 type base struct {
 	dir  string
-	leaf string   // beside dir; the replica moves there once a run has limits
-	lock *os.File // the directory, locked while this process lives, so that no other replica takes it for a dead replica's
+	leaf string   // cgroup beside dir, to which the replica moves once a run has limits
+	lock *os.File // the open directory with a lock on it, which shows other replicas that this replica is alive
 	runs atomic.Uint64
 }
 
-// newBase makes a cgroup below this process's own, and tries everything on it that a run will need.
+// newBase creates the base below this process's own cgroup, and tests every operation that a run needs.
 func newBase() (*base, error) {
 	own, err := ownCgroup("/proc/self/mountinfo", "/proc/self/cgroup")
 	if err != nil {
@@ -39,7 +39,7 @@ func newBase() (*base, error) {
 	removeStale(own)
 	for try := 1; ; try++ {
 		b, err := makeBase(own)
-		// Another replica that starts now may remove a directory that is made but not locked yet.
+		// Another replica that starts at the same time may have removed the new directory before it was locked.
 		if err == nil || try == 3 || !errors.Is(err, fs.ErrNotExist) {
 			return b, err
 		}
@@ -65,7 +65,7 @@ func makeBase(own string) (*base, error) {
 	return b, nil
 }
 
-// tryCgroup makes a cgroup as for a run, starts a process in it whose program does not exist, and writes to its cgroup.kill (Linux 5.14).
+// tryCgroup creates a cgroup as for a run, tries to execute a missing program in it, and writes to its cgroup.kill (Linux 5.14).
 func (b *base) tryCgroup() error {
 	c, err := b.makeCgroup("probe")
 	if err != nil {
@@ -75,7 +75,7 @@ func (b *base) tryCgroup() error {
 	attr := &syscall.SysProcAttr{}
 	c.placeLeader(attr)
 	nothing := filepath.Join(c.dir, "nothing")
-	// ENOENT comes from the exec, when the process is in the cgroup already. Any other error comes from before.
+	// ENOENT comes from exec, when the process is already in the cgroup. Any other error comes from an earlier step.
 	_, err = syscall.ForkExec(nothing, []string{nothing}, &syscall.ProcAttr{Sys: attr})
 	if !errors.Is(err, syscall.ENOENT) {
 		return fmt.Errorf("start a process in %s: %w", c.dir, err)
@@ -84,7 +84,7 @@ func (b *base) tryCgroup() error {
 	return err
 }
 
-// removeStale removes the cgroups of dead replicas. A cgroup stays if its replica lives, or if a process is in it.
+// removeStale removes the cgroups of dead replicas. It leaves a cgroup that is locked by a living replica or that contains a process.
 func removeStale(own string) {
 	dirs, _ := filepath.Glob(filepath.Join(own, "cronclave-*"))
 	for _, dir := range dirs {
@@ -113,7 +113,7 @@ func (b *base) close() error {
 	return nil
 }
 
-// makeCgroup makes a cgroup for one run.
+// makeCgroup creates the cgroup of a run.
 func (b *base) makeCgroup(name string) (*cgroup, error) {
 	clean := strings.Map(func(r rune) rune {
 		if r < 0x80 && (r == '-' || r == '_' || '0' <= r && r <= '9' || 'A' <= r&^0x20 && r&^0x20 <= 'Z') {
@@ -133,13 +133,13 @@ func (b *base) makeCgroup(name string) (*cgroup, error) {
 	return c, nil
 }
 
-// cgroup is a tree that is held by a cgroup and by its process group. A process with the right to do so can move itself to another cgroup
-// (pam_systemd does, for sudo and su), but it rarely leaves both.
+// cgroup is a tree whose processes are found by their cgroup and by their process group. A process with the right privileges can move itself to another
+// cgroup (pam_systemd does, for sudo and su), but it rarely leaves both.
 type cgroup struct {
 	group
 	dir string
-	fd  *os.File // the directory
-	// events and killer are for the end of the run. They are opened before its start, because the replica may have no free descriptor at the end.
+	fd  *os.File // the open directory of the cgroup
+	// events and killer are used at the end of the run. They are opened before its start, because later there may be no free descriptor.
 	events, killer *os.File
 }
 
@@ -174,7 +174,7 @@ func (c *cgroup) placeLeader(attr *syscall.SysProcAttr) {
 
 func (c *cgroup) describe(r *Watched) { r.Cgroup = c.dir }
 
-// missingPart is called after a failed start. The warden removes the cgroup of a run that is late.
+// missingPart is called after a failed start. The cgroup can be missing because the warden removes the cgroup of a late run.
 func (c *cgroup) missingPart() error {
 	if err := unix.Access(c.dir, unix.F_OK); err != nil {
 		return fmt.Errorf("its cgroup %s was removed", c.dir)
@@ -182,8 +182,8 @@ func (c *cgroup) missingPart() error {
 	return nil
 }
 
-// terminate opens a pidfd of each process before it reads the list of members: if a PID was given to another process meanwhile, the pidfd still
-// belongs to the dead one. If there is no free descriptor, it signals the group instead.
+// terminate opens a pidfd of each process, and then reads the list of members again. If a PID was reused between the two reads, the pidfd still refers to the
+// dead process. If no pidfd could be opened, terminate signals the process group.
 func (c *cgroup) terminate(leader int) {
 	handles := map[int]int{}
 	for pid := range proc.CgroupProcesses(c.dir) {
@@ -196,7 +196,7 @@ func (c *cgroup) terminate(leader int) {
 		return
 	}
 	inside := proc.CgroupProcesses(c.dir)
-	_ = unix.Kill(leader, unix.SIGTERM) // it may have left the cgroup; it is unreaped, so its PID is not reused
+	_ = unix.Kill(leader, unix.SIGTERM) // the leader may have left the cgroup; it is unreaped, so its PID is not reused
 	for pid, fd := range handles {
 		if inside[pid] && pid != leader {
 			_ = unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)
@@ -205,7 +205,7 @@ func (c *cgroup) terminate(leader int) {
 	}
 }
 
-// kill misses no process: the kernel also kills processes that are just being forked.
+// kill also reaches processes that are being forked, because the kernel includes them in cgroup.kill.
 func (c *cgroup) kill(leader int) {
 	if c.isPopulated() {
 		_, _ = c.killer.WriteString("1")
@@ -217,8 +217,8 @@ func (c *cgroup) membersAlive(leader int) bool {
 	return c.isPopulated() || c.group.membersAlive(leader)
 }
 
-// leftPrograms takes one system call if no process is left. It ignores processes of the group that have moved to another cgroup, because finding them takes a
-// scan of all processes of the machine.
+// leftPrograms takes one system call if no process is left. It ignores processes of the group that have moved to another cgroup, because a search for them
+// would read all processes of the machine.
 func (c *cgroup) leftPrograms(leader int) []string {
 	if !c.isPopulated() {
 		return nil
@@ -236,7 +236,7 @@ func (c *cgroup) remove() {
 	c.close()
 	late, cancel := context.WithTimeout(context.Background(), removeTime)
 	defer cancel()
-	// A directory that stays is removed with the base.
+	// If the directory can't be removed now, base.close removes it.
 	pollUntil(late, func() bool { return proc.RemoveCgroup(c.dir) == nil })
 }
 
@@ -257,7 +257,7 @@ func readAt(dir *os.File, name string, buffer []byte) (int, error) {
 	return unix.Read(fd, buffer)
 }
 
-// writeControl writes to a control file of a cgroup. It never creates one: a missing file means that the cgroup lacks the feature.
+// writeControl writes to a control file of a cgroup. It does not create the file: a missing file means that the cgroup lacks the feature.
 func writeControl(dir, file, text string) error {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {

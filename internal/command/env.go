@@ -13,35 +13,36 @@ import (
 // maxValue is the maximum length of a variable's value in bytes. Linux limits NAME=value to 128 KiB.
 const maxValue = 128 << 10
 
-// EnvSpec lists the parts of a job's environment. If several parts set a variable, the later field takes precedence.
+// EnvSpec lists the parts of a job's environment. If several parts set a variable, the last of these fields takes precedence.
 type EnvSpec struct {
 	// Base is the replica's own environment, as from os.Environ.
 	Base []string
-	// InheritEnv passes Base on, without CRONCLAVE_ variables and the service manager's variables. Otherwise only PATH, HOME, LANG and TZ are passed on.
+	// InheritEnv passes on all of Base except CRONCLAVE_ variables and the service manager's variables. Without it, only PATH, HOME, LANG and TZ are passed
+	// on.
 	InheritEnv bool
-	// EnvTaken names the variables of Base that the configuration uses outside the job's own env. They are never passed on, because they may be the
-	// daemon's secrets.
+	// EnvTaken is the set of variables of Base that the configuration uses outside the job's own env. They are never passed on, because they may hold secrets
+	// of the daemon.
 	EnvTaken map[string]bool
-	// User sets HOME, USER, LOGNAME and SHELL; "" leaves them unchanged. A user without an entry in the user database has / and /bin/sh. EnvFile and
-	// EnvFromFile are opened with the rights of User and Group, as far as this process may take them, so that no file reaches the job that the job could
-	// not read itself.
+	// User sets HOME, USER, LOGNAME and SHELL; "" leaves them unchanged. A user without an entry in the user database gets / as HOME and /bin/sh as SHELL.
+	// EnvFile and EnvFromFile are opened with the rights of User and Group, if this process may assume them, so that a job gets no file that it could not
+	// read itself.
 	User, Group string
-	// Accounts looks up User and Group. nil looks them up each time.
+	// Accounts caches the lookups of User and Group. nil looks them up each time.
 	Accounts *Accounts
-	// EnvFile is a file of NAME=value lines, in the format of [textfile.ParseEnv]; "" is none. It is read each time.
+	// EnvFile is a file of NAME=value lines, in the format of [textfile.ParseEnv]; "" means no file. It is read each time.
 	EnvFile string
 	// Env is the job's env table.
 	Env map[string]string
-	// EnvFromFile maps variables to files. A variable's value is the content of its file, without one newline at the end.
+	// EnvFromFile maps variables to files. The value of a variable is the content of its file without one final newline.
 	EnvFromFile map[string]string
-	// Trust restricts the owners of the files. The zero value permits everybody.
+	// Trust restricts who may own the files. The zero value permits everybody.
 	Trust safefile.Trust
 	// Extra has the variables that the replica sets, such as CRONCLAVE_JOB.
 	Extra map[string]string
 }
 
-// Environment returns a job's environment, sorted by name. Its errors name variables, files and lines, but never a value. Reading the files stops
-// when ctx ends.
+// Environment returns a job's environment, sorted by name. Its errors contain names of variables, files and line numbers, but no values. It stops reading the
+// files when ctx ends.
 func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
 	env, _, err := s.buildEnv(ctx)
 	if err != nil {
@@ -50,7 +51,7 @@ func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
 	return sortedEntries(env), nil
 }
 
-// buildEnv returns the environment, and the names of the variables whose value came from a file.
+// buildEnv returns the environment. filed contains each variable whose value came from a file.
 func (s *EnvSpec) buildEnv(ctx context.Context) (env map[string]string, filed map[string]bool, err error) {
 	env, filed = s.inheritedVars(), map[string]bool{}
 	if s.User != "" {
@@ -88,8 +89,8 @@ func (s *EnvSpec) buildEnv(ctx context.Context) (env map[string]string, filed ma
 	return env, filed, checkVariables(env)
 }
 
-// supervision lists the variables by which a service manager talks to the process that it has started (sd_notify(3), sd_watchdog_enabled(3),
-// sd_listen_fds(3)). A job that inherits them could report in the name of the replica that it is ready or alive.
+// supervision lists the variables that connect a process to its service manager (sd_notify(3), sd_watchdog_enabled(3), sd_listen_fds(3)). A job that
+// inherited them could report to the service manager as if it were the replica.
 var supervision = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID"}
 
 // inheritedVars returns the variables that the job gets from the replica's environment.
@@ -99,7 +100,7 @@ func (s *EnvSpec) inheritedVars() map[string]string {
 	for _, entry := range s.Base {
 		name, value, ok := strings.Cut(entry, "=")
 		switch {
-		case !ok, name == "": // Windows has such names
+		case !ok, name == "": // Windows has variables such as "=C:"
 		case s.EnvTaken[name], strings.HasPrefix(name, "CRONCLAVE_"), slices.Contains(supervision, name):
 		case s.InheritEnv, slices.Contains(few, name):
 			env[name] = value

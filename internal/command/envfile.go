@@ -12,6 +12,6 @@ func (f *jobFiles) readEnvFile(path string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("env_file: %w", err)
 	}
-	vars, _, err := textfile.ParseEnv(path, text) // check reports the warnings
+	vars, _, err := textfile.ParseEnv(path, text) // `cronclave check` reports the warnings
 	return vars, err                              //nolint:wrapcheck // it names the file
 }

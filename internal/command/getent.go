@@ -17,43 +17,42 @@ import (
 )
 
 const (
-	// getentTime bounds a lookup in a directory service (LDAP, SSSD). Only the start that asked waits.
+	// getentTime bounds a lookup in a directory service (LDAP, SSSD). Only the start that needs the entry waits.
 	getentTime = 5 * time.Second
-	// numberTime bounds a lookup that a user can do without. A start asks up to three times, and must still begin within 5 s, the shortest time that a
-	// grant leaves it.
+	// numberTime bounds a lookup whose result is optional. A start makes up to three lookups and must still begin within 5 s, the shortest time that a
+	// granted lease leaves for it.
 	numberTime = 1500 * time.Millisecond
-	// mostGetent caps the bytes of an answer: a group may have some ten thousand members.
+	// mostGetent caps the bytes of an answer. A group may have about ten thousand members.
 	mostGetent = 4 << 20
 )
 
-// getentPrograms are the paths of getent(1). It asks the services of nsswitch.conf: LDAP, SSSD, systemd-homed. This program is linked statically and
-// can only read files.
+// getentPrograms lists the usual paths of getent(1). getent asks the services of nsswitch.conf, such as LDAP, SSSD and systemd-homed. This program is linked
+// statically, so it can only read files itself.
 var getentPrograms = []string{"/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"}
 
-// errNoEntry reports that there is no such entry, errNoGetent that this machine has no getent.
+// errNoEntry reports that the entry does not exist. errNoGetent reports that this machine has no getent.
 var (
 	errNoEntry  = errors.New("no entry")
 	errNoGetent = errors.New("this machine has no getent to ask a directory with")
 )
 
-// silent is the error of a directory service that does not answer. It matches [safefile.ErrUnanswered]: the command has not begun, and is not at
-// fault.
+// silent is the error of a directory service that does not answer. It matches [safefile.ErrUnanswered]: the command was not started and is not at fault.
 type silent struct{ error }
 
 // Is reports whether target is [safefile.ErrUnanswered].
 func (silent) Is(target error) bool { return target == safefile.ErrUnanswered }
 
-// Accounts caches lookups of users and groups. It asks the directory service once per entry. After a lookup without an answer, it returns that error
-// for all lookups that would not wait longer. Use one Accounts per check, start or reload. A nil *Accounts asks each time, as the start of a run
+// Accounts caches lookups of users and groups. It asks the directory service once per entry. After a lookup that timed out, it fails each lookup with the
+// same or a shorter time limit without asking. Use a new Accounts for each check, start or reload. A nil *Accounts asks each time, as the start of a run
 // does. It is safe for concurrent use.
 type Accounts struct {
 	mu     sync.Mutex
-	known  map[[2]string]directoryAnswer // by database and key
-	silent error                         // of the longest lookup without an answer; nil for none
+	known  map[[2]string]directoryAnswer // answers by database and key
+	silent error                         // error of the timed-out lookup with the longest time limit, or nil
 	waited time.Duration                 // the time limit of that lookup
 }
 
-// databaseEntry names an entry of each database of getent(1).
+// databaseEntry maps each database of getent(1) to the kind of its entries, for errors.
 var databaseEntry = map[string]string{"passwd": "user", "group": "group", "initgroups": "user"}
 
 // directoryAnswer is the answer of the directory service for an entry.
@@ -62,7 +61,7 @@ type directoryAnswer struct {
 	err  error
 }
 
-// cachedGetent calls the package function getent and caches its answer, including errors.
+// cachedGetent calls runGetent and caches its result, including errors.
 func (by *Accounts) cachedGetent(most time.Duration, database, key string) (string, error) {
 	if by == nil {
 		return runGetent(most, database, key)
@@ -80,7 +79,7 @@ func (by *Accounts) cachedGetent(most time.Duration, database, key string) (stri
 	if errors.Is(err, safefile.ErrUnanswered) {
 		by.waited = most
 		by.silent = silent{fmt.Errorf("not looked up, because the directory service did not answer for %s %s within %v", databaseEntry[database], key, most)}
-		if most < getentTime { // a lookup with more time asks again
+		if most < getentTime { // a lookup with a longer time limit may ask again
 			return line, err
 		}
 	}
@@ -91,8 +90,8 @@ func (by *Accounts) cachedGetent(most time.Duration, database, key string) (stri
 	return line, err
 }
 
-// runGetent returns the first line of the answer of getent(1). The error wraps [errNoEntry] if there is no such entry, and matches
-// [safefile.ErrUnanswered] if the directory service does not answer within most.
+// runGetent returns the first line that getent(1) prints. The error wraps [errNoEntry] if the entry does not exist, and matches [safefile.ErrUnanswered] if
+// the directory service does not answer within most.
 func runGetent(most time.Duration, database, key string) (string, error) {
 	program := getentProgram()
 	switch {
@@ -109,7 +108,7 @@ func runGetent(most time.Duration, database, key string) (string, error) {
 	cmd.Stdout = &out
 	cmd.WaitDelay = time.Second
 	done := make(chan error, 1)
-	go func() { done <- cmd.Run() }() // it may hang in the kernel, where SIGKILL does not end it
+	go func() { done <- cmd.Run() }() // getent may hang in the kernel, where even SIGKILL does not end it
 	var err error
 	select {
 	case err = <-done:
@@ -141,7 +140,7 @@ func getentProgram() string {
 // limitedBuffer keeps up to mostGetent bytes, and refuses more.
 type limitedBuffer struct{ text []byte }
 
-// Write fails if the answer is too long.
+// Write fails if the total exceeds mostGetent.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if len(b.text)+len(p) > mostGetent {
 		return 0, fmt.Errorf("the answer is longer than %d bytes: %w", mostGetent, io.ErrShortBuffer)
@@ -150,8 +149,8 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// directoryServices returns the services besides files that nsswitch.conf names for the first of the databases that it mentions. It returns none
-// without the file, like glibc.
+// directoryServices returns the services of nsswitch.conf, except files, for the first of the databases that has a line there. Like glibc, it returns no
+// service if the file does not exist.
 func directoryServices(nsswitch []byte, databases ...string) (services []string) {
 	for _, database := range databases {
 		for line := range bytes.Lines(nsswitch) {
@@ -171,9 +170,8 @@ func directoryServices(nsswitch []byte, databases ...string) (services []string)
 	return nil
 }
 
-// directoryGroups returns the numbers of the groups that a directory service lists for a user, besides the groups of /etc/group. It returns none if
-// the machine has no directory service. For a user of /etc/passwd, systemd does not count as one: it makes up users and groups of this machine, and
-// Debian names it by default.
+// directoryGroups returns the numbers of a user's groups in the directory service. It returns none if the machine has no directory service. For a user of
+// /etc/passwd, the service systemd does not count, because it only makes up users and groups of this machine, and Debian lists it by default.
 func (by *Accounts) directoryGroups(user, source string) ([]string, error) {
 	nsswitch, err := os.ReadFile("/etc/nsswitch.conf")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// Host is not available on this platform: [NewHost] returns none.
+// Host is not available on this platform: [NewHost] returns an error.
 type Host struct{}
 
 // NewHost returns [ErrNotSupported].
@@ -45,5 +45,5 @@ func (*Accounts) Sources(string, string) (string, error) { return "", nil }
 // Rights returns nil: no job runs on this platform.
 func (*Accounts) Rights(string, string) (*safefile.Identity, error) { return nil, nil }
 
-// signalNumber knows only names that contain the number.
+// signalNumber supports only names that contain the number, such as SIG9.
 func signalNumber(name string) int { return fromNumbered(name) }

@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// killWarning is the time that processes may outlive SIGKILL before a warning is logged.
+// killWarning is the time that processes may survive SIGKILL before a warning is logged.
 const killWarning = 5 * time.Second
 
 // Host runs commands on this machine. A process should have only one: on Linux it makes the process a subreaper, and reaps the orphans that become
@@ -24,15 +24,15 @@ type Host struct {
 	log       hclog.Logger
 	cells     *cells
 	warden    Warden        // nil for none
-	oom       oomCounter    // of the cgroup in which this process was started
-	leftGrace time.Duration // defaults to the constant
+	oom       oomCounter    // counts kills in the cgroup in which this process was started
+	leftGrace time.Duration // the constant leftGrace; tests set other values
 	buffers   sync.Pool     // *bufio.Reader of maxLine bytes, for the output of runs
-	turns     chan struct{} // has one element per start that is under way
+	turns     chan struct{} // has one element per running start
 	stuck     stuck
 }
 
-// NewHost prepares the means of this machine to hold processes together: on Linux a cgroup for the replica, and the reaper of orphans. A lack of
-// means is not an error: see [Host.Isolation].
+// NewHost prepares this machine to run commands: on Linux it creates a cgroup for the replica and starts to reap orphans. It returns no error if the machine
+// has no cgroups: see [Host.Isolation].
 func NewHost(c HostConfig) (*Host, error) {
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
@@ -51,7 +51,7 @@ func newHost(log hclog.Logger, c *cells, w Warden) *Host {
 	return h
 }
 
-// Isolation describes in one line the means that hold the processes of a run together, for the start log.
+// Isolation describes in one line how the processes of a run are kept together, for the log of the start.
 func (h *Host) Isolation() string { return h.cells.describe() }
 
 // Close removes the replica's cgroup and ends the reaper. Call it after the last Run has returned.
@@ -62,9 +62,9 @@ func (h *Host) Close() error {
 	return h.cells.close()
 }
 
-// Check returns an error for the parts of a [Spec] that this machine can never provide: its Nice ([ErrNice]) and its Limits ([ErrLimits]). Limits
-// need a cgroup (version 2) whose controllers work in the cgroups below it. Check prepares it if possible, and may move this process and its children
-// to a cgroup of their own for that. Call it before the first Run.
+// Check returns an error if this machine can't provide the Nice ([ErrNice]) or the Limits ([ErrLimits]) of a [Spec]. Limits need a cgroup (version 2) whose
+// controllers work in the cgroups below it. Check enables the controllers, and may move this process and its children to another cgroup for that. Call it
+// before the first Run.
 func (h *Host) Check(s Spec) error {
 	var faults []error
 	if s.Nice != nil {
@@ -78,12 +78,12 @@ func (h *Host) Check(s Spec) error {
 
 // Run starts the command and blocks until the command and all its descendants are dead.
 //
-// When stop is done, the tree gets SIGTERM, and when kill is done, SIGKILL. In between, processes that outlive the command may go on. If the command
-// ends without a stop, the processes that it left behind get SIGTERM, and SIGKILL after two seconds, or after Spec.KillGrace if that is less: see
-// [Exit.Left]. If stop or kill is done already, nothing is started.
+// When stop ends, the tree gets SIGTERM. When kill ends, the tree gets SIGKILL. Between the two, processes that outlive the command may continue. If the
+// command exits before stop ends, the processes that it left behind get SIGTERM, and SIGKILL after two seconds or after Spec.KillGrace, whichever is less:
+// see [Exit.Left]. If stop or kill has ended already, Run starts nothing.
 //
-// Run does not return while a process survives SIGKILL. A process does if it hangs in the kernel, or if it has changed its user while this process is
-// not root and has no cgroup.
+// Run does not return while a process survives SIGKILL: a process that hangs in the kernel, or, if this process is not root and has no cgroup, a process that
+// has changed its user.
 func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	for _, c := range []context.Context{kill, stop} {
 		if c.Err() != nil {
@@ -121,7 +121,7 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 		ours.returnTerminal()
 		exit := refusedExit(h.whyNotStarted(cmd, &s, t, err))
 		exit.Late, _ = ward.Reap()
-		if _, hangs := errors.AsType[stillHangs](err); !hangs { // otherwise the tree is removed when the start has ended
+		if _, hangs := errors.AsType[stillHangs](err); !hangs { // if the start still hangs, leaveHanging removes the tree later
 			t.remove()
 		}
 		return exit
@@ -145,8 +145,8 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	return exit
 }
 
-// superviseRun passes stop, kill and signals on to the tree. It returns the end of the command, once the whole tree is dead, with the processes that
-// were left behind and with what the warden did.
+// superviseRun passes stop, kill and signals on to the tree. Once the whole tree is dead, it returns the result of the command. The result lists the
+// processes that were left behind, and what the warden did.
 func (h *Host) superviseRun(stop, kill context.Context, p *os.Process, s *Spec, t tree, ward Ward, ours *attendance) (exit Exit) {
 	leader := p.Pid
 	ended := make(chan error, 1)
@@ -190,13 +190,13 @@ func (h *Host) superviseRun(stop, kill context.Context, p *os.Process, s *Spec, 
 	defer outlived.Stop()
 	ours.returnTerminal()
 	exit.noteWarden(ward.Reap())
-	state, err := h.reapCommand(p) // from here on another process may have the leader's PID
+	state, err := h.reapCommand(p) // from here on the kernel may reuse the leader's PID
 	t.awaitDeath(leader)
 	exit.noteState(state, errors.Join(failed, err))
 	return exit
 }
 
-// noteWarden records what the warden did to the run. A process that the warden killed was not left behind.
+// noteWarden records what the warden did to the run. If the warden intervened, Left is cleared, because the command left nothing behind by itself.
 func (e *Exit) noteWarden(late bool, ago time.Duration) {
 	if e.Late = late; late {
 		e.Left = nil
@@ -206,7 +206,7 @@ func (e *Exit) noteWarden(late bool, ago time.Duration) {
 	}
 }
 
-// noteState records how a started command has ended. err is the error of waiting for it.
+// noteState records the exit status of a started command. err is the error of waiting for the command.
 func (e *Exit) noteState(state *os.ProcessState, err error) {
 	if state == nil {
 		e.Code, e.Err = -1, fmt.Errorf("wait for the command: %w", err)

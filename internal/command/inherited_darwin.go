@@ -2,5 +2,5 @@ package command
 
 import "errors"
 
-// markAll returns an error: macOS has no system call for it.
+// markAll returns an error: macOS has no system call that marks all files.
 func markAll() error { return errors.ErrUnsupported }

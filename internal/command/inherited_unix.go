@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KeepInherited keeps the files with which this process was started, beyond stdin, stdout and stderr, from its programs. The runtime sets the
-// close-on-exec flag only on files that it opens itself. Call it before the first program starts. The lock command does not call it, because its
-// command takes the place of the caller and must get its files: `cronclave lock x -- diff <(a) <(b)`.
+// KeepInherited hides the files that this process inherited, except stdin, stdout and stderr, from the programs that it starts. The Go runtime sets the
+// close-on-exec flag only on files that it opens itself. Call it before the first program starts. The lock command does not call it, because its command
+// takes the place of the caller and needs the caller's files: `cronclave lock x -- diff <(a) <(b)`.
 func KeepInherited() {
 	if markAll() == nil {
 		return

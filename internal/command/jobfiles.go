@@ -8,16 +8,16 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// jobFiles reads the files of a job with the rights of its user, until the run's context ends.
+// jobFiles reads the files of a job with the rights of the job's user. It stops when the run's context ends.
 type jobFiles struct {
 	ctx  context.Context //nolint:containedctx // it lives as long as one call
 	user string
-	as   *safefile.Identity // nil: the process's own rights
+	as   *safefile.Identity // rights to open the files with; nil means the rights of this process
 
 	trust safefile.Trust
 }
 
-// newJobFiles prepares reading the files of the environment.
+// newJobFiles returns a reader for EnvFile and EnvFromFile.
 func (s *EnvSpec) newJobFiles(ctx context.Context) (*jobFiles, error) {
 	f := &jobFiles{ctx: ctx, user: s.User, trust: s.Trust}
 	if s.EnvFile == "" && len(s.EnvFromFile) == 0 {
@@ -37,7 +37,7 @@ func (f *jobFiles) readFile(path string, limit int64) (string, error) {
 	return string(content), err
 }
 
-// readValue reads a variable's value from a file, without one newline at the end.
+// readValue reads the value of a variable from a file, without one final newline.
 func (f *jobFiles) readValue(path string) (string, error) {
 	content, err := f.readFile(path, maxValue)
 	if err != nil {

@@ -15,22 +15,22 @@ import (
 	"github.com/cronclave/cronclave/internal/starter"
 )
 
-// startsAtOnce is the number of starts that go on at the same time, not counting slow ones.
+// startsAtOnce is the number of starts that may run at the same time, not counting slow ones.
 const startsAtOnce = 4
 
-// launch is a start that a starter process carries out.
+// launch is the start of a command by a starter process.
 type launch struct {
 	starter *exec.Cmd
 	channel *os.File
-	replies chan launchReply // buffered for the only reply
+	replies chan launchReply // has room for the only reply
 }
 
 type launchReply struct {
 	starter.Reply
-	err error // set if the starter has ended without a reply
+	err error // set if the starter exited without a reply
 }
 
-// newLaunch executes a starter and sends it an order.
+// newLaunch executes a starter and sends it the order.
 func newLaunch(order *starter.Order, cmd *exec.Cmd, t tree) (*launch, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -57,8 +57,8 @@ func newLaunch(order *starter.Order, cmd *exec.Cmd, t tree) (*launch, error) {
 	return l, nil
 }
 
-// starterEnv returns the environment of a starter. It contains the run's id, by which the starter and its child are found until the child has
-// executed the command. It limits the runtime to two processors: a fork blocks one of them.
+// starterEnv returns the environment of a starter. It contains the run's id, so that the starter and its child are found until the child has executed the
+// command. It limits the Go runtime to two processors, because a fork blocks one of them.
 func starterEnv(t tree) []string {
 	env := []string{"GOMAXPROCS=2", "GOGC=off"}
 	if g, ok := t.(group); ok && g.id != "" {
@@ -67,7 +67,7 @@ func starterEnv(t tree) []string {
 	return env
 }
 
-// exchangeOrder sends the order to the starter and receives the reply, or an error. Closing the channel makes it return early.
+// exchangeOrder sends the order to the starter and receives the reply. Closing the channel ends it early, with an error as the reply.
 func (l *launch) exchangeOrder(order []byte) {
 	reply := make([]byte, starter.ReplySize)
 	_, err := l.channel.Write(order)
@@ -81,13 +81,13 @@ func (l *launch) exchangeOrder(order []byte) {
 	l.replies <- launchReply{Reply: starter.ParseReply(reply)}
 }
 
-// endStarter ends the starter. The starter's child becomes a child of this process, which is a subreaper.
+// endStarter makes the starter exit. The starter's child becomes a child of this process, which is a subreaper.
 func (l *launch) endStarter() error {
 	l.channel.Close()
 	return l.starter.Wait() //nolint:wrapcheck // the caller does
 }
 
-// starterOrder returns the order for a starter. cmd itself is never started.
+// starterOrder converts cmd to an order for a starter. cmd itself is not started.
 func (s *Spec) starterOrder(cmd *exec.Cmd) *starter.Order {
 	return &starter.Order{Path: cmd.Path, Dir: cmd.Dir, Argv: cmd.Args, Env: cmd.Environ(), Credential: cmd.SysProcAttr.Credential, Umask: s.Umask, Nice: s.Nice,
 		DropInheritable: s.User != "", NoNewPrivs: s.NoNewPrivs}
@@ -111,7 +111,7 @@ func (h *Host) startOnce(kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (
 	}
 }
 
-// takeFromStarter takes the command over from its starter.
+// takeFromStarter makes the command a child of this process once its starter has replied.
 func (h *Host) takeFromStarter(l *launch, r launchReply, s *Spec, t tree) (*os.Process, error) {
 	if r.err != nil {
 		err := l.endStarter()
@@ -122,7 +122,7 @@ func (h *Host) takeFromStarter(l *launch, r launchReply, s *Spec, t tree) (*os.P
 		_ = l.endStarter()
 		return nil, s.refusalError(r.Reply)
 	}
-	p, err := os.FindProcess(r.PID) // the starter has not ended, so the PID is not reaped yet
+	p, err := os.FindProcess(r.PID) // this process has not reaped the PID, because the starter still runs
 	if err != nil {
 		return nil, errors.Join(err, l.endStarter())
 	}
@@ -131,7 +131,7 @@ func (h *Host) takeFromStarter(l *launch, r launchReply, s *Spec, t tree) (*os.P
 	return p, nil
 }
 
-// refusalError returns the error with which a starter has not started the command.
+// refusalError returns the error that a starter replied because it did not start the command.
 func (s *Spec) refusalError(r starter.Reply) error {
 	switch r.Step {
 	case starter.Nice:
@@ -142,7 +142,7 @@ func (s *Spec) refusalError(r starter.Reply) error {
 	return r.Error
 }
 
-// killLeaderless kills a whole tree whose leader is unknown.
+// killLeaderless kills the whole tree of a command whose PID is unknown.
 func (h *Host) killLeaderless(t tree) {
 	switch t := t.(type) {
 	case *cgroup:
@@ -157,11 +157,11 @@ func (h *Host) killLeaderless(t tree) {
 	}
 }
 
-// hangLooks is the number of times in a row that a killed child is seen in uninterruptible sleep before its start is given up.
+// hangLooks is the number of successive checks that must find a killed child in uninterruptible sleep before its start is abandoned.
 const hangLooks = 5
 
-// abortStart kills the starter's child, unless the child has executed the command. It does not wait for a child in uninterruptible sleep in the kernel.
-// That child has got SIGKILL and executes nothing any more, but it stays until the sleep ends.
+// abortStart kills the starter's child, unless the child has executed the command. It does not wait for a child in uninterruptible sleep in the kernel. Such
+// a child has got SIGKILL and executes nothing any more, but exists until the sleep ends.
 func (h *Host) abortStart(l *launch, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	for looks := 0; ; {
 		hung := killUnexecuted(l.starter.Process.Pid, t)
@@ -186,8 +186,8 @@ func (h *Host) abortStart(l *launch, cmd *exec.Cmd, s *Spec, t tree) (*os.Proces
 	}
 }
 
-// reapUnexecuted reaps a child that died before it executed the command, and reports whether there was one. The runtime of the starter takes such a child
-// for a started command.
+// reapUnexecuted reports whether the child died before it executed the command, and reaps such a child. To the Go runtime in the starter, that child looks
+// like a started command.
 func (h *Host) reapUnexecuted(p *os.Process) bool {
 	if hasExecuted(p.Pid) || awaitExit(p.Pid) != nil || hasExecuted(p.Pid) {
 		return false
@@ -196,14 +196,14 @@ func (h *Host) reapUnexecuted(p *os.Process) bool {
 	return true
 }
 
-// killUnexecuted kills a starter's child that has not executed the command yet. It returns the PID of a child that is in uninterruptible sleep in the
-// kernel after SIGKILL, or 0.
+// killUnexecuted kills a starter's child that has not executed the command yet. It returns the PID of a child that stays in uninterruptible sleep after
+// SIGKILL, or 0.
 func killUnexecuted(starter int, t tree) (hung int) {
 	if c, ok := t.(*cgroup); ok {
 		_, _ = c.killer.WriteString("1")
 	}
 	for _, p := range proc.ChildrenOf(starter) {
-		if p.Dead() || hasExecuted(p.PID) { // it may have since the list was read
+		if p.Dead() || hasExecuted(p.PID) { // the child may have executed the command since the list was read
 			continue
 		}
 		_ = unix.Kill(p.PID, unix.SIGKILL)
@@ -214,7 +214,7 @@ func killUnexecuted(starter int, t tree) (hung int) {
 	return hung
 }
 
-// leaveHanging abandons a child that hangs. Its command is not started again until the child is gone: see [stuck].
+// leaveHanging abandons a child that hangs in the kernel. The command is not started again until the child is gone: see [stuck].
 func (h *Host) leaveHanging(l *launch, child int, cmd *exec.Cmd, t tree) {
 	p, err := os.FindProcess(child)
 	h.cells.orphans.spareChild(child)
@@ -228,7 +228,7 @@ func (h *Host) leaveHanging(l *launch, child int, cmd *exec.Cmd, t tree) {
 	})
 }
 
-// reapCommand waits for the command and releases its PID.
+// reapCommand waits for the command, which frees its PID.
 func (h *Host) reapCommand(p *os.Process) (*os.ProcessState, error) {
 	defer h.cells.orphans.releaseChild(p.Pid)
 	return p.Wait() //nolint:wrapcheck // the caller does

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// leftGrace is the time between SIGTERM and SIGKILL for processes that a command left behind when it ended by itself. It is enough to remove a lock
-// file, and short because the run keeps its slot meanwhile.
+// leftGrace is the time between SIGTERM and SIGKILL for processes that a command left behind when it exited by itself. It is long enough to remove a lock
+// file, and short because the run keeps its slot during this time.
 const leftGrace = 2 * time.Second
 
-// signalGrace bounds the wait for the other processes of a command that has ended and got a signal, passed on or by the terminal: it may be about to end them, too.
-// Those that end later count as left behind.
+// signalGrace bounds the wait for the other processes of a command that exited and got a signal, passed on or from the terminal: the same signal may be about to
+// end them. Processes that exit later count as left behind.
 const signalGrace = 500 * time.Millisecond
 
-// awaitSignaled waits up to signalGrace until no process of the command is alive except its dead leader.
+// awaitSignaled waits up to signalGrace until no process of the command is alive. The dead leader does not count.
 func awaitSignaled(kill context.Context, t tree, leader int) {
 	grace, cancel := context.WithTimeout(kill, signalGrace)
 	defer cancel()
 	pollUntil(grace, func() bool { return !t.membersAlive(leader) })
 }
 
-// stopLeft sends SIGTERM to the processes that a command left behind, and returns their programs. It waits until they are dead or their time is up.
-// Without such processes it returns at once.
+// stopLeft sends SIGTERM to the processes that a command left behind, and returns the names of their programs. It waits until these processes are dead or
+// their time is up. If there are none, it returns at once.
 func (h *Host) stopLeft(kill context.Context, s *Spec, t tree, leader int, ward Ward) []string {
 	left := t.leftPrograms(leader)
 	if len(left) == 0 || kill.Err() != nil {

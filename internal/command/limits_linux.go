@@ -27,7 +27,7 @@ func (l Limits) neededControllers() (names []string) {
 	return names
 }
 
-// allowLimits prepares the cgroups of runs for limits, or returns an error.
+// allowLimits enables limits for the cgroups of runs, or returns an error.
 func (c *cells) allowLimits(l Limits) error {
 	err := c.reason
 	if c.base != nil {
@@ -40,9 +40,10 @@ func (c *cells) allowLimits(l Limits) error {
 	return nil
 }
 
-// enableControllers enables the controllers in the cgroups of runs, two levels below this process's own cgroup. A cgroup passes controllers on only if it has
-// no processes, so this process leaves its own. It does so before the kernel returns EBUSY, because for pids alone the kernel does not: it turns the
-// cgroup into a threaded one, in whose descendants no process can be started. The root cgroup, which has no cgroup.type, may have both.
+// enableControllers enables the controllers in the cgroups of runs, two levels below this process's own cgroup. A cgroup passes controllers on only if it
+// contains no processes, so this process first moves to another cgroup. It can't wait for EBUSY as a sign that a move is needed: for pids alone, the kernel
+// returns no error but makes the cgroup threaded, and no process can be started below a threaded cgroup. The root cgroup, which has no cgroup.type, may have
+// both processes and controllers.
 func (b *base) enableControllers(controllers []string) error {
 	own := filepath.Dir(b.dir)
 	if err := checkControllers(own, controllers); err != nil {
@@ -75,10 +76,10 @@ func checkControllers(dir string, controllers []string) error {
 	return nil
 }
 
-// moveToLeaf moves all processes of a cgroup to a leaf below it. It fails if one of them is neither this process nor its child. A leaf that stays behind
-// is removed like the cgroup of a dead replica, once no process is in it.
+// moveToLeaf moves all processes of a cgroup to a leaf below it. It fails if a process is not this process or its child. A leaf that is left over is removed
+// together with the cgroups of dead replicas, once no process is in it.
 func moveToLeaf(own, leaf string) error {
-	for range 3 { // a child that is just being started is in the next list
+	for range 3 { // a child that is being started appears in the next list
 		pids, err := cgroupMembers(own)
 		if err != nil || len(pids) == 0 {
 			return err
@@ -98,8 +99,8 @@ func moveToLeaf(own, leaf string) error {
 	return nil
 }
 
-// goHome ends the use of this process's original cgroup for limits: it disables the controllers and moves back, so that another replica can start
-// there. It changes nothing while other processes are below that cgroup, because they may need the controllers.
+// goHome undoes enableControllers and moveToLeaf: it disables the controllers and moves the processes back to the original cgroup, so that another replica
+// can start there. It does nothing while other cgroups exist below the original one, because they may need the controllers.
 func (b *base) goHome() error {
 	own := filepath.Dir(b.leaf)
 	if unix.Access(b.leaf, unix.F_OK) != nil || len(proc.CgroupsBelow(own)) > 1 {
@@ -121,7 +122,7 @@ func (b *base) goHome() error {
 	return errors.Join(moveProcesses(pids, own), proc.RemoveCgroup(b.leaf))
 }
 
-// cgroupMembers returns the PIDs in a cgroup, without those in cgroups below it.
+// cgroupMembers returns the PIDs in a cgroup, without the PIDs in cgroups below it.
 func cgroupMembers(dir string) ([]string, error) {
 	list, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	return strings.Fields(string(list)), err
@@ -137,10 +138,10 @@ func moveProcesses(pids []string, dir string) error {
 	return nil
 }
 
-// isOurs reports whether a process is this one or its child. A process that has ended counts, because it needs no move.
+// isOurs reports whether a process is this one or its child. It returns true for a process that has exited, because that process needs no move.
 func isOurs(text string) bool {
 	pid, err := strconv.Atoi(text)
-	if err != nil || pid == 0 { // PID 0 is a process outside this PID namespace
+	if err != nil || pid == 0 { // PID 0 stands for a process outside this PID namespace
 		return false
 	}
 	p, ok := proc.Of(pid)
@@ -167,14 +168,14 @@ func (c *cgroup) setLimits(l Limits) error {
 	if l.Memory > 0 {
 		set("memory.max", l.Memory)
 		set("memory.oom.group", 1)                                                               // kill the whole tree: half a tree is useless
-		if err := writeControl(c.dir, "memory.swap.max", "0"); !errors.Is(err, fs.ErrNotExist) { // missing without swap
+		if err := writeControl(c.dir, "memory.swap.max", "0"); !errors.Is(err, fs.ErrNotExist) { // the file is missing without swap
 			faults = append(faults, err)
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// outOfMemory reads memory.events. The file exists if the memory controller is enabled in the cgroup.
+// outOfMemory reads memory.events, which exists if the memory controller is enabled in the cgroup.
 func (c *cgroup) outOfMemory() bool {
 	var events [512]byte
 	n, err := readAt(c.fd, "memory.events", events[:])

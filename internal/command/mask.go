@@ -9,13 +9,13 @@ import (
 	"github.com/cronclave/cronclave/internal/redact"
 )
 
-// openVariables are never masked, because they only describe the user, the folder and the terminal.
+// openVariables are never masked, because they describe only the user, the folder and the terminal.
 var openVariables = []string{"PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "TERM", "SHLVL", "_"}
 
-// MaskedEnvironment returns the environment of [Environment] for people to look at, and a function that masks other texts. A variable is masked if
-// its value comes from a file or from the environment of this process, and so are occurrences of that value in other texts, unless it is too short. A
-// variable is also masked if its name is like a secret's or if its value is a URL with a password ([redact.Texts]). composed names the variables of
-// Env whose values contain parts of the environment.
+// MaskedEnvironment returns the environment of [Environment] for display, and a function that masks other texts. A variable is masked if its value comes from
+// a file or from the environment of this process. The function also masks such values inside other texts, except short ones. A variable is also masked if its
+// name suggests a secret, or if its value is a URL with a password ([redact.Texts]). composed is the set of variables of Env whose values contain parts of
+// the environment.
 func MaskedEnvironment(ctx context.Context, s EnvSpec, composed map[string]bool) (env []string, mask func(string) string, err error) {
 	vars, filed, err := s.buildEnv(ctx)
 	if err != nil {
@@ -38,7 +38,7 @@ func MaskedEnvironment(ctx context.Context, s EnvSpec, composed map[string]bool)
 	return sortedEntries(vars), mask, nil
 }
 
-// hiddenVariables returns an environment without the open variables.
+// hiddenVariables returns the variables of an environment that are not open.
 func hiddenVariables(environ []string) map[string]string {
 	vars := map[string]string{}
 	for _, entry := range environ {

@@ -10,9 +10,8 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// ownCgroup returns the directory of this process's version 2 cgroup. The files are described in proc(5) and cgroups(7). The hybrid layout also
-// works: there version 2 is at /sys/fs/cgroup/unified, beside the controllers of version 1, and the features that are used here (membership,
-// cgroup.kill) need no controller.
+// ownCgroup returns the directory of this process's version 2 cgroup. The files are described in proc(5) and cgroups(7). In the hybrid layout, version 2 is
+// at /sys/fs/cgroup/unified, beside the controllers of version 1. That is enough, because membership and cgroup.kill need no controller.
 func ownCgroup(mountinfo, cgroup string) (string, error) {
 	member, err := os.ReadFile(cgroup)
 	if err != nil {
@@ -42,7 +41,7 @@ func unifiedPath(member string) (string, error) {
 	return "", errors.New("this process is in none")
 }
 
-// mountedPath returns the directory at which a mount shows the cgroup's path.
+// mountedPath returns the directory of the cgroup in the file system, given its path in the hierarchy.
 func mountedPath(mountinfo, path string) (string, error) {
 	for _, m := range proc.ParseMounts(mountinfo) {
 		rel, err := filepath.Rel(m.Root, path)

@@ -14,12 +14,12 @@ func setNice(n int) error {
 	return nil
 }
 
-// checkNice tries to set the priority on a thread of its own. It depends on a capability or a resource limit.
+// checkNice tests on a separate thread whether the priority can be set, which takes a capability or a resource limit.
 func checkNice(n int) error {
 	return onThread(func() error { return setNice(n) })
 }
 
-// onThread calls f on a thread that runs nothing else, before or after.
+// onThread calls f on a thread that runs nothing else before or afterwards.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -28,7 +28,7 @@ func onThread(f func() error) error {
 			done <- f()
 			return // the goroutine is still locked, so the thread ends
 		}
-		// The main thread stands for the process in /proc and never ends: occupy it, and use another thread.
+		// The main thread represents the process in /proc and never ends. Keep it busy, and use another thread.
 		defer runtime.UnlockOSThread()
 		done <- onThread(f)
 	}()

@@ -1,6 +1,6 @@
 package command
 
-// oomCounter has nothing to read on macOS.
+// oomCounter does nothing on macOS, which has no such count.
 type oomCounter struct{}
 
 func newOOMCounter() oomCounter { return oomCounter{} }

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// oomCounter is the path of the file in which the kernel counts processes of this process's cgroup that it killed for memory, or "". It is
-// memory.events of version 2, which includes cgroups below, or memory.oom_control of version 1.
+// oomCounter is the path of the file in which the kernel counts the processes of this cgroup that it killed for memory, or "". The file is memory.events in
+// version 2, which includes cgroups below, or memory.oom_control in version 1.
 type oomCounter string
 
-// newOOMCounter finds the file. It must be called before this process moves to a cgroup of its own.
+// newOOMCounter finds the file for the cgroup in which this process was started. Call it before this process moves to another cgroup.
 func newOOMCounter() oomCounter {
 	if own, err := ownCgroup("/proc/self/mountinfo", "/proc/self/cgroup"); err == nil {
 		file := filepath.Join(own, "memory.events")

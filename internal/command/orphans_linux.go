@@ -17,23 +17,23 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// reapPause is the time between the death of a child and the search for orphans. A burst of deaths then takes one search, and a child is usually
-// reaped by its own waiter before.
+// reapPause is the time between the death of a child and the search for orphans. It lets one search serve a burst of deaths, and lets the waiter of a child
+// reap the child first.
 const reapPause = 100 * time.Millisecond
 
-// orphans takes care of processes that lost their parent and became children of this process, because it is a subreaper or process 1 of a container.
-// It reaps the dead ones. The living ones stay until the end of their run kills them.
+// orphans handles processes that lost their parent and became children of this process, which is a subreaper or process 1 of a container. It reaps the dead
+// ones. At the end of a run, killRun kills the living orphans of the run.
 //
-// It must not reap every dead child: wait4 on a child that an exec.Cmd in this process waits for would steal its exit status. But an os.Process holds
-// a pidfd of its process until it was waited for. So a dead child without a pidfd in this process has no waiter. The rule is exact, also for children
-// of other packages. On a kernel without pidfds (before 5.4) nothing is reaped, because a zombie does less harm.
+// It must not reap every dead child: if an exec.Cmd in this process waits for the child, wait4 here would take the exit status away from it. But an
+// os.Process holds a pidfd of its process until the process was waited for. So no waiter exists for a dead child without a pidfd in this process. This rule
+// also covers children of other packages. On a kernel without pidfds (before 5.4) nothing is reaped, because zombies do less harm.
 type orphans struct {
-	mu sync.Mutex // while it is held, no PID of an orphan is reused
-	// The result of the last search for living children. Runs that end during a search share the next one, because it reads all processes of the
+	mu sync.Mutex // protects the fields below; while it is held, the PIDs of orphans are not reused
+	// The result of the last search for living children. Runs that end during a search share the next one, because a search reads all processes of the
 	// machine, which takes milliseconds.
-	looked time.Time // start of the search
+	looked time.Time // start of the last search
 	byRun  map[string][]int
-	spared map[int]bool // children that a run waits for
+	spared map[int]bool // children that a run waits for and reaps
 
 	quit chan struct{}
 	done sync.WaitGroup
@@ -57,7 +57,7 @@ func newOrphans(log hclog.Logger) *orphans {
 	return o
 }
 
-// spareChild reserves a child for its run, which reaps it. Without a free descriptor the child has no pidfd that would show this.
+// spareChild marks a child that its run will reap. The pidfd alone is not enough: without a free descriptor the child has none.
 func (o *orphans) spareChild(pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -67,7 +67,7 @@ func (o *orphans) spareChild(pid int) {
 	o.spared[pid] = true
 }
 
-// releaseChild ends the reservation after the child was reaped.
+// releaseChild removes the mark after the child was reaped.
 func (o *orphans) releaseChild(pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,7 +98,7 @@ func (o *orphans) watchDeaths(deaths <-chan os.Signal) {
 	}
 }
 
-// reapDead reaps every dead child without a waiter.
+// reapDead reaps every dead child for which no waiter exists.
 func (o *orphans) reapDead() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,7 +106,7 @@ func (o *orphans) reapDead() {
 		return
 	}
 	children := proc.Children()
-	// The pidfds are listed second: a child that was dead before has one now if something waits for it.
+	// The pidfds are listed after the children, so a dead child in the list has a pidfd by now if something waits for it.
 	owned, err := pidfdTargets()
 	if err != nil {
 		return
@@ -118,8 +118,8 @@ func (o *orphans) reapDead() {
 	}
 }
 
-// killRun kills the living orphans of a run, by the id in their environment, and those that become orphans when their parents are killed, until none is
-// left.
+// killRun kills the living orphans with the run's id in their environment, and repeats this until no such process is left, because the children of a killed
+// process become orphans.
 func (o *orphans) killRun(id string) {
 	pollUntil(context.Background(), func() bool {
 		found, unclear := o.signalRun(id, unix.SIGKILL, noGroup)
@@ -127,8 +127,8 @@ func (o *orphans) killRun(id string) {
 	})
 }
 
-// signalRun sends a signal to the living orphans of a run, except members of the group but. Signal 0 only lists them. unclear reports whether there may
-// be more.
+// signalRun sends a signal to the living orphans of a run. It skips the process group with the number but. Signal 0 sends nothing. It returns the orphans;
+// unclear reports whether there may be more.
 func (o *orphans) signalRun(id string, signal unix.Signal, but int) (found []int, unclear bool) {
 	if !hasChild(false) {
 		return nil, false
@@ -142,14 +142,14 @@ func (o *orphans) signalRun(id string, signal unix.Signal, but int) (found []int
 	}
 	for _, pid := range o.byRun[id] {
 		in, err := unix.Getpgid(pid)
-		if now, _ := proc.RunOf(pid); now == id && (err != nil || in != but) { // the list may be old
+		if now, _ := proc.RunOf(pid); now == id && (err != nil || in != but) { // the list may be old, so the PID may belong to another process now
 			_ = unix.Kill(pid, signal)
 		}
 	}
 	return o.byRun[id], len(o.byRun[unknown]) > 0
 }
 
-// unknown is the key of children whose run can't be determined at the moment.
+// unknown is the key of children whose run can't be read at the moment.
 const unknown = ""
 
 // childrenByRun returns the living children by the id of their run. Children without a run are left out.
@@ -169,7 +169,7 @@ func childrenByRun() map[string][]int {
 	return children
 }
 
-// hasChild reports whether this process has a child, or a dead child. It takes one system call.
+// hasChild reports whether this process has any child or, with dead, a dead child. It takes one system call.
 func hasChild(dead bool) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
@@ -179,8 +179,8 @@ func hasChild(dead bool) bool {
 	return !errors.Is(err, unix.ECHILD)
 }
 
-// handlesWork reports whether an os.Process has a pidfd on this kernel, and this process may list it. Before Linux 5.14, a process whose environment
-// is protected may not, except as root.
+// handlesWork reports whether an os.Process has a pidfd on this kernel, and this process may list its pidfds. Before Linux 5.14, a process whose environment
+// is protected may not list them unless it is root.
 func handlesWork() bool {
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
@@ -203,7 +203,7 @@ func pidfdTargets() (map[int]bool, error) {
 	}
 	owned := map[int]bool{}
 	for _, f := range files {
-		// The link is anon_inode:[pidfd], since Linux 6.9 pidfd:[NUMBER]. A file that was closed meanwhile was no child's.
+		// The link is anon_inode:[pidfd], and pidfd:[NUMBER] since Linux 6.9. A file that was closed meanwhile was not the pidfd of a child.
 		if kind, err := os.Readlink("/proc/self/fd/" + f.Name()); err != nil || !strings.Contains(kind, "pidfd") {
 			continue
 		}
@@ -211,7 +211,7 @@ func pidfdTargets() (map[int]bool, error) {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 			continue
 		}
-		if err != nil { // the owner of this pidfd is unknown
+		if err != nil { // the pidfd may refer to any child, so no child may be reaped
 			return nil, err
 		}
 		_, pid, _ := strings.Cut(string(info), "\nPid:\t")

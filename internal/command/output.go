@@ -14,7 +14,7 @@ import (
 // maxLine is the number of bytes at which a line is cut into pieces.
 const maxLine = 64 << 10
 
-// output receives the two streams of a run in one order.
+// output merges the two streams of a run.
 type output struct {
 	mu   sync.Mutex // orders the lines of the two streams
 	line func(stream string, line []byte)
@@ -24,7 +24,7 @@ type output struct {
 // passLines passes a stream on, line by line, until its end or an error. The buffer of r has maxLine bytes.
 func (o *output) passLines(stream string, r *bufio.Reader) error {
 	cut := false     // whether the first piece of the line has been passed on
-	var begun []byte // beginning of a character that the last piece cut
+	var begun []byte // first bytes of a character whose other bytes are in the next piece
 	for {
 		piece, err := r.ReadSlice('\n')
 		if len(begun) > 0 {
@@ -61,8 +61,8 @@ func wholeCharacters(text []byte) int {
 	return len(text)
 }
 
-// addPiece passes on a line or a piece of one. rest reports whether a piece of this line was passed on before, so that a single newline is its end and not
-// an empty line.
+// addPiece passes on a line or a piece of a line. rest reports whether an earlier piece of this line was passed on. A single newline then ends that line and
+// is not an empty line.
 func (o *output) addPiece(stream string, piece []byte, rest bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,11 +78,11 @@ func (o *output) addPiece(stream string, piece []byte, rest bool) {
 	}
 }
 
-// tail keeps the last max bytes, starting with a whole character, in at most twice that memory plus one piece.
+// tail keeps the last max bytes and starts with a whole character. It uses at most twice that memory plus one piece.
 type tail struct {
 	max  int64
 	buf  []byte
-	seen int64 // bytes that were added
+	seen int64 // number of bytes added so far
 }
 
 func (t *tail) add(b []byte) {
@@ -107,5 +107,5 @@ func (t *tail) bytes() []byte {
 	return t.buf
 }
 
-// bytesBefore returns the number of bytes that came before the kept ones.
+// bytesBefore returns the number of bytes before the kept ones.
 func (t *tail) bytesBefore() int64 { return t.seen - int64(len(t.bytes())) }

@@ -8,10 +8,10 @@ import (
 	"unicode"
 )
 
-// mostPrograms caps the programs in a list.
+// mostPrograms caps the length of a list of programs.
 const mostPrograms = 5
 
-// ListPrograms lists programs for people, each once, and at most five: "git, sleep (3), ...". A process chooses its own name, so unprintable
+// ListPrograms lists programs for display, each program once and at most five: "git, sleep (3), ...". A process chooses its own name, so unprintable
 // characters are replaced by question marks.
 func ListPrograms(programs []string) string {
 	count := map[string]int{}

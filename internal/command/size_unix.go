@@ -40,7 +40,7 @@ func CheckSize(argv, env []string) error {
 	return nil
 }
 
-// sizeOf returns the bytes that strings take when a program is executed, each with its NUL and a pointer.
+// sizeOf returns the bytes that strings take in a new program, each with its NUL and a pointer.
 func sizeOf(list []string) (n int) {
 	const pointer = 8
 	for _, s := range list {
@@ -49,8 +49,8 @@ func sizeOf(list []string) (n int) {
 	return n
 }
 
-// mostArguments returns the bytes that arguments and environment may take together. The rule is bprm_stack_limits in the kernel's fs/exec.c, since
-// Linux 4.13.
+// mostArguments returns the maximum total size of arguments and environment in bytes. The rule is bprm_stack_limits in the kernel's fs/exec.c, since Linux
+// 4.13.
 func mostArguments() int {
 	const least, most = 128 << 10, 6 << 20
 	var stack unix.Rlimit

@@ -22,7 +22,7 @@ import (
 	"github.com/cronclave/cronclave/internal/textfile"
 )
 
-// newCommand prepares the process. It checks what the error of a failed start would not explain well.
+// newCommand prepares the process. It first checks the causes that the error of a failed start would not show clearly.
 func (s *Spec) newCommand(ctx context.Context) (*exec.Cmd, error) {
 	if len(s.Argv) == 0 || s.Argv[0] == "" {
 		return nil, fmt.Errorf("%w: it is empty", ErrNotFound)
@@ -38,7 +38,7 @@ func (s *Spec) newCommand(ctx context.Context) (*exec.Cmd, error) {
 		Path:        path,
 		Args:        s.Argv,
 		Dir:         s.Dir,
-		Env:         append([]string{}, s.Env...), // never nil, which would mean the replica's own
+		Env:         append([]string{}, s.Env...), // never nil, because nil means the replica's own environment
 		SysProcAttr: &syscall.SysProcAttr{},
 	}
 	if s.User == "" && s.Group == "" {
@@ -53,7 +53,7 @@ func (s *Spec) newCommand(ctx context.Context) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// statWithin calls os.Stat, and returns an error when ctx ends first.
+// statWithin calls os.Stat. If ctx ends first, it returns an error.
 func statWithin(ctx context.Context, path string) (fs.FileInfo, error) {
 	return safefile.Ask(ctx, path, func() (fs.FileInfo, error) { return os.Stat(path) })
 }
@@ -71,8 +71,8 @@ func (s *Spec) checkDir(ctx context.Context) error {
 	return nil
 }
 
-// startError returns the error of a failed start. The kernel returns one number for changing the user, entering the folder and executing the program,
-// so the message names all three.
+// startError returns the error of a failed start. The kernel returns the same error numbers for changing the user, entering the folder and executing the
+// program, so the message names all three.
 func (s *Spec) startError(cmd *exec.Cmd, t tree, err error) error {
 	what := "start " + cmd.Path
 	if s.User != "" || s.Group != "" {
@@ -101,10 +101,10 @@ func (s *Spec) startError(cmd *exec.Cmd, t tree, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// scriptTimeout bounds the inspection of a program that did not start.
+// scriptTimeout bounds the inspection of a program that was not started.
 const scriptTimeout = time.Second
 
-// notThere returns the error for what the kernel did not find. Everything existed a moment ago, so it is checked again.
+// notThere finds out what is missing after ENOENT. Everything existed a moment ago, so it repeats the checks.
 func (s *Spec) notThere(cmd *exec.Cmd) error {
 	ctx, cancel := context.WithTimeout(context.Background(), scriptTimeout)
 	defer cancel()
@@ -119,13 +119,13 @@ func (s *Spec) notThere(cmd *exec.Cmd) error {
 			return fmt.Errorf("%w: %s", ErrNotExecutable, fault)
 		}
 	}
-	return fmt.Errorf("%w: its interpreter is missing", ErrNotExecutable) // the one in its first line or in its ELF header
+	return fmt.Errorf("%w: its interpreter is missing", ErrNotExecutable) // the interpreter in the first line of a script or in an ELF header
 }
 
 // errPrivileges reports that the command's privileges could not be dropped.
 var errPrivileges = errors.New("its privileges cannot be dropped")
 
-// processLimit returns the number of processes and threads that a user may have, as text. It is the limit of this process.
+// processLimit returns, as text, the number of processes and threads that a user may have. It is a limit of this process, which the command inherits.
 func processLimit() string {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur == unix.RLIM_INFINITY {
@@ -142,8 +142,8 @@ func withoutPath(err error) error {
 	return err
 }
 
-// lookupAgain looks for the program, and tries again for absentTime, because the program may be about to be replaced. For an attached command it
-// looks once: a person waits.
+// lookupAgain looks for the program, and retries for absentTime, because the program may be in the middle of being replaced. It does not retry for an
+// attached command, because a user waits.
 func (s *Spec) lookupAgain(ctx context.Context) (string, error) {
 	pause := backoff.New(firstRetry, lastRetry)
 	for since := time.Now(); ; {
@@ -157,7 +157,7 @@ func (s *Spec) lookupAgain(ctx context.Context) (string, error) {
 	}
 }
 
-// lookupProgram returns the file to execute for a command: see [Spec.Argv].
+// lookupProgram returns the path of the file to execute: see [Spec.Argv].
 func lookupProgram(ctx context.Context, name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		path := name
@@ -174,7 +174,7 @@ func lookupProgram(ctx context.Context, name, dir string, env []string) (string,
 	if !ok {
 		return "", fmt.Errorf("%w: %s: the environment has no PATH", ErrNotFound, name)
 	}
-	var found error // error of the first file of that name that can't be executed
+	var found error // error of the first file with that name that can't be executed
 	for _, d := range filepath.SplitList(search) {
 		if !filepath.IsAbs(d) {
 			continue
@@ -194,7 +194,7 @@ func lookupProgram(ctx context.Context, name, dir string, env []string) (string,
 	return "", fmt.Errorf("%w: %s is not in the PATH %s", ErrNotFound, name, search)
 }
 
-// checkExecutable returns an error if a file can't be executed, judging by its mode.
+// checkExecutable returns an error if a file can't be executed according to its mode.
 func checkExecutable(ctx context.Context, path string) error {
 	info, err := statWithin(ctx, path)
 	switch {
@@ -210,7 +210,7 @@ func checkExecutable(ctx context.Context, path string) error {
 	return nil
 }
 
-// lookupVariable returns the value of a variable. Of several entries the last one counts, as in exec.Cmd.
+// lookupVariable returns the value of a variable. If there are several entries, the last one counts, as in exec.Cmd.
 func lookupVariable(env []string, name string) (string, bool) {
 	for i := len(env) - 1; i >= 0; i-- {
 		if n, v, ok := strings.Cut(env[i], "="); ok && n == name {
@@ -225,14 +225,14 @@ func maskThroughShell(cmd *exec.Cmd, mask uint32) {
 	throughShell(cmd, `umask "$0"`, fmt.Sprintf("%04o", mask))
 }
 
-// throughShell replaces the command by a shell that runs the line before, with arg as $0, and then executes the command. The shell may add variables
-// such as PWD to the environment. If the file can't be executed, it exits with 126.
+// throughShell replaces the command by a shell. The shell runs the line before with arg as $0, and then executes the command. It may add variables such as
+// PWD to the environment. If it can't execute the file, it exits with 126.
 func throughShell(cmd *exec.Cmd, before, arg string) {
 	cmd.Args = append([]string{"sh", "-c", before + ` && exec "$@"`, arg, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 }
 
-// niceError returns the error of a priority that can't be set. It does not wrap the system's error, because EACCES would blame the program.
+// niceError returns the error of a priority that can't be set. It does not wrap err, because EACCES would blame the program.
 func niceError(n int, err error) error {
 	return fmt.Errorf("%w: nice = %d: %s; one above the replica's own takes root, CAP_SYS_NICE or (on Linux) a higher RLIMIT_NICE", ErrNice, n, err.Error())
 }

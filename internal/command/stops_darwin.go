@@ -1,4 +1,4 @@
 package command
 
-// watchStops does nothing: on macOS, waiting for a stop would also reap the command. So Ctrl-Z stops only the command.
+// watchStops does nothing, because on macOS a wait for a stop would also reap the command. So Ctrl-Z stops only the command.
 func (*terminal) watchStops(int) {}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childInfo is the beginning of siginfo_t as waitid fills it in. The fields after the code are aligned like a pointer.
+// childInfo is the beginning of siginfo_t as waitid fills it in. Like the union in C, the fields after code are aligned to a pointer.
 type childInfo struct {
 	_, _, code int32
 	_          [unsafe.Sizeof(uintptr(0))/4 - 1]int32
@@ -18,7 +18,7 @@ type childInfo struct {
 
 // watchStops handles each stop of the command until the command is dead. It does not reap the command.
 func (t *terminal) watchStops(leader int) {
-	const stopped = 5 // CLD_STOPPED
+	const stopped = 5 // CLD_STOPPED of <signal.h>
 	for {
 		var info unix.Siginfo
 		err := unix.Waitid(unix.P_PID, leader, &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
@@ -30,7 +30,7 @@ func (t *terminal) watchStops(leader int) {
 			return
 		}
 		by := syscall.Signal(child.status)
-		_ = unix.Waitid(unix.P_PID, leader, &info, unix.WSTOPPED|unix.WNOHANG, nil) // consume the report, which would come again
+		_ = unix.Waitid(unix.P_PID, leader, &info, unix.WSTOPPED|unix.WNOHANG, nil) // consume the event; otherwise waitid would return it again
 		t.handleStop(by)
 	}
 }

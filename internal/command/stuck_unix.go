@@ -12,8 +12,8 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// stuck counts starts that hang in the kernel and were given up. While one hangs, its command is not started again, so each command has at most one
-// such process.
+// stuck counts starts that hang in the kernel and were abandoned. While such a start hangs, its command is not started again, so each command has at most one
+// hanging process.
 type stuck struct {
 	mu   sync.Mutex
 	all  map[string]int // number of hanging starts by key
@@ -23,7 +23,7 @@ type stuck struct {
 // startKey identifies the program and the folder at which a start may hang.
 func startKey(cmd *exec.Cmd) string { return cmd.Path + "\x00" + cmd.Dir }
 
-// holdStart counts a start until gone returns. gone waits for the processes of the start.
+// holdStart counts a start until gone returns. gone must wait for the processes of the start.
 func (s *stuck) holdStart(key string, gone func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,13 +64,13 @@ func (s *stuck) wait(most time.Duration) bool {
 	}
 }
 
-// stillHangs is the error of a start that was abandoned. The tree is removed when the start ends: see [Host.leaveHanging].
+// stillHangs is the error of an abandoned start that still hangs. The tree is removed when the start ends: see [Host.leaveHanging].
 type stillHangs struct{ error }
 
 // Unwrap returns the wrapped error.
 func (s stillHangs) Unwrap() error { return s.error }
 
-// hangError returns the error of a start that did not return.
+// hangError returns the error of a start that hangs or hung.
 func hangError(cmd *exec.Cmd, how string) error {
 	where := []string{"executing " + cmd.Path + proc.OnMount(cmd.Path)}
 	if cmd.Dir != "" {

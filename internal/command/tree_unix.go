@@ -10,13 +10,13 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 )
 
-// tree is the processes of one run. The methods that send signals are only called while the leader is unreaped.
+// tree is the set of processes of one run. The methods that send signals may be called only while the leader is unreaped.
 type tree interface {
 	// placeLeader makes the leader start in the tree.
 	placeLeader(*syscall.SysProcAttr)
 	// describe adds what the warden needs to find the tree.
 	describe(*Watched)
-	// missingPart returns an error if a part of the tree was removed, so that no process can start in it.
+	// missingPart returns an error if a part of the tree was removed, which prevents any start in it.
 	missingPart() error
 	// terminate sends SIGTERM to every process, once.
 	terminate(leader int)
@@ -26,11 +26,11 @@ type tree interface {
 	membersAlive(leader int) bool
 	// leftPrograms returns the programs of the processes that outlive the leader, which is dead and unreaped.
 	leftPrograms(leader int) []string
-	// awaitDeath waits, once the tree was killed and the leader reaped, until every process is dead.
+	// awaitDeath waits until every process is dead. It is called after the tree was killed and the leader reaped.
 	awaitDeath(leader int)
 	// outOfMemory reports whether the kernel has killed a process of the tree because memory was short.
 	outOfMemory() bool
-	// remove releases the resources of the tree. Nothing runs in it.
+	// remove releases the resources of the tree. No process may be in it.
 	remove()
 }
 

@@ -1,6 +1,6 @@
 package command
 
-// hasExecuted returns true: macOS can't tell.
+// hasExecuted returns true, because macOS does not show this.
 func hasExecuted(int) bool { return true }
 
 // killUnexecuted does nothing: on macOS a child that has not executed its program looks like a thread of this process.

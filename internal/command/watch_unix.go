@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// registerRun registers a run with the warden, if there is one. end cancels that.
+// registerRun registers a run with the warden, if there is one. end removes the registration.
 func (s *Spec) registerRun(ctx context.Context, w Warden, t tree) (ward Ward, end func(), err error) {
 	if w == nil {
 		return unwatched{}, func() {}, nil
@@ -19,10 +19,10 @@ func (s *Spec) registerRun(ctx context.Context, w Warden, t tree) (ward Ward, en
 	}
 	ward = w.Watch(r)
 	end = ward.Release
-	if s.Lease != nil { // extensions count from now on: registering may take longer than the lease lasts
+	if s.Lease != nil { // subscribe before waiting for the warden, because registering may take longer than the lease lasts
 		stop := s.Lease.OnExtend(ward.Extend)
 		end = func() { stop(); ward.Release() }
-		ward.Extend(s.Lease.Deadline()) // there may have been an extension since
+		ward.Extend(s.Lease.Deadline()) // the lease may have been extended since Watch
 	}
 	if err = ward.Known(ctx); err != nil {
 		end()

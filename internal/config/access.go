@@ -10,18 +10,18 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// Access describes how to reach a cluster, according to a configuration that may be faulty. An uncertain value is an error and never a guess, because
-// a command that pauses jobs must not act on another cluster than the user meant.
+// Access describes how to reach a cluster, according to a configuration that may be faulty. If a value is uncertain, its field is empty and an error is set,
+// because a command that pauses jobs must not act on a cluster that the user did not mean.
 type Access struct {
-	// Namespace is the cluster's name. It is not set if NamespaceErr is not nil.
+	// Namespace is the cluster's name. It is "" if NamespaceErr is not nil.
 	Namespace    string
 	NamespaceErr error
-	// Redis is [redis]. If RedisErr is not nil, Redis has only the settings that could be read, for a Redis that is named elsewhere.
+	// Redis is [redis]. If RedisErr is not nil, Redis has only the settings that could be read, for use with a URL from a flag or the environment.
 	Redis    Redis
 	RedisErr error
 }
 
-// ReadAccess reads only the namespace and [redis] of a configuration, for one that Load refuses.
+// ReadAccess reads only the namespace and [redis]. It serves commands whose configuration Load refuses.
 func ReadAccess(path string, o Options) Access {
 	l := newLoader(o)
 	l.loadPath(path)
@@ -41,8 +41,8 @@ func (l *loader) rootValues(key string) (values []document.Value) {
 	return values
 }
 
-// soundNamespace returns the namespace if its key is set once and valid. It returns the default only if no other can be meant: every file was read,
-// and no key looks like a misplaced or misspelt namespace. Call it after the files were loaded, and before anything else is read.
+// soundNamespace returns the namespace if its key is set once and valid. It returns the default only if the user can't have meant another name: every file
+// was read, and no key looks like a misplaced or misspelt namespace. Call it after the files were loaded, and before any key is read.
 func (l *loader) soundNamespace() (name string, err error) {
 	before, missing, again := l.Failures(), l.unreadableFiles(), l.hasRepeated("namespace")
 	values := l.rootValues("namespace")
@@ -67,10 +67,10 @@ func (l *loader) soundNamespace() (name string, err error) {
 	return DefaultNamespace, nil
 }
 
-// strayKey returns a key at the top level that may be meant as the namespace, or "": an unknown key, one with the name of a table, or a namespace below
-// the header of a table.
+// strayKey returns a key at the top level that may be meant as the namespace, or "". Such a key is unknown, is the name of a table without being one, or is a
+// namespace below the header of a table.
 func strayKey(root document.Value) string {
-	const deep = 2 // the depth of [jobs.NAME]
+	const deep = 2 // keys in [jobs.NAME] are two levels below the top
 	tree, _ := root.Raw.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		if table, ok := tree[name].(map[string]any); ok {
@@ -84,7 +84,7 @@ func strayKey(root document.Value) string {
 	return ""
 }
 
-// misplacedKey returns the path of a key in a table, or in the tables in it down to a depth, or "".
+// misplacedKey returns the path of a key in a table, or in its inner tables down to a depth. It returns "" if the key is not there.
 func misplacedKey(table map[string]any, key string, depth int) string {
 	if _, is := table[key]; is {
 		return key
@@ -99,7 +99,8 @@ func misplacedKey(table map[string]any, key string, depth int) string {
 	return ""
 }
 
-// soundRedis reads [redis]. Any fault in it is an error: without its quorum, its url names a Redis without locks.
+// soundRedis reads [redis] and returns an error for any fault in it. A faulty quorum must not be ignored, because then url would name a Redis that holds no
+// locks.
 func (l *loader) soundRedis(to *Redis) error {
 	before := l.Failures()
 	for _, redis := range l.rootValues("redis") {
@@ -108,7 +109,7 @@ func (l *loader) soundRedis(to *Redis) error {
 	checkRedis(l.Reader, to)
 	newFileChecks(l.Report, l.options).ofReplica(l.Reader, to, nil)
 	if to.TLS == nil && l.hasUnread("tls") {
-		to.TLS = &TLS{} // otherwise a password could go to Sentinels or a Cluster unencrypted
+		to.TLS = &TLS{} // otherwise a password could be sent to Sentinels or a Cluster unencrypted
 	}
 	switch {
 	case l.Failures() > before, l.hasRepeated("redis", "tls", "url", "quorum"):
@@ -121,17 +122,17 @@ func (l *loader) soundRedis(to *Redis) error {
 	return nil
 }
 
-// hasRepeated reports whether a file defines one of these keys or tables twice. Then it is unknown which one is meant.
+// hasRepeated reports whether a file defines one of these keys or tables twice, so that the user's intention is unknown.
 func (l *loader) hasRepeated(names ...string) bool {
 	return slices.ContainsFunc(l.files, func(f *document.File) bool { return f.Repeats(names...) })
 }
 
-// hasUnread reports whether a word is in text that could not be parsed.
+// hasUnread reports whether a text that could not be parsed contains a word.
 func (l *loader) hasUnread(word string) bool {
 	return slices.ContainsFunc(l.files, func(f *document.File) bool { return f.Unread(word) })
 }
 
-// unreadableFiles returns the number of failures in reading the files.
+// unreadableFiles returns the number of faults that kept files from being read.
 func (l *loader) unreadableFiles() int {
 	n := l.Failures()
 	for _, f := range l.files {

@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// jobNames reads names of jobs. [checkChains] reports names of unknown jobs, after all jobs were read.
+// jobNames reads a list of job names. [checkChains] reports unknown names after all jobs were read.
 func jobNames(r *schema.Reader, v document.Value) ([]expression, bool) {
 	const want = `a list of jobs such as ["extract"]`
 	return schema.List(r, v, want, func(item document.Value) (expression, bool) {
@@ -22,8 +22,8 @@ func jobNames(r *schema.Reader, v document.Value) ([]expression, bool) {
 	})
 }
 
-// finishAfter removes the schedule of a job with `after`. A schedule in the job's own table is a fault; a schedule in [defaults] is for the other
-// jobs. A job with its own schedule ignores the `after` of [defaults].
+// finishAfter removes the schedule of a job with `after`. A schedule in the job's own table is a fault. A schedule in [defaults] is meant for the other jobs
+// and is ignored. A job with its own schedule ignores the `after` of [defaults].
 func finishAfter(r *schema.Reader, v document.Value, d *draft) {
 	after, chained := d.at["after"]
 	own := after.Path == v.Path+".after"
@@ -50,7 +50,7 @@ type link struct {
 	expression
 }
 
-// checkChains reports names in `after` that are not jobs, jobs in `after` that are not enabled, and cycles.
+// checkChains reports names in `after` that belong to no job, jobs in `after` that are not enabled, and cycles.
 func checkChains(r *document.Report, jobs []Job, links []link) {
 	byName, before := map[string]*Job{}, map[string][]link{}
 	for i := range jobs {
@@ -77,8 +77,8 @@ func checkChains(r *document.Report, jobs []Job, links []link) {
 	}
 }
 
-// zonesBefore returns the zones whose local times identify the ticks at the start of a chain of jobs. The zone "" stands for ticks that instants
-// identify.
+// zonesBefore returns the time zones of the schedules at the start of a chain of jobs. Ticks of such schedules are identified by local time in their zone.
+// The zone "" stands for schedules whose ticks are identified by instants.
 func zonesBefore(jobs map[string]*Job, before map[string][]link, job string, seen map[string]bool) (zones map[string]bool) {
 	zones = map[string]bool{}
 	if seen[job] {
@@ -102,7 +102,7 @@ func zonesBefore(jobs map[string]*Job, before map[string][]link, job string, see
 type circles struct {
 	*document.Report
 	before map[string][]link
-	path   []link // to the job that is being visited
+	path   []link // the links from the first job to the one that is being visited
 	done   map[string]bool
 }
 

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// mostAttempts caps the attempts of a tick after the first, separately for retry and recover.
+	// mostAttempts caps the attempts after the first one of a tick, separately for retry and recover.
 	mostAttempts = 100
-	// noMax is the value of a retry.max that is not set.
+	// noMax is the value of an unset retry.max.
 	noMax = -1
-	// usualRecover is the number of attempts for `recover = true`.
+	// usualRecover is the number of further attempts for `recover = true`.
 	usualRecover = 3
 )
 
@@ -59,7 +59,7 @@ func retryKeys() schema.Section[Retry] {
 	}}
 }
 
-// finishRetry checks the result of the job's own retry and the retry in [defaults]. The keys of the former take precedence one by one.
+// finishRetry checks the job's retry after it was merged with the retry of [defaults]. The job's own keys take precedence one by one.
 func finishRetry(r *schema.Reader, d *draft) {
 	v, set := d.at["retry"]
 	switch {
@@ -88,7 +88,7 @@ func readRecover(r *schema.Reader, v document.Value, d *draft) {
 	}
 }
 
-// recoverOf returns the setting: false or a table.
+// recoverOf returns the setting recover: false or a table.
 func recoverOf(d *draft) any {
 	if d.Recover == 0 {
 		return false

@@ -1,16 +1,17 @@
-// Package config reads jobs.toml and returns typed values. If anything is wrong, it reports all faults at once, each with its file, line and column.
+// Package config reads jobs.toml and returns typed values. If the configuration is faulty, it reports all faults at once, each with its file, line and
+// column.
 //
-// A configuration is a file, or a folder of *.toml files, and the files that they include. All of them together are one configuration, in which every
-// setting and every job is defined once. Reading has three steps:
+// A configuration is a file, or a folder of *.toml files, together with the files that they include. Each setting and each job is defined only once in all of
+// them. Reading has three steps:
 //
-//   - Package document turns the text of each file into values with their places.
-//   - Package schema reads each value by the entry for its key in a section. A key without an entry is a fault, which suggests the nearest known key.
-//     A key that is specified but does not work yet is a fault that says so.
+//   - Package document parses the text of each file into values with their positions.
+//   - Package schema looks up the entry for each key in its section, and reads the value with it. A key without an entry is a fault, which suggests the
+//     nearest known key. A key that is specified but not implemented yet is a fault that says so.
 //   - Each job starts from [defaults], takes its own keys, and is checked as a whole.
 //
-// By default the package does not look at the machine: whether a user, a folder or a program exists is checked when it is used. [Options.Machine]
-// adds warnings about them, and [Options.Trust] adds checks of the owners of files. The package reads the environment for ${NAME} in strings, and no
-// message contains a value from there. It reads the clock only to warn about expired jobs.
+// By default the package does not inspect the machine: users, folders and programs are checked when they are used. [Options.Machine] adds warnings about
+// them, and [Options.Trust] adds checks of the owners of files. The package reads the environment for ${NAME} in strings, and its messages contain no value
+// from the environment. It reads the clock only to warn about expired jobs.
 package config
 
 import (
@@ -28,21 +29,21 @@ type Fault = document.Fault
 // Faults are all faults and warnings of a configuration, in the order of the files and their lines.
 type Faults = document.Faults
 
-// MaxLease is the longest `lease`. Package locking has the same limit; this package does not import it.
+// MaxLease is the longest `lease`. Package locking has the same limit, but this package does not import it.
 const MaxLease = 24 * time.Hour
 
-// DefaultNamespace is the name of a cluster whose configuration has no namespace.
+// DefaultNamespace is the namespace of a configuration that sets none.
 const DefaultNamespace = "default"
 
 // Config is a configuration without faults.
 type Config struct {
 	// Namespace is the cluster's name. Defaults to DefaultNamespace.
 	Namespace string
-	// Timezone is the zone of jobs without their own. Defaults to UTC.
+	// Timezone is the time zone of jobs that set none. Defaults to UTC.
 	Timezone *time.Location
-	// Zones are the time zones of this replica; nil for the built-in ones.
+	// Zones is the time zone data of this replica; nil means the built-in data.
 	Zones *cronspec.Zones
-	// ZoneData is the folder or archive that Zones were read from, or "".
+	// ZoneData is the path of the folder or archive that contains Zones, or "".
 	ZoneData string
 	Redis    Redis
 	Replica  Replica
@@ -56,58 +57,59 @@ type Config struct {
 	Pools map[string]Pool
 	// Jobs are sorted by name. They include jobs with `enabled = false`.
 	Jobs []Job
-	// Settings are all keys of these jobs, for people.
+	// Settings has all keys of Jobs with their values, for display.
 	Settings Settings
-	// Warnings are about values that are valid, but probably not meant.
+	// Warnings lists valid values that are probably mistakes.
 	Warnings Faults
-	// EnvTaken has the names of the environment variables that the configuration uses outside the `env` of jobs.
+	// EnvTaken is the set of environment variables that the configuration uses outside the `env` of jobs.
 	EnvTaken map[string]bool
 	// Trust is Options.Trust.
 	Trust safefile.Trust
-	// Unchecked has the files and folders that were not checked because their file systems did not answer.
+	// Unchecked is the set of files and folders that were not checked because their file systems did not answer.
 	Unchecked map[string]bool
 }
 
-// Redis describes how to reach the coordinating Redis.
+// Redis describes how to reach the Redis that coordinates the replicas.
 type Redis struct {
-	// URL is in a form that [ParseRedisURL] accepts, or "". It may contain a password.
+	// URL is in a form that [ParseRedisURL] accepts; "" if not set. It may contain a password.
 	URL string
-	// Quorum has the URLs of an odd number of independent masters for leases, at least 3; nil if not set. URL then only keeps the history.
+	// Quorum has the URLs of an odd number of independent masters that hold the leases, at least 3; nil if not set. With a quorum, URL names the Redis for
+	// the history only.
 	Quorum []string
 	// PasswordFile is a file with the password, or "".
 	PasswordFile string
 	// TLS is nil unless [redis].tls is set.
 	TLS *TLS
-	// Sentinel describes how to reach the Sentinels; nil if not set. Then they have no password, and the same TLS as their master.
+	// Sentinel describes how to reach the Sentinels. nil means that they have no password and the same TLS settings as their master.
 	Sentinel *SentinelAccess
 	// AckedReplicas is the number of Redis replicas that must acknowledge a grant or a renewal. Defaults to 0.
 	AckedReplicas int
-	// AckTimeout bounds the wait for their acknowledgment. Defaults to 100ms.
+	// AckTimeout bounds the wait for these acknowledgments. Defaults to 100ms.
 	AckTimeout time.Duration
 }
 
-// TLS has the paths of PEM files and the name that the server's certificate must be for. Each may be "".
+// TLS has the paths of PEM files, and the name that the certificate of the Redis server must contain. Each may be "".
 type TLS struct {
 	CAFile, CertFile, KeyFile, ServerName string
 }
 
-// SentinelAccess has the user, the password and the certificates for Sentinels. Redis.URL has the credentials of their master.
+// SentinelAccess has the user, the password file and the certificates for Sentinels. The credentials of their master are in Redis.URL.
 type SentinelAccess struct {
 	User, PasswordFile string
 	TLS                *TLS
 }
 
-// Replica limits the load of a replica and the duration of its drain.
+// Replica limits the load of a replica and the time that it takes to stop.
 type Replica struct {
-	// DrainTimeout is the time after SIGTERM for running jobs, including their grace. Defaults to 25s.
+	// DrainTimeout is the time after SIGTERM in which running jobs may end, including their grace period. Defaults to 25s.
 	DrainTimeout time.Duration
-	// MaxRunning caps the runs of a replica at any time. Defaults to 100.
+	// MaxRunning caps the number of concurrent runs of a replica. Defaults to 100.
 	MaxRunning int
-	// Labels are matched by the `where` of jobs. Defaults to none.
+	// Labels are compared with the `where` of jobs. Defaults to none.
 	Labels map[string]string
 }
 
-// ClusterSettings has the expectations of the cluster as a whole.
+// ClusterSettings describes the expected state of the cluster as a whole.
 type ClusterSettings struct {
 	// Replicas is the number of replicas that should be up; 0 if not set.
 	Replicas int
@@ -115,47 +117,47 @@ type ClusterSettings struct {
 
 // History limits what Redis keeps for each job.
 type History struct {
-	// Runs is the number of runs. Defaults to 50.
+	// Runs is the number of records of runs and ticks. Defaults to 50.
 	Runs int
-	// MaxAge is the age at which a run is removed. Defaults to 30 days.
+	// MaxAge is the age at which a record is removed. Defaults to 30 days.
 	MaxAge time.Duration
-	// MaxBytes caps the output of all runs of a job together. Defaults to 1 MiB.
+	// MaxBytes caps the total output of all runs of a job in bytes. Defaults to 1 MiB.
 	MaxBytes int64
 }
 
-// Heartbeat is a URL that the cluster's leader requests at intervals. A service behind it alerts when the requests stop.
+// Heartbeat is a URL that the cluster's leader requests at intervals. An external service raises an alert when the requests stop.
 type Heartbeat struct {
-	// URL is http:// or https://, or "" for no heartbeat. It may be a secret: anybody with the URL can send the heartbeat.
+	// URL begins with http:// or https://; "" means no heartbeat. It may be a secret, because anybody with the URL can send the heartbeat.
 	URL string
-	// Every is the interval. Defaults to 1m.
+	// Every is the interval between requests. Defaults to 1m.
 	Every time.Duration
 }
 
 // Server describes the HTTP server of a replica.
 type Server struct {
-	// Listen is "host:port", or "" for no server. Port 0 is any free port.
+	// Listen is "host:port"; "" means no server. Port 0 means any free port.
 	Listen string
-	// TokenFile is a file with users or with one token, or "".
+	// TokenFile is a file with users or with a single token, or "".
 	TokenFile string
-	// OIDC is the provider at which people may sign in; nil for none. Without OIDC and TokenFile, only a loopback address is permitted.
+	// OIDC is the provider at which users sign in; nil means no provider. Without OIDC and TokenFile, only a loopback address is permitted.
 	OIDC *OIDC
-	// URL is the address of the pages for browsers behind a proxy, or "". BasePath is the path of URL, or is set without one.
+	// URL is the address of the pages for browsers if a proxy is in front of the server, or "". BasePath is the path of URL; it may also be set without URL.
 	URL, BasePath string
-	// TrustedProxies are the addresses whose X-Forwarded-For is trusted.
+	// TrustedProxies has the addresses of the proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
-	// Hosts are permitted names in the Host header, besides localhost, the hosts of Listen and URL, and all IP addresses.
+	// Hosts has additional names that are permitted in the Host header. localhost, the hosts of Listen and URL, and all IP addresses are always permitted.
 	Hosts []string
-	// CertFile and KeyFile have the server's certificate and its key. They are "" for plain HTTP.
+	// CertFile and KeyFile have the server's certificate and its key. Both are "" for plain HTTP.
 	CertFile, KeyFile string
 }
 
-// OIDC describes the OpenID Connect provider at which people sign in, and the people who get a role.
+// OIDC describes the OpenID Connect provider at which users sign in, and the claims that give them a role.
 type OIDC struct {
-	// Issuer is the provider's URL. ClientID, the secret in ClientSecretFile, and RedirectURL are registered there.
+	// Issuer is the provider's URL. ClientID, the secret in ClientSecretFile, and RedirectURL are registered at the provider.
 	Issuer, ClientID, ClientSecretFile, RedirectURL string
-	// Scopes are requested besides openid; nil for the usual ones.
+	// Scopes are requested in addition to openid; nil means the default scopes.
 	Scopes []string
-	// NameClaim is the claim with a person's name, RoleClaim the claim whose values give a role. Default to email and groups.
+	// NameClaim is the claim with the user's name. RoleClaim is the claim whose values give the role. They default to email and groups.
 	NameClaim, RoleClaim string
 	// Operators and Viewers are the values of RoleClaim that give these roles.
 	Operators, Viewers []string
@@ -178,8 +180,8 @@ func (c *Config) EnabledJobs() []*Job {
 	return jobs
 }
 
-// Withheld returns the names of the variables that the job does not inherit: all that the configuration uses from the environment, except those that
-// only the job's own `env` uses.
+// Withheld returns the names of the environment variables that the job does not inherit: all variables that the configuration uses, except those that only
+// the job's own `env` uses.
 func (c *Config) Withheld(j *Job) map[string]bool {
 	names := make(map[string]bool)
 	for name := range c.EnvTaken {

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 )
 
-// jobDigest returns a hash of the job's meaning. The place of its definition, the order of keys and explicit defaults do not change it.
+// jobDigest returns a hash of the job's meaning. The file that defines the job, the order of keys, and defaults that are written out do not change the hash.
 func (d *draft) jobDigest() string {
 	j := d.Job
 	meaning := j.Location.String()
-	if j.Spec != nil { // nil if a variable was not replaced
+	if j.Spec != nil { // Spec is nil if an unset variable was kept
 		meaning, j.Schedule = j.Spec.Key(), nil
 	}
 	j.File, j.Line, j.Spec, j.Location, j.EnvTaken, j.Digest = "", 0, nil, nil, nil, ""
@@ -22,10 +22,10 @@ func (d *draft) jobDigest() string {
 	}{j, meaning, d.hidden.files})
 }
 
-// Digest identifies what the replicas of a cluster must agree on: the namespace, the limits of the history, the expected number of replicas, and all
-// jobs. Replicas with equal digests run the same jobs in the same way. It does not cover how a machine reaches Redis and what it limits for itself.
-// Paths, and values of `env` with variables, count as they are written in the file. The digest covers literal values of `env` and arguments of
-// commands. They can't be read from it, but a guess at a short one could be verified.
+// Digest identifies the settings that the replicas of a cluster must agree on: the namespace, the limits of the history, the expected number of replicas, and
+// all jobs. Replicas with equal digests run the same jobs in the same way. The digest does not cover the connection to Redis and the limits of a single
+// replica. Paths, and values of `env` with variables, are hashed as they are written in the file. Literal values of `env` and arguments of commands are
+// hashed too. The digest does not reveal them, but it could confirm a guess at a short value.
 func (c *Config) Digest() string {
 	jobs := make(map[string]string, len(c.Jobs))
 	for i := range c.Jobs {
@@ -39,10 +39,10 @@ func (c *Config) Digest() string {
 	}{c.Namespace, c.History, jobs, c.Cluster.Replicas})
 }
 
-// shortDigest is the number of hex digits that distinguish digests of the same job.
+// shortDigest is the number of hex digits of a job's digest that replicas compare.
 const shortDigest = 8
 
-// JobDigests returns a short digest of each job by name. Replicas with different digests use it to name the jobs that differ.
+// JobDigests returns a short digest of each job by name. If the digests of two replicas differ, it shows which jobs differ.
 func (c *Config) JobDigests() map[string]string {
 	jobs := make(map[string]string, len(c.Jobs))
 	for i := range c.Jobs {
@@ -51,7 +51,7 @@ func (c *Config) JobDigests() map[string]string {
 	return jobs
 }
 
-// digestOf returns 16 hex digits of a hash. JSON sorts the keys of maps, so the result is the same everywhere.
+// digestOf returns 16 hex digits of a hash of v. JSON sorts the keys of maps, so the result is the same on every replica.
 func digestOf(v any) string {
 	h := sha256.New()
 	_ = json.NewEncoder(h).Encode(v) // can't fail for strings, numbers, lists and maps

@@ -10,31 +10,31 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// draft is an unfinished job: [defaults], changed by the keys of the job's own table that were read so far.
+// draft is an unfinished job. It starts as a copy of [defaults]; then the keys of the job's own table are read into it.
 type draft struct {
 	Job
-	at    map[string]document.Value // the value of each key, from the job's table or from [defaults]; keys of an inner table are "table.key"
-	wrong map[string]bool           // keys with a fault, which later checks ignore
-	named map[string]bool           // variables in this table's own env
-	filed map[string]document.Value // the value of each variable in env_from_file
+	at    map[string]document.Value // the value of each key, from the job's table or from [defaults]; a key of an inner table is "table.key"
+	wrong map[string]bool           // keys with a fault, which later checks skip
+	named map[string]bool           // variables in the `env` of the job's own table
+	filed map[string]document.Value // the entry of each variable in env_from_file
 
 	exprs  []expression
 	except []expression
 	before []expression // the jobs in `after`
 	pool   schema.Expansion
-	argv   []string // command, if it is a list
-	script string   // command, if it is a string
+	argv   []string // the command, if it is a list
+	script string   // the command, if it is a string
 	shell  []string
 	hidden hidden
-	zones  *cronspec.Zones // for the job's time zone
+	zones  *cronspec.Zones // the zone data in which the job's time zone is looked up
 }
 
-// hidden has the text that a digest uses in place of values that differ between machines or are secret. It is the text of the file, before variables
-// and relative paths are resolved.
+// hidden has the original text of values that differ between machines or are secret. A digest uses this text instead of the values. It is the text of the
+// file, before variables are replaced and relative paths are resolved.
 type hidden struct {
-	env   map[string]string // by variable name
-	files map[string]string // by key
-	zone  string            // only if it contains a variable; for the settings only, because a digest uses the resolved zone
+	env   map[string]string // values of env by variable name
+	files map[string]string // paths by key
+	zone  string            // the time zone; set only if it contains a variable, and used only for the settings, because a digest uses the resolved zone
 }
 
 // expression is one expression of a schedule, with its place.
@@ -52,7 +52,7 @@ func textsOf(exprs []expression) []string {
 	return texts
 }
 
-// newDraft returns a job with nothing but defaults.
+// newDraft returns a job that has only the built-in defaults.
 func newDraft(zone *time.Location, zones *cronspec.Zones) draft {
 	return draft{
 		Job: Job{
@@ -75,7 +75,7 @@ func newDraft(zone *time.Location, zones *cronspec.Zones) draft {
 	}
 }
 
-// deriveJob returns a copy of the draft. It shares no map that a job changes.
+// deriveJob returns a copy of the draft for one job. The copy shares no map that reading a job changes.
 func (d *draft) deriveJob() draft {
 	c := *d
 	c.Env, c.EnvFromFile = maps.Clone(d.Env), maps.Clone(d.EnvFromFile)
@@ -85,7 +85,7 @@ func (d *draft) deriveJob() draft {
 	return c
 }
 
-// notingKey returns a key whose reader also records the key's value, and whether it has a fault.
+// notingKey returns a key that also records its value, and whether the value is faulty.
 func notingKey(key schema.Key[draft]) schema.Key[draft] {
 	set := key.Read
 	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
@@ -102,7 +102,8 @@ func notingKey(key schema.Key[draft]) schema.Key[draft] {
 	return key
 }
 
-// nearestPlace returns the place of the first of the keys that the job's own table sets. If it sets none, it returns the place of the first key.
+// nearestPlace returns the value of the first of the keys that the job's own table sets. If the table sets no such key, it returns the value of the first
+// key.
 func (d *draft) nearestPlace(keys ...string) document.Value {
 	for _, key := range keys {
 		if v, set := d.at[key]; set && strings.HasPrefix(v.Path, "jobs.") {
@@ -112,7 +113,7 @@ func (d *draft) nearestPlace(keys ...string) document.Value {
 	return d.at[keys[0]]
 }
 
-// pathKey returns a key for a path. For the digest, its reader records the path as it is written.
+// pathKey returns a key for a path. It also records the path as it is written in the file, for the digest.
 func pathKey(name string, field func(*draft) *string, doc string) schema.Key[draft] {
 	key := schema.Path(name, field, doc)
 	read := key.Read
@@ -123,7 +124,8 @@ func pathKey(name string, field func(*draft) *string, doc string) schema.Key[dra
 	return key.ValueOf(func(d *draft) any { return d.hidden.files[name] })
 }
 
-// requireKey reports a missing key, unless the alternative key is set (even if it is not supported yet), or an unknown key that may mean one of the two.
+// requireKey reports a missing key. It reports nothing if the alternative key is set, even if that key is not supported yet, or if an unknown key may mean
+// one of the two.
 func requireKey(r *schema.Reader, v document.Value, d *draft, key, or string) {
 	_, set := d.at[key]
 	_, instead := d.at[or]

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// fromFile is the prefix of the entries for env_from_file in hidden.files.
+// fromFile is the prefix of the keys in hidden.files that belong to env_from_file.
 const fromFile = "env_from_file."
 
 // ownVariables returns the variables that cronclave itself sets in a job's environment.
@@ -34,8 +34,8 @@ func environmentKeys() []schema.Key[draft] {
 	}
 }
 
-// readEnv reads the variables of `env`. A job's own are added to the variables of [defaults], and replace variables of the same name in `env` and
-// `env_from_file`.
+// readEnv reads the variables of `env`. The variables of a job's own table are added to the variables of [defaults]. They replace variables of the same name
+// in `env` and `env_from_file`.
 func readEnv(r *schema.Reader, v document.Value, d *draft) {
 	if d.EnvTaken != nil {
 		r = r.Noting(d.EnvTaken)
@@ -57,7 +57,7 @@ func readEnv(r *schema.Reader, v document.Value, d *draft) {
 	})
 }
 
-// readEnvFromFile reads the files of `env_from_file`. Keys are read in alphabetical order, so `env` of the same table comes first.
+// readEnvFromFile reads the files of `env_from_file`. It relies on `env` of the same table being read first: keys are read in alphabetical order.
 func readEnvFromFile(r *schema.Reader, v document.Value, d *draft) {
 	eachVariable(r, v, `{ PGPASSWORD = "/run/secrets/pg" }`, func(item document.Value) {
 		if d.named[item.Name] {
@@ -73,7 +73,7 @@ func readEnvFromFile(r *schema.Reader, v document.Value, d *draft) {
 	})
 }
 
-// eachVariable calls each for the values in a table of environment variables with valid names.
+// eachVariable calls each for the entries with a valid name in a table of environment variables.
 func eachVariable(r *schema.Reader, v document.Value, example string, each func(document.Value)) {
 	table, ok := v.Raw.(map[string]any)
 	if !ok {
@@ -93,7 +93,7 @@ func eachVariable(r *schema.Reader, v document.Value, example string, each func(
 	}
 }
 
-// composedVariables returns the names of the variables in `env` whose values use the environment; nil for none.
+// composedVariables returns the set of variables in `env` whose values use the environment, or nil.
 func (d *draft) composedVariables() map[string]bool {
 	var names map[string]bool
 	for name, written := range d.hidden.env {

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// calendars maps the name of a calendar to its days, such as "2026-12-25".
+// calendars maps the name of a calendar to its days, each as "2026-12-25".
 type calendars map[string][]string
 
 func calendarKeys() schema.Section[[]string] {
@@ -39,7 +39,7 @@ var datePattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
 
 // readDay reads a day from a string or from a TOML date.
 func readDay(r *schema.Reader, v document.Value) (string, bool) {
-	if t, isTime := v.Raw.(time.Time); isTime && t.Location().String() == "date-local" { // the mark that the TOML library sets
+	if t, isTime := v.Raw.(time.Time); isTime && t.Location().String() == "date-local" { // the TOML library gives this location to dates
 		return t.Format(time.DateOnly), true
 	}
 	return schema.Parsed(r, v, `a day without a time, such as "2026-12-25"`, func(s string) (string, error) {
@@ -54,11 +54,12 @@ func readDay(r *schema.Reader, v document.Value) (string, bool) {
 	})
 }
 
-// readInstant reads a time of RFC 3339 from a string or from a TOML date-time. It refuses a time without an offset, which would depend on the machine.
+// readInstant reads an RFC 3339 time from a string or from a TOML date-time. It refuses a time without an offset, because the meaning of such a time depends
+// on the machine.
 func readInstant(r *schema.Reader, v document.Value) (time.Time, bool) {
 	const want = `a time with its offset from UTC, such as "2026-01-31T09:00:00Z" or "2026-01-31T09:00:00+01:00"`
 	if t, isTime := v.Raw.(time.Time); isTime {
-		if strings.HasSuffix(t.Location().String(), "-local") { // the mark that the TOML library sets
+		if strings.HasSuffix(t.Location().String(), "-local") { // the TOML library gives such a location to times without an offset
 			r.Fault(v, "%q must be %s; this has no offset", v.Name, want)
 			return time.Time{}, false
 		}
@@ -85,7 +86,7 @@ func validOffset(s string) bool {
 	return m == nil || m[1] <= "23" && m[2] <= "59"
 }
 
-// readExceptions reads names of calendars and expressions. An empty list removes the exceptions of [defaults].
+// readExceptions reads names of calendars and cron expressions. An empty list removes the exceptions of [defaults].
 func readExceptions(r *schema.Reader, v document.Value) ([]expression, bool) {
 	if list, isList := v.Raw.([]any); isList && len(list) == 0 {
 		return nil, true
@@ -93,7 +94,8 @@ func readExceptions(r *schema.Reader, v document.Value) ([]expression, bool) {
 	return readExpressions(r, v, `the name of a calendar or an expression such as "* * 24 12 *", in a string, or a list of them`)
 }
 
-// finishExcept separates expressions from names of calendars. An expression contains a blank or begins with @.
+// finishExcept looks up the calendars of the job's exceptions and returns the cron expressions. An exception that contains a blank or begins with @ is an
+// expression.
 func finishExcept(r *schema.Reader, d *draft, known calendars) (exprs []expression) {
 	for _, e := range d.except {
 		dates, found := known[e.Text]

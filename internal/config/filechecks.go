@@ -20,15 +20,15 @@ import (
 type fileChecks struct {
 	*document.Report
 	trust   safefile.Trust
-	machine bool // Options.Machine
+	machine bool // whether Options.Machine is set
 	rights  func(user, group string) (*safefile.Identity, error)
 	known   map[namedFile]finding
 	probe   *mountProbe
-	skipped map[string]bool // Config.Unchecked
+	skipped map[string]bool // becomes Config.Unchecked
 }
 
-// mostChecking bounds the time for checking all files. A file may hang, on a network or because the job's user wants it to, and must not block a
-// start or a reload. Files that were not checked get a warning, and are checked again when they are read.
+// mostChecking bounds the time for checking all files. A file may hang, because of a network problem or because the job's user caused it, and must not block
+// a start or a reload. A file that was not checked gets a warning, and is checked again when it is read.
 const mostChecking = 5 * time.Second
 
 func newFileChecks(to *document.Report, o Options) *fileChecks {
@@ -36,9 +36,9 @@ func newFileChecks(to *document.Report, o Options) *fileChecks {
 		probe: &mountProbe{perPath: 2 * time.Second, inAll: mostChecking}}
 }
 
-// namedFile is a file that the configuration names, and the user who opens it.
+// namedFile is a file whose path is in the configuration, together with the user and group that open it.
 type namedFile struct {
-	owner             string // "the job" or "the replica"
+	owner             string // the part that opens the file: "the job" or "the replica"
 	path, user, group string
 	secret            bool
 }
@@ -86,7 +86,7 @@ func (c *fileChecks) ofJob(d *draft) {
 	}
 }
 
-// checkFile reports the finding about a file. A missing file is no fault, because it may be created later.
+// checkFile reports the finding about a file. A missing file is not a fault, because it may be created later.
 func (c *fileChecks) checkFile(v document.Value, f namedFile) {
 	if c.trust == safefile.Everybody || f.path == "" {
 		return
@@ -110,13 +110,13 @@ func (c *fileChecks) inspectFile(f namedFile) finding {
 	if f.user != "" && c.rights != nil {
 		var err error
 		if as, err = c.rights(f.user, f.group); err != nil {
-			return finding{} // the user is reported elsewhere
+			return finding{} // an unknown user is reported elsewhere
 		}
 	}
 	if as != nil {
 		reader = " by the user " + f.user
 	}
-	const enough = 1 << 40 // a file that is too long is a fault elsewhere
+	const enough = 1 << 40 // no limit here, because the reader of a file reports that it is too long
 	var info safefile.Info
 	err := c.probe.probePath(f.path, func(ctx context.Context) (err error) {
 		info, err = safefile.Inspect(ctx, f.path, safefile.Policy{MaxBytes: enough, As: as, Trust: c.trust})
@@ -138,7 +138,8 @@ func (c *fileChecks) inspectFile(f namedFile) finding {
 	return finding{}
 }
 
-// noteUnchecked records a path that was not checked, and returns the warning. owner, "the job" or "the replica", needs the path to start.
+// noteUnchecked records a path that was not checked, and returns the warning about it. owner is the part that needs the path to start: "the job" or "the
+// replica".
 func (c *fileChecks) noteUnchecked(owner, path string, err error) string {
 	if c.skipped == nil {
 		c.skipped = map[string]bool{}

@@ -30,7 +30,7 @@ func checkHeartbeat(r *schema.Reader, table document.Value) {
 	}
 }
 
-// webURL reads the URL of a web service. No message contains it, because it may be a secret.
+// webURL reads the URL of a web service. Its messages do not contain the URL, which may be a secret.
 func webURL(r *schema.Reader, v document.Value) (string, bool) {
 	e, ok := r.Text(v, "a URL in a string")
 	if !ok || e.Open {

@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// jobKeys returns the keys of a job's table.
+// jobKeys returns the keys of the table of a job.
 func jobKeys() schema.Section[draft] {
 	s := schema.Section[draft]{
 		Keys:  slices.Concat(tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys(), aboutKeys()),
@@ -20,14 +20,14 @@ func jobKeys() schema.Section[draft] {
 	return s
 }
 
-// defaultKeys returns the keys of [defaults]. It may have any job key, but each only once in the configuration.
+// defaultKeys returns the keys of [defaults]: the keys of a job, but each may be set only once in the configuration.
 func defaultKeys() schema.Section[draft] {
 	s := jobKeys()
 	s.Once = true
 	return s
 }
 
-// aboutKeys returns the keys that describe a job and configure its output.
+// aboutKeys returns the keys that describe a job or configure its output.
 func aboutKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Bool("enabled", func(d *draft) *bool { return &d.Enabled }, "Whether the job runs at all."),
@@ -44,22 +44,22 @@ func outputKeys() schema.Section[Output] {
 	}}
 }
 
-// jobReader reads jobs, and has everything that a job may refer to.
+// jobReader reads jobs. It has everything that a job may refer to.
 type jobReader struct {
 	*schema.Reader
 	keys       schema.Section[draft]
-	base       draft // by [defaults]
+	base       draft // the job that results from [defaults]
 	calendars  calendars
 	pools      map[string]Pool
-	mostOutput int64 // [history].max_bytes
+	mostOutput int64 // the value of [history].max_bytes
 	files      *fileChecks
 	machine    machineChecks
 	now        func() time.Time
-	defaults   map[string]string // of the settings
+	defaults   map[string]string // default values by key, for the settings
 	settings   Settings
 }
 
-// readJob reads a job's table on top of the defaults, and checks the job as a whole. It also returns the links of the job's `after`.
+// readJob reads the table of a job on top of the defaults, and checks the job as a whole. It also returns the links in the job's `after`.
 func (r *jobReader) readJob(v document.Value) (Job, []link) {
 	d := r.base.deriveJob()
 	d.Name, d.File, d.Line = v.Name, v.File(), v.Line()

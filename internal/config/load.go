@@ -18,22 +18,22 @@ import (
 type Options struct {
 	// Env looks up an environment variable. Defaults to os.LookupEnv.
 	Env func(name string) (value string, set bool)
-	// KeepUnset leaves ${NAME} of an unset variable unchanged, and does not check the value that contains it. The result is only good for checking: the
-	// Spec of a job may be nil.
+	// KeepUnset leaves ${NAME} of an unset variable as it is, and skips the checks of the value that contains it. The result may only be used for checking,
+	// because the Spec of a job may then be nil.
 	KeepUnset bool
-	// Files, if not nil, receives the names of all files and folders that were read or looked for, even if there are faults.
+	// Files, if not nil, receives the paths of all files and folders that Load read or looked for, even if there are faults.
 	Files *Files
-	// Trust restricts the owners of the files: of the configuration itself, and of the files that it names. With a restriction, secrets that other users
-	// may read are a warning.
+	// Trust restricts who may own the files of the configuration and the files that it names. With a restriction, Load also warns about secrets that other
+	// users may read.
 	Trust safefile.Trust
-	// Rights returns the identity with which a job's files are opened. A nil Rights, or a nil result, stands for this process's own user.
+	// Rights returns the identity under which a job's files are opened. If Rights or its result is nil, they are opened as this process's own user.
 	Rights func(user, group string) (*safefile.Identity, error)
-	// Machine enables warnings about users, folders, files and programs of jobs that do not exist on this machine.
+	// Machine enables warnings about users, folders, files and programs of jobs that are missing on this machine.
 	Machine bool
-	// SystemZones is the folder of the machine's own time zones. If Machine is set, newer zones than those in use are a warning. Defaults to
+	// SystemZones is the folder of the machine's own time zones. If Machine is set and these zones are newer than those in use, Load warns. Defaults to
 	// /usr/share/zoneinfo.
 	SystemZones string
-	// Now returns the time against which jobs expire. Defaults to time.Now.
+	// Now returns the current time, which decides whether a job has expired. Defaults to time.Now.
 	Now func() time.Time
 }
 
@@ -59,10 +59,10 @@ type loader struct {
 	bounds  *document.Bounds
 	files   []*document.File
 	probe   *mountProbe
-	roots   []document.Value // of the files that could be parsed
-	order   map[string]int   // order in which the files were reached, by name
+	roots   []document.Value // top levels of the files that could be parsed
+	order   map[string]int   // position of each file in the order in which the files were found, by name
 	known   map[string]bool  // files that were read, by real path
-	taken   map[string]bool  // Config.EnvTaken
+	taken   map[string]bool  // becomes Config.EnvTaken
 }
 
 func newLoader(o Options) *loader {
@@ -85,7 +85,7 @@ func newLoader(o Options) *loader {
 	}
 }
 
-// loadPath reads the file or folder that the user named, and all files that are included from there.
+// loadPath reads the file or folder that the user named, and all files that it includes.
 func (l *loader) loadPath(path string) {
 	l.order[path] = 0
 	l.watchPath(path, false)
@@ -107,7 +107,8 @@ func (l *loader) loadPath(path string) {
 	}
 }
 
-// loadFile reads a file and the files that it includes, unless it was read before. If it can't be read, the fault is at the place that names it.
+// loadFile reads a file and the files that it includes, unless the file was read before. A file that can't be read is a fault at from, the value that names
+// it.
 func (l *loader) loadFile(name string, from document.Value) {
 	l.watchPath(name, false)
 	path, err := probeBlocking(l.probe, name, func() (string, error) { return realPath(name), nil })
@@ -138,7 +139,7 @@ func (l *loader) loadFile(name string, from document.Value) {
 	}
 }
 
-// watchPath records a file or a pattern before it is read.
+// watchPath records a file or a pattern. It is called before the file is read.
 func (l *loader) watchPath(name string, pattern bool) {
 	if l.options.Files != nil {
 		l.options.Files.addPath(l.probe, name, pattern)
@@ -164,7 +165,7 @@ func (l *loader) parseFile(f *document.File) {
 	}
 }
 
-// loadIncludes reads the files that a file includes by names and patterns, relative to its folder.
+// loadIncludes reads the files in the list `include`. Names and patterns are relative to the folder of the including file.
 func (l *loader) loadIncludes(v document.Value) {
 	const want = `a list of files and patterns, such as ["jobs.d/*.toml"]`
 	if list, isList := v.Raw.([]any); isList && len(list) == 0 {
@@ -191,7 +192,7 @@ func (l *loader) loadIncludes(v document.Value) {
 	})
 }
 
-// matchingFiles returns the files in a folder that match a pattern, sorted.
+// matchingFiles returns the files that match a pattern, sorted. The pattern is relative to folder, unless folder is "".
 func (l *loader) matchingFiles(folder, pattern string, from document.Value) []string {
 	full := pattern
 	if folder != "" {
@@ -209,7 +210,7 @@ func (l *loader) matchingFiles(folder, pattern string, from document.Value) []st
 	folders, _ := probeBlocking(l.probe, full, func() ([]string, error) { return filepath.Glob(filepath.Dir(full)) })
 	for _, folder := range folders {
 		l.checkFolder(folder, from)
-		// A folder that can't be read would otherwise seem to be empty.
+		// Without this check, a folder that can't be read would seem to be empty.
 		if _, err := probeBlocking(l.probe, folder, func() ([]fs.DirEntry, error) { return os.ReadDir(folder) }); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			l.Fault(from, "%s cannot be read: %v", folder, bareError(err))
 		}
@@ -217,7 +218,7 @@ func (l *loader) matchingFiles(folder, pattern string, from document.Value) []st
 	return names
 }
 
-// checkFolder reports a folder in which untrusted users may add files.
+// checkFolder reports a folder to which untrusted users may add files.
 func (l *loader) checkFolder(name string, from document.Value) {
 	var untrusted *safefile.UntrustedError
 	_, err := probeBlocking(l.probe, name, func() (none struct{}, err error) { return none, safefile.InspectFolder(name, l.options.Trust) })

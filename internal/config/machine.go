@@ -13,8 +13,8 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// readLabels reads a table of labels, of a replica or in the `where` of a job. A job's own table replaces the one in [defaults] as a whole, so an empty
-// table lets the job run anywhere.
+// readLabels reads the labels of a replica or the `where` of a job. The table of a job replaces the whole table of [defaults], so a job with an empty table
+// runs on any replica.
 func readLabels(r *schema.Reader, v document.Value) (all map[string]string, ok bool) {
 	table, ok := v.Raw.(map[string]any)
 	if !ok {
@@ -34,7 +34,7 @@ func readLabels(r *schema.Reader, v document.Value) (all map[string]string, ok b
 	return all, ok
 }
 
-// finishUser warns about a job that passes the replica's environment to another user without an explicit inherit_env.
+// finishUser warns about a job that, by default, passes the environment of the replica to another user. An explicit inherit_env silences the warning.
 func finishUser(r *schema.Reader, d *draft) {
 	user, set := d.at["user"]
 	if _, said := d.at["inherit_env"]; set && d.User != "" && !said && len(d.Command) > 0 {
@@ -43,7 +43,7 @@ func finishUser(r *schema.Reader, d *draft) {
 	}
 }
 
-// machineKeys returns the keys for the replica, the user and the resources of a job.
+// machineKeys returns the keys that select the replica, the user and the resources of a job.
 func machineKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Field("where", "table of strings", func(d *draft) *map[string]string { return &d.Where }, readLabels,
@@ -62,7 +62,7 @@ func machineKeys() []schema.Key[draft] {
 	}
 }
 
-// optionalField turns a reader into one for a field that is nil if its key is not set.
+// optionalField adapts a reader to a field that is a pointer, which stays nil if the key is not set.
 func optionalField[T any](read func(*schema.Reader, document.Value) (T, bool)) func(*schema.Reader, document.Value) (*T, bool) {
 	return func(r *schema.Reader, v document.Value) (*T, bool) {
 		value, ok := read(r, v)
@@ -91,10 +91,10 @@ func umaskOf(d *draft) any {
 	return fmt.Sprintf("%03o", *d.Umask)
 }
 
-// mostPids is the greatest pid_max of Linux.
+// mostPids is the largest pid_max of Linux.
 const mostPids = 4 << 20
 
-// leastMemory is the least memory with which a program can be expected to start.
+// leastMemory is the smallest permitted memory limit. A program can hardly start with less.
 const leastMemory = 1 << 20
 
 func limitsKeys() schema.Section[Limits] {

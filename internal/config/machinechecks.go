@@ -15,15 +15,14 @@ import (
 	"github.com/cronclave/cronclave/internal/textfile"
 )
 
-// machineChecks warns about users, folders and files of jobs that do not exist on this machine. They are no faults: they may be created later, and
+// machineChecks warns about users, folders and files of jobs that are missing on this machine. They are not faults, because they may be created later, and
 // the job may be meant for other machines.
 type machineChecks struct {
 	*fileChecks
 	labels map[string]string // labels of this replica
 }
 
-// ofJob warns about a missing user, folder, file or program of a job. It does not check a program without a slash, because the PATH of the replica is
-// unknown.
+// ofJob warns about a missing user, folder, file or program of a job. It skips a program without a slash, because the PATH of the replica is unknown.
 func (c machineChecks) ofJob(d *draft) {
 	if !c.machine || !d.Enabled || !c.isFor(d) {
 		return
@@ -49,7 +48,7 @@ func (c machineChecks) ofJob(d *draft) {
 	}
 }
 
-// checkUser warns about an unknown user, and about a directory service that does not answer.
+// checkUser warns if the user or the group is unknown, or if the directory service does not answer.
 func (c machineChecks) checkUser(v document.Value, d *draft) {
 	switch _, err := c.rights(d.User, d.Group); {
 	case errors.Is(err, safefile.ErrUnanswered):
@@ -59,7 +58,7 @@ func (c machineChecks) checkUser(v document.Value, d *draft) {
 	}
 }
 
-// isFor reports whether a replica with the labels in this configuration may run a job.
+// isFor reports whether the labels in this configuration match the `where` of a job.
 func (c machineChecks) isFor(d *draft) bool {
 	for name, value := range d.Where {
 		if c.labels[name] != value {
@@ -69,7 +68,7 @@ func (c machineChecks) isFor(d *draft) bool {
 	return true
 }
 
-// checkPath warns about a missing path. there reports whether info is valid.
+// checkPath warns about a missing path. there reports whether the path exists, so that info is valid.
 func (c machineChecks) checkPath(v document.Value, path string) (info fs.FileInfo, there bool) {
 	if path == "" {
 		return nil, false
@@ -97,7 +96,7 @@ func (c machineChecks) checkProgram(v document.Value, path string) {
 	} else if there {
 		var start []byte
 		err := c.probe.probePath(path, func(ctx context.Context) (err error) {
-			start, err = safefile.ReadStart(ctx, path, safefile.Policy{}) // as root, because the job's user may only need to execute the program
+			start, err = safefile.ReadStart(ctx, path, safefile.Policy{}) // not as the job's user, who may have no right to read the program
 			return err
 		})
 		if fault := textfile.InterpreterFault(start); err == nil && fault != "" {
@@ -109,14 +108,14 @@ func (c machineChecks) checkProgram(v document.Value, path string) {
 	}
 }
 
-// envFile warns about a missing env file, about its faults, and about lines that other programs read differently.
+// envFile warns about an env file that is missing or has faults, and about lines that other programs read differently.
 func (c machineChecks) envFile(v document.Value, d *draft) {
 	if _, there := c.checkPath(v, d.EnvFile); !there {
 		return
 	}
 	var as *safefile.Identity
 	if c.rights != nil {
-		as, _ = c.rights(d.User, d.Group) // an unknown user has its own warning
+		as, _ = c.rights(d.User, d.Group) // checkUser warns about an unknown user
 	}
 	var text []byte
 	err := c.probe.probePath(d.EnvFile, func(ctx context.Context) (err error) {
@@ -127,7 +126,7 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 		c.Warn(v, "%s", c.noteUnchecked("the job", d.EnvFile, err))
 	}
 	if err != nil {
-		return // reported elsewhere
+		return // fileChecks reports this error
 	}
 	_, warnings, err := textfile.ParseEnv(d.EnvFile, string(text))
 	if err != nil {

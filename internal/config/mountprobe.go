@@ -15,21 +15,21 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// mountProbe asks file systems about paths, within a time limit per path and one for all paths. After a mount has not answered, requests about its
-// other paths fail at once.
+// mountProbe asks file systems about paths. It has one time limit per path and one for all paths. If a mount did not answer once, requests for other paths on
+// it fail at once.
 type mountProbe struct {
-	perPath, inAll time.Duration     // time limits
+	perPath, inAll time.Duration     // time limit of one path, and of all paths
 	since          time.Time         // start of the first probe
-	silent         map[string]string // the path that got no answer, by mount; by path if the mount is unknown
+	silent         map[string]string // by mount, the first path for which the mount did not answer; by path if the mount is unknown
 }
 
-// silentMount is the error of a path whose mount does not answer. It wraps [safefile.ErrUnanswered].
+// silentMount is the error for a path whose mount does not answer. It wraps [safefile.ErrUnanswered].
 type silentMount struct {
 	at    string // a path on that mount, without symbolic links; "" if the mount is unknown
 	asked string // the earlier path for which the mount did not answer, or ""
 }
 
-// Error returns a text that names the mount.
+// Error returns a text that contains the mount, if it is known.
 func (s *silentMount) Error() string {
 	text := safefile.ErrUnanswered.Error()
 	if s.at != "" {
@@ -44,14 +44,13 @@ func (s *silentMount) Error() string {
 // Unwrap returns [safefile.ErrUnanswered].
 func (*silentMount) Unwrap() error { return safefile.ErrUnanswered }
 
-// isUnchecked reports whether an error of [mountProbe.probePath] leaves the state of the path unknown: the mount did not answer, or the time was used
-// up.
+// isUnchecked reports whether [mountProbe.probePath] failed without an answer about the path, because the mount did not answer or the time was used up.
 func isUnchecked(err error) bool {
 	return errors.Is(err, safefile.ErrUnanswered) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// probePath calls ask with a context that ends at the time limit. ask must return then, like the functions of safefile. The error wraps
-// [safefile.ErrUnanswered] if the mount does not answer, and [context.DeadlineExceeded] if the time for all paths was used up before.
+// probePath calls ask with a context that ends at the time limit. ask must then return, like the functions of safefile. The error wraps
+// [safefile.ErrUnanswered] if the mount does not answer, and [context.DeadlineExceeded] if the time for all paths is used up.
 func (p *mountProbe) probePath(path string, ask func(context.Context) error) error {
 	if p.since.IsZero() {
 		p.since = time.Now()
@@ -70,7 +69,7 @@ func (p *mountProbe) probePath(path string, ask func(context.Context) error) err
 	switch {
 	case !errors.Is(err, safefile.ErrUnanswered):
 		return err
-	case short && ctx.Err() != nil: // within perPath, a slow mount might have answered
+	case short && ctx.Err() != nil: // a slow mount might still have answered within perPath
 		return &fs.PathError{Op: "read", Path: path, Err: context.DeadlineExceeded}
 	}
 	at, _ := p.followLinks(path)
@@ -78,8 +77,8 @@ func (p *mountProbe) probePath(path string, ask func(context.Context) error) err
 	return &fs.PathError{Op: "read", Path: path, Err: &silentMount{at: at}}
 }
 
-// findSilent reports that a path leads to a mount that is known to be silent. at is a path on that mount, and asked the path for which it did not
-// answer; asked is "" if there is none.
+// findSilent reports whether a path leads to a mount that did not answer before. at is a path on that mount, or "" if the mount is unknown. asked is the
+// earlier path for which the mount did not answer. If there is no such mount, asked is "".
 func (p *mountProbe) findSilent(path string) (at, asked string) {
 	if len(p.silent) == 0 {
 		return "", ""
@@ -97,7 +96,7 @@ func (p *mountProbe) findSilent(path string) (at, asked string) {
 	return at, p.silent[mountOf(at)]
 }
 
-// markSilent records that the mount of at did not answer for a path. If at is "", it records only the path.
+// markSilent records that a path got no answer from the mount of at. If at is "", the mount is unknown.
 func (p *mountProbe) markSilent(at, path string) {
 	if p.silent == nil {
 		p.silent = map[string]string{}
@@ -108,25 +107,25 @@ func (p *mountProbe) markSilent(at, path string) {
 	p.silent[cmp.Or(at, path)] = path
 }
 
-// followTime bounds the time for following the links of a path.
+// followTime bounds the time for following the symbolic links of a path.
 const followTime = time.Second
 
-// followLinks follows the symbolic links of a path, which may lead to another mount. It asks the file system about each component, but never a mount
-// that is known to be silent. It returns the place at which it stopped, without symbolic links, and whether the mount of that place is silent. If
-// every mount answers, the place is the target of the path. The place is "" if the target can't be found, for example because the path is a pattern.
+// followLinks follows the symbolic links of a path, which may lead to another mount. It asks the file system about each component, but skips mounts that did
+// not answer before. If a mount is silent, at is the path at which followLinks stopped. Otherwise at is the target of the path. at contains no symbolic
+// links. at is "" if the target can't be found, for example because the path is a pattern.
 func (p *mountProbe) followLinks(path string) (at string, silent bool) {
-	const mostLinks = 40 // as in Linux
+	const mostLinks = 40 // the same limit as in Linux
 	ctx, cancel := context.WithTimeout(context.Background(), followTime)
 	defer cancel()
 	at = "/"
 	rest := strings.Split(proc.AbsolutePath(path), "/")
 	for links := 0; len(rest) > 0; {
-		next := filepath.Join(at, rest[0]) // at is free of links, so ".." is its parent
+		next := filepath.Join(at, rest[0]) // at contains no symbolic links, so ".." is its parent
 		rest = rest[1:]
 		if p.silent[mountOf(next)] != "" {
 			return next, true
 		}
-		// Each component is asked under its own name, because a hanging request for the whole path would not show which component hangs.
+		// Each component gets its own request. A request for the whole path would not show which component hangs.
 		target, err := safefile.Ask(ctx, "the link "+next, func() (string, error) { return os.Readlink(next) })
 		switch {
 		case errors.Is(err, safefile.ErrUnanswered):
@@ -145,11 +144,11 @@ func (p *mountProbe) followLinks(path string) (at string, silent bool) {
 	return at, false
 }
 
-// mountOf returns a text that identifies the mount of a path, without asking its file system. The path must be free of symbolic links. If no mount is
-// known, it returns the path.
+// mountOf returns a text that identifies the mount of a path. It does not ask the file system of the path. The path must not contain symbolic links. If the
+// mount is unknown, mountOf returns the path.
 func mountOf(path string) string { return cmp.Or(proc.OnMount(path), path) }
 
-// probeBlocking calls [mountProbe.probePath] with a function that takes no context. The function may still run after the time limit: see
+// probeBlocking calls [mountProbe.probePath] with a function that takes no context. After the time limit, the function may continue in the background: see
 // [safefile.Ask].
 func probeBlocking[T any](p *mountProbe, path string, ask func() (T, error)) (found T, err error) {
 	err = p.probePath(path, func(ctx context.Context) error {

@@ -16,13 +16,13 @@ import (
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
-// NameRule describes a valid name, for messages.
+// NameRule describes valid names, for use in messages.
 const NameRule = "a letter or a digit, then up to 127 letters, digits, '_' and '-'"
 
-// ValidName reports whether a job, a lock or a namespace may have this name: see [NameRule].
+// ValidName reports whether a name is valid for a job, a lock or a namespace: see [NameRule].
 func ValidName(name string) bool { return namePattern.MatchString(name) }
 
-// eachNamed calls each for the tables in a table of named tables: [jobs], [pools] or [calendars].
+// eachNamed calls each for the inner tables of [jobs], [pools] or [calendars].
 func eachNamed(r *schema.Reader, v document.Value, kind string, each func(document.Value)) {
 	table, ok := v.Raw.(map[string]any)
 	if !ok {
@@ -38,13 +38,13 @@ func eachNamed(r *schema.Reader, v document.Value, kind string, each func(docume
 			if _, err := validName(name); err != nil {
 				r.Fault(one.AtKey(), "%s %q %v", kind, name, err)
 			}
-			each(one) // reports the other faults as well
+			each(one) // called even for an invalid name, to report the other faults in the table
 		}
 	}
 }
 
-// suggestName returns the end of a message about an unknown name: the known name that may be meant, or a remedy. It compares no value from the
-// environment, because the message might reveal it.
+// suggestName returns the end of a message about an unknown name: a suggestion of a known name, or the remedy. It makes no suggestion for a name with values
+// from the environment, because the suggestion might reveal them.
 func suggestName(name schema.Expansion, known []string, remedy string) string {
 	if near := schema.Nearest(name.Text, known); near != "" && len(name.Names) == 0 {
 		return "; did you mean \"" + near + "\"?"
@@ -59,10 +59,10 @@ func validName(s string) (string, error) {
 	return s, nil
 }
 
-// zoneReader reads the name of a time zone.
+// zoneReader is a function that reads a time zone by its name.
 type zoneReader = func(*schema.Reader, document.Value) (*time.Location, bool)
 
-// zoneKey returns a key for a time zone. Its name is looked up in the zones of the configuration. wrap may add a check to the reader.
+// zoneKey returns a key for a time zone. The zone is looked up in the zone data that zones returns. wrap may add a check to the reader.
 func zoneKey[T any](name string, field func(*T) **time.Location, zones func(*T) *cronspec.Zones, wrap func(zoneReader) zoneReader, doc string) schema.Key[T] {
 	key := schema.Field(name, schema.KindString, field, nil, doc)
 	key.Read = func(r *schema.Reader, v document.Value, to *T) {
@@ -76,7 +76,7 @@ func zoneKey[T any](name string, field func(*T) **time.Location, zones func(*T) 
 	return key
 }
 
-// parseZone returns the zone with a name. It refuses "Local", which differs between machines.
+// parseZone returns the zone with a name. It refuses "Local", which means different zones on different machines.
 func parseZone(zones *cronspec.Zones, name string) (*time.Location, error) {
 	if name == "Local" || name == "" {
 		return nil, errors.New(`is not a time zone that is the same on every machine; write a name such as "Europe/Berlin" or "UTC"`)
@@ -94,8 +94,8 @@ func parseZone(zones *cronspec.Zones, name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// nearestZone returns the known zone that is at most two edits away from a name, or "". It suggests only places: abbreviations are easily mistaken
-// for each other, and Etc/GMT+5 is behind UTC.
+// nearestZone returns the known zone that is at most two edits away from a name, or "". It only suggests zones of places. Abbreviations are easily confused
+// with each other, and Etc/GMT+5 is behind UTC, which surprises users.
 func nearestZone(zones *cronspec.Zones, name string) string {
 	const enough = 3
 	best, least := "", enough

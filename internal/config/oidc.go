@@ -12,7 +12,7 @@ import (
 // callbackPath is the path to which the provider redirects browsers.
 const callbackPath = "/login/oidc/callback"
 
-// newOIDC returns the defaults of [server.oidc].
+// newOIDC returns the default values of [server.oidc].
 func newOIDC() *OIDC { return &OIDC{NameClaim: "email", RoleClaim: "groups"} }
 
 func oidcKeys() schema.Section[OIDC] {
@@ -38,8 +38,8 @@ func oidcKeys() schema.Section[OIDC] {
 	}
 }
 
-// providerURL reads a URL to which secrets are sent. It must be HTTPS or on this machine. No message contains it, because it may have a password by
-// mistake.
+// providerURL reads a URL to which secrets are sent. It must be an HTTPS URL or a loopback address. The messages do not contain the URL, because a user may
+// have put a password into it by mistake.
 func providerURL(r *schema.Reader, v document.Value) (string, bool) {
 	e, ok := r.Text(v, "a URL in a string")
 	if !ok || e.Open {
@@ -66,7 +66,7 @@ func checkProviderURL(s string) error {
 	return nil
 }
 
-// checkOIDC reports missing keys in [server.oidc], and a redirect_url that the server does not serve.
+// checkOIDC reports missing keys in [server.oidc], and a redirect_url that the server does not handle.
 func checkOIDC(r *schema.Reader, s Server) {
 	table, set := r.Set("server.oidc")
 	if !set || !table.IsTable() {
@@ -89,7 +89,7 @@ func checkOIDC(r *schema.Reader, s Server) {
 	}
 }
 
-// checkRedirect reports a redirect_url with a path or a scheme that the server does not serve.
+// checkRedirect reports a redirect_url with a path or a scheme that the server does not handle.
 func checkRedirect(r *schema.Reader, s Server) {
 	at, set := r.Set("server.oidc.redirect_url")
 	if !set || s.OIDC == nil || s.OIDC.RedirectURL == "" {

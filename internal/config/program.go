@@ -25,7 +25,7 @@ func commandKeys() []schema.Key[draft] {
 	}
 }
 
-// readCommand reads a list, or a string for the shell. Variables are not replaced in either.
+// readCommand reads a command: a list of arguments, or a string for the shell. Variables are not replaced in a command.
 func readCommand(r *schema.Reader, v document.Value, d *draft) {
 	const want = `a list of strings such as ["/usr/bin/backup", "--all"], or a string for the shell`
 	if script, isString := v.Raw.(string); isString {
@@ -42,7 +42,7 @@ func readCommand(r *schema.Reader, v document.Value, d *draft) {
 	}
 }
 
-// readArguments reads a list of a program and its arguments, unchanged. It warns about ${NAME}, which looks as if it were replaced.
+// readArguments reads a list with a program and its arguments. It warns about ${NAME}, because variables are not replaced there.
 func readArguments(r *schema.Reader, v document.Value, want string) ([]string, bool) {
 	argv, ok := schema.List(r, v, want, func(item document.Value) (string, bool) {
 		s, ok := item.Raw.(string)
@@ -65,7 +65,7 @@ func readArguments(r *schema.Reader, v document.Value, want string) ([]string, b
 	return argv, ok
 }
 
-// validArgument reports whether the system can pass a string to a program as an argument. If not, it adds a fault.
+// validArgument reports whether Linux can pass a string to a program as an argument. If it can't, validArgument adds a fault.
 func validArgument(r *schema.Reader, v document.Value, s string) bool {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		r.Fault(v.AtByte(i), "%q must not hold a NUL character", v.Name)
@@ -78,14 +78,14 @@ func validArgument(r *schema.Reader, v document.Value, s string) bool {
 	return true
 }
 
-// longestArgument is the maximum length of an argument, or of NAME=value, in Linux: MAX_ARG_STRLEN, without the final NUL.
+// longestArgument is the maximum number of bytes of an argument, or of NAME=value, in Linux: MAX_ARG_STRLEN without the final NUL.
 const longestArgument = 128<<10 - 1
 
 func exitCodes(r *schema.Reader, v document.Value) ([]int, bool) {
 	return schema.List(r, v, "a list of whole numbers such as [0, 1]", func(item document.Value) (int, bool) { return r.Integer(item, 0, 255) })
 }
 
-// finishCommand combines shell and command.
+// finishCommand sets the command, with the shell before it if the command is a string.
 func finishCommand(r *schema.Reader, v document.Value, d *draft) {
 	requireKey(r, v, d, "command", "http")
 	d.Command = d.argv

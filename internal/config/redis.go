@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// mostAcked caps acked_replicas.
+	// mostAcked is the maximum of acked_replicas.
 	mostAcked = 100
-	// The bounds of ack_timeout: it is part of the time for one round trip.
+	// The bounds of ack_timeout. It is spent within the time limit of one round trip.
 	leastAckTimeout, mostAckTimeout = time.Millisecond, 500 * time.Millisecond
 )
 
@@ -60,7 +60,7 @@ func tlsKeys() schema.Section[TLS] {
 	}
 }
 
-// leastMasters is the smallest number of masters whose majority survives the loss of one.
+// leastMasters is the smallest number of masters that keeps a majority after the loss of one.
 const leastMasters = 3
 
 // readQuorum reads the URLs of independent masters.
@@ -80,7 +80,7 @@ func readQuorum(r *schema.Reader, v document.Value) ([]string, bool) {
 	return urls, true
 }
 
-// oneMaster refuses a URL of more than one server.
+// oneMaster refuses a URL that names more than one server.
 func oneMaster(u RedisURL) error {
 	if u.Topology != Single {
 		return errors.New("must name one server: redis://, rediss:// or unix://")
@@ -88,7 +88,7 @@ func oneMaster(u RedisURL) error {
 	return nil
 }
 
-// redisURL reads the URL of a Redis. No message contains it, because it may have a password.
+// redisURL reads the URL of a Redis. The messages do not contain the URL, because it may contain a password.
 func redisURL(r *schema.Reader, v document.Value, name string, check func(RedisURL) error) (string, bool) {
 	e, ok := r.Text(v, "a URL in a string")
 	if !ok || e.Open {
@@ -108,7 +108,7 @@ func redisURL(r *schema.Reader, v document.Value, name string, check func(RedisU
 	return e.Text, true
 }
 
-// checkRedis checks the settings of [redis] against each other.
+// checkRedis checks combinations of keys in [redis].
 func checkRedis(r *schema.Reader, to *Redis) {
 	u, err := ParseRedisURL(to.URL)
 	if file, set := r.Set("redis.password_file"); set && err == nil && u.Password != "" {
@@ -143,7 +143,7 @@ func checkPair(r *schema.Reader, at document.Value, tls *TLS) {
 	}
 }
 
-// checkSentinel checks [redis].sentinel, against the URL if that is known.
+// checkSentinel checks [redis].sentinel. known reports whether u is valid, so that it can be compared.
 func checkSentinel(r *schema.Reader, to *Redis, u RedisURL, known bool) {
 	if to.Sentinel == nil {
 		return

@@ -17,15 +17,15 @@ var (
 	masterName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 )
 
-// Topology is the kind of deployment that a URL names.
+// Topology is the kind of Redis deployment that a URL describes.
 type Topology int
 
 const (
-	// Single is one server.
+	// Single is one Redis server.
 	Single Topology = iota
-	// Sentinel is a master with replicas, under the control of the named Sentinels.
+	// Sentinel is a master with replicas. The Sentinels in the URL know the address of the current master.
 	Sentinel
-	// Cluster is several masters, each with a part of the keys.
+	// Cluster is a Redis Cluster: several masters, each with a part of the keys.
 	Cluster
 )
 
@@ -35,16 +35,16 @@ type RedisURL struct {
 	// TLS reports whether the scheme asks for TLS.
 	TLS            bool
 	User, Password string
-	// Socket is the path of a Unix socket, or "" if there are Addrs.
+	// Socket is the path of a Unix socket. It is "" if Addrs is set.
 	Socket string
-	// Addrs are host:port of the server, of the Sentinels, or of some nodes of the Cluster.
+	// Addrs has the host:port of the server, of the Sentinels, or of some nodes of the Cluster.
 	Addrs []string
-	// Master is the name of the master at the Sentinels.
+	// Master is the name of the master that Sentinel monitors.
 	Master string
 	DB     int
 }
 
-// scheme is the meaning of a URL scheme.
+// scheme describes a URL scheme.
 type scheme struct {
 	topology Topology
 	tls      bool
@@ -60,8 +60,8 @@ var schemes = map[string]scheme{
 	"rediss-cluster":  {Cluster, true, "6379"},
 }
 
-// ParseRedisURL parses the URL of a Redis. An error completes a sentence that begins with the name of the URL, and never contains the URL. These
-// forms are valid:
+// ParseRedisURL parses the URL of a Redis. The text of an error is the end of a sentence whose subject is the setting with the URL; it never contains the
+// URL. These forms are valid:
 //
 //	redis://[USER][:PASSWORD@]HOST[:PORT][/DB]
 //	redis-sentinel://[USER][:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/MASTER[/DB]
@@ -90,7 +90,7 @@ func ParseRedisURL(raw string) (RedisURL, error) {
 	return u, u.readPath(path)
 }
 
-// errNoURL is the error of a part that can't be parsed.
+// errNoURL is the error of a URL that can't be parsed.
 var errNoURL = errors.New("is not a URL; in a password, write %XX for characters other than letters and digits")
 
 // readAuthority reads the user, the password and the hosts.
@@ -122,7 +122,7 @@ func (u *RedisURL) readAuthority(authority string, s scheme) error {
 	return nil
 }
 
-// readHost returns host:port of a host, with port as the default.
+// readHost returns the address HOST:PORT. port is the default port.
 func readHost(host, port string) (string, error) {
 	h, err := url.Parse("redis://" + host)
 	switch {
@@ -161,7 +161,7 @@ func (u *RedisURL) readPath(path string) error {
 		}
 		return errors.New("must end with the number of a database, such as /0, or with nothing after the host")
 	}
-	u.DB, _ = strconv.Atoi(strings.TrimPrefix(path, "/")) // an empty path is 0
+	u.DB, _ = strconv.Atoi(strings.TrimPrefix(path, "/")) // an empty path means database 0
 	return nil
 }
 
@@ -183,7 +183,7 @@ func parseSocket(raw string) (RedisURL, error) {
 	}
 	s := RedisURL{User: u.User.Username(), Socket: u.Path}
 	s.Password, _ = u.User.Password()
-	s.DB, _ = strconv.Atoi(db) // no db is 0
+	s.DB, _ = strconv.Atoi(db) // without db, the database is 0
 	return s, nil
 }
 

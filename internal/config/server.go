@@ -47,7 +47,7 @@ func serverTLSKeys() schema.Section[Server] {
 	}
 }
 
-// readHosts reads the permitted names of the Host header, without ports.
+// readHosts reads the names that are permitted in the Host header, without ports.
 func readHosts(r *schema.Reader, v document.Value) ([]string, bool) {
 	const want = `a list of names such as ["cron.example.org"]`
 	return schema.List(r, v, want, func(item document.Value) (string, bool) {
@@ -60,7 +60,7 @@ func readHosts(r *schema.Reader, v document.Value) ([]string, bool) {
 	})
 }
 
-// outsideURL reads the address of the pages for browsers.
+// outsideURL reads the address at which browsers reach the pages.
 func outsideURL(r *schema.Reader, v document.Value) (string, bool) {
 	e, ok := r.Text(v, "a URL in a string")
 	if !ok || e.Open {
@@ -79,7 +79,7 @@ func outsideURL(r *schema.Reader, v document.Value) (string, bool) {
 	return text, true
 }
 
-// basePath reads the prefix of all paths.
+// basePath reads the prefix that all paths have in browsers.
 func basePath(r *schema.Reader, v document.Value) (string, bool) {
 	e, ok := r.Text(v, "a path in a string, as \"/cron\"")
 	if !ok || e.Open {
@@ -95,14 +95,14 @@ func basePath(r *schema.Reader, v document.Value) (string, bool) {
 // baseForm excludes characters that proxies and browsers may encode in different ways.
 var baseForm = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 
-// OwnPaths returns the first parts of the server's own paths. A base path must not begin with one of them: if a proxy removes the base path, such a
-// request could not be distinguished from one that still has it.
+// OwnPaths returns the first parts of the server's own paths. A base path must not begin with one of them. A proxy may remove the base path from requests or
+// keep it, and the server must be able to distinguish the two.
 func OwnPaths() []string {
 	return []string{"api", "assets", "audit", "calendar", "calendar.ics", "cluster", "go", "healthz", "jobs", "login", "login.css", "logout", "metrics", "palette.json",
 		"pause", "readyz", "resume", "timeline"}
 }
 
-// faultOfBase returns the end of a sentence that begins with a faulty base path, or "".
+// faultOfBase returns the end of a message about a faulty base path, or "" if the path is valid.
 func faultOfBase(path string) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch {
@@ -114,7 +114,7 @@ func faultOfBase(path string) string {
 	return ""
 }
 
-// trustedProxies reads addresses and networks.
+// trustedProxies reads IP addresses and networks.
 func trustedProxies(r *schema.Reader, v document.Value) ([]netip.Prefix, bool) {
 	const want = `a list of addresses such as ["10.0.0.0/8"]`
 	return schema.List(r, v, want, func(item document.Value) (netip.Prefix, bool) {
@@ -166,7 +166,7 @@ func isHost(s string) bool {
 	return true
 }
 
-// checkServer reports a server without a login that other machines can reach, and a missing server.listen. table is the first [server].
+// checkServer reports a missing server.listen, and a server that other machines can reach without a login. table is the first [server].
 func checkServer(r *schema.Reader, table document.Value, s Server) {
 	if !table.IsTable() {
 		return
@@ -191,7 +191,7 @@ func checkServer(r *schema.Reader, table document.Value, s Server) {
 	}
 }
 
-// pathOf returns the path of a valid URL.
+// pathOf returns the path of a URL, or "" if the URL is invalid.
 func pathOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -208,7 +208,7 @@ func (s Server) Base() string {
 	return s.BasePath
 }
 
-// RedirectURL returns the address to which the provider redirects browsers. OIDC must not be nil.
+// RedirectURL returns the address to which the OpenID Connect provider redirects browsers. OIDC must not be nil.
 func (s Server) RedirectURL() string {
 	if s.OIDC.RedirectURL == "" {
 		return s.URL + callbackPath
@@ -216,7 +216,7 @@ func (s Server) RedirectURL() string {
 	return s.OIDC.RedirectURL
 }
 
-// isLoopback reports whether an address can only be reached from this machine.
+// isLoopback reports whether a listen address can be reached only from this machine.
 func isLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	return err != nil || isLoopbackHost(host)

@@ -16,19 +16,19 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// Setting is a key of a job and its effective value, in TOML or in words. A key in an inner table is "table.key".
+// Setting is a key of a job and its effective value, as TOML or as a description. A key in an inner table is "table.key".
 type Setting struct{ Key, Value string }
 
-// Settings are all keys of all jobs, for people on any machine. They contain no arguments of commands and no values of variables. A value that uses
-// the environment is shown as the file has it, and so are paths, as in [Config.Digest].
+// Settings has all keys of all jobs, for display on any machine. It contains no arguments of commands and no values of variables. A value that uses the
+// environment is shown as it is written in the file. Paths are shown in the same way, as in [Config.Digest].
 type Settings struct {
-	// Common are all keys in the order of the reference, with the values of a job that sets none itself.
+	// Common has all keys in the order of the reference, with the values of a job that sets no key itself.
 	Common []Setting
-	// Own are the values that differ from Common, by job and key.
+	// Own has the values that differ from Common, by job and key.
 	Own map[string]map[string]string
 }
 
-// Of returns the settings of a job.
+// Of returns all settings of a job.
 func (s Settings) Of(job string) []Setting {
 	all := slices.Clone(s.Common)
 	for i := range all {
@@ -50,8 +50,8 @@ func (s Settings) addJob(job string, all []Setting) {
 	s.Own[job] = own
 }
 
-// jobSettings returns the settings of the draft in its present state. defaults are the values of a draft without any keys. A value in which the file has
-// a "${" is shown as in the file, unless it has no effect, such as a window in [defaults] for a job without catch_up.
+// jobSettings returns the settings of the draft in its current state. defaults are the values of a draft without any keys. A value whose text in the file
+// contains "${" is shown as that text, unless it has no effect: catch_up_window in [defaults] has none for a job without catch_up.
 func (d *draft) jobSettings(keys schema.Section[draft], defaults map[string]string) []Setting {
 	entries := keys.Entries(d)
 	all := make([]Setting, 0, len(entries))
@@ -66,7 +66,7 @@ func (d *draft) jobSettings(keys schema.Section[draft], defaults map[string]stri
 	return all
 }
 
-// defaultTexts returns the values of a job without any keys.
+// defaultTexts returns the default value of each key of a job.
 func defaultTexts(keys schema.Section[draft]) map[string]string {
 	empty, texts := newDraft(time.UTC, nil), map[string]string{}
 	for _, e := range keys.Entries(&empty) {
@@ -75,7 +75,7 @@ func defaultTexts(keys schema.Section[draft]) map[string]string {
 	return texts
 }
 
-// hasDollar reports whether a raw value contains "${", which also is a part of "$${".
+// hasDollar reports whether a raw value contains "${". The escape sequence "$${" counts too.
 func hasDollar(raw any) bool {
 	switch raw := raw.(type) {
 	case string:
@@ -88,10 +88,10 @@ func hasDollar(raw any) bool {
 	return false
 }
 
-// described is a description of a value that is not shown.
+// described is a text that is shown instead of a secret value.
 type described string
 
-// programOf describes a program and the number of its arguments. Arguments may be secrets, so they never leave the machine.
+// programOf describes a program and the number of its arguments. The arguments may be secrets and must not leave the machine.
 func programOf(argv []string) any {
 	if len(argv) < 2 {
 		return described(strings.Join(quotedAll(argv), ""))
@@ -99,7 +99,7 @@ func programOf(argv []string) any {
 	return described(strconv.Quote(argv[0]) + " and " + countOf(len(argv)-1, "argument"))
 }
 
-// commandOf describes the command.
+// commandOf describes the command of a job without its arguments.
 func commandOf(d *draft) any {
 	if d.script != "" {
 		return described("a shell command of " + countOf(utf8.RuneCountInString(d.script), "character"))
@@ -116,7 +116,7 @@ func countOf(n int, thing string) string {
 
 var bareName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// keyName returns a name as a TOML key.
+// keyName returns a name as a TOML key, quoted if necessary.
 func keyName(name string) string {
 	if bareName.MatchString(name) {
 		return name
@@ -124,7 +124,7 @@ func keyName(name string) string {
 	return strconv.Quote(name)
 }
 
-// variablesOf describes the variables of `env`: their names, and whether they use the environment.
+// variablesOf describes the variables of `env` by their names. It marks variables whose values use the environment.
 func variablesOf(d *draft) any {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(d.hidden.env)) {
@@ -146,10 +146,10 @@ func filedOf(d *draft) any {
 	return described(strings.Join(names, ", "))
 }
 
-// notSet is the text for a key without a value and a default.
+// notSet is shown for a key that has no value and no default.
 const notSet = "–"
 
-// settingText returns a value as TOML or in words.
+// settingText returns a value as TOML or as a description.
 func settingText(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -177,7 +177,7 @@ func settingText(v any) string {
 	return rawText(v)
 }
 
-// rawText returns a raw value, or a default, as TOML.
+// rawText returns a value of a TOML file, or a default, as TOML.
 func rawText(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -191,7 +191,7 @@ func rawText(v any) string {
 		return strconv.Quote(units.FormatSize(int64(v)))
 	case []int:
 		return "[" + strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ", "), "[]") + "]"
-	case []any: // contains a variable, so it is a list of strings
+	case []any: // such a value contains a variable, so it is a list of strings
 		var texts []string
 		for _, item := range v {
 			texts = append(texts, fmt.Sprint(item))
@@ -229,7 +229,7 @@ func tableText[V any](table map[string]V, text func(V) string) string {
 	return "{ " + strings.Join(items, ", ") + " }"
 }
 
-// mostOfASetting caps the bytes of a value, because Redis keeps the values of all jobs.
+// mostOfASetting caps the bytes of a setting's text, because Redis stores the settings of all jobs.
 const mostOfASetting = 1000
 
 // shortenText shortens a long text. It adds a digest of the whole text, so that texts that differ only in the cut part look different.

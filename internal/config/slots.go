@@ -8,10 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// mostSlots is the maximum number of slots of a lock.
+// mostSlots is the maximum number of slots of a job or a pool.
 const mostSlots = 1000
 
-// slotKeys returns the keys that limit the runs of a job, and decide about a tick without a free slot.
+// slotKeys returns the keys that limit the concurrent runs of a job, and that select what happens to a tick without a free slot.
 func slotKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Integer("parallel", 1, mostSlots, func(d *draft) *int { return &d.Parallel }, "Slots of the job: how many of its runs there may be at once in the cluster."),
@@ -25,8 +25,8 @@ func slotKeys() []schema.Key[draft] {
 	}
 }
 
-// overlapKey returns the key overlap. Its reader explains the policy "allow" of other programs, and stores "skip" as "", so that a job can return to the
-// default.
+// overlapKey returns the key overlap. Its reader suggests a remedy for "allow", a policy of other programs. It stores "skip" as "", so that a job can
+// override [defaults] with the default.
 func overlapKey() schema.Key[draft] {
 	key := schema.Word("overlap", func(d *draft) *string { return &d.Overlap },
 		"When all slots are held at a tick: skip it, let the first such tick wait, or stop the oldest run and start.", "skip", "queue", "replace")
@@ -62,12 +62,12 @@ func poolKeys() schema.Section[Pool] {
 	}}
 }
 
-// poolName reads a job's pool. An empty name removes the pool of [defaults].
+// poolName reads the name of a job's pool. An empty name overrides the pool of [defaults].
 func poolName(r *schema.Reader, v document.Value) (schema.Expansion, bool) {
 	return r.Text(v, "the name of a pool in a string")
 }
 
-// finishPool looks up the job's pool.
+// finishPool sets the job's pool and the number of the pool's slots.
 func finishPool(r *schema.Reader, d *draft, known map[string]Pool) {
 	p, found := known[d.pool.Text]
 	switch {
@@ -80,7 +80,7 @@ func finishPool(r *schema.Reader, d *draft, known map[string]Pool) {
 	}
 }
 
-// checkSlots checks parallel, per_tick and per_replica against each other.
+// checkSlots checks the combination of parallel, per_tick and per_replica.
 func checkSlots(r *schema.Reader, d *draft) {
 	if d.wrong["parallel"] {
 		return

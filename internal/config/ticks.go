@@ -10,10 +10,10 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// scheduleKeys are the keys for a job's ticks. A job with `after` must not set them.
+// scheduleKeys lists the keys that define a job's ticks. A job with `after` must not set them.
 var scheduleKeys = []string{"schedule", "timezone", "jitter", "except", "starts_at", "expires_at", "catch_up", "catch_up_window"}
 
-// tickKeys returns the keys for a job's ticks.
+// tickKeys returns the keys that define a job's ticks and their deadlines.
 func tickKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Field("schedule", "string, or list of strings", func(d *draft) *[]expression { return &d.exprs }, readSchedule,
@@ -35,7 +35,7 @@ func tickKeys() []schema.Key[draft] {
 	}
 }
 
-// timezoneKey returns the key timezone. For the settings, its reader records the text of a zone with a variable.
+// timezoneKey returns the key timezone. For the settings, its reader also records the text of a zone that contains a variable.
 func timezoneKey() schema.Key[draft] {
 	always := func(read zoneReader) zoneReader { return read }
 	key := zoneKey("timezone", func(d *draft) **time.Location { return &d.Location }, func(d *draft) *cronspec.Zones { return d.zones }, always,
@@ -53,7 +53,7 @@ func timezoneKey() schema.Key[draft] {
 	})
 }
 
-// writtenZone returns the text of a zone if it contains a variable, or "".
+// writtenZone returns the text of a zone as written in the file if it contains a variable. Otherwise it returns "".
 func writtenZone(v document.Value) string {
 	if text, _ := v.Raw.(string); len(schema.Find(text)) > 0 {
 		return text
@@ -61,7 +61,7 @@ func writtenZone(v document.Value) string {
 	return ""
 }
 
-// caughtUp returns catch_up_window, or a dash for a job without catch_up.
+// caughtUp returns catch_up_window for a job with catch_up, and notSet for any other job.
 func caughtUp(d *draft) any {
 	if d.CatchUp == "" || d.CatchUp == "none" {
 		return schema.Prose(notSet)
@@ -69,7 +69,7 @@ func caughtUp(d *draft) any {
 	return d.CatchUpWindow
 }
 
-// readSchedule reads an expression or a list of them. finishSchedule parses them, because it knows the job's name and zone.
+// readSchedule reads a cron expression or a list of them. finishSchedule parses the expressions, because parsing needs the job's name and zone.
 func readSchedule(r *schema.Reader, v document.Value) ([]expression, bool) {
 	return readExpressions(r, v, `an expression in a string, such as "0 3 * * *", or a list of them`)
 }
@@ -87,7 +87,7 @@ func readExpressions(r *schema.Reader, v document.Value, want string) ([]express
 	return schema.List(r, v, want, one)
 }
 
-// finishSchedule parses the schedule and its exceptions for this job.
+// finishSchedule parses the schedule of a job and its exceptions.
 func finishSchedule(r *schema.Reader, v document.Value, d *draft, known calendars, now func() time.Time) {
 	requireKey(r, v, d, "schedule", "after")
 	d.Schedule = textsOf(d.exprs)
@@ -109,12 +109,12 @@ func finishSchedule(r *schema.Reader, v document.Value, d *draft, known calendar
 	finishBounds(r, d, err, now)
 }
 
-// wrongSchedule reports the faults in the expressions of a schedule and of its exceptions.
+// wrongSchedule reports the faults of the parser in the schedule and in its exceptions.
 func wrongSchedule(r *schema.Reader, d *draft, err error, except []expression) {
 	for _, one := range splitErrors(err) {
 		var wrong *cronspec.ParseError
 		if errors.Is(one, cronspec.ErrNoTick) {
-			continue // reported by finishBounds
+			continue // finishBounds reports this error
 		}
 		if errors.As(one, &wrong) {
 			if e, found := expressionOf(d, except, wrong); found {
@@ -126,7 +126,7 @@ func wrongSchedule(r *schema.Reader, d *draft, err error, except []expression) {
 	}
 }
 
-// expressionOf returns the expression that a message of the parser is about.
+// expressionOf returns the expression that an error or a remark of the parser refers to.
 func expressionOf(d *draft, except []expression, about *cronspec.ParseError) (e expression, found bool) {
 	of := d.exprs
 	if about.Except {
@@ -138,7 +138,7 @@ func expressionOf(d *draft, except []expression, about *cronspec.ParseError) (e 
 	return of[about.Index], true
 }
 
-// splitErrors returns the errors in an error of errors.Join.
+// splitErrors returns the errors that errors.Join has combined.
 func splitErrors(err error) []error {
 	if err == nil {
 		return nil
@@ -149,8 +149,8 @@ func splitErrors(err error) []error {
 	return []error{err}
 }
 
-// reportExpression reports a message at its place in the expression. If the expression contains a variable, it reports only the whole expression,
-// because the message might reveal a value from the environment.
+// reportExpression reports a message of the parser at its position in the expression. If the expression contains a variable, the report contains only the
+// text from the file, because the message might reveal a value from the environment.
 func reportExpression(report func(document.Value, string, ...any), e expression, wrong *cronspec.ParseError) {
 	if len(e.Names) > 0 {
 		report(e.Value, "%s %q is not a valid schedule once its variables are replaced", e.Name, e.Raw)
@@ -163,7 +163,7 @@ func reportExpression(report func(document.Value, string, ...any), e expression,
 	report(e.AtByte(wrong.Offset), "%s", document.OneLine(message))
 }
 
-// finishBounds reports a schedule whose ticks are all excluded by except, starts_at and expires_at, and warns about a job that has expired.
+// finishBounds reports that except, starts_at and expires_at exclude all ticks of the schedule. It warns about a job that has expired.
 func finishBounds(r *schema.Reader, d *draft, err error, now func() time.Time) {
 	switch {
 	case !d.StartsAt.IsZero() && !d.ExpiresAt.IsZero() && !d.StartsAt.Before(d.ExpiresAt):
@@ -176,7 +176,7 @@ func finishBounds(r *schema.Reader, d *draft, err error, now func() time.Time) {
 	}
 }
 
-// finishCatchUp removes the catch_up keys of a job without catch_up.
+// finishCatchUp removes catch_up and its window if catch_up is "none". It refuses catch_up for a job with several runs per tick.
 func finishCatchUp(r *schema.Reader, v document.Value, d *draft) {
 	window, windowed := d.at["catch_up_window"]
 	switch {

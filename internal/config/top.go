@@ -10,11 +10,12 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// top collects the top levels of the files. Defaults and jobs are read after all files, because a job in the first file may refer to the last one.
+// top collects the top levels of all files. Defaults and jobs are read after all files, because a job in the first file may refer to a table in the last
+// file.
 type top struct {
 	Config
 	calendars calendars
-	tables    map[string]document.Value // the first table of each name; several files may have one
+	tables    map[string]document.Value // the first table of each name; several files may contain the same table
 	defaults  []document.Value
 	jobs      []document.Value
 }
@@ -30,7 +31,7 @@ func topKeys() schema.Section[top] {
 	}
 }
 
-// clusterKeys returns the single keys of the top level.
+// clusterKeys returns the keys of the top level that are not tables.
 func clusterKeys() []schema.Key[top] {
 	return []schema.Key[top]{
 		schema.Field("namespace", schema.KindString, func(t *top) *string { return &t.Namespace }, readOnce(readNamespace),
@@ -43,7 +44,7 @@ func clusterKeys() []schema.Key[top] {
 		{
 			Name: "include", Kind: schema.KindStrings, Allowed: "paths and patterns, such as `\"jobs.d/*.toml\"`",
 			Doc:  "More files of this configuration, relative to the file that names them. A pattern without a match is fine.",
-			Read: func(*schema.Reader, document.Value, *top) {}, // see loader
+			Read: func(*schema.Reader, document.Value, *top) {}, // the loader reads this key
 		},
 	}
 }
@@ -52,7 +53,7 @@ func readNamespace(r *schema.Reader, v document.Value) (string, bool) {
 	return schema.Parsed(r, v, "a string", validName)
 }
 
-// readOnce returns a reader for a key that may be set only once in all files.
+// readOnce returns a reader for a key that may be set only once in the whole configuration.
 func readOnce[T any](read func(*schema.Reader, document.Value) (T, bool)) func(*schema.Reader, document.Value) (T, bool) {
 	return func(r *schema.Reader, v document.Value) (T, bool) {
 		value, ok := read(r, v)
@@ -126,10 +127,10 @@ func historyKeys() schema.Section[History] {
 	}
 }
 
-// WholeHistory returns the limits for a reader that does not know the cluster's [history]. They exclude nothing that a replica keeps.
+// WholeHistory returns limits for a reader that does not have the [history] of the cluster. They include everything that a replica can keep.
 func WholeHistory() History { return History{Runs: mostRuns, MaxAge: schema.AnyLength} }
 
-// defaultConfig returns the configuration of an empty file.
+// defaultConfig returns the configuration that results from an empty file.
 func defaultConfig() Config {
 	return Config{
 		Namespace: DefaultNamespace,
@@ -142,7 +143,7 @@ func defaultConfig() Config {
 	}
 }
 
-// synonyms maps the names that other schedulers use for a key to its name here.
+// synonyms maps the names of keys in other schedulers to the keys of cronclave.
 var synonyms = map[string]string{
 	"args": "command", "cmd": "command", "exec": "command", "run": "command", "script": "command",
 	"at": "schedule", "cron": "schedule", "interval": "schedule", "when": "schedule",
@@ -155,8 +156,8 @@ var synonyms = map[string]string{
 	"max_runtime": "timeout", "log": "output", "on_failure": "notify", "notifications": "notify",
 }
 
-// knownTable returns the table that has a key which is unknown in another table. A common mistake is a key of the top level below the header of a table:
-// TOML assigns it to that table.
+// knownTable returns the place of the table that contains a key, or "". It is called for a key that is unknown in another table. A common mistake is a key of
+// the top level that is written below the header of a table, because TOML assigns it to that table.
 func knownTable(key, table string) string {
 	homes := []struct {
 		where string
@@ -183,7 +184,7 @@ func knownTable(key, table string) string {
 	return ""
 }
 
-// assembleConfig builds the configuration from the top levels of all files. It is complete only if no fault was found.
+// assembleConfig builds the configuration from the top levels of all files. If a fault was found, the configuration is incomplete.
 func assembleConfig(r *schema.Reader, roots []document.Value, files *fileChecks, o Options) *Config {
 	t := newTop()
 	t.readZones(r, roots, o)
@@ -205,7 +206,7 @@ func assembleConfig(r *schema.Reader, roots []document.Value, files *fileChecks,
 	jobs.settings = Settings{Common: jobs.base.jobSettings(jobs.keys, jobs.defaults), Own: map[string]map[string]string{}}
 	var all []link
 	for _, v := range t.jobs {
-		if r.Full() { // the configuration is refused anyway, and a job takes some KiB
+		if r.Full() { // the configuration is refused anyway, and each job takes a few KiB of memory
 			break
 		}
 		job, links := jobs.readJob(v)

@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-// Files records the files and patterns that Load looked for, including missing files, so that later changes can be noticed. The zero value is ready
-// for one [Load].
+// Files records the files and patterns that Load looked for, including missing files, so that later changes can be detected. The zero value is ready for one
+// [Load].
 type Files struct {
 	watched []watched
 }
 
-// watched is a file, or a pattern. A pattern is represented by the matching names, so other changes in its folder do not matter.
+// watched is a file or a pattern. The stamp of a pattern contains only the names that match, so other changes in the folder do not matter.
 type watched struct {
 	name    string
 	pattern bool
-	read    string // stamp before the file was read
+	read    string // stamp of the file before it was read
 }
 
-// addPath records the stamp of a file or a pattern. It is called before the file is read, so that no later change is missed.
+// addPath records the stamp of a file or a pattern. It is called before the file is read, so that no change after the read is missed.
 func (f *Files) addPath(by *mountProbe, name string, pattern bool) {
 	if slices.ContainsFunc(f.watched, func(w watched) bool { return w.name == name && w.pattern == pattern }) {
 		return
 	}
-	w := watched{name: name, pattern: pattern, read: name + " -"} // the stamp of a missing file, for a mount that does not answer
+	w := watched{name: name, pattern: pattern, read: name + " -"} // stamp of a missing file; replaced below unless the mount does not answer
 	if stamp, err := probeBlocking(by, name, w.currentStamp); err == nil {
 		w.read = stamp
 	}
 	f.watched = append(f.watched, w)
 }
 
-// AsRead returns the [Files.Stamp] of the files at the time when they were read.
+// AsRead returns the [Files.Stamp] at the time when the files were read.
 func (f *Files) AsRead() string {
 	var read []string
 	for _, w := range f.watched {
@@ -44,11 +44,11 @@ func (f *Files) AsRead() string {
 	return strings.Join(read, "\n")
 }
 
-// Stamp returns a text that differs from [Files.AsRead] if a file was changed, replaced, added or removed since, or if its mode has changed. A file
-// counts as replaced too if a symbolic link on the way to it leads elsewhere. Stamp asks the system about each file and folder, and opens none.
+// Stamp returns a text that differs from [Files.AsRead] if a file was changed, replaced, added or removed since then, or if its mode has changed. A file also
+// counts as replaced if a symbolic link in its path now leads to another file. Stamp asks the system about each file and folder, but opens no file.
 //
-// All files together get five seconds, and each file one. A file without an answer in that time counts as unchanged, and the error is the error of
-// the first such file.
+// Stamp waits at most one second for each file and five seconds for all files. A file without an answer in that time counts as unchanged, and Stamp returns
+// the error of the first such file.
 func (f *Files) Stamp() (stamp string, err error) {
 	var now []string
 	by := &mountProbe{perPath: time.Second, inAll: 5 * time.Second}
@@ -62,23 +62,23 @@ func (f *Files) Stamp() (stamp string, err error) {
 	return strings.Join(now, "\n"), err
 }
 
-// currentStamp never fails: a missing file has a stamp, too.
+// currentStamp returns the present stamp. Its error is always nil: a missing file has a stamp, too.
 func (w watched) currentStamp() (string, error) {
 	if w.pattern {
-		names, _ := matchFiles(w.name) // a faulty pattern is reported elsewhere
+		names, _ := matchFiles(w.name) // Load reports a faulty pattern
 		return fmt.Sprintf("%s %q", w.name, names), nil
 	}
 	info, err := os.Stat(w.name)
 	switch {
 	case err != nil:
 		return w.name + " -", nil
-	case info.IsDir(): // only its matching files count
+	case info.IsDir(): // for a folder, only its matching files count
 		return realPath(w.name), nil
 	}
 	return fmt.Sprint(realPath(w.name), " ", info.Mode(), " ", info.Size(), " ", info.ModTime().UnixNano()), nil
 }
 
-// realPath returns a path that is the same for all names of a file.
+// realPath returns the absolute path of a file without symbolic links.
 func realPath(name string) string {
 	absolute, err := filepath.Abs(name)
 	if err != nil {
@@ -90,8 +90,8 @@ func realPath(name string) string {
 	return absolute
 }
 
-// matchFiles returns the files that match a pattern, sorted. As in a shell, a pattern matches hidden files only if it begins with a dot. An editor's
-// lock file is no configuration.
+// matchFiles returns the files that match a pattern, sorted. As in a shell, a pattern matches hidden files only if it begins with a dot. So it does not match
+// the lock files of editors.
 func matchFiles(pattern string) ([]string, error) {
 	names, err := filepath.Glob(pattern)
 	hidden := strings.HasPrefix(filepath.Base(pattern), ".")

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/zonedata"
 )
 
-// zoneDataKey returns the key zone_data. [top.readZones] reads it before all other keys, which name zones.
+// zoneDataKey returns the key zone_data. [top.readZones] reads its value before all other keys, because some of them name zones.
 func zoneDataKey() schema.Key[top] {
 	key := schema.Path("zone_data", func(t *top) *string { return &t.ZoneData },
 		"Time zones for this replica in place of those built in: see [time zones](jobs.md#zone-data).").
@@ -21,7 +21,7 @@ func zoneDataKey() schema.Key[top] {
 	return key
 }
 
-// readZones reads the zones of zone_data, which replace the built-in ones. After a fault, jobs are checked with the built-in zones.
+// readZones reads the time zones of zone_data, which replace the built-in ones. After a fault, jobs are checked with the built-in zones.
 func (t *top) readZones(r *schema.Reader, roots []document.Value, o Options) {
 	for _, root := range roots {
 		v, set := root.Get("zone_data")
@@ -47,7 +47,7 @@ func (t *top) readZones(r *schema.Reader, roots []document.Value, o Options) {
 	}
 }
 
-// checkZones warns if the machine has newer zones than those in use. It does not if all jobs are in UTC.
+// checkZones warns if the machine has newer zone data than the data in use. It does not warn if all jobs are in UTC.
 func (t *top) checkZones(r *schema.Reader, root document.Value, o Options) {
 	inUTC := true
 	for i := range t.Jobs {

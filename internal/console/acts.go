@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// Acts prints the audit log, with times relative to now.
+// Acts prints entries of the audit log. Times are relative to now.
 func (p Printer) Acts(now time.Time, acts []journal.Act) {
 	t := newTable("TIME", "USER", "ACT", "JOBS", "REASON")
 	for _, a := range acts {
@@ -19,7 +19,7 @@ func (p Printer) Acts(now time.Time, acts []journal.Act) {
 	t.print(p)
 }
 
-// ActJobs describes the jobs of an act, and its run, tick or end.
+// ActJobs returns the jobs of an audit entry, with the run, the tick or the end of the pause that it is about. An entry about a replica has no jobs.
 func ActJobs(a journal.Act) string {
 	if a.Replica != "" {
 		return "replica " + a.Replica
@@ -42,7 +42,7 @@ func ActJobs(a journal.Act) string {
 	return text
 }
 
-// Unchanged describes the number of acts without effect that an entry stands for.
+// Unchanged describes an audit entry without effect. If several such acts share the entry, the text contains their number.
 func Unchanged(a journal.Act) string {
 	if a.Unchanged > 1 {
 		return fmt.Sprintf("the newest of %d that changed nothing", a.Unchanged)
@@ -50,7 +50,7 @@ func Unchanged(a journal.Act) string {
 	return "changed nothing"
 }
 
-// Paused prints the result of a pause or a resume for each job.
+// Paused prints, for each job, the result of a pause or a resume.
 func (p Printer) Paused(jobs []operator.PausedJob) {
 	for _, j := range jobs {
 		switch {
@@ -64,7 +64,7 @@ func (p Printer) Paused(jobs []operator.PausedJob) {
 	}
 }
 
-// pauseEnd returns the end of a pause, and the reason for the pause.
+// pauseEnd returns the end of a pause and its reason.
 func pauseEnd(j operator.PausedJob) string {
 	text := "it is resumed"
 	if j.Until != nil {
@@ -76,7 +76,7 @@ func pauseEnd(j operator.PausedJob) string {
 	return text
 }
 
-// Canceled prints the runs of a job that were asked to stop.
+// Canceled prints the runs of a job whose replicas were asked to stop them.
 func (p Printer) Canceled(job string, runs []operator.CanceledRun) {
 	if len(runs) == 0 {
 		fmt.Fprintf(p.Out, "nothing runs of job %s\n", job)

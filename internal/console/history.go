@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// History prints records. Each is followed by its output, if that was read.
+// History prints records. If a record contains output, the output follows below its line.
 func (p Printer) History(records []journal.Record) {
 	if len(records) == 0 {
 		fmt.Fprintln(p.Out, "no runs")
@@ -35,11 +35,11 @@ func (p Printer) History(records []journal.Record) {
 	t.print(p)
 }
 
-// late is the shortest delay between a tick and its run that is worth showing.
+// late is the minimum delay of a run that is shown.
 const late = 2 * time.Second
 
-// Late returns the time between a tick and the start of its first try. Causes are the job's jitter, or the wait for a slot, for a place in the pool
-// or for a replica. Late returns 0 for a short time, and for runs that the schedule did not start.
+// Late returns the time from a tick to the start of the first attempt of its run. The delay can come from the job's jitter, or from the wait for a slot of
+// the job, a slot of the pool or a replica. Late returns 0 for delays that are not worth showing, and for runs that the schedule did not start.
 func Late(r journal.Record) time.Duration {
 	by := r.Started.Sub(r.Tick)
 	if r.Started.IsZero() || r.Tick.IsZero() || by < late || r.Trigger != "" && r.Trigger != "schedule" || r.Attempt > 1 || r.FailedTries > 0 {
@@ -48,10 +48,11 @@ func Late(r journal.Record) time.Duration {
 	return by
 }
 
-// Why returns the details of an outcome, or "-": the delay after the tick, a trigger other than the schedule, the reason, and the attempts.
+// Why returns the details of a record, or "-" without any: the delay of the run, the trigger if it was not the schedule, the reason for the outcome, and the
+// attempts.
 func Why(r journal.Record) string { return cmp.Or(detailsOf(r, r.Reason), "-") }
 
-// WhyInFull returns the same as [Why] with the reason in full, for `cronclave why`. It returns "" without details.
+// WhyInFull returns the same details as [Why] with the full text of the reason, or "" without any. `cronclave why` prints it.
 func WhyInFull(r journal.Record) string { return detailsOf(r, operator.ReasonText(r)) }
 
 func detailsOf(r journal.Record, reason string) string {
@@ -71,7 +72,7 @@ func detailsOf(r journal.Record, reason string) string {
 	return strings.TrimSpace(strings.Join(words, ", ") + triesText(r))
 }
 
-// triesText returns whether a try was followed by another one, or the number of failed tries before the end of a run, as text.
+// triesText returns a remark about the failed attempts in a run, or "".
 func triesText(r journal.Record) string {
 	switch {
 	case r.Retried:
@@ -84,7 +85,7 @@ func triesText(r journal.Record) string {
 	return ""
 }
 
-// ifRun returns s for a record of a run, and "-" for a tick without a run.
+// ifRun returns s if the record is about a run, and "-" if it is about a tick without a run.
 func ifRun(r journal.Record, s string) string {
 	if r.Token == 0 && r.Started.IsZero() {
 		return "-"
@@ -106,7 +107,7 @@ func slotOf(r journal.Record) string {
 	return fmt.Sprint(*r.Slot)
 }
 
-// Stamp formats a time as RFC 3339 in UTC, for messages that a script may read.
+// Stamp formats a time as RFC 3339 in UTC, for messages that scripts may parse.
 func Stamp(t time.Time) string { return Printer{}.formatStamp(t) }
 
 // formatStamp formats a time as RFC 3339 in the printer's zone.

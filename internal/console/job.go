@@ -8,10 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// factIndent is the column of the facts about a job, after their names.
+// factIndent is the column at which the values of a job's facts begin, after their names.
 const factIndent = 13
 
-// Job prints everything about one job in a status, and the problems of the cluster.
+// Job prints all details of one job in a status, and the problems of the cluster.
 func (p Printer) Job(st *operator.Status, j operator.Job) {
 	p.printLine(jobMark(j), fmt.Sprintf("job %s: %s", p.cutText(j.Name, 64), lastText(st, j.Last)))
 	p.printProblems(st)
@@ -60,7 +60,7 @@ func (p Printer) Job(st *operator.Status, j operator.Job) {
 	}
 }
 
-// printRecent prints the latest runs. `cronclave history` shows more of each.
+// printRecent prints the latest runs in brief. `cronclave history` prints more about each.
 func (p Printer) printRecent(st *operator.Status, j operator.Job) {
 	if len(j.Recent) == 0 {
 		return
@@ -77,7 +77,7 @@ func (p Printer) printRecent(st *operator.Status, j operator.Job) {
 	t.print(p)
 }
 
-// pauseOf describes the pause of a job: the user, the begin, the end and the reason.
+// pauseOf describes the pause of a job: its user, its beginning, its end and its reason.
 func pauseOf(p Printer, st *operator.Status, j operator.Job) string {
 	until := "it is resumed"
 	if j.PausedUntil != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// printLocks prints the pools, and the locks of `cronclave lock`.
+// printLocks prints the pools, and the locks that processes use by `cronclave lock`.
 func (p Printer) printLocks(st *operator.Status) {
 	pools := make([]operator.Lock, len(st.Pools))
 	for i, pool := range st.Pools {
@@ -17,7 +17,7 @@ func (p Printer) printLocks(st *operator.Status) {
 	p.lockTable("LOCK", st.Now, st.Locks)
 }
 
-// mostHolders caps the rows for the holders of a lock, except in wide output.
+// mostHolders is the maximum number of holders of a lock that are printed, except in wide output.
 const mostHolders = 5
 
 func (p Printer) lockTable(title string, now time.Time, locks []operator.Lock) {
@@ -36,7 +36,7 @@ func (p Printer) lockTable(title string, now time.Time, locks []operator.Lock) {
 	t.print(p)
 }
 
-// lockRows adds a row for each holder of a lock, or one row if there is none.
+// lockRows adds one row per holder of a lock. A lock without a holder gets one row.
 func (p Printer) lockRows(t *table, now time.Time, l operator.Lock) {
 	m := plain
 	if l.Full() {
@@ -62,7 +62,7 @@ func (p Printer) lockRows(t *table, now time.Time, l operator.Lock) {
 	}
 }
 
-// waitersText returns the number of waiters and the first one. Wide output has all of them.
+// waitersText returns the number of waiters and the first waiter. Wide output contains all waiters.
 func (p Printer) waitersText(now time.Time, l operator.Lock) string {
 	if l.Waiters == 0 {
 		return "-"
@@ -83,7 +83,7 @@ func (p Printer) waitersText(now time.Time, l operator.Lock) string {
 	return p.cutText(text, 30)
 }
 
-// holderName names the run or the process that uses a lock.
+// holderName returns the name of a holder or a waiter: a job on its replica, or a process.
 func holderName(job, owner string) string {
 	if job == "" {
 		return owner

@@ -12,25 +12,25 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// Logs prints the output of runs while it is written. Lines of stdout go to Out; lines of stderr and remarks go to Err.
+// Logs prints the output of runs as they write it. Lines of stdout go to Out. Lines of stderr and remarks about the output go to Err.
 type Logs struct {
 	Out, Err io.Writer
-	Zone     *time.Location // of the times before lines
+	Zone     *time.Location // zone of the times in front of lines
 }
 
-// Bare returns a viewer that prints only the lines.
+// Bare returns a viewer that prints lines without any addition.
 func (l Logs) Bare() operator.Viewer {
 	return operator.Viewer{Note: l.printNote, Line: func(line operator.OutputLine) { fmt.Fprintln(l.writerOf(line), line.Line) }}
 }
 
-// JSON returns a viewer that prints each line as a line of JSON.
+// JSON returns a viewer that prints each line as a JSON object.
 func (l Logs) JSON() operator.Viewer {
 	return operator.Viewer{Note: l.printNote, Line: func(line operator.OutputLine) {
-		_ = json.NewEncoder(l.Out).Encode(line) // ignored as for all output: the reader is gone
+		_ = json.NewEncoder(l.Out).Encode(line) // errors are ignored as for all output: its reader has gone
 	}}
 }
 
-// Headed returns a viewer that prints the lines, and a heading before the output of another run.
+// Headed returns a viewer that prints lines unchanged. If a line belongs to another run than the line before, a heading comes first.
 func (l Logs) Headed() operator.Viewer {
 	current, v := "", l.Bare()
 	show := v.Line
@@ -44,8 +44,7 @@ func (l Logs) Headed() operator.Viewer {
 	return v
 }
 
-// Prefixed returns a viewer that prints each line with its time and its replica, and with the job if withJob is set. Each run gets a heading on Err
-// when it begins.
+// Prefixed returns a viewer that begins each line with its time, its replica and, if withJob is set, its job. When a run begins, it prints a heading to Err.
 func (l Logs) Prefixed(withJob bool) operator.Viewer {
 	p := &prefixed{Logs: l, withJob: withJob, begun: map[string]journal.Record{}}
 	return operator.Viewer{Begin: p.beginRun, Line: p.printLine, Note: p.printRemark}
@@ -60,15 +59,15 @@ func (l Logs) writerOf(line operator.OutputLine) io.Writer {
 
 func (l Logs) printNote(run, text string) { fmt.Fprintf(l.Err, "cronclave: run %s: %s\n", run, text) }
 
-// prefixed prints lines of several runs.
+// prefixed prints the lines of several runs.
 type prefixed struct {
 	Logs
 	withJob bool
-	begun   map[string]journal.Record // by run id
-	width   int                       // of the longest origin so far
+	begun   map[string]journal.Record // records of runs that have begun, by run id
+	width   int                       // width of the longest origin so far
 }
 
-// mostBegun caps the runs whose remarks can be shown with an origin.
+// mostBegun is the maximum number of runs in prefixed.begun.
 const mostBegun = 1000
 
 func (p *prefixed) beginRun(r journal.Record) {
@@ -87,7 +86,7 @@ func (p *prefixed) printLine(l operator.OutputLine) {
 	fmt.Fprintln(p.writerOf(l), p.linePrefix(l.Time, p.originOf(l.Replica, l.Job, l.Slot))+l.Line)
 }
 
-// printRemark prints a remark on a run in the format of its lines.
+// printRemark prints a remark about a run with the same prefix as the run's lines. A run that is not in begun gets a note with its id.
 func (p *prefixed) printRemark(run, text string) {
 	r, known := p.begun[run]
 	if !known {
@@ -97,7 +96,7 @@ func (p *prefixed) printRemark(run, text string) {
 	fmt.Fprintln(p.Err, p.linePrefix(time.Time{}, p.originOf(r.Replica, r.Job, slotNumber(r)))+text)
 }
 
-// originOf names the replica, the slot unless it is the first, and the job.
+// originOf returns the replica, the slot unless it is 0, and the job if withJob is set.
 func (p *prefixed) originOf(replica, job string, slot int) string {
 	if slot > 0 {
 		replica = fmt.Sprintf("%s/%d", replica, slot)
@@ -108,7 +107,7 @@ func (p *prefixed) originOf(replica, job string, slot int) string {
 	return replica
 }
 
-// linePrefix returns the text before a line. Origins are padded to the longest so far.
+// linePrefix returns the text in front of a line. Origins are padded to the width of the longest one so far.
 func (p *prefixed) linePrefix(at time.Time, origin string) string {
 	clock := "--:--:--"
 	if !at.IsZero() {

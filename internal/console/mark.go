@@ -7,7 +7,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// mark is a sign and a colour for an outcome or a level. The sign alone is enough, so colours are optional.
+// A mark is the sign and the colour of an outcome or a level. The sign alone suffices to recognize it, so output may be without colours.
 type mark struct{ sign, colour string }
 
 var (
@@ -16,13 +16,13 @@ var (
 	bad     = mark{"✗", "31"}
 	warning = mark{"!", "33"}
 	running = mark{"▸", "36"}
-	notRun  = mark{"-", "2"} // by a policy or at the wish of a user
+	notRun  = mark{"-", "2"} // skipped by a policy, or canceled by a user
 	advice  = mark{"·", ""}
 )
 
 var levels = map[operator.Level]mark{operator.LevelError: bad, operator.LevelWarning: warning, operator.LevelAdvice: advice}
 
-// markOf returns the mark of an outcome. An unknown outcome, of a newer version, is a warning.
+// markOf returns the mark of an outcome. An outcome that only a newer version defines is a warning.
 func markOf(outcome string) mark {
 	switch outcome {
 	case journal.OutcomeOK:
@@ -37,7 +37,7 @@ func markOf(outcome string) mark {
 	return warning
 }
 
-// signStrip returns the signs of records, with the latest on the right.
+// signStrip returns the signs of records, with the latest record on the right.
 func signStrip(newestFirst []journal.Record) string {
 	var signs strings.Builder
 	for i := len(newestFirst) - 1; i >= 0; i-- {

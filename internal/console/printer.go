@@ -1,4 +1,4 @@
-// Package console formats the output of commands for people: times, signs, colours and tables. It does not produce the JSON for scripts.
+// Package console formats the output of commands as text for people: times, signs, colours and tables. Other packages write the JSON for scripts.
 package console
 
 import (
@@ -10,15 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// Width is the number of columns of a text, except in wide output.
+// Width is the maximum number of columns, except in wide output.
 const Width = 100
 
-// Printer prints to one writer.
+// A Printer prints text to Out.
 type Printer struct {
 	Out    io.Writer
-	Zone   *time.Location // of printed times; nil for UTC
-	Colour bool           // lines are coloured by their marks
-	Wide   bool           // cells are not cut, and there are more columns
+	Zone   *time.Location // zone of printed times; nil means UTC
+	Colour bool           // print each line in the colour of its mark
+	Wide   bool           // print more columns, and do not shorten cells
 }
 
 // inZone returns a time in the printer's zone.
@@ -29,10 +29,10 @@ func (p Printer) inZone(t time.Time) time.Time {
 	return t.In(p.Zone)
 }
 
-// formatTime formats a time for people in the printer's zone.
+// formatTime formats a time with the name of its zone, for people.
 func (p Printer) formatTime(t time.Time) string { return p.inZone(t).Format("2006-01-02 15:04:05 MST") }
 
-// agoText returns the time since t as text.
+// agoText formats the time from t to now, with "ago".
 func agoText(now, t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -40,10 +40,10 @@ func agoText(now, t time.Time) string {
 	return Span(now.Sub(t)) + " ago"
 }
 
-// inText returns the time until t as text.
+// inText formats the time from now to t, with "in".
 func inText(now, t time.Time) string { return "in " + Span(t.Sub(now)) }
 
-// Span formats a duration in one unit, rounded down. A negative duration is 0s.
+// Span formats a duration in one unit, rounded down. It formats a negative duration as 0s.
 func Span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -57,7 +57,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/day)
 }
 
-// cutText shortens a text to one line of at most most characters. It replaces the missing end by an ellipsis.
+// cutText shortens a text to one line of at most most characters, with an ellipsis at its end. In wide output it does not shorten.
 func (p Printer) cutText(text string, most int) string {
 	text = OneLine(text)
 	if p.Wide || utf8.RuneCountInString(text) <= most {
@@ -66,7 +66,7 @@ func (p Printer) cutText(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
-// cutMiddle shortens a text to at most most characters, but keeps its end, such as the number of a process.
+// cutMiddle shortens a text to at most most characters. It removes the middle and keeps the end, which may be the number of a process.
 func (p Printer) cutMiddle(text string, most int) string {
 	letters := []rune(OneLine(text))
 	if p.Wide || len(letters) <= most {
@@ -76,7 +76,7 @@ func (p Printer) cutMiddle(text string, most int) string {
 	return string(letters[:most-tail-1]) + "…" + string(letters[len(letters)-tail:])
 }
 
-// wrapText breaks a text into lines of at most most characters. It breaks between words, or inside a word that is longer than a line.
+// wrapText breaks a text into lines of at most most characters. It breaks a word only if the word is longer than a line.
 func wrapText(text string, most int) (lines []string) {
 	line := ""
 	for word := range strings.FieldsSeq(strings.ToValidUTF8(text, "?")) {
@@ -97,12 +97,12 @@ func wrapText(text string, most int) (lines []string) {
 	return append(lines, line)
 }
 
-// table aligns rows below a title. Each row is printed in the colour of its mark.
+// table aligns the cells of its rows. The first row is the title. Each row has the colour of its mark.
 type table struct {
 	rows  strings.Builder
 	cells *tabwriter.Writer
-	marks []mark        // of the rows
-	below func(row int) // prints more text below a row; the title is row 0; may be nil
+	marks []mark        // mark of each row
+	below func(row int) // prints more text below a row, if not nil; the title is row 0
 }
 
 func newTable(title ...string) *table {
@@ -115,13 +115,13 @@ func newTable(title ...string) *table {
 func (t *table) addRow(m mark, cells ...string) {
 	t.marks = append(t.marks, m)
 	for i := range cells {
-		cells[i] = OneLine(cells[i]) // damaged data must not move or end a row
+		cells[i] = OneLine(cells[i]) // damaged data must not shift or break a row
 	}
 	fmt.Fprintln(t.cells, strings.Join(cells, "\t"))
 }
 
 func (t *table) print(p Printer) {
-	_ = t.cells.Flush() // into memory, so it does not fail
+	_ = t.cells.Flush() // cannot fail, because it writes to memory
 	for i, line := range strings.Split(strings.TrimSuffix(t.rows.String(), "\n"), "\n") {
 		p.printLine(t.marks[i], strings.TrimRight(line, " "))
 		if t.below != nil {
@@ -138,7 +138,7 @@ func (p Printer) printLine(m mark, text string) {
 	fmt.Fprintln(p.Out, text)
 }
 
-// printItem prints a text after the sign of a mark, with an indent for further lines.
+// printItem prints a text after the sign of a mark. Further lines of the text are indented.
 func (p Printer) printItem(m mark, text string) {
 	sign := m.sign
 	for _, line := range p.splitLines(text, 2) {
@@ -147,7 +147,7 @@ func (p Printer) printItem(m mark, text string) {
 	}
 }
 
-// splitLines breaks a text into lines that fit after the given indent. Existing line ends are kept.
+// splitLines breaks a text into lines that fit after an indent of this width. It keeps existing line breaks.
 func (p Printer) splitLines(text string, indent int) (lines []string) {
 	for part := range strings.Lines(text) {
 		if p.Wide {
@@ -159,5 +159,5 @@ func (p Printer) splitLines(text string, indent int) (lines []string) {
 	return lines
 }
 
-// OneLine returns a text as a single line, for a cell of a table.
+// OneLine returns a text as a single line, for a cell of a table. It replaces invalid bytes.
 func OneLine(s string) string { return strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ") }

@@ -8,12 +8,12 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// RedisCells are the facts about a Redis server as texts. Unknown facts are "".
+// RedisCells are the properties of a Redis server as texts. An unknown property is "".
 type RedisCells struct {
 	Keeps, State, Version, Uptime, RoundTrip, Persistence, Memory, Clients, Replicas string
 }
 
-// RedisCellsOf returns the texts for a server.
+// RedisCellsOf returns the properties of a server as texts.
 func RedisCellsOf(s operator.RedisServer) RedisCells {
 	c := RedisCells{Keeps: string(s.Keeps), State: string(s.State), Version: s.Version, Persistence: string(s.Persistence), Clients: countOf(s.Clients), Replicas: countOf(s.Replicas)}
 	if s.UptimeS != nil {
@@ -34,10 +34,10 @@ func RedisCellsOf(s operator.RedisServer) RedisCells {
 	return c
 }
 
-// maxUptime caps a damaged number of seconds, so that it fits into a duration.
+// maxUptime limits the uptime in seconds, because a damaged value could overflow a duration.
 const maxUptime = 100 * 365 * 24 * 3600
 
-// IncidentText describes an incident of Redis: its kind, its time, and the replica that noticed it. stamp formats times.
+// IncidentText describes an incident of Redis: its kind, its time, and the replica that saw it. stamp formats the times.
 func IncidentText(in journal.Incident, stamp func(time.Time) string) string {
 	if in.Kind == journal.DataLoss {
 		return fmt.Sprintf("lost its data between %s and %s (seen by %s)", stamp(in.From), stamp(in.To), in.Replica)
@@ -52,7 +52,7 @@ func countOf(n *int64) string {
 	return fmt.Sprint(*n)
 }
 
-// sizeOf formats a size in the greatest unit that is not larger than it.
+// sizeOf formats a size in bytes, in the greatest unit for which the number is at least 1.
 func sizeOf(n int64) string {
 	size, unit := float64(n), 0
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}

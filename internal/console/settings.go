@@ -8,10 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// settingIndent is the column of the values of settings, after their keys.
+// settingIndent is the column at which the values of settings begin, after their keys.
 const settingIndent = 20
 
-// printSettings prints all settings of a job, and the differences between replicas.
+// printSettings prints the settings of a job, and how they differ between replicas. A form is a version of the settings, shared by some replicas.
 func (p Printer) printSettings(s *operator.JobSettings) {
 	fmt.Fprintln(p.Out)
 	title := "configuration: " + Agreement(s)
@@ -40,10 +40,10 @@ func (p Printer) printSettings(s *operator.JobSettings) {
 	}
 }
 
-// NoSuchKey is the value of a key that does not exist in the version of a replica.
+// NoSuchKey is printed as the value of a key that the version of a replica does not have.
 const NoSuchKey = "no such key in this version"
 
-// printDiffering prints a key whose value differs, with the replicas of each form.
+// printDiffering prints, for a key with different values, the value and the replicas of each form.
 func (p Printer) printDiffering(s *operator.JobSettings, key string) {
 	name := key
 	for _, f := range s.Forms {
@@ -59,7 +59,7 @@ func (p Printer) printDiffering(s *operator.JobSettings, key string) {
 	}
 }
 
-// printSetting prints a key and a value. A key of "" continues the key above.
+// printSetting prints a key and its value. If key is "", the value belongs to the key above.
 func (p Printer) printSetting(m mark, key, value string) {
 	sign := m.sign
 	if sign == "" || key == "" {
@@ -71,7 +71,7 @@ func (p Printer) printSetting(m mark, key, value string) {
 	}
 }
 
-// usualForm returns the known form of most replicas.
+// usualForm returns the form that most replicas have, among the forms with known settings.
 func usualForm(s *operator.JobSettings) (known operator.JobForm) {
 	if i := slices.IndexFunc(s.Forms, func(f operator.JobForm) bool { return f.State == operator.FormKnown }); i >= 0 {
 		known = s.Forms[i]
@@ -81,10 +81,10 @@ func usualForm(s *operator.JobSettings) (known operator.JobForm) {
 
 func (p Printer) replicasOf(f operator.JobForm) string { return p.cutText(Replicas(f), 40) }
 
-// mostNames caps the replicas of a form that are named.
+// mostNames is the maximum number of replicas that are listed for a form.
 const mostNames = 6
 
-// Replicas returns the names of the replicas that have a form.
+// Replicas lists the replicas that have a form, up to six by name.
 func Replicas(f operator.JobForm) string {
 	if more := len(f.Replicas) - mostNames; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(f.Replicas[:mostNames], ", "), more)
@@ -92,10 +92,10 @@ func Replicas(f operator.JobForm) string {
 	return strings.Join(f.Replicas, ", ")
 }
 
-// notShown describes differences between replicas that the settings do not show.
+// notShown describes differences that are not visible in the settings.
 const notShown = "something that is not shown: an argument of the command, a value of a variable, a day of a calendar, or the slots of a pool"
 
-// Agreement describes whether all replicas have a job with the same settings.
+// Agreement returns a text about whether all replicas have the same settings of a job.
 func Agreement(s *operator.JobSettings) string {
 	if s.Fault != "" {
 		return agreementText(s) + ": " + s.Fault
@@ -123,7 +123,7 @@ func agreementText(s *operator.JobSettings) string {
 	return "the same on " + Replicas(s.Forms[0])
 }
 
-// FormNote returns the reason for which a form has no settings, or "".
+// FormNote returns why the settings of a form are missing, or "" if they are known.
 func FormNote(f operator.JobForm) string {
 	switch f.State {
 	case operator.FormAbsent:

@@ -38,7 +38,7 @@ func (p Printer) printSummary(st *operator.Status) {
 	fmt.Fprintf(p.Out, "namespace %s at %s: %s up, %s, %s\n", p.cutText(st.Namespace, 12), p.formatTime(st.Now), Count(up, "replica"), leader, jobs)
 }
 
-// printProblems prints the problems, each with its age.
+// printProblems prints the problems and since when each one exists.
 func (p Printer) printProblems(st *operator.Status) {
 	if len(st.Problems) > 0 {
 		fmt.Fprintln(p.Out)
@@ -60,7 +60,7 @@ func (p Printer) printProblems(st *operator.Status) {
 	}
 }
 
-// printPauses prints the paused jobs with the reasons.
+// printPauses prints the paused jobs with the reasons for their pauses.
 func (p Printer) printPauses(st *operator.Status) {
 	first := len(st.Problems) == 0
 	for _, j := range st.Jobs {
@@ -102,7 +102,7 @@ func (p Printer) printReplicas(st *operator.Status) {
 	t.print(p)
 }
 
-// marginText formats the least lease margin of a replica.
+// marginText formats the smallest lease margin that a replica has measured.
 func marginText(m *journal.LeaseMargin) string {
 	if m == nil {
 		return "-"
@@ -130,7 +130,7 @@ func (p Printer) printJobs(st *operator.Status) {
 	t.print(p)
 }
 
-// jobMark returns the colour of a job that needs attention, because it failed or is paused.
+// jobMark returns the mark of a job that needs attention: its last outcome was not ok, or it is paused.
 func jobMark(j operator.Job) mark {
 	switch {
 	case j.LastEnd != nil && markOf(j.LastEnd.Outcome) != good:
@@ -186,7 +186,7 @@ func heldBy(holders []operator.Holder) string {
 	return strings.Join(names, ", ")
 }
 
-// Scheduled returns a short description of a job's schedule.
+// Scheduled returns a short text about when a job runs: its schedule, or the jobs that it follows.
 func Scheduled(schedule, after []string) string {
 	if len(after) > 0 {
 		return "after " + strings.Join(after, ", ")
@@ -201,7 +201,7 @@ func whyText(r *journal.Record) string {
 	return Why(*r)
 }
 
-// Count returns a number with a noun, in the plural unless the number is 1.
+// Count formats a number with a noun. The noun is in the plural unless the number is 1.
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -6,7 +6,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// Story prints the explanation of an instant, and the records of its tick.
+// Story prints the explanation of what happened to a job at an instant, and the records of the tick.
 func (p Printer) Story(s *operator.Story) {
 	fmt.Fprintf(p.Out, "job %s at %s: %s\n", s.Job, s.At.Format("2006-01-02 15:04:05 MST"), s.Fate)
 	for _, line := range s.Lines {

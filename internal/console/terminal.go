@@ -13,11 +13,11 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// Output is stdout or stderr of this process. It remembers its first error, so that a command with output in many places fails if any of it was lost.
+// Output is stdout or stderr of this process. It keeps its first error, so that a command fails if any part of its output was lost.
 //
-// Names, output and errors may come from other people. On a terminal they could move the cursor, hide lines or answer in the user's name. Therefore
-// an Output quotes control characters and invalid bytes if it is a terminal. It passes colours, because commands use them. To other files, such as
-// pipes, it writes all bytes unchanged.
+// Other people may have written the names, output and errors that a command prints. On a terminal, control characters in them could move the cursor, hide
+// lines or simulate input. An Output on a terminal therefore quotes control characters and invalid bytes. It lets colours pass, because commands use them.
+// Elsewhere, such as in a pipe, it writes all bytes unchanged.
 //
 // It is safe for concurrent use.
 type Output struct {
@@ -26,16 +26,16 @@ type Output struct {
 	failed   chan struct{} // closed after the first error
 
 	mu   sync.Mutex
-	rest []byte // beginning of a character that the next Write completes
+	rest []byte // beginning of a character that the next Write will complete
 	err  error  // the first error
 }
 
-// NewOutput returns the output to a file.
+// NewOutput returns an Output that writes to f.
 func NewOutput(f *os.File) *Output {
 	return &Output{file: f, terminal: isatty.IsTerminal(f.Fd()), failed: make(chan struct{})}
 }
 
-// Write writes p, or returns the first error of this output.
+// Write writes p. After an error, every Write returns that error.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -61,7 +61,8 @@ func (o *Output) Err() error {
 	return o.err
 }
 
-// WhileWritable returns a context that ends when a Write to w has failed, if w is an [Output]. Other writers never end it.
+// WhileWritable returns a context that ends when a Write to w fails, if w is an [Output]. For other writers it only ends with ctx. The caller must call the
+// returned function.
 func WhileWritable(ctx context.Context, w io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	o, ok := w.(*Output)
@@ -82,7 +83,7 @@ func WhileWritable(ctx context.Context, w io.Writer) (context.Context, context.C
 	}
 }
 
-// WriteError returns the first error of an [Output]. For other writers it returns nil.
+// WriteError returns the first error of w if w is an [Output]. Otherwise it returns nil.
 func WriteError(w io.Writer) error {
 	if o, ok := w.(*Output); ok {
 		return o.Err()
@@ -90,7 +91,7 @@ func WriteError(w io.Writer) error {
 	return nil
 }
 
-// Behind returns the file of an [Output], and any other writer unchanged. The warden uses it, because it prints nothing from other people.
+// Behind returns the file of w if w is an [Output], and otherwise w itself. Text written to the file is not quoted, so it must not come from other people.
 func Behind(w io.Writer) io.Writer {
 	if o, ok := w.(*Output); ok {
 		return o.file
@@ -98,17 +99,17 @@ func Behind(w io.Writer) io.Writer {
 	return w
 }
 
-// IsTerminal reports whether w is an [Output] to a terminal.
+// IsTerminal reports whether w is an [Output] on a terminal.
 func IsTerminal(w io.Writer) bool {
 	o, ok := w.(*Output)
 	return ok && o.terminal
 }
 
-// colours matches the escape sequences that pass. They neither hide text, nor make it black, nor set a background.
+// colours matches the escape sequences that an Output lets pass. It permits no background and no black, which could hide text.
 var colours = regexp.MustCompile(`^\x1b\[(?:(?:0|1|2|3|4|22|39|3[1-7]|9[1-7])(?:;(?:0|1|2|3|4|22|39|3[1-7]|9[1-7]))*)?m`)
 
-// quoteControls quotes characters in the way of JSON, so that JSON stays valid. It quotes control characters other than line ends and tabs,
-// characters that change the direction of writing, and invalid bytes. rest is the beginning of an incomplete character at the end.
+// quoteControls quotes characters like JSON, so that JSON stays valid. It quotes invalid bytes, characters that change the direction of writing, and control
+// characters other than line breaks and tabs. If the text ends within a character, rest is the beginning of that character.
 func quoteControls(text []byte) (quoted, rest []byte) {
 	for len(text) > 0 {
 		if !utf8.FullRune(text) {
@@ -133,7 +134,7 @@ func quoteControls(text []byte) (quoted, rest []byte) {
 	return quoted, nil
 }
 
-// Clear clears a terminal, so that output starts at the top.
+// Clear clears the terminal, so that the next output begins at its top.
 func Clear(w io.Writer) {
-	_, _ = io.WriteString(Behind(w), "\x1b[H\x1b[2J") // otherwise the text is appended
+	_, _ = io.WriteString(Behind(w), "\x1b[H\x1b[2J") // on an error, the next output is below the old one
 }

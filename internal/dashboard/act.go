@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// mostForm is the size limit of a form in bytes, the same as in the server in front: it allows the names of mostNamed jobs.
+	// mostForm is the size limit of a form in bytes, equal to the limit of the HTTP server around the pages. A form with the names of mostNamed jobs fits.
 	mostForm = 256 << 10
-	// awaitStart is the time for which an answer waits for the start of a triggered run.
+	// awaitStart is the maximum time that the answer to a trigger waits for the run to start.
 	awaitStart = 2 * time.Second
 )
 
-// An action does what a form requests. It returns the path to which the browser is redirected.
+// An action does what a form requests. It returns the path to which the browser is redirected afterwards.
 type action func(*http.Request) (to string, err error)
 
-// actionHandler returns a handler that performs an action for users with the right to act.
+// actionHandler returns a handler that performs an action. It refuses users without the right to act.
 func (h *handler) actionHandler(act action) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, may := h.actor(r); !may {
@@ -45,7 +45,7 @@ func (h *handler) actionHandler(act action) http.Handler {
 	})
 }
 
-// requesterOf returns the user of a request, with the reason in its form.
+// requesterOf returns the user of a request, and the reason that the user entered in the form.
 func (h *handler) requesterOf(r *http.Request) operator.Requester {
 	name, _ := h.actor(r)
 	return operator.Requester{By: name, Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
@@ -79,17 +79,17 @@ func (h *handler) triggerJob(r *http.Request) (string, error) {
 	return "", fmt.Errorf("%w: job %s: %s %s", operator.ErrNoReplica, job, answer.Outcome, answer.Reason)
 }
 
-// cancelRuns stops the runs that a form lists, which are the ones that the user has seen.
+// cancelRuns stops the runs whose ids are in the form: exactly the runs that the user saw.
 func (h *handler) cancelRuns(r *http.Request) (string, error) {
 	job, listed := r.PathValue("job"), r.PostForm["run"]
-	if len(listed) == 0 || slices.Contains(listed, "") { // an empty id would mean all runs
+	if len(listed) == 0 || slices.Contains(listed, "") { // an empty id would stop all runs of the job
 		return "", fmt.Errorf("%w: no runs are selected", operator.ErrInvalid)
 	}
 	said := "idle"
 	for _, run := range listed {
 		_, err := h.operator.Cancel(r.Context(), operator.CancelRequest{Requester: h.requesterOf(r), Job: job, Run: run})
 		switch {
-		case errors.Is(err, operator.ErrUnknownRun): // it has ended since it was listed
+		case errors.Is(err, operator.ErrUnknownRun): // the run has ended since the page was loaded
 		case err != nil:
 			return "", err
 		default:
@@ -110,7 +110,7 @@ func (h *handler) resumeOne(r *http.Request) (string, error) {
 	return pathSaying(jobPath(job), "resumed"), err
 }
 
-// pauseJobs pauses jobs for the time and the reason in a form.
+// pauseJobs pauses jobs, with the duration and the reason from the form.
 func (h *handler) pauseJobs(r *http.Request, jobs []string) error {
 	req := operator.PauseRequest{Selection: operator.Selection{Jobs: jobs}, Requester: h.requesterOf(r)}
 	if text := strings.TrimSpace(r.PostForm.Get("for")); text != "" {

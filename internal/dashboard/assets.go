@@ -13,11 +13,11 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// assets are the static files. Their names contain a hash of the content, so browsers may cache them forever.
+// assets are the static files. Each file name contains a hash of the content, so browsers may cache the file forever.
 type assets struct {
-	base   string            // path before all paths of the server
-	named  map[string]string // from the name of a file to its name with the hash
-	bodies map[string][]byte // by name with the hash
+	base   string            // prefix of all paths of the server
+	named  map[string]string // from the plain name of a file to its name with the hash
+	bodies map[string][]byte // content of the files by name with the hash
 }
 
 func readAssets(base string) (*assets, error) {
@@ -38,7 +38,7 @@ func readAssets(base string) (*assets, error) {
 	return a, nil
 }
 
-// fileURL returns the URL of a file.
+// fileURL returns the path of a file for browsers.
 func (a *assets) fileURL(name string) (string, error) {
 	hashed, ok := a.named[name]
 	if !ok {
@@ -47,7 +47,7 @@ func (a *assets) fileURL(name string) (string, error) {
 	return a.base + "/assets/" + hashed, nil
 }
 
-// browserPath returns a path as browsers need it. A fragment stays within the page.
+// browserPath adds the base path to a path. A fragment stays as it is, because it refers to the same page.
 func (a *assets) browserPath(path string) string {
 	if strings.HasPrefix(path, "#") {
 		return path
@@ -55,7 +55,7 @@ func (a *assets) browserPath(path string) string {
 	return a.base + path
 }
 
-// ServeHTTP serves a file by its name with the hash.
+// ServeHTTP serves a file. The path contains its name with the hash.
 func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	body, ok := a.bodies[name]

@@ -14,27 +14,27 @@ import (
 )
 
 const (
-	// actsShown is the maximum number of acts on the page of the cluster.
+	// actsShown is the maximum number of audit entries on the page of the cluster.
 	actsShown = 20
-	// actsOfAPage is the number of acts per page of the audit log.
+	// actsOfAPage is the number of entries per page of the audit log.
 	actsOfAPage = 100
 )
 
-// auditPage shows the audit log, from new to old.
+// auditPage shows the audit log, the newest entry first.
 type auditPage struct {
 	Acts  []act
-	Lost  string // describes the acts that are missing
+	Lost  string // describes entries that are missing
 	Pages []link
 }
 
-// An act is a request of a user to the cluster.
+// An act is an entry of the audit log, which records what a user did.
 type act struct {
 	When             moment
 	By, Kind, Reason string
-	Note             string // end of a pause, or the tick that is run again
+	Note             string // end of a pause, or tick that was triggered again
 	Run              link
 	Jobs             []link
-	More             int // number of jobs without a link
+	More             int // number of further jobs, which have no link
 }
 
 func (h *handler) showAudit(r *http.Request) (*page, error) {

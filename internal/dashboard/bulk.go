@@ -8,16 +8,16 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// mostNamed is the maximum number of jobs in a form. With the longest names it still fits into mostForm.
+// mostNamed is the maximum number of jobs in a form. Even with the longest names, such a form is smaller than mostForm.
 const mostNamed = 1000
 
-// A bulk lists the jobs that an action will affect. The form sends these names, so that it affects exactly the jobs that were shown.
+// A bulk is the preview of an action on many jobs. The form sends the names in the preview, so the action affects exactly the jobs that the user saw.
 type bulk struct {
 	Verb, Action, Back string
 	Pausing            bool
 	Rows               []row
-	Same               int // number that are already paused, or already not paused
-	More               int // number that match, and are not in the form
+	Same               int // number of jobs that are already in the wanted state
+	More               int // number of matching jobs that do not fit into the form
 }
 
 func (h *handler) previewPause(r *http.Request) (*page, error) {
@@ -27,7 +27,7 @@ func (h *handler) previewResume(r *http.Request) (*page, error) {
 	return h.previewBulk(r, "Resume", false)
 }
 
-// previewBulk lists the jobs of a filter.
+// previewBulk returns the preview for the jobs that match the filter of a request.
 func (h *handler) previewBulk(r *http.Request, verb string, pausing bool) (*page, error) {
 	st, err := h.readStatus(r.Context())
 	if err != nil {
@@ -37,11 +37,11 @@ func (h *handler) previewBulk(r *http.Request, verb string, pausing bool) (*page
 	return bulkOf(st, f, &bulk{Verb: verb, Action: r.URL.Path, Back: f.linkTo("/"), Pausing: pausing}), nil
 }
 
-// bulkOf adds the jobs to b and returns its page.
+// bulkOf adds the jobs that match the filter to b, and returns its page.
 func bulkOf(st *operator.Status, f filter, b *bulk) *page {
 	bad := failingJobs(st)
 	for _, j := range f.chooseJobs(st) {
-		affected := b.Pausing || j.Paused // a job that is already paused gets another end and reason
+		affected := b.Pausing || j.Paused // pausing a paused job changes the end and the reason of the pause
 		if affected && len(b.Rows) == mostNamed {
 			b.More++
 			continue
@@ -58,7 +58,7 @@ func bulkOf(st *operator.Status, f filter, b *bulk) *page {
 	return p
 }
 
-// namedJobs returns the jobs that a form lists.
+// namedJobs returns the names of jobs in a form.
 func namedJobs(r *http.Request) ([]string, error) {
 	jobs := r.PostForm["job"]
 	if len(jobs) == 0 {

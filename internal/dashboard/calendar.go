@@ -14,15 +14,16 @@ import (
 
 const (
 	daysOfAWeek = 7
-	// mostCounted is the maximum number of ticks that the calendar counts, because more would take too long for a page.
+	// mostCounted is the maximum number of ticks that the calendar counts, because counting more would delay the page.
 	mostCounted = 100_000
-	// mostAnHour is the maximum number of ticks per hour of a job that is counted together with others. A job with more ticks has the same load at all times.
+	// mostAnHour is the maximum number of ticks per hour of a job in the calendar. A job with more ticks is left out, because it adds about the same load to
+	// each hour.
 	mostAnHour = 11
-	// oftenNamed is the maximum number of jobs named as ticking more often.
+	// oftenNamed is the maximum number of left-out jobs that are listed.
 	oftenNamed = 20
-	// namesOfAnHour is the maximum number of jobs in the title of an hour.
+	// namesOfAnHour is the maximum number of jobs that the tooltip of an hour lists.
 	namesOfAnHour = 12
-	// heats is the number of shades of an hour.
+	// heats is the number of shades for hours with ticks.
 	heats = 4
 )
 
@@ -33,10 +34,10 @@ type calendarPage struct {
 	Hours                  []hourRow
 	Total                  int
 	Busiest, Note          string
-	Often                  []link // jobs that are left out
+	Often                  []link // jobs that are left out because they tick too often
 }
 
-// An hourRow is the same hour on all days.
+// An hourRow is a row of the calendar: the same hour on each day.
 type hourRow struct {
 	Hour  string
 	Cells []hourCell
@@ -45,7 +46,7 @@ type hourRow struct {
 // An hourCell is one hour with its number of ticks.
 type hourCell struct {
 	Count       int
-	Heat        int // 0 without ticks, up to heats
+	Heat        int // shade: 0 for an hour without ticks, up to heats
 	Name        string
 	Title, Href string
 }
@@ -54,7 +55,7 @@ type hourCell struct {
 type hourCount struct {
 	ticks int
 	jobs  map[string]int
-	names []string // in the order of their first ticks
+	names []string // names of jobs, in the order of their first ticks
 }
 
 func (h *handler) showCalendar(r *http.Request) (*page, error) {
@@ -88,12 +89,12 @@ func (h *handler) showCalendar(r *http.Request) (*page, error) {
 	return p, nil
 }
 
-// dayOf returns the start of a day.
+// dayOf returns the start of the day that contains t.
 func dayOf(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location())
 }
 
-// ticksOf returns the ticks of jobs; none if there are no jobs.
+// ticksOf returns the ticks of the named jobs in a window. Without names it returns none.
 func (h *handler) ticksOf(ctx context.Context, names []string, w operator.Window) ([]operator.Tick, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -101,7 +102,8 @@ func (h *handler) ticksOf(ctx context.Context, names []string, w operator.Window
 	return h.operator.NextTicks(ctx, names, w)
 }
 
-// splitByLoad splits the jobs of a filter by the number of ticks in the densest hour of a week. If all jobs tick often, none is left out.
+// splitByLoad separates the jobs of a filter that have more than mostAnHour ticks in some hour of the week. It returns the names of the other jobs, and links
+// for those that tick often. If all jobs tick often, or the filter is the name of one job, it returns all names.
 func (h *handler) splitByLoad(ctx context.Context, st *operator.Status, f filter, first time.Time) (names []string, often []link, err error) {
 	names = namesOf(f.chooseJobs(st))
 	schedules, err := h.operator.Schedules(ctx)
@@ -145,7 +147,7 @@ func countHours(ticks []operator.Tick, zone *time.Location) map[string]*hourCoun
 	return hours
 }
 
-// fillHours sets the cell of each hour. The busiest hour has the darkest shade.
+// fillHours fills the cells of the hours. The busiest hour gets the darkest shade.
 func (c *calendarPage) fillHours(first time.Time, hours map[string]*hourCount) {
 	most := 0
 	for _, h := range hours {

@@ -10,19 +10,19 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// clusterPage shows the replicas, how they differ, and the warnings about Redis.
+// clusterPage shows the replicas, the differences between them, and the warnings about Redis.
 type clusterPage struct {
 	Mark      mark
 	Problems  []problem
 	Replicas  []replica
 	Lost      []lost
-	Answer    string // response time of Redis
+	Answer    string // time that Redis took to answer
 	Redis     redisPart
 	Pools     locks
 	Locks     locks
-	Acts      []act // from new to old
+	Acts      []act // newest audit entries, the newest first
 	MoreActs  bool
-	LostActs  string // describes the acts that are missing
+	LostActs  string // describes audit entries that are missing
 	Incidents []string
 }
 
@@ -40,7 +40,7 @@ type replica struct {
 	Config, Digest, Build, ZoneData string
 }
 
-// A gauge is a value that is highlighted if it is bad.
+// A gauge is a value that the page highlights if it is bad.
 type gauge struct {
 	Text string
 	Bad  bool
@@ -103,7 +103,7 @@ func clusterOf(st *operator.Status, answer time.Duration) *clusterPage {
 	return c
 }
 
-// worstMark returns the mark of a cluster: the mark of its worst replica or problem.
+// worstMark returns the worst mark among the replicas and the problems of a cluster.
 func worstMark(st *operator.Status, c *clusterPage) mark {
 	marks := []mark{}
 	for _, e := range c.Replicas {
@@ -127,7 +127,7 @@ func worstMark(st *operator.Status, c *clusterPage) mark {
 func replicaOf(st *operator.Status, e operator.Replica, digests map[string]int) replica {
 	shown := replica{Mark: stateMarks[e.State], Name: cleanText(e.Name), State: string(e.State), Unable: cleanText(e.Unable), Seen: momentOf(st.Now, e.Seen), Started: momentOf(st.Now, e.Started),
 		Load: e.Load(), Clock: gauge{e.Clock().String(), e.Clock().Excessive()}, Digest: e.ConfigDigest, Config: fmt.Sprintf("%.8s", e.ConfigDigest), Build: cleanText(e.Version), ZoneData: cleanText(e.ZoneData)}
-	shown.Differs = 2*digests[e.ConfigDigest] <= len(st.Replicas) // it is not the digest of a majority, which may not exist
+	shown.Differs = 2*digests[e.ConfigDigest] <= len(st.Replicas) // set unless a majority has this digest; there may be no majority
 	if e.LeaseMargin != nil {
 		shown.Margin = gauge{e.LeaseMargin.String(), e.LowMargin()}
 	}

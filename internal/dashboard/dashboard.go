@@ -1,6 +1,6 @@
-// Package dashboard shows a cluster as web pages, and changes it by forms. The server renders pages with html/template. They are complete without JavaScript,
-// which only refreshes them. All reading and acting goes through an [operator.Shared]. The server in front authenticates requests, and refuses requests from
-// other origins.
+// Package dashboard shows a cluster as web pages, and lets users act on it by forms. The server renders the pages with html/template. They work without
+// JavaScript, which only refreshes them. All operations go through an [operator.Shared]. The HTTP server around these handlers authenticates requests, and
+// refuses requests from other origins.
 package dashboard
 
 import (
@@ -14,14 +14,14 @@ import (
 // Config configures the pages.
 type Config struct {
 	Operator *operator.Shared
-	// Actor returns the name of a request's user, and whether the user may act. The server in front has authenticated the user, and ends the session at POST
+	// Actor returns the name of a request's user, and whether the user may act. The HTTP server has authenticated the user, and ends the session at POST
 	// /logout. The name is "" if users need not log in.
 	Actor func(*http.Request) (name string, mayAct bool)
-	// BasePath begins the paths of the pages in browsers, such as "/cron"; "" for none. The server in front removes it from requests, and adds it to redirects.
+	// BasePath is the prefix of all paths in browsers, such as "/cron", or "". The HTTP server removes it from requests, and adds it to redirects.
 	BasePath string
 }
 
-// New returns the handler of all pages. It sends nothing to Redis.
+// New returns the handler of all pages. New itself sends no request to Redis.
 func New(cfg Config) (http.Handler, error) {
 	if cfg.Operator == nil || cfg.Actor == nil {
 		return nil, errors.New("dashboard: an operator and an actor are needed")
@@ -55,7 +55,7 @@ func (h *handler) viewRoutes() map[string]view {
 	}
 }
 
-// actionRoutes returns the routes that change something. No other route does.
+// actionRoutes returns the routes that change something. All other routes are read-only.
 func (h *handler) actionRoutes() map[string]action {
 	return map[string]action{
 		"POST /pause":              h.pauseMany,
@@ -82,10 +82,10 @@ func (h *handler) newMux() *http.ServeMux {
 	return mux
 }
 
-// policy allows only files of this server: no inline scripts or styles, and no embedding in another page.
+// policy is the Content-Security-Policy. It permits only files of this server, forbids inline scripts and styles, and forbids other sites to embed the pages.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 
-// withHeaders sets the headers of every response. Assets replace Cache-Control.
+// withHeaders sets the headers of every response. The handler of assets replaces Cache-Control.
 func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()

@@ -10,15 +10,15 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// A filter selects jobs by the fields of a form. Jobs must match all fields that are set.
+// A filter selects jobs by the fields of the search form. A job must match all fields that are set.
 type filter struct {
-	Query   string // a part of the name, or a shell pattern
+	Query   string // part of a name, or a shell pattern
 	Tag     string
-	Outcome string // one of outcomeChoices
-	page    int    // page of the list, from 1
+	Outcome string // one of outcomeChoices, or ""
+	page    int    // page of the list of jobs, from 1
 }
 
-// outcomeChoices lists the outcomes and states in the search form.
+// outcomeChoices lists the outcomes and states that the search form offers.
 var outcomeChoices = []string{"failing", "running", "late", "paused", "ok", "failed", "timeout", "lost", "abandoned", "missed", "never ran"}
 
 func filterOf(q url.Values) filter {
@@ -26,10 +26,10 @@ func filterOf(q url.Values) filter {
 	return filter{Query: strings.TrimSpace(cleanText(q.Get("q"))), Tag: cleanText(q.Get("tag")), Outcome: cleanText(q.Get("outcome")), page: max(n, 1)}
 }
 
-// Set reports whether the filter leaves jobs out.
+// Set reports whether the filter has a condition.
 func (f filter) Set() bool { return f.Query != "" || f.Tag != "" || f.Outcome != "" }
 
-// queryValues returns the query of a link with the same filter.
+// queryValues returns the query parameters of a link with the same filter.
 func (f filter) queryValues() url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{"q": f.Query, "tag": f.Tag, "outcome": f.Outcome} {
@@ -40,7 +40,7 @@ func (f filter) queryValues() url.Values {
 	return q
 }
 
-// linkTo returns the path of a page with the same filter. more has names and values of further query parameters.
+// linkTo returns a link to a page with the same filter. more lists names and values of additional query parameters in turn.
 func (f filter) linkTo(to string, more ...string) string {
 	q := f.queryValues()
 	for i := 0; i+1 < len(more); i += 2 {
@@ -86,7 +86,7 @@ func (f filter) matchesOutcome(j *operator.Job, failing bool) bool {
 	return j.LastEnd != nil && j.LastEnd.Outcome == f.Outcome
 }
 
-// failingJobs returns the jobs with a problem. The value is the position of the problem in the list, from 1.
+// failingJobs returns the jobs with a problem. The value is the position of the job's first problem in the list of problems, from 1.
 func failingJobs(st *operator.Status) map[string]int {
 	jobs := map[string]int{}
 	for i, p := range st.Problems {
@@ -97,7 +97,7 @@ func failingJobs(st *operator.Status) map[string]int {
 	return jobs
 }
 
-// chooseJobs returns the jobs that match: first those with a problem, in the order of the problems, then the others by name.
+// chooseJobs returns the jobs that match the filter: first the jobs with a problem, in the order of the problems, and then the others by name.
 func (f filter) chooseJobs(st *operator.Status) []*operator.Job {
 	bad, late := failingJobs(st), lateJobs(st)
 	var jobs, rest []*operator.Job
@@ -114,7 +114,7 @@ func (f filter) chooseJobs(st *operator.Status) []*operator.Job {
 	return append(jobs, rest...)
 }
 
-// cleanTags returns tags in the form in which pages and links have them.
+// cleanTags returns tags as pages and links contain them.
 func cleanTags(tags []string) []string {
 	list := make([]string, len(tags))
 	for i, tag := range tags {
@@ -123,7 +123,7 @@ func cleanTags(tags []string) []string {
 	return list
 }
 
-// tagsOf returns all tags, sorted.
+// tagsOf returns the tags of all jobs, sorted.
 func tagsOf(st *operator.Status) []string {
 	var tags []string
 	for _, j := range st.Jobs {

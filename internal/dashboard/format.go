@@ -9,13 +9,14 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// A moment is an instant on a page. Its text is the distance from now, which the browser keeps up to date; ISO is the instant itself, for the browser.
+// A moment is an instant on a page. Text is its distance from now, which the browser keeps up to date. ISO is the instant itself, which the browser needs for
+// that.
 type moment struct{ ISO, Text, Title string }
 
-// stamp is the format of instants in full.
+// stamp is the full format of instants.
 const stamp = "2006-01-02 15:04:05 MST"
 
-// momentOf returns the moment of an instant, or an empty one if the instant is zero. The browser rewrites titles to the viewer's zone.
+// momentOf returns the moment of an instant. For a zero time it is empty. The browser converts titles to the viewer's zone.
 func momentOf(now, t time.Time) (m moment) {
 	if t.IsZero() {
 		return m
@@ -29,7 +30,7 @@ func momentOf(now, t time.Time) (m moment) {
 	return m
 }
 
-// durationText returns a duration as text.
+// durationText formats a duration.
 func durationText(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -42,7 +43,7 @@ func durationText(d time.Duration) string {
 	return fmt.Sprintf("%d h %02d min", d/time.Hour, d%time.Hour/time.Minute)
 }
 
-// durationOf returns the duration of a run, until now if it is in progress; ok is false if there was no run.
+// durationOf returns the duration of a run, until now if the run is in progress. ok is false if there was no run.
 func durationOf(now time.Time, r journal.Record) (d time.Duration, ok bool) {
 	switch {
 	case r.DurationMS != nil:
@@ -55,7 +56,7 @@ func durationOf(now time.Time, r journal.Record) (d time.Duration, ok bool) {
 
 func jobPath(job string) string { return "/jobs/" + url.PathEscape(job) }
 
-// runPath returns the path of a record: the page of its run, or the explanation of a tick without a run.
+// runPath returns the path for a record: the page of its run or, for a tick without a run, the page that explains the tick.
 func runPath(r journal.Record) string {
 	if r.Started.IsZero() && !r.Tick.IsZero() {
 		return whyPath(r.Job, r.Tick)

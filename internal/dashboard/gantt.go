@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	laneHeight = 22 // in pixels
+	laneHeight = 22 // height of a lane in pixels
 	axisHeight = 26
-	groupSpace = 8 // between groups, in pixels
+	groupSpace = 8 // vertical space between groups in pixels
 )
 
-// A gantt is a drawing of runs and ticks over time. It has groups of lanes, and nothing overlaps within a lane. Positions along time are in percent, so that
-// text keeps its size at any width; others are in pixels.
+// A gantt is a chart of runs and ticks over time. It consists of groups of lanes, and nothing overlaps within a lane. Horizontal positions are in percent, so
+// that text keeps its size at any width. Vertical positions are in pixels.
 type gantt struct {
 	Height    int
 	Axis      []axisLine
@@ -25,34 +25,34 @@ type gantt struct {
 	Bars      []span
 	Ticks     []point
 	Takeovers []takeover
-	NowX      string // "" if now is outside
+	NowX      string // position of the present; "" if it is outside the window
 }
 
-// An axisLine is an instant on the axis.
+// An axisLine is a vertical line at an instant.
 type axisLine struct {
 	X, Text, Form string
 	MS            int64
 }
 
-// A group is a replica or a job, with the lanes of its runs.
+// A group is a replica or a job, with lanes for its runs.
 type group struct {
 	Name, Href        string
 	Y, TextY, BottomY int
-	Slots             []slotLabel // slots of a job with more than one
+	Slots             []slotLabel // labels of the slots, if the group is a job with several slots
 }
 
-// A span is a run.
+// A span is the bar of a run.
 type span struct {
 	Mark          mark
 	X, Width      string
 	Y, Height     int
 	Href, Title   string
-	Name          string // "" if there is no room for it
-	NameX, NameTo string // position and width of the name, which is cut there: a drawing on a phone is a quarter as wide
-	Tight         bool   // on a phone not even a sign fits
+	Name          string // "" if there is no room for the name
+	NameX, NameTo string // position and width at which the name is cut off: on a phone the chart is a quarter as wide
+	Tight         bool   // on a phone not even the sign of the mark fits
 }
 
-// A point is a tick that did not run, or is in the future.
+// A point is a tick without a run, or a future tick.
 type point struct {
 	Mark        mark
 	X           string
@@ -60,27 +60,27 @@ type point struct {
 	Href, Title string
 }
 
-// A takeover is a line from a run whose replica died, or handed it over, to the run that recovers it.
+// A takeover is a line from an orphaned run to the run that recovers it.
 type takeover struct {
 	X1, X2, Title string
 	Y1, Y2        int
 }
 
-// An item is a run or a tick in a lane.
+// An item is a run or a tick that is drawn in a lane.
 type item struct {
 	from, until time.Time
 	record      journal.Record
-	tick        operator.Tick // set if record is empty
+	tick        operator.Tick // set if there is no record
 	lane        int
 }
 
-// A drawing is a gantt under construction.
+// A drawing is a gantt that is being drawn.
 type drawing struct {
 	gantt
 	q    timelineQuery
 	now  time.Time
 	y    int
-	ends map[string][]place // places of runs, by job and tick
+	ends map[string][]place // where runs were drawn, by job and tick
 
 	jobs map[string]*operator.Job
 }
@@ -102,7 +102,7 @@ func newGantt(q timelineQuery, st *operator.Status, past []journal.Record, comin
 		}
 		groups[name] = append(groups[name], d.itemOf(r))
 	}
-	const toCome = "\xffto come" // sorts after all names, because no name has this byte
+	const toCome = "\xffto come" // sorts after all names, because UTF-8 never contains this byte
 	for _, t := range coming {
 		name := toCome
 		if q.byJob {
@@ -145,7 +145,7 @@ func sortedKeys(m map[string][]item) []string {
 	return keys
 }
 
-// itemOf returns the item of a record. A tick without a run has no length: it is at its tick.
+// itemOf returns the item of a record. A tick without a run becomes an item of zero length.
 func (d *drawing) itemOf(r journal.Record) item {
 	i := item{from: r.When(), until: r.Finished, record: r}
 	switch {
@@ -160,7 +160,7 @@ func (d *drawing) itemOf(r journal.Record) item {
 	return i
 }
 
-// drawGroup draws a group. slots is the number of slots of a job, and 0 for a replica.
+// drawGroup draws a group. slots is the number of slots of the job, or 0 if the group is a replica.
 func (d *drawing) drawGroup(g group, slots int, items []item) {
 	slices.SortStableFunc(items, func(a, b item) int { return cmp.Or(a.from.Compare(b.from), b.until.Compare(a.until)) })
 	lanes := lanesOf(slots, items)
@@ -176,7 +176,7 @@ func (d *drawing) drawGroup(g group, slots int, items []item) {
 	d.Groups = append(d.Groups, g)
 }
 
-// itemExtent returns the time that the drawing of an item covers, which is longer than a short run. The sign of a tick extends around its instant.
+// itemExtent returns the times between which an item is drawn. A short run is drawn longer than it was, and the sign of a tick extends to both sides.
 func (d *drawing) itemExtent(i item) (from, until time.Time) {
 	if i.record.Started.IsZero() {
 		return i.from.Add(-d.q.length / 200), i.until.Add(d.q.length / 200)
@@ -184,7 +184,7 @@ func (d *drawing) itemExtent(i item) (from, until time.Time) {
 	return i.from, laterOf(i.until, i.from.Add(d.q.length/200))
 }
 
-// xPercent returns the position of an instant, in percent of the width.
+// xPercent returns the horizontal position of an instant in percent.
 func (d *drawing) xPercent(t time.Time) float64 {
 	return 100 * float64(t.Sub(d.q.from)) / float64(d.q.length)
 }
@@ -201,7 +201,7 @@ func (d *drawing) drawItem(i item, y int) {
 	}
 }
 
-// drawComing draws a tick in the future, or one that will be skipped because its job is paused.
+// drawComing draws a future tick. If the job will be paused at that time, the tick has the mark of a tick that does not run.
 func (d *drawing) drawComing(i item, y int) {
 	p := point{markComing, percent(d.xPercent(i.from)), y + laneHeight/2, y + 15, jobPath(i.tick.Job), cleanText(i.tick.Job) + " at " + i.from.UTC().Format(stamp)}
 	if j := d.jobs[i.tick.Job]; j != nil && j.Paused && (j.PausedUntil == nil || i.from.Before(*j.PausedUntil)) {
@@ -231,18 +231,18 @@ func (d *drawing) drawBar(i item, y int) {
 		b.Title += ", " + durationText(length)
 	}
 	b.NameX, b.NameTo = percent(max(from, 0)), percent(from+width-max(from, 0))
-	const letter, phoneLetter = 0.9, 4.0 // width of a letter, in percent of a drawing of usual size, and of one of 250 pixels
+	const letter, phoneLetter = 0.9, 4.0 // width of a letter in percent, for a chart of usual width and for one of 250 pixels
 	b.Tight = from+width-max(from, 0) < phoneLetter
 	if room := int((width - 1) / letter); room >= 4 {
 		name := cleanText(r.Job)
-		if d.q.byJob { // the row has the name of the job
+		if d.q.byJob { // the group has the name of the job already
 			name = durationText(i.until.Sub(i.from))
 		}
 		b.Name = b.Mark.Sign + " " + operator.FirstLine(name, room)
 	} else if width > 1.2 {
 		b.Name = b.Mark.Sign
 	}
-	if b.Name == "" && b.Mark == markOK { // if there is no room for signs, failures are taller
+	if b.Name == "" && b.Mark == markOK { // a run that ended ok is lower, so that failures without a sign stand out
 		b.Y, b.Height = b.Y+4, b.Height-8
 	}
 	d.Bars = append(d.Bars, b)
@@ -252,7 +252,7 @@ func (d *drawing) drawBar(i item, y int) {
 	}
 }
 
-// drawTakeovers draws a line from each run to the recovery that follows it.
+// drawTakeovers draws a line from each orphaned run to the run that recovers it.
 func (d *drawing) drawTakeovers() {
 	for _, places := range d.ends {
 		slices.SortFunc(places, func(a, b place) int { return a.record.Attempt - b.record.Attempt })
@@ -267,17 +267,17 @@ func (d *drawing) drawTakeovers() {
 	slices.SortFunc(d.Takeovers, func(a, b takeover) int { return cmp.Or(cmp.Compare(a.Title, b.Title), cmp.Compare(a.X1, b.X1)) })
 }
 
-// drawAxis draws lines at round instants, and at now.
+// drawAxis draws lines at round times, and a line at the present.
 func (d *drawing) drawAxis() {
 	step := map[string]time.Duration{"10m": 2 * time.Minute, "1h": 15 * time.Minute, "6h": time.Hour, "24h": 4 * time.Hour, "7d": 24 * time.Hour}[d.q.span]
 	for t := d.q.from.Truncate(step).Add(step); t.Before(d.q.until); t = t.Add(step) {
 		x := d.xPercent(t)
-		if x < 3 || x > 97 { // no room for its text
+		if x < 3 || x > 97 { // no room for the text of the line
 			continue
 		}
 		l := axisLine{X: percent(x), Text: t.UTC().Format("15:04"), Form: "time", MS: t.UnixMilli()}
 		if step >= 24*time.Hour {
-			l.Text, l.Form = t.UTC().Format("01-02 15:04"), "day" // midnight in UTC is another hour elsewhere
+			l.Text, l.Form = t.UTC().Format("01-02 15:04"), "day" // midnight in UTC is not midnight in the viewer's zone, so show the time too
 		}
 		d.Axis = append(d.Axis, l)
 	}

@@ -18,7 +18,7 @@ type handler struct {
 	pages    pages
 }
 
-// recordsOfAStatus is the number of records per job in a status: enough for most problems. Pages read more for the jobs that they list.
+// recordsOfAStatus is the number of records per job in a status. It suffices to detect most problems. Pages read more records for the jobs that they list.
 const recordsOfAStatus = 2
 
 // readStatus returns the status of the whole cluster. Callers share it and must not change it.
@@ -26,10 +26,10 @@ func (h *handler) readStatus(ctx context.Context) (*operator.Status, error) {
 	return h.operator.Status(ctx, operator.StatusRequest{Recent: recordsOfAStatus})
 }
 
-// A view returns a page.
+// A view returns the page for a request.
 type view func(*http.Request) (*page, error)
 
-// viewHandler returns a handler that serves the page of a view.
+// viewHandler returns a handler that renders the page of a view.
 func (h *handler) viewHandler(show view) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := show(r)
@@ -40,7 +40,7 @@ func (h *handler) viewHandler(show view) http.Handler {
 	})
 }
 
-// renderPage writes a page. If rendering fails, it writes only an error.
+// renderPage writes a page. If rendering fails, it writes an error and no part of the page.
 func (h *handler) renderPage(w http.ResponseWriter, r *http.Request, p *page) {
 	p.Actor, p.MayAct = h.actor(r)
 	p.Said = saidText(r.URL.Query())
@@ -56,7 +56,7 @@ func (h *handler) renderPage(w http.ResponseWriter, r *http.Request, p *page) {
 	_, _ = body.WriteTo(w)
 }
 
-// notFound answers all other paths.
+// notFound answers requests for paths without a page.
 func (h *handler) notFound(r *http.Request) (*page, error) {
 	return nil, fmt.Errorf("%w: %s", errNoPage, r.URL.Path)
 }

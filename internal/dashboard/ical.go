@@ -14,15 +14,15 @@ import (
 const (
 	// feedDays is the number of days ahead in a calendar feed.
 	feedDays = 14
-	// mostOften is the maximum number of events of a job in a feed, because a job that ticks more often than hourly would hide all others.
+	// mostOften is the maximum number of events of one job in a feed. A job that ticks more often than hourly would hide all others, and is left out.
 	mostOften = 24 * feedDays
 	// mostEvents is the maximum number of events in a feed.
 	mostEvents = 5000
-	// eventLength is the length of an event, because a tick itself has none.
+	// eventLength is the duration of an event. A tick has no duration of its own, but calendar programs need one.
 	eventLength = "PT5M"
 )
 
-// serveFeed serves the coming ticks as an iCalendar (RFC 5545), for calendar programs.
+// serveFeed serves the coming ticks as an iCalendar feed (RFC 5545).
 func (h *handler) serveFeed(w http.ResponseWriter, r *http.Request) {
 	st, ticks, err := h.feedTicks(r)
 	if err != nil {
@@ -34,7 +34,7 @@ func (h *handler) serveFeed(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(icalOf(st, ticks))
 }
 
-// feedTicks returns the coming ticks of the jobs of a request.
+// feedTicks returns the coming ticks of the jobs that match the filter of a request.
 func (h *handler) feedTicks(r *http.Request) (*operator.Status, []operator.Tick, error) {
 	st, err := h.readStatus(r.Context())
 	if err != nil {
@@ -74,12 +74,12 @@ func icalOf(st *operator.Status, ticks []operator.Tick) []byte {
 	return b.Bytes()
 }
 
-// icalText escapes a text.
+// icalText escapes text for iCalendar.
 func icalText(s string) string {
 	return strings.NewReplacer(`\`, `\\`, ";", `\;`, ",", `\,`, "\n", `\n`).Replace(cleanText(s))
 }
 
-// foldLine writes a line in pieces of at most 75 bytes, between characters.
+// foldLine writes a line in pieces of at most 75 bytes, as iCalendar requires. It does not split characters.
 func foldLine(b *bytes.Buffer, line string) {
 	most := 75
 	for len(line) > most {

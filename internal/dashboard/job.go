@@ -20,13 +20,13 @@ const (
 	ticksOfAJob = 6
 )
 
-// jobPage shows one job: its configuration, its runs, and why its newest ticks ran or did not.
+// jobPage shows one job: its settings, its runs, and the explanation of a recent tick.
 type jobPage struct {
 	Name, URL       string
 	Mark            mark
 	Verdict         string
 	Problems        []problem
-	Story           *story // of the newest tick
+	Story           *story // see newestStory
 	Facts           []detail
 	Holders         []holder
 	Ticks           []coming
@@ -39,10 +39,10 @@ type jobPage struct {
 	CanTrigger      bool
 }
 
-// RunningMark returns the mark of its holders.
+// RunningMark returns the mark of runs that hold a slot of the job.
 func (*jobPage) RunningMark() mark { return markRunning }
 
-// coming is a tick in the future, by two clocks.
+// coming is a coming tick as two clocks show it.
 type coming struct {
 	At        moment
 	Here, UTC string
@@ -76,7 +76,7 @@ func (h *handler) showJob(r *http.Request) (*page, error) {
 	return p, h.addTicks(ctx, body, st.Now, &st.Jobs[i])
 }
 
-// addDescription adds the description of a job that a replica has.
+// addDescription adds the settings of a job that is in the configuration of a replica.
 func (b *jobPage) addDescription(st *operator.Status, j *operator.Job) {
 	e := endOf(st.Now, j)
 	b.Mark, b.Verdict = e.Mark, strings.TrimSpace(e.Outcome+" "+e.When.Text)
@@ -99,7 +99,7 @@ func (b *jobPage) addDescription(st *operator.Status, j *operator.Job) {
 	b.Facts = factsOfJob(j)
 }
 
-// concernsJob reports whether a problem belongs to a job. Some warnings name the job only in their message.
+// concernsJob reports whether a problem is about a job. Some warnings contain the job only in their message.
 func concernsJob(p operator.Problem, job string) bool {
 	switch p.Code {
 	case "nowhere":
@@ -147,8 +147,8 @@ func (h *handler) addTicks(ctx context.Context, b *jobPage, now time.Time, j *op
 	return nil
 }
 
-// newestStory explains the newest tick that did not end well, or the newest tick if all did; nil if there is none. An error is ignored, because the page is
-// useful without the story.
+// newestStory explains the newest tick among the latest records that did not end well or, if all did, the newest tick. It returns nil if there is no tick. It
+// ignores errors, because the page is useful without the explanation.
 func (h *handler) newestStory(ctx context.Context, now time.Time, job string, newestFirst []journal.Record) *story {
 	i := slices.IndexFunc(newestFirst, func(r journal.Record) bool { return !r.Tick.IsZero() })
 	if i < 0 {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// serveJump redirects to the job with a name, or to the list of jobs whose names contain it.
+// serveJump redirects to the job whose name is the text in the query, or to the only job whose name matches the text. Otherwise it redirects to the list of
+// matching jobs.
 func (h *handler) serveJump(w http.ResponseWriter, r *http.Request) {
 	query := strings.TrimSpace(r.URL.Query().Get("q"))
 	st, err := h.readStatus(r.Context())
@@ -34,7 +35,7 @@ type target struct {
 	Href string `json:"href"`
 }
 
-// servePalette lists all pages, jobs and tags.
+// servePalette answers with all pages, jobs and tags, for the command palette in the browser.
 func (h *handler) servePalette(w http.ResponseWriter, r *http.Request) {
 	targets := []target{{"Overview", "page", "/"}, {"Timeline", "page", "/timeline"}, {"Cluster", "page", "/cluster"}, {"Calendar", "page", "/calendar"},
 		{"Failing jobs", "page", "/?outcome=failing"}, {"Running jobs", "page", "/?outcome=running"}, {"Paused jobs", "page", "/?outcome=paused"}}

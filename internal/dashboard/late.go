@@ -8,7 +8,8 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// lateJobs returns the jobs whose newest tick is late, with a description: it was missed, its run started long after it, or the run is waiting for a pool.
+// lateJobs returns the jobs whose newest tick is late, with a description: the tick was missed, its run started late, or its run is waiting for a slot of a
+// pool.
 func lateJobs(st *operator.Status) map[string]string {
 	jobs := map[string]string{}
 	bad := failingJobs(st)
@@ -17,7 +18,7 @@ func lateJobs(st *operator.Status) map[string]string {
 			continue
 		}
 		jitter := time.Duration(j.JitterMS) * time.Millisecond
-		if by := console.Late(*j.Last); by > jitter && len(j.After) == 0 { // a chained job starts when its parents have ended
+		if by := console.Late(*j.Last); by > jitter && len(j.After) == 0 { // a job with `after` starts when its parents have ended
 			jobs[j.Name] = "began " + console.Span(by) + " after its tick"
 		}
 		if bad[j.Name] > 0 && j.LastEnd != nil && j.LastEnd.Outcome == journal.OutcomeMissed {

@@ -9,33 +9,33 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// locks is a table of pools, or of locks.
+// locks is a table of pools or locks.
 type locks struct {
 	Kind string
 	List []lock
 }
 
-// A lock is a row of the table, with a line for each held slot and each known waiter.
+// A lock is a row of the table. It has one line per held slot, and one per known waiter.
 type lock struct {
 	Name, Use string
 	Mark      mark
-	Jobs      []link // jobs whose runs need a slot of it
+	Jobs      []link // jobs whose runs need a slot of the pool
 	Users     []lockUser
-	Unnamed   int // number of waiters without a line
+	Unnamed   int // number of waiters without a line of their own
 }
 
-// Lines returns the number of lines in the table.
+// Lines returns the number of lines of the row.
 func (l lock) Lines() int { return max(len(l.Users), 1) + min(l.Unnamed, 1) }
 
 // A lockUser holds a slot of a lock, or waits for one.
 type lockUser struct {
 	Mark   mark
 	State  string
-	Who    string // a replica or a process
-	Job    link   // empty if it is not a job
+	Who    string // replica or process
+	Job    link   // empty if the user is not a job
 	Token  int64  // 0 for a waiter
 	Since  moment
-	Expiry moment // time when the slot becomes free unless the lease is renewed
+	Expiry moment // when the slot becomes free if the lease is not renewed
 }
 
 func poolsOf(st *operator.Status) locks {
@@ -75,7 +75,7 @@ func lockOf(now time.Time, l operator.Lock) lock {
 	return shown
 }
 
-// runLink returns a link from the name of a job to one of its runs.
+// runLink returns a link to a run, with the name of the job as its text.
 func runLink(job, run string) link {
 	if job == "" {
 		return link{}
@@ -83,7 +83,7 @@ func runLink(job, run string) link {
 	return link{cleanText(job), jobPath(job) + "/runs/" + url.PathEscape(run)}
 }
 
-// momentAt returns the moment of an instant that may be nil.
+// momentAt returns the moment of an instant. For nil it is empty.
 func momentAt(now time.Time, t *time.Time) moment {
 	if t == nil {
 		return moment{}

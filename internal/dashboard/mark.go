@@ -5,7 +5,8 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// A mark shows a state by a sign, a shape and a colour. The sign alone is sufficient. The style sheet has a shape and a colour for each class.
+// A mark shows a state by a sign, a shape and a colour. The sign alone suffices to recognize the state. The style sheet defines the shape and the colour for
+// each class.
 type mark struct{ Class, Sign string }
 
 var (
@@ -13,7 +14,7 @@ var (
 	markBad     = mark{"bad", "✗"}
 	markWarning = mark{"warn", "!"}
 	markRunning = mark{"run", "▸"}
-	markNotRun  = mark{"off", "–"} // by a policy, or at the request of a user
+	markNotRun  = mark{"off", "–"} // skipped or canceled; also a draining replica
 	markAdvice  = mark{"note", "·"}
 	markComing  = mark{"next", "○"}
 )
@@ -22,7 +23,7 @@ var levelMarks = map[operator.Level]mark{operator.LevelError: markBad, operator.
 
 var stateMarks = map[operator.ReplicaState]mark{operator.ReplicaUp: markOK, operator.ReplicaDraining: markNotRun, operator.ReplicaUnable: markBad, operator.ReplicaSilent: markWarning}
 
-// markOf returns the mark of an outcome. An unknown outcome, from a newer version, is a warning.
+// markOf returns the mark of an outcome. An outcome that only a newer version defines is a warning.
 func markOf(outcome string) mark {
 	switch outcome {
 	case journal.OutcomeOK:

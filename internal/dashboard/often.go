@@ -6,7 +6,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// weeklyLoads caches whether schedules tick often, because many jobs have the same schedule.
+// weeklyLoads caches, by schedule, whether a job ticks often. Many jobs have the same schedule.
 type weeklyLoads map[string]bool
 
 func (w weeklyLoads) isOften(j operator.Scheduled, first time.Time) bool {
@@ -18,10 +18,9 @@ func (w weeklyLoads) isOften(j operator.Scheduled, first time.Time) bool {
 	return often
 }
 
-// ticksOften reports whether a job has more than mostAnHour ticks within any hour of the week that begins at first. It reads no more ticks than necessary: a
-// job that does not tick often has few in a week.
+// ticksOften reports whether a job has more than mostAnHour ticks within some hour of the week that begins at first. It stops at the first such hour.
 func ticksOften(j operator.Scheduled, first time.Time) bool {
-	var last [mostAnHour]time.Time // ring buffer
+	var last [mostAnHour]time.Time // ring buffer of the last ticks
 	end := first.AddDate(0, 0, daysOfAWeek)
 	at := first.Add(-time.Nanosecond)
 	for n := 0; ; n++ {

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// rowsOfAPage is the number of jobs per page of the overview: 100 rows stay below 300 kB.
+	// rowsOfAPage is the number of jobs per page of the overview. A page with 100 rows is smaller than 300 kB.
 	rowsOfAPage = 100
-	// problemsShown is the number of problems that are unfolded.
+	// problemsShown is the number of problems that are visible without a click.
 	problemsShown = 8
-	// renewMS is the interval at which the browser refreshes a page, in milliseconds. Together with the age of a snapshot, a change is visible within 2 s.
+	// renewMS is the interval at which the browser refreshes a page, in milliseconds. With the age of a cached status, a change is visible within 2 s.
 	renewMS = 1500
 )
 
-// overview shows whether something is wrong, and all jobs with their runs and next ticks.
+// overview shows the problems of the cluster, and all jobs with their runs and next ticks.
 type overview struct {
 	Mark           mark
 	Facts          []fact
@@ -34,21 +34,21 @@ type overview struct {
 	Matching       int
 	All            int
 	Pages          []link
-	Pause, Resume  string // paths at which the jobs of the filter are paused and resumed
+	Pause, Resume  string // paths of the forms that pause and resume the jobs of the filter
 }
 
-// A fact is a number with a name and a link; Href is "" without a link.
+// A fact is a number with a label. Href is "" if it has no link.
 type fact struct{ Value, Name, Href string }
 
-// A link is one of several choices. The present one has no Href.
+// A link is one of several choices. The selected one has no Href.
 type link struct{ Text, Href string }
 
-// A problem is a line about something that people should know.
+// A problem is a problem of the cluster or of a job, as one line.
 type problem struct {
 	Mark    mark
 	Message string
 	Since   moment
-	Href    string // page of its job; "" for none
+	Href    string // page of the job; "" if the problem is not about a job
 }
 
 // A row is a job in the list.
@@ -56,28 +56,28 @@ type row struct {
 	Name, Href, Schedule string
 	Tags                 []string
 	Failing              bool
-	Strip                []cell // from old to new
+	Strip                []cell // newest runs and ticks, the oldest first
 	End                  end
 	Next                 next
 	Holders              []holder
-	Late                 string // describes why its newest tick is late; "" if it is not
+	Late                 string // why the newest tick is late; "" if it is not
 }
 
-// A cell is a run or a tick in a strip.
+// A cell is a run or a tick in the strip of a row.
 type cell struct {
 	Mark        mark
 	Href, Title string
 }
 
-// An end is the last end of a job.
+// An end is the last outcome of a job.
 type end struct {
 	Mark                mark
 	Outcome, More, Href string
-	Streak              string // the failures in a row, and the last success; "" if the job does not fail
+	Streak              string // number of failures in a row and time of the last success; "" if the job does not fail
 	When                moment
 }
 
-// next is the next tick of a job, or the reason that there is none, with the user and the reason of a pause.
+// next is the next tick of a job, or the reason that the job has none. For a paused job, it includes who paused the job and why.
 type next struct {
 	At         moment
 	Text, Note string
@@ -111,7 +111,7 @@ func (h *handler) showOverview(r *http.Request) (*page, error) {
 	return p, h.addRows(r.Context(), o, st, jobs[min((at-1)*rowsOfAPage, len(jobs)):min(at*rowsOfAPage, len(jobs))])
 }
 
-// addRows adds the jobs that a page lists.
+// addRows adds the rows of the jobs on this page of the list.
 func (h *handler) addRows(ctx context.Context, o *overview, st *operator.Status, jobs []*operator.Job) error {
 	recent, err := h.operator.Recent(ctx, namesOf(jobs))
 	if err != nil {
@@ -127,7 +127,7 @@ func (h *handler) addRows(ctx context.Context, o *overview, st *operator.Status,
 	return nil
 }
 
-// pagesOf returns links to the pages of a list; nil if there is only one page.
+// pagesOf returns the links to the pages of a list, or nil if there is only one page.
 func pagesOf(f filter, at, count int) (links []link) {
 	for n := 1; n <= count && count > 1; n++ {
 		l := link{Text: strconv.Itoa(n)}
@@ -164,7 +164,7 @@ func factsOf(st *operator.Status) []fact {
 		{strconv.Itoa(running), "running", "/?outcome=running"}, {strconv.Itoa(len(lateJobs(st))), "late", "/?outcome=late"}, {strconv.Itoa(paused), "paused", "/?outcome=paused"}}
 }
 
-// addProblems adds the problems of the cluster. It leaves out the problems of jobs, because the list of jobs begins with those.
+// addProblems adds the problems of the cluster. It omits the problems of jobs, because the list of jobs shows those jobs first.
 func (o *overview) addProblems(st *operator.Status) {
 	for _, p := range st.Problems {
 		if p.Job == "" {
@@ -202,7 +202,7 @@ func namesOf(jobs []*operator.Job) (names []string) {
 	return names
 }
 
-// stripOf returns the newest records as cells, from old to new.
+// stripOf returns the newest records as cells, the oldest first.
 func stripOf(now time.Time, newestFirst []journal.Record) (cells []cell) {
 	for _, r := range slices.Backward(newestFirst) {
 		title := cleanText(r.Outcome) + " " + momentOf(now, r.When()).Text
@@ -214,7 +214,7 @@ func stripOf(now time.Time, newestFirst []journal.Record) (cells []cell) {
 	return cells
 }
 
-// endOf returns the last end of a job, or its last record if the newest records lack an end.
+// endOf returns the last outcome of a job. If the newest records contain no outcome, it returns the newest record.
 func endOf(now time.Time, j *operator.Job) (e end) {
 	r := j.LastEnd
 	if r == nil {
@@ -241,7 +241,7 @@ func endOf(now time.Time, j *operator.Job) (e end) {
 	return e
 }
 
-// streakOf returns the number of failures in a row and the time of the last success as text.
+// streakOf formats the number of failures in a row, and the time since the last success.
 func streakOf(now time.Time, f *operator.Streak) string {
 	var parts []string
 	if f != nil && f.Count > 1 {
@@ -272,7 +272,7 @@ func nextOf(now time.Time, j *operator.Job) next {
 	return next{Text: "–"}
 }
 
-// pausedBy returns the user who paused a job, and the reason; "" if both are unknown.
+// pausedBy returns the user who paused a job, and the reason. It returns "" if neither is known.
 func pausedBy(j *operator.Job) string {
 	text := cleanText(j.PausedReason)
 	if j.PausedBy != "" {

@@ -8,10 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// plotHeight is the height of the area of bars in pixels. Widths are in percent, so that text keeps its size.
+// plotHeight is the height of the bars' area in pixels. Horizontal sizes are in percent, so that text keeps its size.
 const plotHeight = 96
 
-// A plot shows the durations of the newest runs.
+// A plot is a bar chart of the durations of the newest runs.
 type plot struct {
 	Bars           []bar
 	Most, Median   string
@@ -19,14 +19,14 @@ type plot struct {
 	Height, Bottom int
 }
 
-// A bar is a run.
+// A bar is the bar of a run.
 type bar struct {
 	Mark                 mark
 	X, Width, Y, H, Mid  string
 	Href, Title, Outcome string
 }
 
-// plotOf returns the plot of the runs among records; nil if fewer than two have a duration.
+// plotOf returns the plot of the runs among the records, or nil if fewer than two have a duration.
 func plotOf(now time.Time, newestFirst []journal.Record) *plot {
 	var runs []journal.Record
 	var lengths []time.Duration

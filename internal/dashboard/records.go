@@ -8,10 +8,10 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// records is a table of runs and of ticks that were not run.
+// records is a table of runs, and of ticks without a run.
 type records struct {
 	Label   string
-	Named   bool // each line names its job
+	Named   bool // each line contains the name of the job
 	Records []line
 }
 
@@ -46,7 +46,7 @@ func lineOf(now time.Time, r journal.Record) line {
 	return l
 }
 
-// placeOf returns the replica of a record, with its slot if a run held one.
+// placeOf returns the replica of a record and, if a run held a slot, the slot.
 func placeOf(r journal.Record) string {
 	switch {
 	case r.Replica == "":
@@ -57,5 +57,5 @@ func placeOf(r journal.Record) string {
 	return fmt.Sprintf("%s/%d", cleanText(r.Replica), *r.Slot)
 }
 
-// A detail is a property with its value.
+// A detail is a name with a value.
 type detail struct{ Name, Value string }

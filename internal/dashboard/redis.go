@@ -5,22 +5,22 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// redisPart shows the Redis of a cluster: its servers and its limits.
+// redisPart shows the servers and the limits of Redis.
 type redisPart struct {
 	Kind    string
 	Servers []redisServer
-	More    int // number of servers without a line
+	More    int // number of further servers, which have no line
 	Limits  []string
 }
 
-// A redisServer is a server of Redis.
+// A redisServer is one server of the Redis deployment.
 type redisServer struct {
 	Mark           mark
 	Address, Fault string
 	console.RedisCells
 }
 
-// redisKinds has the names of the kinds of Redis.
+// redisKinds has the titles of the kinds of deployments.
 var redisKinds = map[string]string{
 	"single": "One server", "sentinel": "A master that Sentinels watch", "cluster": "A Redis Cluster", "quorum": "A quorum of independent masters", "embedded": "An embedded server",
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// mostOutput is the maximum number of bytes of output on a page, the last ones.
+// mostOutput is the maximum number of bytes of output on a page. If there is more output, the page shows its end.
 const mostOutput = 256 << 10
 
 // An output is the text that a run printed.
@@ -21,10 +21,10 @@ type output struct {
 	Text, Empty, Note string
 }
 
-// runPage shows one run: its record, its output, and the story of its tick.
+// runPage shows one run: its record, its output, and the explanation of its tick.
 type runPage struct {
 	Job, JobHref, ID string
-	URL              string // path of the job's actions
+	URL              string // path of the job to which the forms are sent
 	Mark             mark
 	Facts            []detail
 	Story            *story
@@ -63,7 +63,7 @@ func (h *handler) showRun(r *http.Request) (*page, error) {
 	return p, err
 }
 
-// factsOfRun lists the fields of a record.
+// factsOfRun returns the fields of a record as details.
 func factsOfRun(now time.Time, r journal.Record) (facts []detail) {
 	const exact = "2006-01-02 15:04:05.000 MST"
 	length := "Took"
@@ -112,7 +112,7 @@ func exitCode(r journal.Record) string {
 	return strconv.Itoa(*r.ExitCode)
 }
 
-// newestOutputs returns the output of the runs of a job in progress, and of the newest run that has ended.
+// newestOutputs returns the output of up to three runs of a job that are in progress, and of the newest run that has ended.
 func (h *handler) newestOutputs(ctx context.Context, job string, newestFirst []journal.Record) (list []output, err error) {
 	const most = 3
 	for _, r := range newestFirst {
@@ -122,7 +122,7 @@ func (h *handler) newestOutputs(ctx context.Context, job string, newestFirst []j
 		}
 		if ended {
 			found, err := h.operator.Logs(ctx, operator.LogsRequest{Job: job, Run: r.RunID})
-			if errors.Is(err, operator.ErrUnknownRun) { // removed since it was listed
+			if errors.Is(err, operator.ErrUnknownRun) { // the history has dropped the run since it was listed
 				continue
 			}
 			if err != nil {
@@ -141,13 +141,13 @@ func (h *handler) newestOutputs(ctx context.Context, job string, newestFirst []j
 	return list, nil
 }
 
-// outputOf returns the output of a run, so far if it is in progress.
+// outputOf returns the output of a run. If the run is in progress, it returns the output so far.
 func (h *handler) outputOf(ctx context.Context, r journal.Record) (o output, err error) {
 	o = output{ID: "output-" + r.RunID, Title: fmt.Sprintf("%s on %s, %s", cleanText(r.Outcome), placeOf(r), r.When().UTC().Format(stamp)), Href: runPath(r), Empty: "It printed nothing, or its output was removed."}
 	if r.Outcome == journal.OutcomeRunning {
 		o.Empty, o.Note = "Nothing was printed yet.", "Output as it comes: replicas publish it once a page asks for it."
 		var answered bool
-		if o.Text, answered, err = h.operator.Printed(ctx, r.Job, r.RunID); err != nil { // the rest of the page is useful without it
+		if o.Text, answered, err = h.operator.Printed(ctx, r.Job, r.RunID); err != nil { // the page reports the error in place of the output
 			o.Empty, err = "Its output could not be read in time: Redis is slow, or away.", nil
 		} else if !answered {
 			o.Empty = "Its replica has not published its output yet: that takes a second."

@@ -2,7 +2,7 @@ package dashboard
 
 import "net/url"
 
-// sayings are the messages after an action. A link names a message by its key, so that no link can put its own words on a page.
+// sayings are the messages after an action. A link contains only the key of a message, so a forged link cannot put its own text on a page.
 var sayings = map[string]string{
 	"asked":    "The run was asked for. It starts as soon as a replica has a place for it, within a minute, or not at all.",
 	"started":  "The run has started.",

@@ -7,24 +7,25 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// settings are the settings of a job on all replicas: the keys that differ, side by side, and the others.
+// settings are the settings of a job on all replicas. A form is a version of the settings, shared by some replicas. Keys with different values are shown side
+// by side.
 type settings struct {
 	Mark      mark
 	Note      string
-	Replicas  []string // replicas of each form whose settings are known
+	Replicas  []string // replicas of each form with known settings
 	Differing []setting
 	Same      []setting
-	Others    []detail // replicas of each form whose settings are unknown
+	Others    []detail // replicas of each form with unknown settings
 	More      string
 }
 
-// A setting is a key with its value in each form, or with the one value that all forms have.
+// A setting is a key with its value in each form, or with one value if all forms agree.
 type setting struct {
 	Key    string
 	Values []string
 }
 
-// Warning returns the mark of keys that differ.
+// Warning returns the mark of keys with different values.
 func (*settings) Warning() mark { return markWarning }
 
 func shownSettings(s *operator.JobSettings) *settings {

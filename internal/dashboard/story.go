@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// A story explains an instant.
+// A story explains what happened to a job at an instant.
 type story struct {
 	Job, JobHref, At, Fate, Href string
 	Mark                         mark
@@ -34,7 +34,7 @@ func storyOf(now time.Time, s *operator.Story) *story {
 
 var fateMarks = map[operator.Fate]mark{operator.Due: markComing, operator.Open: markWarning, operator.Running: markRunning}
 
-// showWhy shows the story of the instant that a form names.
+// showWhy shows the story of a job at the instant that the form contains.
 func (h *handler) showWhy(r *http.Request) (*page, error) {
 	now, err := h.operator.Now(r.Context())
 	if err != nil {

@@ -6,12 +6,13 @@ import (
 	"unicode"
 )
 
-// escapes matches the sequences that terminals interpret: those that end with a letter, strings such as titles, and single letters. A string must be short
-// and within a line. Otherwise only its beginning is removed, because it would take the rest of the output with it.
+// escapes matches terminal escape sequences: control sequences, strings such as window titles, and sequences of few characters. A string may have at most 256
+// characters in one line. If it is longer, only its introducer matches, because otherwise an unterminated string would remove the rest of the output.
 var escapes = regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]|\x1b(?:[\]P^_X](?:[^\x07\x1b\n]{0,256}(?:\x07|\x1b\\))?|[ -/]*[0-~])?`)
 
-// cleanText returns a foreign text in the form in which a page may show it: without terminal sequences, control characters, characters that change the direction
-// of writing, and invalid bytes. Of a line only the part after its last carriage return remains, as on a terminal. The templates escape it for HTML.
+// cleanText returns text from outside as a page may show it. It removes escape sequences, control characters and characters that change the direction of
+// writing, and replaces invalid bytes. Of each line it keeps only the part after the last carriage return, as a terminal does. The templates escape the text
+// for HTML.
 func cleanText(text string) string {
 	text = escapes.ReplaceAllString(strings.ToValidUTF8(text, "\uFFFD"), "")
 	text = strings.ReplaceAll(text, "\r\n", "\n")

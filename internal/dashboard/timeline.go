@@ -13,57 +13,57 @@ import (
 )
 
 const (
-	// mostDrawn is the maximum number of runs, and of coming ticks, in a timeline.
+	// mostDrawn is the maximum number of runs in a timeline, and also the maximum number of coming ticks.
 	mostDrawn = 2000
-	// mostListed is the maximum number of failures listed as text, and mostUnfolded the number of unfolded ones, because the drawing is below them.
+	// mostListed is the maximum number of failures in the list above the chart. Only mostUnfolded of them are visible at first, so that the chart stays near
+	// the top of the page.
 	mostListed, mostUnfolded = 200, 10
-	// mostAlone is the maximum number of jobs whose whole history is read for a window that ends now.
+	// mostAlone is the maximum number of jobs whose own history is read for a window that ends now. With more jobs, the shared records of all jobs are used.
 	mostAlone = 20
-	// pastShare is the part of a window that is before its instant.
+	// pastShare is the share of the window that lies before the chosen instant.
 	pastShare = 0.75
 )
 
-// spans are the windows to choose from.
+// spans are the lengths of windows that the page offers.
 var spans = []struct {
 	name   string
 	length time.Duration
 }{{"10m", 10 * time.Minute}, {"1h", time.Hour}, {"6h", 6 * time.Hour}, {"24h", 24 * time.Hour}, {"7d", 7 * 24 * time.Hour}}
 
-// timelinePage shows runs, ticks that did not run, and coming ticks over time.
+// timelinePage shows runs, ticks without a run, and coming ticks over time.
 type timelinePage struct {
 	Query                string
 	ByJob                bool
-	At                   string // the instant, as in a link; "" for now
+	At                   string // the chosen instant as in a link; "" for now
 	Span                 string
 	Spans                []link
 	Back, Forward, Today string
 	From, Until          string
 	Gantt                *gantt
-	Failures, Older      records  // the newest, and those that are folded
-	Missing              []string // sentences about failures that are not listed
+	Failures, Older      records  // failures that are visible at first, and those that are folded
+	Missing              []string // sentences about failures that the list lacks
 	Coming               []tickLink
 	Note                 string
 }
 
-// A tickLink is the next tick of a job in a list.
+// A tickLink is the next tick of a job, with a link to the job.
 type tickLink struct {
 	Job, Href string
 	At        moment
 }
 
-// legend has the marks that the page explains.
+// legend has the marks that the page explains to the viewer.
 type legend struct{ OK, Bad, Warning, NotRun, Running, Coming mark }
 
-// Legend returns the marks that the page explains.
 func (*timelinePage) Legend() legend {
 	return legend{markOK, markBad, markWarning, markNotRun, markRunning, markComing}
 }
 
-// A timelineQuery is the query of a request.
+// A timelineQuery is the parsed query of a request.
 type timelineQuery struct {
 	span        string
 	length      time.Duration
-	at          time.Time // zero for now
+	at          time.Time // the chosen instant; zero for now
 	byJob       bool
 	filter      filter
 	from, until time.Time
@@ -85,7 +85,7 @@ func timelineQueryOf(q url.Values, now time.Time) timelineQuery {
 	return t
 }
 
-// linkAt returns the path of the same timeline with another instant and span.
+// linkAt returns the path of the same timeline with another instant and another span.
 func (t timelineQuery) linkAt(at time.Time, span string) string {
 	q := t.filter.queryValues()
 	q.Set("span", span)
@@ -120,7 +120,7 @@ func (h *handler) showTimeline(r *http.Request) (*page, error) {
 	body := q.drawPage(st, past, coming, known)
 	wanted := journal.FailuresRequest{From: q.from, Until: q.until, Includes: known, Most: mostListed}
 	if q.at.IsZero() && !q.filter.Set() {
-		wanted.Includes = nil // other viewers request the same, so the result can be shared
+		wanted.Includes = nil // all viewers without a filter then send the same request, and share the result
 	}
 	failures, err := h.windows.Failures(ctx, wanted)
 	if err != nil {
@@ -129,12 +129,12 @@ func (h *handler) showTimeline(r *http.Request) (*page, error) {
 	body.listFailures(st.Now, q, failures, slices.DeleteFunc(slices.Clone(past), func(r journal.Record) bool { return !known(r.Job) }))
 	p.Body = body
 	if q.at.IsZero() {
-		p.Every = max(renewMS, int(q.length.Milliseconds()/1000)) // a thousandth of the window is about a pixel
+		p.Every = max(renewMS, int(q.length.Milliseconds()/1000)) // the window moves by a pixel in about a thousandth of its length
 	}
 	return p, nil
 }
 
-// drawPage returns the page of the records and ticks in the window.
+// drawPage returns the page with the records and ticks of the window.
 func (t timelineQuery) drawPage(st *operator.Status, past []journal.Record, coming []operator.Tick, known func(job string) bool) *timelinePage {
 	within := slices.DeleteFunc(slices.Clone(past), func(r journal.Record) bool {
 		return r.When().After(t.until) || r.Outcome != journal.OutcomeRunning && r.Finished.Before(t.from)
@@ -145,7 +145,7 @@ func (t timelineQuery) drawPage(st *operator.Status, past []journal.Record, comi
 	switch {
 	case len(drawn) > mostDrawn:
 		body.Note = fmt.Sprintf("The newest %d runs and ticks are drawn: choose jobs, or a shorter window.", mostDrawn)
-	case read > mostDrawn: // no more were read, and these may be of other jobs
+	case read > mostDrawn: // only the newest were read, and most may belong to other jobs
 		body.Note = fmt.Sprintf("The jobs were looked for in the newest %d runs and ticks of all jobs: choose %d jobs at most, or a shorter window.", mostDrawn, mostAlone)
 	}
 	drawn = operator.NewestFirst(drawn, mostDrawn)
@@ -158,8 +158,8 @@ func (t timelineQuery) drawPage(st *operator.Status, past []journal.Record, comi
 	return body
 }
 
-// windowRecords reads the records of the window, and maybe others. For a window that ends now, all viewers share the newest records of all jobs, unless the filter
-// selects few jobs.
+// windowRecords reads the records of the window. It may return others too, which the caller must filter. For a window that ends now, all viewers share the
+// newest records of all jobs, unless the filter selects at most mostAlone jobs.
 func (h *handler) windowRecords(ctx context.Context, q timelineQuery, names []string, known func(job string) bool) ([]journal.Record, error) {
 	few := q.filter.Set() && len(names) <= mostAlone
 	if q.at.IsZero() && !few {
@@ -168,9 +168,10 @@ func (h *handler) windowRecords(ctx context.Context, q timelineQuery, names []st
 	return h.windows.Read(ctx, q.from, q.until, known)
 }
 
-// listFailures lists the failures of the window. Replicas of older versions did not index failures: past has these, if they are among the newest records.
+// listFailures lists the failures of the window. found comes from the index of failures. Replicas of older versions do not write that index, so listFailures
+// adds the failures in past, which are known if they are among the newest records.
 func (b *timelinePage) listFailures(now time.Time, q timelineQuery, found journal.FailuresFound, past []journal.Record) {
-	failed := slices.Clip(found.Records) // viewers share the list
+	failed := slices.Clip(found.Records) // viewers share found.Records, so it must not be changed
 	for _, r := range past {
 		if found.More > 0 || !r.Failed() || r.Finished.Before(q.from) || r.Finished.After(q.until) {
 			continue
@@ -194,7 +195,7 @@ func (b *timelinePage) listFailures(now time.Time, q timelineQuery, found journa
 	}
 }
 
-// comingOf lists the jobs that have a tick before until, with the first tick of each.
+// comingOf returns the next tick of each job that has one before until.
 func comingOf(st *operator.Status, known func(job string) bool, until time.Time) (list []tickLink) {
 	jobs := slices.DeleteFunc(slices.Clone(st.Jobs), func(j operator.Job) bool {
 		return j.Next == nil || j.Paused || !j.Enabled || j.Next.After(until) || !known(j.Name)
@@ -206,7 +207,8 @@ func comingOf(st *operator.Status, known func(job string) bool, until time.Time)
 	return list
 }
 
-// chosenJobs returns the jobs of the filter that replicas have. known reports whether the filter includes a job, which may have been removed.
+// chosenJobs returns the names of the configured jobs that match the filter. known reports whether a record belongs to the filter; the job of a record may
+// have been removed.
 func (t timelineQuery) chosenJobs(st *operator.Status) (names []string, known func(job string) bool) {
 	chosen := map[string]bool{}
 	for _, j := range t.filter.chooseJobs(st) {
@@ -216,7 +218,7 @@ func (t timelineQuery) chosenJobs(st *operator.Status) (names []string, known fu
 	return names, func(job string) bool { return chosen[job] || !t.filter.Set() }
 }
 
-// framePage returns the page with the links and texts around the drawing.
+// framePage returns the page without the chart, but with the links and texts around it.
 func (t timelineQuery) framePage(now time.Time) *timelinePage {
 	p := &timelinePage{Query: t.filter.Query, ByJob: t.byJob, Span: t.span, From: t.from.UTC().Format(time.RFC3339), Until: t.until.UTC().Format(time.RFC3339)}
 	middle := t.at

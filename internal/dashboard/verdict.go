@@ -7,8 +7,8 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// kinds are the problems that a verdict counts, the worst first. A problem that is counted by its code is not counted by its level too. Other advice is not
-// counted.
+// kinds are the problems that a verdict counts, the worst first. A problem that is counted by its code is not counted again by its level. Advice is counted
+// only if its code is listed.
 var kinds = []struct{ code, one, many string }{
 	{"job_failed", "1 job fails", "%d jobs fail"},
 	{"job_missed", "1 job missed its tick", "%d jobs missed ticks"},
@@ -19,7 +19,7 @@ var kinds = []struct{ code, one, many string }{
 	{operator.CodePoolFull, "1 pool full", "%d pools full"},
 }
 
-// verdictOf returns the state of a cluster in one line.
+// verdictOf summarizes the state of a cluster in one line, with a mark.
 func verdictOf(st *operator.Status) (string, mark) {
 	counts := map[string]int{}
 	for _, p := range st.Problems {

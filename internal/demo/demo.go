@@ -1,4 +1,4 @@
-// Package demo runs three replicas that share a schedule. It kills one of them, and counts the outcomes of all ticks.
+// Package demo shows cronclave at work: it runs three replicas with one configuration, kills one of them, and counts the outcomes of all ticks.
 package demo
 
 import (
@@ -26,35 +26,35 @@ var builtInConfig []byte
 
 const (
 	replicas  = 3
-	victimJob = "report" // the built-in job whose replica is killed
-	// Needs is the time in which the built-in configuration is certain to show the kill and the take-over.
+	victimJob = "report" // built-in job during whose run the replica is killed
+	// Needs is the minimum duration of a demo of the built-in configuration. In this time the kill and the take-over are certain to happen.
 	Needs = 25 * time.Second
-	// Longest is the maximum of [Config.Length]. The history of the built-in configuration must keep all runs of that time.
+	// Longest is the maximum of [Config.Length]. The history in the built-in configuration is long enough to keep all runs of this time.
 	Longest = time.Hour
 )
 
 // Config configures a demo.
 type Config struct {
-	// Out receives the lines. Colour enables colours for a terminal.
+	// Out receives the text. Colour permits colours, for a terminal.
 	Out    io.Writer
 	Colour bool
-	// Path is a configuration whose commands are executed, or "" for the built-in one.
+	// Path is the path of a configuration, whose commands are executed, or "" for the built-in configuration.
 	Path string
 	// Length is the duration of the demo, from a second to [Longest].
 	Length time.Duration
-	// Program is the path of cronclave, which the replicas execute.
+	// Program is the path of cronclave, the program that the replicas execute.
 	Program string
-	// Signals ends the demo: the first signal drains the replicas, and another one after at least a second kills the jobs.
+	// Signals ends the demo. The first signal drains the replicas. If another one arrives a second later or more, it kills the jobs.
 	Signals <-chan os.Signal
 }
 
-// ErrUnsuitable reports that the demo can't show a configuration.
+// ErrUnsuitable reports that a demo cannot run the configuration.
 var ErrUnsuitable = errors.New("the demo cannot show this configuration")
 
-// ErrBroken reports that cronclave broke a promise. The details have been printed.
+// ErrBroken reports that cronclave broke a promise during the demo. Run has already printed the details.
 var ErrBroken = errors.New("a promise was broken")
 
-// Run runs a demo until it is over or a signal ends it. Its errors are [config.Faults], [ErrUnsuitable], [ErrBroken], or errors of this machine.
+// Run runs a demo until its time is over or a signal ends it. It returns [config.Faults], [ErrUnsuitable], [ErrBroken], or an error of this machine.
 func Run(ctx context.Context, cfg Config) (err error) {
 	d := &demo{Config: cfg, builtIn: cfg.Path == ""}
 	defer func() { err = errors.Join(err, d.close()) }()
@@ -69,13 +69,13 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return d.summarize(ctx)
 }
 
-// demo is one demo. It must be used by one goroutine.
+// demo is the state of one demo. One goroutine uses it.
 type demo struct {
 	Config
 	cfg     *config.Config
-	jobs    []*config.Job // the enabled ones
+	jobs    []*config.Job // enabled jobs
 	builtIn bool
-	dir     string // for files of the demo
+	dir     string // folder for files of the demo
 
 	server  *embedded.Server
 	redis   *redisconn.Conn
@@ -86,15 +86,15 @@ type demo struct {
 	view  *view
 	known known
 	plan  plan
-	from  map[string]time.Time // by job: its ticks after this time are due
-	until time.Time            // end of the due ticks
-	// cut reports whether a signal ended the demo, so that runs may be unfinished.
+	from  map[string]time.Time // by job: ticks after this time are due
+	until time.Time            // ticks up to this time are due
+	// cut is set if a signal ended the demo, so that runs may be unfinished.
 	cut bool
-	// surprises is the number of replicas that ended by themselves.
+	// surprises is the number of replicas that ended although the demo did not end them.
 	surprises int
 }
 
-// prepareDemo prepares everything but the replicas.
+// prepareDemo prepares everything that the replicas need. It does not start them.
 func (d *demo) prepareDemo() (err error) {
 	if d.dir, err = os.MkdirTemp("", "cronclave-demo-"); err != nil {
 		return fmt.Errorf("make a folder for the demo: %w", err)
@@ -141,7 +141,7 @@ func (d *demo) connectRedis() (err error) {
 	return err
 }
 
-// prepareReplicas prepares the replicas, and makes this process the parent of their orphans.
+// prepareReplicas prepares the start of the replicas, and makes this process the parent of the processes that they leave behind.
 func (d *demo) prepareReplicas() error {
 	if err := adoptOrphans(); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (d *demo) prepareReplicas() error {
 	return nil
 }
 
-// runsFile returns the path of the file to which the jobs of the built-in configuration write.
+// runsFile returns the path of the file to which the jobs of the built-in configuration write their starts and ends.
 func (d *demo) runsFile() string { return filepath.Join(d.dir, "runs.jsonl") }
 
 // close releases all resources in reverse order.
@@ -164,10 +164,10 @@ func (d *demo) close() error {
 		d.endLeftovers()
 	}
 	if d.locks != nil {
-		_ = d.locks.Close() // only waits
+		_ = d.locks.Close() // waits for background work; an error would not matter
 	}
 	if d.redis != nil {
-		_ = d.redis.Close() // no request is under way
+		_ = d.redis.Close() // an error would not matter: no request is in progress
 	}
 	if d.server != nil {
 		d.server.Close()

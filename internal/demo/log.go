@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// run is one execution of a job, according to the job itself or to a replica's log.
+// run is one execution of a job, as the job itself or a replica's log reports it.
 type run struct {
 	ID, Job, Replica string
 	Tick             time.Time
@@ -14,7 +14,7 @@ type run struct {
 	Started, Ended   time.Time // Ended is zero until the run is known to have ended
 }
 
-// logLine has the fields of a replica's log line that the demo uses. A line that is not JSON is a Message without a Level.
+// logLine has the fields that the demo uses of a line in a replica's log. For a line that is not JSON, Message is the line and Level is "".
 type logLine struct {
 	Level   string    `json:"level"`
 	Message string    `json:"msg"`
@@ -31,11 +31,11 @@ type logLine struct {
 	Lost    string    `json:"replica_lost"`
 	Error   string    `json:"error"`
 
-	from  *process // process of the log
-	ended bool     // no line: the process has ended, with Error as the reason
+	from  *process // process that wrote the log
+	ended bool     // set if this is no line: the process has ended, and Error is its exit status
 }
 
-// The messages about ticks and runs in a replica's log.
+// Messages about ticks and runs in the log of a replica.
 const (
 	saidStarted   = "started"
 	saidFinished  = "finished"
@@ -45,14 +45,14 @@ const (
 
 func parseLog(line []byte) logLine {
 	var l logLine
-	// The keys of other lines may have other types. Use the fields that could be read.
+	// Other lines may use the same keys with other types. The fields that could be parsed are used.
 	if err := json.Unmarshal(line, &l); err != nil && l.Message == "" {
 		return logLine{Message: string(line), At: time.Now()}
 	}
 	return l
 }
 
-// toRun returns the run that the line is about.
+// toRun returns the run that the line describes.
 func (l *logLine) toRun() run {
 	return run{ID: l.RunID, Job: l.Job, Replica: l.from.name, Tick: l.Tick, Slot: l.Slot, Token: l.Token, Started: l.At}
 }

@@ -5,11 +5,11 @@ import (
 	"syscall"
 )
 
-// tieToDemo keeps Ctrl-C on the terminal from a replica, because the demo ends its replicas itself. On macOS a demo that is killed leaves its replicas
-// behind.
+// tieToDemo puts a replica into its own process group. Ctrl-C on the terminal then reaches only the demo, which ends its replicas itself. On macOS the
+// replicas continue if the demo is killed.
 func tieToDemo(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// adoptOrphans does nothing: on macOS the orphans of a killed replica run to their own end.
+// adoptOrphans does nothing. On macOS the processes that a killed replica leaves behind run until they end by themselves.
 func adoptOrphans() error { return nil }
 
 func endOrphans() int { return 0 }

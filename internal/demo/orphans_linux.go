@@ -12,14 +12,14 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// tieToDemo keeps Ctrl-C on the terminal from a replica, because the demo ends its replicas itself. If the demo ends in any other way, the kernel kills the
-// replica. The kernel does so at the end of the thread that started it. Go ends a thread only together with a goroutine that is locked to it, and the
-// demo has none.
+// tieToDemo puts a replica into its own process group. Ctrl-C on the terminal then reaches only the demo, which ends its replicas itself. If the demo is
+// killed, the kernel kills the replica. The kernel does this when the thread that started the replica ends. Go ends a thread only if a goroutine that is
+// locked to it ends, and the demo has no such goroutine.
 func tieToDemo(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// adoptOrphans makes this process the parent of processes that a killed replica leaves behind.
+// adoptOrphans makes this process the parent of all processes that a killed replica leaves behind.
 func adoptOrphans() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the parent of orphans: %w", err)
@@ -27,11 +27,11 @@ func adoptOrphans() error {
 	return nil
 }
 
-// wardenTime bounds the wait for the wardens of killed replicas.
+// wardenTime is the maximum time to wait until the wardens of killed replicas have done their work.
 const wardenTime = 3 * time.Second
 
-// endOrphans kills the processes that the wardens of killed replicas have left, and all that become children of this process when their parents die.
-// It must be called when this process has no other children. It returns the number of processes that it killed.
+// endOrphans first waits for the wardens of killed replicas. Then it kills all processes that are left, including those that become children of this process
+// when their parents die. It returns the number of processes that it killed. This process must have no other children.
 func endOrphans() int {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
@@ -52,7 +52,7 @@ func endOrphans() int {
 	}
 }
 
-// reapChildren reaps the dead children and returns the others.
+// reapChildren reaps the children that have died, and returns those that live.
 func reapChildren() (living []int) {
 	for _, p := range proc.Children() {
 		if n, err := unix.Wait4(p.PID, nil, unix.WNOHANG, nil); n != p.PID && !errors.Is(err, unix.ECHILD) {

@@ -9,7 +9,7 @@ import (
 
 func tieToDemo(*exec.Cmd) {}
 
-// adoptOrphans returns an error: replicas don't run on this platform.
+// adoptOrphans returns an error, because replicas do not run on this platform.
 func adoptOrphans() error {
 	return errors.New("the demo runs replicas, which this platform does not support")
 }

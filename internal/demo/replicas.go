@@ -15,31 +15,31 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-// fleet is the replicas of a demo. They are separate processes whose logs arrive in one channel. It must be used by one goroutine, which reads events
-// while a process is alive.
+// fleet starts and ends the replicas of a demo. Each replica is a process of its own. The log lines of all replicas arrive in the channel events. Only one
+// goroutine may use the fleet, and it must read events while a process is alive.
 type fleet struct {
-	command   []string // runs a replica, without its name
+	command   []string // command line of a replica, without its name
 	env       []string
 	input     string // stdin of each replica
 	events    chan logLine
-	processes map[string]*process // by name, the latest of each
-	alive     int                 // processes whose end has not been read from events
+	processes map[string]*process // latest process of each replica, by name
+	alive     int                 // number of processes whose end was not read from events yet
 	readers   sync.WaitGroup
 }
 
-// process is a process of a replica.
+// process is one process of a replica. A replica that is started again gets another one.
 type process struct {
 	name    string
 	process *exec.Cmd
-	leaving bool     // its end is expected
-	words   []string // last lines outside its log, such as the reason for a failed start
+	leaving bool     // the demo has ended the process or is ending it
+	words   []string // last lines that are not log lines, such as the reason for a failed start
 }
 
 func newFleet(command, env []string, input string) *fleet {
 	return &fleet{command: command, env: env, input: input, events: make(chan logLine, 256), processes: map[string]*process{}}
 }
 
-// startReplica starts a replica. It replaces an ended one of the same name.
+// startReplica starts a process for a replica. An earlier process of that name must have ended.
 func (c *fleet) startReplica(name string) error {
 	args := append(slices.Clone(c.command[1:]), "--replica", name)
 	m := &process{name: name, process: exec.Command(c.command[0], args...)}
@@ -58,10 +58,10 @@ func (c *fleet) startReplica(name string) error {
 	return nil
 }
 
-// longestLog is longer than a log line with a whole piece of output, escaped.
+// longestLog is the maximum length of a log line. A line with the longest piece of output, escaped, is shorter.
 const longestLog = 1 << 20
 
-// followLog reads a replica's log to its end, and waits for the process.
+// followLog reads the log of a replica to its end, and waits for the process to end.
 func (c *fleet) followLog(m *process, stderr io.Reader) {
 	in := bufio.NewScanner(stderr)
 	in.Buffer(nil, longestLog)
@@ -70,7 +70,7 @@ func (c *fleet) followLog(m *process, stderr io.Reader) {
 		line.from = m
 		c.events <- line
 	}
-	_, _ = io.Copy(io.Discard, stderr) // so that a line that is too long does not block the replica
+	_, _ = io.Copy(io.Discard, stderr) // after a line that is too long, the replica must not block on its log
 	end := logLine{from: m, ended: true, At: time.Now(), Error: "exit status 0"}
 	if err := m.process.Wait(); err != nil {
 		end.Error = err.Error()
@@ -78,7 +78,7 @@ func (c *fleet) followLog(m *process, stderr io.Reader) {
 	c.events <- end
 }
 
-// noteEvent records the facts of an event that concern the fleet itself.
+// noteEvent updates the state of the fleet after an event.
 func (c *fleet) noteEvent(e *logLine) {
 	if e.ended {
 		c.alive--
@@ -91,7 +91,7 @@ func (c *fleet) noteEvent(e *logLine) {
 	}
 }
 
-// signalAll sends a signal to all replicas, whose ends are expected then. Errors of ended ones are ignored.
+// signalAll sends a signal that ends all replicas. Errors are ignored, because a replica may have ended.
 func (c *fleet) signalAll(s os.Signal) {
 	for _, m := range c.processes {
 		m.leaving = true
@@ -111,7 +111,7 @@ func (c *fleet) killReplica(name string) error {
 
 func (c *fleet) pidOf(name string) int { return c.processes[name].process.Process.Pid }
 
-// close kills all replicas and waits for their ends.
+// close kills all replicas and waits until they have ended.
 func (c *fleet) close() {
 	c.signalAll(os.Kill)
 	for c.alive > 0 {
@@ -121,8 +121,8 @@ func (c *fleet) close() {
 	c.readers.Wait()
 }
 
-// replicaEnv returns the environment of the replicas. It is this process's own, without the variables that would change flags or identities of
-// replicas. A variable that the configuration uses stays.
+// replicaEnv returns the environment of the replicas: the environment of this process without cronclave's own variables, which would change flags or names of
+// replicas, and with the variables in more. A variable that the configuration uses is kept.
 func replicaEnv(environ []string, cfg *config.Config, more map[string]string) []string {
 	var env []string
 	for _, entry := range environ {

@@ -8,14 +8,14 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// known is what the logs of the replicas contain so far: runs, and outcomes of runs and ticks.
+// known collects what the logs of the replicas have reported so far.
 type known struct {
 	jobs     map[string]*config.Job
 	runs     []*run          // in the order of their starts
-	byID     map[string]*run // the same runs
-	open     []*run          // runs that are not known to have ended
-	shown    map[string]bool // runs that were shown as running, by id
-	long     map[string]bool // jobs whose runs are long enough to be shown as running
+	byID     map[string]*run // the same runs by id
+	open     []*run          // runs whose end was not reported yet
+	shown    map[string]bool // ids of runs that were printed as running
+	long     map[string]bool // jobs whose runs are long enough to be printed as running
 	outcomes []journal.Record
 }
 
@@ -35,7 +35,7 @@ func (s *known) startRun(l *logLine) *run {
 	return &r
 }
 
-// endRun records the outcome of a run. If the start of the run is unknown, the run is made up from the log line.
+// endRun records the outcome of a run and returns the run. If no log reported the start, it creates the run from the log line.
 func (s *known) endRun(l *logLine, outcome string, finished bool) *run {
 	r := s.byID[l.RunID]
 	if r == nil {
@@ -58,10 +58,10 @@ func (s *known) noteIdle(l *logLine) {
 	s.outcomes = append(s.outcomes, journal.Record{Job: l.Job, Tick: l.Tick, Outcome: l.Outcome})
 }
 
-// hasOutcome reports whether the outcome of a run is known.
+// hasOutcome reports whether a log has reported the outcome of a run.
 func (s *known) hasOutcome(id string) bool {
 	return slices.ContainsFunc(s.outcomes, func(r journal.Record) bool { return r.RunID == id })
 }
 
-// longRun is the duration after which a run is shown as running.
+// longRun is the minimum duration of a run that is printed as running.
 const longRun = time.Second

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// printIntroduction describes the demo that follows.
+// printIntroduction describes the demo before it begins.
 func (d *demo) printIntroduction() {
 	d.view.printLine(bold, "%d replicas (processes), embedded Redis: a trial, shares nothing with other machines", replicas)
 	for _, w := range d.cfg.Warnings {
@@ -29,7 +29,7 @@ func (d *demo) printIntroduction() {
 	d.view.printHeader()
 }
 
-// watchReplicas runs the replicas and shows their events until the demo is over.
+// watchReplicas runs the replicas and prints their events until the demo is over.
 func (d *demo) watchReplicas(ctx context.Context) error {
 	if err := d.registerJobs(ctx); err != nil {
 		return err
@@ -70,10 +70,10 @@ func (d *demo) watchReplicas(ctx context.Context) error {
 	return nil
 }
 
-// mostOvertime bounds the extension of a demo to decide the last ticks.
+// mostOvertime is the maximum time by which a demo is extended until its last ticks are decided.
 const mostOvertime = 10 * time.Second
 
-// registerJobs registers the schedules in Redis. Later ticks are due, with or without replicas.
+// registerJobs registers the schedules in Redis. From then on ticks are due, whether replicas run or not.
 func (d *demo) registerJobs(ctx context.Context) error {
 	inquiries := make([]election.InspectRequest, len(d.jobs))
 	now := time.Now()
@@ -90,16 +90,16 @@ func (d *demo) registerJobs(ctx context.Context) error {
 	return nil
 }
 
-// planKill sets the plan.
+// planKill sets the plan for the kill.
 func (d *demo) planKill(begun time.Time) {
 	d.plan = plan{notUntil: begun.Add(5 * time.Second), running: time.Second, hurry: begun.Add(d.Length / 4), end: begun.Add(d.Length)}
-	if d.builtIn { // between two ticks of the other jobs
+	if d.builtIn { // at a time between two ticks of the other jobs
 		d.plan.job, d.plan.running, d.plan.hurry = victimJob, 1500*time.Millisecond, d.plan.end
 		d.known.long[victimJob] = true
 	}
 }
 
-// allDecided reports whether all ticks that were due by now are decided.
+// allDecided reports whether Redis has a decision about every tick that was due by now.
 func (d *demo) allDecided(ctx context.Context, now time.Time) bool {
 	inquiries := make([]election.InspectRequest, len(d.jobs))
 	for i, j := range d.jobs {
@@ -113,7 +113,7 @@ func (d *demo) allDecided(ctx context.Context, now time.Time) bool {
 	return true
 }
 
-// actOnPlan does the due part of the plan, and shows runs that have become long.
+// actOnPlan kills or starts a replica if the plan requires it now, and prints runs that have become long.
 func (d *demo) actOnPlan(now time.Time) error {
 	for _, r := range slices.Clone(d.known.open) {
 		if now.Sub(r.Started) > longRun {
@@ -131,7 +131,7 @@ func (d *demo) actOnPlan(now time.Time) error {
 	return nil
 }
 
-// killIfPlanned kills the replica of a run, if the plan says so.
+// killIfPlanned kills the replica of a run if the plan requires it now.
 func (d *demo) killIfPlanned(now time.Time, r *run) {
 	if !d.plan.shouldHit(r, d.known.jobs[r.Job], now) {
 		return
@@ -153,7 +153,7 @@ func (d *demo) showRunning(at time.Time, r *run) {
 	d.view.printRun(at, r, "running", d.takeOverMark(r))
 }
 
-// takeOverMark returns the mark of the take-over, once.
+// takeOverMark returns the remark for the run that is the take-over, once, and "" for all others.
 func (d *demo) takeOverMark(r *run) string {
 	if d.plan.takeOver.ID == "" || d.plan.takeOver.ID != r.ID || d.plan.marked {
 		return ""
@@ -162,7 +162,7 @@ func (d *demo) takeOverMark(r *run) string {
 	return "<- take-over"
 }
 
-// handleEvent shows an event of a replica.
+// handleEvent records an event of a replica and prints it.
 func (d *demo) handleEvent(e *logLine) {
 	d.fleet.noteEvent(e)
 	switch {
@@ -183,7 +183,7 @@ func (d *demo) handleEvent(e *logLine) {
 		d.known.noteIdle(e)
 		d.view.printRun(e.At, &run{Job: e.Job, Tick: e.Tick, Replica: "-"}, e.Outcome, "")
 	case e.Message == saidAbandoned:
-		if !d.known.hasOutcome(e.RunID) { // otherwise it has ended: its replica was killed before the record was written
+		if !d.known.hasOutcome(e.RunID) { // if known, the run had ended, but its replica was killed before it wrote the record
 			r := d.known.endRun(e, "abandoned", false)
 			d.view.printRun(e.At, r, "abandoned", "")
 		}
@@ -192,12 +192,12 @@ func (d *demo) handleEvent(e *logLine) {
 	}
 }
 
-// showWarning shows other important lines.
+// showWarning prints other lines that are warnings or errors, unless the demo expects them.
 func (d *demo) showWarning(e *logLine) {
-	known := strings.HasPrefix(e.Message, "starting") || e.Message == "configuration warning" || // shown at the start
-		strings.HasPrefix(e.Message, "second signal") || // sent by the demo
-		e.from.leaving && (e.Message == "warden ends" || e.Message == "warden kills a run") || // of a replica that the demo has killed
-		e.Message == "replica lost" // the demo has noticed it itself
+	known := strings.HasPrefix(e.Message, "starting") || e.Message == "configuration warning" || // printed at the start
+		strings.HasPrefix(e.Message, "second signal") || // caused by the demo
+		e.from.leaving && (e.Message == "warden ends" || e.Message == "warden kills a run") || // of a replica that the demo has ended
+		e.Message == "replica lost" // the demo killed that replica
 	if e.Level != "warn" && e.Level != "error" || known {
 		return
 	}
@@ -210,7 +210,7 @@ func (d *demo) showWarning(e *logLine) {
 	d.view.printNote(e.At, yellow, "%s: %s", e.from.name, text)
 }
 
-// noteEnd reports replicas that end by themselves.
+// noteEnd prints that a replica has ended, if the demo did not end it.
 func (d *demo) noteEnd(e *logLine) {
 	if e.from.leaving {
 		return
@@ -222,10 +222,10 @@ func (d *demo) noteEnd(e *logLine) {
 	}
 }
 
-// sameSignal is the time for which further signals count as the first one, as in `cronclave run`.
+// sameSignal is the time after the first signal in which further signals are ignored, as in `cronclave run`.
 const sameSignal = time.Second
 
-// drainReplicas drains the replicas. The next signal makes them stop their jobs at once, and the one after it kills them.
+// drainReplicas drains the replicas and waits until they have ended. The next signal makes them kill their jobs, and the one after it kills the replicas.
 func (d *demo) drainReplicas() {
 	const grace = 10 * time.Second
 	begun := time.Now()
@@ -241,7 +241,7 @@ func (d *demo) drainReplicas() {
 			d.handleEvent(&e)
 		case <-d.Signals:
 			d.cut = true
-			if time.Since(begun) > sameSignal { // otherwise it is the same key press, for which the terminal and a supervisor both send a signal
+			if time.Since(begun) > sameSignal { // earlier ones come from the same key press: a terminal and a supervisor may both send a signal
 				d.fleet.signalAll(insist)
 				insist = os.Kill
 			}
@@ -253,7 +253,7 @@ func (d *demo) drainReplicas() {
 	d.endLeftovers()
 }
 
-// endLeftovers ends the processes that a killed replica has left behind.
+// endLeftovers kills all replicas, and ends the processes that killed replicas have left behind.
 func (d *demo) endLeftovers() {
 	d.fleet.close()
 	if n := endOrphans(); n > 0 {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// summarize prints the result. It returns an error if the result breaks a promise of cronclave.
+// summarize prints the result of the demo. It returns an error if cronclave broke a promise.
 func (d *demo) summarize(ctx context.Context) error {
 	t := newTally(d.jobs, d.from, d.until)
 	t.killed = d.plan.victim.ID
@@ -31,7 +31,7 @@ func (d *demo) summarize(ctx context.Context) error {
 	return d.listFaults(&c)
 }
 
-// gatherRuns collects the runs, and the outcomes of the other ticks.
+// gatherRuns adds to a tally the runs, and the outcomes of runs and ticks.
 func (d *demo) gatherRuns(ctx context.Context, t *tally) error {
 	if d.builtIn {
 		lines, err := readEntries(d.runsFile())
@@ -71,7 +71,7 @@ func (d *demo) countsLine(c *counted) string {
 		c.settled, c.doubled, c.early, strings.Join(replicas, "  ")), " ")
 }
 
-// killSummary describes the kill and the take-over.
+// killSummary describes the kill and the take-over in a sentence.
 func (d *demo) killSummary(runs []run) string {
 	p := &d.plan
 	switch {
@@ -95,7 +95,8 @@ func (d *demo) killSummary(runs []run) string {
 	return fmt.Sprintf("take-over %.1fs after the kill (%s, elsewhere)", began.Sub(p.killedAt).Seconds(), which)
 }
 
-// listFaults prints the faults. A tick that is undecided because of a signal, or because of deadlines in a user's file, is not a fault.
+// listFaults prints the faults, and returns [ErrBroken] if there is one. A tick without an outcome is not a fault if a signal ended the demo, or if the
+// configuration is the user's, because its deadlines may be long.
 func (d *demo) listFaults(c *counted) error {
 	open := c.due - c.settled
 	wrong := c.doubled + c.early + c.strays + c.shrank + d.surprises

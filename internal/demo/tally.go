@@ -10,22 +10,22 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// tally counts the outcomes of the ticks of a demo. It knows the due ticks from the schedules alone, the replicas from the runs, and everything else
-// from the outcomes.
+// tally counts the outcomes of all ticks of a demo. To detect missing and wrong runs, it calculates the due ticks from the schedules alone, and compares them
+// with the runs and outcomes.
 type tally struct {
 	jobs     []*config.Job
-	from     map[string]time.Time // by job: the ticks after this time are due
-	until    time.Time            // end of the due ticks, in the zone for printed times
-	runs     []run                // one per start, so a run that started twice is included twice
-	outcomes map[string]string    // final ones, by run id
+	from     map[string]time.Time // by job: ticks after this time are due
+	until    time.Time            // ticks up to this time are due; its zone is the zone of printed times
+	runs     []run                // one per start, so a run that started twice occurs twice
+	outcomes map[string]string    // final outcomes, by run id
 	idle     map[tickOf]bool      // ticks that were decided without a run
-	killed   string               // run whose replica was killed; the end of its process does not settle it
+	killed   string               // id of the run whose replica was killed; only an outcome settles this run, not the end of its process
 }
 
 // tickOf identifies a tick.
 type tickOf struct {
 	job string
-	at  int64 // Unix time in seconds
+	at  int64 // seconds since 1970
 }
 
 func newTally(jobs []*config.Job, from map[string]time.Time, until time.Time) *tally {
@@ -43,13 +43,13 @@ func (t *tally) addOutcome(r journal.Record) {
 	}
 }
 
-// counted is the result.
+// counted is the result of a tally.
 type counted struct {
 	due, settled, doubled, early int
-	strays                       int // runs of ticks that were not due
-	shrank                       int // tokens that did not grow
+	strays                       int // number of runs of ticks that were not due
+	shrank                       int // number of tokens that did not grow
 	runs                         map[string]int
-	faults                       []string // one per fault
+	faults                       []string // a description of each fault
 }
 
 func (c *counted) addFault(n *int, format string, args ...any) {
@@ -85,7 +85,7 @@ func (t *tally) countTicks() counted {
 	return c
 }
 
-// dueTicks returns the ticks of a job that were due during the demo, and later ones that were run while the replicas were being stopped.
+// dueTicks returns the ticks of a job that were due during the demo. It adds later ticks that ran while the demo was ending.
 func (t *tally) dueTicks(job *config.Job) []time.Time {
 	var ticks []time.Time
 	for at := job.Spec.Next(t.from[job.Name]); !at.IsZero() && !dueAt(job, at).After(t.until); at = job.Spec.Next(at) {
@@ -100,7 +100,7 @@ func (t *tally) dueTicks(job *config.Job) []time.Time {
 	return ticks
 }
 
-// dueAt returns the time at which a tick may start: the tick plus its jitter.
+// dueAt returns the earliest time at which a tick may start: the tick plus its jitter.
 func dueAt(job *config.Job, tick time.Time) time.Time {
 	if job.Jitter == 0 {
 		return tick
@@ -136,7 +136,8 @@ func (t *tally) countTick(c *counted, job *config.Job, at time.Time, runs []run)
 	c.faults = append(c.faults, fmt.Sprintf("%s %s has no outcome", job.Name, clockText(at)))
 }
 
-// hasEnded reports whether a run has ended, according to itself or, if it was killed, to the history.
+// hasEnded reports whether a run has ended, according to the job itself. If the job did not report its end, or its replica was killed, the run has ended if
+// an outcome other than ok is recorded.
 func (t *tally) hasEnded(r run) bool {
 	if !r.Ended.IsZero() && r.ID != t.killed {
 		return true
@@ -145,11 +146,11 @@ func (t *tally) hasEnded(r run) bool {
 	return known && outcome != journal.OutcomeOK
 }
 
-// countTokens counts tokens that did not grow. A run that started before the tick of another run was granted before it, because no tick is granted
-// early. Only the server knows the order of runs that are closer, but no two may have the same token.
+// countTokens counts tokens of a job that did not grow. If a run started before the tick of another run, the first run must have the smaller token, because
+// no tick is granted before it is due. If two runs are closer to each other, only Redis knows their order, but their tokens must be different.
 func (t *tally) countTokens(c *counted, job *config.Job) {
 	var runs []run
-	seen := map[int64]string{} // run id by token
+	seen := map[int64]string{} // id of the run with a token
 	for _, r := range t.runs {
 		if r.Job != job.Name {
 			continue
@@ -162,7 +163,7 @@ func (t *tally) countTokens(c *counted, job *config.Job) {
 	}
 	byStart := slices.SortedFunc(slices.Values(runs), func(a, b run) int { return a.Started.Compare(b.Started) })
 	byTick := slices.SortedFunc(slices.Values(runs), func(a, b run) int { return a.Tick.Compare(b.Tick) })
-	var greatest run // of the runs that started before the tick of r
+	var greatest run // run with the greatest token among those that started before the tick of r
 	for _, r := range byTick {
 		for len(byStart) > 0 && byStart[0].Started.Before(r.Tick) {
 			if byStart[0].Token > greatest.Token {
@@ -178,7 +179,7 @@ func (t *tally) countTokens(c *counted, job *config.Job) {
 
 func clockText(t time.Time) string { return t.Format("15:04:05") }
 
-// String describes a run in a sentence.
+// String returns a description of a run for messages.
 func (r run) String() string {
 	return fmt.Sprintf("%s %s on %s (slot %d, token %d)", r.Job, clockText(r.Tick), r.Replica, r.Slot, r.Token)
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-// view prints the events, one line each.
+// view prints events, one per line.
 type view struct {
 	out    io.Writer
 	colour bool
-	zone   *time.Location // of printed times
-	job    int            // width of the column
+	zone   *time.Location // zone of printed times
+	job    int            // width of the column of jobs
 }
 
-// colour is an attribute of text on a terminal.
+// colour is the escape code of a colour or an attribute of text.
 type colour string
 
 const (
@@ -47,7 +47,7 @@ func (v *view) paintText(c colour, text string) string {
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// printLine prints a separate line.
+// printLine prints a line that is not an event.
 func (v *view) printLine(c colour, format string, args ...any) {
 	fmt.Fprintln(v.out, v.paintText(c, fmt.Sprintf(format, args...)))
 }
@@ -56,16 +56,16 @@ func (v *view) printHeader() {
 	v.printLine(bold, "%s", v.formatColumns("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME"))
 }
 
-// formatColumns formats a line. If the names of jobs are short, there are 61 columns before the outcome.
+// formatColumns formats an event as a line. With short names of jobs, the outcome begins after 61 columns.
 func (v *view) formatColumns(at, job, tick, replica, slot, token, outcome string) string {
 	line := fmt.Sprintf("%-8s  %-*s  %-8s  %-7s  %-4s  %-16s  %s", at, v.job, cutTo(job, v.job), tick, replica, slot, token, outcome)
 	return strings.TrimRight(line, " ")
 }
 
-// printRun prints an event of a run. remark is "" or begins with an arrow.
+// printRun prints an event of a run. remark is "", or begins with an arrow.
 func (v *view) printRun(at time.Time, r *run, outcome, remark string) {
 	slot, token := strconv.Itoa(r.Slot), strconv.FormatInt(r.Token, 10)
-	if r.Token == 0 { // a tick without a run
+	if r.Token == 0 { // a tick without a run has no token
 		slot, token = "-", "-"
 	}
 	text := v.paintText(colourOf(outcome), outcome)
@@ -75,7 +75,7 @@ func (v *view) printRun(at time.Time, r *run, outcome, remark string) {
 	fmt.Fprintln(v.out, v.formatColumns(v.localClock(at), r.Job, v.localClock(r.Tick), r.Replica, slot, token, text))
 }
 
-// printNote prints an event that belongs to no single run.
+// printNote prints an event that is not about one run.
 func (v *view) printNote(at time.Time, c colour, format string, args ...any) {
 	text := cutTo(fmt.Sprintf(format, args...), 160)
 	fmt.Fprintf(v.out, "%-8s  %-*s  %s\n", v.localClock(at), v.job, "--", v.paintText(c, text))
@@ -88,7 +88,7 @@ func (v *view) localClock(t time.Time) string {
 	return t.In(v.zone).Format("15:04:05")
 }
 
-// widestOutcome is the width that a line of 100 columns leaves for the outcome.
+// widestOutcome is the maximum width of an outcome, so that a line has at most 100 columns.
 const widestOutcome = 28
 
 func colourOf(outcome string) colour {
@@ -103,7 +103,7 @@ func colourOf(outcome string) colour {
 	return red
 }
 
-// cutTo shortens a text to a width.
+// cutTo shortens a text to a number of characters.
 func cutTo(s string, width int) string {
 	if r := []rune(s); len(r) > width {
 		return string(r[:width-1]) + "…"

@@ -14,15 +14,15 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 )
 
-// The environment variables with the program and the output file for the jobs of the built-in configuration.
+// Environment variables for the jobs of the built-in configuration: the program to execute, and the file to which jobs write.
 const (
 	programVariable  = "DEMO_PROGRAM"
 	runsFileVariable = "DEMO_RUNS_FILE"
 )
 
-// entry is a line that a job of the demo writes at its start and at its end.
+// entry is a line in the file of runs. A job of the demo writes one when it starts and one when it ends.
 type entry struct {
-	Event   string    `json:"event"` // start or end
+	Event   string    `json:"event"` // "start" or "end"
 	Job     string    `json:"job"`
 	Tick    time.Time `json:"tick"`
 	Slot    int       `json:"slot"`
@@ -33,8 +33,8 @@ type entry struct {
 	At      time.Time `json:"at"`
 }
 
-// Work is a job of the demo. It writes to the file of runs at its start and, after length, at its end. It returns [ErrNoDemo] if no demo has started
-// it.
+// Work is what a job of the built-in configuration executes. It writes an entry to the file of runs, waits for length, and writes another entry. It returns
+// [ErrNoDemo] if it does not run as a job of a demo.
 func Work(ctx context.Context, length time.Duration) error {
 	t, err := newEntry(os.Getenv)
 	if err != nil {
@@ -48,10 +48,10 @@ func Work(ctx context.Context, length time.Duration) error {
 	return t.appendTo("end", path)
 }
 
-// ErrNoDemo reports that [Work] was not started by a job of the demo.
+// ErrNoDemo reports that [Work] was started by hand, not as a job of a demo.
 var ErrNoDemo = errors.New("demo-work runs as a job of the demo")
 
-// newEntry reads the facts of a run from the environment that the replica sets.
+// newEntry returns an entry about the run that the environment describes. The replica has set these variables.
 func newEntry(env func(string) string) (entry, error) {
 	t := entry{Job: env("CRONCLAVE_JOB"), Replica: env("CRONCLAVE_REPLICA"), RunID: env("CRONCLAVE_RUN_ID"), PID: os.Getpid()}
 	var errs [3]error
@@ -64,7 +64,7 @@ func newEntry(env func(string) string) (entry, error) {
 	return t, nil
 }
 
-// appendTo appends one line in one write, so that the lines of several jobs do not mix.
+// appendTo appends the entry to a file with a single write, so that the lines of several jobs do not mix.
 func (t entry) appendTo(event, path string) error {
 	t.Event, t.At = event, time.Now()
 	line, err := json.Marshal(t)
@@ -82,7 +82,7 @@ func (t entry) appendTo(event, path string) error {
 	return nil
 }
 
-// readEntries reads the lines of the jobs. A missing file means that no job has run.
+// readEntries reads the file of runs. If the file is missing, no job has run.
 func readEntries(path string) ([]entry, error) {
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +99,7 @@ func readEntries(path string) ([]entry, error) {
 	return list, nil
 }
 
-// runsOf combines the lines into runs, one per start, in the order of the file.
+// runsOf returns a run for each start, in the order of the file.
 func runsOf(lines []entry) []run {
 	var runs []run
 	for _, t := range lines {

@@ -1,8 +1,8 @@
 // Package dial connects to servers by name. Each step has its own time-out, and an error names the step that failed.
 //
-// The addresses of a name are tried as RFC 8305 describes: IPv6 and IPv4 addresses are looked up separately, and the first answer starts the attempts. The
-// next address is tried when the one before has failed, or has been silent for a moment. A lookup continues after its caller has given up, and its answer
-// serves the next caller: a caller with little time gets through as soon as the name is known.
+// The addresses of a name are tried as in RFC 8305. IPv6 and IPv4 addresses are looked up separately, and the first answer starts the connection
+// attempts. The next address is tried when the previous one has failed, or has not answered for a moment. A lookup continues after its caller has
+// given up, and later callers use its answer. A caller with a short deadline therefore succeeds once the name has been resolved.
 package dial
 
 import (
@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// The times of the steps.
+// The time limits of the steps.
 const (
-	// LookupTimeout is the time limit of a lookup. It is long because a dead nameserver costs 5 s for each name of the search list.
+	// LookupTimeout is the time limit of a lookup. It is long because a dead nameserver delays the lookup by 5 s for each name of the search list.
 	LookupTimeout = 30 * time.Second
 	// ConnectTimeout is the time limit of a connection attempt to one address.
 	ConnectTimeout = 2 * time.Second
-	// NextAddress is the time without an answer after which the next address is tried too.
+	// NextAddress is the time without an answer after which the next address is tried in parallel.
 	NextAddress = 250 * time.Millisecond
-	// otherFamily is the time that IPv4 addresses wait for the IPv6 lookup, because IPv6 addresses go first.
+	// otherFamily is the time for which IPv4 addresses wait for the IPv6 lookup, because IPv6 addresses are tried first.
 	otherFamily = 50 * time.Millisecond
 	// MostAddresses is the maximum number of addresses of a name that are tried.
 	MostAddresses = 16
@@ -44,7 +44,7 @@ type Dialer struct {
 	lookups  lookups
 }
 
-// New returns a Dialer. Its lookups run until they end or [Dialer.Close] is called.
+// New returns a Dialer. The caller must call [Dialer.Close] to end its lookups.
 func New(cfg Config) *Dialer {
 	d := &Dialer{resolver: cmp.Or(cfg.Resolver, net.DefaultResolver), net: net.Dialer{Timeout: ConnectTimeout}}
 	d.lookups.byQuestion = map[question]*lookup{}
@@ -75,12 +75,12 @@ var ErrSilent = errors.New("no answer")
 // timeoutError returns the error of a step that reached its own time limit.
 func timeoutError(after time.Duration) error { return fmt.Errorf("%w within %v", ErrSilent, after) }
 
-// DialContext connects to an address, as [net.Dialer.DialContext] does.
+// DialContext connects to an address, like [net.Dialer.DialContext].
 func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	return d.Dial(ctx, network, addr, func(string) {})
 }
 
-// Dial does what DialContext does, and calls note when a step begins, with a text such as "look up redis.example.org".
+// Dial is DialContext, and calls note at the start of each step with a description such as "look up redis.example.org".
 func (d *Dialer) Dial(ctx context.Context, network, addr string, note func(step string)) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if network != "tcp" || err != nil {
@@ -121,8 +121,8 @@ func (d *Dialer) dialAddress(ctx context.Context, network, addr, step string) (n
 	return nil, &Error{step, err}
 }
 
-// endReason returns the reason if ctx has ended. It also checks the deadline itself, because a connection attempt ends at the deadline of ctx, which may be
-// before the timer of ctx fires.
+// endReason returns the cause if ctx has ended, and nil otherwise. It compares the deadline with the time, because a connection attempt may end at
+// the deadline a moment before ctx does.
 func endReason(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded

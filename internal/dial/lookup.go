@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// A question is one request to a resolver: a network, "ip4" or "ip6", and a name.
+// A question is one request to a resolver. network is "ip4" or "ip6".
 type question struct{ network, host string }
 
 // families is the number of lookups per name: one for IPv6, one for IPv4.
 const families = 2
 
-// lookups holds the lookups of a Dialer that are in progress, or whose answers may still be used.
+// lookups has the lookups of a Dialer that are in progress, or whose answers may still be used.
 type lookups struct {
-	ctx     context.Context // ends with the Dialer
+	ctx     context.Context // ends with Dialer.Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -35,7 +35,7 @@ type lookup struct {
 	err   error
 }
 
-// isUsable reports whether the lookup is in progress, or its answer is younger than the time that the lookup took: a new answer would be hardly newer.
+// isUsable reports whether callers may share the lookup: it is in progress, or its answer is younger than the time that the lookup took.
 func (l *lookup) isUsable(now time.Time) bool {
 	select {
 	case <-l.done:
@@ -45,7 +45,7 @@ func (l *lookup) isUsable(now time.Time) bool {
 	}
 }
 
-// startLookup returns the lookup of a name, new or shared. It continues after the caller has gone.
+// startLookup returns a usable lookup of a name, or starts a new one. The lookup continues after the caller has given up.
 func (d *Dialer) startLookup(q question) *lookup {
 	d.lookups.mu.Lock()
 	defer d.lookups.mu.Unlock()
@@ -87,7 +87,7 @@ func (l *lookup) awaitAnswer(ctx context.Context, q question) answer {
 	}
 }
 
-// lookupError returns the error of a resolver without the name, which the step already has.
+// lookupError removes the name from the error of a resolver, because the step already has the name.
 func lookupError(err error) error {
 	var dns *net.DNSError
 	switch {
@@ -101,7 +101,7 @@ func lookupError(err error) error {
 	return dnsError{dns, dns.Err + " (nameserver " + dns.Server + ")"}
 }
 
-// A dnsError is the error of a resolver with another text.
+// A dnsError is the error of a resolver with a shorter text.
 type dnsError struct {
 	*net.DNSError
 	text string

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// A race connects to the addresses of a name and keeps the first connection.
+// A race connects to the addresses of a name and returns the first connection.
 type race struct {
 	*Dialer
-	host, port string // host is "" for an address
+	host, port string // host is "" if the address needs no lookup
 	note       func(step string)
-	answers    chan answer // one per lookup
-	results    chan result // one per attempt
+	answers    chan answer // one answer per lookup
+	results    chan result // one result per attempt
 
 	asked, trying, tried int // lookups in progress, attempts in progress, attempts so far
 	queue                []netip.Addr
@@ -29,18 +29,18 @@ type result struct {
 	err  error
 }
 
-// lookUp starts a lookup for each family, because one of the two answers may never come.
+// lookUp starts one lookup for each address family, because one of the two answers may never come.
 func (r *race) lookUp(ctx context.Context) {
 	r.note("look up " + r.host)
 	for _, network := range []string{"ip6", "ip4"} {
 		r.asked++
 		q := question{network, r.host}
 		l := r.startLookup(q)
-		go func() { r.answers <- l.awaitAnswer(ctx, q) }() // it returns when ctx ends, and the channel has room for its answer
+		go func() { r.answers <- l.awaitAnswer(ctx, q) }() // awaitAnswer returns when ctx ends, and the channel has room for the answer
 	}
 }
 
-// run returns the first connection, or the reason that there is none.
+// run returns the first connection, or an error if all attempts have failed or ctx has ended.
 func (r *race) run(ctx context.Context) (net.Conn, error) {
 	next := time.NewTimer(0) // the time to try the next address
 	defer next.Stop()
@@ -86,7 +86,7 @@ func (r *race) queueAddresses(a answer) time.Duration {
 	return 0
 }
 
-// interleaveFamilies alternates the addresses of the two families, beginning with more.
+// interleaveFamilies returns the addresses of two families in alternation. The first one is from more.
 func interleaveFamilies(waiting, more []netip.Addr) []netip.Addr {
 	var all []netip.Addr
 	for i := range max(len(waiting), len(more)) {
@@ -116,7 +116,7 @@ func (r *race) startAttempt(ctx context.Context) {
 	}()
 }
 
-// closeLosers waits for the attempts in progress, whose context has ended, and closes their connections.
+// closeLosers waits for the attempts in progress and closes their connections. The context of these attempts has ended.
 func (r *race) closeLosers() {
 	for ; r.trying > 0; r.trying-- {
 		if late := <-r.results; late.conn != nil {
@@ -125,7 +125,7 @@ func (r *race) closeLosers() {
 	}
 }
 
-// connectError returns the error of a race without a connection.
+// connectError returns the error of a race in which no attempt succeeded.
 func (r *race) connectError() error {
 	if len(r.faults) == 0 {
 		return &Error{"look up " + r.host, r.lookupFault}
@@ -136,7 +136,7 @@ func (r *race) connectError() error {
 	return attemptErrors(r.faults)
 }
 
-// attemptErrors are the errors of several addresses. Their text is one line.
+// attemptErrors has the errors of several addresses. Its text is one line.
 type attemptErrors []error
 
 func (a attemptErrors) Error() string {
@@ -147,5 +147,5 @@ func (a attemptErrors) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap returns all of them.
+// Unwrap returns all errors.
 func (a attemptErrors) Unwrap() []error { return a }

@@ -19,8 +19,9 @@ import (
 
 var part = regexp.MustCompile(`(?s)<!-- generated: (\w+) ([^\n]*?) -->\n(.*?)<!-- end -->`)
 
-// Sync compares the parts of an owner on the page at path with the wanted texts, by the names of the parts, and returns the differences. If write is set, it
-// writes the wanted texts first; only parts that the page lacks, or that have no wanted text, remain as faults.
+// Sync compares the parts of an owner in the page at path with the wanted texts, and returns the differences. parts has the wanted text of each part by name.
+// If write is set, Sync first writes the wanted texts to the page. Then the only differences are parts without a place in the page, and parts of the page
+// without a wanted text.
 func Sync(path, owner string, parts map[string]string, write bool) (faults []string, err error) {
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -37,7 +38,7 @@ func Sync(path, owner string, parts map[string]string, write bool) (faults []str
 	return faults, nil
 }
 
-// replaceParts returns the page with the wanted texts, and the differences.
+// replaceParts returns the page with the wanted texts, and the differences from the given page.
 func replaceParts(page, owner string, parts map[string]string) (text string, faults []string) {
 	seen := map[string]bool{}
 	text = part.ReplaceAllStringFunc(page, func(found string) string {
@@ -65,7 +66,7 @@ func replaceParts(page, owner string, parts map[string]string) (text string, fau
 	return text, faults
 }
 
-// Table returns a table in Markdown. Cells are Markdown too; a pipe in a cell is escaped.
+// Table returns a table in Markdown. Cells may contain Markdown. Pipes in cells are escaped.
 func Table(header []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) {
@@ -83,7 +84,7 @@ func Table(header []string, rows [][]string) string {
 	return b.String()
 }
 
-// MostWords is the maximum number of words in a cell.
+// MostWords is the maximum number of words in a cell of a table.
 const MostWords = 30
 
 // LongCells returns the cells with more than [MostWords] words.

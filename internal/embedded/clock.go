@@ -8,32 +8,33 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// A clock sets the time of miniredis once per command of a client. Everything that the command does then happens at one instant, as in Redis: a key does not
-// expire between two calls of one script. It also spares miniredis a walk over all keys for each call of a script.
+// A clock sets the time of miniredis once per command of a client. Everything in the command then happens at one instant, as in Redis: no key expires
+// between two calls of a script. It also saves miniredis a walk over all keys for each call in a script.
 type clock struct {
 	redis *miniredis.Miniredis
 
 	setting sync.Mutex // held while waiting for the lock of redis
 	last    time.Time
 
-	// known is never held while waiting for the lock of redis, because calls from scripts take known under that lock.
+	// known must not be held while waiting for the lock of redis, because calls from scripts lock known while they hold that lock.
 	known   sync.Mutex
-	clients map[*server.Peer]struct{} // peers that are connections, not calls from scripts
+	clients map[*server.Peer]struct{} // peers that are connections of clients
 }
 
 func newClock(m *miniredis.Miniredis) *clock {
 	return &clock{redis: m, clients: map[*server.Peer]struct{}{}}
 }
 
-// beforeCommand is the hook that miniredis calls before each command, calls from scripts included. It returns false, so that the command is executed.
+// beforeCommand is the hook that miniredis calls before each command, including calls from scripts. It returns false, so that miniredis executes the
+// command.
 func (c *clock) beforeCommand(p *server.Peer, _ string, _ ...string) bool {
-	if c.isClient(p) { // during a script redis is locked and its time is fixed
+	if c.isClient(p) { // a call from a script must not change the time
 		c.setNow()
 	}
 	return false
 }
 
-// setNow advances the time of redis to now. It never goes back, because miniredis would subtract the same step from all TTLs again.
+// setNow advances the time of redis to now. It never sets the time back, because miniredis would then subtract the same time from all TTLs twice.
 func (c *clock) setNow() {
 	c.setting.Lock()
 	defer c.setting.Unlock()
@@ -43,8 +44,8 @@ func (c *clock) setNow() {
 	}
 }
 
-// isClient reports whether a peer is the connection of a client, not the peer that miniredis creates for each call from a script. A peer of a script has a
-// context from the start, the peer of a client only from its first command on.
+// isClient reports whether a peer is the connection of a client. miniredis also creates a peer for each call from a script, which has a context from
+// the start. The peer of a client has no context before its first command.
 func (c *clock) isClient(p *server.Peer) bool {
 	c.known.Lock()
 	defer c.known.Unlock()

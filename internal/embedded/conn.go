@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// maxQueued is the maximum number of bytes that wait for one client to read them. It is the default hard limit of Redis for pub/sub clients.
+	// maxQueued is the maximum number of unread bytes per client. It equals the default hard limit of Redis for pub/sub clients.
 	maxQueued = 32 << 20
-	// linger is the time in which a closed connection must deliver the bytes written before the close, such as the answer to QUIT.
+	// linger is the time limit for delivering queued bytes, such as the reply to QUIT, after Close.
 	linger = time.Second
 )
 
@@ -32,7 +32,7 @@ func newQueuedConn(c net.Conn) *queuedConn {
 	return &queuedConn{Conn: c, wake: make(chan struct{}, 1)}
 }
 
-// Read returns the requests of the client. It fails on bytes that are not a request.
+// Read returns bytes from the client. It fails if they are not a valid request.
 func (c *queuedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if fault := c.requests.parseBytes(p[:n]); fault != nil {
@@ -41,7 +41,7 @@ func (c *queuedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write queues p. It fails after Close. If the client has left more than maxQueued bytes unread, it closes the connection.
+// Write queues p. It fails after Close. If more than maxQueued bytes are unread, it closes the connection.
 func (c *queuedConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,7 @@ func (c *queuedConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close makes drain deliver the queue and then close the connection. It does not wait for either.
+// Close makes drain deliver the queue and then close the connection. It returns at once.
 func (c *queuedConn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (c *queuedConn) Close() error {
 	return c.SetWriteDeadline(time.Now().Add(linger))
 }
 
-// wakeDrain wakes drain. A wake-up that is already pending is enough.
+// wakeDrain wakes drain, unless a wake-up is pending already.
 func (c *queuedConn) wakeDrain() {
 	select {
 	case c.wake <- struct{}{}:
@@ -78,7 +78,7 @@ func (c *queuedConn) wakeDrain() {
 	}
 }
 
-// drain sends the queue until the connection is closed or fails. Then it closes the connection, which also ends the server's Read.
+// drain sends the queued bytes until Close is called or the connection fails. Then it closes the connection, which also ends the server's Read.
 func (c *queuedConn) drain() {
 	defer c.Conn.Close()
 	for range c.wake {
@@ -89,7 +89,7 @@ func (c *queuedConn) drain() {
 	}
 }
 
-// sendBatch writes batch unless it is empty: writing to a net.Pipe blocks even without bytes.
+// sendBatch writes batch, unless batch is empty: an empty write to a net.Pipe blocks.
 func (c *queuedConn) sendBatch(batch []byte) bool {
 	if len(batch) == 0 {
 		return true

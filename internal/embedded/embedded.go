@@ -1,6 +1,6 @@
 // Package embedded is a Redis server inside the process, for trials on one machine (--embedded-redis, demo) and for tests with fake time.
 //
-// It wraps github.com/alicebob/miniredis and adds three things that a test server lacks and a job coordinator needs:
+// It wraps github.com/alicebob/miniredis, and adds three features that a job coordinator needs:
 //
 //   - A running clock. In miniredis, TTLs stand still by default; here keys expire as time passes, for commands and for scripts alike. A script or a
 //     transaction sees one instant from begin to end, as in Redis.
@@ -13,8 +13,8 @@
 //
 // # What it is not
 //
-// It is not a store for a cluster. Each process has its own server, so N replicas with N embedded servers would run every job N times. Nothing is written to
-// disk: the data is gone with the process. There is no TLS, replication, Sentinel or Cluster.
+// It can't coordinate a cluster. Each process has its own server, so N replicas with N embedded servers would run every job N times. The data is in
+// memory only, and is lost when the process ends. There is no TLS, replication, Sentinel or Cluster.
 //
 // Known differences from Redis 7 that matter to code for both:
 //
@@ -45,14 +45,15 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// DialOnlyAddr is the Addr of a server without a socket. It is an IP address, so that clients need no DNS. No server listens on its port, so that a client
-// without a Dialer fails instead of reaching another Redis.
+// DialOnlyAddr is the address of a server without a socket. It is an IP address, so that clients need no DNS. Normally no server listens on its port,
+// so a client without a Dialer fails instead of reaching another Redis.
 const DialOnlyAddr = "127.0.0.1:1"
 
-// Mode is the redis_mode in the reply to INFO. Clients use it to distinguish this server from a Redis, whose mode is standalone, sentinel or cluster.
+// Mode is the redis_mode in the reply to INFO. Clients use it to detect an embedded server. The mode of a real Redis is standalone, sentinel or
+// cluster.
 const Mode = "embedded"
 
-// acceptPause is the pause after a failed accept, so that a process without free file descriptors does not spin.
+// acceptPause is the pause after a failed Accept, so that the loop does not spin if the process has no free file descriptors.
 const acceptPause = 10 * time.Millisecond
 
 // ErrClosed is the error of Dial after Close.
@@ -62,29 +63,29 @@ var ErrClosed = errors.New("embedded redis is closed")
 type Config struct {
 	// Addr is the TCP address to serve on, "127.0.0.1:0" if empty.
 	Addr string
-	// Password is required of clients. If it is empty, every client that reaches the address is admitted: every user of the machine.
+	// Password is the password that clients must send. If it is empty, every user of the machine can use the server.
 	Password string
-	// DialOnly starts no listener: only Dial reaches the server. A testing/synctest bubble needs this, because real sockets keep the clock of a bubble from
-	// advancing.
+	// DialOnly starts the server without a listener, so that only Dial reaches it. A testing/synctest bubble needs this, because its clock does not
+	// advance while a goroutine waits for a real socket.
 	DialOnly bool
 }
 
 // A Server is a running in-process Redis. It is safe for concurrent use.
 type Server struct {
 	redis    *miniredis.Miniredis
-	peers    *server.Server // the server of redis, which serves the connections handed to it
+	peers    *server.Server // the protocol server of redis, which serves connections passed to it
 	addr     string
 	password string
 
 	running sync.WaitGroup // the accept loops, and one writer per connection
 	closing chan struct{}  // closed by Close
 
-	mu     sync.Mutex // orders Dial and accept before Close
+	mu     sync.Mutex // makes sure that no connection is served after Close
 	closed bool
 	doors  []door // the listener on addr, if there is one, and the listeners of views
 }
 
-// A door is a listener, and the server of the connections that it accepts.
+// A door is a listener, and the protocol server for its connections.
 type door struct {
 	net.Listener
 	peers *server.Server
@@ -119,7 +120,7 @@ func (s *Server) openDoor(d door) {
 	s.running.Go(func() { s.acceptLoop(d) })
 }
 
-// startRedis starts miniredis without a listener. Only its Dial does that; the connection that Dial returns is not needed.
+// startRedis starts miniredis without a listener. Only Dial of miniredis does that, so startRedis calls it and closes the connection.
 func (s *Server) startRedis() error {
 	first, err := s.redis.Dial()
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *Server) startRedis() error {
 	s.peers = s.redis.Server()
 	c := newClock(s.redis)
 	s.redis.ClockTTL(true)
-	s.redis.RequireAuth(s.password) // "" requires nothing
+	s.redis.RequireAuth(s.password) // "" means that no password is required
 	s.peers.SetPreHook(func(p *server.Peer, cmd string, args ...string) (done bool) {
 		return c.beforeCommand(p, cmd, args...) || tellMode(p, cmd, args)
 	})
@@ -144,7 +145,7 @@ func tellMode(p *server.Peer, cmd string, args []string) (done bool) {
 	return true
 }
 
-// Addr returns the address that the server listens on as IP:port, or DialOnlyAddr.
+// Addr returns the listening address as IP:port, or DialOnlyAddr.
 func (s *Server) Addr() string { return s.addr }
 
 // URL returns the server's address as redis://IP:port/0, with the password if there is one.
@@ -156,8 +157,8 @@ func (s *Server) URL() string {
 	return u.String()
 }
 
-// Dial returns a connection to the server in memory. It ignores network and address; its signature fits the Dialer of go-redis' Options. It returns ErrClosed
-// after Close, and the error of ctx if ctx has ended.
+// Dial returns an in-memory connection to the server. It ignores network and addr, which it has so that it can be the Dialer in the Options of
+// go-redis. It returns ErrClosed after Close, and the error of ctx if ctx has ended.
 func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("dial embedded redis: %w", err)
@@ -169,8 +170,8 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return client, nil
 }
 
-// Close closes the listeners and all connections, and returns when the goroutines that served them have ended. For clients that do not read their replies
-// this takes up to a second. The data is gone. Further calls do nothing.
+// Close closes the listeners and all connections, and waits for their goroutines. This takes up to a second if clients do not read their replies. The
+// data is lost. Further calls do nothing.
 func (s *Server) Close() {
 	s.mu.Lock()
 	already := s.closed
@@ -181,15 +182,15 @@ func (s *Server) Close() {
 	}
 	close(s.closing)
 	for _, d := range s.doors {
-		_ = d.Close() // a failed close accepts no more connections either
+		_ = d.Close() // after an error, the listener accepts no more connections either
 		d.peers.Close()
 	}
 	s.redis.Close()
 	s.running.Wait()
 }
 
-// acceptLoop serves connections until the listener is closed. Other errors of Accept (a connection that was reset early, no free file descriptor) concern one
-// client.
+// acceptLoop serves connections until the listener is closed. It continues after other errors of Accept, such as a reset connection or a lack of file
+// descriptors.
 func (s *Server) acceptLoop(d door) {
 	for {
 		conn, err := d.Accept()
@@ -216,7 +217,7 @@ func (s *Server) pauseAccept(d time.Duration) {
 	}
 }
 
-// serveConn gives conn a queue and hands it to the server of a door. It returns false after Close.
+// serveConn serves conn with a queue for its replies. It returns false after Close.
 func (s *Server) serveConn(conn net.Conn, peers *server.Server) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

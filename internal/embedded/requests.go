@@ -7,22 +7,22 @@ import (
 	"strconv"
 )
 
-// The limits of one request, far above any request of cronclave.
+// The limits of one request. They are far above any request of cronclave.
 const (
 	mostArguments = 1 << 20
-	mostRequest   = 64 << 20 // bytes of all its arguments
-	longestHeader = 32       // bytes of the line before a request or an argument
+	mostRequest   = 64 << 20 // total bytes of the arguments
+	longestHeader = 32       // bytes of the header line of a request or an argument
 )
 
 var errNoRequest = errors.New("not a request")
 
-// requests parses what a client sends. miniredis panics on a request without arguments, in a goroutine that cannot recover, and allocates as much memory as a
-// header asks for. Without this check, any process of the same user, which a trial admits for reading, could end the replica.
+// requests validates the bytes that a client sends. miniredis panics on a request without arguments, in a goroutine that cannot recover, and
+// allocates as much memory as a header requests. Without this check, any process of the same user could crash a trial's replica.
 type requests struct {
-	line []byte // an incomplete header
-	left int    // arguments of the request still to come
-	size int    // bytes of the arguments so far
-	skip int    // bytes of an argument still to come, its line end included
+	line []byte // the beginning of an incomplete header
+	left int    // the number of arguments still to come
+	size int    // the bytes of the arguments so far
+	skip int    // the bytes of an argument still to come, including its line end
 }
 
 // parseBytes parses received bytes.

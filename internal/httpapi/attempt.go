@@ -14,23 +14,23 @@ import (
 	"github.com/cronclave/cronclave/internal/oidc"
 )
 
-// attemptLength is the time in which a person must complete a sign-in at the provider.
+// attemptLength is the time limit for a person to complete a sign-in at the provider.
 const attemptLength = 10 * time.Minute
 
-// attemptKey and sessionKey are the purposes of two keys derived from the client secret.
+// attemptKey and sessionKey name the purposes of two keys that are derived from the client secret: see [oidc.Provider.Key].
 const attemptKey, sessionKey = "sign-in", "session"
 
 const (
-	// slots limits the sign-ins that a browser may have in progress, for example in several tabs. Each sign-in has a slot, which is one character, and a cookie
-	// of its own.
+	// slots limits the number of sign-ins that one browser may have in progress, for example in several tabs. Each sign-in uses one slot, a single character,
+	// and has its own cookie.
 	slots = "0123456789"
-	// maxNext is the maximum length of the path in a cookie. It keeps the cookies of all slots below 8 KiB in total, which proxies and this server accept. Any
-	// site can make a browser begin sign-ins; without the limit that would lock the browser out.
+	// maxNext is the maximum length of the path in a cookie. It keeps the total size of the cookies of all slots below 8 KiB, a size that proxies and this
+	// server accept. Any site can make a browser begin sign-ins, and larger cookies would lock that browser out.
 	maxNext = 300
 )
 
-// newAttempt begins a sign-in. It takes a random slot of those for which the browser has no cookie, because tabs that begin at once see the same slots free.
-// If none is free, it takes any slot.
+// newAttempt begins a sign-in in a free slot, which is a slot for which the browser has no cookie. It chooses at random, because several tabs that begin at
+// the same time see the same slots as free. If no slot is free, it reuses any slot.
 func (s *signIn) newAttempt(r *http.Request, next string, now time.Time) attempt {
 	if next = localPath(next); len(next) > maxNext {
 		next = "/"
@@ -46,7 +46,7 @@ func (s *signIn) newAttempt(r *http.Request, next string, now time.Time) attempt
 	return attempt{string(slot) + cryptorand.Text(), now.Add(attemptLength).Unix(), next}
 }
 
-// underWayIn reports whether a browser has a cookie of a slot.
+// underWayIn reports whether the browser has a cookie for a slot.
 func (c Config) underWayIn(r *http.Request, slot string) bool {
 	_, err := r.Cookie(c.attemptName(r, slot))
 	return err == nil
@@ -57,12 +57,12 @@ func (c Config) underWay(r *http.Request) bool {
 	return strings.ContainsFunc(slots, func(slot rune) bool { return c.underWayIn(r, string(slot)) })
 }
 
-// attemptName returns the name of the cookie of a slot.
+// attemptName returns the name of the cookie for a slot.
 func (c Config) attemptName(r *http.Request, slot string) string {
 	return c.cookieName(r) + "-sign-in-" + slot
 }
 
-// slotName returns the slot of the sign-in. The state begins with it too.
+// slotName returns the slot of the sign-in. The OAuth state begins with the same character.
 func (a attempt) slotName() string { return a.id[:1] }
 
 func (a attempt) encodeText() string {
@@ -83,7 +83,8 @@ func (s *signIn) attemptCookie(r *http.Request, slot, value string, age int) *ht
 	return c
 }
 
-// attemptOf returns the sign-in of a callback. The cookie and the state must match, so that only the browser that began a sign-in can complete it.
+// attemptOf returns the sign-in to which a callback belongs. The cookie and the state must match, so that only the browser that began a sign-in can complete
+// it.
 func (s *signIn) attemptOf(r *http.Request, key []byte, now time.Time) (attempt, bool) {
 	state := r.FormValue("state")
 	if state == "" {

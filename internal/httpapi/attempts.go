@@ -6,34 +6,35 @@ import (
 	"time"
 )
 
-// An attempt is a sign-in in progress. Only the browser stores it, in a cookie "id.expiry.next.signature", so the browser can return to any replica. The
-// secrets are derived from the id and the key, so a stolen cookie does not yield the code.
+// An attempt is a sign-in in progress. It is stored only in a cookie of the browser, "id.expiry.next.signature", so the browser can return to any replica.
+// The state, the nonce and the PKCE verifier are derived from the id and the key, so a stolen cookie does not reveal them.
 type attempt struct {
-	id    string // the slot and a random text
+	id    string // the slot, followed by random text
 	until int64  // seconds since 1970
-	next  string // path to open afterwards
+	next  string // path to which the browser goes after the sign-in
 }
 
 // isExpired reports whether the time for the sign-in has passed.
 func (a attempt) isExpired(now time.Time) bool { return now.Unix() >= a.until }
 
-// attemptState is the progress of this replica with the code of a callback.
+// attemptState is the progress of a sign-in on this replica after its callback.
 type attemptState int
 
 const (
-	unanswered attemptState = iota // the provider was not asked, or was unavailable: the callback may be loaded again
+	unanswered attemptState = iota // the provider was not asked or was unavailable, so the browser may load the callback again
 	asking                         // a request is waiting for the provider's answer
-	answered                       // the sign-in cannot be used again
+	answered                       // the sign-in is over: its code cannot be used again
 )
 
-// mostAttempts is the maximum number of sign-ins that a replica remembers. It exceeds MaxConnections, and so the number of requests that can wait.
+// mostAttempts is the maximum number of sign-ins that a replica remembers. It is larger than MaxConnections, which bounds the number of requests that wait
+// for the provider.
 const mostAttempts = 4096
 
-// attempts tracks the sign-ins whose callback came to this replica. A cookie and its state permit any number of callbacks, each with a request to the
-// provider; a replica therefore sends one request per sign-in. Other replicas do not know of it, but the provider accepts no code twice.
+// attempts tracks the sign-ins whose callback reached this replica. A browser could repeat its callback any number of times, so the replica sends at most one
+// request per sign-in to the provider at a time, and none after an answer. Other replicas do not share this state, but the provider accepts a code only once.
 type attempts struct {
 	mu    sync.Mutex
-	state map[attempt]attemptState // without unanswered ones
+	state map[attempt]attemptState // sign-ins in the state unanswered are absent
 }
 
 // stateOf returns the state of a sign-in.
@@ -43,7 +44,7 @@ func (as *attempts) stateOf(a attempt) attemptState {
 	return as.state[a]
 }
 
-// claimCode reports whether the caller may ask the provider with the code of a sign-in. If so, the caller must end the claim afterwards.
+// claimCode reports whether the caller may send the code of a sign-in to the provider. If so, the caller must call settleClaim afterwards.
 func (as *attempts) claimCode(a attempt, now time.Time) bool {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -55,7 +56,7 @@ func (as *attempts) claimCode(a attempt, now time.Time) bool {
 	return true
 }
 
-// settleClaim ends a claim. state is answered or unanswered.
+// settleClaim ends a claim. The state must be answered or unanswered.
 func (as *attempts) settleClaim(a attempt, state attemptState) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -64,8 +65,8 @@ func (as *attempts) settleClaim(a attempt, state attemptState) {
 	}
 }
 
-// makeRoom removes expired sign-ins once there are mostAttempts, and then answered ones. The callback of a removed one costs one more request to the
-// provider.
+// makeRoom does nothing below mostAttempts sign-ins. Otherwise it removes the expired ones, and then answered ones until there is room. If the callback of a
+// removed sign-in is loaded again, it costs one more request to the provider.
 func (as *attempts) makeRoom(now time.Time) {
 	if len(as.state) < mostAttempts {
 		return

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// takeBase removes the base path from the paths of requests. A request without it comes from a proxy that has removed it, or directly, as health checks do.
+// takeBase removes the base path from the paths of requests. Some requests come without it: a proxy has removed it, or a health check was sent directly to
+// the server.
 func takeBase(next http.Handler, base string) http.Handler {
 	if base == "" {
 		return next
@@ -23,7 +24,7 @@ func takeBase(next http.Handler, base string) http.Handler {
 	})
 }
 
-// rebaseRedirects adds the base path to the redirects of a handler that does not know it.
+// rebaseRedirects adds the base path to redirects, because the handler below does not use it.
 func rebaseRedirects(next http.Handler, base string) http.Handler {
 	if base == "" {
 		return next

@@ -9,30 +9,30 @@ import (
 	"sync"
 )
 
-// healthConnections is the number of connections, out of MaxConnections, that stay available to /healthz and /readyz when requests of users occupy the
+// healthConnections is the number of connections, out of MaxConnections, that are reserved for /healthz and /readyz while requests of users occupy all
 // others.
 const healthConnections = 16
 
-// doors is a listener with a limited number of connections. If all are taken, a connection without a request of a user is closed for the new one: of the
-// client address with the most connections, the oldest. Idle connections therefore block no client. If users occupy all connections, a new connection serves
-// only health checks.
+// doors is a listener with a limited number of connections. If the limit is reached, it closes a connection for each new one. It chooses among the
+// connections that serve no request of a user, takes the client address with the most connections, and closes the oldest one of that address. Idle
+// connections therefore never lock a client out. If requests of users occupy all connections, a new connection serves only health checks.
 type doors struct {
 	net.Listener
-	trusted []netip.Prefix // proxies: their connections serve many clients
+	trusted []netip.Prefix // proxies, whose connections carry the requests of many clients
 
 	mu     sync.Mutex
-	normal []*door // oldest first
-	spare  []*door // for health checks only, oldest first
+	normal []*door // connections for all requests, the oldest first
+	spare  []*door // connections for health checks only, the oldest first
 }
 
-// A door is one connection.
+// A door is one connection of a doors listener.
 type door struct {
 	net.Conn
 	of    *doors
 	peer  netip.Addr // remote address
 	spare bool       // serves health checks only
 
-	client netip.Addr // address by which the connection is counted: peer, or the client of a trusted proxy's present request; guarded by of.mu
+	client netip.Addr // address that is counted: peer or, during a request through a trusted proxy, its client; guarded by of.mu
 	user   bool       // a request of a user is in progress; guarded by of.mu
 }
 
@@ -40,7 +40,7 @@ func newDoors(l net.Listener, trusted []netip.Prefix) *doors {
 	return &doors{Listener: l, trusted: trusted}
 }
 
-// Accept waits for a connection. If there are too many, it closes another one.
+// Accept waits for a connection. If there are too many, it closes an older one.
 func (d *doors) Accept() (net.Conn, error) {
 	conn, err := d.Listener.Accept()
 	if err != nil {
@@ -49,12 +49,12 @@ func (d *doors) Accept() (net.Conn, error) {
 	peer := addressOf(conn.RemoteAddr().String())
 	at := &door{Conn: conn, of: d, peer: peer, client: countedAddress(peer)}
 	if given := d.addDoor(at); given != nil {
-		_ = given.Conn.Close() // its reader fails, and closes the door
+		_ = given.Conn.Close() // the handler's read fails, and the HTTP server then calls Close
 	}
 	return at, nil
 }
 
-// addDoor adds a connection. It returns the connection to close for it, or nil.
+// addDoor adds a connection. It returns the connection that must be closed in exchange, or nil.
 func (d *doors) addDoor(at *door) (given *door) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,8 +77,9 @@ func (d *doors) addDoor(at *door) (given *door) {
 	return given
 }
 
-// weakestDoor returns the oldest connection without a request of a user, of the address with the most connections, the new one included. It returns nil if users
-// occupy all. An idle connection of a trusted proxy is chosen last, because its next request may be for any client.
+// weakestDoor returns the connection to close for a new one: of the address with the most connections, counting the new one, the oldest connection without a
+// request of a user. It returns nil if requests of users occupy all connections. An idle connection of a trusted proxy is chosen last, because its next
+// request may come from any client.
 func (d *doors) weakestDoor(newcomer *door) (weakest *door) {
 	count := map[netip.Addr]int{newcomer.client: 1}
 	for _, one := range d.normal {
@@ -97,7 +98,7 @@ func (d *doors) weakestDoor(newcomer *door) (weakest *door) {
 	return weakest
 }
 
-// removeDoor removes a connection from its list. It may be called twice.
+// removeDoor removes a connection from its list. A second call does nothing.
 func (d *doors) removeDoor(at *door) {
 	list := &d.normal
 	if at.spare {
@@ -111,7 +112,7 @@ func (d *doors) removeDoor(at *door) {
 	}
 }
 
-// Close closes the connection and removes it.
+// Close removes the connection from its list and closes it.
 func (at *door) Close() error {
 	at.of.mu.Lock()
 	at.of.removeDoor(at)
@@ -121,7 +122,7 @@ func (at *door) Close() error {
 
 type doorKey struct{}
 
-// withDoor stores the connection in the context of its requests.
+// withDoor puts the connection into the context of its requests.
 func (d *doors) withDoor(ctx context.Context, conn net.Conn) context.Context {
 	if over, ok := conn.(*tls.Conn); ok {
 		conn = over.NetConn()
@@ -130,13 +131,13 @@ func (d *doors) withDoor(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, doorKey{}, at)
 }
 
-// doorOf returns the connection of a request. It returns nil in tests without a connection; the methods of a nil door do nothing.
+// doorOf returns the connection of a request. In tests without a connection it returns nil; the methods of a nil door do nothing.
 func doorOf(r *http.Request) *door {
 	at, _ := r.Context().Value(doorKey{}).(*door)
 	return at
 }
 
-// setClient sets the client for which a trusted proxy sends the present request.
+// setClient records the client for which a trusted proxy sends the current request.
 func (at *door) setClient(client netip.Addr) {
 	if at != nil {
 		at.of.mu.Lock()
@@ -145,7 +146,7 @@ func (at *door) setClient(client netip.Addr) {
 	}
 }
 
-// markUser marks the present request as a request of a user, so that the connection is not closed for another one.
+// markUser records that the current request belongs to a user, so the connection is not closed to make room for a new one.
 func (at *door) markUser() {
 	if at != nil {
 		at.of.mu.Lock()
@@ -154,7 +155,7 @@ func (at *door) markUser() {
 	}
 }
 
-// endRequest ends the present request. HTTP/1 has one at a time.
+// endRequest resets what setClient and markUser recorded. An HTTP/1 connection has one request at a time.
 func (at *door) endRequest() {
 	if at != nil {
 		at.of.mu.Lock()
@@ -163,7 +164,7 @@ func (at *door) endRequest() {
 	}
 }
 
-// keepForHealth refuses requests on connections that serve only health checks.
+// keepForHealth refuses all requests on connections that are reserved for health checks.
 func keepForHealth(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if at := doorOf(r); at != nil && at.spare {

@@ -16,18 +16,19 @@ import (
 // maxEnded is the maximum number of sessions in a [SessionList].
 const maxEnded = 10_000
 
-// A SessionList has the sessions that were logged out before their expiry, on any replica.
+// A SessionList is the list of sessions that were logged out before they expired, on any replica.
 type SessionList interface {
-	// EndSessions adds sessions, by id, with their expiry. The list may drop expired sessions. If it has more than maxEnded, it drops those that expire first.
+	// EndSessions adds sessions to the list: their ids and expiries. The list may drop expired sessions. If it has more than maxEnded entries, it drops those
+	// that expire first.
 	EndSessions(ctx context.Context, ended map[string]time.Time) error
-	// EndedSessions returns the sessions in the list, by id.
+	// EndedSessions returns the ids and expiries of the sessions in the list.
 	EndedSessions(ctx context.Context) (map[string]time.Time, error)
 }
 
-// endedSessions is this replica's copy of the list. It is read every few seconds, and contains this replica's own additions at once. It is safe for
+// endedSessions is this replica's copy of the shared list. It is refreshed every few seconds; logouts on this replica are added at once. It is safe for
 // concurrent use.
 type endedSessions struct {
-	list SessionList // nil if the list is not shared
+	list SessionList // nil if replicas do not share a list
 	log  hclog.Logger
 
 	mu    sync.Mutex
@@ -38,7 +39,7 @@ func newEndedSessions(cfg Config) *endedSessions {
 	return &endedSessions{list: cfg.Ended, log: cfg.Log, until: map[string]time.Time{}}
 }
 
-// sessionID returns an id for a session's cookie. The cookie itself must not be readable in Redis.
+// sessionID returns the id of a session, a hash of its cookie. Redis stores only the hash, so nobody can read a valid cookie there.
 func sessionID(cookie string) string {
 	sum := sha256.Sum256([]byte(cookie))
 	return hex.EncodeToString(sum[:16])
@@ -55,7 +56,7 @@ func (e *endedSessions) hasEnded(cookie string) bool {
 	return ended
 }
 
-// endSession ends a session on all replicas. After an error it has ended on this replica only.
+// endSession ends a session on all replicas. If it returns an error, the session has ended on this replica only.
 func (e *endedSessions) endSession(ctx context.Context, cookie string, until time.Time) error {
 	id := sessionID(cookie)
 	e.mu.Lock()
@@ -68,7 +69,7 @@ func (e *endedSessions) endSession(ctx context.Context, cookie string, until tim
 	return e.list.EndSessions(ctx, map[string]time.Time{id: until}) //nolint:wrapcheck // it names the operation
 }
 
-// syncList reads the list, removes expired sessions, and adds those again that Redis has lost.
+// syncList reads the shared list, removes expired sessions from the copy, and restores entries that Redis has lost.
 func (e *endedSessions) syncList(ctx context.Context) {
 	if e.list == nil {
 		return
@@ -94,7 +95,7 @@ func (e *endedSessions) syncList(ctx context.Context) {
 	}
 }
 
-// dropSurplus drops what Redis drops, in the same order. Otherwise each renewal would add the session again, and Redis would drop it again. The caller holds the
+// dropSurplus drops the same sessions as the shared list does. Otherwise each syncList would add a session that Redis then drops again. The caller holds the
 // lock.
 func (e *endedSessions) dropSurplus() {
 	surplus := len(e.until) - maxEnded

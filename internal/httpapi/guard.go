@@ -18,7 +18,7 @@ import (
 	"github.com/cronclave/cronclave/internal/logging"
 )
 
-// protect puts the checks of every request before the routes: host, origin, size, and user. Health checks need no user.
+// protect wraps the routes in the checks that every request must pass: host, origin, size and user. Health checks need no user.
 func protect(routes http.Handler, cfg Config, secret *sessionSecret, ended *endedSessions) http.Handler {
 	s := sessions{cfg, secret, ended, &rarely{}, &wrongTokens{of: map[netip.Addr]wrongCount{}}}
 	public := http.NewServeMux()
@@ -41,7 +41,7 @@ func protect(routes http.Handler, cfg Config, secret *sessionSecret, ended *ende
 	}
 	if cfg.URL != nil {
 		hosts = append(hosts, cfg.URL.Hostname())
-		_ = origins.AddTrustedOrigin(cfg.URL.Scheme + "://" + cfg.URL.Host) // the configuration was validated
+		_ = origins.AddTrustedOrigin(cfg.URL.Scheme + "://" + cfg.URL.Host) // cannot fail: the URL was validated with the configuration
 	}
 	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && host != "" {
 		hosts = append(hosts, host)
@@ -49,7 +49,7 @@ func protect(routes http.Handler, cfg Config, secret *sessionSecret, ended *ende
 	return withHeaders(believeProxies(takeBase(logPanics(checkHost(origins.Handler(limitBody(rebaseRedirects(health, cfg.BasePath))), hosts), cfg), cfg.BasePath), cfg.TrustedProxies), cfg)
 }
 
-// withHeaders sets the headers of every answer. The routes whose answers may be cached replace Cache-Control.
+// withHeaders sets the headers that every answer has. Routes whose answers may be cached overwrite Cache-Control.
 func withHeaders(next http.Handler, cfg Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -62,7 +62,7 @@ func withHeaders(next http.Handler, cfg Config) http.Handler {
 	})
 }
 
-// refuseRequest answers a refused request. Below apiPrefix the answer is application/problem+json, like the errors of the API.
+// refuseRequest answers a refused request. For paths below apiPrefix the answer is application/problem+json, as for errors of the API.
 func refuseRequest(w http.ResponseWriter, r *http.Request, code int, detail string) {
 	if !strings.HasPrefix(r.URL.Path, apiPrefix) {
 		http.Error(w, detail, code)
@@ -74,10 +74,10 @@ func refuseRequest(w http.ResponseWriter, r *http.Request, code int, detail stri
 	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(code), "status": code, "detail": detail})
 }
 
-// apiPrefix begins all paths of the API.
+// apiPrefix begins the paths of the API.
 const apiPrefix = "/api/"
 
-// logPanics logs panics of handlers, and answers with 500 if that is still possible. If the client has gone, a panic is no fault and is logged at DEBUG.
+// logPanics logs panics of handlers, and answers with status 500 if it still can. A panic after the client has gone is not a fault, and is logged at DEBUG.
 func logPanics(next http.Handler, cfg Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -94,10 +94,10 @@ func logPanics(next http.Handler, cfg Config) http.Handler {
 	})
 }
 
-// maxBodyBytes is the size limit of a body, above the size of a thousand names of jobs.
+// maxBodyBytes is the size limit of a body. A list of a thousand names of jobs fits.
 const maxBodyBytes = 256 << 10
 
-// A timedBody is a body that must arrive in time. After its last byte the handler has more time.
+// A timedBody calls read at the end of the body. The handler then gets a new read deadline.
 type timedBody struct {
 	io.ReadCloser
 	read func()
@@ -120,7 +120,7 @@ func limitBody(next http.Handler) http.Handler {
 		}
 		if r.ContentLength != 0 {
 			c := http.NewResponseController(w)
-			_ = c.SetReadDeadline(time.Now().Add(bodyTimeout)) // a writer without deadlines ignores it
+			_ = c.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails only for a writer without deadlines, in tests
 			r.Body = &timedBody{r.Body, func() { _ = c.SetReadDeadline(time.Now().Add(requestTimeout)) }}
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
@@ -128,9 +128,9 @@ func limitBody(next http.Handler) http.Handler {
 	})
 }
 
-// checkHost refuses requests for other hosts. Otherwise a page of any site could make a browser on this machine send requests to this server, by a name of
-// that site that resolves to this machine (DNS rebinding). All IP addresses are accepted, because an address cannot be rebound. Requests without a Host are
-// accepted because browsers always send one, and health checks by HTTP/1.0 do not.
+// checkHost refuses requests for unknown host names. Otherwise a page of any site could make a browser on this machine call this server under a name of that
+// site, which its DNS server resolves to this machine (DNS rebinding). IP addresses are accepted because DNS rebinding needs a name. Requests without a Host
+// are accepted because only programs send them, such as health checks by HTTP/1.0; browsers always send one.
 func checkHost(next http.Handler, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)
@@ -152,7 +152,7 @@ func hostOf(header string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// authenticate passes requests of users on, with the user in the context, and refuses the others.
+// authenticate passes the requests of users on, with the user in the context, and refuses all others.
 func authenticate(next http.Handler, s sessions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, is := s.userOf(r, time.Now())
@@ -176,9 +176,9 @@ func authenticate(next http.Handler, s sessions) http.Handler {
 	})
 }
 
-// loginPath returns the path at which a browser gets a session. A browser with an expired session of the provider is sent to the provider at once, with two
-// exceptions: a request of a script, which cannot follow to another site, and a browser with a sign-in in progress, because the provider may be broken and
-// the login page also has the form for tokens.
+// loginPath returns the path to which a browser without a session is redirected. If its session from the provider has expired, the browser goes straight to
+// the provider, with two exceptions. A script's request goes to the login page, because it cannot follow a redirect to another site. A browser with a sign-in
+// in progress goes there too, because the provider may be broken, and the login page also has the form for tokens.
 func loginPath(r *http.Request, cfg Config, is standing) string {
 	if mode := r.Header.Get("Sec-Fetch-Mode"); is == ended && !cfg.underWay(r) && (mode == "" || mode == "navigate") {
 		return signInPath
@@ -186,7 +186,7 @@ func loginPath(r *http.Request, cfg Config, is standing) string {
 	return "/login"
 }
 
-// missingCredential returns what a request without a user lacks.
+// missingCredential returns the message for a request without a user.
 func missingCredential(cfg Config, is standing) string {
 	switch {
 	case is == ended:
@@ -197,17 +197,17 @@ func missingCredential(cfg Config, is standing) string {
 	return "no valid token; send Authorization: Bearer TOKEN"
 }
 
-// rarely counts requests and logs one a minute.
+// rarely counts requests and logs at most one line per minute.
 type rarely struct{ logging.Rarely }
 
-// warnRarely counts a request. If a log line is due, it logs the number of requests since the last line, with more fields of this one.
+// warnRarely counts a request. If a line is due, it logs the number of requests since the last line, and the fields in more for the current request.
 func (f *rarely) warnRarely(log hclog.Logger, message string, r *http.Request, more ...any) {
 	if requests, due := f.Due(); due {
 		log.Warn(message, append([]any{"requests", requests, "address", r.RemoteAddr}, more...)...)
 	}
 }
 
-// logRefusal logs a request or a login with an unknown token.
+// logRefusal counts a request or a login with an unknown token, for the log.
 func (s sessions) logRefusal(r *http.Request) {
 	s.rejected.warnRarely(s.cfg.Log, "HTTP requests refused: their token is unknown", r)
 }

@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// healthz answers that the process serves. A supervisor restarts a process that does not answer.
+// healthz always answers 200. If the process does not answer, its supervisor restarts it.
 func healthz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") })
 }
 
-// readyz answers whether the replica claims ticks, and the reason if it does not.
+// readyz answers 200 if the replica claims ticks. Otherwise it answers 503 with the reason.
 func readyz(unready func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if unready != nil {

@@ -22,7 +22,7 @@ var loginPage = template.Must(template.New("login").Parse(loginText))
 // sessions logs browsers in and out, and identifies the users of requests.
 type sessions struct {
 	cfg      Config
-	secret   *sessionSecret // used if users have tokens
+	secret   *sessionSecret // nil without Config.Users
 	ended    *endedSessions
 	rejected *rarely // counts requests and logins with an unknown token
 	wrong    *wrongTokens
@@ -66,7 +66,7 @@ func (s sessions) login(w http.ResponseWriter, r *http.Request) {
 		s.showLogin(w, http.StatusUnauthorized, next, "No user has this token.")
 		return
 	}
-	secret := s.secret.readAgain(r.Context()) // another replica may have created a new one a moment ago
+	secret := s.secret.readAgain(r.Context()) // another replica may have created a new secret a moment ago
 	if secret == "" {
 		s.showLogin(w, http.StatusServiceUnavailable, next, secretIsAway)
 		return
@@ -75,7 +75,7 @@ func (s sessions) login(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, localPath(next), http.StatusSeeOther)
 }
 
-// secretIsAway is the answer to browsers while sessions can be neither signed nor verified. Requests with tokens still pass.
+// secretIsAway is the answer to browsers while the secret that signs and verifies sessions is unavailable. Requests with tokens still pass.
 const secretIsAway = "This replica cannot read from Redis what it needs to check logins. Try again in a few seconds. If this goes on, see the log of the replica."
 
 func (s sessions) sessionCookie(r *http.Request, value string, age int) *http.Cookie {
@@ -100,7 +100,7 @@ func (s sessions) showLogin(w http.ResponseWriter, code int, next, fault string)
 	}{s.cfg.BasePath, localPath(next), fault, provider, s.cfg.Users != nil}) // a failed write means that the client has gone
 }
 
-// localPath returns path if it is a path of this server, and otherwise "/", because a link to the login must not lead to another site.
+// localPath returns path if it is a path of this server, and "/" otherwise. A link to the login page must not be able to redirect to another site.
 func localPath(path string) string {
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, `\`) || strings.ContainsFunc(path, unicode.IsControl) {
 		return "/"

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics are the metrics of a replica for Prometheus. docs/metrics.md has their names and meaning. Its methods are safe for concurrent use.
+// Metrics are the metrics of a replica for Prometheus. docs/metrics.md describes each of them. The methods are safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 	perJob
@@ -24,41 +24,41 @@ type Metrics struct {
 	losses   prometheus.Counter
 	reloads  reloads
 
-	mu    sync.Mutex // guards jobs and pools, and changes of their series
+	mu    sync.Mutex // guards jobs and pools, and the creation and deletion of their series
 	jobs  map[string]*jobTimes
 	pools map[string]bool
 }
 
-// reloads holds the metrics of the configuration in use.
+// reloads holds the metrics about the configuration in use.
 type reloads struct {
 	successful, at prometheus.Gauge
 	zoneData       *prometheus.GaugeVec
 }
 
-// An Outcome is the end of a run of a job, or of ticks that were not run.
+// An Outcome is the final outcome of a run, or of ticks that were not run.
 type Outcome struct {
 	Job, Outcome string
-	// Reason is one of a few words, or "".
+	// Reason is the reason for the outcome, from a small fixed set, or "".
 	Reason string
-	// Failed is set if people should notice the outcome.
+	// Failed is set if the outcome is a failure that needs attention.
 	Failed bool
 	// Ticks is the number of ticks with this outcome; 0 counts as 1.
 	Ticks    int
 	Finished time.Time
-	// Ran is set if there was a run. Took is its duration.
+	// Ran is set if there was a run. Took is then its duration.
 	Ran  bool
 	Took time.Duration
 }
 
-// Buckets, in seconds. None has the label of a job: see docs/metrics.md.
+// The buckets are in seconds. To limit the number of series, no histogram has the label of a job: see docs/metrics.md.
 var (
-	durationBuckets = []float64{.1, .5, 1, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600} // the last is the default timeout
-	delayBuckets    = []float64{.01, .03, .1, .3, 1, 3, 10, 30, 60, 300, 900, 3600}            // the last is the longest default of start_deadline
+	durationBuckets = []float64{.1, .5, 1, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600} // the last bucket is the default timeout
+	delayBuckets    = []float64{.01, .03, .1, .3, 1, 3, 10, 30, 60, 300, 900, 3600}            // the last bucket is the longest default of start_deadline
 	poolBuckets     = []float64{.01, .1, 1, 10, 60, 300, 900, 3600}
 	leftBuckets     = []float64{.1, .3, 1, 2, 3, 5, 10, 20, 30, 60}
 )
 
-// NewMetrics returns the metrics of a replica. outcomes lists every outcome that a tick or a run may have.
+// NewMetrics returns the metrics of a replica. outcomes lists all possible outcomes of ticks and runs.
 func NewMetrics(version string, outcomes []string, g Gauges) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), perJob: newPerJob(outcomes), jobs: map[string]*jobTimes{}, pools: map[string]bool{},
 		duration: newHistogram("cronclave_run_duration_seconds", "How long runs took, of those that this replica counts in cronclave_outcomes_total.", durationBuckets),
@@ -91,7 +91,7 @@ func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 }
 
-// Ended counts an outcome.
+// Ended counts the outcome of a run, or of ticks without a run. It also updates the times of the last success and the last failure of the job.
 func (m *Metrics) Ended(o Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,7 +102,7 @@ func (m *Metrics) Ended(o Outcome) {
 		m.reasons.WithLabelValues(o.Job, o.Outcome, o.Reason).Add(n)
 	}
 	if o.Ran {
-		took := max(o.Took, 0).Seconds() // the clock may have been set back
+		took := max(o.Took, 0).Seconds() // negative if the clock was set back during the run
 		m.runTime.WithLabelValues(o.Job).Add(took)
 		m.duration.Observe(took)
 	}
@@ -114,7 +114,7 @@ func (m *Metrics) Ended(o Outcome) {
 	}
 }
 
-// TryFailed counts a failed try that is followed by another one. The run has not ended.
+// TryFailed counts a failed attempt that the same run repeats.
 func (m *Metrics) TryFailed(job string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +122,7 @@ func (m *Metrics) TryFailed(job string) {
 	m.tries.WithLabelValues(job).Inc()
 }
 
-// Recovering counts a run that recovers an interrupted one.
+// Recovering counts a run that recovers an orphaned run.
 func (m *Metrics) Recovering(job string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +133,7 @@ func (m *Metrics) Recovering(job string) {
 // Started records the time from a tick's due time to its start.
 func (m *Metrics) Started(delay time.Duration) { m.delay.Observe(max(delay, 0).Seconds()) }
 
-// Waited records the time that a run waited for the slot of a pool, once it has the slot.
+// Waited records the time that a run waited for a slot of a pool. It is called when the run has the slot.
 func (m *Metrics) Waited(pool string, wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,7 +141,8 @@ func (m *Metrics) Waited(pool string, wait time.Duration) {
 	m.poolWait.WithLabelValues(pool).Observe(wait.Seconds())
 }
 
-// Waiting counts a run that waits for a slot of a pool, until over is called. If the pool was removed before, the next SetJobs drops its series.
+// Waiting counts a run as waiting for a slot of a pool until the returned function is called. If the pool has already been removed, the next SetJobs deletes
+// the series.
 func (m *Metrics) Waiting(pool string) (over func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,13 +152,13 @@ func (m *Metrics) Waiting(pool string) (over func()) {
 	return series.Dec
 }
 
-// Renewed records the time that was left of a lease when it was renewed.
+// Renewed records the time that a lease still had left when it was renewed.
 func (m *Metrics) Renewed(left time.Duration) { m.left.Observe(left.Seconds()) }
 
 // Lost counts a lost lease.
 func (m *Metrics) Lost() { m.lost.Inc() }
 
-// Incident counts a loss of the data in Redis, or an outage.
+// Incident counts an incident of Redis: a loss of its data if dataLost is set, and otherwise an outage.
 func (m *Metrics) Incident(dataLost bool) {
 	if dataLost {
 		m.losses.Inc()
@@ -166,7 +167,7 @@ func (m *Metrics) Incident(dataLost bool) {
 	}
 }
 
-// Configured records that a configuration has been in use since an instant, with a version of the time zone data.
+// Configured records the time from which the configuration has been in use, and the version of its time zone data.
 func (m *Metrics) Configured(at time.Time, zoneData string) {
 	m.reloads.zoneData.Reset()
 	m.reloads.zoneData.WithLabelValues(zoneData).Set(1)
@@ -177,7 +178,7 @@ func (m *Metrics) Configured(at time.Time, zoneData string) {
 // Refused records that a newer configuration was refused.
 func (m *Metrics) Refused() { m.reloads.successful.Set(0) }
 
-// unixSeconds returns a time in seconds since 1970, the unit of Prometheus.
+// unixSeconds returns a time in seconds since 1970, as Prometheus expects it.
 func unixSeconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
 
 // Handler returns the handler of the route /metrics.

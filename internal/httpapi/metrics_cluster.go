@@ -6,28 +6,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Cluster is the state of the whole cluster that the leader has read. It is immutable.
+// Cluster is the state of the whole cluster, as the leader last read it. It is immutable.
 type Cluster struct {
-	Replicas       map[string]int       // number by state, with all states
-	Expected       int                  // number that should be up
-	Lost           map[string]time.Time // time of the last heartbeat of lost replicas, by name
-	Configurations int                  // number of different ones
-	Paused         []string             // names of jobs
-	Ticks          map[string]NextTick  // by job; jobs without a next tick are absent
+	Replicas       map[string]int       // number of replicas in each state, including states with none
+	Expected       int                  // number of replicas that should be up
+	Lost           map[string]time.Time // time at which each lost replica was last seen, by name
+	Configurations int                  // number of different configurations in the cluster
+	Paused         []string             // names of the paused jobs
+	Ticks          map[string]NextTick  // next tick by job; jobs without a next tick are absent
 	Pools          map[string]PoolUse
 }
 
-// NextTick is the next due time of a job. Period is the longest time between two of its coming ticks.
+// NextTick is the next due time of a job. Period is the longest gap between the job's coming ticks.
 type NextTick struct {
 	At     time.Time
 	Period time.Duration
 }
 
-// PoolUse is the number of slots of a pool, and of held slots.
+// PoolUse is the total number of slots of a pool, and the number of held ones.
 type PoolUse struct{ Slots, Held int }
 
-// cluster collects whether Redis answers, and the state of the cluster that was read last. It sends no other request to Redis, so a scrape does not wait for
-// a Redis that hangs.
+// cluster is the collector for the state of Redis and of the cluster. A scrape sends only the request of redisUp, and otherwise reports the state that was
+// read last, so it does not wait for a Redis that hangs.
 type cluster struct {
 	redisUp func() bool
 	known   func() *Cluster
@@ -59,7 +59,7 @@ func (c cluster) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect sends all values. While Redis does not answer, it sends only that, because the state may be out of date.
+// Collect sends all values. While Redis does not answer, it sends only redis_up, because the state of the cluster may be out of date.
 func (c cluster) Collect(ch chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)

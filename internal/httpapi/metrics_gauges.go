@@ -7,16 +7,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Gauges are functions that return current values. They are called at each scrape, and must be safe for concurrent use.
+// Gauges are functions that return current values. Each scrape calls them, so they must be safe for concurrent use.
 type Gauges struct {
 	Leader      func() bool                  // reports whether the replica leads
-	RedisUp     func() bool                  // reports whether Redis answers; may take a while
+	RedisUp     func() bool                  // reports whether Redis answers; may block for a while
 	ClockOffset func() (time.Duration, bool) // this machine's clock minus the clock of Redis, if known
 	Lateness    func() (time.Duration, bool) // time since the oldest undecided tick was due, if known
 	Running     func() int                   // number of runs in progress
-	ByJob       func() map[string]int        // the same per job; jobs without a run are absent
+	ByJob       func() map[string]int        // number of runs in progress per job; jobs without a run are absent
 	LogDropped  func() uint64                // number of lines dropped from the log
-	Cluster     func() *Cluster              // state that the leader has read last; nil on other replicas, and after an error
+	Cluster     func() *Cluster              // state that the leader last read; nil on other replicas, and after an error
 }
 
 // newCollectors returns the gauges of the replica itself.
@@ -46,7 +46,7 @@ func (g Gauges) newCollectors(version string) []prometheus.Collector {
 	}
 }
 
-// byJob is a gauge with the label of a job. Only jobs with a value have a series, so there are at most as many as runs.
+// byJob is a gauge with the label of a job. Only jobs with a run have a series, so there are no more series than runs.
 type byJob struct {
 	desc   *prometheus.Desc
 	values func() map[string]int

@@ -6,13 +6,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// jobLabel is the label with a job's name. The label "job" is taken: Prometheus sets it to the name of the scrape job, and would rename a label of the same
-// name.
+// jobLabel is the label with a job's name. It is not "job", because Prometheus uses that label for the scrape job, and would rename a label of the same name.
 const jobLabel = "job_name"
 
 // perJob holds the metrics with the label of a job.
 type perJob struct {
-	names      []string // names of outcomes
+	names      []string // all possible outcomes
 	outcomes   *prometheus.CounterVec
 	reasons    *prometheus.CounterVec
 	tries      *prometheus.CounterVec
@@ -22,13 +21,13 @@ type perJob struct {
 	lastOK, lastFailure, knownSince *prometheus.GaugeVec
 }
 
-// jobTimes are the values of a job's gauges; zero without a value.
+// jobTimes are the values of a job's gauges. A zero time means no value.
 type jobTimes struct{ ok, failure, known time.Time }
 
 // A Job is a job of the configuration in use.
 type Job struct {
 	Name string
-	// Retries is set if its runs may have more than one try, Recovers if interrupted runs are recovered.
+	// Retries is set if a run of the job may have more than one attempt. Recovers is set if interrupted runs are recovered.
 	Retries, Recovers bool
 }
 
@@ -57,8 +56,8 @@ func (p *perJob) jobCollectors() []prometheus.Collector {
 	return []prometheus.Collector{p.outcomes, p.reasons, p.tries, p.recoveries, p.runTime, p.lastOK, p.lastFailure, p.knownSince}
 }
 
-// SetJobs sets the jobs and pools of the configuration in use. Counters of new jobs start at zero. Series of removed jobs end, because each one costs memory
-// here and where metrics are stored; if such a job still ends a run, its series exists until the next SetJobs.
+// SetJobs sets the jobs and pools of the configuration in use. Counters of new jobs start at zero. Series of removed jobs are deleted, because each one costs
+// memory here and in the database of the metrics. If a removed job still ends a run, its series exists again until the next SetJobs.
 func (m *Metrics) SetJobs(jobs []Job, pools []string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,7 +75,7 @@ func (m *Metrics) SetJobs(jobs []Job, pools []string, now time.Time) {
 	m.setPools(pools)
 }
 
-// beginSeries creates the series of a job. The caller holds mu.
+// beginSeries creates the series of a job, so that counters exist before the first event. The caller holds mu.
 func (m *Metrics) beginSeries(job Job, now time.Time) {
 	for _, outcome := range m.names {
 		m.outcomes.WithLabelValues(job.Name, outcome)
@@ -121,7 +120,7 @@ func (m *Metrics) setPools(pools []string) {
 	}
 }
 
-// timesOf returns the times of a job. A job that was removed before is added again; the next SetJobs drops its series. The caller holds mu.
+// timesOf returns the times of a job. It adds a job that was removed earlier again; the next SetJobs deletes its series. The caller holds mu.
 func (m *Metrics) timesOf(job string) *jobTimes {
 	times := m.jobs[job]
 	if times == nil {
@@ -131,10 +130,10 @@ func (m *Metrics) timesOf(job string) *jobTimes {
 	return times
 }
 
-// Past is what the history has about a job. An instant is zero if there is none.
+// Past is what the history contains about a job: the times of the last success, the last failure and the oldest record. A zero time means none.
 type Past struct{ OK, Failure, Oldest time.Time }
 
-// Recall records the past of a job that the replica has. It counts nothing.
+// Recall sets the gauges of a job from its history. It changes no counter, and ignores jobs that are not configured.
 func (m *Metrics) Recall(job string, past Past) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,7 +148,7 @@ func (m *Metrics) Recall(job string, past Past) {
 	}
 }
 
-// setLatest raises *known to at, if at is later. The order in which runs are recorded therefore does not matter. The caller holds mu.
+// setLatest sets *known to at if at is later, so the order of calls does not matter. The caller holds mu.
 func (m *Metrics) setLatest(known *time.Time, at time.Time, series func(...string) prometheus.Gauge, job string) {
 	if at.After(*known) {
 		*known = at
@@ -157,7 +156,7 @@ func (m *Metrics) setLatest(known *time.Time, at time.Time, series func(...strin
 	}
 }
 
-// setKnown sets the instant since which a job is known. The caller holds mu.
+// setKnown sets the time since which a job is known. The caller holds mu.
 func (m *Metrics) setKnown(job string, times *jobTimes, at time.Time) {
 	times.known = at
 	m.knownSince.WithLabelValues(job).Set(unixSeconds(at))

@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	// mostSigningIn is the maximum number of requests that wait for the provider at once. If the provider hangs, more of them would occupy the connections of
-	// all clients.
+	// mostSigningIn is the maximum number of requests that wait for the provider at the same time. If the provider hangs, a larger number could occupy the
+	// connections that other clients need.
 	mostSigningIn = 16
-	// mostOfAddress is the maximum from one address. It is not lower because all clients of a proxy have the same address.
+	// mostOfAddress is the maximum number of requests from one address that wait for the provider. It is half of the total, because all clients behind a
+	// proxy may have the same address.
 	mostOfAddress = mostSigningIn / 2
-	// mostPresent is the maximum number of requests of one address, those that wait for a place included.
+	// mostPresent is the maximum number of requests from one address that wait for the provider or for a place.
 	mostPresent = 64
-	// placeTimeout is the time that a request waits for a place. Places are given in the order of arrival.
+	// placeTimeout is the maximum time that a request waits for a place. Places are assigned in order of arrival.
 	placeTimeout = time.Second
 )
 
-// places limits the requests that wait for the provider, per address and in total.
+// places limits the number of requests that wait for the provider, per address and in total. A place is the permission to wait for the provider.
 type places struct {
 	all  chan struct{}
-	of   [64]address  // by the hash of the address: the memory is bounded, and a client that takes all places of its hash blocks few others
-	seed maphash.Seed // keeps clients from choosing their hash
+	of   [64]address  // by hash of the address: memory is bounded, and a client that takes all places of its hash blocks few others
+	seed maphash.Seed // random, so that clients cannot choose their hash
 }
 
-// address counts the requests of the addresses with one hash.
+// address limits the requests of all client addresses with the same hash.
 type address struct {
 	present chan struct{} // requests that have a place or wait for one
 	inside  chan struct{} // requests that have a place
@@ -41,13 +42,13 @@ func newPlaces() *places {
 	return p
 }
 
-// ofAddress returns the requests of an address "host:port".
+// ofAddress returns the limits for the address "host:port" of a client.
 func (p *places) ofAddress(hostPort string) *address {
 	host, _, _ := net.SplitHostPort(hostPort)
 	return &p.of[maphash.String(p.seed, host)%uint64(len(p.of))]
 }
 
-// enterPlace waits for a place. The caller must call leave afterwards. An error is a [busyError].
+// enterPlace waits for a place. If it gets one, the caller must call leave when done. Otherwise the error is a [busyError].
 func (p *places) enterPlace(r *http.Request) (leave func(), err error) {
 	of := p.ofAddress(r.RemoteAddr)
 	select {
@@ -84,7 +85,7 @@ func takePlace(ctx context.Context, places chan<- struct{}) bool {
 	}
 }
 
-// A busyError is the reason that a request cannot wait for the provider now.
+// A busyError is the reason for which a request cannot wait for the provider now.
 type busyError string
 
 const (

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// believeProxies sets the address of requests from trusted proxies to the address of the client that the proxy names.
+// believeProxies replaces the address of requests from trusted proxies by the address of the client in X-Forwarded-For.
 func believeProxies(next http.Handler, trusted []netip.Prefix) http.Handler {
 	if len(trusted) == 0 {
 		return next
@@ -24,8 +24,8 @@ func believeProxies(next http.Handler, trusted []netip.Prefix) http.Handler {
 	})
 }
 
-// clientOf returns the last address of X-Forwarded-For that is not a trusted proxy; a stranger may have written everything before it. The address is invalid
-// if the request does not come from a trusted proxy, or if the proxy names no client.
+// clientOf returns the last address in X-Forwarded-For that is not a trusted proxy. The entries before that address may be forged. The result is invalid if
+// the request does not come from a trusted proxy, or if the header names no client.
 func clientOf(r *http.Request, trusted []netip.Prefix) (client netip.Addr) {
 	if !isTrusted(trusted, addressOf(r.RemoteAddr)) {
 		return netip.Addr{}
@@ -48,7 +48,7 @@ func addressOf(text string) netip.Addr {
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
 	}
-	at, _ := netip.ParseAddr(strings.Trim(text, "[]")) // an invalid address if text is none
+	at, _ := netip.ParseAddr(strings.Trim(text, "[]")) // an invalid address if text is not an address
 	return at.Unmap().WithZone("")
 }
 
@@ -56,10 +56,10 @@ func isTrusted(trusted []netip.Prefix, at netip.Addr) bool {
 	return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(at) })
 }
 
-// countedAddress returns the address by which a client is counted. An IPv6 client is counted by its /64 network, because it can use all addresses there.
+// countedAddress returns the address by which a client is counted. For IPv6 it is the client's /64 network, because a client can use every address in it.
 func countedAddress(at netip.Addr) netip.Addr {
 	if at.Is6() && !at.Is4In6() {
-		network, _ := at.Prefix(64) // 64 is a valid length
+		network, _ := at.Prefix(64) // no error: 64 is a valid length
 		return network.Addr()
 	}
 	return at

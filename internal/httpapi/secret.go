@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// secretEvery is the interval at which a server reads the secret of sessions. Each reading restores a secret that Redis has lost, and picks up one that was
-	// replaced.
+	// secretEvery is the interval at which a replica reads the secret from Redis. Each read restores a secret that Redis has lost, and picks up a new secret
+	// that another replica has created.
 	secretEvery = 5 * time.Second
-	// secretPause is the time between two readings that requests cause, so that forged cookies cause few calls to Redis.
+	// secretPause is the minimum time between two reads of the secret. It keeps requests with forged cookies from causing many calls to Redis.
 	secretPause = time.Second
 )
 
@@ -24,17 +24,17 @@ type sessionSecret struct {
 	read   func(ctx context.Context, known string) (string, error)
 	log    hclog.Logger
 	failed logging.Rarely
-	known  atomic.Pointer[string] // nil before the first successful reading
+	known  atomic.Pointer[string] // nil before the first successful read
 
-	mu    sync.Mutex // held during a reading, so that concurrent requests share it
-	asked time.Time  // end of the last reading
+	mu    sync.Mutex // held during a read, so that concurrent requests share the result
+	asked time.Time  // end of the last read
 }
 
 func newSessionSecret(cfg Config) *sessionSecret {
 	return &sessionSecret{read: cfg.SessionSecret, log: cfg.Log}
 }
 
-// knownOrRead returns the secret, or "" if it was never read.
+// knownOrRead returns the known secret, or reads it. It returns "" if no read has succeeded yet.
 func (s *sessionSecret) knownOrRead(ctx context.Context) string {
 	if known := s.lastKnown(); known != "" {
 		return known
@@ -42,9 +42,9 @@ func (s *sessionSecret) knownOrRead(ctx context.Context) string {
 	return s.readAgain(ctx)
 }
 
-// readAgain reads the secret from Redis, unless it was read a moment ago, and returns it. If Redis does not answer, it returns the known one.
+// readAgain reads the secret from Redis, unless the last read was a moment ago, and returns it. If the read fails, it returns the known secret.
 func (s *sessionSecret) readAgain(ctx context.Context) string {
-	return s.renewSecret(context.WithoutCancel(ctx)) // a client that goes must not cancel a reading that others share
+	return s.renewSecret(context.WithoutCancel(ctx)) // a client that disconnects must not cancel a read whose result others share
 }
 
 func (s *sessionSecret) renewSecret(ctx context.Context) string {
@@ -55,7 +55,7 @@ func (s *sessionSecret) renewSecret(ctx context.Context) string {
 		return known
 	}
 	secret, err := s.read(ctx, known)
-	if err == nil && secret == "" { // reading was not allowed yet and did not happen, so the next one need not wait
+	if err == nil && secret == "" { // reading was not allowed yet: Redis was not asked, so the next read need not wait
 		return known
 	}
 	s.asked = time.Now()
@@ -76,7 +76,7 @@ func (s *sessionSecret) lastKnown() string {
 	return ""
 }
 
-// warnUnread logs that the secret cannot be read. It is no problem as long as a secret is known.
+// warnUnread logs a failed read of the secret. With a known secret it logs at DEBUG, because sessions still work.
 func (s *sessionSecret) warnUnread(known string, err error) {
 	if known != "" {
 		s.log.Debug("cannot read the secret of sessions; the known one stays", "error", err)

@@ -1,5 +1,5 @@
-// Package httpapi is the HTTP server of a replica. It authenticates and limits requests, and serves the health and the metrics of the replica. The API and
-// the pages are handlers that it receives.
+// Package httpapi is the HTTP server of a replica. It authenticates and limits requests, and serves the health checks and the metrics. Its caller supplies
+// the handlers of the API and of the web pages.
 package httpapi
 
 import (
@@ -23,29 +23,31 @@ import (
 type Config struct {
 	// Listen is "host:port". Port 0 selects a free port: see [Server.Addr].
 	Listen string
-	// Users returns the users that are admitted, by a bearer token ("Authorization: Bearer TOKEN") or by the cookie of a login; may be nil. Without Users and
-	// OIDC, every client that reaches the address is admitted as an anonymous viewer.
+	// Users returns the admitted users, or is nil. A request proves its user by a bearer token ("Authorization: Bearer TOKEN") or by the cookie of a login.
+	// Without Users and OIDC, every client is admitted as an anonymous viewer.
 	Users func() Users
-	// SessionSecret reads the cluster's secret that signs the sessions of Users. If the cluster has none, it stores the known one, or a random one if known is
-	// "". It returns "" while the secret must not be read yet. A call must return without its context ending. Required with Users.
+	// SessionSecret reads the secret with which the replicas of the cluster sign the sessions of Users. If Redis has none, SessionSecret stores known, or a
+	// random secret if known is "". It returns "" while the secret must not be read yet. A call must return even if its context never ends. Users requires
+	// SessionSecret.
 	SessionSecret func(ctx context.Context, known string) (string, error)
-	// Ended is the list of sessions that were logged out; nil if each replica keeps its own.
+	// Ended is the cluster's list of sessions that were logged out. If it is nil, a logout applies to one replica only.
 	Ended SessionList
-	// OIDC is the provider at which people may sign in with a browser; may be nil.
+	// OIDC is the provider at which people may sign in with a browser, or nil.
 	OIDC *oidc.Provider
-	// URL is the URL of the server for browsers, if there is a proxy in front of it; otherwise nil.
+	// URL is the URL at which browsers reach the server through a proxy; nil without a proxy.
 	URL *url.URL
-	// BasePath begins all paths in browsers, such as "/cron"; "" for none. Requests may come with it or without, because some proxies remove it.
+	// BasePath is the prefix of all paths in browsers, such as "/cron", or "". Requests may arrive with the prefix or without it, because some proxies remove
+	// it.
 	BasePath string
-	// TrustedProxies are the addresses whose X-Forwarded-For is trusted.
+	// TrustedProxies are the addresses of proxies whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
-	// Hosts are host names that clients may use, besides localhost, the hosts of Listen, URL and OIDC's redirect URL, and all IP addresses.
+	// Hosts are further host names that requests may have. IP addresses, localhost, and the hosts of Listen, URL and OIDC's redirect URL are always accepted.
 	Hosts []string
-	// TLS contains the server's certificate; nil for plain HTTP.
+	// TLS has the server's certificate; nil for plain HTTP.
 	TLS *tls.Config
-	// Metrics serves GET /metrics, API all paths below /api/, and Pages all others. API and Pages may be nil.
+	// Metrics serves GET /metrics, API serves all paths below /api/, and Pages serves all others. API and Pages may be nil.
 	Metrics, API, Pages http.Handler
-	// Unready returns the reason that the replica claims nothing now, for GET /readyz; "" if it claims. Anybody may read the text. May be nil.
+	// Unready returns the reason for which the replica claims no ticks now, or "" if it claims. GET /readyz shows the text to anybody. May be nil.
 	Unready func() string
 	// Log receives faults of connections and requests; may be nil.
 	Log hclog.Logger
@@ -58,32 +60,32 @@ type Server struct {
 	ended    *endedSessions
 	http     *http.Server
 	stopping chan struct{} // closed when the server begins to stop
-	handlers sync.RWMutex  // held for reading by each request in progress
+	handlers sync.RWMutex  // each request in progress holds it for reading
 }
 
 type stoppingKey struct{}
 
-// Stopping returns, from the context of a request, a channel that is closed when the server begins to stop. Streams end then.
+// Stopping returns a channel that is closed when the server begins to stop, so that a handler ends its stream. ctx is the context of a request.
 func Stopping(ctx context.Context) <-chan struct{} {
 	stopping, _ := ctx.Value(stoppingKey{}).(chan struct{})
 	return stopping
 }
 
 const (
-	// The time limits keep a client that is slow, or that sends much, from holding a connection for long.
+	// These time limits keep a client that is slow, or that sends much, from occupying a connection for long.
 	headerTimeout, requestTimeout, idleTimeout = 5 * time.Second, 30 * time.Second, 30 * time.Second
 	maxHeaderBytes                             = 16 << 10
-	// MaxConnections is the maximum number of open connections: see [doors]. It leaves file descriptors for runs.
+	// MaxConnections is the maximum number of open connections: see [doors]. The process needs its other file descriptors for runs.
 	MaxConnections = 440
-	// bodyTimeout is the time in which a body must arrive.
+	// bodyTimeout is the maximum time for a body to arrive.
 	bodyTimeout = 10 * time.Second
-	// shutdownTimeout is the time that requests in progress have when the server stops, before their connections are closed.
+	// shutdownTimeout is the time that requests in progress have when the server stops. Their connections are then closed.
 	shutdownTimeout = time.Second
-	// handlerTimeout is the time that their handlers have after that.
+	// handlerTimeout is the time that the handlers have to return after their connections were closed.
 	handlerTimeout = 3 * time.Second
 )
 
-// New listens on the address of cfg. An error names the address that it can't listen on.
+// New listens on cfg.Listen. If that fails, the error contains the address.
 func New(cfg Config) (*Server, error) {
 	if cfg.Metrics == nil || cfg.Users != nil && cfg.SessionSecret == nil {
 		return nil, errors.New("httpapi: Config.Metrics or Config.SessionSecret is missing")
@@ -109,18 +111,18 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.ended = newEndedSessions(cfg)
 	s.http = &http.Server{Handler: s.holdRequests(protect(mux, cfg, s.secret, s.ended)), TLSConfig: cfg.TLS, MaxHeaderBytes: maxHeaderBytes, Protocols: &http.Protocols{},
-		// faults of clients; otherwise it writes to stderr, past the log
+		// Errors of clients go to the log. The default is stderr.
 		ErrorLog:          cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		ConnContext: s.listener.withDoor,
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), stoppingKey{}, s.stopping)
 		}}
-	s.http.Protocols.SetHTTP1(true) // in HTTP/2 a write deadline resets a stream without output
+	s.http.Protocols.SetHTTP1(true) // no HTTP/2: there a write deadline resets a stream that has sent nothing
 	return s, nil
 }
 
-// holdRequests marks the requests in progress, which Run waits for.
+// holdRequests lets Run wait for the requests in progress.
 func (s *Server) holdRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.RLock()
@@ -130,7 +132,8 @@ func (s *Server) holdRequests(next http.Handler) http.Handler {
 	})
 }
 
-// awaitHandlers waits for the handlers whose connections were closed, up to handlerTimeout: an act on a Redis that does not answer ends by its own time-out.
+// awaitHandlers waits up to handlerTimeout for the handlers whose connections were closed. A handler may be waiting for a Redis that does not answer. Its
+// request to Redis then ends by its own time-out.
 func (s *Server) awaitHandlers() {
 	for end := time.Now().Add(handlerTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if s.handlers.TryLock() {
@@ -161,7 +164,7 @@ func (s *Server) serveListener() error {
 	return s.http.Serve(s.listener)
 }
 
-// keepSessions keeps the secret and the list of ended sessions up to date until ctx ends, or the returned function is called.
+// keepSessions refreshes the secret and the list of ended sessions until ctx ends or the returned function is called.
 func (s *Server) keepSessions(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var kept sync.WaitGroup
@@ -175,8 +178,8 @@ func (s *Server) keepSessions(ctx context.Context) (end func()) {
 	}
 }
 
-// Run serves until ctx ends. Requests in progress then have a second before their connections are closed. Run returns when no handler runs any more, at most
-// three seconds later.
+// Run serves until ctx ends. Requests in progress then have a second before their connections are closed. Run returns when all handlers have returned, at
+// most three seconds after that.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.keepSessions(ctx)()
 	ended := make(chan struct{})

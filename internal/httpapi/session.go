@@ -15,22 +15,25 @@ import (
 )
 
 const (
-	// sessionLength is the validity of a login with a token.
+	// sessionLength is the lifetime of a session after a login with a token.
 	sessionLength = 12 * time.Hour
-	// personSessionLength is the validity of a sign-in at the provider. The browser keeps the cookie longer; an expired one sends it to the provider again,
-	// which needs no click while the person is signed in there. After a removal at the provider, a person is locked out within this time.
+	// personSessionLength is the lifetime of a session after a sign-in at the provider. The browser keeps the cookie longer: an expired session sends the
+	// browser to the provider again, without a click if the person is still signed in there. A person who is removed at the provider loses access within this
+	// time.
 	personSessionLength = time.Hour
-	// clockTolerance is the time by which the clock of the replica that signed a session may be ahead.
+	// clockTolerance is the maximum time by which the clock of the replica that signed a session may be ahead of this one.
 	clockTolerance = 5 * time.Minute
 )
 
-// A session of a user with a token is a cookie "name.expiry.signature": the user's name, the expiry in seconds since 1970, and an HMAC of both. The key of
-// the HMAC is derived from the hash of the user's token and from a secret that Redis keeps for all replicas. So replicas need not store sessions, any replica
-// accepts one, and it ends when the token is removed. The session of a person who signed in at the provider is "oidc.name.role.expiry.signature". Its key is
-// derived from the client secret, and it ends when that changes.
+// After a login with a token, the session cookie is "name.expiry.signature": the user's name, the expiry in seconds since 1970, and an HMAC of both. The key
+// of the HMAC is derived from the hash of the user's token and from a secret that all replicas share through Redis. So any replica can verify a session
+// without storing it, and the session ends when the token is removed.
+//
+// After a sign-in at the provider, the cookie is "oidc.name.role.expiry.signature". Its key is derived from the client secret, so the session ends when the
+// client secret changes.
 
-// cookieName returns the name of the session cookie. Under TLS it has a prefix. "__Host-" keeps pages of sibling domains from setting the cookie, but
-// browsers accept that prefix only with the path "/".
+// cookieName returns the name of the session cookie. Under HTTPS the name has a prefix. "__Host-" keeps pages of sibling domains from setting the cookie.
+// Browsers accept that prefix only with the path "/", so with a base path it is "__Secure-".
 func (c Config) cookieName(r *http.Request) string {
 	switch {
 	case !c.isSecure(r):
@@ -49,8 +52,8 @@ func (c Config) externalURL() *url.URL {
 	return c.URL
 }
 
-// isSecure reports whether a browser sent the request by HTTPS: to the server itself, or to a proxy with an https URL. A request with another port than the
-// proxy's went to the server behind the proxy, by plain HTTP. A browser would not send it a cookie that is for HTTPS only.
+// isSecure reports whether the browser sent the request by HTTPS, to this server or to a proxy with an https URL. If the port in Host is not the port of that
+// URL, the request bypassed the proxy by plain HTTP, and the browser would not return a cookie that is restricted to HTTPS.
 func (c Config) isSecure(r *http.Request) bool {
 	to := c.externalURL()
 	if c.TLS != nil || to == nil {
@@ -67,7 +70,7 @@ func signText(key []byte, text string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// signedSession returns the cookie of a user's session.
+// signedSession returns the cookie for a new session of the user.
 func (u *userToken) signedSession(secret string, until time.Time) string {
 	text := u.encodedName() + "." + strconv.FormatInt(until.Unix(), 10)
 	return text + "." + u.signSession(secret, text)
@@ -75,7 +78,8 @@ func (u *userToken) signedSession(secret string, until time.Time) string {
 
 func (u *userToken) encodedName() string { return base64.RawURLEncoding.EncodeToString([]byte(u.Name)) }
 
-// signSession signs a session. It needs both the hash and the secret: neither the token file alone nor Redis alone suffices to forge a session.
+// signSession signs a session. The key needs the hash of the token and the secret, so the token file alone or Redis alone does not suffice to forge a
+// session.
 func (u *userToken) signSession(secret, text string) string {
 	key := hmac.New(sha256.New, []byte(secret))
 	key.Write([]byte("session "))
@@ -83,21 +87,21 @@ func (u *userToken) signSession(secret, text string) string {
 	return signText(key.Sum(nil), text)
 }
 
-// tokenSession is the content of a cookie of a login with a token. Its signature is not verified yet.
+// tokenSession is the parsed cookie of a login with a token. The signature is not verified yet.
 type tokenSession struct{ name, text, signature string }
 
-// readSession parses a cookie. It reports false if the cookie is malformed or has expired.
+// readSession parses a cookie. It returns false if the cookie is malformed or has expired.
 func readSession(cookie string, now time.Time) (tokenSession, bool) {
 	part := strings.Split(cookie, ".")
 	if len(part) != 3 {
 		return tokenSession{}, false
 	}
 	until, err := strconv.ParseInt(part[1], 10, 64)
-	latest := now.Add(sessionLength + clockTolerance).Unix() // no replica signs a longer one
+	latest := now.Add(sessionLength + clockTolerance).Unix() // no replica signs a session that ends later
 	return tokenSession{part[0], part[0] + "." + part[1], part[2]}, err == nil && now.Unix() < until && until <= latest
 }
 
-// ofSession returns the user of a session if it was signed with the secret.
+// ofSession returns the user of a session if the signature is valid for the secret.
 func (us Users) ofSession(s tokenSession, secret string) (User, bool) {
 	for i := range us {
 		if secret != "" && us[i].encodedName() == s.name && hmac.Equal([]byte(us[i].signSession(secret, s.text)), []byte(s.signature)) {
@@ -107,16 +111,16 @@ func (us Users) ofSession(s tokenSession, secret string) (User, bool) {
 	return User{}, false
 }
 
-// personCookie begins the cookies of people who signed in at the provider.
+// personCookie begins the cookies of sessions from the provider.
 const personCookie = "oidc."
 
-// personSession returns the cookie of the session of a person who signed in at the provider.
+// personSession returns the cookie for a person who signed in at the provider.
 func personSession(key []byte, user User, until time.Time) string {
 	text := personCookie + base64.RawURLEncoding.EncodeToString([]byte(user.Name)) + "." + string(user.Role) + "." + strconv.FormatInt(until.Unix(), 10)
 	return text + "." + signText(key, text)
 }
 
-// personOf returns the person of a cookie, if a replica has signed it.
+// personOf returns the person of a cookie if the signature is valid and the session has not expired.
 func personOf(key []byte, cookie string, now time.Time) (User, standing) {
 	part := strings.Split(cookie, ".")
 	if len(part) != 5 || part[0]+"." != personCookie || !hmac.Equal([]byte(signText(key, strings.Join(part[:4], "."))), []byte(part[4])) {
@@ -125,7 +129,7 @@ func personOf(key []byte, cookie string, now time.Time) (User, standing) {
 	name, err := base64.RawURLEncoding.DecodeString(part[1])
 	until, faulty := strconv.ParseInt(part[3], 10, 64)
 	switch {
-	case err != nil || faulty != nil, until > now.Add(personSessionLength+clockTolerance).Unix(): // no replica signs a longer one
+	case err != nil || faulty != nil, until > now.Add(personSessionLength+clockTolerance).Unix(): // no replica signs a session that ends later
 		return User{}, unknown
 	case now.Unix() >= until:
 		return User{}, ended
@@ -133,18 +137,18 @@ func personOf(key []byte, cookie string, now time.Time) (User, standing) {
 	return User{string(name), Role(part[2])}, known
 }
 
-// standing classifies the client of a request.
+// standing is the result of the authentication of a request.
 type standing int
 
 const (
 	unknown standing = iota
 	ended            // the session of a person has expired; the provider may renew it without a click
-	unsure           // Redis has not given the secret to verify the session
+	unsure           // the secret to verify the session is not known yet
 	known
 )
 
-// userOf returns the user of a request: by the token in its Authorization header if it has one, and otherwise by the session of a browser. Without tokens and
-// a provider, every client is anonymous.
+// userOf returns the user of a request: by the token in its Authorization header or, without that header, by its session cookie. If neither tokens nor a
+// provider are configured, every client is anonymous.
 func (s sessions) userOf(r *http.Request, now time.Time) (User, standing) {
 	if s.cfg.Users == nil && s.cfg.OIDC == nil {
 		return anonymous, known
@@ -153,7 +157,7 @@ func (s sessions) userOf(r *http.Request, now time.Time) (User, standing) {
 		return s.ofToken(header)
 	}
 	best := unknown
-	for _, cookie := range r.CookiesNamed(s.cfg.cookieName(r)) { // pages of a sibling domain may have added some
+	for _, cookie := range r.CookiesNamed(s.cfg.cookieName(r)) { // pages of a sibling domain may have set more of them
 		user, is := s.ofCookie(r.Context(), cookie.Value, now)
 		if is == known {
 			return user, known
@@ -188,8 +192,8 @@ func (s sessions) ofToken(header string) (User, standing) {
 	return User{}, unknown
 }
 
-// ofSession returns the user of a cookie. Before it refuses one, it reads the secret again, because another replica may have created a new secret after Redis
-// lost its data.
+// ofSession returns the user of the session in a cookie. Before it refuses a session, it reads the secret again: if Redis has lost its data, another replica
+// may have created a new secret.
 func (s sessions) ofSession(ctx context.Context, cookie string, now time.Time) (User, standing) {
 	session, ok := readSession(cookie, now)
 	if !ok {

@@ -13,11 +13,11 @@ const (
 	callbackPath = signInPath + "/callback"
 )
 
-// personPrefix begins the names of people of the provider. Names of users with tokens have no colon.
+// personPrefix begins the names of people from the provider. Names of users with tokens contain no colon, so the two cannot be confused.
 const personPrefix = "oidc:"
 
-// signIn signs browsers in at an OpenID Connect provider. It is the only part of the server that sends requests to another server for a client that is not a
-// user.
+// signIn signs browsers in at an OpenID Connect provider. No other part of the server sends a request to another server on behalf of an unauthenticated
+// client.
 type signIn struct {
 	sessions
 	provider                    *oidc.Provider
@@ -35,8 +35,8 @@ func (s *signIn) addSignInRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+callbackPath, s.finishSignIn)
 }
 
-// redirectToProvider redirects a browser to the provider. The login page has a link and not a form, because a form's Content-Security-Policy would have to name all hosts
-// to which the provider may redirect.
+// redirectToProvider begins a sign-in. The login page has a link to this route instead of a form: the Content-Security-Policy of a form would have to list
+// all hosts to which the provider may redirect.
 func (s *signIn) redirectToProvider(w http.ResponseWriter, r *http.Request) {
 	a := s.newAttempt(r, r.FormValue("next"), time.Now())
 	key := s.provider.Key(attemptKey)
@@ -49,9 +49,9 @@ func (s *signIn) redirectToProvider(w http.ResponseWriter, r *http.Request) {
 	redirectPrivately(w, r, to)
 }
 
-// signInURL returns the URL to which a browser is redirected.
+// signInURL returns the provider's URL to which the browser is redirected.
 func (s *signIn) signInURL(r *http.Request, a oidc.Attempt) (string, error) {
-	if !s.provider.Fresh() { // otherwise it does not wait for the provider
+	if !s.provider.Fresh() { // a fresh provider needs no request, and so no place
 		leave, err := s.places.enterPlace(r)
 		if err != nil {
 			return "", err
@@ -61,7 +61,7 @@ func (s *signIn) signInURL(r *http.Request, a oidc.Attempt) (string, error) {
 	return s.provider.Begin(r.Context(), a) //nolint:wrapcheck // it says what it did
 }
 
-// finishSignIn signs the person in with whom the browser returns from the provider.
+// finishSignIn serves the callback with which a browser returns from the provider, and begins a session.
 func (s *signIn) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	key := s.provider.Key(attemptKey)
 	a, ok := s.attemptOf(r, key, time.Now())
@@ -70,7 +70,7 @@ func (s *signIn) finishSignIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	person, err := s.identifyPerson(r, a, key)
-	if stateAfter(r, err) == answered { // otherwise the page may be loaded again
+	if stateAfter(r, err) == answered { // if unanswered, the browser keeps the cookie and may load the callback again
 		http.SetCookie(w, s.attemptCookie(r, a.slotName(), "", -1))
 	}
 	if err != nil {
@@ -83,9 +83,9 @@ func (s *signIn) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	redirectPrivately(w, r, a.next)
 }
 
-// showEnded answers a callback without a sign-in in progress.
+// showEnded answers a callback that belongs to no sign-in in progress.
 func (s *signIn) showEnded(w http.ResponseWriter, r *http.Request) {
-	if _, is := s.userOf(r, time.Now()); is == known { // signed in by another tab
+	if _, is := s.userOf(r, time.Now()); is == known { // the browser has signed in in another tab
 		redirectPrivately(w, r, "/")
 		return
 	}
@@ -93,7 +93,7 @@ func (s *signIn) showEnded(w http.ResponseWriter, r *http.Request) {
 	s.showLogin(w, http.StatusBadRequest, "/", "This sign-in has ended or is more than ten minutes old, or it began in another browser or under another name of these pages. Open "+at.Scheme+"://"+at.Host+s.cfg.BasePath+" and sign in again.")
 }
 
-// identifyPerson returns the person of a callback. It sends one request to the provider per sign-in.
+// identifyPerson returns the person who signed in. It sends the code of a callback to the provider unless that was done before.
 func (s *signIn) identifyPerson(r *http.Request, a attempt, key []byte) (oidc.Identity, error) {
 	name, code := r.FormValue("error"), r.FormValue("code")
 	switch {
@@ -109,7 +109,7 @@ func (s *signIn) identifyPerson(r *http.Request, a attempt, key []byte) (oidc.Id
 	return person, err
 }
 
-// exchangeCode exchanges the code for the person, at the provider.
+// exchangeCode exchanges the code at the provider for the person's identity.
 func (s *signIn) exchangeCode(r *http.Request, code string, a oidc.Attempt) (oidc.Identity, error) {
 	leave, err := s.places.enterPlace(r)
 	if err != nil {
@@ -119,8 +119,8 @@ func (s *signIn) exchangeCode(r *http.Request, code string, a oidc.Attempt) (oid
 	return s.provider.Identify(r.Context(), code, a) //nolint:wrapcheck // it says what it did
 }
 
-// stateAfter returns the state of a sign-in after a request to the provider that returned err. A client that has hung up counts as answered. Otherwise a
-// client could make the replica ask the provider again and again.
+// stateAfter returns the state of a sign-in after a request to the provider that ended with err. If the client disconnected, the sign-in counts as answered.
+// Otherwise a client could make the replica ask the provider again and again.
 func stateAfter(r *http.Request, err error) attemptState {
 	var unavailable *oidc.UnavailableError
 	var busy busyError
@@ -130,7 +130,7 @@ func stateAfter(r *http.Request, err error) attemptState {
 	return answered
 }
 
-// showFailure shows and logs the reason of a failed sign-in. The page contains no text from the provider.
+// showFailure logs a failed sign-in and shows the reason. The page contains no text from the provider.
 func (s *signIn) showFailure(w http.ResponseWriter, r *http.Request, next string, err error) {
 	var unavailable *oidc.UnavailableError
 	var refused *oidc.RefusedError
@@ -139,7 +139,7 @@ func (s *signIn) showFailure(w http.ResponseWriter, r *http.Request, next string
 	switch {
 	case r.Context().Err() != nil: // the browser has gone
 	case errors.As(err, &refused):
-		http.SetCookie(w, s.sessionCookie(r, "", -1)) // ends a session from before the refusal
+		http.SetCookie(w, s.sessionCookie(r, "", -1)) // ends an earlier session of this browser
 		s.refused.warnRarely(s.cfg.Log, "people refused whom the provider has signed in", r, "subject", refused.Subject, "error", err)
 		s.showLogin(w, http.StatusForbidden, next, "You are signed in at "+host+", but have no access to this cluster: "+refused.Reason+". Ask an administrator of cronclave.")
 	case errors.As(err, &busy):
@@ -154,7 +154,7 @@ func (s *signIn) showFailure(w http.ResponseWriter, r *http.Request, next string
 	}
 }
 
-// redirectPrivately redirects a browser. It hides the URL of a callback, which contains the code, from other sites.
+// redirectPrivately redirects a browser. The Referrer-Policy hides the URL of a callback, which contains the code, from other sites.
 func redirectPrivately(w http.ResponseWriter, r *http.Request, to string) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")

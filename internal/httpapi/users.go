@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// A Role is the set of things that a user may do.
+// A Role determines what a user may do.
 type Role string
 
-// The roles.
+// The roles of users.
 const (
-	RoleViewer   Role = "viewer"   // sees everything, the metrics included
+	RoleViewer   Role = "viewer"   // may see everything, including the metrics
 	RoleOperator Role = "operator" // may also trigger, cancel, pause and resume
 )
 
-// A User is the client of a request.
+// A User is an authenticated user, or an anonymous client.
 type User struct {
 	Name string
 	Role Role
@@ -27,18 +27,19 @@ type User struct {
 // MayAct reports whether the user may trigger, cancel, pause and resume.
 func (u User) MayAct() bool { return u.Role == RoleOperator }
 
-// anonymous is every client of a server without tokens. Only this machine reaches such a server, but all its users and jobs do.
+// anonymous is the user of all requests if neither tokens nor a provider are configured. Such a server listens only on this machine, but any user and any job
+// of the machine can reach it.
 var anonymous = User{Name: "anonymous", Role: RoleViewer}
 
 type userKey struct{}
 
-// UserOf returns the user of a request, from its context.
+// UserOf returns the user of a request from the request's context.
 func UserOf(ctx context.Context) User {
 	u, _ := ctx.Value(userKey{}).(User)
 	return u
 }
 
-// Users are the users with tokens. Only the hashes of the tokens are kept.
+// Users are the users with tokens. Only hashes of the tokens are kept.
 type Users []userToken
 
 type userToken struct {
@@ -46,11 +47,11 @@ type userToken struct {
 	hash [sha256.Size]byte
 }
 
-// minTokenLength is the minimum length of a token, in bytes. A random token of this length cannot be guessed by requests.
+// minTokenLength is the minimum length of a token, in bytes. A random token of this length cannot be guessed by sending requests.
 const minTokenLength = 16
 
-// ParseUsers parses users. A line is NAME:ROLE:HASH, with the SHA-256 of the token as 64 hexadecimal digits; empty lines, and lines that begin with #, are
-// skipped. A text that is a single word without a colon is itself a token, of a viewer named "token". Errors contain neither tokens nor hashes.
+// ParseUsers parses the token file. Each line is NAME:ROLE:HASH, and HASH is the SHA-256 of the token as 64 hexadecimal digits. Empty lines and lines that
+// begin with # are skipped. A file with a single word that has no colon is itself a token, for a viewer named "token". Errors contain no token and no hash.
 func ParseUsers(text string) (Users, error) {
 	if token := strings.TrimSpace(text); !strings.ContainsAny(token, ":#\n") {
 		return parseSingleToken(token)
@@ -78,7 +79,7 @@ func ParseUsers(text string) (Users, error) {
 	return users, nil
 }
 
-// parseSingleToken returns the one user of a file that is itself a token.
+// parseSingleToken parses a file that consists of one token.
 func parseSingleToken(token string) (Users, error) {
 	switch {
 	case token == "":
@@ -98,7 +99,7 @@ func parseUser(line string) (u userToken, err error) {
 		return u, fmt.Errorf("it must be NAME:ROLE:HASH, the name of letters, digits and . _ - @")
 	}
 	u.User = User{name, Role(role)}
-	if u.Role != RoleViewer && u.Role != RoleOperator { // the error does not show the field: it may be a token in the wrong place
+	if u.Role != RoleViewer && u.Role != RoleOperator { // the error omits the field: it may be a misplaced token
 		return u, fmt.Errorf("the second field must be viewer or operator")
 	}
 	hash, err := hex.DecodeString(text)
@@ -106,7 +107,7 @@ func parseUser(line string) (u userToken, err error) {
 		return u, fmt.Errorf("the hash of %s is not 64 hexadecimal digits; write the SHA-256 of its token, as of: printf %%s \"$TOKEN\" | sha256sum", name)
 	}
 	copy(u.hash[:], hash)
-	for _, empty := range []string{"", "\n"} { // the hash of a variable that was not set
+	for _, empty := range []string{"", "\n"} { // the hashes that result from an unset variable
 		if u.hash == sha256.Sum256([]byte(empty)) {
 			return u, fmt.Errorf("the hash of %s is that of an empty token; write that of a token of %d characters or more", name, minTokenLength)
 		}
@@ -120,7 +121,7 @@ func isUserName(name string) bool {
 	})
 }
 
-// Find returns the user with a token. It takes the same time for every token, known or unknown.
+// Find returns the user with a token. Its duration is the same for known and unknown tokens.
 func (us Users) Find(token string) (found User, ok bool) {
 	u := us.findToken(token)
 	if u == nil || token == "" {

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// freeTries is the number of wrong tokens of an address that are answered at once. Each further answer is delayed twice as long as the one before, from
-	// firstPause to longestPause. Valid tokens and sessions of the same address are not delayed.
+	// freeTries is the number of wrong tokens from one address that are answered without delay. Each further answer is delayed twice as long as the one
+	// before, from firstPause to longestPause. Requests with valid tokens or sessions from the same address are not delayed.
 	freeTries                = 5
 	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second
-	// forgetAfter is the time after which an address without a further wrong token starts from zero.
+	// forgetAfter is the time after the last wrong token of an address at which its count is reset.
 	forgetAfter = 10 * time.Minute
-	// mostWrong is the maximum number of addresses that are counted. All others share one count.
+	// mostWrong is the maximum number of addresses with their own count. All further addresses share one count.
 	mostWrong = 4096
 )
 
@@ -30,7 +30,7 @@ type wrongCount struct {
 	last  time.Time
 }
 
-// countWrong counts a wrong token of an address, and returns the delay of its answer.
+// countWrong counts a wrong token from an address, and returns the delay for the answer.
 func (w *wrongTokens) countWrong(from netip.Addr, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +52,7 @@ func (w *wrongTokens) countWrong(from netip.Addr, now time.Time) time.Duration {
 	return min(firstPause<<min(c.tries-freeTries-1, 10), longestPause)
 }
 
-// delayAnswer delays the answer to a request with a wrong token.
+// delayAnswer blocks for the delay of a request with a wrong token.
 func (w *wrongTokens) delayAnswer(r *http.Request) {
 	wait := w.countWrong(countedAddress(addressOf(r.RemoteAddr)), time.Now())
 	if wait == 0 {

@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package hungfs mounts a file system that can stop answering, for tests. It behaves like a network mount whose server is away.
+// Package hungfs mounts a file system that can stop answering, for tests. It behaves like a network mount whose server is down.
 //
-// It is a FUSE file system. Its server is another process of the test binary: see [Serve]. While the server does not answer a request, the requesting
-// process is in uninterruptible sleep, as with NFS. The mount ends with the test.
+// It is a FUSE file system. Its server is another process of the test binary: see [Serve]. While the server does not answer a request, the requesting process
+// is in uninterruptible sleep, as with NFS. The mount is removed when the test ends.
 package hungfs
 
 import (
@@ -35,7 +35,7 @@ const (
 	device         = "/dev/fuse"
 )
 
-// New mounts a file system with executable files, given their names and contents. It is unmounted when the test ends.
+// New mounts a file system with executable files. programs maps the names of the files to their contents. The file system is unmounted when the test ends.
 func New(t testing.TB, programs map[string]string) *FS {
 	t.Helper()
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -52,18 +52,18 @@ func New(t testing.TB, programs map[string]string) *FS {
 	dev := os.NewFile(uintptr(fd), device)
 	f.startServer(dev, source)
 	err = unix.Mount("hungfs", f.Dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd))
-	dev.Close() // the server has its own descriptor
+	dev.Close() // the server has its own copy of the descriptor
 	t.Cleanup(f.stopServer)
 	if err != nil {
 		t.Fatalf("mount a FUSE file system: %v; this test needs root", err)
 	}
-	if _, err := os.Stat(f.Dir); err != nil { // waits for the server, whose start may take seconds on a busy machine
+	if _, err := os.Stat(f.Dir); err != nil { // this request waits for the server, which may take seconds to start on a busy machine
 		t.Fatal(err)
 	}
 	return f
 }
 
-// startServer starts the server. The server ends when its stdin is closed.
+// startServer starts the server. The server exits when its stdin is closed.
 func (f *FS) startServer(dev *os.File, source string) {
 	f.t.Helper()
 	f.server = exec.Command("/proc/self/exe")
@@ -85,14 +85,14 @@ func (f *FS) startServer(dev *os.File, source string) {
 	f.t.Cleanup(func() { in.Close() })
 }
 
-// stopServer unmounts the file system, which fails all hanging requests.
+// stopServer unmounts the file system, which makes all hanging requests fail.
 func (f *FS) stopServer() {
 	_ = unix.Unmount(f.Dir, unix.MNT_DETACH)
 	_ = f.server.Process.Kill()
 	_ = f.server.Wait()
 }
 
-// sendOrder sends an order and waits until the server follows it.
+// sendOrder sends an order to the server and waits until the server has carried it out.
 func (f *FS) sendOrder(what string) error {
 	if _, err := fmt.Fprintln(f.orders, what); err != nil {
 		return fmt.Errorf("order the file system's server to %s: %w", what, err)
@@ -107,7 +107,7 @@ func (f *FS) sendOrder(what string) error {
 	return nil
 }
 
-// mustOrder calls sendOrder, and fails the test at once if the order fails.
+// mustOrder sends an order. It ends the test if the order fails.
 func (f *FS) mustOrder(what string) {
 	f.t.Helper()
 	if err := f.sendOrder(what); err != nil {
@@ -115,14 +115,14 @@ func (f *FS) mustOrder(what string) {
 	}
 }
 
-// Hang stops all answers.
+// Hang makes the server stop answering all requests.
 func (f *FS) Hang() { f.t.Helper(); f.mustOrder("hang") }
 
-// HangOpen stops answers to requests that open a file or check access to it. Lookups of names are still answered.
+// HangOpen makes the server stop answering requests that open a file or check access to it. The server still answers lookups of names.
 func (f *FS) HangOpen() { f.t.Helper(); f.mustOrder("open") }
 
-// Answer answers all requests again, including the hanging ones. It may be called repeatedly. A test may wait in a cleanup for a process that may
-// hang. It should register Answer as a cleanup after the start of that process, because cleanups run in reverse order.
+// Answer makes the server answer all requests again, including the hanging ones. It may be called repeatedly. If a cleanup of the test waits for a process
+// that may hang, register Answer as a cleanup after the start of that process, because cleanups run in reverse order.
 func (f *FS) Answer() {
 	f.t.Helper()
 	if err := f.sendOrder("answer"); err != nil {

@@ -3,5 +3,5 @@
 // Package hungfs is a file system for tests on Linux.
 package hungfs
 
-// Serve returns false: it is only implemented on Linux.
+// Serve returns false, because it is implemented only on Linux.
 func Serve() bool { return false }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The operations of the protocol, as in /usr/include/linux/fuse.h.
+// The FUSE operations that the server handles, from /usr/include/linux/fuse.h.
 const (
 	opLookup      = 1
 	opForget      = 2
@@ -35,15 +35,15 @@ const (
 
 var order = binary.LittleEndian
 
-// request is a request of the kernel. unique identifies it.
+// request is a request of the kernel. unique is its id.
 type request struct {
 	op           uint32
 	unique, node uint64
 	body         []byte
 }
 
-// Serve serves a file system and returns true if this process was started as a server. Otherwise it returns false. The TestMain of a package that
-// uses [New] must call it first.
+// Serve serves a file system and returns true if this process was started as a server. Otherwise it returns false. If a package uses [New], its TestMain must
+// call Serve first.
 func Serve() bool {
 	folder := os.Getenv(folderVariable)
 	if folder == "" {
@@ -60,7 +60,7 @@ type file struct {
 	text []byte
 }
 
-// server is the state of the server. Only serve uses it: orders and requests come through channels.
+// server is the state of the server. Only runServer uses it: orders and requests come through channels.
 type server struct {
 	files   []file // the node of files[i] is root+1+i
 	hangs   func(op uint32) bool
@@ -121,7 +121,7 @@ func (s *server) obeyOrder(what string) {
 	}
 }
 
-// receiveRequests reads requests until the file system is unmounted.
+// receiveRequests reads requests from the kernel until the file system is unmounted.
 func receiveRequests(requests chan<- request) {
 	const device = 3
 	buffer := make([]byte, 1<<20)
@@ -130,7 +130,7 @@ func receiveRequests(requests chan<- request) {
 		switch {
 		case errors.Is(err, unix.ENODEV):
 			return
-		case err != nil, n < inHeader: // EPERM before the mount
+		case err != nil, n < inHeader: // EPERM means that the file system is not mounted yet
 			if !errors.Is(err, unix.EPERM) {
 				continue
 			}
@@ -145,7 +145,7 @@ func (s *server) answerRequest(r request) {
 	var body []byte
 	var fault unix.Errno
 	switch r.op {
-	case opForget, opBatchForget, opInterrupt: // need no answer
+	case opForget, opBatchForget, opInterrupt: // the kernel expects no answer
 		return
 	case opInit:
 		body = initReply(r.body)
@@ -178,11 +178,11 @@ func initReply(in []byte) []byte {
 	out := make([]byte, 64)
 	order.PutUint32(out, 7)
 	order.PutUint32(out[4:], min(order.Uint32(in[4:]), 31))
-	order.PutUint32(out[20:], 1<<17) // the longest write
+	order.PutUint32(out[20:], 1<<17) // the maximum length of a write
 	return out
 }
 
-// fuseAttr returns a struct fuse_attr.
+// fuseAttr returns a struct fuse_attr of the kernel.
 func (s *server) fuseAttr(node uint64) []byte {
 	b := make([]byte, 88)
 	order.PutUint64(b, node)
@@ -200,5 +200,5 @@ func writeReply(unique uint64, fault unix.Errno, body []byte) {
 	b := order.AppendUint32(nil, uint32(16+len(body)))
 	b = order.AppendUint32(b, uint32(-int32(fault)))
 	b = order.AppendUint64(b, unique)
-	_, _ = unix.Write(device, append(b, body...)) // ENOENT: the request was interrupted
+	_, _ = unix.Write(device, append(b, body...)) // ENOENT means that the request was interrupted
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// The limits of the audit log. No user can empty it: see [auditLog.Audit].
+// The limits of the audit log. They keep one user from pushing the acts of others out of it: see [auditLog.countStop].
 const (
-	// MaxActs is the number of newest acts that are kept for KeepActs. Older acts are kept for KeepMore.
+	// The newest MaxActs acts are kept for KeepActs, all older ones for KeepMore.
 	MaxActs  = 1000
 	KeepActs = 90 * 24 * time.Hour
 	KeepMore = 7 * 24 * time.Hour
 	// hardMaxActs is the maximum length of the log. Only several users at their daily limits can reach it.
 	hardMaxActs = 20_000
-	// ActsAMinute and ActsADay are the limits of acts per user. An act that stops something is never refused: see [auditLog.countStop].
+	// ActsAMinute and ActsADay are the limits of acts per user. A cancel or a pause is never refused: see [auditLog.countStop].
 	ActsAMinute, ActsADay = 120, 2000
 	// maxActJobs is the maximum number of jobs that an act names.
 	maxActJobs = 20
@@ -42,28 +42,29 @@ const (
 // ErrTooManyActs means that a user has requested more acts than allowed.
 var ErrTooManyActs = errors.New("too many acts of one user")
 
-// auditLog has the acts of people.
+// auditLog reads and writes the audit log, which lists the acts of users.
 type auditLog struct{ *namespace }
 
-// An Act is a request of a person to the cluster. Its JSON is part of the contract with users.
+// An Act is a change that a user requests, such as a pause. Users read its JSON, so the fields must stay compatible.
 type Act struct {
 	ID   string    `json:"id"`
-	Time time.Time `json:"time"` // by the server's clock
+	Time time.Time `json:"time"` // by the clock of Redis
 	By   string    `json:"by"`   // name of the user
 	Kind string    `json:"act"`
-	// Jobs are the first 20 of the JobCount jobs concerned.
+	// Jobs names the first 20 jobs that the act concerns. JobCount is the number of all of them.
 	Jobs     []string   `json:"jobs"`
 	JobCount int        `json:"job_count"`
-	RunID    string     `json:"run_id,omitempty"`  // the one run that is canceled
-	Replica  string     `json:"replica,omitempty"` // the lost replica that is forgotten
-	Tick     *time.Time `json:"tick,omitempty"`    // the tick that is run again
-	Until    *time.Time `json:"until,omitempty"`   // end of a pause that ends by itself
+	RunID    string     `json:"run_id,omitempty"`  // the run to cancel, if the act concerns a single run
+	Replica  string     `json:"replica,omitempty"` // the lost replica to forget
+	Tick     *time.Time `json:"tick,omitempty"`    // the tick to run again
+	Until    *time.Time `json:"until,omitempty"`   // the end of a pause that ends by itself
 	Reason   string     `json:"reason,omitempty"`
-	// Unchanged is the number of acts of the same user and kind, this one included, that changed nothing and share this entry.
+	// Unchanged counts the acts that share this entry because they changed nothing, including this one. They have the same user and kind. It is 0 if the act
+	// changed something.
 	Unchanged int `json:"unchanged,omitempty"`
 }
 
-// findFault returns the fault of an act that was read; "" if there is none.
+// findFault describes what is wrong with an act; "" if nothing is.
 func (a *Act) findFault() string {
 	if !isSound(a.Time) || a.Tick != nil && !isSound(*a.Tick) || a.Until != nil && !isSound(*a.Until) {
 		return "a time beyond the calendar"
@@ -77,8 +78,9 @@ func (a *Act) findFault() string {
 	return ""
 }
 
-// Audit writes an act to the log before it is done, and returns the act with its id, time and number of jobs. If lasting is positive, Until is the
-// server's time plus lasting. After an error the act must not be done, although its entry may be in the log; [ErrTooManyActs] means that the user must wait.
+// Audit writes an act to the log. Call it before the act is carried out. It returns the act with its id, time and number of jobs. If lasting is positive, Until
+// is the time of Redis plus lasting. After an error the act must not be carried out, although its entry may be in the log. [ErrTooManyActs] means that the user
+// has reached a limit.
 func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) (Act, error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -111,8 +113,8 @@ func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) (Act,
 	return a, wrapIf("write the audit log", l.addEntry(ctx, string(text), now))
 }
 
-// countStop counts an act that stops something. It is never refused, because it may be needed in an emergency. Beyond ActsADay of them, the new entry
-// replaces the previous one of the user; otherwise they would push the entries of others out of the log.
+// countStop counts a cancel or a pause. It never refuses one, because an emergency may require it. After ActsADay of them, each new entry replaces the previous
+// one of the same user. Otherwise, one user could push the entries of others out of the log.
 func (l auditLog) countStop(ctx context.Context, user, text string, now time.Time) error {
 	day, newest := l.key("acts:"+now.UTC().Format(time.DateOnly)), "newest stop of "+user
 	var stops *redis.IntCmd
@@ -137,7 +139,7 @@ func (l auditLog) countStop(ctx context.Context, user, text string, now time.Tim
 	return wrapIf("make room in the audit log", allErrors(ctx, cmds, err))
 }
 
-// countAct counts an act of a user, and returns an error if there are too many.
+// countAct counts an act of a user. It returns [ErrTooManyActs] if the user has reached a limit.
 func (l auditLog) countAct(ctx context.Context, user string, now time.Time) error {
 	day := now.UTC().Format(time.DateOnly)
 	windows := []struct {
@@ -168,8 +170,9 @@ func (l auditLog) countAct(ctx context.Context, user string, now time.Time) erro
 	return nil
 }
 
-// addEntry adds an entry, and makes sure that it stays. Entries are in the order of writing. An entry with a later time, written when the clock was ahead, is
-// moved before the new one; otherwise a thousand of them would push each new entry out at once.
+// addEntry adds an entry. It returns an error if Redis removed the entry at once. Entries stay in the order of writing: if the clock of Redis was set back,
+// existing entries can have later times, and addEntry moves those before the new entry. Otherwise, the limits of the log would remove the new entry as the
+// oldest.
 func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) error {
 	key, at := l.key("audit"), float64(now.UnixMilli())
 	var later *redis.StringSliceCmd
@@ -204,7 +207,7 @@ func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) erro
 	return allErrors(ctx, cmds, err)
 }
 
-// Unchanged marks an act as one that changed nothing. All such acts of a user and a kind share one entry, with the time of the newest and their number.
+// Unchanged marks an act as one that changed nothing. Such acts of one user and kind share one entry, which has their number and the time of the newest.
 func (l auditLog) Unchanged(ctx context.Context, a Act) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

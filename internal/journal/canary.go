@@ -13,27 +13,28 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// A Canary detects data loss on single masters of a Cluster, by a key on each master. Look reports a master that has lost its key. With a single server the
-// registration of [Journal.Register] has that purpose, and a Canary does nothing. It must be used by one goroutine.
+// A Canary detects that a single master of a Redis Cluster has lost its data. It keeps a key on each master, and Look reports a missing key. With a single
+// Redis server, [Registration.Known] and the epoch detect a loss, and a Canary does nothing. Only one goroutine may use a Canary.
 type Canary struct {
 	*namespace
 	replica string
 	alive   map[string]written // by key
 }
 
-// written is the state of a key after the last answered write.
+// written is the state of a key after the last write that Redis answered.
 type written struct {
-	until time.Time // the key does not expire before, by this machine's clock
-	sure  bool      // no later write was unanswered; such a write may have recreated a lost key
+	until time.Time // the key can't expire before this time, by this machine's clock
+	sure  bool      // Redis answered all later writes; an unanswered write may have recreated a lost key
 }
 
-// Canary returns a canary for a replica, by its id.
+// Canary returns a Canary for the replica with this id.
 func (n *namespace) Canary(replica string) *Canary {
 	return &Canary{namespace: n, replica: replica, alive: map[string]written{}}
 }
 
-// Look writes a key to each master, with the time to live ttl. found reports whether all keys of earlier calls were still there. A master that does not
-// answer is an error, and its next result is unsure. A missing key is also unsure if it may have expired, which is ttl minus a time-out after it was written.
+// Look writes a key to each master, with the time to live ttl. It returns whether the keys of earlier calls still existed. If a master does not answer, Look
+// returns an error, and the next result for that master is CanaryUnsure. A missing key that may have expired is also CanaryUnsure. It may have expired from ttl
+// minus one time-out after it was written.
 func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState, err error) {
 	cluster, ok := c.redis.(*redis.ClusterClient)
 	if !ok {
@@ -45,7 +46,7 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState
 	if err != nil {
 		return CanaryIntact, fmt.Errorf("look at each master: %w", err)
 	}
-	keys := slices.Collect(maps.Keys(c.alive)) // on any master: hash slots may have moved
+	keys := slices.Collect(maps.Keys(c.alive)) // includes keys whose hash slot has moved to another master
 	for _, key := range chosen {
 		if _, known := c.alive[key]; !known {
 			keys = append(keys, key)
@@ -59,15 +60,15 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState
 		failed := errors.Join(before[i].Err(), set[i].Err())
 		found = max(found, c.updateState(key, before[i].Val() > 0, failed, now, until))
 		if failed == nil && !slices.Contains(chosen, key) {
-			delete(c.alive, key) // its master has another key, or is no master any more
+			delete(c.alive, key) // its master has another key now, or is no longer a master
 		}
 		failures.Add(failed)
 	}
 	return found, wrapIf("look at each master", failures.Err())
 }
 
-// updateState records the result for one key. found reports whether the key was there before now; the new one lives until until. It returns whether the master has
-// lost the key since the last write.
+// updateState records the result of writing one key, and returns whether the master has lost the key since the previous write. found is set if the key existed
+// before this write. until is the time before which the new key can't expire.
 func (c *Canary) updateState(key string, found bool, failed error, now, until time.Time) CanaryState {
 	before, known := c.alive[key]
 	if failed != nil {
@@ -86,18 +87,19 @@ func (c *Canary) updateState(key string, found bool, failed error, now, until ti
 	return CanaryUnsure
 }
 
-// CanaryState reports whether masters still have what a replica wrote. The state of several masters is the greatest one.
+// A CanaryState shows whether the masters still have the keys of a replica. If masters differ, the greatest state counts.
 type CanaryState int
 
 // The states.
 const (
 	CanaryIntact CanaryState = iota
-	// a master may have lost its data: it did not answer, and a write without an answer may have been done; or the canary may have expired
+	// CanaryUnsure means that a master may have lost its data. Its key is missing but may have expired, or the key may have been recreated by a write that Redis
+	// did not answer.
 	CanaryUnsure
 	CanaryMissing // a master has lost its data
 )
 
-// chooseKeys returns a key for each master. It tries many keys, so that it also finds a master with only one hash slot in 200.
+// chooseKeys returns one key per master. It tries 1,000 keys, so that it also finds a master with only one hash slot in 200.
 func (c *Canary) chooseKeys(ctx context.Context, cluster *redis.ClusterClient) (keys []string, err error) {
 	const enough = 1000
 	found := map[string]bool{}
@@ -115,7 +117,7 @@ func (c *Canary) chooseKeys(ctx context.Context, cluster *redis.ClusterClient) (
 	return keys, nil
 }
 
-// writeKeys writes the keys. For each key it returns whether the key was there before, and the result of the write, both with their errors.
+// writeKeys writes the keys. For each key it returns the reply to an EXISTS before the write, and the reply to the write. Both contain their errors.
 func (c *Canary) writeKeys(ctx context.Context, keys []string, ttl time.Duration) (before []*redis.IntCmd, set []*redis.StatusCmd) {
 	_, _ = c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {

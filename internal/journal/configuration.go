@@ -21,50 +21,50 @@ type Setting struct {
 	Value string `json:"value"`
 }
 
-// A Configuration is the configuration of replicas, as far as readers may see it.
+// A Configuration is the part of a replica's configuration that is published for readers. It has no secrets.
 type Configuration struct {
-	// Common are all settings of a job in order, with the values of a job that sets none itself.
+	// Common lists all settings in their order, each with the value for a job that does not set it.
 	Common []Setting
-	// Jobs are all jobs by name.
+	// Jobs maps the name of each job to its part.
 	Jobs map[string]JobConfig
 }
 
-// A JobConfig is the part of one job.
+// A JobConfig is the published configuration of one job.
 type JobConfig struct {
-	// Digest distinguishes configurations of the job.
+	// Digest is a hash that differs between configurations of the job.
 	Digest string
-	// Own are the settings that differ from the common ones, by key.
+	// Own maps the keys of the settings that differ from Common to their values.
 	Own map[string]string
 }
 
-// A ConfigID identifies a published configuration: the digest of the whole, and the version of the program that has read it, because another version may have
-// other keys.
+// A ConfigID identifies a published configuration. Digest is the digest of the whole configuration. Version is the version of the program that read it, because
+// other versions may have other keys.
 type ConfigID struct{ Digest, Version string }
 
 func (id ConfigID) String() string {
 	return fmt.Sprintf("%.40q of version %.40q", id.Digest, id.Version)
 }
 
-// A header is the part of a configuration that is not about one job.
+// A header is the part of a published configuration that all jobs share.
 type header struct {
-	// Jobs is the number of jobs with a field. If the hash has more or fewer fields, it is incomplete.
+	// Jobs is the number of jobs in the hash. A hash with more or fewer jobs is incomplete.
 	Jobs int `json:"jobs"`
 	// Settings are the common settings.
 	Settings []Setting `json:"settings"`
 }
 
 const (
-	// headerField is the field of the header in the hash of a configuration. The other fields are names of jobs; no job has this name.
+	// headerField is the field of the header in the hash of a configuration. All other fields are names of jobs. No job can have the name "*".
 	headerField = "*"
-	// settingsBytes is the number of bytes of settings per round trip. mostSettingsBytes is the limit per configuration: further jobs are left out.
+	// settingsBytes is the number of bytes of settings per round trip. mostSettingsBytes is the limit per configuration. Jobs beyond it are left out.
 	settingsBytes, mostSettingsBytes = 256 << 10, 4 << 20
 	// mostSettings, longestKey and longestSetting are the limits of a job's settings.
 	mostSettings, longestKey, longestSetting = 200, 64, 4096
 )
 
-// KeepConfiguration keeps a configuration for ttl by the server's clock. Call it again well before ttl has passed. All replicas with the same configuration
-// and version share one copy, which is written once and then only kept. KeepConfiguration calls of only if it has to write; if of is nil, it writes nothing.
-// A hash that is incomplete, or has a damaged header, is written anew; the damage is still returned, as an error that wraps ErrCorrupt.
+// KeepConfiguration keeps a configuration in Redis for ttl. Call it again well before ttl has passed. All replicas with the same configuration and version
+// share one copy: the first call writes it, later calls extend its time to live. KeepConfiguration calls the function of only if it has to write. If of is nil,
+// it writes nothing. It rewrites a hash that is incomplete or has a damaged header. It still returns the damage, as an error that wraps ErrCorrupt.
 func (g registry) KeepConfiguration(ctx context.Context, id ConfigID, ttl time.Duration, of func() Configuration) error {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -124,11 +124,11 @@ func (g registry) writeDigests(ctx context.Context, key string, c Configuration,
 	return errorOf(ctx, g.redis.Set(ctx, key, text, ttl))
 }
 
-// writerMargin is the time by which the mark of a writer outlives its call.
+// writerMargin is the time for which the mark of a writer outlives the time-out of its call.
 const writerMargin = time.Second
 
-// writeSettings writes the settings of all jobs anew, unless another replica is doing so. Without the mark of a writer, a second replica would find the hash
-// incomplete, delete it, and start over. The mark of a dead writer expires after its last write can have arrived.
+// writeSettings rewrites the settings of all jobs, unless another replica is doing so. The mark of a writer keeps a second replica from finding the hash
+// incomplete, deleting it, and starting over. The mark of a dead writer expires after its last write can have arrived.
 func (g registry) writeSettings(ctx context.Context, key string, of func() Configuration, ttl time.Duration) error {
 	mark := key + ":writer"
 	mine := g.redis.SetNX(ctx, mark, "", g.timeout+writerMargin)
@@ -136,7 +136,7 @@ func (g registry) writeSettings(ctx context.Context, key string, of func() Confi
 		return err
 	}
 	err := g.replaceSettings(ctx, key, of(), ttl)
-	_ = g.redis.Del(ctx, mark).Err() // the result is known, even a failure, so another replica may write now
+	_ = g.redis.Del(ctx, mark).Err() // this writer has finished, even if it failed, so another replica may write
 	return err
 }
 
@@ -173,7 +173,7 @@ func (g registry) replaceSettings(ctx context.Context, key string, c Configurati
 	return g.setFields(ctx, key, ttl, append(pairs, headerField, text))
 }
 
-// marshalUnescaped returns JSON without the escapes that protect only HTML, because these take six bytes each.
+// marshalUnescaped returns JSON without the escapes for HTML, which take six bytes each and protect only HTML.
 func marshalUnescaped(v any) (string, error) {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -192,8 +192,8 @@ func (g registry) setFields(ctx context.Context, key string, ttl time.Duration, 
 	return allErrors(ctx, cmds, err)
 }
 
-// Digests returns the digests of all jobs that KeepConfiguration has stored, by the digests of the configurations. Missing ones are left out, and so are
-// values that no replica wrote, with an error that wraps ErrCorrupt.
+// Digests returns the digests of jobs, by the digest of the configuration and the name of the job. Missing configurations are left out. Values that no replica
+// wrote are left out too, with an error that wraps ErrCorrupt.
 func (g registry) Digests(ctx context.Context, configs []string) (map[string]map[string]string, error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -217,8 +217,8 @@ func (g registry) Digests(ctx context.Context, configs []string) (map[string]map
 	return found, damaged
 }
 
-// Settings returns the settings of one job that KeepConfiguration has stored, by configuration. Configurations that are missing or lack the job are left out,
-// and so are values that no replica wrote, with an error that wraps ErrCorrupt.
+// Settings returns the settings of one job in each of the configurations. Configurations that are missing or lack the job are left out. Values that no replica
+// wrote are left out too, with an error that wraps ErrCorrupt.
 func (g registry) Settings(ctx context.Context, job string, configs []ConfigID) (map[ConfigID][]Setting, error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -306,7 +306,7 @@ func faultOf(settings []Setting) string {
 	return ""
 }
 
-// isKey reports whether s can be a key of a job, or of a table of a job: "retry.max".
+// isKey reports whether s can be the key of a setting, such as "timeout" or "retry.max".
 func isKey(s string) bool {
 	return s != "" && len(s) <= longestKey && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '.'

@@ -24,10 +24,10 @@ func isSound(t time.Time) bool {
 	return t.IsZero() || year >= 1 && year <= 9999
 }
 
-// described is a value that is stored as JSON under a name.
+// described is a value that Redis stores as JSON under a name.
 type described interface{ findFault() string }
 
-// decodeEntry decodes the JSON of v. The name in it must be want.
+// decodeEntry decodes text into v. name points to the field of v that has the name of the entry. It must equal want.
 func decodeEntry(text string, v described, name *string, want string) error {
 	if err := json.Unmarshal([]byte(text), v); err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)

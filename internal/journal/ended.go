@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// maxEnded is the maximum number of ended sessions. Each takes a login, and is listed for hours. Those that expire first are dropped first.
+	// maxEnded is the maximum number of listed sessions. The list drops those that expire first. Each entry requires a login, and stays listed for hours.
 	maxEnded = 10_000
-	// keepEnded is longer than any session.
+	// keepEnded is the time to live of the list. No session lasts that long.
 	keepEnded = 24 * time.Hour
 )
 
-// sessionList has the sessions of browsers that were logged out.
+// sessionList reads and writes the list of browser sessions that were logged out.
 type sessionList struct{ *namespace }
 
-// EndSessions adds sessions, by id, with the times at which they expire.
+// EndSessions adds sessions to the list. ended maps the id of a session to the time at which it expires.
 func (l sessionList) EndSessions(ctx context.Context, ended map[string]time.Time) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -40,7 +40,7 @@ func (l sessionList) EndSessions(ctx context.Context, ended map[string]time.Time
 	return wrapIf("end sessions", allErrors(ctx, cmds, err))
 }
 
-// EndedSessions returns the sessions that were logged out, with the times at which they expire.
+// EndedSessions returns the ids of the sessions that were logged out, with the times at which they expire.
 func (l sessionList) EndedSessions(ctx context.Context) (map[string]time.Time, error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

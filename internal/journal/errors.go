@@ -14,7 +14,7 @@ import (
 
 // Errors that callers may distinguish with errors.Is.
 var (
-	// ErrNewerFormat means that a newer version wrote the namespace's data, in a layout that this version does not know.
+	// ErrNewerFormat means that a newer version wrote the namespace's data, in a format that this version can't read.
 	ErrNewerFormat = errors.New("the data in Redis has a newer format")
 	// ErrCorrupt means that a value in Redis is not what a replica writes.
 	ErrCorrupt = errors.New("foreign or damaged data")
@@ -22,8 +22,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 )
 
-// sortErrors sorts the errors of a pipeline that returned err. damaged lists the keys with values that no replica wrote, each wrapping ErrCorrupt; the
-// replies of the other commands are good. failed is any other error. A missing value is not an error.
+// sortErrors sorts the errors of a pipeline that returned err. damaged has an error for each value that no replica wrote, which names the key and wraps
+// ErrCorrupt. The replies to the other commands are valid. failed has all other errors. A missing value is not an error.
 func sortErrors(ctx context.Context, cmds []redis.Cmder, err error) (damaged, failed error) {
 	if err == nil {
 		return nil, nil
@@ -72,8 +72,8 @@ func wrapIf(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// wholeFailure returns err if it concerns the whole pipeline: it comes from the network, or every command was refused for the same reason. If the server
-// refuses the connection, no command has an error of its own.
+// wholeFailure returns err if it concerns the whole pipeline: a network error, or an error with which Redis refused every command. If Redis refuses the
+// connection, no command has an error of its own.
 func wholeFailure(cmds []redis.Cmder, err error) error {
 	var reply redis.Error
 	if !errors.As(err, &reply) || !slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
@@ -87,7 +87,7 @@ func wholeFailure(cmds []redis.Cmder, err error) error {
 	return err
 }
 
-// commandError returns the error of a command with its name and key.
+// commandError returns the error of a command, with the command's name and key.
 func commandError(c redis.Cmder) error {
 	name := strings.ToUpper(c.Name())
 	if args := c.Args(); len(args) > 1 {
@@ -99,11 +99,11 @@ func commandError(c redis.Cmder) error {
 	return fmt.Errorf("%s: %w", name, c.Err())
 }
 
-// isWrongType reports whether a key has a type that no replica writes there.
+// isWrongType reports whether Redis refused a command because the key has a value of another type.
 func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
-// Unanswered reports whether a call failed because Redis did not answer. The replies of a server that is starting, or of a Cluster without a master, are not
-// answers.
+// Unanswered reports whether a call failed because Redis did not answer. The errors of a Redis that is starting, or of a Redis Cluster without a master, do not
+// count as answers.
 func Unanswered(err error) bool {
 	var reply redis.Error
 	return err != nil && (!errors.As(err, &reply) ||

@@ -15,8 +15,7 @@ import (
 // MaxFailures is the maximum size of the index of failures, over all jobs. The oldest are dropped first.
 const MaxFailures = 10_000
 
-// queueFailures adds the failures in a batch of records to the index, which serves readers of a time window. The records themselves are stored with their
-// jobs.
+// queueFailures adds the failures of a batch to the index of failures, which FailuresBetween reads. The records themselves are stored with their jobs.
 func (h *history) queueFailures(ctx context.Context, p redis.Pipeliner, jobs []*jobWrite) {
 	var members []redis.Z
 	for _, w := range jobs {
@@ -37,26 +36,27 @@ func (h *history) queueFailures(ctx context.Context, p redis.Pipeliner, jobs []*
 
 // A FailuresRequest selects the failures to read.
 type FailuresRequest struct {
-	From, Until time.Time // limits of the ends
+	From, Until time.Time // limits of the time at which a failure ended
 	Includes    func(job string) bool
-	Most        int // maximum number of records, the newest by their ends
+	Most        int // maximum number of records; the newest ones are returned
 }
 
 // FailuresFound are the failures of a window.
 type FailuresFound struct {
 	Records []Record // from new to old
-	// More is the number of older failures in the window beyond Records. Removed is the number of failures whose records were looked up, and have been removed
+	// More is the number of older failures in the window that are not in Records. Removed is the number of failures whose records were read but had been removed
 	// from the history.
 	More, Removed int
-	// Since is the end of the oldest known failure, if older ones may be forgotten; otherwise zero.
+	// Since is the end of the oldest failure in the index, if older ones may have been dropped; otherwise zero.
 	Since time.Time
 }
 
-// mostParts is the maximum number of round trips per call, each for [maxBatch] failures, because nearly all records may have been removed from the history.
+// mostParts is the maximum number of round trips per call, each for [maxBatch] failures. Without it a call could take long, because most failures in the index
+// may no longer have a record.
 const mostParts = 4
 
-// FailuresBetween returns the failures of a window. It finds them by the index of failures, and so does not depend on the number of other runs. Its errors
-// are like the errors of Runs. With an error, the failures that were read are valid.
+// FailuresBetween returns the failures of a window. It reads the index of failures, so the number of other runs does not matter. It returns errors like Runs.
+// Even with an error, the failures that it returns are valid.
 func (h *history) FailuresBetween(ctx context.Context, req FailuresRequest) (found FailuresFound, err error) {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
@@ -72,7 +72,7 @@ func (h *history) FailuresBetween(ctx context.Context, req FailuresRequest) (fou
 		damaged = multierr.Join(damaged, more)
 		found.Removed += len(part) - len(records)
 		for _, r := range records {
-			if r.Failed() { // otherwise it was recorded as abandoned, and its holder has reported another end
+			if r.Failed() { // false if an abandoned run was reported again by its holder, with another outcome
 				found.Records = append(found.Records, r)
 			}
 		}

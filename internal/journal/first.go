@@ -6,21 +6,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A claim is a write of a record that may be the first to end its run.
+// A claim is the write of a record that may be the first to end its run. Only the first one is passed to Config.First.
 type claim struct {
 	word
 	key    string
-	ended  *redis.BoolCmd   // the run had ended before, by a record of another weight
-	set    *redis.BoolCmd   // there was no record of this weight
-	stands *redis.StringCmd // the record of this weight; nil if no write is in doubt
+	ended  *redis.BoolCmd   // whether the run had already ended, with a record of another weight
+	set    *redis.BoolCmd   // whether the run had no record of this weight
+	stands *redis.StringCmd // the stored record of this weight; nil if Redis has answered all earlier writes of this record
 }
 
-// queueClaim queues a record, and queries whether it is the first one to end its run. The queries are part of the write, because an answered write is not
-// repeated, and there are many after an outage.
+// queueClaim queues the write of a record. The same MULTI queries whether the record is the first to end its run. A separate query would cost a round trip for
+// each of the many records after an outage. If it failed, nothing would repeat it, because an answered write is not repeated.
 func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
 	records, name := h.jobKey(w.job, "records"), fieldName(r.weight(), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[r.weight()]
-	if r.weight() == weightRunning && r.Attempt > 1 { // only its replica writes these, one attempt after the other
+	if r.weight() == weightRunning && r.Attempt > 1 { // only the replica of the run writes these, one attempt after the other
 		p.HSet(ctx, records, name, r.text)
 		return
 	}
@@ -36,11 +36,11 @@ func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite
 	w.claims = append(w.claims, c)
 }
 
-// mostUnsure is the maximum number of remembered writes without an answer. Beyond it, a record may not be counted.
+// mostUnsure is the maximum number of unanswered writes that are remembered. Records beyond it may not be passed to Config.First.
 const mostUnsure = 20_000
 
-// reportFirst passes on the records that were the first to end their runs. A write without an answer is repeated. It was the first one if its record is in
-// Redis then.
+// reportFirst passes the records that were the first to end their runs to Config.First. A write that Redis did not answer is repeated. Its record was the first
+// if Redis has exactly that record at the repetition.
 func (h *history) reportFirst(jobs []*jobWrite) {
 	for _, w := range jobs {
 		for _, c := range w.claims {

@@ -9,19 +9,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Format is the number of the layout of all data in Redis that this version writes, and the newest that it reads.
+// Format is the number of the data layout in Redis that this version writes. It can't read a higher one.
 //
-// In format 2 the ticks of fixed-time jobs are identified by their local times: replicas of format 1 would run them again.
+// In format 2 the local time identifies a tick of a fixed-time job. Replicas of format 1 would run such ticks again.
 const Format = 2
 
-// ClaimFormat records the format of the namespace's data if there is none yet, and checks it like CheckFormat. Call it before the first write to the
-// namespace.
+// ClaimFormat records this version's format in the namespace, unless a higher one is recorded. Its errors are the errors of CheckFormat. Call it before the
+// first write to the namespace.
 func (n *namespace) ClaimFormat(ctx context.Context) error {
 	return n.readFormat(ctx, true)
 }
 
-// CheckFormat returns an error that wraps ErrNewerFormat if the namespace's data has a newer format than this version knows, or ErrCorrupt if the recorded
-// format is not a number. A missing one is no error.
+// CheckFormat returns an error that wraps ErrNewerFormat if the namespace's data has a higher format than this version can read, or ErrCorrupt if the recorded
+// format is not a number. A missing format is no error.
 func (n *namespace) CheckFormat(ctx context.Context) error {
 	return n.readFormat(ctx, false)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// ForgetJobs removes the descriptions of jobs that no replica has described since before, and entries that no replica wrote, and returns their names. It is
-// for the leader's housekeeping. If a replica describes a job at the same time, this call removes nothing. The records of the jobs' runs stay until they
-// expire, and the names are kept for GoneJobs.
+// ForgetJobs removes the descriptions of jobs that no replica has described since the time before, and entries that no replica wrote. It returns their names.
+// The leader calls it. If a replica describes a job at the same time, ForgetJobs removes nothing. The records of the runs stay until they expire. GoneJobs
+// returns the names of the removed jobs.
 func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]string, error) {
 	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
@@ -28,7 +28,7 @@ func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]strin
 		if gone, lastSeen = notSeenSince(all, before); len(gone) == 0 {
 			return nil
 		}
-		if len(lastSeen) > 0 { // first, so that no name is lost; if the job is described again at the same time, GoneJobs notices it
+		if len(lastSeen) > 0 { // before the removal, so that no name is lost; GoneJobs drops a job that is described again at the same time
 			if err := d.redis.ZAdd(ctx, d.key("gone"), lastSeen...).Err(); err != nil {
 				return err
 			}
@@ -47,7 +47,8 @@ func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]strin
 	return gone, nil
 }
 
-// notSeenSince returns the names of the descriptions from before t, sorted, and the last Seen of those that a replica wrote.
+// notSeenSince returns the names of the entries that are older than t or that no replica wrote, in order. lastSeen has the times of the last description of
+// those that a replica wrote.
 func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen []redis.Z) {
 	for name, text := range all {
 		var info JobInfo
@@ -64,8 +65,8 @@ func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen 
 	return names, lastSeen
 }
 
-// GoneJobs returns the jobs that ForgetJobs has removed, with the time of their last description, until DropGone: there may still be data of them in Redis.
-// It leaves out jobs that a replica has described since.
+// GoneJobs returns the jobs that ForgetJobs has removed, with the time of their last description. They stay listed until DropGone, because Redis may still have
+// data of them. GoneJobs leaves out jobs that a replica has described since.
 func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error) {
 	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
@@ -92,7 +93,7 @@ func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error
 	return gone, d.DropGone(ctx, back...)
 }
 
-// DropGone forgets the names of jobs that have no data left that could matter.
+// DropGone removes jobs from the list of GoneJobs. Call it for jobs that have no more data in Redis that could matter.
 func (d descriptions) DropGone(ctx context.Context, jobs ...string) error {
 	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()

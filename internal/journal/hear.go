@@ -11,17 +11,16 @@ import (
 )
 
 const (
-	// lookForRequests is the interval at which Subscribe checks for requests without a message, because messages may get lost, and an ACL may forbid the
-	// channel.
+	// lookForRequests is the interval at which Subscribe reads the requests even without a message. Messages can get lost, and an ACL can forbid the channel.
 	lookForRequests = 3 * time.Second
-	// redial is the pause before a new subscription after one has ended.
+	// redial is the pause between the end of a subscription and the next one.
 	redial = 2 * time.Second
-	// quiet is the silence after which a subscription is renewed, because a dead connection gives no other sign.
+	// quiet is the time without a message after which a subscription is renewed, because a dead connection gives no other sign.
 	quiet = 30 * time.Second
 )
 
-// Subscribe calls f with the waiting requests, from one goroutine, whenever one is published and periodically, until ctx ends. A request is passed again
-// until it is answered or has expired.
+// Subscribe calls f with all waiting requests whenever a request is published, and also periodically, until ctx ends. All calls come from one goroutine. f
+// receives the same request repeatedly until it is answered or has expired.
 func (l requestList) Subscribe(ctx context.Context, f func([]Request)) {
 	arrived := make(chan struct{}, 1)
 	over := make(chan struct{})
@@ -45,14 +44,14 @@ func (l requestList) Subscribe(ctx context.Context, f func([]Request)) {
 	<-over
 }
 
-// keepSubscribed keeps a subscription until ctx ends.
+// keepSubscribed subscribes anew whenever a subscription ends, until ctx ends.
 func (l requestList) keepSubscribed(ctx context.Context, told chan<- struct{}) {
 	for ; ctx.Err() == nil; backoff.Sleep(ctx, redial) {
 		l.listenOnce(ctx, told)
 	}
 }
 
-// receiveMessage returns the next message. If the client panics, it returns an error, and the connection must be closed.
+// receiveMessage returns the next message. If the Redis client panics, receiveMessage returns an error, and the caller must close the subscription.
 func receiveMessage(ctx context.Context, sub *redis.PubSub) (m any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -66,7 +65,7 @@ func receiveMessage(ctx context.Context, sub *redis.PubSub) (m any, err error) {
 func (l requestList) listenOnce(ctx context.Context, told chan<- struct{}) {
 	sub := l.redis.Subscribe(ctx)
 	defer sub.Close()
-	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // a context does not end a read
+	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // the end of ctx does not end a read of go-redis
 	first, cancel := l.withTimeout(ctx)
 	err := sub.Subscribe(first, l.key("asked"))
 	cancel()

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// history has the records of runs and settled ticks, with their output. Their formats are in record.go and output.go.
+// history reads and writes the records of runs and settled ticks, with their output. The files record.go and output.go define the formats.
 type history struct {
 	*namespace
-	cluster bool // Redis distributes keys over nodes, so a MULTI has the keys of one job only
+	cluster bool // set for a Redis Cluster, in which a MULTI can have the keys of one job only
 	runs    int
 	maxAge  time.Duration
 	blocks  blocks
 	first   func(Record)
 
 	mu     sync.Mutex
-	excess map[string][]string // by job: runs that its next write removes
-	unsure map[string]bool     // job and RunID of records whose write was not answered
+	excess map[string][]string // by job: runs that the next write to the job removes
+	unsure map[string]bool     // records whose write Redis did not answer, by job and RunID
 }

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// keepIncidents is the time for which an incident is listed, mostIncidents the maximum number listed, the newest ones.
+	// keepIncidents is the time for which an incident is listed. mostIncidents is the maximum number of listed incidents, the newest ones.
 	keepIncidents = 7 * 24 * time.Hour
 	mostIncidents = 100
 	// mostReports is the maximum number of reports per kind, so that many reports of outages do not displace a report of lost data.
 	mostReports = 300
-	// justNow is the time by which an incident may end after the reader's instant, because it may have been recorded while the reader read other keys.
+	// justNow is the maximum time from now to the end of an incident that Incidents returns. A replica may record an incident after the caller has read the clock.
 	justNow = 2 * time.Second
 )
 
@@ -31,19 +31,19 @@ const (
 	DataLoss = "data_loss" // Redis lost its data
 )
 
-// incidentList has the incidents of Redis.
+// incidentList reads and writes the incidents of Redis.
 type incidentList struct{ *namespace }
 
 // An Incident is an outage of Redis, or a loss of its data. Its JSON is part of the contract with users.
 type Incident struct {
 	Kind string `json:"kind"`
 	Interval
-	// Replica is the name of a replica that saw it.
+	// Replica is the name of a replica that reported the incident.
 	Replica string `json:"replica"`
 }
 
-// NoteIncident adds a replica's report to the list. Each replica that sees an incident has its own entry, because the first report need not be the longest;
-// Incidents merges them. A second call with the same report changes nothing.
+// NoteIncident adds a replica's report to the list. Each replica adds its own report, because the first report need not be the longest. Incidents merges the
+// reports. A second call with the same report changes nothing.
 func (l incidentList) NoteIncident(ctx context.Context, in Incident) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -81,8 +81,8 @@ func endIn(field string) int64 {
 	return n
 }
 
-// Incidents returns the incidents before an instant of the server's clock, from new to old. Overlapping ones of one kind are merged. An incident in the
-// future is left out: the clock was set back, or the entry is damaged. Entries with other damage are left out with an error that wraps ErrCorrupt.
+// Incidents returns the incidents until now, by the clock of Redis, from new to old. Overlapping incidents of one kind are merged. An incident in the future is
+// left out: either the clock was set back, or the entry is damaged. Entries with other damage are left out with an error that wraps ErrCorrupt.
 func (l incidentList) Incidents(ctx context.Context, now time.Time) ([]Incident, error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

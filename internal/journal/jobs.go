@@ -11,10 +11,10 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// descriptions has the descriptions of jobs.
+// descriptions reads and writes the descriptions of jobs.
 type descriptions struct{ *namespace }
 
-// JobInfo describes a job to readers without its configuration.
+// A JobInfo describes a job for readers that do not have its configuration.
 type JobInfo struct {
 	// Name is the name of the job.
 	Name string `json:"name"`
@@ -23,8 +23,8 @@ type JobInfo struct {
 	Timezone string   `json:"timezone"`
 	// After names the parents of the job. A job with parents has no schedule.
 	After []string `json:"after,omitempty"`
-	// Except and ExceptDates exclude ticks, and StartsAt and ExpiresAt limit them; older replicas omit them. ExceptDates omits days older than the history, and
-	// of the past days all but the last 400.
+	// Except and ExceptDates exclude ticks, StartsAt and ExpiresAt limit them. Older replicas omit these fields. ExceptDates leaves out days older than the
+	// history, and all but the last 400 past days.
 	Except      []string  `json:"except,omitempty"`
 	ExceptDates []string  `json:"except_dates,omitempty"`
 	StartsAt    time.Time `json:"starts_at,omitzero"`
@@ -32,20 +32,20 @@ type JobInfo struct {
 	// Parallel is the number of slots, PerTick the number of slots for one tick.
 	Parallel int `json:"parallel"`
 	PerTick  int `json:"per_tick"`
-	// Digest distinguishes configurations of the job.
+	// Digest is a hash that differs between configurations of the job.
 	Digest string `json:"digest"`
 	// Enabled is false if the job is configured but has no ticks.
 	Enabled bool `json:"enabled"`
-	// Where are the labels that a replica needs to run the job; nil also in entries of older versions.
+	// Where has the labels that a replica needs to run the job. It is nil if the job needs none, and in entries of older versions.
 	Where map[string]string `json:"where,omitempty"`
-	// Tags are for pausing jobs together; older replicas omit them.
+	// Tags select jobs that are paused with one command. Older replicas omit them.
 	Tags []string `json:"tags,omitempty"`
-	// Pool is the pool in which each run needs a slot, "" for none. PoolSlots is the number of its slots.
+	// Pool is the pool in which each run needs a slot; "" if there is none. PoolSlots is the number of slots of the pool.
 	Pool      string `json:"pool,omitempty"`
 	PoolSlots int    `json:"pool_slots,omitempty"`
-	// JitterMS is the maximum time from a tick to its run's due time, in milliseconds.
+	// JitterMS is the maximum delay of a tick by its jitter, in milliseconds.
 	JitterMS int64 `json:"jitter_ms,omitempty"`
-	// Seen is the time of the last description by a replica, by its estimate of the server's clock.
+	// Seen is the time at which a replica last described the job, by its estimate of the clock of Redis.
 	Seen time.Time `json:"seen"`
 }
 

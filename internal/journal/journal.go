@@ -1,67 +1,69 @@
-// Package journal keeps facts for people in Redis: how ticks and runs ended, the tail of their output, the replicas, and the jobs that these know. Leases,
-// tokens and ledgers decide which replica runs a tick. They never read the journal, and a loss of the whole journal changes no decision.
+// Package journal stores in Redis what users see of a cluster: the outcomes of ticks and runs, the end of their output, the replicas, and the descriptions
+// of jobs. Leases, tokens and ledgers determine which replica runs a tick. The journal has no influence on that, so a loss of the whole journal causes no
+// missed tick and no second run.
 //
 // # Records and weights
 //
-// A run has several records: first running, and then its outcome. The records of one run have weights, and the heaviest one counts, in whatever order they
-// arrive:
+// A run has several records: one while it is in progress, and one with its outcome. Each record has a weight. The heaviest record of a run counts, in
+// whatever order the records arrive:
 //
 //	running < abandoned (written by observers) < any other outcome (written by the holder)
 //
-// Of two records of the same weight, the first to arrive counts, except that a later attempt replaces an earlier one that is running. So a repeated write
-// changes nothing, a late "running" does not revive a run, and a tick that several replicas settle without a run, under one RunID, has one record. The start
-// of an abandoned run comes from the record of weight running, because observers do not know it.
+// Of two records of the same weight, the first to arrive counts, except that the running record of a later attempt replaces an earlier one. So a repeated
+// write changes nothing, and a late "running" does not revive a run. Several replicas may settle the same tick without a run. They use the same RunID, so the
+// tick has one record. The start of an abandoned run comes from its record of weight running, because observers do not know the start.
 //
 // # Keys
 //
-// All keys begin with cronclave:NAMESPACE:. The keys of a job continue with its hash tag, so that the writes for a job are one MULTI, also in a Cluster:
+// All keys begin with cronclave:NAMESPACE:. The keys of a job continue with its hash tag, so that one MULTI can write all keys of a job, even in a Redis
+// Cluster:
 //
-//	{JOB}:runs     sorted set: RunID by the time of its end; running ones above all ended ones
+//	{JOB}:runs     sorted set: RunID by the time of its end; runs in progress above all ended ones
 //	{JOB}:records  hash: weight and RunID -> the record as JSON, without its output
-//	{JOB}:streak   sorted set: RunID of the failures since the last success, by their end, and that success
+//	{JOB}:streak   sorted set: RunIDs of the failures since the last success, by their end, and a member for that success
 //	{JOB}:output   sorted set of blocks of output, ordered by their bytes: end, RunID, number, data
 //	history        sorted set: job by the time of its last record
 //	failures       sorted set: job, "|" and RunID of the newest failures, by their end
 //	replicas       sorted set: id of a replica by the time when it was last seen
-//	replica:ID     the replica as JSON, with its time to live
-//	canary:ID:N    a replica's key on each master of a Cluster, see [Canary]; with the same time to live
-//	digests:CONFIG the digests of the jobs of a configuration as JSON, while a replica has it; CONFIG is the digest of the whole
-//	settings:CONFIG:VERSION hash: job -> its settings as JSON, if they differ from those in the field *; while a replica has it
+//	replica:ID     the registration of a replica as JSON, until it expires
+//	canary:ID:N    a replica's key on each master of a Redis Cluster, see [Canary]; expires like the registration
+//	digests:CONFIG the digests of the jobs of a configuration as JSON, while a replica has it; CONFIG is the digest of the whole configuration
+//	settings:CONFIG:VERSION hash: * -> the common settings as JSON; job -> its differing settings as JSON; while a replica has the configuration
 //	settings:CONFIG:VERSION:writer present while a replica writes the settings
 //	jobs           hash: job -> its description as JSON
 //	requests       sorted set: id of a request by the time when it expires
 //	request:ID     a request as JSON, until it expires; request:ID:answer its answer
-//	request-once:KEY the request under a caller's key as JSON, see AskOnce
+//	request-once:KEY the request that AskOnce stored under a caller's key, as JSON
 //	asked          the channel on which requests are announced
 //	{JOB}:followed present while somebody follows the output of the job's runs
 //	{JOB}:live:ID  stream of the output of a followed run; until a minute after the last chunk
 //	gone           sorted set: job that no replica has any more, by the time of its last description
 //	lost           sorted set: name of a lost replica by the time when it was last seen
-//	audit          sorted set: acts of people (trigger, pause, ...) as JSON, in the order of writing
-//	acts:TIME      hash: the number of acts of each user, by minute and by day
-//	locks          sorted set: a use of a plain lock as JSON, by the time when its listing ends
+//	audit          sorted set: acts of users (trigger, pause, ...) as JSON, in the order of writing
+//	acts:TIME      hash: the number of acts of each user in one minute or day
+//	locks          sorted set: a use of a lock by cronclave lock as JSON, by the time until which it is listed
 //	format         the number of this layout
-//	epoch          a random value, set if it is missing: a new one means that Redis has lost its data
-//	ended-sessions sorted set: sessions of browsers that were logged out, by the time when they expire
-//	session-secret the secret with which replicas sign sessions of browsers, in hexadecimal digits
+//	epoch          a random value, set if it is missing: a new value means that Redis has lost its data
+//	ended-sessions sorted set: browser sessions that were logged out, by the time when they expire
+//	session-secret the secret with which replicas sign browser sessions, in hexadecimal digits
 //
 // # Limits
 //
-// A job has at most Config.Runs records. The ended ones with the oldest ends are removed first, running ones last. Records beyond that, or older than
-// Config.MaxAge, are found by the reply of a write, and removed by the next write of the same Journal to that job, without an additional round trip. In Redis
-// a job therefore has at most
+// A job has at most Config.Runs records. Ended runs are removed first, those with the oldest ends before the others, and runs in progress last. The reply to a
+// write lists the records beyond this limit or older than Config.MaxAge. The next write of the same Journal to that job removes them, so the removal needs no
+// round trip of its own. In Redis a job therefore has at most
 //
 //	Runs + W records, W being the number of replicas that write it
 //
-// (a batch with several new records of one job counts as so many writers). Reading never returns more than Runs, or any that is too old. Output is stored in
-// blocks of Config.MaxBytes/(8 x Runs) bytes, at least 256, and trimmed to MaxBytes with each write: the oldest blocks are removed first, so a part of the
-// oldest output may remain. All keys of a job expire MaxAge after its last record.
+// (a batch with several new records of one job counts as so many writers). Reading never returns more than Runs records, or a record that is too old. Output
+// is stored in blocks of Config.MaxBytes/(8 x Runs) bytes, at least 256, and trimmed to MaxBytes with each write. The oldest blocks are removed first, so a
+// part of the oldest output may remain. All keys of a job expire MaxAge after its last record.
 //
-// The strings of a record are limited (MaxRunID, MaxText), hence its size. Measured on Redis 7.0 with MEMORY USAGE after 10^5 runs (TestMemory), in bytes:
+// MaxRunID and MaxText limit the strings of a record, and so its size. Measured on Redis 7.0 with MEMORY USAGE after 10^5 runs (TestMemory), in bytes:
 //
 //	a record as a replica writes it     415, counted as 500
 //	a record with the longest texts     2,600, counted as 2,700 (9 KiB if they are control characters)
-//	the record of an abandoned run      as two
+//	the record of an abandoned run      counts as two
 //	output                              its size + 200 for each block
 //	a job                               800
 //	the streak of a job that fails      11,000, 35,000 if the job's name has more than 44 bytes
@@ -84,9 +86,9 @@ const (
 	DefaultTimeout  = 2 * time.Second
 )
 
-// Config configures a [Journal]. Replicas of one namespace should have the same limits; otherwise each applies its own when it writes.
+// Config configures a [Journal]. Replicas of one namespace should have the same limits. Otherwise, each replica applies its own limits when it writes.
 type Config struct {
-	// Redis is the client to use. The caller closes it. It must have ContextTimeoutEnabled, without which it could hang past Timeout.
+	// Redis is the client to use. The caller closes it. New requires its option ContextTimeoutEnabled, because calls could otherwise outlast Timeout.
 	Redis redis.UniversalClient
 	// Namespace is the cluster's name.
 	Namespace string
@@ -98,8 +100,8 @@ type Config struct {
 	MaxBytes int64
 	// Timeout is the time limit of a call; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// First is called for each record that is the first one to end a run or a tick: once, by one of all replicas, so that outcomes can be counted. Record waits
-	// for it. In a Cluster several goroutines call it at once. May be nil.
+	// First, if not nil, is called with each record that is the first to end a run or a tick. Only one of all replicas calls it, once, so that outcomes can be
+	// counted. Record waits for it. With a Redis Cluster several goroutines call it in parallel.
 	First func(Record)
 }
 
@@ -166,7 +168,8 @@ func validateConfig(cfg Config) error {
 	return nil
 }
 
-// obeysContexts reports whether a client's network calls end with their context, as far as its options show it.
+// obeysContexts reports whether a client's calls end with their context, by the options of the client. It returns true for a type of client that it does not
+// know.
 func obeysContexts(client redis.UniversalClient) bool {
 	switch c := client.(type) {
 	case *redis.Client:

@@ -16,31 +16,31 @@ import (
 )
 
 const (
-	// LiveChunks is the number of chunks that are kept per run.
+	// LiveChunks is the number of chunks that Redis keeps per run, the newest ones.
 	LiveChunks = 64
-	// keepLive is the time for which they are kept after the last one.
+	// keepLive is the time for which Redis keeps the chunks of a run after the last one.
 	keepLive = time.Minute
-	// keepFollower is the time for which a follower counts as present.
+	// keepFollower is the time for which one call of Follow counts.
 	keepFollower = 10 * time.Second
 )
 
-// liveOutput has the output of followed runs.
+// liveOutput reads and writes the output of followed runs.
 type liveOutput struct{ *namespace }
 
-// A Chunk is a part of the output of a try, for its followers. Chunks may overlap: output is published again if its chunk may be lost, or for a follower that
-// came later.
+// A Chunk is a part of the output of an attempt, published for followers. Chunks may overlap: output is published again if its chunk may be lost, or if a
+// follower came later.
 type Chunk struct {
-	// Attempt is the number of the try.
+	// Attempt is the number of the attempt.
 	Attempt int `json:"try,omitempty"`
-	// Offset is the number of bytes that the try printed before the chunk.
+	// Offset is the number of bytes that the attempt printed before the chunk.
 	Offset int64 `json:"at,omitempty"`
-	// Lines are in the order in which they were read. The chunk of a try that has not printed anything has none.
+	// Lines are in the order in which they were read. They are empty if the attempt has not printed anything.
 	Lines []Line `json:"lines,omitempty"`
-	// End is set on the last chunk of the try.
+	// End is set on the last chunk of the attempt.
 	End bool `json:"end,omitempty"`
 }
 
-// Next returns the offset of the next chunk.
+// Next returns the offset at which the next chunk begins.
 func (c Chunk) Next() int64 {
 	next := c.Offset
 	for _, line := range c.Lines {
@@ -53,14 +53,14 @@ func (c Chunk) Next() int64 {
 type Line struct {
 	Stderr bool   `json:"err,omitempty"`
 	Text   string `json:"text"`
-	// At is the time when it was read, in milliseconds since 1970; 0 in lines of older versions.
+	// At is the time when the line was read, in milliseconds since 1970; 0 in lines of older versions.
 	At int64 `json:"at,omitempty"`
 }
 
 // Size returns the number of bytes of the line, with its newline.
 func (l Line) Size() int64 { return int64(len(l.Text) + 1) }
 
-// Follow asks the replicas to publish the output of a job's runs, for some seconds. Call it again for as long as somebody watches.
+// Follow asks the replicas to publish the output of a job's runs for keepFollower. Call it again as long as somebody watches.
 func (l liveOutput) Follow(ctx context.Context, job string) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -71,7 +71,7 @@ func (l liveOutput) Follow(ctx context.Context, job string) error {
 	return wrapIf("follow job "+job, errorOf(ctx, cmd))
 }
 
-// AsksToFollow reports whether a command of Redis is the one that Follow sends. A read-only view of Redis can permit it, because it only makes replicas
+// AsksToFollow reports whether a Redis command is the one that Follow sends. A read-only connection may permit this command, because it only makes replicas
 // publish output.
 func AsksToFollow(command string, args []string) bool {
 	if command != "SET" || len(args) != 4 || len(args[0]) > longestFollowed || args[1] != "1" || !strings.EqualFold(args[2], "ex") {
@@ -82,10 +82,10 @@ func AsksToFollow(command string, args []string) bool {
 	return ours && strings.HasPrefix(args[0], "cronclave:") && isName(job) && args[3] == formatNumber(int64(keepFollower/time.Second))
 }
 
-// longestFollowed is the maximum length of the key that Follow writes, in bytes, above any namespace and job.
+// longestFollowed is an upper limit for the length of the key that Follow writes, in bytes, for any namespace and job.
 const longestFollowed = 1000
 
-// Followed returns the jobs that somebody follows.
+// Followed returns the jobs among the given ones that somebody follows.
 func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -106,8 +106,8 @@ func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, erro
 
 func (l liveOutput) liveKey(job, run string) string { return l.jobKey(job, "live:"+run) }
 
-// Publish adds a chunk to the output of a run. first reports whether it is the only one in Redis: earlier ones are lost, or have expired. The newest
-// LiveChunks are kept, for keepLive.
+// Publish adds a chunk to the output of a run. first reports whether Redis has no other chunk of the run, because earlier ones were lost or have expired. Redis
+// keeps the newest LiveChunks chunks for keepLive.
 func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) (first bool, err error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -148,8 +148,8 @@ func (l liveOutput) KeepLive(ctx context.Context, runs []LiveRun) (missing []Liv
 	return missing, nil
 }
 
-// Live returns the chunks of a run after the place where an earlier call ended ("" for all kept chunks), and the place where this call ends. Chunks are in
-// the order of the output. Some may be older than chunks that were published before them.
+// Live returns the chunks of a run that were published after the position after, or all kept chunks if after is "". It also returns the position for the next
+// call. Chunks are sorted by their place in the output. A later call can return earlier output, because output is published again.
 func (l liveOutput) Live(ctx context.Context, job, run, after string) (chunks []Chunk, place string, err error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

@@ -12,12 +12,12 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// lockUses has the processes that hold plain locks or wait for them.
+// lockUses lists the processes of `cronclave lock` that hold a lock or wait for one.
 type lockUses struct{ *namespace }
 
-// A LockUse is a process that holds a lock or waits for it. The rows of the lock show which.
+// A LockUse is a process that holds a lock or waits for it. The data of the lock in Redis shows which of the two applies.
 type LockUse struct {
-	// ID is the id of the request, without dots, which is also in the lease id.
+	// ID is the id of the process's request for the lock, without dots. The lease id contains it.
 	ID string `json:"id"`
 	// Lock is the name of the lock, or of the pool if Pool is set.
 	Lock string `json:"lock"`
@@ -26,7 +26,7 @@ type LockUse struct {
 	Slots int `json:"slots"`
 	// Owner names the process.
 	Owner string `json:"owner"`
-	// Since is the start of the wait, by an estimate of the server's clock.
+	// Since is the start of the wait, by an estimate of the clock of Redis.
 	Since time.Time `json:"since"`
 }
 
@@ -43,7 +43,7 @@ func (u *LockUse) findFault() string {
 // mostLockUses is the maximum number of uses that are kept and read.
 const mostLockUses = 1000
 
-// NoteLock lists a use until an instant of the server's clock. A use is listed once; a further call extends the time.
+// NoteLock lists a use until the time until, by the clock of Redis. A further call for the same use extends the time.
 func (l lockUses) NoteLock(ctx context.Context, use LockUse, now, until time.Time) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -81,7 +81,7 @@ func (u LockUse) encodeUse() (string, error) {
 	return string(text), nil
 }
 
-// LockUses returns the listed uses of plain locks and pools, in no order. Entries that no process wrote are left out, with an error that wraps ErrCorrupt.
+// LockUses returns the listed uses of locks and pools, in no particular order. Entries that no process wrote are left out, with an error that wraps ErrCorrupt.
 func (l lockUses) LockUses(ctx context.Context, now time.Time) ([]LockUse, error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

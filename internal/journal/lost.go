@@ -18,14 +18,14 @@ const idSuffix = len("-") + 8
 // NameOf returns the name in a replica's id.
 func NameOf(id string) string { return id[:max(len(id)-idSuffix, 0)] }
 
-// A LostReplica is a replica that has disappeared without deregistering.
+// A LostReplica is a replica that disappeared without deregistering.
 type LostReplica struct {
 	ID   string
-	Seen time.Time // by the replica's estimate of the server's clock
+	Seen time.Time // time of the last registration, by the replica's estimate of the clock of Redis
 }
 
-// LostReplicas returns the replicas that are not alive and that no replica has claimed as lost. After some minutes they are forgotten. With an error that
-// wraps ErrCorrupt, the list is valid.
+// LostReplicas returns the replicas that have disappeared and whose loss nobody has claimed with ClaimLost. They stay listed for some minutes. With an error
+// that wraps ErrCorrupt, the list is valid.
 func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -46,8 +46,8 @@ func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	return lost, wrapIf("look for lost replicas", multierr.Join(err, damaged))
 }
 
-// removePredecessors removes the lost replicas of a name from the lists, because a successor is up. The lists are for people, so errors must not affect the
-// successor.
+// removePredecessors removes the lost replicas with this name from both lists, because a successor is up. It ignores errors, because the lists are for display
+// only.
 func (g registry) removePredecessors(ctx context.Context, name string) {
 	var ids []string
 	lost, _ := g.LostReplicas(ctx)
@@ -59,12 +59,13 @@ func (g registry) removePredecessors(ctx context.Context, name string) {
 	_ = g.ForgetLost(ctx, name, ids...)
 }
 
-// RememberLost is the time for which a lost replica is listed, mostLost the maximum number listed.
+// RememberLost is the time for which a lost replica is listed. mostLost is the maximum number of listed ones.
 const RememberLost, mostLost = 24 * time.Hour, 100
 
-// ClaimLost removes a lost replica from the list, and reports whether this call did it, so that one of several callers reports the loss. From then on
-// [registry.RecentlyLost] has its name, until a replica of that name registers, and unless one is registered. claimed is valid even with an error, which then
-// concerns that list. A replica that another caller may have claimed is listed too.
+// ClaimLost removes a lost replica from the list of [registry.LostReplicas], and reports whether this call removed it. So only one of several callers reports
+// the loss. It also adds the name to the list of [registry.RecentlyLost], unless a replica of that name is registered. The name stays there until a replica of
+// that name registers. If the removal returns an error, the name is added too, because the removal may have succeeded. claimed is valid even if the second list
+// could not be written.
 func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool, err error) {
 	claimed, err = g.takeLost(ctx, lost.ID)
 	if !claimed && err == nil {
@@ -73,12 +74,12 @@ func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool
 	return claimed, errors.Join(err, g.listLost(ctx, lost))
 }
 
-// takeLost removes a lost replica from the list of replicas, and reports whether this call did it.
+// takeLost removes a lost replica from the list of replicas, and reports whether this call removed it.
 func (g registry) takeLost(ctx context.Context, id string) (taken bool, err error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	removed := g.redis.ZRem(ctx, g.key("replicas"), id)
-	err = errorOf(ctx, removed) // 0: it has ended, was forgotten, or another caller has claimed it
+	err = errorOf(ctx, removed) // 0 if the replica has deregistered, was forgotten, or was claimed by another caller
 	return err == nil && removed.Val() > 0, wrapIf("claim lost replica "+id, err)
 }
 
@@ -87,7 +88,7 @@ func (g registry) listLost(ctx context.Context, lost LostReplica) error {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	name := NameOf(lost.ID)
-	up, _ := g.Replicas(ctx) // if one is missed here, it removes the name when it ends
+	up, _ := g.Replicas(ctx) // a replica that this call misses removes the name when it deregisters
 	if slices.ContainsFunc(up, func(r Replica) bool { return r.Name == name }) {
 		return nil
 	}
@@ -106,8 +107,8 @@ type NamedLost struct {
 	Seen time.Time // as in [LostReplica]
 }
 
-// RecentlyLost returns the replicas that were claimed as lost and have no successor of the same name, from new to old. The oldest may have been lost for
-// longer than [RememberLost].
+// RecentlyLost returns the replicas that were claimed as lost and have no successor of the same name, from new to old. The oldest may have been lost for longer
+// than [RememberLost], because each new entry extends the life of the whole list.
 func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -125,12 +126,12 @@ func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
 	return lost, nil
 }
 
-// ForgetLost removes a lost replica from the lists of [registry.RecentlyLost] and [registry.LostReplicas]. ids are its ids in the latter.
+// ForgetLost removes a lost replica from the lists of [registry.RecentlyLost] and [registry.LostReplicas]. The first list has its name, the second its ids.
 func (g registry) ForgetLost(ctx context.Context, name string, ids ...string) error {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
-	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // the keys may be on different nodes of a Cluster
-		for _, id := range ids { // first, because a leader takes the remaining ones for newly lost
+	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // the keys may be on different nodes of a Redis Cluster
+		for _, id := range ids { // first, because the leader would report the remaining ones as newly lost
 			p.ZRem(ctx, g.key("replicas"), id)
 		}
 		p.ZRem(ctx, g.key("lost"), name)

@@ -5,15 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// LeaseMargin is the part of a lease that was left when it was renewed; nothing if the lease was lost.
+// A LeaseMargin is the time that was left of a lease when it was renewed; 0 if the lease was lost.
 type LeaseMargin struct {
-	// Of is the holder: a job, a pool, or the leadership; "" in entries of older versions.
+	// Of names the holder: a job, a pool, or the leadership; "" in entries of older versions.
 	Of      string `json:"of,omitempty"`
 	LeftMS  int64  `json:"left_ms"`
-	LeaseMS int64  `json:"lease_ms"` // lease length
+	LeaseMS int64  `json:"lease_ms"` // length of the lease
 }
 
-// The holders of leases. A name follows the first two.
+// The values of LeaseMargin.Of. The name of the job or pool follows the first two.
 const (
 	MarginOfJob        = "job "
 	MarginOfPool       = "pool "
@@ -26,12 +26,12 @@ const mostOf = 300
 // Lost reports whether the lease was lost.
 func (m LeaseMargin) Lost() bool { return m.LeftMS == 0 }
 
-// Low reports whether less than half of the lease was left. A renewal is sent when a third of the lease has passed, so about two thirds are normal. With the
-// longest grace a run is stopped when 38 % are left: half of the lease is close to that, and still leaves time to act.
+// Low reports whether less than half of the lease was left. A renewal is sent after a third of the lease, so about two thirds are normal. With the longest
+// grace, a run is stopped when 38 % are left. Half of the lease is a warning before that point.
 func (m LeaseMargin) Low() bool { return 2*m.LeftMS < m.LeaseMS }
 
-// Below reports whether a smaller fraction of the lease was left than of another. Fractions are compared because a short lease has less time left without
-// being closer to its end.
+// Below reports whether m is a smaller fraction of its lease than other. Fractions are compared because a short lease has less time left without being closer
+// to its end.
 func (m LeaseMargin) Below(other LeaseMargin) bool {
 	return float64(m.LeftMS)*float64(other.LeaseMS) < float64(other.LeftMS)*float64(m.LeaseMS)
 }

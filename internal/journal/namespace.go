@@ -12,14 +12,14 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// A namespace is the part of Redis that a cluster uses, with the time limit of a call.
+// A namespace gives access to the keys of one cluster in Redis, with a time limit for each call.
 type namespace struct {
 	redis   redis.UniversalClient
 	prefix  string
 	timeout time.Duration
 }
 
-// withTimeout returns the context of a call, with its time limit.
+// withTimeout returns a context with the time limit of a call.
 func (n *namespace) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, n.timeout, fmt.Errorf("no answer from Redis in %v: %w", n.timeout, context.DeadlineExceeded))
 }
@@ -33,8 +33,8 @@ func (n *namespace) jobKey(job, name string) string { return n.prefix + "{" + jo
 // formatNumber returns a number as an argument for Redis.
 func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
 
-// pipelineEach sends one command per item, at most atOnce per round trip, and passes the answers to take in the order of the items. damaged lists damaged values,
-// including those that take reports; the other values are good.
+// pipelineEach sends one command per item, at most atOnce per round trip. It passes the replies to take, in the order of the items. damaged lists the damaged
+// values, including the errors of take. All other values are valid.
 func pipelineEach[T any, C redis.Cmder](ctx context.Context, n *namespace, items []T, atOnce int, ask func(redis.Pipeliner, T) C, take func(T, C) error) (damaged, failed error) {
 	var corrupt multierr.List
 	for part := range slices.Chunk(items, atOnce) {

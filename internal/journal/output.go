@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// blocksPerRun is the number of blocks that output is divided into, so that a partly filled block wastes little of MaxBytes, and many small outputs do not
-	// displace each other.
+	// blocksPerRun is the number of blocks per record that the history keeps. With several, a partly filled block wastes little of MaxBytes, and many small
+	// outputs do not displace each other.
 	blocksPerRun = 8
 	minBlock     = 256 // bytes; a smaller block would cost more than it holds
 )
 
-// blocks is the space for a job's output.
+// blocks describes the space for a job's output: the size of a block in bytes, and the number of blocks.
 type blocks struct{ size, count int }
 
 // blocksOf divides the space into blocks.
@@ -22,13 +22,13 @@ func blocksOf(maxBytes int64, runs int) blocks {
 	return blocks{int(size), int(maxBytes / size)}
 }
 
-// outputPrefix returns the prefix of all blocks of one run's output. Blocks are members of a sorted set with equal scores, so their bytes order them: first
-// by the end of the run.
+// outputPrefix returns the prefix of all blocks of one run's output. Blocks are members of a sorted set with equal scores, so Redis orders them by their bytes.
+// The prefix begins with the end of the run, so that the oldest output comes first.
 func outputPrefix(ended time.Time, id string) string {
 	return fmt.Sprintf("%016x|%s|", ended.UnixMicro(), id)
 }
 
-// splitOutput divides output into members of the set of blocks. If output exceeds the whole space, split keeps its end. Empty output becomes one empty block.
+// splitOutput divides output into members of the set of blocks. If output exceeds the whole space, only its end is kept. Empty output becomes one empty block.
 func (b blocks) splitOutput(prefix, output string) []string {
 	if room := b.size * b.count; len(output) > room {
 		output = output[len(output)-room:]
@@ -42,8 +42,8 @@ func (b blocks) splitOutput(prefix, output string) []string {
 	return members
 }
 
-// joinBlocks returns the output in blocks that were found under prefix, which are in order; nil if there are none. The first blocks may have been trimmed: the
-// result is still a tail.
+// joinBlocks returns the output in blocks that were found under prefix, in order; nil if there are none. If the first blocks were trimmed, the result is still
+// the end of the output.
 func joinBlocks(prefix string, members []string) *string {
 	if len(members) == 0 {
 		return nil

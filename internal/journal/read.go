@@ -12,10 +12,10 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// Runs returns the n newest records of a job, or of all jobs if job is "", with their output if output is set. Runs in progress come first, by their start;
-// then the others by their end, from new to old. If n is 0 or less, it returns all records.
+// Runs returns the n newest records of a job, or of all jobs if job is "". If output is set, it also reads their output. Runs in progress come first, by their
+// start. The others follow by their end, from new to old. If n is 0 or less, Runs returns all records.
 //
-// Values that no replica wrote are left out, with an error that wraps ErrCorrupt; the records are then valid.
+// Values that no replica wrote are left out, with an error that wraps ErrCorrupt. The records that are returned are valid.
 func (h *history) Runs(ctx context.Context, job string, n int, output bool) ([]Record, error) {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
@@ -50,7 +50,7 @@ func (h *history) newestRecords(ctx context.Context, job string, n int, output b
 	return records, damaged
 }
 
-// Recent returns the n newest records per job, in the order of Runs. Jobs without records are not in the map. Its errors are like the errors of Runs.
+// Recent returns the n newest records per job, in the order of Runs. Jobs without records are not in the map. It returns errors like Runs.
 func (h *history) Recent(ctx context.Context, jobs []string, n int) (map[string][]Record, error) {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
@@ -75,7 +75,7 @@ func (h *history) Recent(ctx context.Context, jobs []string, n int) (map[string]
 	return recent, wrapIf("read the history", damaged.Err())
 }
 
-// Run returns the record of one run, with its output; ok is false if there is none. Its errors are like the errors of Runs.
+// Run returns the record of one run, with its output; ok is false if there is none. It returns errors like Runs.
 func (h *history) Run(ctx context.Context, job, id string) (r Record, ok bool, err error) {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
@@ -115,7 +115,7 @@ func (h *history) readRecordedJobs(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(cmd.Val(), func(job string) bool { return !isName(job) }), nil
 }
 
-// An entry is a run in the index of its job.
+// An entry is a run in an index.
 type entry struct {
 	job, id string
 	score   float64
@@ -139,7 +139,7 @@ func (h *history) newestEntries(ctx context.Context, jobs []string, n int) (all 
 	return all, corrupt.Err(), nil
 }
 
-// readIndex reads the n newest entries per job that are not too old by the server's clock.
+// readIndex reads the n newest entries per job, without those that are too old by the clock of Redis.
 func (h *history) readIndex(ctx context.Context, jobs []string, n int) (found []entry, damaged, err error) {
 	if n <= 0 || n > h.runs {
 		n = h.runs
@@ -171,7 +171,8 @@ func (h *history) readIndex(ctx context.Context, jobs []string, n int) (found []
 	return found, corrupt.Err(), nil
 }
 
-// readRecords reads the heaviest record of each entry, in the order of the entries. An entry without a record was removed since the index was read.
+// readRecords reads the heaviest record of each entry, in the order of the entries. It skips an entry without a record: the record was removed after the index
+// was read.
 func (h *history) readRecords(ctx context.Context, entries []entry) (records []Record, damaged, err error) {
 	damaged, err = pipelineEach(ctx, h.namespace, entries, maxBatch, func(p redis.Pipeliner, e entry) *redis.SliceCmd {
 		return p.HMGet(ctx, h.jobKey(e.job, "records"), fieldName(weightEnd, e.id), fieldName(weightAbandoned, e.id), fieldName(weightRunning, e.id))
@@ -217,7 +218,7 @@ func firstString(values []any) (string, bool) {
 // outputsAtOnce is the number of records whose output one round trip reads.
 const outputsAtOnce = 64
 
-// AddOutput adds the output of runs to their records, as far as it is kept. Its errors are like the errors of Runs.
+// AddOutput adds the output of runs to their records, as far as Redis still has it. It returns errors like Runs.
 func (h *history) AddOutput(ctx context.Context, records []Record) error {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
@@ -228,7 +229,7 @@ func (h *history) AddOutput(ctx context.Context, records []Record) error {
 	return nil
 }
 
-// addOutput reads the output of records, as far as it is kept.
+// addOutput is AddOutput without a time limit of its own.
 func (h *history) addOutput(ctx context.Context, records []Record) (damaged, err error) {
 	var all []*Record
 	for i := range records {

@@ -43,51 +43,52 @@ type Record struct {
 	RunID string `json:"run_id"`
 	// Job is the job's name.
 	Job string `json:"job"`
-	// Tick is the nominal instant; zero for a run outside the schedule.
+	// Tick is the instant of the tick; zero for a run outside the schedule.
 	Tick time.Time `json:"tick,omitzero"`
-	// TickLocal is the local time that identifies a fixed-time tick, such as 2026-11-27T09:00:00, whatever its instant in a replica's zone data; "" for others.
+	// TickLocal is the local time of a fixed-time tick, such as 2026-11-27T09:00:00; "" for other ticks. It identifies the tick even if the zone data of replicas
+	// differ.
 	TickLocal string `json:"tick_local,omitempty"`
 	// Trigger is the cause of the run: schedule, manual, catch_up or recovery.
 	Trigger string `json:"trigger,omitempty"`
 	// Slot is the slot that the run held; nil for a tick without a run.
 	Slot *int `json:"slot,omitempty"`
-	// Attempt counts from 1; 0 for a tick without a run.
+	// Attempt is the number of the attempt, from 1; 0 for a tick without a run.
 	Attempt int `json:"attempt,omitempty"`
 	// Token is the fencing token; 0 if there was no grant.
 	Token int64 `json:"token,omitempty"`
-	// Replica is the replica that ran or settled it.
+	// Replica is the replica that executed the run or settled the tick.
 	Replica string `json:"replica,omitempty"`
 	// Outcome is one of the Outcome constants; newer versions may have others.
 	Outcome string `json:"outcome"`
-	// Reason is a word (docs/configuration.md#reasons) or an error's text.
+	// Reason is a code (docs/configuration.md#reasons) or the text of an error.
 	Reason string `json:"reason,omitempty"`
-	// Detail describes, for a missed tick, when Redis did not answer, or why it could not decide; for a run, the processes that the command left behind. "" if
-	// nothing is known.
+	// Detail has more facts. For a missed tick: when Redis did not answer, or why Redis could not decide. For a run: the processes that the command left behind.
+	// "" if nothing is known.
 	Detail string `json:"detail,omitempty"`
 	// ExitCode is nil if there was none: the run is in progress, or was ended by a signal.
 	ExitCode *int `json:"exit_code,omitempty"`
-	// Signal is the name of the signal that ended it, such as SIGKILL.
+	// Signal is the name of the signal that ended the run, such as SIGKILL.
 	Signal string `json:"signal,omitempty"`
-	// Started and Finished are by the caller's estimate of the server's clock.
+	// Started and Finished are by the writer's estimate of the clock of Redis.
 	Started  time.Time `json:"started,omitzero"`
 	Finished time.Time `json:"finished,omitzero"`
 	// DurationMS is the duration of the run in milliseconds; nil if it has not ended.
 	DurationMS *int64 `json:"duration_ms,omitempty"`
-	// Retried is set in the record of a failed try that was followed by another one. The run has a record of its own.
+	// Retried is set in the record of a failed attempt that the same run repeated. The run has another record.
 	Retried bool `json:"retried,omitempty"`
-	// FailedTries is the number of such records of the run.
+	// FailedTries is the number of records of the run that have Retried set.
 	FailedTries int `json:"failed_tries,omitempty"`
-	// Ticks is the number of ticks of a gap for which the record stands; otherwise 0. It is for Config.First and not stored.
+	// Ticks is the number of missed ticks if the record stands for a gap; otherwise 0. Only Config.First reads it, and Redis does not store it.
 	Ticks int `json:"-"`
-	// Recovers is set if another replica recovers the abandoned run. It is for Config.First and not stored.
+	// Recovers is set if another replica recovers the abandoned run. Only Config.First reads it, and Redis does not store it.
 	Recovers bool `json:"-"`
-	// OutputCut is the number of bytes before the tail that is kept.
+	// OutputCut is the number of bytes of output that are missing before Output, which is only the end.
 	OutputCut int64 `json:"output_cut,omitempty"`
 	// Output is the output tail; nil if there is none, if it was not requested, or if it was removed.
 	Output *string `json:"output,omitempty"`
 }
 
-// When returns the start of a run, or the time at which a tick was found not to be run.
+// When returns the start of a run, or the time at which a tick was settled without one.
 func (r Record) When() time.Time {
 	if r.Started.IsZero() {
 		return r.Finished
@@ -121,7 +122,7 @@ func (r *Record) weight() byte {
 	return weightEnd
 }
 
-// moment returns the time of the event that the record reports.
+// moment returns the time of the record: its end, otherwise its start, otherwise its tick.
 func (r *Record) moment() time.Time {
 	switch {
 	case !r.Finished.IsZero():
@@ -132,8 +133,8 @@ func (r *Record) moment() time.Time {
 	return r.Tick
 }
 
-// runningScore lifts runs in progress above all ended ones. It exceeds the microseconds of any time before the year 2112, and the sum is still exact in a
-// score.
+// runningScore is added to the score of a run in progress, so that it is above all ended runs. It exceeds the microseconds of any time before the year 2112.
+// The sum is still exact as a floating-point number.
 const runningScore = 1 << 52
 
 // score returns the position of a record among the records of its job.
@@ -145,7 +146,7 @@ func (r *Record) score() float64 {
 	return float64(us)
 }
 
-// scoreMoment returns the moment of a score.
+// scoreMoment returns the time from which a score was computed.
 func scoreMoment(score float64) time.Time {
 	us := int64(score)
 	if us >= runningScore {
@@ -157,7 +158,7 @@ func scoreMoment(score float64) time.Time {
 // isScore reports whether a score can belong to a record.
 func isScore(score float64) bool { return score >= 0 && score < 2*runningScore }
 
-// findFault returns the fault of a record that was read; "" if there is none.
+// findFault describes what is wrong with a record from Redis; "" if nothing is.
 func (r *Record) findFault() string {
 	switch {
 	case !isSound(r.Tick) || !isSound(r.Started) || !isSound(r.Finished):
@@ -179,7 +180,7 @@ func (r *Record) findFault() string {
 	return ""
 }
 
-// checkWritable returns an error for a record that could not be found again.
+// checkWritable returns an error if readers could not find the record or would refuse it.
 func (r *Record) checkWritable() error {
 	switch m := r.moment(); {
 	case !isName(r.Job):
@@ -237,7 +238,7 @@ func cutText(s string) string {
 	return s[:n]
 }
 
-// IsJobName reports whether a job can have a name.
+// IsJobName reports whether a job can have the name.
 func IsJobName(name string) bool { return isName(name) }
 
 // isName reports whether s can be the name of a namespace or a job.
@@ -250,7 +251,7 @@ func isName(s string) bool {
 	})
 }
 
-// isRunID reports whether s can identify a run. The order of output blocks needs a byte that no id has.
+// isRunID reports whether s can identify a run. "|" is not allowed, because it separates ids in the blocks of output and in the index of failures.
 func isRunID(s string) bool {
 	return len(s) > 0 && len(s) <= MaxRunID && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r > '~' || r == '|'

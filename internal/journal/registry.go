@@ -14,63 +14,67 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// forgetReplica is the minimum time for which the index keeps the id of a replica that has disappeared; it is ten times the time to live if that is longer.
+// forgetReplica is the minimum time for which the index keeps the id of a replica that has disappeared. If ten times the time to live of a registration is
+// longer, that time counts.
 const forgetReplica = 10 * time.Minute
 
-// registry has the registrations of the replicas.
+// registry reads and writes the registrations of the replicas.
 type registry struct{ *namespace }
 
 // A Replica is the registration of a replica.
 type Replica struct {
-	// ID is its identity, new with each start: 1 to MaxRunID visible ASCII characters without "|".
+	// ID identifies the replica. It is new with each start, and has 1 to MaxRunID visible ASCII characters without "|".
 	ID string `json:"id"`
-	// Name is its name for people; two replicas may have the same.
+	// Name is for display only. Two replicas may have the same name.
 	Name string `json:"name"`
-	// Process identifies its process on its machine, so that another replica there can check whether it lives; "" if that is not possible.
+	// Process identifies the replica's process on its machine. Another replica on that machine uses it to check whether the process lives. It is "" if that is not
+	// possible.
 	Process string `json:"process,omitempty"`
 	Version string `json:"version"`
-	// Started is the start of the process, and Seen the time of this registration, by an estimate of the server's clock.
+	// Started is the start of the process. Seen is the time of this registration. Both are by an estimate of the clock of Redis.
 	Started time.Time `json:"started"`
 	Seen    time.Time `json:"seen"`
 	// ConfigDigest distinguishes replicas with different configurations.
 	ConfigDigest string `json:"config_digest"`
-	// ZoneData is the version of its time zone data. Zones has a hash of the coming clock changes for each zone of its jobs, by the zone's name. Both are empty
-	// in entries of older versions.
+	// ZoneData is the version of the replica's time zone data. Zones maps each time zone of its jobs to a hash of the coming clock changes. Both are empty in
+	// entries of older versions.
 	ZoneData string            `json:"zone_data,omitempty"`
 	Zones    map[string]string `json:"zones,omitempty"`
 	// Refused is the first fault of a newer configuration that the replica has refused; "" if there is none.
 	Refused string `json:"refused,omitempty"`
-	// Heartbeat is the error of the heartbeat that it sends as the leader; "" if there is none.
+	// Heartbeat is the error of the heartbeat that the replica sends as the leader; "" if there is none.
 	Heartbeat string `json:"heartbeat,omitempty"`
-	// RedisAccess is the reason that new connections of the replica to Redis fail, or soon will: a file that can't be read, or a certificate that ends; "" if
-	// there is none.
+	// RedisAccess is the reason why new connections of the replica to Redis fail or soon will, such as an unreadable file or an expiring certificate; "" if there
+	// is none.
 	RedisAccess string `json:"redis_access,omitempty"`
-	// Unable is the reason that the replica claims nothing: its machine can't start programs; "" if it can.
+	// Unable is the reason why the machine can't start programs, so that the replica claims nothing; "" if it can.
 	Unable string `json:"unable,omitempty"`
-	// Unstartable has the jobs that it could not start at the last try, with the reason; nil if there are none.
+	// Unstartable maps the jobs that the replica could not start at the last attempt to the reason; nil if there are none.
 	Unstartable map[string]string `json:"unstartable,omitempty"`
-	// ClockOffsetMS is the time by which its wall clock is ahead of the server's, in milliseconds.
+	// ClockOffsetMS is the time by which the replica's wall clock is ahead of the clock of Redis, in milliseconds.
 	ClockOffsetMS int64 `json:"clock_offset_ms"`
-	// ClockErrorMS is the maximum error of ClockOffsetMS, in milliseconds, because a call to the server takes a while; 0 in entries of older versions.
+	// ClockErrorMS is the maximum error of ClockOffsetMS, in milliseconds. The error is due to the duration of a call to Redis. It is 0 in entries of older
+	// versions.
 	ClockErrorMS int64 `json:"clock_error_ms,omitempty"`
-	// Running is the number of its runs, MaxRunning the maximum number; 0 in entries of older versions.
+	// Running is the number of the replica's runs. MaxRunning is the maximum number; 0 in entries of older versions.
 	Running    int `json:"running"`
 	MaxRunning int `json:"max_running,omitempty"`
-	// LeaseMargin is the smallest margin at which a lease was renewed or lost within the last minute; nil if there was none.
+	// LeaseMargin is the smallest margin with which the replica renewed or lost a lease within the last minute; nil if it had no lease.
 	LeaseMargin *LeaseMargin `json:"lease_margin,omitempty"`
-	// Expected is the number of replicas that should be up, by its configuration; 0 if the configuration does not have it, and in entries of older versions.
+	// Expected is the number of replicas that should be up, from this replica's configuration; 0 if the configuration does not set it, and in entries of older
+	// versions.
 	Expected int `json:"expected,omitempty"`
 	// Labels are matched by the `where` of jobs; nil in entries of older versions.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Draining is set while it ends its last runs and accepts no more.
+	// Draining is set while the replica drains: it ends its last runs and accepts no more.
 	Draining bool `json:"draining,omitempty"`
-	// StoodStill is the last time in which its process did not run; nil if there was none.
+	// StoodStill is the last interval in which the replica's process did not run; nil if there was none.
 	StoodStill *Interval `json:"stood_still,omitempty"`
-	// Since has the start of each of the replica's problems, by the codes of a status; nil in entries of older versions.
+	// Since maps the replica's problems, by their codes in `status`, to the time at which each one began; nil in entries of older versions.
 	Since map[string]time.Time `json:"since,omitempty"`
 }
 
-// An Interval is the time between two instants, by an estimate of the server's clock.
+// An Interval is the time between two instants, by an estimate of the clock of Redis.
 type Interval struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
@@ -84,18 +88,19 @@ const mostProblems = 20
 
 func (i *Interval) isSound() bool { return i == nil || isSound(i.From) && isSound(i.To) }
 
-// A Registration is what Redis had when a replica registered.
+// A Registration is the state that Register found in Redis.
 type Registration struct {
-	// Known is set if the replica's registration was still there. If not, it has expired, another replica has removed it, or Redis has lost it.
+	// Known is set if the replica's previous registration was still there. If not, it had expired, another replica had removed it, or Redis had lost it.
 	Known bool
-	// Epoch is the epoch of the namespace's data. The first registration sets it to a random value that never expires: a change since the last registration
-	// means that Redis has lost its data. In a Cluster it may be on another master; if that does not answer, Epoch is "" and EpochError is set.
+	// Epoch is the epoch of the namespace's data, a random value that never expires. The first registration sets it. If it differs from the epoch at the last
+	// registration, Redis has lost its data. In a Redis Cluster the epoch may be on another master. If that master does not answer, Epoch is "" and EpochError is
+	// set.
 	Epoch      string
 	EpochError error
 }
 
-// Register records that a replica is alive, for ttl by the server's clock. Call it again, with present facts, well before ttl has passed. It restores the
-// epoch and the format of the data if Redis has lost them. In a Cluster these may be on other masters, which may be down.
+// Register records that a replica is alive, for ttl by the clock of Redis. Call it again with current facts well before ttl has passed. It restores the epoch
+// and the format of the data if Redis has lost them. In a Redis Cluster these keys may be on other masters, which may be down.
 func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (found Registration, err error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -106,7 +111,7 @@ func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (f
 	var data sync.WaitGroup // in a separate pipeline, because the client fails all commands of a pipeline if one master hangs
 	data.Go(func() { found.Epoch, found.EpochError = g.restoreEpoch(ctx) })
 	gone := r.Seen.Add(-max(forgetReplica, 10*ttl)).UnixMilli()
-	var before *redis.IntCmd // SET returns this too, but only from Redis 6.2 on
+	var before *redis.IntCmd // SET could return this too, but only since Redis 6.2
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		before = p.Exists(ctx, g.key("replica:"+r.ID))
 		p.Set(ctx, g.key("replica:"+r.ID), text, ttl)
@@ -140,8 +145,8 @@ func (r Replica) encodeEntry(ttl time.Duration) ([]byte, error) {
 	return text, nil
 }
 
-// restoreEpoch sets the epoch and the format if they are missing, and returns the epoch. A key that is not an epoch is deleted, and the next registration
-// sets one: if this one did, another replica could have read a different one meanwhile.
+// restoreEpoch sets the epoch and the format if they are missing, and returns the epoch. It deletes a key that is not an epoch, and returns an error. The next
+// registration sets a new epoch. If this call set one, another replica could have read a different one in the meantime.
 func (g registry) restoreEpoch(ctx context.Context) (string, error) {
 	var epoch *redis.StringCmd
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -157,10 +162,10 @@ func (g registry) restoreEpoch(ctx context.Context) (string, error) {
 		_ = g.redis.Del(ctx, g.key("epoch")).Err()
 		return "", fmt.Errorf("read the epoch of the data: %s: %w", g.key("epoch"), ErrCorrupt)
 	}
-	return "", fmt.Errorf("read the epoch of the data: %w", cmp.Or(allErrors(ctx, cmds, err), err)) // err: the key was deleted meanwhile
+	return "", fmt.Errorf("read the epoch of the data: %w", cmp.Or(allErrors(ctx, cmds, err), err)) // err is redis.Nil if the key was deleted in the meantime
 }
 
-// Deregister records that a replica has ended, so that it does not count as lost. An unknown id is no error.
+// Deregister records that a replica has ended, so that it does not count as lost. An unknown id is not an error.
 func (g registry) Deregister(ctx context.Context, id string) error {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -169,7 +174,7 @@ func (g registry) Deregister(ctx context.Context, id string) error {
 		p.ZRem(ctx, g.key("replicas"), id)
 		return nil
 	})
-	// a leader may have claimed the predecessor after this one had registered; errors do not matter, as in Register
+	// The leader may have claimed the predecessor as lost after this replica registered. An error does not matter, because the list is for display only.
 	_ = g.redis.ZRem(ctx, g.key("lost"), NameOf(id)).Err()
 	return wrapIf("deregister replica "+id, allErrors(ctx, cmds, err))
 }
@@ -187,7 +192,7 @@ func (g registry) Replicas(ctx context.Context) ([]Replica, error) {
 		return p.Get(ctx, g.key("replica:"+id))
 	}, func(id string, found *redis.StringCmd) error {
 		var r Replica
-		if found.Err() != nil { // it has expired, or is reported as damaged
+		if found.Err() != nil { // it has expired, or sortErrors reports it as damaged
 			return nil
 		}
 		if err := decodeEntry(found.Val(), &r, &r.ID, id); err != nil {

@@ -23,20 +23,20 @@ const (
 // ErrTooMany means that MaxRequests requests are waiting.
 var ErrTooMany = errors.New("too many requests wait")
 
-// requestList has the requests for runs, and the answers.
+// requestList reads and writes the requests for runs, and their answers.
 type requestList struct{ *namespace }
 
 // A Request asks the replicas for a run of a job.
 type Request struct {
-	// ID is its identity: 1 to MaxRunID visible ASCII characters without "|".
+	// ID identifies the request: 1 to MaxRunID visible ASCII characters without "|".
 	ID string `json:"id"`
 	// Job is the job's name.
 	Job string `json:"job"`
-	// Tick is the tick of the run; zero for none.
+	// Tick is the tick to run; zero for a run without a tick.
 	Tick time.Time `json:"tick,omitzero"`
-	// By is the name of the user, for people.
+	// By is the name of the user, for display only.
 	By string `json:"by,omitempty"`
-	// Created and Expires are by the server's clock. From Expires on no replica starts it.
+	// Created and Expires are by the clock of Redis. From Expires on, no replica starts a run for the request.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
 }
@@ -45,16 +45,16 @@ type Request struct {
 type Answer struct {
 	// Request is the id of the request.
 	Request string `json:"request"`
-	// Outcome is OutcomeRunning once the run was started. If it will never start, it is OutcomeSkipped, OutcomeMissed or OutcomeFailed, with a Reason. It is ""
-	// while the replica that has taken the request waits.
+	// Outcome is OutcomeRunning once the run was started. If the run will never start, it is OutcomeSkipped, OutcomeMissed or OutcomeFailed, with a Reason. It is
+	// "" while a replica has taken the request but not yet started the run.
 	Outcome string `json:"outcome,omitempty"`
 	Reason  string `json:"reason,omitempty"`
-	// Replica is the replica that answers, RunID the run that it started.
+	// Replica is the replica that answers. RunID is the run that it started.
 	Replica string `json:"replica"`
 	RunID   string `json:"run_id,omitempty"`
 }
 
-// findFault returns the fault of a request that was read; "" if there is none.
+// findFault describes what is wrong with a request from Redis; "" if nothing is.
 func (r *Request) findFault() string {
 	if life := r.Expires.Sub(r.Created); !isSound(r.Tick) || !isSound(r.Created) || !isSound(r.Expires) || life <= 0 || life > MaxRequestLife {
 		return fmt.Sprintf("it waits from %v to %v", r.Created, r.Expires)
@@ -65,7 +65,7 @@ func (r *Request) findFault() string {
 // findFault returns "", because an answer has no numbers or times.
 func (a *Answer) findFault() string { return "" }
 
-// Ask publishes a request that waits for life, by the server's clock, and returns it with its times.
+// Ask publishes a request that expires after life, by the clock of Redis. It returns the request with its times.
 func (l requestList) Ask(ctx context.Context, r Request, life time.Duration) (Request, error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -91,7 +91,7 @@ func (l requestList) withTimes(ctx context.Context, r Request, life time.Duratio
 	return r, now, nil
 }
 
-// writeRequest writes a request and then announces it, because the receivers read it.
+// writeRequest writes a request and announces it afterwards, because receivers of the announcement read the request.
 func (l requestList) writeRequest(ctx context.Context, r Request, now time.Time, life time.Duration) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -114,7 +114,7 @@ func (l requestList) writeRequest(ctx context.Context, r Request, now time.Time,
 	if err := allErrors(ctx, cmds, err); err != nil {
 		return err
 	}
-	// The channel only speeds things up, and an ACL may forbid it: replicas also check periodically.
+	// The announcement only saves time, and an ACL may forbid the channel. Replicas also read the requests periodically.
 	_ = l.redis.Publish(ctx, l.key("asked"), r.ID).Err()
 	return nil
 }
@@ -124,8 +124,8 @@ func (l requestList) requestKey(id string) string { return l.key("request:" + id
 // answerKey returns the key of the answer to a request.
 func (l requestList) answerKey(id string) string { return l.requestKey(id) + ":answer" }
 
-// AskOnce is Ask for a caller that repeats a request with the same key after an unknown outcome. Within keepAnswer a key has one request, with the times of
-// the first call.
+// AskOnce is like Ask, for a caller that repeats a request because it does not know whether the first call succeeded. Within keepAnswer, all calls with the
+// same key return the same request, with the times of the first call.
 func (l requestList) AskOnce(ctx context.Context, key string, r Request, life time.Duration) (Request, error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -148,8 +148,8 @@ func (l requestList) AskOnce(ctx context.Context, key string, r Request, life ti
 	return r, wrapIf("ask for a run of job "+r.Job, l.writeRequest(ctx, r, now, life))
 }
 
-// Asked returns the request of AskOnce under a key; ok is false if there is none. A waiting request is published again, because its first caller may have
-// been cut off before.
+// Asked returns the request that AskOnce stored under a key; ok is false if there is none. If the request still waits, Asked publishes it again, because the
+// first caller may have failed before it did.
 func (l requestList) Asked(ctx context.Context, key string) (r Request, ok bool, err error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -173,7 +173,7 @@ func (l requestList) Asked(ctx context.Context, key string) (r Request, ok bool,
 	return r, true, wrapIf("ask again for a run of job "+r.Job, l.writeRequest(ctx, r, now, r.Expires.Sub(now)))
 }
 
-// onceKey returns the key of the request of a caller's key.
+// onceKey returns the Redis key of the request that AskOnce stores under a caller's key.
 func (l requestList) onceKey(key string) string { return l.key("request-once:" + key) }
 
 // Requests returns the waiting requests, from old to new. Entries that Ask did not write are left out.
@@ -201,7 +201,7 @@ func (l requestList) Requests(ctx context.Context) ([]Request, error) {
 	return requests, nil
 }
 
-// Answer writes the answer to a request. An answer with an Outcome is final. Only the replica that may act on the request writes one.
+// Answer writes the answer to a request. An answer with an Outcome is final. Only the replica that handles the request writes answers.
 func (l requestList) Answer(ctx context.Context, a Answer) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -224,7 +224,7 @@ func (l requestList) Answer(ctx context.Context, a Answer) error {
 	return wrapIf("answer request "+a.Request, allErrors(ctx, cmds, err))
 }
 
-// AnswerTo returns the answer to a request so far; ok is false if there is none.
+// AnswerTo returns the current answer to a request; ok is false if there is none.
 func (l requestList) AnswerTo(ctx context.Context, id string) (a Answer, ok bool, err error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sessionSecretBytes is the length of the secret of sessions, which is random and cannot be guessed.
+// sessionSecretBytes is the length of the random secret that signs sessions.
 const sessionSecretBytes = 32
 
-// sessionSecretName is the name of its key in a namespace.
+// sessionSecretName is the last part of the secret's key.
 const sessionSecretName = "session-secret"
 
 // IsSecretKey reports whether the value of a key of Redis, in any namespace, is a secret.
@@ -22,8 +22,8 @@ func IsSecretKey(key string) bool {
 	return strings.HasPrefix(key, "cronclave:") && strings.HasSuffix(key, ":"+sessionSecretName)
 }
 
-// SessionSecret returns the secret with which the replicas of a cluster sign sessions of browsers. If Redis has none, SessionSecret stores known, so that
-// replicas restore the secret after a loss of data, or a random one if known is "". Its errors do not contain the secret.
+// SessionSecret returns the secret with which the replicas of a cluster sign browser sessions. If Redis has none, SessionSecret stores one: the secret known,
+// so that replicas restore it after a loss of data, or a random secret if known is "". Its errors do not contain the secret.
 func (n *namespace) SessionSecret(ctx context.Context, known string) (string, error) {
 	ctx, cancel := n.withTimeout(ctx)
 	defer cancel()
@@ -42,7 +42,7 @@ func (n *namespace) SessionSecret(ctx context.Context, known string) (string, er
 	return get.Val(), nil
 }
 
-// createSessionSecret writes a secret unless another replica has, and reads the one in Redis.
+// createSessionSecret stores a secret, unless another replica has stored one, and returns the secret in Redis.
 func (n *namespace) createSessionSecret(ctx context.Context, key, secret string) (get *redis.StringCmd, err error) {
 	if secret == "" {
 		var random [sessionSecretBytes]byte
@@ -57,7 +57,7 @@ func (n *namespace) createSessionSecret(ctx context.Context, key, secret string)
 	return get, withoutText(allErrors(ctx, cmds, err), secret)
 }
 
-// withoutText masks a text in an error, because Redis repeats the arguments of a command that it does not know.
+// withoutText masks a text in an error. Redis repeats the arguments of an unknown command in its error.
 func withoutText(err error, text string) error {
 	if err == nil || !strings.Contains(err.Error(), text) {
 		return err

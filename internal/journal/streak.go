@@ -15,54 +15,54 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// Failures returns the outcomes that are failures. The others, except ok, neither start nor end a streak of failures.
+// Failures returns the outcomes that are failures. Of the other outcomes only ok changes a streak of failures: it ends the streak.
 func Failures() []string {
 	return []string{OutcomeFailed, OutcomeTimeout, OutcomeLost, OutcomeAbandoned, OutcomeMissed}
 }
 
-// Failed reports whether the record is a failure, and not a try that was followed by another one.
+// Failed reports whether the record is a failure. The record of a failed attempt that the run repeated is not.
 func (r Record) Failed() bool { return !r.Retried && slices.Contains(Failures(), r.Outcome) }
 
-// A Streak is the failures of a job since its last success. Their records may have been removed from the history.
+// A Streak describes the failures of a job since its last success. Their records may have been removed from the history.
 type Streak struct {
 	// Since is the end of the first failure; zero if there is none.
 	Since time.Time
 	// Count is the number of failures in a row.
 	Count int
-	// AtLeast is set if Count is a lower bound and Since may be too late. This happens if a success was reported late, and its time lies among the older
-	// failures. Only their number and the first and newest times are kept.
+	// AtLeast is set if Count is a lower bound and Since may be too late. Of the older failures only the number, the first time and the newest time are stored. If
+	// a success is reported late and lies between these times, the number of failures after it is unknown.
 	AtLeast bool
 	// LastOK is the end of the newest successful run; zero if none is known.
 	LastOK time.Time
 }
 
-// The key of a streak is a sorted set, so that a MULTI can update it without a decision. Its members are the RunIDs of failures by their end, a member for
-// the last success, and sometimes two members for the older failures: one with their number at the end of the first, and one for the newest. No RunID has a
-// "|" or a space.
+// The key of a streak is a sorted set, so that a MULTI can update it without reading it first. Its members are the RunIDs of failures by their end, and one
+// member for the last success. Two more members may replace the older failures. One of them has the number of these failures and the end of the first, and the
+// other one is the newest of them. The names of all members other than RunIDs begin with "|" or a space, which no RunID contains.
 const (
 	memberOK      = "|ok"
 	memberFolded  = " |+" // followed by a number
 	memberAtLeast = " |>" // the same, if the number is a lower bound
 	memberNewest  = " |=" // followed by a RunID
-	// unfolded is the number of failures that have a member each. At twice that number, the older ones are folded. Redis keeps a set of up to 128 members of 64
-	// bytes in its compact form.
+	// unfolded is the number of failures that keep a member each. At twice that number, two members replace the older ones. Redis stores a set of up to 128
+	// members of 64 bytes in a compact form.
 	unfolded = 60
-	// mostFolded is above any number of failures.
+	// mostFolded is above any possible number of failures.
 	mostFolded = 1 << 40
 )
 
-// A streakSet is the content of a streak's key.
+// A streakSet is the parsed content of a streak's key.
 type streakSet struct {
 	lastOK *redis.Z // nil if none is known
 	first  float64  // the end of the first failure
-	folded int      // number of failures up to newest
-	more   bool     // the number is a lower bound
+	folded int      // number of older failures that two members replace
+	more   bool     // folded is a lower bound
 	newest redis.Z
-	others []redis.Z // failures after these
+	others []redis.Z // failures after newest
 }
 
-// parseStreak parses the members of a streak's key. It modifies all. Failures before the last success were reported after it, and do not count. Neither does
-// a failure that is not newer than the folded ones: it is one of these, reported again, or was reported very late.
+// parseStreak parses the members of a streak's key. It modifies all. It ignores failures before the last success, which were reported late. It also ignores a
+// failure that is not newer than the folded ones: that failure is one of them, or was reported very late.
 func parseStreak(all []redis.Z) (s streakSet) {
 	if i := slices.IndexFunc(all, func(z redis.Z) bool { return z.Member == memberOK }); i >= 0 {
 		ok := all[i]
@@ -84,7 +84,7 @@ func parseStreak(all []redis.Z) (s streakSet) {
 		}
 		return folded || newest
 	})
-	if s.folded == 0 && s.newest.Member != nil { // the last success came among the folded failures, so at least the newest of them came after it
+	if s.folded == 0 && s.newest.Member != nil { // the last success lies between the folded failures, so at least the newest of them came after it
 		s.folded, s.first, s.more = 1, s.newest.Score, true
 	}
 	s.others = slices.DeleteFunc(all, func(z redis.Z) bool {
@@ -96,7 +96,7 @@ func parseStreak(all []redis.Z) (s streakSet) {
 	return s
 }
 
-// foldOldest returns the members of the key with all but the newest failures folded.
+// foldOldest returns the members of the key. All failures except the newest are folded.
 func (s streakSet) foldOldest() (members []redis.Z) {
 	if n := len(s.others) - unfolded; n > 0 {
 		s.newest, s.folded, s.others = s.others[n-1], s.folded+n, s.others[n:]
@@ -120,7 +120,7 @@ func memberOf(z redis.Z) string {
 	return text
 }
 
-// queueStreak queues the effect of a record on the streak of its job.
+// queueStreak queues the change that a record makes to the streak of its job.
 func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
 	key, at := h.jobKey(w.job, "streak"), float64(r.moment().UnixMicro())
 	switch {
@@ -134,7 +134,7 @@ func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrit
 			w.doubtful = append(w.doubtful, doubtful{r.RunID, p.HGet(ctx, h.jobKey(w.job, "records"), fieldName(weightEnd, r.RunID))})
 		}
 	default:
-		p.ZRem(ctx, key, r.RunID) // other replicas may have recorded it as abandoned
+		p.ZRem(ctx, key, r.RunID) // another replica may have recorded the run as abandoned
 		if r.Outcome == OutcomeOK {
 			p.ZRemRangeByScore(ctx, key, "-inf", formatNumber(r.moment().UnixMicro()))
 			p.ZAddGT(ctx, key, redis.Z{Score: at, Member: memberOK})
@@ -142,14 +142,14 @@ func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrit
 	}
 }
 
-// A doubtful run was reported as abandoned. end is the outcome that its holder may have reported before.
+// A doubtful run was reported as abandoned. end is the record that the run's holder may have written before.
 type doubtful struct {
 	id  string
 	end *redis.StringCmd
 }
 
-// settleStreaks removes runs from the streaks that were reported as abandoned after a successful end, and folds long streaks. After an error the caller
-// repeats its write, and with it this.
+// settleStreaks removes runs from the streaks that were reported as abandoned although they had ended without a failure. It also folds long streaks. After an
+// error the caller repeats its write, and settleStreaks with it.
 func (h *history) settleStreaks(ctx context.Context, jobs []*jobWrite) error {
 	var errs multierr.List
 	for _, w := range jobs {
@@ -165,8 +165,8 @@ func (h *history) settleStreaks(ctx context.Context, jobs []*jobWrite) error {
 	return errs.Err()
 }
 
-// foldStreak shortens the sorted set of a streak: two members, with the number of the older failures and the newest of these, replace all older ones. If
-// another client changes the set meanwhile, foldStreak does nothing; a later write folds it.
+// foldStreak shortens the sorted set of a streak: two members replace the older failures. If another client changes the set in the meantime, foldStreak does
+// nothing, and a later write folds the set.
 func (h *history) foldStreak(ctx context.Context, key string) error {
 	err := h.redis.Watch(ctx, func(tx *redis.Tx) error {
 		all, err := tx.ZRangeWithScores(ctx, key, 0, -1).Result()
@@ -175,7 +175,7 @@ func (h *history) foldStreak(ctx context.Context, key string) error {
 		}
 		s := parseStreak(all)
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			p.Del(ctx, key) // only a new set is in the compact form
+			p.Del(ctx, key) // Redis stores only a new set in the compact form
 			p.ZAdd(ctx, key, s.foldOldest()...)
 			p.PExpire(ctx, key, h.maxAge)
 			return nil
@@ -191,8 +191,7 @@ func (h *history) foldStreak(ctx context.Context, key string) error {
 // streaksAtOnce is the number of jobs whose streaks one round trip reads.
 const streaksAtOnce = 64
 
-// Streaks returns the streaks of jobs. Jobs without a failure since their last success, and unknown jobs, have a Count of 0. Its errors are like the errors
-// of Runs.
+// Streaks returns the streaks of jobs. Jobs without a failure since their last success, and unknown jobs, have a Count of 0. It returns errors like Runs.
 func (h *history) Streaks(ctx context.Context, jobs []string) (map[string]Streak, error) {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// maxBatch and maxBatchBytes limit the records, and the bytes of output, in one round trip, so that a long batch does not block Redis for others.
+	// maxBatch and maxBatchBytes limit the records and the bytes of output in one round trip, so that a long batch does not block Redis for other clients.
 	maxBatch      = 500
 	maxBatchBytes = 4 << 20
-	// trimBatch is the maximum number of records of a job that one write removes, which matters after limits were lowered.
+	// trimBatch is the maximum number of records of a job that one write removes. After a limit was lowered, several writes may be needed.
 	trimBatch = 1000
-	// clusterCalls is the number of jobs that are written at once in a Cluster.
+	// clusterCalls is the number of jobs that are written in parallel to a Redis Cluster.
 	clusterCalls = 16
 )
 
-// Record writes records of runs, usually in one round trip. It may be repeated, and called for one run by several replicas, in any order: the package comment
-// defines which record counts. A failure of one job's records does not affect the others. The error lists the failures, and it is safe to repeat the whole
-// batch. Invalid records return ErrInvalid.
+// Record writes records of runs, usually in one round trip. Several replicas may write records of the same run, repeatedly and in any order: the package
+// comment defines which record counts. A failure of one job's records does not affect other jobs. The error lists all failures, and the caller may repeat the
+// whole batch. An invalid record causes an error that wraps ErrInvalid.
 func (h *history) Record(ctx context.Context, records []Record) error {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
@@ -51,7 +51,8 @@ func batchSize(records []Record) int {
 	return len(records)
 }
 
-// recordBatch writes one batch: one MULTI for all jobs. A Cluster allows a MULTI only for one hash tag, so there it writes one per job, several at a time.
+// recordBatch writes one batch with one MULTI for all jobs. A Redis Cluster allows only one hash tag per MULTI, so there each job has its own MULTI, and
+// several are sent in parallel.
 func (h *history) recordBatch(ctx context.Context, records []Record) error {
 	jobs, errs := h.groupByJob(records)
 	if len(jobs) == 0 {
@@ -80,13 +81,13 @@ func (h *history) recordBatch(ctx context.Context, records []Record) error {
 	return multierr.Join(errs, multierr.Join(fails...), allErrors(ctx, cmds, err))
 }
 
-// A jobWrite is the part of a batch for one job, and the replies to it.
+// A jobWrite is the part of a batch for one job, with the replies from Redis.
 type jobWrite struct {
 	job    string
 	words  []word
-	latest time.Time // the newest time of a record in the words
+	latest time.Time // the newest time of the records
 
-	beyond, old, oldRunning *redis.StringSliceCmd // runs to remove
+	beyond, old, oldRunning *redis.StringSliceCmd // replies that list runs to remove
 
 	claims []claim
 
@@ -94,13 +95,13 @@ type jobWrite struct {
 	doubtful []doubtful
 }
 
-// A word is a valid record with its JSON.
+// A word is a valid record and its JSON.
 type word struct {
 	Record
 	text []byte
 }
 
-// groupByJob groups records by job. It leaves out the invalid ones, and returns their errors.
+// groupByJob groups records by job. It leaves out invalid records, and returns their errors.
 func (h *history) groupByJob(records []Record) ([]*jobWrite, error) {
 	var (
 		errs  multierr.List
@@ -132,7 +133,8 @@ func (h *history) groupByJob(records []Record) ([]*jobWrite, error) {
 	return jobs, errs.Err()
 }
 
-// commitJobs writes jobs in one MULTI, with the index of jobs if index is set, and remembers the runs that each job's next write must remove.
+// commitJobs writes the records of jobs in one MULTI, and updates the indexes too if index is set. It remembers the runs that the next write to each job must
+// remove.
 func (h *history) commitJobs(ctx context.Context, jobs []*jobWrite, index bool) error {
 	cmds, err := h.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for _, w := range jobs {
@@ -167,7 +169,7 @@ func (h *history) queueJob(ctx context.Context, p redis.Pipeliner, w *jobWrite) 
 	runs, records, output := h.jobKey(w.job, "runs"), h.jobKey(w.job, "records"), h.jobKey(w.job, "output")
 	h.queueRemoval(ctx, p, w.job)
 	for _, r := range w.words {
-		// LT: the position of a run only goes down, so a late "running" does not lift it.
+		// LT: the score of a run never rises, so a late "running" does not put the run above the ended ones.
 		p.ZAddLT(ctx, runs, redis.Z{Score: r.score(), Member: r.RunID})
 		h.queueClaim(ctx, p, w, r)
 		h.queueStreak(ctx, p, w, r)
@@ -210,8 +212,8 @@ func (h *history) queueRemoval(ctx context.Context, p redis.Pipeliner, job strin
 	p.ZRem(ctx, h.jobKey(job, "runs"), members...)
 }
 
-// rememberExcess records the excess runs of jobs, for the next write to each. Another replica may remove them first, which does no harm: a run stays in excess,
-// because only newer ones come above it.
+// rememberExcess stores the excess runs of jobs, which the next write to each job removes. It does no harm if another replica removes them first: a run stays
+// in excess, because only newer runs come above it.
 func (h *history) rememberExcess(jobs []*jobWrite) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -228,7 +230,7 @@ func (h *history) rememberExcess(jobs []*jobWrite) {
 	}
 }
 
-// olderThan returns the range of scores, from base on, of records before t.
+// olderThan returns the range of scores of the records before t. base is 0 for ended runs and runningScore for runs in progress.
 func olderThan(base int64, t time.Time) *redis.ZRangeBy {
 	return &redis.ZRangeBy{
 		Min:   formatNumber(base),
@@ -237,11 +239,11 @@ func olderThan(base int64, t time.Time) *redis.ZRangeBy {
 	}
 }
 
-// fieldName returns the field with the record of a run for one weight.
+// fieldName returns the name of the field that stores a run's record of one weight.
 func fieldName(weight byte, id string) string { return string(weight) + id }
 
-// lighterFields returns the fields that a record of the given weight makes obsolete. The record of weight running stays beside an abandoned one, because the
-// writer of "abandoned" does not know the start of the run.
+// lighterFields returns the fields that a record of the given weight makes obsolete. The running record stays beside an abandoned one, because only the running
+// record has the start of the run.
 func lighterFields(weight byte, id string) []string {
 	if weight == weightEnd {
 		return []string{fieldName(weightAbandoned, id), fieldName(weightRunning, id)}

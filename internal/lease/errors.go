@@ -6,28 +6,28 @@ import (
 )
 
 var (
-	// ErrUnknown means that the server did not answer in time: it may or may not have carried out the request.
+	// ErrUnknown means that Redis did not answer in time. Redis may or may not have carried out the request.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrRefused is returned with ErrUnknown if asking again would change nothing: the server refuses the credentials, does not permit its user a
-	// command that is needed, or has something other than a lock under the key.
+	// ErrRefused comes with ErrUnknown if a repeated request would fail as well: Redis rejects the credentials, its ACL forbids a command that is
+	// needed, or the key holds something other than a lock.
 	ErrRefused = errors.New("refused by the server")
-	// ErrLost is the cause with which a lease's context ends if the lease was not renewed in time, or another lease has its row.
+	// ErrLost is the cause of a lease's context if the lease was not renewed in time, or if another lease has its row.
 	ErrLost = errors.New("lease lost")
-	// ErrReleased is the cause with which a lease's context ends when the lease was released.
+	// ErrReleased is the cause of a lease's context after the lease was released.
 	ErrReleased = errors.New("lease released")
 	// ErrLimit means that the lock is in use with another number of slots.
 	ErrLimit = errors.New("lock is in use with another number of slots")
 	// ErrClosed is returned by a client that was closed.
 	ErrClosed = errors.New("client is closed")
-	// ErrQuorum is returned by methods that need one server if there is a quorum.
+	// ErrQuorum is returned by methods that need a single Redis master if the client uses a quorum.
 	ErrQuorum = errors.New("not possible on a quorum")
-	// ErrCorrupt means that a key of the lock, or a reply, holds data that no client has written: a number out of range, another type, or text that
-	// is not a row. The error of a damaged key names the key and the field. It concerns only that lock. As long as the key is damaged, the error
-	// comes with [ErrUnknown] and [ErrRefused]: repair or delete the key.
+	// ErrCorrupt means that a key of the lock, or a reply, holds data that no client has written: a number out of range, another type, or text that is
+	// not a row. The error names the damaged key and field. Other locks still work. The error comes with [ErrUnknown] and [ErrRefused] until the key is
+	// repaired or deleted.
 	ErrCorrupt = errors.New("damaged data in Redis")
 )
 
-// Refused wraps an error as [ErrRefused], because asking again would not change it.
+// Refused wraps an error as [ErrRefused], which means that a repeated request would fail as well.
 func Refused(err error) error { return refused{err} }
 
 type refused struct{ error }
@@ -38,5 +38,6 @@ func (r refused) Is(target error) bool {
 	return target == ErrRefused || target == ErrCorrupt && WrongType(r.error)
 }
 
-// WrongType reports whether a key holds something other than a lock. Not every server has the word at the start of the error of a script.
+// WrongType reports whether an error means that a key holds something other than a lock. Some Redis versions put other text before WRONGTYPE in the
+// error of a script.
 func WrongType(err error) bool { return strings.Contains(err.Error(), "WRONGTYPE") }

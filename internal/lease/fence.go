@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// ErrStale means that a resource has seen a greater token: the caller with this one no longer holds the lease.
+// ErrStale means that a resource has already seen a greater token, so the caller no longer holds the lease.
 var ErrStale = errors.New("stale fencing token")
 
-// ErrAhead means that a token is ahead of the server's clock by more than a minute.
+// ErrAhead means that a token is ahead of Redis's clock by more than a minute.
 var ErrAhead = errors.New("fencing token ahead of the server's clock")
 
-// A StaleError has the token that was refused, and the greater one.
+// A StaleError has the token that was refused, and the greatest token that the resource has seen.
 type StaleError struct {
 	Resource string // "" for a gate
 	Token    Token  // the refused token

@@ -11,41 +11,41 @@ type Grant struct {
 	Token   Token
 	Tick    int64 // the tick of the run, in seconds since 1970; 0 for none
 	Attempt int64
-	Expiry  int64 // the end of the lease by the server's clock, in microseconds
-	Now     int64 // the server's clock at the grant, in microseconds
+	Expiry  int64 // the end of the lease by Redis's clock, in microseconds
+	Now     int64 // Redis's clock at the grant, in microseconds
 	Known   Known
-	// Sent is the local clock before the request was sent. Received is the local clock when its caller could have the reply, after all requests that
-	// it travelled with and waited for.
+	// Sent is the local clock before the request was sent. Received is the local clock when the caller got the reply, which may be later than its
+	// arrival if several requests shared a round trip.
 	Sent, Received time.Duration
 	// RenewAfter is the time from Sent to the first renewal.
 	RenewAfter time.Duration
-	// Provisional is true for a brief lease, which has its length only after a renewal.
+	// Provisional is true for a grant with a shortened lease. The first renewal extends the lease to its full length.
 	Provisional bool
-	// Ticket belongs to the store, which gets it back with each request about the lease.
+	// Ticket is private data of the store. The client passes it back with each request about the lease.
 	Ticket Ticket
 }
 
-// A Ticket is what a store knows of a lease besides its row: nil, or of a type of that store.
+// A Ticket is data that a store keeps about a lease besides its row. Its type belongs to the store; it may be nil.
 type Ticket any
 
-// Known is the state of a lock in a reply. Instants and lengths are in microseconds, Low is in seconds since 1970.
+// Known is the state of a lock as a reply reports it. Instants and durations are in microseconds. Low is in seconds since 1970.
 type Known struct {
 	Floor, Longest, Low int64
-	Ledger              string // with the pause: see [JoinPause]
+	Ledger              string // the pause and the ledger, joined by [JoinPause]
 }
 
-// HoldFor returns the part of a lease that its holder relies on: less 1 % for clocks of different rates, and 2 ms for timers.
+// HoldFor returns the time for which a holder relies on a lease: its length minus 1 % for clock drift and 2 ms for late timers.
 func HoldFor(length time.Duration) time.Duration { return length - length/100 - 2*time.Millisecond }
 
-// Left returns how much of a lease of this length was left when it was granted. The server's clock may have been stepped back.
+// Left returns the time that was left of a lease of this length at the grant. It is at most length, even if Redis's clock was stepped back.
 func (g *Grant) Left(length time.Duration) time.Duration {
 	return min(length, time.Duration(g.Expiry-g.Now)*time.Microsecond)
 }
 
-// Deadline returns the instant until which the holder of a lease of this length relies on it, by the local clock.
+// Deadline returns the instant, by the local clock, until which the holder relies on a lease of this length.
 func (g *Grant) Deadline(length time.Duration) time.Duration { return g.Sent + HoldFor(g.Left(length)) }
 
-// Check returns an error for a grant whose reply took longer than its lease lasts.
+// Check returns an error if the reply took longer than the lease lasts.
 func (g *Grant) Check(r Request) error {
 	if g.Received < g.Deadline(r.Lease) {
 		return nil

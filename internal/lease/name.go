@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// KeyParts has the last parts of a lock's keys, after its name and a colon.
+// KeyParts has the suffixes of a lock's keys. A key is the name of the lock, a colon, and a suffix.
 var KeyParts = []string{"ledger", "orphans", "queue", "patience", "dead", "fence"}
 
-// CheckName refuses names whose keys would not share one hash slot of a Cluster, or would be keys of another lock.
+// CheckName returns an error for a name whose keys would be on different nodes of a Cluster, or would be keys of another lock.
 func CheckName(name string) error {
 	if name == "" {
 		return errors.New("the name is empty")
@@ -34,7 +34,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// QuoteNames returns a list of names for an error, with at most five of them.
+// QuoteNames returns at most five quoted names for an error, and the number of the others.
 func QuoteNames(names []string) string {
 	if len(names) == 0 {
 		return "nothing"

@@ -12,14 +12,14 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// A Pause is a time in which a lock grants no ticks: each tick is settled with Outcome instead. That applies to every tick from From until Until,
-// whenever it is asked for, even if no request came before the end. It also applies to every other tick that is asked for while the pause is on,
-// unless its deadline had passed before. Requests without a tick are granted as usual. The server's clock decides. A lock knows only its newest
-// pause; the zero Pause means that it never had one.
+// A Pause is a period in which a lock grants no ticks, and settles them with Outcome instead. It covers every tick from From until Until, even if the
+// request for the tick comes after Until. While the pause is on, it also covers older ticks, unless their deadline had passed before the pause began.
+// Requests without a tick are granted as usual. The times are by Redis's clock. A lock stores only its newest pause. The zero Pause means that the
+// lock has never been paused.
 type Pause struct {
 	From, Until time.Time // Until is zero for a pause that lasts until it is ended
 	Outcome     string
-	Reason, By  string // for people: the reason, and the user who wanted it; "" after a request has ended it
+	Reason, By  string // for display only: the reason, and the user who asked for the pause; "" once a request has ended the pause
 }
 
 // On reports whether the pause is on at an instant.
@@ -27,7 +27,7 @@ func (p Pause) On(now time.Time) bool {
 	return p.Outcome != "" && (p.Until.IsZero() || now.Before(p.Until))
 }
 
-// Covers reports whether a tick lies in paused time.
+// Covers reports whether a tick is due while the pause lasts.
 func (p Pause) Covers(tick time.Time) bool {
 	return !p.From.IsZero() && !tick.Before(p.From) && p.On(tick)
 }
@@ -35,22 +35,23 @@ func (p Pause) Covers(tick time.Time) bool {
 // A PauseRequest sets or ends the pause of a lock.
 type PauseRequest struct {
 	Lock      string
-	Permanent bool // see [Request]; the pause of a lock that expires when it is idle expires with it
-	// End ends the pause. The fields below are then ignored.
+	Permanent bool // see [Request]; if the lock expires when it is idle, its pause expires with it
+	// End ends the pause. All fields below are then ignored.
 	End bool
-	// For is the length of the pause, at most ten years. Zero lasts until it is ended. If a pause is on already, the new values replace the old ones.
+	// For is the length of the pause, at most ten years. With zero, the pause lasts until a request ends it. If the lock is paused already, the new
+	// values replace the old ones.
 	For time.Duration
-	// Outcome is the outcome with which ticks are settled: words of letters. Required.
+	// Outcome is the outcome of the ticks that the pause settles: words of lower-case letters. Required.
 	Outcome string
-	// Reason is for people: one line of at most 200 characters. By is the user who wants the pause, for people, too.
+	// Reason and By are for display only: the reason, and the user who asks for the pause. Each is one line of at most 200 characters.
 	Reason, By string
 }
 
 // A PauseAnswer is the answer to a [PauseRequest].
 type PauseAnswer struct {
-	Now           time.Time // by the server's clock
+	Now           time.Time // by Redis's clock
 	Before, After Pause
-	Err           error // the outcome is unknown, or the request was not valid; the rest is empty
+	Err           error // if set, the outcome is unknown or the request was invalid, and the other fields are empty
 }
 
 const (
@@ -85,7 +86,7 @@ type PauseRecord struct {
 	Outcome, Reason, By  string
 }
 
-// PauseNote returns the reason of a pause and its user as the server stores them. Scripts do not look into it.
+// PauseNote encodes the reason and the user of a pause for storage. The scripts treat it as opaque.
 func PauseNote(reason, by string) string {
 	if by == "" {
 		return url.QueryEscape(reason)
@@ -93,7 +94,7 @@ func PauseNote(reason, by string) string {
 	return url.QueryEscape(reason) + "&" + url.QueryEscape(by)
 }
 
-// ReadPause reads what a script or [PauseRecord.Text] wrote. A text that can't be read is no pause.
+// ReadPause decodes a record that a script or [PauseRecord.Text] wrote. It returns the zero record for any other text.
 func ReadPause(s string) (p PauseRecord) {
 	part := strings.Split(s, ",")
 	if len(part) < 5 {
@@ -106,17 +107,17 @@ func ReadPause(s string) (p PauseRecord) {
 	return p
 }
 
-// Text returns the record as the server stores it.
+// Text encodes the record for storage.
 func (p PauseRecord) Text() string {
 	return fmt.Sprintf("%d,%d,%d,%s,%s", p.Changed, p.From, p.Until, p.Outcome, PauseNote(p.Reason, p.By))
 }
 
-// Pause returns the record in the form for callers.
+// Pause converts the record for callers.
 func (p PauseRecord) Pause() Pause {
 	return Pause{From: clock.FromMicros(p.From), Until: clock.FromMicros(p.Until), Outcome: p.Outcome, Reason: p.Reason, By: p.By}
 }
 
-// Sound reports whether a client may have written the record.
+// Sound reports whether the values of the record are within the bounds that clients keep.
 func (p PauseRecord) Sound() bool {
 	return Sound(p.Changed-1, MaxNumber-1) && Sound(p.From, MaxNumber) && Sound(p.Until, MaxNumber) && len(p.Outcome) <= MaxHeard && len(p.Reason) <= MaxHeard && len(p.By) <= MaxHeard
 }
@@ -129,15 +130,15 @@ func (p PauseRecord) End() int64 {
 	return p.Until
 }
 
-// Stops reports whether the pause settles a tick that is asked for now, and returns the outcome. It is the same as stopped() in acquire.lua.
+// Stops reports whether the pause settles a tick that is requested now, and returns its outcome. stopped() in acquire.lua has the same rules.
 func (p PauseRecord) Stops(t *Tick, now int64) (outcome string, ok bool) {
 	at, deadline := clock.ToMicros(t.At)+t.Behind()*1e6, clock.ToMicros(t.Deadline)
 	within := at >= p.From && at < p.End()
-	said := p.Changed > 0 && p.Outcome != "" // otherwise a pause was only ended
+	said := p.Changed > 0 && p.Outcome != "" // a request that ends a pause which the lock never had leaves a record without an outcome
 	return p.Outcome, said && (within || now < p.End() && (deadline == 0 || deadline >= min(p.From, now)))
 }
 
-// Next returns the record after a request. It follows the rules of pause.lua.
+// Next returns the record that replaces this one after a request. pause.lua has the same rules.
 func (p PauseRecord) Next(r PauseRequest, now int64) PauseRecord {
 	known, on := p.Changed > 0, now < p.End()
 	next := PauseRecord{Changed: max(now, p.Changed+1), From: p.From, Until: p.Until, Outcome: p.Outcome}
@@ -156,7 +157,7 @@ func (p PauseRecord) Next(r PauseRequest, now int64) PauseRecord {
 	return next
 }
 
-// JoinPause puts a pause before a ledger, as in requests, replies and messages.
+// JoinPause joins a pause and a ledger into one text, in the format of requests, replies and messages.
 func JoinPause(pause, ledger string) string {
 	switch {
 	case pause == "":
@@ -167,7 +168,7 @@ func JoinPause(pause, ledger string) string {
 	return "!" + pause + ";" + ledger
 }
 
-// CutPause separates a pause from a ledger.
+// CutPause splits a text that [JoinPause] made.
 func CutPause(s string) (pause, ledger string) {
 	if !strings.HasPrefix(s, "!") {
 		return "", s
@@ -176,7 +177,7 @@ func CutPause(s string) (pause, ledger string) {
 	return pause, ledger
 }
 
-// NewerPause returns the record that was changed later.
+// NewerPause returns the one of two encoded records that was changed later.
 func NewerPause(a, b string) string {
 	if a == b || ReadPause(b).Changed <= ReadPause(a).Changed {
 		return a

@@ -14,55 +14,57 @@ type Request struct {
 	// Lock is the name of the lock. A name with a part in braces, as in "{orders}:archive", is on the same node of a Cluster as other keys with that
 	// hash tag. Without braces, the whole name is the tag.
 	Lock string
-	// ID is the lease id. Asking again with the same id gives the same grant, so that an unknown outcome can be resolved. If the lease has ended
-	// meanwhile, the answer is [Unheard]. Defaults to a random one.
+	// ID is the lease id. A repeated request with the same id gets the same grant, so a client can resolve an unknown outcome. If the lease has ended
+	// meanwhile, the verdict is [Unheard]. Defaults to a random id.
 	ID string
 	// Slots is the number of rows. Defaults to 1; at most 1,000.
 	Slots int
 	// Lease is the length of a grant without renewal. Defaults to 30s; at least 10ms, at most [MaxLease].
 	Lease time.Duration
-	// Trigger, if set, makes the lease a run that is accounted for: if it ends without a release, it is an orphan until it is deleted, or until a
-	// lock that is not Permanent is forgotten. Memo is kept with it, for the replica that finds it.
+	// Trigger, if set, makes the lease a run whose end is recorded. If the lease ends without a release, the run is an orphan until a client deletes it,
+	// or until the lock expires because it is not Permanent. Memo is stored with the run, for the replica that finds the orphan.
 	Trigger, Memo string
-	// Permanent keeps the lock's state when it is idle.
+	// Permanent keeps the state of the lock forever. Otherwise the state expires when the lock is idle.
 	Permanent bool
-	// AnyLimit accepts a lock that is in use with another number of slots. The number of this request counts.
+	// AnyLimit accepts a lock that is in use with another number of slots, and applies the Slots of this request.
 	AnyLimit bool
-	// Abstain lets the request settle its tick or find its holder, but never be granted.
+	// Abstain asks for no grant: the request only settles its tick, or returns the holder.
 	Abstain bool
-	// Adopt is the lease id of an orphan. This lease has the orphan's tick, and the next attempt.
+	// Adopt is the lease id of an orphan. The granted lease takes over the orphan's tick, with the next attempt number.
 	Adopt string
-	// Delay keeps a row shut for so long after its lease ended without a release. It is for resources that can't check tokens: writes of a dead
-	// holder that are still on their way arrive first (the lock-delay of Chubby, Burrows 2006). The Delay of the last grant counts.
+	// Delay is the time for which a row is not granted again after its lease ended without a release. It protects resources that can't check tokens,
+	// because delayed writes of the dead holder arrive before the next grant (the lock-delay of Chubby, Burrows 2006). The Delay of the last grant
+	// applies.
 	Delay time.Duration
 	// Tick, if not nil, is granted at most PerTick times, ever.
 	Tick *Tick
 
-	// FirstTry is true if ID was not sent to any server yet.
+	// FirstTry is true if no request with this ID has been sent yet.
 	FirstTry bool
-	// Channel, if set, is the channel to which the server publishes a grant: the request waits in the lock's queue.
+	// Channel, if set, makes the request wait in the lock's queue. Redis publishes the grant to this channel.
 	Channel string
 }
 
 // A Tick is a tick of a schedule. The grant enters it in the lock's ledger.
 type Tick struct {
-	// At is the identity of the tick on every client, a whole second: its instant, or a name for it on a scale of its own that is never ahead of the
-	// instant.
+	// At identifies the tick on every client. It is a whole second: the instant of the tick, or an encoding of its local time in the schedule's time
+	// zone (see cronspec.Schedule.ID). It is never later than the instant.
 	At       time.Time
 	Instant  time.Time // the instant at which the tick is due; zero if that is At
-	Previous time.Time // the identity of the tick before it in the schedule; zero if there is none
-	// Schedule identifies the schedule. Ticks before its first announcement to the lock are decided.
+	Previous time.Time // the At of the previous tick of the schedule; zero if there is none
+	// Schedule identifies the schedule. Ticks before the first request with this schedule count as decided.
 	Schedule string
 	PerTick  int // defaults to 1
-	// NotBefore and Deadline bound the grant by the server's clock. NotBefore is at least At; Deadline defaults to none.
+	// NotBefore and Deadline bound the time of the grant, by Redis's clock. NotBefore defaults to the instant of the tick. Without a Deadline, the tick
+	// may be granted at any later time.
 	NotBefore, Deadline time.Time
-	// IfHeld and IfLate are the outcomes that settle the tick if all rows are held, and past the deadline. With an empty IfHeld the tick stays open
-	// if all rows are held. IfLate is required with a deadline.
+	// IfHeld is the outcome that settles the tick if all rows are held. If IfHeld is empty, the tick stays open instead. IfLate is the outcome that
+	// settles the tick past the Deadline. It is required with a Deadline.
 	IfHeld, IfLate string
-	// KeepFirst leaves a tick open, in spite of IfHeld, if all ticks before it are decided: it is the first that waits for a row.
+	// KeepFirst exempts the oldest undecided tick from IfHeld: it stays open and waits for a row.
 	KeepFirst bool
-	// KeepOutcome keeps the outcome in the lock, if this request settles the tick, until a replica has recorded it: see [State.Settled]. The replica
-	// that asked may die before that.
+	// KeepOutcome keeps the outcome in the lock if this request settles the tick, because the replica may die before it records the outcome. See
+	// [State.Settled].
 	KeepOutcome bool
 }
 
@@ -72,17 +74,17 @@ type Verdict string
 // The verdicts.
 const (
 	Granted Verdict = "granted" // Lease is set
-	// Held: all rows are held, the first until Until, by Holder. Or the free rows are reserved for waiters in line.
+	// Held: all rows are held; Holder's lease ends first, at Until. Or the free rows are reserved for waiters in the queue.
 	Held    Verdict = "held"
 	Early   Verdict = "early"   // ask again at Until
-	Closed  Verdict = "closed"  // the server lost the lock's data: no grants until Until
-	Settled Verdict = "settled" // by this request, with Outcome
-	Decided Verdict = "decided" // before this request; Outcome has the result, if it is still known
-	Unheard Verdict = "unheard" // granted under this id, and the lease has ended: withdraw it, and ask with another id
+	Closed  Verdict = "closed"  // Redis lost the lock's data: no grants until Until
+	Settled Verdict = "settled" // this request settled the tick, with Outcome
+	Decided Verdict = "decided" // the tick was decided before this request; Outcome has the result, if it is still known
+	Unheard Verdict = "unheard" // an earlier request with this id was granted, and the lease has ended: withdraw it, and ask with another id
 	Unknown Verdict = "unknown" // Err has the reason; ask again with the same id
 )
 
-// WithDefaults returns the request with defaults for the fields that are not set.
+// WithDefaults returns the request with defaults in the fields that are not set.
 func (r Request) WithDefaults() Request {
 	if r.ID == "" {
 		r.ID, r.FirstTry = rand.Text(), true
@@ -139,7 +141,7 @@ func (t Tick) validate(slots int) error {
 
 const maxBehind = 2 * 86400
 
-// Behind returns the number of seconds by which the name of a tick is behind its instant.
+// Behind returns the number of seconds by which At is behind Instant; 0 without an Instant.
 func (t *Tick) Behind() int64 {
 	if t == nil || t.Instant.IsZero() {
 		return 0
@@ -147,8 +149,8 @@ func (t *Tick) Behind() int64 {
 	return t.Instant.Unix() - t.At.Unix()
 }
 
-// ZoneOf returns the zone whose local times name the ticks of a schedule, which its digest has before a dot; "" if ticks are named by instants.
-// Decisions on ticks in one zone say nothing about ticks in another.
+// ZoneOf returns the time zone in whose local time [Tick.At] is given: the part of the schedule's digest before a dot. It returns "" if At is the
+// instant. Ticks of different zones are not comparable.
 func ZoneOf(digest string) string {
 	zone, _, named := strings.Cut(digest, ".")
 	if !named {
@@ -157,10 +159,11 @@ func ZoneOf(digest string) string {
 	return zone
 }
 
-// Accounted reports whether the grant matters later: the request has a tick, or its run becomes an orphan if its holder dies.
+// Accounted reports whether the lock keeps a record of the grant after the lease has ended: the request has a tick, or its run becomes an orphan if
+// its holder dies.
 func (r Request) Accounted() bool { return r.Tick != nil || r.Trigger != "" || r.Adopt != "" }
 
-// PerTick returns the number of grants that the tick has; 1 without a tick.
+// PerTick returns [Tick.PerTick]; 1 without a tick.
 func (r Request) PerTick() int {
 	if r.Tick == nil {
 		return 1
@@ -176,7 +179,7 @@ func (r Request) Zone() string {
 	return ZoneOf(r.Tick.Schedule)
 }
 
-// Previous returns the tick before, in seconds since 1970; 0 if there is none.
+// Previous returns [Tick.Previous] in seconds since 1970; 0 if there is none.
 func (r Request) Previous() int64 {
 	if r.Tick == nil {
 		return 0

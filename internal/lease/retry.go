@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 )
 
-// ShortestPause is the shortest pause of a call that waits by asking again.
+// ShortestPause is the shortest pause between two requests of a call that polls.
 const ShortestPause = 10 * time.Millisecond
 
 // NewRetry returns the backoff for requests whose outcome is unknown. timeout is the timeout of a round trip.
@@ -17,8 +17,8 @@ func NewRetry(timeout time.Duration) *backoff.Backoff {
 	return backoff.New(5*time.Millisecond, timeout)
 }
 
-// RetryAfter returns pause, or less if the lease that is in the way runs out before. now is the server's clock. Either instant is zero if it is not
-// known.
+// RetryAfter returns the time until the next request: pause, or less if the blocking lease ends earlier, at runsOut. now is Redis's clock. Either
+// instant is zero if it is unknown.
 func RetryAfter(pause time.Duration, runsOut, now time.Time) time.Duration {
 	if now.IsZero() || runsOut.IsZero() {
 		return pause
@@ -26,7 +26,7 @@ func RetryAfter(pause time.Duration, runsOut, now time.Time) time.Duration {
 	return min(pause, max(runsOut.Sub(now), 0)+ShortestPause/2+rand.N(ShortestPause))
 }
 
-// WaitError returns the error of a wait that has ended with its context. fault, if not nil, is the last error, after which nothing was known.
+// WaitError returns the error of a wait that ended because its context ended. fault, if not nil, is the error of the last request.
 func WaitError(ctx context.Context, fault error) error {
 	if fault != nil {
 		return fmt.Errorf("%w (%w)", fault, context.Cause(ctx))

@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// ParseRow parses "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo", as the scripts write it.
+// ParseRow parses a row in the format of the scripts: "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo".
 func ParseRow(s string) (Row, bool) {
 	part := strings.SplitN(s, "\n", 8)
 	if len(part) < 8 {
@@ -23,11 +23,11 @@ func ParseRow(s string) (Row, bool) {
 // ParseNumber parses a number that a script wrote. It returns 0 for any other text.
 func ParseNumber(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }
 
-// The states of an entry in a lock's ledger, as in state.lua.
+// The states of a tick in a lock's ledger, as in state.lua.
 const (
-	TickDecided  = "done" // decided: the outcome has the details
-	TickPart     = "part" // granted in some slots, and open to others
-	TickReopened = "open" // given back before its start: open to all slots, or only to some
+	TickDecided  = "done" // decided; the outcome has the result
+	TickPart     = "part" // granted in some slots, open to other slots
+	TickReopened = "open" // given back because its run never started: open to all slots, or only to some
 )
 
 // OutcomeGranted is the outcome of a tick that was granted.

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A StopRequest asks the holder of a lease to stop its work, see Lease.Stopping. It is the lease with ID, or without an ID a lease that makes room
-// for a tick.
+// A StopRequest asks the holder of a lease to stop its work: see engine.Run.Stopping. With an ID, it selects the lease with this id. Without an ID,
+// it selects a lease to make room for a tick.
 type StopRequest struct {
 	Lock      string
 	Permanent bool // see [Request]
 	ID        string
 	Reason    string // one line of at most 1,000 bytes without tabs; required
-	// Tick and From, which are [Tick.At] and [Tick.NotBefore] of the tick, and Slots choose a lease if the tick is undecided and all slots are held:
-	// the oldest lease that was granted before From, or that has adopted an orphan of an earlier tick. One lease at a time is chosen for a tick, for
-	// all callers, and again the same as long as it has not ended. A lease that is about to stop anyway, and not for another tick, is chosen first.
+	// Tick is [Tick.At] and From is [Tick.NotBefore] of a tick that needs a slot. If the tick is undecided and all Slots are held, the request selects a
+	// lease that is stopping already and does not make room for another tick. If there is none, it selects the oldest lease that was granted before From
+	// or has adopted an orphan of an earlier tick. All callers get the same lease until that lease has ended.
 	Tick, From time.Time
 	Slots      int
 }
@@ -36,8 +36,8 @@ func (r StopRequest) Validate() error {
 
 // A StopAnswer is the answer to a [StopRequest].
 type StopAnswer struct {
-	ID    string // the lease whose holder is asked to stop; "" if there is none, because it has ended or the tick needs none
+	ID    string // the lease whose holder is asked to stop; "" if the lease has ended, or the tick needs no room
 	Owner string
 	Slot  int
-	Err   error // [ErrUnknown]: it may be marked or not; ask again
+	Err   error // after [ErrUnknown] the holder may or may not be asked to stop; ask again
 }

@@ -6,38 +6,38 @@ import (
 	"time"
 )
 
-// MaxBatch bounds the requests of a round trip, because on the server each waits for the ones before it.
+// MaxBatch bounds the requests of a round trip, because Redis answers them one after the other.
 const MaxBatch = 1000
 
-// A Store keeps locks: on one master, or on a quorum of independent ones. It answers valid requests. Its client has the leases, their renewal, and
-// the work that goes on after a call.
+// A Store keeps locks on one Redis master, or on a quorum of independent masters. Its caller, the engine, validates requests, renews leases, and runs
+// background work.
 type Store interface {
-	// Acquire asks for a row for each request. It calls answer for each one, by its index, as soon as the result is known, so that the lease of a
-	// grant is renewed while the others are asked for. All calls are from the goroutine of the caller.
+	// Acquire asks for a row for each request. It calls answer with the index of a request as soon as its result is known, so that the engine renews a
+	// granted lease while other requests are still under way. It calls answer from the goroutine of the caller.
 	Acquire(ctx context.Context, requests []Request, answer func(place int, r Result))
-	// Wait asks for a row until it is granted or ctx ends. After an error the row may be granted all the same.
+	// Wait asks for a row until it is granted or ctx ends. After an error, the row may still be granted.
 	Wait(ctx context.Context, r Request) (Grant, error)
-	// Release asks until the lease is over on the servers, or ctx ends.
+	// Release repeats its request until Redis has ended the lease, or ctx ends.
 	Release(ctx context.Context, r ReleaseRequest) (Released, error)
-	// ReleaseSoon is Release for at most two timeouts, counted from begun, which was a moment ago.
+	// ReleaseSoon is Release for at most two timeouts, counted from the instant begun.
 	ReleaseSoon(ctx context.Context, r ReleaseRequest, begun time.Duration) (Released, error)
 	// Renew asks once for each lease, and returns a result for each.
 	Renew(ctx context.Context, batch []Renewal) []Renewed
-	// RenewAfter returns the time until the next renewal of a lease that has so much left.
+	// RenewAfter returns the time until the next renewal of a lease with this remaining time.
 	RenewAfter(left time.Duration) time.Duration
-	// RecordAttempt records the proposed attempt of a lease in stores that do not record it with a renewal.
+	// RecordAttempt records the proposed attempt of a lease. It does nothing in a store whose renewals record the attempt.
 	RecordAttempt(row *HeldRow, attempt int64) error
-	// MarkSucceeded records that the work of a lease has ended well.
+	// MarkSucceeded records that the work of a lease has succeeded. With followed, it also records the outcome of the tick for followers.
 	MarkSucceeded(ctx context.Context, row *HeldRow, followed bool) error
 
-	// Inspect, Stop and Pause answer each request, in order.
+	// Inspect, Stop and Pause return one answer for each request, in order.
 	Inspect(ctx context.Context, requests []InspectRequest) []State
 	Stop(ctx context.Context, requests []StopRequest) []StopAnswer
 	Pause(ctx context.Context, requests []PauseRequest) []PauseAnswer
 	// DeleteOrphans deletes orphans whose outcome was recorded.
 	DeleteOrphans(ctx context.Context, lock string, ids []string) error
 
-	// ServerTime asks for the servers' clock, if no reply has had it yet. Estimate and Margin make no call.
+	// ServerTime returns Redis's time. It makes a call only before the first reply. Estimate and Margin make no call.
 	ServerTime(ctx context.Context) (time.Time, error)
 	Estimate(local time.Duration) (micros int64, known bool)
 	Margin(local time.Duration) time.Duration
@@ -51,25 +51,25 @@ type Store interface {
 type Result struct {
 	Verdict Verdict
 	Grant   Grant     // set if Granted
-	Until   time.Time // by the server's clock
-	Holder  string    // the owner of a row
+	Until   time.Time // by Redis's clock
+	Holder  string    // the owner of a held row
 	Outcome string    // IfHeld or IfLate of the request that settled the tick; "granted" if it was granted
 	Orphans int       // the number of runs of this lock whose outcome no replica has recorded yet
 	Err     error
 }
 
-// Failed returns the result of a request about which nothing is known.
+// Failed returns the result of a request whose outcome is unknown.
 func Failed(err error) Result { return Result{Verdict: Unknown, Err: err} }
 
-// Unsure reports whether nothing is known, and another request with the same id may find out more.
+// Unsure reports whether the outcome is unknown and a repeated request with the same id may find it out.
 func (r *Result) Unsure() bool { return Unsure(r.Verdict, r.Err) }
 
-// Unsure reports the same for a verdict and its error.
+// Unsure is [Result.Unsure] for a verdict and its error.
 func Unsure(v Verdict, err error) bool {
 	return v == Unknown && errors.Is(err, ErrUnknown) && !errors.Is(err, ErrRefused)
 }
 
-// A HeldRow is a row as the client that holds it knows it: the request for it, and the grant. It does not change.
+// A HeldRow has the request and the grant of a row that this client holds. It does not change.
 type HeldRow struct {
 	Request Request
 	Grant   Grant
@@ -78,17 +78,17 @@ type HeldRow struct {
 // A Renewal asks for the renewal of a lease.
 type Renewal struct {
 	Row     *HeldRow
-	Attempt int64 // the newest attempt that the holder proposes
-	Aside   bool  // sent to record the attempt: the next renewal is due when it was due before
+	Attempt int64 // the newest attempt number that the holder proposes
+	Aside   bool  // sent only to record the attempt; the schedule of renewals does not change
 }
 
-// A Renewed is the result of a [Renewal]. Neither Done nor Lost is set if nothing is known.
+// A Renewed is the result of a [Renewal]. If the outcome is unknown, Done and Lost are both false.
 type Renewed struct {
 	Done bool
 	Lost bool
-	Why  string        // the reason, if it is lost
-	Left time.Duration // the time that it lasts without another renewal, counted from Sent
-	Stop string        // the reason for which its holder is asked to stop; "" if it is not
+	Why  string        // the reason, if the lease is lost
+	Left time.Duration // the time until the lease ends without another renewal, counted from Sent
+	Stop string        // why the holder is asked to stop; "" if nobody asked
 	Sent time.Duration // the local clock before the request was sent
 	Next time.Duration // the time of the next renewal, counted from Sent
 	Err  error
@@ -99,9 +99,9 @@ type ReleaseMode int
 
 // The release modes.
 const (
-	ReleaseEnd      ReleaseMode = iota // its work is over
-	ReleaseUndo                        // its work never began: its tick is open again
-	ReleaseHandOver                    // it is an orphan, for a recovery after Attempt
+	ReleaseEnd      ReleaseMode = iota // the work is over
+	ReleaseUndo                        // the work never began: the tick is open again
+	ReleaseHandOver                    // another client continues the work: the run is an orphan, whose last attempt is Attempt
 )
 
 // A ReleaseRequest ends a lease.
@@ -109,11 +109,11 @@ type ReleaseRequest struct {
 	Row     *HeldRow
 	Mode    ReleaseMode
 	Attempt int
-	Outcome string // as in the scripts; "" for none
-	Held    bool   // its holder held the lease until the first attempt to release it
-	Doubt   bool   // it was sent before, while the lease was held, and may have been done: a missing row proves nothing
-	Fresh   bool   // it was not renewed since the grant, so its ticket counts
-	Acked   bool   // an answer counts only when enough replicas have the write
+	Outcome string // for followers, as in script.OutcomeOf; "" for none
+	Held    bool   // the lease had not ended before the first try to release it
+	Doubt   bool   // an earlier try, sent while the lease was held, may have released it: a missing row does not prove a loss
+	Fresh   bool   // the lease was never renewed, so its ticket is current
+	Acked   bool   // wait until enough Redis replicas have the write
 }
 
 // Released is the answer of a store to a [ReleaseRequest].
@@ -122,10 +122,10 @@ type Released string
 // The answers.
 const (
 	ReleasedNow  Released = "released"
-	ReleasedGone Released = "gone" // the server did not have it any more
+	ReleasedGone Released = "gone" // Redis no longer had the row
 )
 
-// Sure returns what an answer means: a row may be gone because of an earlier try, if that was sent while the lease was held.
+// Sure interprets an answer. If the row is gone and an earlier try may have released it, Sure returns [ReleasedNow].
 func (r ReleaseRequest) Sure(answer Released) Released {
 	if r.Doubt && answer == ReleasedGone {
 		return ReleasedNow
@@ -133,10 +133,10 @@ func (r ReleaseRequest) Sure(answer Released) Released {
 	return answer
 }
 
-// UnknownSlot is the slot of a row that a request may or may not have been granted.
+// UnknownSlot is the slot of a grant that may or may not exist.
 const UnknownSlot = -1
 
-// Withdrawal returns the request that undoes what a request may have been granted.
+// Withdrawal returns the release that undoes the grant of a request, if there is one.
 func Withdrawal(r Request) ReleaseRequest {
 	return ReleaseRequest{Row: &HeldRow{Request: r, Grant: Grant{Slot: UnknownSlot}}, Mode: ReleaseUndo}
 }

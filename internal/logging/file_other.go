@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// duplicateFile returns the file itself: only on Unix does a write to a pipe without a reader end the process.
+// duplicateFile returns the file itself. Only Unix needs a duplicate, because there a write to a pipe without a reader can end the process.
 func duplicateFile(f *os.File) io.Writer { return f }

@@ -12,7 +12,7 @@ import (
 // firstOwn is the first descriptor after stdin, stdout and stderr.
 const firstOwn = 3
 
-// duplicateFile returns the file under another descriptor, which children do not inherit. If that fails, it returns f.
+// duplicateFile returns a duplicate of the file with another descriptor, which children do not inherit. If that fails, it returns f.
 func duplicateFile(f *os.File) io.Writer {
 	conn, err := f.SyscallConn()
 	if err != nil {

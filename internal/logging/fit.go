@@ -6,17 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// MaxJSONLine is the maximum length of a line of a JSON log, including the newline, in bytes. Container runtimes split longer lines.
+// MaxJSONLine is the maximum length of a line of a JSON log in bytes, including the newline. Container runtimes split longer lines.
 const MaxJSONLine = 16<<10 - 1
 
-// fittingLength returns the length of the longest prefix of text that takes at most most bytes in JSON and ends with a whole character.
+// fittingLength returns the length of the longest prefix of text that takes up to most bytes in JSON. The prefix ends with a whole character.
 func fittingLength(text string, most int) int {
 	for i, r := range text {
 		switch {
 		case r == '"' || r == '\\' || r == '\t' || r == '\n' || r == '\r':
 			most -= 2
 		case r < ' ' || r == '\u2028' || r == '\u2029' || r == utf8.RuneError:
-			most -= 6 // \u001b
+			most -= 6 // written as an escape sequence such as \u001b
 		default:
 			most -= utf8.RuneLen(r)
 		}
@@ -27,7 +27,8 @@ func fittingLength(text string, most int) int {
 	return len(text)
 }
 
-// shortenLine cuts the values of a JSON line that exceeds MaxJSONLine, the longest first. It returns a line that it can't parse unchanged.
+// shortenLine shortens the longest values of a JSON line until the line has at most MaxJSONLine bytes. If it can't parse the line, it returns the line
+// unchanged.
 func shortenLine(line []byte) []byte {
 	if len(line) <= MaxJSONLine {
 		return line

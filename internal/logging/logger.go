@@ -8,18 +8,18 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Options configure the format of a log.
+// Options select the level and the format of a log.
 type Options struct {
 	Level hclog.Level
-	JSON  bool // otherwise text
-	Color bool // only for text
+	JSON  bool // false means text
+	Color bool // ignored for JSON
 }
 
-// timeFormat is the time format of text. It has the date and the zone, because logs are read on other days and machines.
+// timeFormat is the time format of a text log. It contains the date and the zone, because logs are read on other days and on other machines.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// New returns a logger, and the Writer that writes its lines to out. A file is written through a duplicate of its descriptor, because a pipe without
-// a reader would end the process if it is its stdout or stderr.
+// New returns a logger, and the Writer that writes the logger's lines to out. If out is a file, New writes to a duplicate of its descriptor, because a write
+// to stdout or stderr ends the process if it is a pipe without a reader.
 func New(out io.Writer, o Options) (hclog.Logger, *Writer) {
 	if f, ok := out.(*os.File); ok {
 		out = duplicateFile(f)
@@ -48,13 +48,13 @@ func (o Options) newLogger(out io.Writer) hclog.Logger {
 	return hclog.New(options)
 }
 
-// renamed replaces the JSON keys of hclog by time, level, msg and module.
+// renamed replaces the JSON keys of hclog by level, msg, module and time.
 type renamed struct{ out io.Writer }
 
-// Write passes on a line without a level.
+// Write passes on a line whose level is unknown.
 func (r renamed) Write(line []byte) (int, error) { return r.LevelWrite(hclog.Error, line) }
 
-// LevelWrite passes on a line with its level.
+// LevelWrite passes on a line and its level.
 func (r renamed) LevelWrite(level hclog.Level, line []byte) (int, error) {
 	text := shortenLine(renameKeys(line))
 	if w, ok := r.out.(hclog.LevelWriter); ok {
@@ -63,8 +63,8 @@ func (r renamed) LevelWrite(level hclog.Level, line []byte) (int, error) {
 	return r.out.Write(text)
 }
 
-// jsonKeys are in the order of a line, whose keys are sorted. With the comma or brace before it, a key can't match inside a string, because quotation
-// marks are escaped there.
+// jsonKeys lists the keys in the order of a line, which is alphabetical. Each pattern includes the comma or brace before the key, so it can't match inside a
+// string: quotation marks are escaped there.
 var jsonKeys = []struct{ from, to string }{
 	{`{"@level":`, `{"level":`},
 	{`,"@message":`, `,"msg":`},

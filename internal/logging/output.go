@@ -10,31 +10,32 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// The limits of a run's output in the log. A run may print as fast as it can, and its log may be on a disk that others need.
+// The limits of a run's output in the log. A run may print as fast as it can, and the log may be on a disk that other programs need.
 const (
-	// OutputBurst is the number of bytes that can be logged at once, OutputRate the number of bytes per second after that.
+	// OutputBurst is the number of bytes that can be logged at once. OutputRate is the number of bytes per second after that.
 	OutputBurst, OutputRate = 1 << 20, 256 << 10
-	// MaxOutputLine is the maximum number of bytes of a line in the log, encoded as JSON. With the other keys, the line stays below [MaxJSONLine].
+	// MaxOutputLine is the maximum length of a line of output in bytes, encoded as JSON. With the other keys of the log line, the total stays below
+	// [MaxJSONLine].
 	MaxOutputLine = MaxJSONLine - 2<<10
-	// lineCost is the cost of a line in addition to its text, for the other keys.
+	// lineCost is the cost of a line in bytes, in addition to its text. It stands for the other keys of the log line.
 	lineCost = 256
 )
 
-// Output passes the output of one run on to its log. It must be used by one goroutine.
+// Output writes the output of one run to its log, within limits. It is not safe for concurrent use.
 type Output struct {
 	log    hclog.Logger
-	budget float64 // bytes; negative after a line that exceeded it
+	budget float64 // bytes that may be logged now; negative after a line that exceeded it
 	at     time.Time
 
-	lines, bytes int64 // dropped; lines that were cut count only in bytes
+	lines, bytes int64 // number of dropped lines and bytes; a line that was cut counts only in bytes
 }
 
-// NewOutput returns the output of a run.
+// NewOutput returns the Output of one run.
 func NewOutput(log hclog.Logger) *Output {
 	return &Output{log: log, budget: OutputBurst, at: time.Now()}
 }
 
-// Line logs a line, unless the limits are exceeded. Bytes that are not text become replacement characters.
+// Line logs a line, unless the limits are exceeded. Bytes that are not valid text become replacement characters.
 func (o *Output) Line(stream string, line []byte) {
 	now := time.Now()
 	o.budget = min(OutputBurst, o.budget+now.Sub(o.at).Seconds()*OutputRate)
@@ -45,7 +46,7 @@ func (o *Output) Line(stream string, line []byte) {
 		return
 	}
 	if n := min(len(line), MaxOutputLine); n < len(line) {
-		for cut := n; n > cut-utf8.UTFMax && !utf8.RuneStart(line[n]); n-- { // back to the start of a character
+		for cut := n; n > cut-utf8.UTFMax && !utf8.RuneStart(line[n]); n-- { // back to the start of the character
 		}
 		o.bytes += int64(len(line) - n)
 		line = line[:n]
@@ -59,15 +60,15 @@ func (o *Output) Line(stream string, line []byte) {
 	o.log.Info(text, "stream", stream)
 }
 
-// End logs the amount of dropped output, if any.
+// End logs the number of dropped lines and bytes, if there are any.
 func (o *Output) End() {
 	if o.bytes > 0 || o.lines > 0 {
 		o.log.Warn("output dropped from the log", "lines", o.lines, "bytes", o.bytes)
 	}
 }
 
-// Printable returns a line as text that is safe on a terminal, and not much longer as JSON. It removes colours. Each sequence of bytes that are not
-// text, or that control a terminal, becomes one replacement character.
+// Printable returns a line as text that is safe on a terminal and not much longer as JSON. It removes escape sequences for colours. Each sequence of bytes
+// that are not valid text, or that control a terminal, becomes one replacement character.
 func Printable(line []byte) string {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	if isPlain(line) {
@@ -94,7 +95,7 @@ func Printable(line []byte) string {
 	return text.String()
 }
 
-// isPlain reports whether a line is printable ASCII, as most lines are.
+// isPlain reports whether a line is printable ASCII. Most lines are.
 func isPlain(line []byte) bool {
 	for _, b := range line {
 		if b != '\t' && (b < ' ' || b > '~') {
@@ -104,7 +105,7 @@ func isPlain(line []byte) bool {
 	return true
 }
 
-// colourLength returns the length of the escape sequence for colours at the start of a line, or 0 if there is none.
+// colourLength returns the length of the escape sequence for colours at the start of a line. It returns 0 if there is none.
 func colourLength(line []byte) int {
 	const longest = 32
 	if !bytes.HasPrefix(line, []byte("\x1b[")) {

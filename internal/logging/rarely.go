@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// rarelyEvery is the least time between log lines about an event that clients can cause.
+// rarelyEvery is the minimum time between log lines about an event that clients can cause.
 const rarelyEvery = time.Minute
 
-// Rarely counts events of one kind, and limits their log lines to one per minute. It is safe for concurrent use.
+// Rarely counts events of one kind and limits their log lines to one per minute. It is safe for concurrent use.
 type Rarely struct {
 	mu     sync.Mutex
 	count  int64     // events since the last log line
-	logged time.Time // has a monotonic reading, so a change of the machine's clock does not silence the log
+	logged time.Time // time of the last log line; time.Since uses its monotonic reading, so changes of the clock do not matter
 }
 
-// Due counts an event. If a log line is due, it returns the number of events since the last one.
+// Due counts an event. If a log line is due, it returns the number of events since the last log line.
 func (f *Rarely) Due() (events int64, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,10 +1,10 @@
-// Package logging is the only way for log output to leave a process. The readers of a log, such as a terminal, a journal or another program behind a
-// pipe, may stop reading or go away. This process must never wait for them.
+// Package logging writes all log output of a process. The reader of a log, such as a terminal, a journal or another program behind a pipe, may stop reading
+// or exit. The process must never wait for it.
 //
-//   - A [Writer] queues lines and writes them from its own goroutine. It drops and counts lines that do not fit into the queue, and reports their
-//     number as soon as the reader continues.
-//   - [New] returns a logger on a Writer, for text or JSON.
-//   - An [Output] passes the output of one run on to a log, within limits.
+//   - A [Writer] queues lines and writes them from its own goroutine. It drops and counts the lines that do not fit into the queue, and reports their number
+//     as soon as the reader continues.
+//   - [New] returns a logger that writes text or JSON to a Writer.
+//   - An [Output] writes the output of one run to a log, within limits.
 package logging
 
 import (
@@ -20,47 +20,47 @@ import (
 )
 
 const (
-	// MaxQueued is the maximum number of bytes in the queue. As many bytes again may be in a write to a reader that has stopped.
+	// MaxQueued is the maximum number of bytes in the queue. The write to a reader that has stopped may hold the same number of bytes again.
 	MaxQueued = 1 << 20
-	// maxChatter is the maximum number of queued bytes at which lines below WARN are accepted. A flood of them leaves room for important lines.
+	// maxChatter is the maximum number of bytes in the queue when a line below WARN is added. The rest of the queue is reserved for more important lines.
 	maxChatter = MaxQueued / 4 * 3
-	// keptBuffer is the maximum capacity of a buffer that is reused.
+	// keptBuffer is the maximum capacity of a buffer that is kept for reuse.
 	keptBuffer = 64 << 10
 
-	// The pauses between attempts of a failed write double from the first to the last. A full disk, or a named pipe without a reader, may recover. A
-	// reader that is gone for good has no other effect.
+	// The pauses between attempts of a failed write double from firstPause to lastPause. A full disk, or a named pipe without a reader, may recover. If the
+	// reader has exited for good, the attempts do no harm.
 	firstPause, lastPause = 10 * time.Millisecond, time.Second
 )
 
-// Writer passes lines on to a reader that may be slow, stuck or gone. Writing to it never waits and never fails. It is safe for concurrent use.
+// Writer passes lines on to a reader that may be slow, hang or have exited. A write to a Writer never waits and never fails. It is safe for concurrent use.
 //
-// When the queue is full, new lines are dropped; lines below WARN are dropped earlier than others. The reader gets one line with the number of
-// dropped lines in their place.
+// If the queue is full, a Writer drops new lines, and lines below WARN earlier than other lines. In their place, the reader gets a line with the number of
+// dropped lines.
 type Writer struct {
 	out    io.Writer
-	notice func(dropped uint64) []byte // returns the line that reports dropped ones
-	wake   chan struct{}               // capacity 1: the queue is not empty
+	notice func(dropped uint64) []byte // returns the line that reports dropped lines
+	wake   chan struct{}               // capacity 1: signals that the queue is not empty
 	closed chan struct{}
 	end    sync.Once
 	worker sync.WaitGroup
-	total  atomic.Uint64 // dropped lines
+	total  atomic.Uint64 // number of all dropped lines
 
 	mu      sync.Mutex
-	queue   []byte          // whole lines
-	spare   []byte          // a buffer for the queue
-	dropped uint64          // lines after the queued ones
-	writing bool            // some lines that were taken from the queue are not written yet
-	flushes []chan struct{} // to close when everything is written
+	queue   []byte          // complete lines only
+	spare   []byte          // an empty buffer that becomes the next queue
+	dropped uint64          // number of lines dropped since the last queued line
+	writing bool            // lines that were taken from the queue are not written yet
+	flushes []chan struct{} // channels to close when everything is written
 }
 
-// NewWriter starts a writer to out. [Writer.Close] ends it. notice returns the line that reports dropped lines.
+// NewWriter starts a Writer that writes to out. [Writer.Close] ends it. notice returns the line that reports dropped lines.
 func NewWriter(out io.Writer, notice func(dropped uint64) []byte) *Writer {
 	w := &Writer{out: out, notice: notice, wake: make(chan struct{}, 1), closed: make(chan struct{})}
 	w.worker.Go(w.run)
 	return w
 }
 
-// Write queues a line with the importance of an error.
+// Write queues a line whose level is unknown. Such a line counts as an error.
 func (w *Writer) Write(line []byte) (int, error) { return w.LevelWrite(hclog.Error, line) }
 
 // LevelWrite queues a line with its level.
@@ -87,7 +87,7 @@ func (w *Writer) LevelWrite(level hclog.Level, line []byte) (int, error) {
 // Dropped returns the number of lines dropped so far.
 func (w *Writer) Dropped() uint64 { return w.total.Load() }
 
-// Close writes the queue until ctx ends, and reports whether everything was written. A hanging write is abandoned. Later lines are not written.
+// Close writes the queued lines until ctx ends, and reports whether all were written. A hanging write is abandoned. Later lines are not written.
 func (w *Writer) Close(ctx context.Context) (all bool) {
 	select {
 	case <-w.flushed():
@@ -101,7 +101,7 @@ func (w *Writer) Close(ctx context.Context) (all bool) {
 	return all
 }
 
-// flushed returns a channel that is closed when everything is written.
+// flushed returns a channel that is closed when all queued lines are written.
 func (w *Writer) flushed() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +114,7 @@ func (w *Writer) flushed() <-chan struct{} {
 	return done
 }
 
-// run writes lines until the writer is closed.
+// run writes queued lines until the writer is closed.
 func (w *Writer) run() {
 	for {
 		lines := w.takeLines()
@@ -132,7 +132,7 @@ func (w *Writer) run() {
 	}
 }
 
-// takeLines removes all lines from the queue. It appends a line that reports dropped lines.
+// takeLines removes all lines from the queue and returns them. If lines were dropped, it appends a line that reports their number.
 func (w *Writer) takeLines() (lines []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +152,7 @@ func (w *Writer) takeLines() (lines []byte) {
 	return lines
 }
 
-// writeLines writes all lines, and repeats failed writes. It returns false if the writer was closed before the end.
+// writeLines writes lines, and retries failed writes. It returns false if the writer was closed before all lines were written.
 func (w *Writer) writeLines(lines []byte) bool {
 	retry := backoff.New(firstPause, lastPause)
 	for rest := lines; len(rest) > 0; {

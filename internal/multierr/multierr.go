@@ -1,6 +1,6 @@
-// Package multierr joins errors whose number others decide, such as one for each of another program's entries in Redis, or for each job of a cluster.
-// The result has the first errors and the number of the others, so that its text and the work with it are bounded. A faulty configuration is
-// different: its user gets all errors at once.
+// Package multierr joins errors whose number is not limited by this program, for example one error per entry that another program wrote to Redis, or per job
+// of a cluster. The result contains the first errors and the number of the others, so its length is limited. Package config does not use it, because the user
+// of a faulty configuration gets all errors at once.
 package multierr
 
 import (
@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Kept is the number of errors that a [List] keeps. It only counts the others.
+// Kept is the number of errors that a [List] keeps. Further errors are only counted.
 const Kept = 10
 
-// A List collects errors. Its zero value is an empty list.
+// A List collects errors. The zero value is an empty list.
 type List struct {
 	kept []error
 	more int
 }
 
-// Add adds errors that are not nil. The errors of another list are added one by one.
+// Add adds errors. It ignores nil. If an error comes from another list, Add adds that list's errors one by one.
 func (l *List) Add(errs ...error) {
 	for _, err := range errs {
 		switch several := err.(type) { //nolint:errorlint // a list that was wrapped has a text of its own
@@ -36,7 +36,7 @@ func (l *List) Add(errs ...error) {
 	}
 }
 
-// Err returns nil for an empty list, the error itself if there is only one, and otherwise an error that wraps the errors that were kept.
+// Err returns nil for an empty list, and the error itself if there is only one. Otherwise it returns an error that wraps the kept errors.
 func (l *List) Err() error {
 	switch {
 	case len(l.kept) == 0:
@@ -47,20 +47,20 @@ func (l *List) Err() error {
 	return &joined{slices.Clone(l.kept), l.more}
 }
 
-// Join returns the [List.Err] of a list of errs.
+// Join adds errs to a new list and returns its [List.Err].
 func Join(errs ...error) error {
 	var l List
 	l.Add(errs...)
 	return l.Err()
 }
 
-// A joined is a list with at least two errors. It does not change.
+// A joined is the error of a list with at least two errors. It is immutable.
 type joined struct {
 	kept []error
 	more int
 }
 
-// Error returns a line for each error that was kept.
+// Error returns one line for each kept error, and a line with the number of the others.
 func (j *joined) Error() string {
 	var text strings.Builder
 	for i, err := range j.kept {
@@ -75,5 +75,5 @@ func (j *joined) Error() string {
 	return text.String()
 }
 
-// Unwrap returns the errors that were kept.
+// Unwrap returns the kept errors.
 func (j *joined) Unwrap() []error { return slices.Clone(j.kept) }

@@ -8,13 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// emailClaim is an address that is used as a name only if verifiedClaim is true. Otherwise people could choose any address as their name.
+// emailClaim is the claim with a person's e-mail address. It is used as a name or for roles only if verifiedClaim is true. Otherwise people could enter any
+// address.
 const emailClaim, verifiedClaim = "email", "email_verified"
 
-// maxName is the maximum number of characters of a name. maxSubject is the limit that the specification sets for a subject, in characters.
+// maxName is the maximum number of characters of a name. maxSubject is the limit of the OpenID Connect specification for a subject.
 const maxName, maxSubject = 128, 255
 
-// identityOf returns the person that the claims of a verified ID token describe. A person without a name or a role is refused.
+// identityOf returns the person that the claims of a verified ID token describe. It refuses a person without a name or a role.
 func (c Config) identityOf(subject string, claims map[string]any) (Identity, error) {
 	if subject == "" {
 		return Identity{}, &RefusedError{Reason: `your ID token has no claim "sub"`}
@@ -33,7 +34,7 @@ func (c Config) identityOf(subject string, claims map[string]any) (Identity, err
 	return Identity{name, role, subject}, nil
 }
 
-// nameOf returns a person's name, or the reason that there is none.
+// nameOf returns a person's name, or the reason for which the claims have no valid name.
 func (c Config) nameOf(claims map[string]any) (name, reason string) {
 	if slices.Contains([]string{c.NameClaim, c.RoleClaim}, emailClaim) && claims[verifiedClaim] != true && claims[verifiedClaim] != "true" {
 		return "", `the provider has not verified your e-mail address (claim "email_verified")`
@@ -48,10 +49,11 @@ func (c Config) nameOf(claims map[string]any) (name, reason string) {
 	return name, ""
 }
 
-// elsewhereClaim names the claims that the provider has left out of a token, and where to get them. Entra ID does so with more than 200 groups.
+// elsewhereClaim is the claim that lists claims which the provider left out of the token. Entra ID leaves out the groups of a person with more than 200
+// groups.
 const elsewhereClaim = "_claim_names"
 
-// roleOf returns the first role that a claim gives, or the reason that there is none.
+// roleOf returns the first of [Config.Roles] that the claims give, or the reason for which they give none.
 func (c Config) roleOf(claims map[string]any) (role, reason string) {
 	values := valuesOf(claims[c.RoleClaim])
 	if elsewhere, _ := claims[elsewhereClaim].(map[string]any); len(values) == 0 && elsewhere[c.RoleClaim] != nil {
@@ -68,12 +70,13 @@ func (c Config) roleOf(claims map[string]any) (role, reason string) {
 	return "", fmt.Sprintf("no value of your claim %q gives a role here", c.RoleClaim)
 }
 
-// isPresentable reports whether a name can be shown unchanged. Other names are refused and not cleaned, because cleaning could make two names equal.
+// isPresentable reports whether a name can be shown unchanged. Other names are refused instead of cleaned, because cleaning could make two names equal.
 func isPresentable(name string, most int) bool {
 	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= most && strings.TrimSpace(name) == name && !strings.ContainsFunc(name, isInvisible)
 }
 
-// isInvisible reports whether a character is invisible, even if its class is a letter or a mark. With and without such a character, two names would look the same.
+// isInvisible reports whether a character is invisible, including invisible letters and marks. Two names that differ only in such a character would look the
+// same.
 func isInvisible(r rune) bool {
 	const blankBraille = '\u2800'
 	return !unicode.IsPrint(r) || r == blankBraille || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// metadataAge is the time that a discovery document is cached. For up to this time a key stays valid that the provider has withdrawn, and browsers are
-	// redirected to a provider that is down.
+	// metadataAge is the time for which a discovery document is cached. During this time, a signing key that the provider has withdrawn stays valid, and
+	// browsers are redirected even if the provider is down.
 	metadataAge = time.Minute
-	// retryAfter is the time until a failed discovery is repeated. A provider that hangs delays at most one sign-in in this time.
+	// retryAfter is the time after which a failed discovery is repeated. A provider that hangs gets at most one request in this time.
 	retryAfter = 5 * time.Second
 )
 
-// metadata is a provider as its discovery document describes it.
+// metadata describes the provider, according to its discovery document.
 type metadata struct {
 	endpoint oauth2.Endpoint
 	scopes   []string
@@ -28,23 +28,24 @@ type metadata struct {
 	verify   *gooidc.Config
 }
 
-// asymmetric lists the algorithms whose signatures only the provider can make. With HS256 every holder of the client secret could, and with "none" anybody.
+// asymmetric lists the signature algorithms for which only the provider has the key. With HS256, everybody who has the client secret could sign a token, and
+// with "none" anybody could.
 var asymmetric = []string{gooidc.RS256, gooidc.RS384, gooidc.RS512, gooidc.ES256, gooidc.ES384, gooidc.ES512, gooidc.PS256, gooidc.PS384, gooidc.PS512, gooidc.EdDSA}
 
-// A discovery is the result of reading a discovery document: metadata or a fault. It expires at until.
+// A discovery is the result of a request for the discovery document: metadata or a fault. It is valid until the time in until.
 type discovery struct {
 	metadata *metadata
 	fault    error
 	until    time.Time
 }
 
-// Fresh reports whether [Provider.Begin] returns at once, without a request to the provider.
+// Fresh reports whether a discovery is cached, so that [Provider.Begin] needs no request to the provider.
 func (p *Provider) Fresh() bool {
 	last := p.found.Load()
 	return last != nil && time.Now().Before(last.until)
 }
 
-// cachedMetadata returns the provider's metadata. It requests them if the cached ones have expired; concurrent callers share one request.
+// cachedMetadata returns the provider's metadata. If no valid result is cached, it requests the discovery document; concurrent callers share one request.
 func (p *Provider) cachedMetadata(ctx context.Context) (*metadata, error) {
 	if p.Fresh() {
 		last := p.found.Load()
@@ -56,8 +57,8 @@ func (p *Provider) cachedMetadata(ctx context.Context) (*metadata, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for the discovery of another sign-in: %w", context.Cause(ctx))
 	}
-	if !p.Fresh() { // otherwise another sign-in has done this meanwhile
-		m, err := p.readDiscovery(context.WithoutCancel(ctx)) // others wait for the answer too
+	if !p.Fresh() { // otherwise another sign-in has renewed the result in the meantime
+		m, err := p.readDiscovery(context.WithoutCancel(ctx)) // a client that disconnects must not cancel a request whose result others share
 		age := metadataAge
 		if err != nil {
 			age = retryAfter
@@ -68,7 +69,7 @@ func (p *Provider) cachedMetadata(ctx context.Context) (*metadata, error) {
 	return last.metadata, last.fault
 }
 
-// readDiscovery reads the discovery document.
+// readDiscovery requests the discovery document.
 func (p *Provider) readDiscovery(ctx context.Context) (*metadata, error) {
 	ctx = gooidc.ClientContext(ctx, p.client)
 	found, err := gooidc.NewProvider(ctx, p.cfg.Issuer)
@@ -86,7 +87,7 @@ func (p *Provider) readDiscovery(ctx context.Context) (*metadata, error) {
 	}
 	m := &metadata{endpoint: found.Endpoint(), scopes: p.requestScopes(document.Scopes), keys: gooidc.NewRemoteKeySet(ctx, document.Keys),
 		verify: &gooidc.Config{ClientID: p.cfg.ClientID, SupportedSigningAlgs: slices.DeleteFunc(document.Algorithms, func(name string) bool { return !slices.Contains(asymmetric, name) })}}
-	m.endpoint.AuthStyle = oauth2.AuthStyleInHeader // not detected by trying both: a code can be used once
+	m.endpoint.AuthStyle = oauth2.AuthStyleInHeader // set explicitly, because automatic detection may use the code twice, and a code is valid once
 	if document.AuthMethods != nil && !slices.Contains(document.AuthMethods, "client_secret_basic") {
 		m.endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
@@ -98,7 +99,8 @@ func (p *Provider) readDiscovery(ctx context.Context) (*metadata, error) {
 	return m, nil
 }
 
-// requestScopes returns the scopes to request. The default omits a scope that is not offered, because a provider may refuse a request with an unknown one.
+// requestScopes returns the scopes to request. By default it requests the scope of the role claim only if the provider offers it, because a provider may
+// refuse a request with an unknown scope.
 func (p *Provider) requestScopes(offered []string) []string {
 	scopes := []string{gooidc.ScopeOpenID}
 	wanted := p.cfg.Scopes
@@ -116,7 +118,7 @@ func (p *Provider) requestScopes(offered []string) []string {
 	return scopes
 }
 
-// discoveryFault returns an [UnavailableError] for a failed discovery.
+// discoveryFault converts the error of a discovery to an [UnavailableError].
 func discoveryFault(err error) error {
 	var unavailable *UnavailableError
 	var mismatch *gooidc.IssuerMismatchError

@@ -1,5 +1,5 @@
-// Package oidc signs people in at an OpenID Connect provider, by the authorization code flow with PKCE. It redirects a browser to the provider, and exchanges
-// the code with which the browser returns for a name and a role. It stores nothing about a person.
+// Package oidc signs people in at an OpenID Connect provider. It uses the authorization code flow with PKCE: it redirects a browser to the provider, which
+// sends the browser back with a code, and exchanges the code for a name and a role. It stores nothing about people.
 package oidc
 
 import (
@@ -16,46 +16,47 @@ import (
 
 // Config configures a [Provider].
 type Config struct {
-	// Namespace is the cluster's name. It separates the keys of clusters that share a registration at the provider.
+	// Namespace is the name of the cluster. Clusters that share a registration at the provider still have different keys.
 	Namespace string
-	// Issuer is the provider's URL, as its ID tokens contain it.
+	// Issuer is the provider's URL, exactly as in its ID tokens.
 	Issuer string
-	// ClientID and RedirectURL are the ones registered at the provider.
+	// ClientID and RedirectURL are the values registered at the provider.
 	ClientID, RedirectURL string
-	// Secret returns the client secret that is registered there now.
+	// Secret returns the current client secret.
 	Secret func() string
-	// Scopes are requested. If they are nil, openid, profile and email are, and RoleClaim if the provider offers a scope of that name.
+	// Scopes are the scopes to request. If Scopes is nil, they are openid, profile and email and, if the provider offers a scope with the name in RoleClaim,
+	// that scope too.
 	Scopes []string
-	// NameClaim is the claim with a person's name. An address in "email" is accepted only if the provider has verified it.
+	// NameClaim is the claim with a person's name. If it is "email", the provider must have verified the address.
 	NameClaim string
-	// RoleClaim is the claim with the values that give roles: a string or a list of strings.
+	// RoleClaim is the claim whose values give roles. The claim may be a string or a list of strings.
 	RoleClaim string
-	// Roles are in order of precedence: a person gets the first role that has a value of the claim.
+	// Roles are in order of precedence. A person gets the first role for which the claim has a value.
 	Roles []Role
 }
 
-// A Role is a role and the values of [Config.RoleClaim] that give it.
+// A Role is a role, with the values of [Config.RoleClaim] that give it.
 type Role struct {
 	Name   string
 	Values []string
 }
 
-// An Identity is a person after a sign-in.
+// An Identity is a person who has signed in.
 type Identity struct {
 	Name    string // at most 128 printable characters
 	Role    string // name of one of [Config.Roles]
-	Subject string // the provider's permanent identifier of the account
+	Subject string // permanent identifier of the account at the provider
 }
 
-// Attempt holds the secrets of one sign-in. The provider returns State through the browser and Nonce in the ID token, and gives that token only to the client
-// that knows Verifier.
+// Attempt holds the secrets of one sign-in. The provider returns State through the browser, and Nonce in the ID token. It sends the token only to a client
+// that presents Verifier.
 type Attempt struct{ State, Nonce, Verifier string }
 
-// An UnavailableError reports that the provider cannot be used at present.
+// An UnavailableError reports that the provider cannot be used at the moment.
 type UnavailableError struct {
-	// Problem completes a sentence that begins with "the provider". It may be shown to anybody.
+	// Problem is a clause about the provider, such as "it did not answer within 5s". Anybody may read it.
 	Problem string
-	// Err is for the log. It is nil if there is nothing to add.
+	// Err has details for the log. It may be nil.
 	Err error
 }
 
@@ -68,18 +69,18 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// A RefusedError is the reason that a person is not admitted after a sign-in at the provider.
+// A RefusedError reports that a person has signed in at the provider, but is not admitted to the cluster.
 type RefusedError struct {
-	Reason  string // for the person
-	Subject string // the account, for the log; "" if it is not well-formed
+	Reason  string // text for the person
+	Subject string // identifier of the account, for the log; "" if it is malformed
 }
 
 func (e *RefusedError) Error() string { return e.Reason }
 
-// mostOfAnError is the maximum length of an error in a message, in bytes, because some errors repeat the provider's answer.
+// mostOfAnError is the maximum length of an error's text in bytes, because some errors contain the provider's answer.
 const mostOfAnError = 300
 
-// shortText returns the text of an error, cut to mostOfAnError bytes.
+// shortText returns the text of an error, shortened to mostOfAnError bytes.
 func shortText(err error) string {
 	text := strings.ToValidUTF8(err.Error(), "")
 	if len(text) > mostOfAnError {
@@ -88,14 +89,14 @@ func shortText(err error) string {
 	return text
 }
 
-// A Provider is an OpenID Connect provider. It receives no request before the first sign-in. Its methods are safe for concurrent use.
+// A Provider is the access to an OpenID Connect provider. It sends no request before the first sign-in. Its methods are safe for concurrent use.
 type Provider struct {
 	cfg    Config
 	issuer *url.URL
 	client *http.Client
 
-	turn  chan struct{}             // holds a value while a discovery is in progress
-	found atomic.Pointer[discovery] // the last result; nil before the first
+	turn  chan struct{}             // full while a discovery is in progress
+	found atomic.Pointer[discovery] // last result of a discovery; nil before the first
 }
 
 // New returns a provider. It sends no request.
@@ -106,25 +107,25 @@ func New(cfg Config) (*Provider, error) {
 	}
 	p := &Provider{cfg: cfg, issuer: issuer, turn: make(chan struct{}, 1)}
 	p.client = &http.Client{Transport: &transport{p.isPermitted, &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaderBytes,
-		// The dialer continues to connect after a request has ended, so it needs its own time-outs.
+		// A dialer may continue to connect after the request has ended, so it needs its own time limits.
 		DialContext: dial.New(dial.Config{}).DialContext, TLSHandshakeTimeout: requestTimeout}}}
 	return p, nil
 }
 
-// Host returns the host of the issuer, by which people know the provider.
+// Host returns the host of the issuer's URL. Texts for people name the provider by it.
 func (p *Provider) Host() string { return p.issuer.Host }
 
 // RedirectURL returns the URL to which the provider sends browsers back.
 func (p *Provider) RedirectURL() *url.URL {
 	u, err := url.Parse(p.cfg.RedirectURL)
 	if err != nil {
-		return &url.URL{} // not reached: the configuration was validated
+		return &url.URL{} // not reached, because the configuration was validated
 	}
 	return u
 }
 
-// Key returns a key for a purpose: an HMAC, by the client secret, of everything that replicas must have in common to accept each other's cookies. A cookie is
-// therefore valid in its cluster only, and becomes invalid when the secret, or a setting that decides names or roles, changes.
+// Key returns the key for a purpose, such as signing sessions. The key is derived from the client secret, the cluster's namespace and the settings that
+// determine names and roles. Replicas that agree on all of these accept each other's cookies. If one of them changes, all cookies become invalid.
 func (p *Provider) Key(purpose string) []byte {
 	c := p.cfg
 	mac := hmac.New(sha256.New, []byte(c.Secret()))
@@ -133,11 +134,11 @@ func (p *Provider) Key(purpose string) []byte {
 	return mac.Sum(nil)
 }
 
-// minSecretLength is the minimum length of a client secret, in bytes. A random secret of this length cannot be found by trying. Anybody can try offline,
-// because every client gets a cookie that is signed with a key derived from the secret.
+// minSecretLength is the minimum length of a client secret, in bytes. Every client gets a cookie whose signature depends on the secret, so an attacker can
+// guess secrets offline. A random secret of this length cannot be guessed.
 const minSecretLength = 16
 
-// ParseSecret parses the content of a client secret file. Its errors do not contain the secret.
+// ParseSecret parses the content of a file with a client secret. Its errors do not contain the secret.
 func ParseSecret(text string) (string, error) {
 	secret := strings.TrimSpace(text)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Begin returns the URL at the provider to which a browser is redirected.
+// Begin returns the URL of the provider to which the browser must be redirected.
 func (p *Provider) Begin(ctx context.Context, a Attempt) (string, error) {
 	m, err := p.cachedMetadata(ctx)
 	if err != nil {
@@ -22,8 +22,7 @@ func (p *Provider) Begin(ctx context.Context, a Attempt) (string, error) {
 	return p.oauthConfig(m).AuthCodeURL(a.State, gooidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
 }
 
-// Identify returns the person that has signed in at the provider: it exchanges the code for an ID token, and verifies the token. Its errors contain neither
-// the code nor a token.
+// Identify returns the person who has signed in. It exchanges the code for an ID token and verifies the token. Its errors contain no code and no token.
 func (p *Provider) Identify(ctx context.Context, code string, a Attempt) (Identity, error) {
 	m, err := p.cachedMetadata(ctx)
 	if err != nil {
@@ -58,7 +57,8 @@ func (p *Provider) Identify(ctx context.Context, code string, a Attempt) (Identi
 	return p.cfg.identityOf(token.Subject, claims)
 }
 
-// audienceFault returns why a token was not issued to this client alone, or "". A token with several audiences must name the client to which it was issued.
+// audienceFault returns a fault if a token was not issued for this client alone, and "" otherwise. A token with several audiences must name the client for
+// which it was issued (azp).
 func (c Config) audienceFault(audience []string, party any) string {
 	name, isName := party.(string)
 	switch {
@@ -76,7 +76,7 @@ func (p *Provider) oauthConfig(m *metadata) *oauth2.Config {
 	return &oauth2.Config{ClientID: p.cfg.ClientID, ClientSecret: p.cfg.Secret(), Endpoint: m.endpoint, RedirectURL: p.cfg.RedirectURL, Scopes: m.scopes}
 }
 
-// watchedKeys keeps the error of a key set, because the verifier passes on only its text.
+// watchedKeys is a key set that remembers its last error. The verifier returns only the text of that error.
 type watchedKeys struct {
 	gooidc.KeySet
 	fault error
@@ -91,7 +91,7 @@ func (k *watchedKeys) VerifySignature(ctx context.Context, token string) ([]byte
 // errorCode matches the well-formed error codes of OAuth 2.
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// CallbackFault returns the error for a callback that has an error code instead of a code.
+// CallbackFault returns the error for a callback that contains an OAuth error code instead of an authorization code.
 func CallbackFault(name string) error {
 	if slices.Contains(atFault, name) {
 		return &UnavailableError{"it answered with " + name, nil}
@@ -99,10 +99,10 @@ func CallbackFault(name string) error {
 	return errors.New("the provider answered with " + errorName(name))
 }
 
-// atFault lists the error codes of OAuth 2 that mean a fault of the provider.
+// atFault lists the OAuth error codes that mean a fault of the provider.
 var atFault = []string{"server_error", "temporarily_unavailable"}
 
-// errorName returns an error code of OAuth 2, or another text if it is not well-formed, because it comes from outside.
+// errorName returns an OAuth error code from outside. If the code is malformed, it returns a fixed text.
 func errorName(name string) string {
 	if !errorCode.MatchString(name) {
 		return "an error without a name"
@@ -110,7 +110,7 @@ func errorName(name string) string {
 	return name
 }
 
-// exchangeFault returns an error of the token endpoint without the provider's text, which may contain the code or the secret.
+// exchangeFault converts an error of the token endpoint. It drops the provider's text, which may contain the code or the secret.
 func exchangeFault(err error) error {
 	var unavailable *UnavailableError
 	var refused *oauth2.RetrieveError

@@ -16,13 +16,16 @@ import (
 )
 
 const (
-	// requestTimeout is the time limit of one answer of the provider. A sign-in needs at most three, which fits into the server's time limit of a request.
+	// requestTimeout is the time limit for one answer of the provider. A sign-in needs at most three answers, in total less than the time limit of the server
+	// for a request.
 	requestTimeout = 5 * time.Second
-	// maxAnswerBytes and maxHeaderBytes are above what any provider sends. The longest answers are keys with chains of certificates.
+	// maxAnswerBytes and maxHeaderBytes are the size limits of an answer. The longest regular answers are sets of keys with certificate chains, and are
+	// shorter.
 	maxAnswerBytes, maxHeaderBytes = 512 << 10, 64 << 10
 )
 
-// A transport reads whole answers. It returns an [UnavailableError] for an answer that is missing, late, too long, a redirection, or of an unexpected status.
+// A transport reads each answer completely. It returns an [UnavailableError] if the answer is missing, late or too long, or if its status is unexpected, such
+// as a redirection.
 type transport struct {
 	permitted func(*url.URL) bool
 	next      http.RoundTripper
@@ -39,7 +42,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, noAnswer(err)
 	}
 	defer resp.Body.Close()
-	// following a redirection would pass on the secret
+	// a redirection is not followed, because the other address would get the secret
 	if refused := r.Method == http.MethodPost && resp.StatusCode/100 == 4; resp.StatusCode != http.StatusOK && !refused {
 		return nil, &UnavailableError{fmt.Sprintf("it answered with the status %d", resp.StatusCode), errors.New(r.Method + " " + r.URL.Path)}
 	}
@@ -54,7 +57,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// noAnswer returns the reason for a missing answer, in words that may be shown to anybody.
+// noAnswer returns an [UnavailableError] for a missing answer. Anybody may read its Problem.
 func noAnswer(err error) error {
 	var certificate *tls.CertificateVerificationError
 	switch {
@@ -66,7 +69,7 @@ func noAnswer(err error) error {
 	return &UnavailableError{"it cannot be reached", errors.New(outgoing.Reason(err))}
 }
 
-// isPermitted reports whether a request may go to a URL: over https, or over http to this machine if the issuer is reached that way too.
+// isPermitted reports whether a request may go to a URL. It requires https, except that http to this machine is permitted if the issuer's URL is http.
 func (p *Provider) isPermitted(u *url.URL) bool {
 	return u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && p.issuer.Scheme == "http" && isLoopback(u.Hostname()))
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// A Requester is the user that requests an act, and the reason, for the audit log.
+// A Requester names the user who requests an act, and the reason. Both are written to the audit log.
 type Requester struct {
 	// By is the name of the user. Required.
 	By string
-	// Reason is one line of at most 200 characters, for people; may be "".
+	// Reason is one line of at most 200 characters, for display only; may be "".
 	Reason string
 }
 
@@ -36,8 +36,8 @@ func (r Requester) requesterFault() error {
 // maxReason is the maximum length of a reason, in characters.
 const maxReason = 200
 
-// auditAct writes an act to the audit log before it is done, and returns the entry. After an error the act must not be done. lasting is the length of a pause
-// that ends by itself, and otherwise 0.
+// auditAct writes an act to the audit log, and returns the entry. Call it before the act is carried out. After an error the act must not be carried out.
+// lasting is the length of a pause that ends by itself; otherwise 0.
 func (o *Operator) auditAct(ctx context.Context, r Requester, act journal.Act, lasting time.Duration) (journal.Act, error) {
 	act.By, act.Reason = r.By, r.Reason
 	act, err := o.journal.Audit(ctx, act, lasting)
@@ -58,17 +58,17 @@ func (o *Operator) auditAct(ctx context.Context, r Requester, act journal.Act, l
 // markUnchanged marks the entry of an act that changed nothing. If Redis does not answer, the entry stays as it is.
 func (o *Operator) markUnchanged(ctx context.Context, entry journal.Act) {
 	if entry.ID != "" {
-		_ = o.journal.Unchanged(ctx, entry) // otherwise the log is only longer
+		_ = o.journal.Unchanged(ctx, entry) // after an error the log is only longer
 	}
 }
 
-// Acts returns the newest acts that people have requested, sorted from new to old. Damaged entries are left out. lost describes the entries that a loss of
-// Redis' data may have removed. It is "" if no loss is known, or if acts older than the loss are still there.
+// Acts returns the newest acts, from new to old. Damaged entries are left out. lost describes the entries that a loss of Redis' data may have removed. It is ""
+// if no loss is known, or if acts older than the loss are still there.
 func (o *Operator) Acts(ctx context.Context, most int) (acts []journal.Act, lost string, err error) {
 	acts, err = o.journal.Acts(ctx, most)
 	if err == nil || errors.Is(err, journal.ErrCorrupt) {
 		var incidents []journal.Incident
-		now, _ := o.locks.ServerTime(ctx) // without it no loss is known
+		now, _ := o.locks.ServerTime(ctx) // after an error now is zero, and no loss is found
 		if incidents, err = o.journal.Incidents(ctx, now); len(acts) < most {
 			lost = lostActs(incidents, acts)
 		}

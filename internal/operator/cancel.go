@@ -29,8 +29,8 @@ type CanceledRun struct {
 }
 
 // Cancel asks the replicas to stop runs of a job. It does not wait for the runs to stop. The list is never nil. Runs are stopped even if the audit log cannot
-// be written, because with a quorum the log is in another Redis than the locks; Cancel then returns the runs and an error. It is no error if nothing runs,
-// except for a named run: [ErrUnknownRun].
+// be written, because with a quorum the log is in another Redis than the locks. Cancel then returns both the runs and an error. If nothing runs, Cancel returns
+// no error, unless the request names a run. It then returns [ErrUnknownRun].
 func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
 	if err := req.requesterFault(); err != nil {
 		return []CanceledRun{}, err

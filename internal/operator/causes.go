@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A cause is the kind of a problem. A problem may be the consequence of a problem of an earlier kind.
+// A cause is the kind of a problem. The kinds are in the order of cause and effect: a problem may result from a problem of an earlier kind.
 type cause int
 
 const (
@@ -20,7 +20,7 @@ const (
 	advised
 )
 
-// causes maps the codes of problems to their kinds. All others are problems of Redis.
+// causes maps the codes of problems to their kinds. All other codes are problems of Redis.
 var causes = map[string]cause{
 	"no_replica": ofReplicas, "replica_lost": ofReplicas, CodeTooFew: ofReplicas, "replica_silent": ofReplicas, "stood_still": ofReplicas, "lease_margin": ofReplicas,
 	CodeCannotStart: ofReplicas, CodeClockOff: ofReplicas, CodeSameName: ofReplicas, "nowhere": ofConfiguration,
@@ -31,7 +31,7 @@ var causes = map[string]cause{
 // The codes of the problems of jobs.
 const codeJobFailed, codeJobMissed = "job_failed", "job_missed"
 
-// oldAfter is the age from which a failure counts as old: it has been visible for a day.
+// oldAfter is the age from which a failure counts as old.
 const oldAfter = 24 * time.Hour
 
 // causeAt returns the kind of a problem.
@@ -62,7 +62,7 @@ func sortByCause(list []Problem, now time.Time) {
 // mostGrouped is the maximum number of jobs that a group of old failures names.
 const mostGrouped = 10
 
-// Grouped returns the problems for a reader with one screen: all old failures are one problem, with the level of the worst.
+// Grouped returns the problems for a display of one screen. All old failures of jobs are combined into one problem, with the worst of their levels.
 func (st *Status) Grouped() []Problem {
 	old := slices.IndexFunc(st.Problems, func(p Problem) bool { return p.causeAt(st.Now) == ofOldFailures })
 	if old < 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// maxDifferences is the maximum number of jobs whose differences are listed; further ones are counted.
+// maxDifferences is the maximum number of jobs whose differences are listed. Further jobs are only counted.
 const maxDifferences = 20
 
 // ConfigGroups maps the digest of a configuration to the names of the replicas that have it.
@@ -38,13 +38,13 @@ func (g ConfigGroups) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Differences reads how the configurations differ and returns one line per job, as far as the replicas have published their digests.
+// Differences returns one line for each job that differs between the configurations, as far as the replicas have published the digests of their jobs.
 func (g ConfigGroups) Differences(ctx context.Context, j *journal.Journal) ([]string, error) {
 	digests, err := j.Digests(ctx, slices.Sorted(maps.Keys(g)))
 	return g.compareDigests(digests), err //nolint:wrapcheck // it says what it was doing
 }
 
-// compareDigests compares the digests of jobs, by configuration and job. Replicas of older versions publish none.
+// compareDigests returns the lines of Differences. digests has the digests of jobs, by configuration and job. Replicas of older versions publish none.
 func (g ConfigGroups) compareDigests(digests map[string]map[string]string) []string {
 	jobs, incomplete := map[string]bool{}, false
 	for config := range g {
@@ -73,7 +73,7 @@ func (g ConfigGroups) compareDigests(digests map[string]map[string]string) []str
 	return lines
 }
 
-// jobDifference lists the replicas with each form of a job; "" if all known digests are equal.
+// jobDifference returns a line with the digests of a job and the replicas that have each of them; "" if all known digests are equal.
 func (g ConfigGroups) jobDifference(job string, digests map[string]map[string]string) string {
 	forms := map[string][]string{}
 	for config, names := range g {

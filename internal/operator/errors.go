@@ -7,13 +7,13 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// The reasons of failed operations, for errors.Is. The text of an error has more detail, and is complete without the reason.
+// The reasons for failed operations, for errors.Is. The text of an error has more detail, and does not need the reason.
 var (
-	// ErrUnavailable means that Redis did not answer, or refused. The error is an [UnavailableError].
+	// ErrUnavailable means that Redis did not answer, or refused a command. The error is an [UnavailableError].
 	ErrUnavailable = errors.New("redis is unavailable")
 	// ErrInvalid means that a request can never succeed, whatever the state of the cluster.
 	ErrInvalid = errors.New("invalid request")
-	// ErrUnknownJob means that neither a configuration nor a replica has the job. The error is an [UnknownJobError].
+	// ErrUnknownJob means that no configuration and no replica has the job. The error is an [UnknownJobError].
 	ErrUnknownJob = errors.New("unknown job")
 	// ErrUnknownTag means that no known job has the tag.
 	ErrUnknownTag = errors.New("unknown tag")
@@ -33,7 +33,7 @@ var (
 	ErrNotStarted = errors.New("not started")
 )
 
-// An UnavailableError is a failure of Redis in an operation.
+// An UnavailableError means that an operation failed because of Redis.
 type UnavailableError struct {
 	// Doing is the operation, such as "read the history".
 	Doing string
@@ -53,7 +53,7 @@ type UnknownJobError struct {
 	Job string
 	// Suggestion is the name that was probably meant; "" if none is close.
 	Suggestion string
-	// Removed is set if the history has runs of the job.
+	// Removed is set if the job is unknown but has runs in the history.
 	Removed bool
 }
 
@@ -75,7 +75,7 @@ func (e *UnknownJobError) Error() string {
 // Unwrap returns ErrUnknownJob.
 func (e *UnknownJobError) Unwrap() error { return ErrUnknownJob }
 
-// A refusal is an error with a reason. Its text is the text of its cause.
+// A refusal is an error with a reason for errors.Is. Its text is the text of its cause.
 type refusal struct{ reason, cause error }
 
 func refusalError(reason error, format string, args ...any) error {

@@ -16,12 +16,12 @@ import (
 const (
 	// followEvery is the default interval at which a follower checks for more output.
 	followEvery = 200 * time.Millisecond
-	// presentEvery is the interval at which a follower renews the mark that shows replicas its presence.
+	// presentEvery is the interval at which a follower renews its mark in Redis. The mark shows replicas that the job is followed.
 	presentEvery = 3 * time.Second
 	// lastOutputDelay is the time for which a follower waits for the last output after a run has ended.
 	lastOutputDelay = 2 * time.Second
-	// outagePatience is the time without Redis after which a follower gives up. By default a Cluster takes 15 s to detect the loss of a master, and Sentinels
-	// take twice as long.
+	// outagePatience is the time without an answer from Redis after which a follower gives up. By default a Redis Cluster takes 15 s to detect the loss of a
+	// master, and Sentinels take twice as long.
 	outagePatience = time.Minute
 )
 
@@ -34,16 +34,16 @@ type OutputLine struct {
 	Job     string    `json:"job"`
 	Replica string    `json:"replica"`
 	Slot    int       `json:"slot"`
-	Time    time.Time `json:"time,omitzero"` // time of printing by the replica's clock; for output from the history the end of the run
+	Time    time.Time `json:"time,omitzero"` // time of printing by the replica's clock; the end of the run if the line is from the history
 }
 
-// A Viewer receives the output of followed runs, one call at a time. Each function may be nil.
+// A Viewer receives the output of followed runs. Its functions are never called in parallel. Each of them may be nil.
 type Viewer struct {
 	// Begin receives the record of each run, once, before the run's first output.
 	Begin func(journal.Record)
 	// Line receives each line.
 	Line func(OutputLine)
-	// Note receives remarks on the output, such as the size of a gap in it.
+	// Note receives remarks about the output, such as the size of a gap.
 	Note func(runID, text string)
 }
 
@@ -56,8 +56,8 @@ type FollowRequest struct {
 	Every time.Duration
 }
 
-// Follow passes the output of a job's runs to v while they print it. It follows one run until the run ends, or all runs until ctx ends, which is then no
-// error. Output passes through Redis in chunks; if a run prints faster than that, bytes are left out, with a note.
+// Follow passes the output of a job's runs to v while they print it. If req names a run, Follow returns when the run ends. Otherwise, it follows all runs until
+// ctx ends, which is not an error. Output passes through Redis in chunks. If a run prints too fast for that, bytes are left out, and v receives a note.
 func (o *Operator) Follow(ctx context.Context, req FollowRequest, v Viewer) error {
 	if err := o.mayHaveLogs(ctx, req.Job, req.Run); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (v Viewer) withDefaults() Viewer {
 	return v
 }
 
-// oneAtATime returns a viewer that several goroutines may use.
+// oneAtATime returns a viewer that several goroutines may use. It calls v in one goroutine at a time.
 func (v Viewer) oneAtATime() Viewer {
 	v = v.withDefaults()
 	var mu sync.Mutex
@@ -128,8 +128,8 @@ type follower struct {
 	viewer  Viewer
 	every   time.Duration // interval of the checks
 
-	marked time.Time // last renewal of the mark
-	heard  time.Time // last answer of Redis
+	marked time.Time // time of the last renewal of the mark
+	heard  time.Time // time of the last answer from Redis
 }
 
 func newFollower(j *journal.Journal, job string, v Viewer) *follower {
@@ -139,18 +139,18 @@ func newFollower(j *journal.Journal, job string, v Viewer) *follower {
 // A followedRun is a run whose output is passed on.
 type followedRun struct {
 	id    string
-	place string         // position in its chunks
+	place string         // position of the next chunk in Redis
 	begun bool           // Viewer.Begin was called
 	now   journal.Record // its newest record
 	read  reading        // position in its output
-	tries int            // number of failed tries that were reported to the viewer
+	tries int            // number of failed attempts that were reported to the viewer
 	ended bool           // the last chunk has arrived
 	shown bool           // some output was passed on
 	last  journal.Record // the final record, once it has ended
 	since time.Time      // when its end was first seen
 }
 
-// renewMark shows the replicas that the job has a follower. It writes at most once per presentEvery.
+// renewMark marks the job in Redis as followed. It writes at most once per presentEvery.
 func (f *follower) renewMark(ctx context.Context) error {
 	if time.Since(f.marked) < presentEvery {
 		return nil
@@ -162,7 +162,7 @@ func (f *follower) renewMark(ctx context.Context) error {
 	return nil
 }
 
-// tolerateOutage returns nil for an error unless Redis has not answered for outagePatience.
+// tolerateOutage returns an error only if Redis has not answered for outagePatience. It ignores damaged data.
 func (f *follower) tolerateOutage(err error) error {
 	if err == nil || f.heard.IsZero() {
 		f.heard = time.Now()
@@ -190,7 +190,7 @@ func (f *follower) showOutput(ctx context.Context, r *followedRun) (over bool, e
 	if err := f.renewMark(ctx); err != nil {
 		return false, err
 	}
-	record, known, err := f.journal.Run(ctx, f.job, r.id) // read before the output: when the run has ended, all output is in Redis, or will be soon
+	record, known, err := f.journal.Run(ctx, f.job, r.id) // before the output: if the record has the end, all output is in Redis, or will be soon
 	if err != nil {
 		return false, err
 	}
@@ -217,7 +217,7 @@ func (f *follower) showOutput(ctx context.Context, r *followedRun) (over bool, e
 	return true, nil
 }
 
-// noteTries reports a failed try when the next one has begun, because a run with retries may print nothing for minutes.
+// noteTries reports a failed attempt when the next one has begun. Otherwise, a viewer might see nothing of a run with retries for minutes.
 func (f *follower) noteTries(ctx context.Context, r *followedRun) error {
 	if r.now.FailedTries <= r.tries || r.now.Outcome != journal.OutcomeRunning {
 		return nil
@@ -236,7 +236,7 @@ func (f *follower) noteTries(ctx context.Context, r *followedRun) error {
 	return nil
 }
 
-// showNew passes on the new chunks.
+// showNew passes on the lines in the new chunks of a run.
 func (f *follower) showNew(ctx context.Context, r *followedRun) error {
 	chunks, place, err := f.journal.Live(ctx, f.job, r.id, r.place)
 	if err != nil {
@@ -259,7 +259,7 @@ func (f *follower) showNew(ctx context.Context, r *followedRun) error {
 	return nil
 }
 
-// LeftOut returns a note in place of n missing bytes of output.
+// LeftOut returns the text that replaces n missing bytes of output.
 func LeftOut(n int64) string {
 	const kilo = 1000
 	switch {
@@ -293,7 +293,7 @@ func (f *follower) showLine(r *followedRun, line journal.Line) {
 	f.viewer.Line(l)
 }
 
-// showKept passes on the output in the history, if the run ended before a replica noticed this follower.
+// showKept passes on the output in the history if no other output was passed on. This happens if the run ended before a replica noticed this follower.
 func (f *follower) showKept(r *followedRun) {
 	if r.shown || r.last.Output == nil {
 		return

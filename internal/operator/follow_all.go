@@ -10,10 +10,10 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// maxFollowed is the number of newest runs that a follower checks. No job has more at once, or in so short a time, that anybody could read.
+// maxFollowed is the number of newest runs that a follower checks. Nobody could read the output of more runs at once.
 const maxFollowed = 50
 
-// followAll follows the runs of the job in progress, and all that start later.
+// followAll follows the runs of the job that are in progress, and all that start later.
 func (f *follower) followAll(ctx context.Context) error {
 	known := map[string]*followedRun{} // nil for runs that are over
 	for first := true; ctx.Err() == nil; backoff.Sleep(ctx, f.every) {
@@ -29,7 +29,7 @@ func (f *follower) followAll(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lookAtAll passes on the new output of all runs. Runs that had ended at the first check are left out.
+// lookAtAll passes on the new output of all runs. It ignores runs that had ended at the first check.
 func (f *follower) lookAtAll(ctx context.Context, known map[string]*followedRun, first bool) error {
 	records, err := f.journal.Runs(ctx, f.job, maxFollowed, false)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
@@ -64,5 +64,5 @@ func (f *follower) lookAtAll(ctx context.Context, known map[string]*followedRun,
 	return nil
 }
 
-// isTry reports whether a record belongs to a try that was followed by another one. Its output belongs to the run.
+// isTry reports whether a record belongs to a failed attempt that its run repeated. The output of such an attempt is part of the output of the run.
 func isTry(r journal.Record) bool { return strings.HasSuffix(r.RunID, fmt.Sprintf(".%d", r.Attempt)) }

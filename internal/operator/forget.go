@@ -12,7 +12,7 @@ import (
 // ErrNotLost means that no lost replica has the name.
 var ErrNotLost = errors.New("not a lost replica")
 
-// Forget removes a lost replica, which will not return, from the status. It refuses a replica that is up.
+// Forget removes a lost replica from the status, because the replica will not return. It refuses to remove a replica that is up.
 func (o *Operator) Forget(ctx context.Context, name string, by Requester) error {
 	if err := by.requesterFault(); err != nil {
 		return err
@@ -41,14 +41,14 @@ func (o *Operator) Forget(ctx context.Context, name string, by Requester) error 
 	if _, err := o.auditAct(ctx, by, journal.Act{Kind: journal.ActForget, Jobs: []string{}, Replica: name}, 0); err != nil {
 		return err
 	}
-	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil && !errors.Is(err, journal.ErrCorrupt) { // a damaged list has no names
+	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil && !errors.Is(err, journal.ErrCorrupt) { // a damaged list has no names to remove
 		return unavailableError("forget replica "+name, err)
 	}
 	return nil
 }
 
-// lostReplicas returns the lost replicas: those that a leader has recorded, and missing ones that no leader has recorded yet, whose ids are in missing by
-// name. With an error that wraps [journal.ErrCorrupt], the lists are valid.
+// lostReplicas returns the lost replicas. A leader has recorded the loss of some. The others have disappeared, but no leader has recorded them yet; missing has
+// their ids, by name. With an error that wraps [journal.ErrCorrupt], the lists are valid.
 func (o *Operator) lostReplicas(ctx context.Context) (lost []journal.NamedLost, missing map[string][]string, err error) {
 	lost, damaged := o.journal.RecentlyLost(ctx)
 	unnoted, more := o.journal.LostReplicas(ctx)

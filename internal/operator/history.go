@@ -15,10 +15,10 @@ import (
 type HistoryRequest struct {
 	// Job is the name of a job; "" for all jobs.
 	Job string
-	// Outcomes are the wanted outcomes; nil for all records. A try that was followed by another one has no outcome.
+	// Outcomes are the outcomes to include; nil for all records. If it is set, failed attempts that their runs repeated are left out.
 	Outcomes []string
-	// Since and Until limit the end of runs, or the time at which ticks were found not to be run, to Since <= end < Until. Zero means no limit. For a run in
-	// progress, Until limits the start.
+	// Since and Until limit the end of runs, or the time at which ticks were settled: Since <= end < Until. Zero means no limit. For a run in progress, Until
+	// limits the start, and Since does not apply.
 	Since, Until time.Time
 	// Limit is the maximum number of records, the newest by their end; 0 for all that are kept.
 	Limit int
@@ -26,7 +26,7 @@ type HistoryRequest struct {
 	Output bool
 }
 
-// isFiltered reports whether the request leaves records out.
+// isFiltered reports whether the request selects records by outcome or time.
 func (q HistoryRequest) isFiltered() bool {
 	return q.Outcomes != nil || !q.Since.IsZero() || !q.Until.IsZero()
 }
@@ -45,7 +45,7 @@ func (q HistoryRequest) includesRecord(r journal.Record) bool {
 	return true
 }
 
-// History is a list of records of runs and of ticks that were not run.
+// A History is a list of records of runs, and of ticks that were settled without a run.
 type History struct {
 	// Records are sorted by [journal.Record.When], from new to old. They are never nil.
 	Records []journal.Record
@@ -55,14 +55,14 @@ type History struct {
 	Damage error
 }
 
-// History reads the newest runs, and the ticks that were not run.
+// History reads the newest records of runs, and of ticks that were settled without a run.
 func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, error) {
 	records, more, err := o.readRecords(ctx, req)
 	h := &History{Records: append([]journal.Record{}, records...), More: more} // never null
 	switch {
 	case errors.Is(err, journal.ErrCorrupt) && len(records) == 0:
 		return nil, fmt.Errorf("read the history of namespace %s: %w", o.cfg.Namespace, err)
-	case errors.Is(err, journal.ErrCorrupt): // the others are good
+	case errors.Is(err, journal.ErrCorrupt): // the other records are valid
 		h.Damage = err
 	case err != nil:
 		return nil, o.historyError(err)
@@ -113,7 +113,7 @@ func (o *Operator) readFiltered(ctx context.Context, req HistoryRequest) (record
 	return records, damage.Err()
 }
 
-// endOf returns the end of a run. A run in progress gets an instant after all others.
+// endOf returns the end of a run. For a run in progress it returns a time after all others.
 func endOf(r journal.Record) time.Time {
 	if r.Outcome == journal.OutcomeRunning {
 		return r.Started.AddDate(1000, 0, 0)
@@ -133,7 +133,7 @@ func (o *Operator) addOutput(ctx context.Context, h *History) error {
 	return nil
 }
 
-// Recent reads the newest [RecentRuns] records per job, from new to old, without tries that were followed by another one. Damaged records are left out.
+// Recent reads the newest [RecentRuns] records per job, from new to old, without failed attempts that their runs repeated. Damaged records are left out.
 func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]journal.Record, error) {
 	recent, err := o.journal.Recent(ctx, jobs, RecentRuns)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
@@ -145,8 +145,8 @@ func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]jour
 	return recent, nil
 }
 
-// Failures reads the failures in a window by outcome, the newest by their end. Damaged records are left out. With an error, the list has the failures that
-// were read before.
+// Failures reads the failures that ended within a window, the newest first. Damaged records are left out. With an error, the result has the failures that were
+// read before it.
 func (o *Operator) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
 	found, err := o.journal.FailuresBetween(ctx, req)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
@@ -184,7 +184,7 @@ func (o *Operator) Logs(ctx context.Context, req LogsRequest) ([]journal.Record,
 	return runs, nil
 }
 
-// mayHaveLogs returns an error for a job that is neither known nor in the history. It does not check a named run, which is looked up directly.
+// mayHaveLogs returns an error if a job is unknown and has no records in the history. If run is not "", it returns nil, because the caller looks up that run.
 func (o *Operator) mayHaveLogs(ctx context.Context, job, run string) error {
 	if run != "" {
 		return nil

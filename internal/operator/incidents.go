@@ -9,14 +9,15 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// registerWithin is the time in which all replicas that are up register, once Redis answers.
+// registerWithin is the time within which all replicas that are up have registered, from the first answer of Redis.
 const registerWithin = RegisterEvery + RegistrationDelay
 
-// registerAgain is the maximum time from the end of an outage to the registration of a replica that was cut off: a pause, and one try that may time out.
+// registerAgain is the maximum time from the end of an outage to the registration of a replica that was cut off. It allows for a pause and one attempt that
+// times out.
 const registerAgain = 2 * RegistrationDelay
 
-// lastIncident returns the end of the newest incident after which replicas that are up may still be missing; zero if there is none. An outage no longer
-// counts once a replica has registered more than registerAgain after its end: by then the replicas that it hit have registered too.
+// lastIncident returns the end of the newest incident after which replicas that are up may not have registered yet; zero if there is none. An outage no longer
+// counts once a replica has registered more than registerAgain after its end. By then all replicas that the outage affected have registered.
 func lastIncident(newestFirst []journal.Incident, replicas []journal.Replica) time.Time {
 	for _, in := range newestFirst {
 		if in.Kind == journal.DataLoss || !slices.ContainsFunc(replicas, func(e journal.Replica) bool { return e.Seen.After(in.To.Add(registerAgain)) }) {
@@ -26,8 +27,8 @@ func lastIncident(newestFirst []journal.Incident, replicas []journal.Replica) ti
 	return time.Time{}
 }
 
-// answersSince returns the instant since which Redis has answered all replicas with the present data, according to the last incident and the uptime of the
-// servers; zero if it is long ago.
+// answersSince returns the time since which Redis has answered all replicas with its present data; zero if it is long ago. The argument since is the end of the
+// last incident. If a Redis server started later, its start counts instead.
 func answersSince(since time.Time, servers []redisconn.Server, now time.Time) time.Time {
 	const long = 3600
 	for _, s := range servers {
@@ -51,8 +52,8 @@ func newestIncident(newestFirst []journal.Incident, kind string, now time.Time) 
 	return nil
 }
 
-// lostActs describes the entries of the audit log that a loss of Redis' data may have removed; "" if none is known. If an act older than the loss is still
-// there, the loss was one of other data.
+// lostActs describes the entries of the audit log that a loss of Redis' data may have removed; "" if there is no such loss. A loss does not count if an act
+// from before it is still there, because the loss concerned other data.
 func lostActs(newestFirst []journal.Incident, acts []journal.Act) string {
 	for _, in := range newestFirst {
 		if in.Kind == journal.DataLoss && !slices.ContainsFunc(acts, func(a journal.Act) bool { return a.Time.Before(in.From) }) {

@@ -10,17 +10,17 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// wallClock lists the layouts of an instant without a zone, which is read by the clock of the job's zone.
+// wallClock lists the layouts of an instant without a zone. Such an instant is a local time in the job's zone.
 var wallClock = []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04"}
 
-// An instant is a point in time that a person asks about.
+// An instant is a point in time that a user asks about.
 type instant struct {
 	at     time.Time
-	face   time.Time // set if the clock of the zone skipped the asked time: that time, as if it were UTC; at is then the instant after the gap
+	face   time.Time // the requested local time, as if it were UTC, if the zone's clock skipped it; at is then the end of the gap
 	remark string    // describes a change of the clock at the instant; "" if there is none
 }
 
-// readInstant parses RFC 3339, or a date and a time by the clock of a zone. If the clock shows a time twice, it returns the first instant.
+// readInstant parses RFC 3339, or a date and a local time in the zone. If the clock of the zone shows that time twice, it returns the first instant.
 func readInstant(text string, zone *time.Location) (instant, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return instant{at: at.In(zone)}, nil
@@ -33,13 +33,13 @@ func readInstant(text string, zone *time.Location) (instant, error) {
 	return instant{}, refusalError(ErrInvalid, "%q is neither RFC 3339, as 2026-11-01T03:00:00Z, nor a date and a time in the job's zone, as '2026-11-01 03:00'", text)
 }
 
-// faceOf returns the time that the clock of a zone shows, as if it were UTC.
+// faceOf returns the local time in a zone at an instant, as if it were UTC.
 func faceOf(at time.Time, zone *time.Location) time.Time {
 	_, offset := at.In(zone).Zone()
 	return at.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// onClock returns the first instant at which the clock of a zone shows face or a later time.
+// onClock returns the first instant at which the local time in a zone is face or later. face is a local time as if it were UTC.
 func onClock(face time.Time, zone *time.Location) instant {
 	const mostShift = 48 * time.Hour                                      // some zones have skipped a day
 	for from := face.Add(-mostShift); from.Before(face.Add(mostShift)); { // from one change of the clock to the next
@@ -59,7 +59,7 @@ func onClock(face time.Time, zone *time.Location) instant {
 	return instant{at: face.In(zone)}
 }
 
-// repeatedText describes when the clock shows the same face again, if it does within two days.
+// repeatedText returns a remark if the clock of the zone shows the local time face again within two days; otherwise "".
 func repeatedText(face, at time.Time, zone *time.Location) string {
 	end := cronspec.PeriodEnd(zone, at)
 	if end.IsZero() {
@@ -73,7 +73,7 @@ func repeatedText(face, at time.Time, zone *time.Location) string {
 		again.In(zone).Format(time.RFC3339))
 }
 
-// noTick returns why an instant is not a tick of a job by its present schedule; "" if it is one.
+// noTick returns the reason why an instant is not a tick of a job by its present schedule; "" if it is a tick.
 func noTick(zones *cronspec.Zones, info journal.JobInfo, i instant) (string, error) {
 	spec, zone, err := scheduleOf(zones, info)
 	if err != nil {
@@ -111,7 +111,7 @@ func exceptionText(info journal.JobInfo, at time.Time, zone *time.Location) stri
 	return "except takes it out"
 }
 
-// matchesAt reports whether a job's expressions match an instant, without its exceptions.
+// matchesAt reports whether a job's expressions match an instant. It ignores except, starts_at and expires_at.
 func matchesAt(info journal.JobInfo, at time.Time, zone *time.Location) bool {
 	return slices.ContainsFunc(info.Schedule, func(expression string) bool { return firesBy(info.Name, expression, at, zone) })
 }
@@ -121,14 +121,14 @@ func firesBy(job, expression string, at time.Time, zone *time.Location) bool {
 	return err == nil && isTick(spec, at)
 }
 
-// namesFace reports whether an expression matches what the clock shows, even if the instant is not a tick because of a change of the clock.
+// namesFace reports whether an expression matches the local time face. The instant may still not be a tick, because of a change of the clock.
 func namesFace(info journal.JobInfo, face time.Time) bool {
 	return slices.ContainsFunc(info.Schedule, func(expression string) bool {
 		return !strings.HasPrefix(expression, "@every") && firesBy(info.Name, expression, face, time.UTC)
 	})
 }
 
-// movedTo reports whether a job with a fixed time has its tick after the gap of the clock that contains the face: see package cronspec.
+// movedTo reports whether a job with a fixed time has its tick at the end of the gap in which the clock skipped that time. See package cronspec.
 func movedTo(info journal.JobInfo, i instant, zone *time.Location) bool {
 	return slices.ContainsFunc(info.Schedule, func(expression string) bool {
 		return !followsClock(expression) && firesBy(info.Name, expression, i.face, time.UTC) && firesBy(info.Name, expression, i.at, zone)

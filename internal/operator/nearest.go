@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the name that a mistyped one most likely means; "" if none is close. A prefix counts as close, and a third of the letters may be wrong.
+// Nearest returns the name that a user most likely meant by a mistyped one; "" if none is close. A name is close if typed is a prefix of it, or if at most a
+// third of its letters differ.
 func Nearest(typed string, names []string) string {
 	typed = strings.ToLower(typed)
 	names = slices.Compact(slices.Sorted(slices.Values(names)))

@@ -1,6 +1,6 @@
-// Package operator shows and controls a cluster from outside: it reads the status, the history and the output of runs, and it triggers, cancels, pauses and
-// resumes. It needs only Redis, and no replica's configuration, so that the command line and an HTTP server can be thin layers above it. Replicas use its
-// comparison of configurations, clocks and names in the registry.
+// Package operator shows and controls a cluster from outside. It reads the status, the history and the output of runs. It triggers and cancels runs, and pauses
+// and resumes jobs. It needs only Redis, and not the configuration of a replica. The command line and the HTTP server are thin layers above it. Replicas use
+// its functions to compare configurations, clocks and names.
 package operator
 
 import (
@@ -24,17 +24,17 @@ type Config struct {
 	Journal *journal.Journal
 	// Namespace is the cluster's name in Redis.
 	Namespace string
-	// Jobs are the jobs of a local configuration, which replicas may not have described yet. May be nil.
+	// Jobs are the jobs of a local configuration, because replicas may not have described them yet. May be nil.
 	Jobs []ConfiguredJob
-	// Incomplete is set if Jobs lacks jobs of a configuration that cannot be read. A job is then unknown only if the history has no runs of it either.
+	// Incomplete is set if a configuration could not be read, so that Jobs may lack some jobs. A job with runs in the history then counts as known.
 	Incomplete bool
-	// Zones returns the time zones for showing times and computing ticks; nil for the built-in ones.
+	// Zones returns the time zones in which times are shown and ticks are computed; nil for the built-in zones.
 	Zones func() *cronspec.Zones
-	// OnAct is called before each act; may be nil.
+	// OnAct, if not nil, is called with each act that was written to the audit log, before the act is carried out.
 	OnAct func(journal.Act)
 }
 
-// A ConfiguredJob is a job of a local configuration, with what a selection needs.
+// A ConfiguredJob has the properties by which a user selects a job of a local configuration.
 type ConfiguredJob struct {
 	Name string
 	Tags []string
@@ -48,7 +48,7 @@ type Operator struct {
 	journal *journal.Journal
 }
 
-// New returns an Operator. It sends nothing. [Operator.Close] releases its resources.
+// New returns an Operator. It sends nothing to Redis. [Operator.Close] releases its resources.
 func New(cfg Config) (*Operator, error) {
 	locks, err := locking.New(cfg.Conn.LockConfig(cfg.Namespace, "operator"))
 	if err != nil {
@@ -99,7 +99,7 @@ func findJob(infos []journal.JobInfo, job string) (info journal.JobInfo, ok bool
 	return infos[i], true
 }
 
-// mustKnow returns an error for a job that is neither in the local configuration nor on a replica.
+// mustKnow returns an error unless the job is in the local configuration, or a replica has described it.
 func (o *Operator) mustKnow(ctx context.Context, job string) error {
 	infos, err := o.describedJobs(ctx)
 	if err != nil {
@@ -115,7 +115,8 @@ func (o *Operator) mustKnow(ctx context.Context, job string) error {
 	if slices.Contains(names, job) {
 		return nil
 	}
-	// Removed jobs only serve as suggestions, unless the configuration that may still have them is missing.
+	// A job that is only in the history was removed, unless the local configuration is incomplete and may still have it. Other jobs of the history are
+	// suggestions.
 	const enough = 1000
 	past, _ := o.journal.Runs(ctx, "", enough, false)
 	for _, r := range past {

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// maxPaused is the maximum number of jobs that are paused in one round trip.
+// maxPaused is the maximum number of jobs that one round trip pauses.
 const maxPaused = 500
 
 // A Selection selects jobs: by name, by one of several tags, or all.
@@ -25,7 +25,7 @@ type Selection struct {
 type PauseRequest struct {
 	Selection
 	Requester
-	// For is the length of the pause by the clock of Redis; 0 until the jobs are resumed.
+	// For is the length of the pause, by the clock of Redis. 0 means until the jobs are resumed.
 	For time.Duration
 }
 
@@ -46,8 +46,8 @@ type PausedJob struct {
 	By        string     `json:"by,omitempty"` // the user who paused it
 }
 
-// Pause pauses jobs: their ticks are skipped. A job that is already paused gets the new end and reason. The list is nil if nothing was tried. Otherwise it
-// has the jobs that were paused, also with an error.
+// Pause pauses jobs: their ticks are skipped. A job that is already paused gets the new end and reason. The list is nil if Pause failed before it tried to
+// pause a job. Otherwise, the list has the jobs that were paused, even with an error.
 func (o *Operator) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
 	if err := req.Requester.requesterFault(); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (o *Operator) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, er
 	})
 }
 
-// Resume ends the pauses of jobs. It returns the same as [Operator.Pause].
+// Resume ends the pauses of jobs. Its results have the same meaning as the results of [Operator.Pause].
 func (o *Operator) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, error) {
 	return o.pauseOrResume(ctx, req.Selection, req.Requester, journal.Act{Kind: journal.ActResume}, 0, func(jobs []string) []election.Paused {
 		return o.elector.Resume(ctx, jobs)
@@ -101,7 +101,7 @@ func (o *Operator) pauseOrResume(ctx context.Context, s Selection, by Requester,
 	return done, pauseError(fault, len(jobs)-len(done))
 }
 
-// isChange reports whether an act has changed a job: whether it is paused, until when, why, or by whom.
+// isChange reports whether a pause or resume has changed the pause of a job: whether it is on, its end, its reason or its user.
 func isChange(p election.Paused) bool {
 	before, after := p.Before.On(p.Now), p.After.On(p.Now)
 	return before != after || after && (!p.Before.Until.Equal(p.After.Until) || p.Before.Reason != p.After.Reason || p.Before.By != p.After.By)

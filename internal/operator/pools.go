@@ -15,13 +15,13 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// A Lock is a lock of `cronclave lock`, or a pool, with the holders of its slots and the waiters.
+// A Lock is a lock of `cronclave lock`, or a pool, with its holders and waiters.
 type Lock struct {
 	Name    string       `json:"name"`
 	Slots   int          `json:"slots"`
 	Holders []SlotHolder `json:"holders"` // by slot
 	Waiters int          `json:"waiters"`
-	// Waiting are the first [MostWaiting] waiters, by the start of their wait. Clients of package locking are not among them.
+	// Waiting has the first [MostWaiting] waiters, by the start of their wait. Clients that use package locking directly are not among them.
 	Waiting []Waiter `json:"waiting"`
 }
 
@@ -34,12 +34,12 @@ type Pool struct {
 // A SlotHolder is a holder of a slot of a lock.
 type SlotHolder struct {
 	Owner   string     `json:"owner"`         // a replica or a process
-	Job     string     `json:"job,omitempty"` // "" if it is not a job
+	Job     string     `json:"job,omitempty"` // "" if the holder is not a job
 	RunID   string     `json:"run_id,omitempty"`
 	Slot    int        `json:"slot"`
 	Token   int64      `json:"token"`
 	Since   *time.Time `json:"since,omitempty"`
-	Expires time.Time  `json:"expires"` // unless it is renewed
+	Expires time.Time  `json:"expires"` // end of the lease, unless it is renewed
 }
 
 // A Waiter waits for a slot of a lock.
@@ -59,8 +59,8 @@ func (l *Lock) Full() bool { return l.Waiters > 0 && len(l.Holders) >= l.Slots }
 // PlainLock returns the internal name of the lock of `cronclave lock NAME`.
 func PlainLock(name string) string { return "{" + name + "}:lock" }
 
-// FullPools reads which of the given pools are full, and nothing else of a status. slots has the number of slots per pool. As long as no pool has all slots
-// held, it reads only the pools. Pools and jobs with damaged data are left out.
+// FullPools returns the full pools among the given ones. slots has the number of slots per pool. Jobs and waiters are read only if all slots of a pool are
+// held. Pools and jobs with damaged data are left out.
 func (o *Operator) FullPools(ctx context.Context, slots map[string]int) ([]Pool, error) {
 	r := statusReader{Operator: o}
 	held, err := r.heldPools(ctx, slots)
@@ -178,7 +178,7 @@ func (r *statusReader) allLocks() (all []namedLock) {
 	return all
 }
 
-// findPools lists the pools that jobs and processes use. If replicas have different numbers of slots, as during a rollout, the greatest one is used.
+// findPools lists the pools that jobs and processes use. During a rollout replicas may have different numbers of slots; the greatest one is used.
 func (r *statusReader) findPools(uses []journal.LockUse) {
 	pools := map[string]*Pool{}
 	add := func(name string, slots int) *Pool {
@@ -207,7 +207,8 @@ func (r *statusReader) findPools(uses []journal.LockUse) {
 	slices.SortFunc(r.status.Pools, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// usersOf returns the runs and processes that need a slot of a lock, by id. A run already has a slot of its job when it waits for a slot of the pool.
+// usersOf returns the runs and processes that hold a slot of a lock or wait for one, by id. A run that waits for a slot of a pool already holds a slot of its
+// job.
 func (r *statusReader) usersOf(l namedLock, uses []journal.LockUse) map[string]Waiter {
 	users := map[string]Waiter{}
 	for _, use := range uses {
@@ -226,7 +227,7 @@ func (r *statusReader) usersOf(l namedLock, uses []journal.LockUse) map[string]W
 	return users
 }
 
-// setHolders sets the holders, and as waiters the users without a slot.
+// setHolders sets the holders of the lock. Users without a slot are its waiters.
 func (l *Lock) setHolders(rows []engine.Row, users map[string]Waiter, now time.Time) {
 	l.Holders, l.Waiting = []SlotHolder{}, []Waiter{}
 	for _, row := range rows {
@@ -255,8 +256,8 @@ func orZero(t *time.Time) time.Time {
 	return *t
 }
 
-// grantedAt returns the time at which a token was granted, or nil if the token does not show it. A token is the server's time of the grant in microseconds,
-// unless that was before an earlier token.
+// grantedAt returns the time at which a token was granted; nil if it is unknown. A token is the time of its grant by the clock of Redis, in microseconds,
+// unless an earlier token was greater.
 func grantedAt(token int64, now time.Time) *time.Time {
 	at := time.UnixMicro(token).UTC()
 	if token <= 0 || at.After(now) {
@@ -292,7 +293,7 @@ func (p *Pool) HeldBy() string {
 	return text
 }
 
-// Remedy returns what a person can do about a full pool.
+// Remedy returns what a user can do about a full pool.
 func (p *Pool) Remedy() string {
 	return "wait, cancel a holder, or raise slots in [pools." + p.Name + "]"
 }

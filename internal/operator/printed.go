@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// publishWait is the time for which a reader waits for the output of a run in progress. A replica checks for followers every second.
+	// publishWait is the time for which AddPrinted waits for the output of a run in progress. A replica checks for followers every second.
 	publishWait = 1500 * time.Millisecond
-	// mostPrinted is the maximum number of bytes that are shown, the newest ones.
+	// mostPrinted is the maximum number of bytes of output that are shown, the newest ones.
 	mostPrinted = 256 << 10
 )
 
 // A reading is the position of a follower in the output of a run.
 type reading struct {
 	attempt int
-	offset  int64 // in the output of that try
+	offset  int64 // in the output of the attempt
 }
 
 // addChunk returns the lines of a chunk that were not read yet, and the number of missing bytes before them.
@@ -39,9 +39,8 @@ func (p *reading) addChunk(c journal.Chunk) (missing int64, lines []journal.Line
 	return missing, lines
 }
 
-// Printed asks the replicas to publish the output of a run in progress, and returns the newest part of what they have published so far. Notes in brackets
-// replace missing parts. It reads once and does not wait. answered reports whether a replica has published anything, even if only that the run has printed
-// nothing.
+// Printed asks the replicas to publish the output of a run in progress. It returns the newest part of what they have published so far, and does not wait. Notes
+// in brackets replace missing parts. answered is set if a replica has published anything, even if the run has printed nothing.
 func (o *Operator) Printed(ctx context.Context, job, run string) (text string, answered bool, err error) {
 	if err := o.journal.Follow(ctx, job); err != nil {
 		return "", false, unavailableError("follow job "+job, err)
@@ -57,8 +56,8 @@ func (o *Operator) Printed(ctx context.Context, job, run string) (text string, a
 	return text, len(chunks) > 0, nil
 }
 
-// AddPrinted adds the output so far to the records of runs in progress. It asks the replicas for it, and waits a moment. A run whose replica does not answer
-// gets no output; one that has printed nothing gets an empty output.
+// AddPrinted adds the output so far to the records of runs in progress. It asks the replicas to publish the output, and waits a moment. A run whose replica
+// does not answer gets no output. A run that has printed nothing gets an empty output.
 func (o *Operator) AddPrinted(ctx context.Context, records []journal.Record) error {
 	type printing struct {
 		*journal.Record
@@ -105,7 +104,7 @@ func (o *Operator) AddPrinted(ctx context.Context, records []journal.Record) err
 	return nil
 }
 
-// joinChunks returns the newest text of chunks, with notes in brackets in place of missing parts, and the number of bytes printed before it.
+// joinChunks returns the newest text of chunks. Notes in brackets replace missing parts. cut is the number of bytes that were printed before the text.
 func joinChunks(chunks []journal.Chunk) (cut int64, newest string) {
 	var text strings.Builder
 	var read reading

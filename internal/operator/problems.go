@@ -17,10 +17,10 @@ type Level string
 const (
 	LevelError   Level = "error"   // something has failed
 	LevelWarning Level = "warning" // something was missed or is faulty
-	LevelAdvice  Level = "advice"  // nothing has happened yet, or it is over
+	LevelAdvice  Level = "advice"  // nothing has failed yet, or the failure is over
 )
 
-// A Problem is something that people should know.
+// A Problem is a failure, a warning or advice about a cluster.
 type Problem struct {
 	Level Level `json:"level"`
 	// Code is the code of a warning, or job_failed, job_missed, pool_full, replica_silent, replica_lost, stood_still, lease_margin, redis_lost_data or
@@ -31,17 +31,17 @@ type Problem struct {
 	Replica string     `json:"replica,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
 	Message string     `json:"message"`
-	// Failures are the failures of a failing job; Since is the first one.
+	// Failures describes the failures of a failing job. Since is then the end of the first one.
 	Failures *Streak `json:"failures,omitempty"`
 }
 
-// levels maps the codes of warnings to levels, except [LevelWarning].
+// levels maps the codes of warnings to levels. All other codes have [LevelWarning].
 var levels = map[string]Level{
 	"no_replica": LevelError,
 	"embedded":   LevelAdvice, "settings_hidden": LevelAdvice, "snapshots_only": LevelAdvice, "no_persistence": LevelAdvice, "replicas_register": LevelAdvice, CodeZoneDataOlder: LevelAdvice,
 }
 
-// NeedsPerson reports whether a problem is more than advice.
+// NeedsPerson reports whether a problem requires a person to act, because it is more than advice.
 func (st *Status) NeedsPerson() bool {
 	return slices.ContainsFunc(st.Problems, func(p Problem) bool { return p.Level != LevelAdvice })
 }
@@ -92,7 +92,7 @@ func (st *Status) lostProblem(l LostReplica) Problem {
 // CodeDataLost is the code of the problem that Redis has lost its data.
 const CodeDataLost = "redis_lost_data"
 
-// pastFaults returns problems of Redis and of replicas that are over and still have effects.
+// pastFaults returns the recent problems of Redis and of replicas. Some of them are over.
 func (st *Status) pastFaults() (list []Problem) {
 	if in := newestIncident(st.Incidents, journal.DataLoss, st.Now); in != nil {
 		closed := ""
@@ -114,7 +114,7 @@ func (st *Status) pastFaults() (list []Problem) {
 	return list
 }
 
-// failureProblem returns the problem of a job whose last run failed, or whose last tick was missed, unless that run is being recovered.
+// failureProblem returns the problem of a job whose last run failed or whose last tick was missed. A run that is being recovered does not count.
 func (j Job) failureProblem() (p Problem, failed bool) {
 	if !j.isFailing() {
 		return p, false
@@ -142,7 +142,7 @@ func (j Job) isFailing() bool {
 	return j.Enabled && j.LastEnd != nil && j.LastEnd.Failed() && !recovers
 }
 
-// withoutTries returns the newest records without tries that were followed by another one.
+// withoutTries returns the newest records, without failed attempts that their runs repeated.
 func withoutTries(newestFirst []journal.Record) []journal.Record {
 	list := []journal.Record{} // never null
 	for _, r := range newestFirst {
@@ -153,7 +153,7 @@ func withoutTries(newestFirst []journal.Record) []journal.Record {
 	return list
 }
 
-// lastEnd returns the record for [Job.LastEnd].
+// lastEnd returns the record for [Job.LastEnd]; nil if there is none.
 func lastEnd(newestFirst []journal.Record) *journal.Record {
 	for i, r := range newestFirst {
 		switch r.Outcome {
@@ -171,11 +171,11 @@ func lastEnd(newestFirst []journal.Record) *journal.Record {
 type StatusRequest struct {
 	// Job is the name of a job. The status then has only problems of the job and of the cluster.
 	Job string
-	// Recent is the number of newest records per job, at most [RecentRuns]; 0 for that many. It changes nothing else.
+	// Recent is the number of newest records per job; 0 for the maximum, [RecentRuns]. Nothing else in the status depends on it.
 	Recent int
 	// Failed selects jobs with a problem, Running jobs with a run, and Paused paused jobs.
 	Failed, Running, Paused bool
-	// Tag is a tag of the jobs. Match is a shell pattern for their names, or a part of them.
+	// Tag is a tag that the jobs have. Match is a shell pattern that their names match, or a part of their names.
 	Tag, Match string
 }
 

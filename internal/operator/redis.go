@@ -7,17 +7,17 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// RedisServer is a server of the cluster's Redis in a status.
+// RedisServer is a Redis server in a status.
 type RedisServer = redisconn.Server
 
-// RedisUp is the state of a server of Redis that answers and is fit.
+// RedisUp is the state of a Redis server that answers and can be used.
 const RedisUp = redisconn.ServerUp
 
 // mostNamed is the maximum number of servers that an error names.
 const mostNamed = 3
 
-// withServers adds the servers that are not up to the error of a status that could not be read. It omits the only server if that is down, because the error
-// itself says so.
+// withServers adds the servers that are not up to the error of a status that could not be read. If the only server is down, it adds nothing, because the error
+// already says so.
 func withServers(err error, servers []RedisServer) error {
 	var named []string
 	down := 0

@@ -15,12 +15,12 @@ const (
 	Leadership = "leader"
 	// RegisterEvery is the interval at which a replica renews its registration.
 	RegisterEvery = 5 * time.Second
-	// RegistrationDelay is the maximum delay of such a renewal by a replica that is up, because its call may take as long as its time-out.
+	// RegistrationDelay is the maximum delay of a renewal by a replica that is up, because a call to Redis may take as long as its time-out.
 	RegistrationDelay = 2 * redisconn.Timeout
 )
 
-// OccupiesName reports whether a replica is up and not draining, so that no other may have its name. A replica that has crashed does not renew its
-// registration.
+// OccupiesName reports whether a replica is up and not draining, so that no other replica may have its name. A replica that does not renew its registration in
+// time has crashed.
 func OccupiesName(e journal.Replica, now time.Time) bool {
 	return !e.Draining && now.Sub(e.Seen) < RegisterEvery+RegistrationDelay
 }

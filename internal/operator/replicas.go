@@ -14,12 +14,12 @@ import (
 // A ReplicaState is the state of a replica.
 type ReplicaState string
 
-// The states of a replica that is up.
+// The states of a registered replica.
 const (
 	ReplicaUp       ReplicaState = "up"
-	ReplicaDraining ReplicaState = "draining" // it ends its last runs
-	ReplicaUnable   ReplicaState = "unable"   // it claims nothing: see Replica.Unable
-	ReplicaSilent   ReplicaState = "silent"   // it has not renewed its registration in time: it stands still, is cut off, or has died
+	ReplicaDraining ReplicaState = "draining" // it finishes its last runs
+	ReplicaUnable   ReplicaState = "unable"   // it claims nothing: see [Replica.Unable]
+	ReplicaSilent   ReplicaState = "silent"   // it has not renewed its registration in time, because it stands still, is cut off, or has died
 )
 
 // A LostReplica is a replica whose registration has expired.
@@ -40,20 +40,20 @@ type Replica struct {
 	ClockErrorMS  int64     `json:"clock_error_ms"`
 	Running       int       `json:"running"`
 	MaxRunning    int       `json:"max_running,omitempty"` // maximum number of runs at once; 0 for older versions of cronclave
-	// LeaseMargin is the smallest margin at which a lease was renewed or lost within the last minute; nil if there was none, and for older versions of
+	// LeaseMargin is the smallest margin with which the replica renewed or lost a lease within the last minute; nil if it had none, and for older versions of
 	// cronclave.
 	LeaseMargin *journal.LeaseMargin `json:"lease_margin,omitempty"`
-	Unable      string               `json:"unable,omitempty"` // reason that it claims nothing
+	Unable      string               `json:"unable,omitempty"` // reason why the replica claims nothing
 
 	State ReplicaState `json:"state"`
-	// StoodStill is the last time within an hour in which its process did not run; nil if there was none.
+	// StoodStill is the last interval in which the replica's process did not run. It is nil if none ended within the last hour.
 	StoodStill *journal.Interval `json:"stood_still,omitempty"`
 }
 
 // Clock returns the offset of the replica's clock.
 func (r Replica) Clock() ClockOffset { return ClockOffset{r.ClockOffsetMS, r.ClockErrorMS} }
 
-// Load returns the number of runs, and of runs allowed: "3 of 8".
+// Load returns the number of runs and the maximum number, such as "3 of 8".
 func (r Replica) Load() string {
 	if r.MaxRunning == 0 {
 		return strconv.Itoa(r.Running)
@@ -64,7 +64,7 @@ func (r Replica) Load() string {
 // LowMargin reports whether a lease of the replica was renewed late, or lost.
 func (r Replica) LowMargin() bool { return r.LeaseMargin != nil && r.LeaseMargin.Low() }
 
-// recentProblems returns the problems that a replica has had lately.
+// recentProblems returns the current and recent problems of a replica.
 func (r Replica) recentProblems() (list []Problem) {
 	if r.State == ReplicaSilent {
 		list = append(list, Problem{Level: LevelWarning, Code: "replica_silent", Replica: r.Name, Since: &r.Seen,
@@ -81,7 +81,8 @@ func (r Replica) recentProblems() (list []Problem) {
 	return list
 }
 
-// lateRenewal describes a lease that was nearly lost, or lost. Only runs are stopped before their lease ends, and have a lease length that people can set.
+// lateRenewal describes a lease that was lost or nearly lost. The leadership differs from a run: it is not stopped before its lease ends, and users can't set
+// its lease length.
 func (r Replica) lateRenewal() string {
 	m, of := *r.LeaseMargin, FirstLine(r.LeaseMargin.Of, 80)
 	if of == "" {
@@ -131,7 +132,7 @@ func (r *statusReader) readIncidents(ctx context.Context) (err error) {
 	return nil
 }
 
-// isRegistering reports whether replicas that are up may not have registered yet since Redis answers again.
+// isRegistering reports whether Redis has been back for such a short time that replicas that are up may not have registered yet.
 func (r *statusReader) isRegistering() bool { return r.status.Now.Sub(r.back) < registerWithin }
 
 // rememberStandstill is the time for which a status shows that a replica stood still.
@@ -155,7 +156,7 @@ func (r *statusReader) readLost(ctx context.Context) error {
 		up := slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return e.Name == l.Name })
 		switch {
 		case up || r.status.Now.Sub(l.Seen) >= journal.RememberLost:
-		case missing[l.Name] != nil && r.isRegistering(): // no leader has had the time to confirm it
+		case missing[l.Name] != nil && r.isRegistering(): // no leader has had time to confirm the loss
 			r.awaited = true
 		default:
 			r.status.Lost = append(r.status.Lost, LostReplica(l))
@@ -164,7 +165,7 @@ func (r *statusReader) readLost(ctx context.Context) error {
 	return nil
 }
 
-// stateOf returns the state of a replica according to its last registration. back is the instant since which Redis answers: before, a replica could not
+// stateOf returns the state of a replica according to its last registration. back is the time since which Redis answers. Before back, a replica could not
 // register.
 func stateOf(e journal.Replica, now, back time.Time) ReplicaState {
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// namingSchedule returns the schedule that identifies the ticks of a job by their local times; nil if their instants identify them. The ticks of a chained
-// job have local times if all schedules at the start of the chain do, in one zone.
+// namingSchedule returns the schedule whose local times identify the ticks of a job; nil if instants identify them. For a chained job it looks at all schedules
+// at the start of the chain: local times must identify the ticks of each of them, in the same zone.
 func namingSchedule(zones *cronspec.Zones, infos []journal.JobInfo, job journal.JobInfo) (spec *cronspec.Schedule) {
 	left, seen := []journal.JobInfo{job}, map[string]bool{}
 	for len(left) > 0 {
@@ -67,7 +67,7 @@ func nextTick(zones *cronspec.Zones, info journal.JobInfo, now time.Time) *time.
 	return &next
 }
 
-// A Scheduled is a job with a schedule.
+// A Scheduled is a job with its parsed schedule.
 type Scheduled struct {
 	Job  string
 	Spec *cronspec.Schedule
@@ -86,7 +86,7 @@ type Tick struct {
 	At time.Time
 }
 
-// Upcoming merges the ticks of jobs in time order. Ticks of one instant are sorted by job.
+// Upcoming returns the ticks of jobs within a window, in time order. Ticks of one instant are sorted by job.
 func Upcoming(jobs []Scheduled, w Window) []Tick {
 	var next tickHeap
 	for _, j := range jobs {
@@ -111,8 +111,8 @@ func Upcoming(jobs []Scheduled, w Window) []Tick {
 	return ticks
 }
 
-// NextTicks merges the ticks of the enabled jobs that replicas have described; without names, of all jobs. A chained job, or one whose schedule this version
-// cannot parse, has none.
+// NextTicks returns the ticks within a window of the named jobs, or of all jobs if names is empty. It uses the schedules that replicas have described. Jobs
+// that are disabled or chained, or whose schedule this version cannot parse, have no ticks.
 func (o *Operator) NextTicks(ctx context.Context, names []string, w Window) ([]Tick, error) {
 	infos, err := o.describedJobs(ctx)
 	if err != nil {
@@ -171,10 +171,10 @@ func (h tickHeap) Less(i, j int) bool {
 }
 func (h tickHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
-// Push adds a tick.
+// Push adds a tick, for package heap.
 func (h *tickHeap) Push(x any) { *h = append(*h, x.(Tick)) }
 
-// Pop removes the last tick.
+// Pop removes the last tick, for package heap.
 func (h *tickHeap) Pop() any {
 	old := *h
 	last := old[len(old)-1]

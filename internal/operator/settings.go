@@ -11,21 +11,21 @@ import (
 )
 
 // maxForms is the maximum number of forms of a job that are shown, the most common first. maxSources is the maximum number of configurations in which the
-// settings of a form are looked up.
+// settings of one form are looked up.
 const maxForms, maxSources = 8, 4
 
-// JobSettings are the settings of a job on all replicas: one form if they agree. They contain no argument of a command and no value of a variable. Their JSON
-// is part of the contract with users.
+// JobSettings are the settings of a job on all replicas. A form is one variant of the settings. If all replicas agree, there is one form. The settings contain
+// no argument of a command and no value of a variable. Their JSON is part of the contract with users.
 type JobSettings struct {
 	Job       string    `json:"job"`
 	Agreement Agreement `json:"agreement"`
-	// Forms are the different forms of the job on replicas, the most common first.
+	// Forms are the variants of the job on the replicas, the most common first.
 	Forms []JobForm `json:"forms"`
 	// More is the number of further forms.
 	More int `json:"more,omitempty"`
-	// Fault is the reason that settings are unknown: Redis does not answer, or its data is damaged.
+	// Fault is the reason why settings are unknown, such as an unavailable Redis or damaged data; "" if there is none.
 	Fault string `json:"fault,omitempty"`
-	// Differing are the keys in which the known forms differ, in the order of the keys.
+	// Differing are the keys whose values differ between the known forms, in the order of the keys.
 	Differing []string `json:"differing"`
 }
 
@@ -35,28 +35,28 @@ type Agreement string
 // The agreements.
 const (
 	SettingsAgree   Agreement = "agree"
-	SettingsDiffer  Agreement = "differ"  // in keys, or some replicas do not have the job
-	SettingsHidden  Agreement = "hidden"  // in something that is not shown: an argument, a variable's value, a day of a calendar, the slots of a pool
+	SettingsDiffer  Agreement = "differ"  // values of keys differ, or some replicas do not have the job
+	SettingsHidden  Agreement = "hidden"  // something differs that is not shown: an argument, a variable's value, a day of a calendar, the slots of a pool
 	SettingsAbsent  Agreement = "absent"  // no replica has the job
-	SettingsUnknown Agreement = "unknown" // the settings of some replicas are unknown, and the others agree
+	SettingsUnknown Agreement = "unknown" // the settings of some replicas are unknown, and the known ones agree
 )
 
-// A FormState is the knowledge about a form.
+// A FormState shows whether the settings of a form are known.
 type FormState string
 
 // The states of a form.
 const (
 	FormKnown   FormState = "known"
 	FormAbsent  FormState = "absent"  // these replicas do not have the job
-	FormUnknown FormState = "unknown" // not published yet, by an older version, or for too many jobs; or the data is damaged
+	FormUnknown FormState = "unknown" // the settings are damaged, are not published yet, or were left out by an older version or because there are too many
 )
 
-// A JobForm is a job as some replicas have it.
+// A JobForm is one variant of a job, with the replicas that have it.
 type JobForm struct {
 	State    FormState `json:"state"`
-	Digest   string    `json:"digest,omitempty"` // of the job
+	Digest   string    `json:"digest,omitempty"` // digest of the job
 	Replicas []string  `json:"replicas"`         // by name
-	// Settings are all keys of a job with their values in effect, in the order of the reference.
+	// Settings are all keys of a job with their values in effect, in the order of docs/configuration.md.
 	Settings []journal.Setting `json:"settings"`
 }
 
@@ -83,7 +83,7 @@ func (s *JobSettings) Keys() (keys []string) {
 	return keys
 }
 
-// Settings reads the settings of a job, as the given replicas have published them. After a failure the settings are unknown; it is no error, because the rest
+// Settings reads the settings of a job that the given replicas have published. If Redis fails, the settings are unknown. That is not an error, because the rest
 // of the status does not need them.
 func (o *Operator) Settings(ctx context.Context, replicas []Replica, job string) *JobSettings {
 	s := &JobSettings{Job: job, Agreement: SettingsUnknown, Forms: []JobForm{}, Differing: []string{}} // lists are never null
@@ -111,7 +111,7 @@ func (o *Operator) Settings(ctx context.Context, replicas []Replica, job string)
 	return s
 }
 
-// setFault records an error. It reports whether nothing is known because of it; if only some data is damaged, the rest is.
+// setFault records an error. It reports whether the error leaves all settings unknown. If only some data is damaged, the rest is valid.
 func (s *JobSettings) setFault(err error) bool {
 	if err == nil {
 		return false
@@ -158,7 +158,7 @@ func sourcesOf(replicas []Replica, digests map[string]map[string]string, job str
 	return forms
 }
 
-// longestDigest is the maximum length of a digest, in characters, because another program may have written something else in its place.
+// longestDigest is the maximum length of a digest, in characters. Longer texts are cut, because another program may have written them.
 const longestDigest = 40
 
 // withSettings returns the form with its settings, if one of its sources has them.
@@ -190,7 +190,7 @@ func sameSetting(a, b JobForm, key string) bool {
 	return x == y && inA == inB
 }
 
-// Hidden reports whether two known forms show the same settings, so that their difference is not shown.
+// Hidden reports whether two known forms have equal settings. They then differ in something that is not shown.
 func (s *JobSettings) Hidden() bool {
 	for i, f := range s.Forms {
 		same := func(other JobForm) bool { return other.State == FormKnown && slices.Equal(other.Settings, f.Settings) }

@@ -8,14 +8,14 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// A Shared is an Operator for many clients at once. They share each reading, because pages and programs request the status of the whole cluster every few
-// seconds. An act continues if its client goes. It is safe for concurrent use.
+// A Shared is an Operator for many concurrent clients. The clients share each reading of the status, because pages and programs request the status every few
+// seconds. An act is completed even if its client disconnects. A Shared is safe for concurrent use.
 type Shared struct {
 	*Operator
 	statuses [RecentRuns + 1]snapshots[Status] // by the number of records per job
 }
 
-// NewShared returns a Shared whose Status is at most age old. After an act the next Status is a new reading.
+// NewShared returns a Shared whose Status is at most age old. The first Status after an act is a new reading.
 func NewShared(o *Operator, age time.Duration) *Shared {
 	s := &Shared{Operator: o}
 	for i := range s.statuses {
@@ -33,11 +33,11 @@ func (s *Shared) Status(ctx context.Context, req StatusRequest) (*Status, error)
 	return s.chooseStatus(ctx, all, req)
 }
 
-// longestAct is the time limit of an act: enough for thousands of jobs, and short enough for a replica that is ending.
+// longestAct is the time limit of an act. It suffices for thousands of jobs, and does not delay the end of a replica for long.
 const longestAct = 10 * time.Second
 
-// actingContext returns the context of an act, and a function that ends it. The context outlives the client's, because otherwise a client that goes could leave half
-// of the jobs paused.
+// actingContext returns the context of an act, and a function to call at the end of the act. The context does not end with the client's request. Otherwise, a
+// client that disconnects could leave half of the jobs paused.
 func (s *Shared) actingContext(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestAct)
 	return ctx, func() {
@@ -48,55 +48,55 @@ func (s *Shared) actingContext(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// Trigger is [Operator.Trigger], and continues if the client goes.
+// Trigger is like [Operator.Trigger], but continues if the client disconnects.
 func (s *Shared) Trigger(ctx context.Context, req TriggerRequest) (journal.Request, error) {
 	ctx, end := s.actingContext(ctx)
 	defer end()
 	return s.Operator.Trigger(ctx, req)
 }
 
-// Cancel is [Operator.Cancel], and continues if the client goes.
+// Cancel is like [Operator.Cancel], but continues if the client disconnects.
 func (s *Shared) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
 	ctx, end := s.actingContext(ctx)
 	defer end()
 	return s.Operator.Cancel(ctx, req)
 }
 
-// Pause is [Operator.Pause], and continues if the client goes.
+// Pause is like [Operator.Pause], but continues if the client disconnects.
 func (s *Shared) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
 	ctx, end := s.actingContext(ctx)
 	defer end()
 	return s.Operator.Pause(ctx, req)
 }
 
-// Resume is [Operator.Resume], and continues if the client goes.
+// Resume is like [Operator.Resume], but continues if the client disconnects.
 func (s *Shared) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, error) {
 	ctx, end := s.actingContext(ctx)
 	defer end()
 	return s.Operator.Resume(ctx, req)
 }
 
-// snapshots caches the value that was read last.
+// snapshots caches the last value that was read.
 type snapshots[T any] struct {
 	age  time.Duration // maximum age of a cached value
 	turn chan struct{} // holds a value while a caller reads
 
 	mu    sync.Mutex
 	last  *snapshot[T]
-	stale int // number of invalidations; a reading that began before the last one is not cached
+	stale int // number of invalidations; the result of a reading that began before the last invalidation is not cached
 }
 
-// A snapshot is a value, or the error of reading it, and the end of the reading.
+// A snapshot is the result of a reading, and the time at which the reading ended.
 type snapshot[T any] struct {
 	at    time.Time
 	value *T
 	err   error
 }
 
-// get returns the cached value if it is young enough, and otherwise reads a new one. Callers share it, and must not change it.
+// get returns the cached value if it is young enough. Otherwise, it reads a new one. Callers share the value, and must not change it.
 //
-// The age counts from the end of a reading. A reading that ended while the caller waited is therefore young enough, however long it took. Otherwise callers
-// would queue up behind slow readings, and read a slow Redis without a pause.
+// The age counts from the end of a reading. So a reading that ended while the caller waited is young enough, however long it took. Otherwise, callers would
+// queue up behind slow readings, and read a slow Redis without a pause.
 func (s *snapshots[T]) get(ctx context.Context, read func(context.Context) (*T, error)) (*T, error) {
 	came := time.Now()
 	select {
@@ -114,7 +114,7 @@ func (s *snapshots[T]) get(ctx context.Context, read func(context.Context) (*T, 
 	now.at = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() == nil && stale == s.stale { // otherwise the error concerns only this caller, or an act has changed the value meanwhile
+	if ctx.Err() == nil && stale == s.stale { // not cached if the caller has gone, or if an act has changed the value in the meantime
 		s.last = now
 	}
 	return now.value, now.err

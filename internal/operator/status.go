@@ -14,24 +14,24 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// Status is a cluster at one moment. Its JSON is part of the contract with users.
+// A Status is the state of a cluster at one moment. Its JSON is part of the contract with users.
 type Status struct {
 	Namespace string    `json:"namespace"`
 	Now       time.Time `json:"now"` // by the clock of Redis
 	Leader    *Leader   `json:"leader,omitempty"`
 	Replicas  []Replica `json:"replicas"`                    // by name
-	Expected  int       `json:"expected_replicas,omitempty"` // number that should be up; 0 if no configuration has it
+	Expected  int       `json:"expected_replicas,omitempty"` // number of replicas that should be up; 0 if no configuration sets it
 	Jobs      []Job     `json:"jobs"`                        // the selected jobs
 	JobCount  int       `json:"job_count"`
 	Pools     []Pool    `json:"pools"` // by name, like Locks
 	Locks     []Lock    `json:"locks"` // locks of `cronclave lock` that have been held, or waited for, for more than a second
-	// Lost are the replicas whose registration expired within the last day without an orderly end, until a replica of the same name starts.
+	// Lost are the replicas whose registration expired within the last day, although they were not stopped. An entry ends when a replica of the same name starts.
 	Lost []LostReplica `json:"lost"`
 	up   int           // replicas that are up and not draining
 	// Incidents are the outages of Redis and the losses of its data within the last week, from new to old.
 	Incidents []journal.Incident `json:"incidents"`
-	// DataLost is the newest loss of Redis' data within the last day; nil if there is none. LocksClosedUntil is the time until which locks stay closed after it;
-	// nil if all are open.
+	// DataLost is the newest loss of Redis' data within the last day; nil if there is none. LocksClosedUntil is the time until which locks stay closed after the
+	// loss; nil if all locks are open.
 	DataLost         *journal.Interval `json:"data_lost,omitempty"`
 	LocksClosedUntil *time.Time        `json:"locks_closed_until,omitempty"`
 	// Problems are sorted by cause: Redis, replicas, the configuration, jobs, and advice last. See [Status.Grouped].
@@ -60,8 +60,8 @@ type Job struct {
 	Enabled  bool            `json:"enabled"`
 	Paused   bool            `json:"paused"`
 	Last     *journal.Record `json:"last,omitempty"`
-	// LastEnd is the newest record of a run that ended by itself, or of a missed tick; nil if the newest records have none. Canceled runs, skipped ticks, and
-	// tries that were followed by another one do not count.
+	// LastEnd is the newest record of a run that ended by itself, or of a missed tick; nil if the records that were read have none. Canceled runs, skipped ticks,
+	// and failed attempts that their runs repeated do not count.
 	LastEnd *journal.Record `json:"last_end,omitempty"`
 	Next    *time.Time      `json:"next,omitempty"` // in the job's zone
 	Holders []Holder        `json:"holders"`
@@ -69,7 +69,7 @@ type Job struct {
 	Failures *Streak `json:"failures,omitempty"`
 
 	Parallel int               `json:"parallel"`            // number of slots
-	JitterMS int64             `json:"jitter_ms,omitempty"` // maximum time from a tick to its run's due time
+	JitterMS int64             `json:"jitter_ms,omitempty"` // maximum delay of a tick by its jitter
 	Pool     string            `json:"pool,omitempty"`      // each run needs a slot of this pool
 	Tags     []string          `json:"tags,omitempty"`
 	Where    map[string]string `json:"where,omitempty"`
@@ -79,7 +79,7 @@ type Job struct {
 	PausedReason string     `json:"paused_reason,omitempty"`
 	PausedBy     string     `json:"paused_by,omitempty"` // the user
 
-	// Recent are the newest records, as many as requested, from new to old, without tries that were followed by another one.
+	// Recent are the newest records, as many as requested, from new to old. Failed attempts that their runs repeated are left out.
 	Recent []journal.Record `json:"recent"`
 }
 
@@ -93,7 +93,7 @@ type Holder struct {
 	Expires time.Time  `json:"expires"`
 }
 
-// RecentRuns is the number of records per job in a status. If they are all tries, runs in progress or skipped ticks, moreRecent are read.
+// RecentRuns is the number of records per job in a status. If they do not determine [Job.LastEnd], moreRecent records are read.
 const RecentRuns, moreRecent = 10, 100
 
 // maxUnclear limits the jobs for which moreRecent records are read, because status is polled.
@@ -142,7 +142,7 @@ type statusReader struct {
 	status   Status
 	replicas []journal.Replica
 	jobs     []journal.JobInfo
-	back     time.Time // instant since which Redis answers, if known; zero if it is long ago
+	back     time.Time // time since which Redis answers; zero if it is unknown or long ago
 	awaited  bool      // replicas that are up may not have registered since then
 }
 
@@ -219,7 +219,7 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 	return r.addStreaks(ctx, recent)
 }
 
-// addStreaks adds their streak of failures to the failing jobs.
+// addStreaks adds the streaks of failures to the failing jobs.
 func (r *statusReader) addStreaks(ctx context.Context, recent map[string][]journal.Record) error {
 	var failing []string
 	for _, j := range r.status.Jobs {
@@ -248,7 +248,7 @@ func (r *statusReader) addStreaks(ctx context.Context, recent map[string][]journ
 	return nil
 }
 
-// readRecent reads the newest records of jobs, and more records of the jobs without an end among these.
+// readRecent reads the newest records of jobs. If these do not determine [Job.LastEnd] of a job, it reads more records of that job.
 func (r *statusReader) readRecent(ctx context.Context, names []string) (map[string][]journal.Record, error) {
 	recent, before := map[string][]journal.Record{}, 0
 	for _, n := range slices.Compact([]int{r.recent, RecentRuns, moreRecent}) {
@@ -256,7 +256,7 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 		if len(unclear) == 0 {
 			break
 		}
-		if n == moreRecent { // if the cluster was paused for hours, the newest records of all jobs lack an end
+		if n == moreRecent { // after a pause of some hours, the newest records of all jobs are skipped ticks
 			unclear = unclear[:min(len(unclear), maxUnclear)]
 		}
 		more, err := r.journal.Recent(ctx, unclear, n)
@@ -272,7 +272,7 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 	return recent, nil
 }
 
-// jobOf assembles the facts about a job.
+// jobOf returns a job of a status from its description, the state of its lock, and its newest records.
 func jobOf(zones *cronspec.Zones, info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
 	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone, Enabled: info.Enabled,
 		Holders: holdersOf(state), Next: nextTick(zones, info, now), Recent: withoutTries(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, JitterMS: info.JitterMS, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
@@ -301,7 +301,7 @@ func tickOf(r election.Run) *time.Time {
 	return &r.At
 }
 
-// tolerateDamage turns damaged data into a warning, because the rest of the reply is good.
+// tolerateDamage turns an error about damaged data into a warning, because the rest of the reply is valid.
 func (r *statusReader) tolerateDamage(err error) error {
 	if !errors.Is(err, journal.ErrCorrupt) {
 		return err
@@ -310,7 +310,7 @@ func (r *statusReader) tolerateDamage(err error) error {
 	return nil
 }
 
-// tolerateLock turns the damaged data of one lock into a warning, because all other locks are good.
+// tolerateLock turns an error about the damaged data of one lock into a warning, because all other locks are valid.
 func (r *statusReader) tolerateLock(title string, err error) error {
 	if !errors.Is(err, election.ErrCorrupt) {
 		return err

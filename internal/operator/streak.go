@@ -7,17 +7,17 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// A Streak is the failures of a job since its last success. Its JSON is part of the contract with users.
+// A Streak describes the failures of a job since its last success. Its JSON is part of the contract with users.
 type Streak struct {
-	Since time.Time `json:"since"` // end of the first one
+	Since time.Time `json:"since"` // end of the first failure
 	Count int       `json:"count"`
 	// AtLeast is set if Count is a lower bound and Since may be too late: no success is known, replicas of an older version recorded failures, or a success was
 	// reported late.
 	AtLeast bool       `json:"at_least,omitempty"`
-	LastOK  *time.Time `json:"last_ok,omitempty"` // nil if none is known
+	LastOK  *time.Time `json:"last_ok,omitempty"` // end of the last success; nil if none is known
 }
 
-// String returns the end of a sentence about the newest failure; "" if it is the only one, and no success is known.
+// String returns text to append to a sentence about the newest failure, such as "; 3 in a row". It is "" if there is only one failure and no success is known.
 func (s Streak) String() (text string) {
 	switch {
 	case s.AtLeast:
@@ -31,8 +31,9 @@ func (s Streak) String() (text string) {
 	return text
 }
 
-// streakOf returns the streak of a job according to its newest records. Without a success among them the streak may have begun before them: kept then has its
-// start, unless replicas of an older version recorded it. A job with fewer than most records has no others.
+// streakOf returns the streak of a job from its newest records. most is the maximum number of records that were read. If the records contain no success, the
+// streak may have begun before them. Its start then comes from kept, unless replicas of an older version recorded the start. If there are fewer than most
+// records, the job has no others.
 func streakOf(newestFirst []journal.Record, kept journal.Streak, most int) *Streak {
 	var s Streak
 	for _, r := range newestFirst {

@@ -7,15 +7,15 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// NextTick is the next due time of a job. Period is the longest time between two consecutive ticks, see [TickCache]; 0 if there is only one.
+// A NextTick is the next tick of a job. Period is the longest time between two consecutive ticks, see [TickCache]; 0 if there is only one tick.
 type NextTick struct {
 	At     time.Time
 	Period time.Duration
 }
 
 // A TickCache computes the next ticks of jobs. It is made for calls every few seconds with all jobs of a cluster: it parses a schedule once, and computes the
-// next tick once per tick. It computes the period, which involves many ticks, once a day for all jobs with equal schedules. It must be used by one goroutine.
-// The zero TickCache is empty.
+// next tick only after the last one has passed. A period involves many ticks, so it is computed once a day for all jobs with equal schedules. Only one
+// goroutine may use a TickCache. The zero TickCache is empty.
 type TickCache struct {
 	zones   *cronspec.Zones
 	jobs    map[string]cachedJob    // by name
@@ -35,16 +35,16 @@ type cachedPeriod struct {
 	at      time.Time
 }
 
-// A period covers the gaps from a day before its computation to eight days after, and is used for a day, so that it always includes the gaps of the next
-// week. It includes the last day because the first run after a long gap, such as holidays, takes a while to end.
+// A period is the longest gap between ticks from a day before its computation to eight days after. It is used for a day, so it always covers the next week. It
+// also covers the last day, because the first run after a long gap, such as holidays, takes a while to end.
 const (
 	periodGoodFor = 24 * time.Hour
 	periodBack    = 24 * time.Hour
 	periodAhead   = 8 * 24 * time.Hour
 )
 
-// NextTicks returns the next tick after now of each job that has one, and forgets all other jobs. A job that is not enabled, is chained, or has a schedule
-// that this version cannot parse has none. If zones changes, everything is computed anew.
+// NextTicks returns the next tick after now of each job in infos that has one. It forgets the jobs that are not in infos. Jobs that are disabled or chained, or
+// whose schedule this version cannot parse, have no ticks. If zones changes, everything is computed anew.
 func (c *TickCache) NextTicks(zones *cronspec.Zones, infos []journal.JobInfo, now time.Time) map[string]NextTick {
 	if zones != c.zones {
 		*c = TickCache{zones: zones}
@@ -92,16 +92,16 @@ func (c *TickCache) periodFor(spec *cronspec.Schedule, now time.Time) cachedPeri
 	return cachedPeriod{longestGap(spec, now.Add(-periodBack), now.Add(periodAhead)), now}
 }
 
-// Gaps longer than twice periodStep are always found, with their exact length. Of shorter gaps only those between the first exactTicks ticks count, so the
-// period of a schedule with many ticks is too short by at most twice periodStep.
+// Gaps longer than twice periodStep are always found, with their exact length. Shorter gaps count only between the first exactTicks ticks. So the period of a
+// schedule with many ticks is too short by at most twice periodStep.
 const (
 	periodStep = 10 * time.Minute
 	exactTicks = 25
 )
 
-// longestGap returns the longest time between two consecutive ticks, from the last tick before from to the first tick not before end, or the 25th if that is
-// later. It does not visit all ticks, which may be a million. It jumps ahead by a step and to the next tick, at most 1,400 times, and computes the length of
-// a gap only if a jump went further than twice the step. No longer gap fits between two jumps.
+// longestGap returns the longest time between two consecutive ticks, from the last tick before from to the first tick not before end, or to the 25th tick if
+// that is later. It does not visit all ticks, which may be a million. Instead, it jumps ahead by a step and then to the next tick, at most 1,400 times. Only a
+// jump further than twice the step can contain a longer gap, so only then it computes the length of the gap.
 func longestGap(spec *cronspec.Schedule, from, end time.Time) (longest time.Duration) {
 	tick := spec.Prev(from)
 	if tick.IsZero() {

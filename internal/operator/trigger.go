@@ -18,7 +18,7 @@ import (
 const (
 	// requestLife is the time that a replica has to start the run of a request.
 	requestLife = time.Minute
-	// answerEvery is the interval at which AwaitStart checks for an answer, noticeAfter the time after which it reports that it is waiting.
+	// answerEvery is the interval at which AwaitStart checks for an answer. noticeAfter is the time after which AwaitStart calls waiting.
 	answerEvery = 100 * time.Millisecond
 	noticeAfter = 3 * time.Second
 )
@@ -35,12 +35,12 @@ type TriggerRequest struct {
 	Follow bool
 }
 
-// Triggered is the result of a request. Its JSON is part of the contract with users.
+// Triggered is the result of a trigger request. Its JSON is part of the contract with users.
 type Triggered struct {
 	Request string    `json:"request"`
 	Job     string    `json:"job"`
 	Tick    time.Time `json:"tick,omitzero"`
-	// Outcome is running after the run has started, and the outcome of the run after it has ended. If the run will never start, it is skipped, missed or failed,
+	// Outcome is running once the run has started, and the outcome of the run once it has ended. If the run will never start, it is skipped, missed or failed,
 	// with a Reason.
 	Outcome string `json:"outcome"`
 	Reason  string `json:"reason,omitempty"`
@@ -97,7 +97,7 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Req
 	return r, nil
 }
 
-// writeRequest writes the request, once for each key of the caller.
+// writeRequest publishes the request. Requests with the same id of the caller are published once.
 func (o *Operator) writeRequest(ctx context.Context, r journal.Request, req TriggerRequest) (journal.Request, error) {
 	if req.ID == "" {
 		return o.journal.Ask(ctx, r, requestLife)
@@ -105,7 +105,7 @@ func (o *Operator) writeRequest(ctx context.Context, r journal.Request, req Trig
 	return o.journal.AskOnce(ctx, req.requestKey(), r, requestLife)
 }
 
-// requestKey returns a key for a user's requests with the same id, job and tick.
+// requestKey returns a key that is the same for all requests of a user with the same id, job and tick.
 func (r TriggerRequest) requestKey() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{r.By, r.Job, r.Tick.UTC().Format(time.RFC3339), r.ID}, "\x00")))
 	return hex.EncodeToString(sum[:16])
@@ -142,8 +142,8 @@ func (o *Operator) mayTrigger(ctx context.Context, job string, tick time.Time) e
 	return nil
 }
 
-// mustBeTick returns an error if an instant is not a tick of the described schedule. If the schedule cannot be parsed, it leaves the decision to the
-// replicas.
+// mustBeTick returns an error if an instant is not a tick of the described schedule. If the schedule cannot be parsed, it returns nil, and the replicas check
+// the tick.
 func mustBeTick(zones *cronspec.Zones, info journal.JobInfo, tick time.Time) error {
 	spec, zone, err := scheduleOf(zones, info)
 	if tick.IsZero() || err != nil {
@@ -160,8 +160,8 @@ func mustBeTick(zones *cronspec.Zones, info journal.JobInfo, tick time.Time) err
 	}
 }
 
-// AwaitStart waits until a replica has started the run of a request, or has decided not to. If that takes long, it calls waiting once, unless it is nil, with
-// the replica that has taken the request, if any.
+// AwaitStart waits until a replica has started the run of a request, or has refused the request. If that takes long, AwaitStart calls waiting once, unless
+// waiting is nil. The argument of waiting is the replica that has taken the request, or "".
 func (o *Operator) AwaitStart(ctx context.Context, r journal.Request, waiting func(replica string)) (*Triggered, error) {
 	end := time.NewTimer(requestLife + noticeAfter)
 	defer end.Stop()

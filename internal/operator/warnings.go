@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// The codes of the warnings whose start replicas register.
+// The codes of the warnings whose start replicas register in [journal.Replica.Since].
 const (
 	CodeConfigRefused = "config_refused"
 	CodeCannotStart   = "cannot_start"
@@ -24,13 +24,13 @@ const (
 	CodeTooFew        = "too_few_replicas"
 )
 
-// origin is the source of a warning.
+// An origin is the source of a warning.
 type origin struct {
 	replica string // "" for the cluster
 	since   *time.Time
 }
 
-// originIn returns the origin of a warning about one or several replicas. It is as old as the earliest registered start.
+// originIn returns the origin of a warning about one or several replicas. Its start is the earliest one that the replicas have registered.
 func originIn(replicas []journal.Replica, code string) (o origin) {
 	for _, e := range replicas {
 		if at, known := e.Since[code]; known && (o.since == nil || at.Before(*o.since)) {
@@ -52,7 +52,7 @@ func (r *statusReader) warnOf(replicas []journal.Replica, code, format string, a
 	r.status.origins[r.status.Warnings[len(r.status.Warnings)-1]] = originIn(replicas, code)
 }
 
-// warnOfReplica adds warnings about what a replica has registered about itself.
+// warnOfReplica adds warnings about the problems that a replica has registered.
 func (r *statusReader) warnOfReplica(e journal.Replica) {
 	self := []journal.Replica{e}
 	if e.Refused != "" {
@@ -72,7 +72,7 @@ func (r *statusReader) warnOfReplica(e journal.Replica) {
 	}
 }
 
-// warnOfConfigs warns if replicas disagree on the configuration, and names the jobs.
+// warnOfConfigs warns if replicas disagree on the configuration, and names the jobs that differ.
 func (r *statusReader) warnOfConfigs(ctx context.Context) error {
 	groups := GroupByConfig(r.replicas)
 	if len(groups) < 2 {
@@ -98,7 +98,7 @@ func (r *statusReader) warnOfClocks() {
 	}
 }
 
-// warnOfNames warns about names that several replicas that are up have.
+// warnOfNames warns about names that several replicas have at the same time.
 func (r *statusReader) warnOfNames() {
 	up := map[string][]journal.Replica{}
 	for _, e := range r.replicas {
@@ -116,7 +116,8 @@ func (r *statusReader) warnOfNames() {
 // tooFewFor is the time for which status tolerates too few replicas, so that a rolling restart causes no warning.
 const tooFewFor = time.Minute
 
-// Expected returns the number of replicas that should be up according to their configurations; 0 if none has it. If they differ, the greatest number is used.
+// Expected returns the number of replicas that should be up according to their configurations; 0 if no configuration sets it. If they differ, the greatest
+// number counts.
 func Expected(replicas []journal.Replica) (n int) {
 	for _, e := range replicas {
 		n = max(n, e.Expected)
@@ -145,7 +146,7 @@ func (r *statusReader) warnOfTooFew() {
 	r.warnOf(r.replicas, CodeTooFew, "%d of %d replicas are up: start the others, or change [cluster].replicas", up, expected)
 }
 
-// warnOfPlaces warns about jobs for which no replica has the labels, or that no replica is up at all.
+// warnOfPlaces warns if no replica is up, or if no replica has the labels that a job needs.
 func (r *statusReader) warnOfPlaces() {
 	if r.awaited {
 		r.addWarning("replicas_register", "Redis came back at %s. Running replicas may still be missing here; they register within %v", r.back.UTC().Format(time.RFC3339), registerWithin)
@@ -162,7 +163,7 @@ func (r *statusReader) warnOfPlaces() {
 	}
 }
 
-// lastSeen names the replica that was seen last, and the remedy.
+// lastSeen returns the end of the warning that no replica is up. It names the replica that was seen last, and the remedy.
 func (r *statusReader) lastSeen() string {
 	var name string
 	var seen time.Time

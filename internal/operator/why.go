@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// A Fate is the state of an instant of a job.
+// A Fate shows what happened to a tick, or that an instant is not a tick.
 type Fate string
 
 // The fates.
@@ -21,9 +21,9 @@ const (
 	NoTick  Fate = "no tick"
 	Due     Fate = "due"     // a tick in the future
 	Open    Fate = "open"    // a tick that is due, and neither granted nor settled
-	Running Fate = "running" // a run of it is in progress
-	Over    Fate = "over"    // it has an outcome
-	Unknown Fate = "unknown" // the remaining facts do not show it
+	Running Fate = "running" // a run of the tick is in progress
+	Over    Fate = "over"    // the tick has an outcome
+	Unknown Fate = "unknown" // the remaining data does not show the fate
 )
 
 // A Story explains one instant of a job. Its JSON is part of the contract with users.
@@ -37,10 +37,10 @@ type Story struct {
 	Runs []journal.Record `json:"runs"`
 }
 
-// Why explains what happened at an instant of a job, and why. at is RFC 3339, or a date and a time by the clock of the job's zone. A job that no replica has
-// any more is explained by its history alone, in UTC.
+// Why explains what happened at an instant of a job, and why. at is RFC 3339, or a date and a local time in the job's zone. A job that no replica has any more
+// is explained from its history alone, in UTC.
 func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
-	if !journal.IsJobName(job) { // it has no lock to inspect
+	if !journal.IsJobName(job) { // such a job has no lock to inspect
 		if err := o.mustKnow(ctx, job); err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (o *Operator) readFacts(ctx context.Context, infos []journal.JobInfo, job, 
 	return s, nil
 }
 
-// A story is an explanation, and the facts that it is based on.
+// A story is an explanation, and the facts on which it is based.
 type story struct {
 	Story
 	instant
@@ -101,13 +101,13 @@ type story struct {
 	state     election.State
 	past      []journal.Record   // all records of the job
 	incidents []journal.Incident // of Redis, from new to old
-	acts      []journal.Act      // the audit log, from old to new; read only for the job in question, after a pause
-	// actsErr is the error of reading the audit log, or a part of it.
+	acts      []journal.Act      // the audit log, from old to new; read only for the requested job, if a pause skipped the tick
+	// actsErr is the error of reading the audit log. Even with an error, a part of the log may have been read.
 	actsErr error
-	// bySchedule is set if neither a record nor the lock mentions the instant.
+	// bySchedule is set if the records and the lock do not mention the instant.
 	bySchedule bool
-	name       time.Time // identity of a tick that is identified by its local time; otherwise zero
-	since      string    // reason that it has no tick, if the parents imply that
+	name       time.Time // local time that identifies the tick; zero if its instant identifies it
+	since      string    // reason why the job has no tick, if it follows from the parents
 }
 
 func (s *story) readState(ctx context.Context, o *Operator) (err error) {
@@ -116,13 +116,13 @@ func (s *story) readState(ctx context.Context, o *Operator) (err error) {
 		return unavailableError("inspect job "+s.Job, s.state.Err)
 	}
 	s.past, err = o.journal.Runs(ctx, s.Job, 0, false)
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the others are good
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other records are valid
 		return o.historyError(err)
 	}
 	if s.incidents, err = o.journal.Incidents(ctx, s.state.Now); err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return o.historyError(err)
 	}
-	// The output of a record for many ticks names the last one.
+	// A record that stands for many ticks names the last one in its output.
 	i := s.indexBefore()
 	if i < 0 {
 		return nil
@@ -142,7 +142,7 @@ func (s *story) readActs(ctx context.Context, o *Operator) {
 	slices.SortStableFunc(s.acts, func(a, b journal.Act) int { return a.Time.Compare(b.Time) })
 }
 
-// indexBefore returns the index of the newest record without a run whose tick is not after the instant; -1 if there is none.
+// indexBefore returns the index of the newest record of a tick without a run, at or before the instant; -1 if there is none.
 func (s *story) indexBefore() int {
 	found := -1
 	for i, r := range s.past {
@@ -157,7 +157,7 @@ func (s *story) hasRecords() bool {
 	return slices.ContainsFunc(s.past, s.isOf)
 }
 
-// isOf reports whether a record belongs to the tick. The replica that ran it may have used another instant for the same local time.
+// isOf reports whether a record belongs to the tick. For the replica that ran the tick, its local time may have been another instant.
 func (s *story) isOf(r journal.Record) bool {
 	return r.Tick.Equal(s.at) || r.TickLocal != "" && !s.tickID().Equal(s.at) && r.TickLocal == cronspec.LocalTime(s.tickID()).Format(journal.LocalFormat)
 }
@@ -182,7 +182,7 @@ func (s *story) formatTime(t time.Time) string {
 	return t.In(s.At.Location()).Format("2006-01-02 15:04:05 MST")
 }
 
-// explainFate sets the fate by the records of the tick and by the lock, and otherwise by the schedule.
+// explainFate sets the fate from the records of the tick and from the lock. If they have nothing, it sets the fate from the schedule.
 func (s *story) explainFate() error {
 	s.Fate = Unknown
 	if s.face.IsZero() || s.info.After != nil || movedTo(s.info, s.instant, s.At.Location()) {
@@ -206,7 +206,7 @@ func (s *story) explainFate() error {
 	return nil
 }
 
-// explainSettlement explains a tick that was settled, and not recorded yet.
+// explainSettlement explains a tick that was settled but has no record yet.
 func (s *story) explainSettlement() {
 	if len(s.Runs) > 0 {
 		return
@@ -221,7 +221,7 @@ func (s *story) explainSettlement() {
 	}
 }
 
-// explainSchedule explains an instant without a record: it is no tick, is in the future, or its record is gone.
+// explainSchedule explains an instant without a record: it is not a tick, it is in the future, or its record is gone.
 func (s *story) explainSchedule() error {
 	switch {
 	case !s.info.Enabled:
@@ -253,7 +253,7 @@ func (s *story) explainSchedule() error {
 	return nil
 }
 
-// explainDue explains a tick that is due, without a record.
+// explainDue explains a due tick without a record.
 func (s *story) explainDue() {
 	since := s.state.Now.Sub(s.at).Round(time.Second)
 	pauses := s.state.Pause.On(s.state.Now) || s.state.Pause.Covers(s.at)
@@ -275,7 +275,7 @@ func (s *story) explainDue() {
 	}
 }
 
-// explainForgotten explains a tick that counts as decided, without a record.
+// explainForgotten explains a decided tick without a record.
 func (s *story) explainForgotten() {
 	if i := s.indexBefore(); i >= 0 && standsFor(s.past[i], s.at) {
 		r := s.past[i]

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// mostParents is the maximum number of jobs before a job that one story examines, chainTimeout the time limit.
+	// mostParents is the maximum number of ancestors of a job that one story examines. chainTimeout is the time limit for reading them.
 	mostParents  = 50
 	chainTimeout = 10 * time.Second
 )
 
-// A chain is the jobs before a job at one tick: its parents, and the parents of those without a record.
+// A chain has the ancestors of a job at one tick: its parents, and the parents of each parent without a record.
 type chain struct {
 	operator *Operator
 	infos    []journal.JobInfo
@@ -25,14 +25,14 @@ type chain struct {
 	parents  map[string]*parent
 }
 
-// A parent is a job of a chain.
+// A parent is one of the ancestors in a chain.
 type parent struct {
-	*story         // nil if it is unknown
-	unknown string // reason that it is unknown
-	settled bool   // its fate was determined
+	*story         // nil if the fate of the parent is unknown
+	unknown string // reason why it is unknown
+	settled bool   // whether settleFate was called for the parent
 }
 
-// explainParents adds the fates of the jobs before a job. A tick without a record gets the fate that they imply.
+// explainParents adds lines about the ancestors of the job. A tick without a record gets the fate that follows from the ancestors.
 func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, s *story) error {
 	c := &chain{o, infos, s.At.UTC().Format(time.RFC3339), map[string]*parent{}}
 	within, cancel := context.WithTimeoutCause(ctx, chainTimeout, fmt.Errorf("no answer in %v", chainTimeout))
@@ -46,7 +46,7 @@ func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, 
 	return nil
 }
 
-// readParents reads the stories of a job's parents, and then of their parents if the fate of a parent depends on these.
+// readParents reads the stories of a job's parents. If the fate of a parent depends on its own parents, it reads these too.
 func (c *chain) readParents(ctx context.Context, s *story) {
 	for queue := []*story{s}; len(queue) > 0; queue = queue[1:] {
 		for _, job := range queue[0].info.After {
@@ -64,7 +64,7 @@ func (c *chain) readParents(ctx context.Context, s *story) {
 	}
 }
 
-// readParent returns the story of one parent. Only its fate and main line are shown. An error does not fail the story of the child.
+// readParent returns the story of one parent, of which only the fate and the main line are shown. If it fails, the story of the child is still shown.
 func (c *chain) readParent(ctx context.Context, job string) *parent {
 	s, err := c.operator.readFacts(ctx, c.infos, job, c.at)
 	if err == nil {
@@ -83,7 +83,7 @@ func (c *chain) readParent(ctx context.Context, job string) *parent {
 	return &parent{story: s}
 }
 
-// settleFate returns the lines about the jobs before a job. If the tick has no record, it gets the fate that they imply.
+// settleFate returns the lines about a job's ancestors. If the tick of the job has no record, settleFate sets the fate that follows from them.
 func (c *chain) settleFate(s *story, name string) (lines []string) {
 	cause, more, states := "", 0, map[parentState]bool{}
 	for _, job := range s.info.After {
@@ -113,13 +113,13 @@ func fateAfter(parents map[parentState]bool) Fate {
 	switch {
 	case parents[parentBad]:
 		return NoTick
-	case parents[parentPending] && !parents[parentUnknown]: // an unknown one may have failed
+	case parents[parentPending] && !parents[parentUnknown]: // a parent with an unknown state may have failed
 		return Due
 	}
 	return Unknown
 }
 
-// parentLines returns the line about a parent. The first time it also returns the lines about the jobs before it.
+// parentLines returns the line about a parent. On the first call for a parent it also returns the lines about the parent's own ancestors.
 func (c *chain) parentLines(p *parent, job, child string) []string {
 	if p.story == nil {
 		return []string{fmt.Sprintf("before %s, %s: %s", child, job, p.unknown)}
@@ -132,7 +132,7 @@ func (c *chain) parentLines(p *parent, job, child string) []string {
 	return append([]string{fmt.Sprintf("before %s, %s: %s", child, job, p.Lines[0])}, before...)
 }
 
-// causeText returns why no job after this one has a tick.
+// causeText returns the reason why the jobs after this one have no tick.
 func (s *story) causeText() string {
 	switch outcome := s.badOutcome(); {
 	case s.since != "":
@@ -149,8 +149,8 @@ func (s *story) causeText() string {
 type parentState string
 
 const (
-	parentBad     parentState = "bad"     // they have no tick
-	parentPending parentState = "pending" // they wait for it
+	parentBad     parentState = "bad"     // the jobs after it have no tick
+	parentPending parentState = "pending" // the jobs after it wait for it
 	parentOK      parentState = "ok"
 	parentUnknown parentState = "unknown"
 )
@@ -162,7 +162,7 @@ func (p *parent) chainState() parentState {
 	return p.parentState()
 }
 
-// parentState returns the state by the last runs. Manual runs do not count, because no job runs after them.
+// parentState returns the state according to the last runs. Manual runs do not count, because no job runs after them.
 func (s *story) parentState() parentState {
 	switch {
 	case s.Fate == NoTick:
@@ -171,7 +171,7 @@ func (s *story) parentState() parentState {
 		return parentPending
 	case len(s.Runs) > 0:
 		return s.stateOfRuns()
-	case s.Fate == Over: // it had no run
+	case s.Fate == Over: // the tick had no run
 		return parentBad
 	case s.Fate == Due, s.Fate == Open:
 		return parentPending
@@ -179,7 +179,7 @@ func (s *story) parentState() parentState {
 	return parentUnknown
 }
 
-// stateOfRuns returns the state if no run goes on.
+// stateOfRuns returns the state of a tick whose runs have all ended.
 func (s *story) stateOfRuns() parentState {
 	runs := s.countingRuns()
 	switch {
@@ -191,12 +191,12 @@ func (s *story) stateOfRuns() parentState {
 	return parentOK
 }
 
-// goesOn reports whether a run of the tick may still end: it holds a slot, or waits for its recovery.
+// goesOn reports whether a run of the tick has not ended: it holds a slot, or waits for its recovery.
 func (s *story) goesOn() bool {
 	return slices.ContainsFunc(slices.Concat(s.state.Running, s.state.Orphans), s.isHeldBy)
 }
 
-// countingRuns returns the last runs that count for the jobs after this one.
+// countingRuns returns the last runs without the manual ones, because no job runs after a manual run.
 func (s *story) countingRuns() []journal.Record {
 	return slices.DeleteFunc(s.lastRuns(), isManual)
 }
@@ -211,7 +211,7 @@ func (s *story) badOutcome() string {
 	return ""
 }
 
-// chainText returns the answer for a tick without a record that its parents decide.
+// chainText returns the main line for a tick without a record whose fate follows from its parents.
 func (s *story) chainText(fate Fate, cause string) string {
 	parents := "job " + s.info.After[0] + " has"
 	if len(s.info.After) > 1 {

@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// explainIncidents mentions outages of Redis during the tick, and losses of data since.
+// explainIncidents mentions outages of Redis during the tick, and later losses of its data.
 func explainIncidents(s *story) {
 	for _, in := range s.incidents {
 		switch during := s.formatTime(in.From) + " and " + s.formatTime(in.To); {
@@ -24,7 +24,8 @@ func explainIncidents(s *story) {
 	}
 }
 
-// lostHistory reports whether one of the incidents may have removed the record of the instant. It cannot have if the job has an older record.
+// lostHistory reports whether one of the incidents may have removed the record of the instant. If the job has a record from before the loss, the loss did not
+// remove its records.
 func lostHistory(s *story, incidents ...journal.Incident) bool {
 	return slices.ContainsFunc(incidents, func(in journal.Incident) bool {
 		older := func(r journal.Record) bool { return !r.Finished.IsZero() && r.Finished.Before(in.From) }

@@ -10,14 +10,14 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// explainPause adds the newest pause and its effect, if it matters.
+// explainPause adds a line about the newest pause and its effect, if matters is set.
 func (s *story) explainPause(matters bool, effect string) {
 	if p := s.state.Pause; matters && !p.From.IsZero() {
 		s.sayPause(p, p.On(s.state.Now), effect)
 	}
 }
 
-// sayPause adds a pause, and its effect if it is still on. The end of a pause that is over is unknown if it has no Until.
+// sayPause adds a line about a pause, with its effect if the pause is still on. If a pause is over and has no Until, its end is unknown.
 func (s *story) sayPause(p election.Pause, on bool, effect string) {
 	by, until, text := "", "", ""
 	if p.By != "" {
@@ -43,13 +43,13 @@ func (s *story) sayPause(p election.Pause, on bool, effect string) {
 	s.addLine("job %s %s", s.Job, text)
 }
 
-// explainPaused names the pause that settled a tick: the newest one at the time when a replica claimed the tick. The lock has the user of the pause's last
-// change, the audit log the users of earlier changes too.
+// explainPaused names the pause that settled a tick: the newest one at the time when a replica claimed the tick. The lock has only the user of the last change
+// to the pause. The audit log also has the users of earlier changes.
 func (s *story) explainPaused(r journal.Record) {
 	p, newest := s.state.Pause, canSettle(s.state.Pause, r)
 	logged, note := s.loggedPause(r)
 	switch {
-	case newest && logged.Covers(p.From): // the same pause: acts are logged before they are done
+	case newest && logged.Covers(p.From): // the same pause, because an act is logged before it is carried out
 		if logged.By == p.By {
 			note = ""
 		}
@@ -71,7 +71,7 @@ func (s *story) explainPaused(r journal.Record) {
 	}
 }
 
-// unreadableText returns why the audit log cannot be read; "" if it can.
+// unreadableText returns a line if the audit log cannot be read; "" if it can.
 func (s *story) unreadableText() string {
 	if s.actsErr == nil {
 		return ""
@@ -79,7 +79,7 @@ func (s *story) unreadableText() string {
 	return "the audit log cannot be read: " + strings.TrimPrefix(s.actsErr.Error(), "read the audit log: ")
 }
 
-// boundPause removes the end of an earlier pause if it cannot be right, because the log may lack the act that ended the pause.
+// boundPause removes the end of an earlier pause if that end is too late. The audit log may lack the act that ended the pause.
 func (s *story) boundPause(p election.Pause) election.Pause {
 	latest := s.state.Now
 	if next := s.state.Pause.From; next.After(p.From) {
@@ -91,18 +91,19 @@ func (s *story) boundPause(p election.Pause) election.Pause {
 	return p
 }
 
-// canSettle reports whether a pause can have settled the tick of a record: it covers the tick, or the time when the tick was claimed.
+// canSettle reports whether a pause can have settled the tick of a record: it covers the tick, or the time at which the tick was settled.
 func canSettle(p election.Pause, r journal.Record) bool {
 	return p.Covers(r.Tick) || p.Covers(r.Finished)
 }
 
-// needsActs reports whether a pause skipped the tick. The lock has only the newest pause, with the user of its last change.
+// needsActs reports whether a pause skipped the tick. The audit log is then needed, because the lock has only the newest pause, with the user of its last
+// change.
 func (s *story) needsActs() bool {
 	return slices.ContainsFunc(s.past, func(r journal.Record) bool { return s.isOf(r) && r.Reason == "paused" })
 }
 
-// loggedPause returns the pause, according to the audit log, that settled the tick of a record; the zero Pause if the log has none. Acts that name the job
-// take precedence over acts on so many jobs that the log names only some, unless one of these is newer.
+// loggedPause returns the pause that settled the tick of a record, according to the audit log; the zero Pause if the log has none. An act on many jobs names
+// only some of them. Acts that name the job take precedence over such acts, unless one of these is newer. In that case note says that the pause is not certain.
 func (s *story) loggedPause(r journal.Record) (p election.Pause, note string) {
 	p = s.settledBy(r, s.isNamed)
 	newer := func(a journal.Act) bool {
@@ -117,8 +118,8 @@ func (s *story) loggedPause(r journal.Record) (p election.Pause, note string) {
 	return p, ""
 }
 
-// settledBy returns the pause, according to some acts, that settled the tick of a record: the newest one when the tick was claimed, which may be earlier than
-// the record.
+// settledBy returns the pause that settled the tick of a record, according to the acts for which about returns true. It is the newest pause at the claim of the
+// tick, which may be earlier than the record.
 func (s *story) settledBy(r journal.Record, about func(journal.Act) bool) election.Pause {
 	for _, at := range []time.Time{r.Finished, r.Tick} {
 		if p := pauseAt(s.acts, about, at); canSettle(p, r) {
@@ -131,12 +132,12 @@ func (s *story) settledBy(r journal.Record, about func(journal.Act) bool) electi
 // isNamed reports whether an act names the job.
 func (s *story) isNamed(a journal.Act) bool { return slices.Contains(a.Jobs, s.Job) }
 
-// mayMean reports whether an act names the job, or may omit it: an act names only the first of its jobs, which are sorted.
+// mayMean reports whether an act names the job, or may concern it without naming it. An act names only the first of its jobs, in alphabetical order.
 func (s *story) mayMean(a journal.Act) bool {
 	return s.isNamed(a) || a.JobCount > len(a.Jobs) && len(a.Jobs) > 0 && s.Job > a.Jobs[len(a.Jobs)-1]
 }
 
-// pauseAt returns the newest pause that had begun by an instant, with the user and the reason of that time, and with the end that later acts gave it.
+// pauseAt returns the newest pause that had begun by the time at. It has the user and the reason of that time, and the end that later acts gave it.
 func pauseAt(acts []journal.Act, about func(journal.Act) bool, at time.Time) (p election.Pause) {
 	for _, a := range acts {
 		on, later := p.On(a.Time), a.Time.After(at)
@@ -153,7 +154,7 @@ func pauseAt(acts []journal.Act, about func(journal.Act) bool, at time.Time) (p 
 	return p
 }
 
-// carriedOn returns a pause after one more act. If it is on, it keeps its start.
+// carriedOn returns a pause after one more act of kind pause. A pause that is on keeps its start.
 func carriedOn(p election.Pause, a journal.Act, on, later bool) election.Pause {
 	if !on {
 		p = election.Pause{From: a.Time, Outcome: scheduler.SkippedPaused}

@@ -39,7 +39,7 @@ func (s *story) explainRuns() {
 	s.Fate = s.fateOfRuns()
 }
 
-// fateOfRuns returns the fate by the records. A run in progress takes precedence, then a run with an unknown end.
+// fateOfRuns returns the fate according to the records. A run in progress takes precedence over a run with an unknown end, and that over all others.
 func (s *story) fateOfRuns() Fate {
 	running := func(r journal.Record) bool { return r.Outcome == journal.OutcomeRunning }
 	switch {
@@ -60,8 +60,8 @@ func (s *story) lastRuns() []journal.Record {
 	})
 }
 
-// isLaterAttempt reports whether a record belongs to a later attempt than another. A recovery takes the lowest free slot, which may not be the slot of the run
-// before it; a tick of a job with recoveries never has two runs at once. The attempts of each manual run count from 1.
+// isLaterAttempt reports whether the record later belongs to a later attempt than r. A recovery may hold another slot than the run before it, because it takes
+// the lowest free one. A tick of a job with recoveries never has two runs at once. The attempts of each manual run count from 1.
 func isLaterAttempt(later, r journal.Record) bool {
 	switch {
 	case isManual(later) != isManual(r) || later.Attempt <= r.Attempt:
@@ -75,12 +75,12 @@ func isLaterAttempt(later, r journal.Record) bool {
 // isManual reports whether a user requested a run.
 func isManual(r journal.Record) bool { return r.Trigger == "manual" }
 
-// hasLease reports whether the run of a record has its lease.
+// hasLease reports whether the run of a record still has its lease.
 func (s *story) hasLease(r journal.Record) bool {
 	return slices.ContainsFunc(s.state.Running, func(h election.Run) bool { return h.ID == r.RunID })
 }
 
-// explainRunning explains a run without an end in the history. The lock shows whether it still has its lease.
+// explainRunning explains a run without an end in the history. The lock shows whether the run still has its lease.
 func (s *story) explainRunning(r journal.Record) {
 	if s.hasLease(r) {
 		s.addLine("runs%s, since %s", grantText(r), s.formatTime(r.Started))
@@ -89,7 +89,7 @@ func (s *story) explainRunning(r journal.Record) {
 	s.addLine("began%s, at %s; its lease has ended, and no replica has recorded how the run ended", grantText(r), s.formatTime(r.Started))
 }
 
-// explainHolders explains grants of the tick without a record, because the history may lag behind the locks.
+// explainHolders explains grants of the tick that have no record, because records may be written later than grants.
 func (s *story) explainHolders() {
 	for _, h := range s.state.Running {
 		if s.isHeldBy(h) && !s.isRecorded(h.ID) {
@@ -163,7 +163,7 @@ func (s *story) explainOrigin(i int) {
 	}
 }
 
-// explainRecovery names the run that a recovery follows: the newest one before it whose replica could not complete it.
+// explainRecovery names the run that a recovery follows: the newest earlier run that its replica could not complete.
 func (s *story) explainRecovery(i int) {
 	r := s.Runs[i]
 	var lost *journal.Record
@@ -201,7 +201,7 @@ func (s *story) explainDetail(r journal.Record) {
 	}
 }
 
-// explainOverlap mentions a run if it held a slot at the tick.
+// explainOverlap mentions the run other if it held a slot at the tick.
 func (s *story) explainOverlap(r, other journal.Record) {
 	running := other.Outcome == journal.OutcomeRunning
 	switch {
@@ -213,7 +213,7 @@ func (s *story) explainOverlap(r, other journal.Record) {
 	}
 }
 
-// reasonTexts explains the words that are reasons. Other reasons are texts themselves.
+// reasonTexts explains the reasons that are codes. All other reasons are texts for users.
 var reasonTexts = map[string]string{
 	"overlap":      "all slots of the job were held, or another tick waited for one (overlap)",
 	"paused":       "the job was paused",

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// windowReaders is the maximum number of windows that are read at once, because each reading covers the whole history of its jobs.
+	// windowReaders is the maximum number of windows that are read in parallel, because each reading covers the whole history of its jobs.
 	windowReaders = 2
 	// newestAge is the maximum age of the shared list of the newest records.
 	newestAge = time.Second
@@ -32,7 +32,8 @@ func NewWindows(o *Operator, limit int) *Windows {
 	return &Windows{operator: o, limit: limit, newest: snapshots[History]{age: newestAge, turn: make(chan struct{}, 1)}, readers: make(chan struct{}, windowReaders)}
 }
 
-// Newest returns the newest records of all jobs, by their end, and one more than the limit if there are more. Callers share the list, and must not change it.
+// Newest returns the newest records of all jobs, by their end. If there are more than the limit, it returns one more than the limit. Callers share the list,
+// and must not change it.
 func (w *Windows) Newest(ctx context.Context) ([]journal.Record, error) {
 	h, err := w.newest.get(ctx, func(ctx context.Context) (*History, error) {
 		return w.operator.History(ctx, HistoryRequest{Limit: w.limit + 1})
@@ -43,8 +44,8 @@ func (w *Windows) Newest(ctx context.Context) ([]journal.Record, error) {
 	return h.Records, nil
 }
 
-// Read returns the records of jobs that overlap a window, as many as [Windows.Newest]: runs that began before its end and did not end before its start. It
-// reads one job after the other, and waits while too many others read.
+// Read returns the records of jobs that overlap a window: runs that began before its end and did not end before its start. Their number is limited as for
+// [Windows.Newest]. Read reads one job after the other, and waits while too many other windows are read.
 func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func(job string) bool) ([]journal.Record, error) {
 	done, err := w.awaitReader(ctx)
 	if err != nil {
@@ -73,8 +74,8 @@ func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func
 	return NewestFirst(list, w.limit+1), nil
 }
 
-// Failures returns the failures of a window like [Operator.Failures], and waits while too many others read. A request without Includes is for all jobs and
-// must be for a window that ends now. Callers share its answer per length of the window, so there should be few lengths, and must not change it.
+// Failures returns the failures of a window like [Operator.Failures], and waits while too many other windows are read. A request without Includes is for all
+// jobs, and its window must end now. Callers with such windows of equal length share an answer, and must not change it. So there should be few lengths.
 func (w *Windows) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
 	if req.Includes == nil {
 		return w.newestFailures(ctx, req)
@@ -114,7 +115,7 @@ func overlapsWindow(r journal.Record, from, until time.Time) bool {
 	return !r.When().After(until) && (r.Outcome == journal.OutcomeRunning || !r.Finished.Before(from))
 }
 
-// NewestFirst returns at most most records by their end, runs in progress first. It does not change the list.
+// NewestFirst returns the newest records by their end, at most most, with runs in progress first. It does not change the list.
 func NewestFirst(records []journal.Record, most int) []journal.Record {
 	records = slices.Clone(records)
 	slices.SortStableFunc(records, func(a, b journal.Record) int {

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// CodeZoneDataDiffers is the code of the warning that a job has different ticks by the zone data of different replicas.
+	// CodeZoneDataDiffers is the code of the warning that replicas have different zone data, by which the ticks of a job differ.
 	CodeZoneDataDiffers = "zone_data_differs"
-	// CodeZoneDataOlder is the code of the advice that replicas have older zone data than others, without an effect on coming ticks.
+	// CodeZoneDataOlder is the code of the advice that some replicas have older zone data, which does not affect coming ticks.
 	CodeZoneDataOlder = "zone_data_older"
-	// comparedMonths is the number of coming months in which clocks of zones are compared. Zone data with a later change will have reached the replicas by then.
+	// comparedMonths is the number of coming months for which the clocks of zones are compared. Before a later change, replicas will have newer zone data.
 	comparedMonths = 13
 	// maxHashedZones is the maximum number of zones that a replica registers, by name.
 	maxHashedZones = 100
 )
 
-// HashZones returns for each zone, by name, a hash of the clock changes in the coming months. A hash begins with its first month, so that hashes of different
-// months are not compared.
+// HashZones returns a hash of the coming clock changes for each zone, by name. A hash begins with its first month, so that hashes of different months are not
+// compared.
 func HashZones(zones []*time.Location, now time.Time) map[string]string {
 	byName := map[string]*time.Location{}
 	for _, zone := range zones {
@@ -108,7 +108,7 @@ func differingZones(replicas []journal.Replica) map[string]bool {
 	return differs
 }
 
-// dependsOnOffset reports whether a job has other ticks if its clock is an hour ahead. A job that runs every five minutes does not.
+// dependsOnOffset reports whether a job has other ticks if the clock of its zone is an hour ahead. A job that runs every five minutes has the same ticks.
 func dependsOnOffset(info journal.JobInfo, now time.Time) bool {
 	const compared = 100
 	ticks := func(offset int) (list []time.Time) {

@@ -1,5 +1,5 @@
-// Package outgoing describes failed HTTP requests to other servers in its own words. Errors of the standard library repeat URLs, whose paths may be secrets,
-// and text that the other server sent.
+// Package outgoing describes failed HTTP requests to other servers without quoting secrets. Errors of the standard library contain URLs, whose paths may be
+// secret, and text from the other server. Package outgoing uses its own texts instead.
 package outgoing
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/cronclave/cronclave/internal/dial"
 )
 
-// Reason returns why a request has no answer. The text contains nothing that the other server sent, and of the URL at most the host.
+// Reason returns the reason for which a request got no answer. The text contains nothing from the other server, and at most the host of the URL.
 func Reason(err error) string {
 	if reason := tlsFault(err); reason != "" {
 		return reason
 	}
 	var step *dial.Error
 	if errors.As(err, &step) {
-		return step.Error() // it names the host and the address, and nothing else of the URL
+		return step.Error() // contains the host and the address, but no other part of the URL
 	}
 	var name *net.DNSError
 	var number syscall.Errno
@@ -38,7 +38,7 @@ func Reason(err error) string {
 	case errors.Is(err, context.Canceled):
 		return "the request was given up"
 	case errors.As(err, &number):
-		return number.Error() // a fixed text of this machine
+		return number.Error() // a fixed text of the operating system
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return "it closed the connection"
 	case isAnswerFault(err):
@@ -47,7 +47,7 @@ func Reason(err error) string {
 	return "the request failed"
 }
 
-// tlsFault returns the fault of the TLS connection, or "".
+// tlsFault returns the fault of a TLS connection, or "" if err is not about TLS.
 func tlsFault(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
@@ -72,7 +72,7 @@ func tlsFault(err error) string {
 	return ""
 }
 
-// isAnswerFault reports whether the fault is in the server's answer, not in the connection.
+// isAnswerFault reports whether the connection worked, but the answer was faulty.
 func isAnswerFault(err error) bool {
 	var below *net.OpError
 	var request *url.Error

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Populated reports whether a living process is in a cgroup or below it. Its arguments are the result of reading cgroup.events. A cgroup that is gone
-// is empty, because a cgroup with a process can't be removed.
+// Populated reports whether a living process is in a cgroup or below it. Its arguments are the result of reading cgroup.events. A missing file means that no
+// process is left, because a cgroup with a process can't be removed.
 func Populated(events []byte, err error) bool {
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV)
@@ -31,7 +31,7 @@ func CgroupProcesses(dir string) map[int]bool {
 		}
 		list, _ := os.ReadFile(path)
 		for _, field := range strings.Fields(string(list)) {
-			// PID 0 is a process outside this PID namespace.
+			// PID 0 stands for a process outside this PID namespace.
 			if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
 				found[pid] = true
 			}
@@ -52,8 +52,8 @@ func CgroupsBelow(dir string) (names []string) {
 	return names
 }
 
-// RemoveCgroup removes an empty cgroup, and cgroups below it. It looks for those only if the first removal fails, because they are rare. It returns
-// nil for a cgroup that is gone.
+// RemoveCgroup removes an empty cgroup and the cgroups below it. It searches for cgroups below only if the first removal fails, because they are rare. It
+// returns nil if the cgroup does not exist.
 func RemoveCgroup(dir string) error {
 	err := unix.Rmdir(dir)
 	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {

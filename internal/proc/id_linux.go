@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ID identifies this process among all processes since this kernel was booted. A PID alone does not: it belongs to a namespace, and is reused. ID
-// returns "" if it can't be determined.
+// ID returns a text that identifies this process among all processes since the boot of this kernel. A PID alone is not enough, because it is valid in one PID
+// namespace and is reused. ID returns "" if the identity can't be determined.
 func ID() string {
 	where, pid := kernelAndNamespace(), os.Getpid()
 	self, ok := Of(pid)
@@ -22,7 +22,7 @@ func ID() string {
 	return fmt.Sprintf("%s/%d/%d", where, pid, self.Start)
 }
 
-// Program returns the name of the program of a process, or "?". The kernel keeps at most 15 bytes, and the process may change them.
+// Program returns the program name of a process, or "?". The kernel keeps at most 15 bytes of the name, and the process may change them.
 func Program(pid int) string {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil {
@@ -31,7 +31,7 @@ func Program(pid int) string {
 	return strings.TrimSuffix(string(name), "\n")
 }
 
-// kernelAndNamespace identifies the boot of the kernel and the PID namespace of this process. It returns "" if they can't be determined.
+// kernelAndNamespace identifies the boot of the kernel and the PID namespace of this process. It returns "" if one of them can't be determined.
 func kernelAndNamespace() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	namespace, err2 := os.Readlink("/proc/self/ns/pid")
@@ -41,7 +41,7 @@ func kernelAndNamespace() string {
 	return strings.TrimSpace(string(boot)) + "/" + namespace
 }
 
-// LifeOf returns whether the process with an [ID] is alive.
+// LifeOf returns the state of the process with an [ID].
 func LifeOf(id string) Life {
 	place, start := path.Split(id)
 	where, number := path.Split(strings.TrimSuffix(place, "/"))
@@ -53,7 +53,7 @@ func LifeOf(id string) Life {
 		return Gone
 	}
 	switch now, ok := Of(pid); {
-	case !ok: // it may be hidden from this user
+	case !ok: // the process may be hidden from this user
 		return Unknown
 	case !now.Dead() && strconv.FormatUint(now.Start, 10) == start:
 		return Alive

@@ -2,10 +2,10 @@
 
 package proc
 
-// ID returns "": it is only implemented on Linux.
+// ID returns "", because it is implemented only on Linux.
 func ID() string { return "" }
 
-// LifeOf returns [Unknown]: it is only implemented on Linux.
+// LifeOf returns [Unknown], because it is implemented only on Linux.
 func LifeOf(string) Life { return Unknown }
 
 // RemoveCgroup does nothing: cgroups exist only on Linux.

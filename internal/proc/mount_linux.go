@@ -11,13 +11,13 @@ import (
 
 // Mount is a mounted file system.
 type Mount struct {
-	// Root is the part of the file system that is mounted. Point is the folder on which it is mounted.
+	// Root is the folder of the file system that is visible at the mount point. Point is the mount point.
 	Root, Point  string
 	Type, Source string
 }
 
-// ParseMounts parses the text of /proc/PID/mountinfo. A line has an id, the parent's id, the device, the root, the mount point and options; then a
-// dash, the type, the source and more.
+// ParseMounts parses the text of /proc/PID/mountinfo. Each line has an id, the parent's id, the device, the root, the mount point and options, then a dash,
+// the type, the source and further fields.
 func ParseMounts(mountinfo string) (all []Mount) {
 	for line := range strings.Lines(mountinfo) {
 		before, after, ok := strings.Cut(line, " - ")
@@ -40,8 +40,8 @@ func unescapeOctal(s string) string {
 	})
 }
 
-// OnMount returns " (mount POINT, TYPE SOURCE)" for a path on a mount, or "" for a path on the root file system. It reads only /proc, so it does not
-// follow symbolic links.
+// OnMount returns " (mount POINT, TYPE SOURCE)" for a path on a mount, and "" for a path on the root file system. It reads only /proc and does not follow
+// symbolic links, so it can't hang.
 func OnMount(path string) string {
 	on := findMount(path)
 	if on.Point == "" {
@@ -50,11 +50,11 @@ func OnMount(path string) string {
 	return fmt.Sprintf(" (mount %s, %s %s)", on.Point, on.Type, on.Source)
 }
 
-// MountPoint returns the mount point of a path, found like in [OnMount], or "" for a path on the root file system.
+// MountPoint returns the mount point of a path, or "" for a path on the root file system. Like [OnMount], it reads only /proc.
 func MountPoint(path string) string { return findMount(path).Point }
 
-// AbsolutePath returns a relative path with the working directory before it, and any other path unchanged. It reads only /proc. [filepath.Abs] would
-// ask the file system of the working directory, which may not answer.
+// AbsolutePath puts the working directory before a relative path, and returns any other path unchanged. It reads only /proc. [filepath.Abs] would ask the
+// file system of the working directory, which may not answer.
 func AbsolutePath(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -63,7 +63,7 @@ func AbsolutePath(path string) string {
 	if err != nil {
 		return path
 	}
-	return folder + "/" + path // not filepath.Join: LINK/.. is the parent of the link's target
+	return folder + "/" + path // filepath.Join would resolve "..", but LINK/.. is the parent of the link's target
 }
 
 // findMount returns the mount of a path, or the zero value for a path on the root file system.
@@ -75,7 +75,7 @@ func findMount(path string) (on Mount) {
 	path = filepath.Clean(AbsolutePath(path))
 	for _, m := range ParseMounts(string(text)) {
 		rest, below := strings.CutPrefix(path, m.Point)
-		if below && (rest == "" || rest[0] == '/') && len(m.Point) >= len(on.Point) { // of two mounts on one folder, the later one is visible
+		if below && (rest == "" || rest[0] == '/') && len(m.Point) >= len(on.Point) { // if two mounts have the same mount point, the later one is visible
 			on = m
 		}
 	}

@@ -4,13 +4,13 @@ package proc
 
 import "path/filepath"
 
-// OnMount returns "": it is only implemented on Linux.
+// OnMount returns "", because it is implemented only on Linux.
 func OnMount(string) string { return "" }
 
-// MountPoint returns "": it is only implemented on Linux.
+// MountPoint returns "", because it is implemented only on Linux.
 func MountPoint(string) string { return "" }
 
-// AbsolutePath returns a relative path with the working directory before it, and any other path unchanged.
+// AbsolutePath puts the working directory before a relative path, and returns any other path unchanged.
 func AbsolutePath(path string) string {
 	if absolute, err := filepath.Abs(path); err == nil && !filepath.IsAbs(path) {
 		return absolute

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RunID is the environment variable that identifies the run of a process.
+// RunID is the environment variable with the id of the run to which a process belongs.
 const RunID = "CRONCLAVE_RUN_ID"
 
-// Process is the state of a process.
+// Process is the state of a process at one instant.
 type Process struct {
 	PID, Parent, Group int
-	Start              uint64 // in clock ticks since boot; it distinguishes processes that had the same PID
+	Start              uint64 // start time in clock ticks since boot, which distinguishes processes that had the same PID
 
 	state byte
 	flags uint64
-	env   string // address of its environment
+	env   string // address of the environment
 }
 
-// Dead reports whether the process has ended, reaped or not.
+// Dead reports whether the process has exited. It may be unreaped.
 func (p Process) Dead() bool { return p.state == 'Z' || p.state == 'X' }
 
 // Uninterruptible reports whether the process is in uninterruptible sleep in the kernel.
@@ -33,13 +33,13 @@ func (p Process) Uninterruptible() bool { return p.state == 'D' }
 // Kernel reports whether the process is a kernel thread.
 func (p Process) Kernel() bool { const flag = 0x00200000; return p.flags&flag != 0 }
 
-// Executed reports whether the process has executed a program since its fork. The flag is PF_FORKNOEXEC in the kernel's include/linux/sched.h.
+// Executed reports whether the process has executed a program since its fork. flag is PF_FORKNOEXEC of the kernel's include/linux/sched.h.
 func (p Process) Executed() bool { const flag = 0x40; return p.flags&flag == 0 }
 
-// Of returns the state of a process. ok is false if there is no such process, or if it is hidden.
+// Of returns the state of a process. ok is false if the process does not exist or is hidden.
 func Of(pid int) (p Process, ok bool) { return readStat(pid, make([]byte, statSize)) }
 
-// All returns all processes of the machine, or of this PID namespace.
+// All returns all processes of this PID namespace that are not hidden.
 func All() ([]Process, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -64,8 +64,8 @@ func All() ([]Process, error) {
 	return all, nil
 }
 
-// Children returns the children of this process, including dead ones. It does not use /proc/PID/task/TID/children, which is faster, but optional in
-// kernels and may miss some.
+// Children returns the children of this process, including dead ones. It does not read /proc/PID/task/TID/children. That file is faster, but optional in
+// kernels, and may miss children.
 func Children() []Process { return ChildrenOf(os.Getpid()) }
 
 // ChildrenOf returns the children of a process, including dead ones.
@@ -74,8 +74,8 @@ func ChildrenOf(parent int) []Process {
 	return slices.DeleteFunc(all, func(p Process) bool { return p.Parent != parent })
 }
 
-// Killed reports whether SIGKILL is pending for a process. Such a process executes no instruction of its own any more, however long it stays in the
-// kernel.
+// Killed reports whether SIGKILL is pending for a process. Such a process executes no further instruction of its own, even if it stays in the kernel for
+// long.
 func Killed(pid int) bool {
 	const bit = 1 << (unix.SIGKILL - 1)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -94,10 +94,10 @@ func Killed(pid int) bool {
 	return false
 }
 
-// statSize exceeds the length of any /proc/PID/stat.
+// statSize is more than the length of any /proc/PID/stat.
 const statSize = 2048
 
-// readStat reads /proc/PID/stat. It takes half the time of os.ReadFile.
+// readStat reads /proc/PID/stat. It takes half the time that os.ReadFile would take.
 func readStat(pid int, buffer []byte) (Process, bool) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/stat", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -111,8 +111,8 @@ func readStat(pid int, buffer []byte) (Process, bool) {
 	return parseStat(pid, buffer[:n])
 }
 
-// parseStat parses "PID (NAME) STATE PARENT GROUP ...", in which NAME may contain anything. Every kernel has state, parent and group. Later fields are
-// zero if they are missing, so that their lack does not make a process look dead.
+// parseStat parses "PID (NAME) STATE PARENT GROUP ...". NAME may contain any character. The fields state, parent and group are required, because every kernel
+// has them. Later fields are zero if they are missing.
 func parseStat(pid int, stat []byte) (Process, bool) {
 	const state, parent, group, flags, start, env = 0, 1, 2, 6, 19, 47
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
@@ -135,8 +135,8 @@ func parseStat(pid int, stat []byte) (Process, bool) {
 	return p, errors.Join(err1, err2) == nil
 }
 
-// RunOf returns the run id in the environment of a process. id is "" if there is none, or if this process may not read the environment. known is
-// false while the process executes a program.
+// RunOf returns the run id in the environment of a process. id is "" if the environment has none, or if this process may not read it. known is false while
+// the process executes a program.
 func RunOf(pid int) (id string, known bool) {
 	for range 2 {
 		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
@@ -148,8 +148,8 @@ func RunOf(pid int) (id string, known bool) {
 		if len(env) > 0 || err != nil && !errors.Is(err, unix.ESRCH) {
 			return "", true
 		}
-		// During execve, and in a dying process that is not a zombie yet, there is no environment: the file is empty or, in newer kernels, can't be opened
-		// (ESRCH). The address distinguishes this from an empty environment.
+		// During execve, and in a dying process that is not a zombie yet, there is no environment. The file is then empty or, in newer kernels, can't be
+		// opened (ESRCH). The address shows whether the environment is missing or only empty.
 		if p, ok := Of(pid); ok && !p.Dead() && p.env == "0" {
 			return "", false
 		}

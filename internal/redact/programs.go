@@ -7,36 +7,37 @@ import (
 )
 
 var (
-	// curlLogin matches the option of curl for NAME:PASSWORD, alone or after other letters, and the rest of the word. Options with a value do not match.
+	// curlLogin matches the option of curl for NAME:PASSWORD, and the rest of the word. Other one-letter options may precede u in the word if they take no
+	// value.
 	curlLogin = regexp.MustCompile(`^(-[#0-46aBfgGiIjJkLlnNOpqRsSvVZ]*[uU]|--(?:proxy-)?user(?:=|$))(.*)`)
-	// httpieLogin matches the option of HTTPie for NAME:PASSWORD.
+	// httpieLogin matches the option of HTTPie for NAME:PASSWORD, and the rest of the word.
 	httpieLogin = regexp.MustCompile(`^(-a|--auth(?:=|$))(.*)`)
-	// etcdLogin matches the option of etcdctl for NAME:PASSWORD.
+	// etcdLogin matches the option of etcdctl for NAME:PASSWORD, and the rest of the word.
 	etcdLogin = regexp.MustCompile(`^(--user(?:=|$))(.*)`)
 	// sshpassPassword matches the option of sshpass for a password, and the rest of the word.
 	sshpassPassword = regexp.MustCompile(`^(-v*p)(.*)`)
-	// sshpassValue matches the options of sshpass whose value is the next word. Any other word is the command that gets the password.
+	// sshpassValue matches the options of sshpass whose value is the next word. That word is not the command that sshpass runs.
 	sshpassValue = regexp.MustCompile(`^-v*[fdpP]$`)
 	// redisPassword matches the option of redis-cli and valkey-cli for a password.
 	redisPassword = regexp.MustCompile(`^(-a)()$`)
-	// mysqlPassword matches the option of MySQL programs for a password in the same word. The word after -p alone is the name of a database.
+	// mysqlPassword matches the option of MySQL programs for a password in the same word. After -p alone, the next word is the name of a database.
 	mysqlPassword = regexp.MustCompile(`^(-p)(.+)`)
 )
 
-// program is the name of a program with an option for a secret, or "" for any other program.
+// program is the name of a program that has an option for a secret. It is "" for other programs.
 type program string
 
-// logins has the programs with an option for NAME:PASSWORD. In other programs, -u is a user with a group, or the time zone UTC.
+// logins maps programs to their option for NAME:PASSWORD. In other programs, -u is a user with a group, or the time zone UTC.
 var logins = map[program]*regexp.Regexp{"curl": curlLogin, "http": httpieLogin, "https": httpieLogin, "etcdctl": etcdLogin}
 
-// passwords has the programs with an option for a password alone. In other programs, -p is a port and -a means all.
+// passwords maps programs to their option for a password alone. In other programs, -p is a port and -a means all.
 var passwords = map[program]*regexp.Regexp{"sshpass": sshpassPassword, "redis-cli": redisPassword, "valkey-cli": redisPassword,
 	"mysql": mysqlPassword, "mysqldump": mysqlPassword, "mysqladmin": mysqlPassword, "mariadb": mysqlPassword,
 	"mariadb-dump": mysqlPassword, "mariadb-admin": mysqlPassword}
 
-// programOf returns the program of a word. It excludes paths to folders with the name of a program: find /var/lib/mysql -print.
+// programOf returns the program that a word names, or "". It ignores folders with the name of a program, as in "find /var/lib/mysql -print".
 func programOf(word string) program {
-	base, _, _ := strings.Cut(path.Base(word), ":") // the image of a container has a tag
+	base, _, _ := strings.Cut(path.Base(word), ":") // the word may be a container image with a tag
 	name, folder := program(strings.TrimSuffix(base, ".exe")), path.Dir(word)
 	if logins[name] != nil || passwords[name] != nil && (folder == "." || strings.HasSuffix(folder, "bin")) {
 		return name
@@ -44,7 +45,7 @@ func programOf(word string) program {
 	return ""
 }
 
-// nextProgram returns the program to which the words after a word belong.
+// nextProgram returns the program to which the words after a word belong. previous is the word before it.
 func (p program) nextProgram(word, previous string) program {
 	next := programOf(word)
 	if next == "" && (p != "sshpass" || strings.HasPrefix(word, "-") || sshpassValue.MatchString(previous)) {
@@ -53,7 +54,7 @@ func (p program) nextProgram(word, previous string) program {
 	return next
 }
 
-// hasLogin reports whether a word contains NAME:PASSWORD, after its option in the same word or in the previous one.
+// hasLogin reports whether a word contains NAME:PASSWORD. Its option may be in the same word or in the previous one.
 func (p program) hasLogin(word, previous string) bool {
 	option := logins[p]
 	if option == nil {
@@ -63,7 +64,8 @@ func (p program) hasLogin(word, previous string) bool {
 	return own != nil && own[2] != "" || before != nil && before[2] == ""
 }
 
-// splitPassword splits a word into the option for a password and the rest of the word. If the rest is "", the password is the next word.
+// splitPassword splits a word into the option for a password and the password. If the second part is "", the password is the next word. If the word has no
+// such option, both are "".
 func (p program) splitPassword(word string) (option, rest string) {
 	if passwords[p] == nil {
 		return "", ""
@@ -74,5 +76,5 @@ func (p program) splitPassword(word string) (option, rest string) {
 	return "", ""
 }
 
-// hasItems reports whether the program takes headers as NAME:VALUE.
+// hasItems reports whether the program takes headers in the form NAME:VALUE without an option.
 func (p program) hasItems() bool { return p == "http" || p == "https" }

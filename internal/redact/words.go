@@ -7,24 +7,24 @@ import (
 )
 
 var (
-	// word matches a word of a shell: adjacent pieces, quoted or not. An unclosed quote separates words, because not every text is shell code.
+	// word matches a word of a shell command, which consists of adjacent pieces, quoted or unquoted. An unclosed quote separates words, because not every
+	// text is shell code.
 	word = regexp.MustCompile("(?s)(?:" + quoted + "|\\\\[^\n]|[<>]&|[^\\s\"'`;&|()\\\\])+")
-	// piece matches a part of a word that may be a command itself.
+	// piece matches a quoted part of a word, which may contain a command.
 	piece = regexp.MustCompile("(?s)" + quoted)
 )
 
 const quoted = `"(?:[^"\\]|\\.)*"|'[^']*'|\$\([^()]*\)`
 
-// line is the state of reading a command word by word.
+// line is the state while a command is read word by word.
 type line struct {
-	program  program // the latest
-	previous string  // the previous word, without its quotes
-	named    bool    // whether the words before are the name of a header or YAML member with a secret, and its scheme
-	shell    bool    // whether the words have shell quotes
+	program  program // the program that the words belong to
+	previous string  // the previous word without its quotes
+	named    bool    // whether the next word is the secret value of a header or YAML member
+	shell    bool    // whether the words are quoted as in a shell
 }
 
-// withoutWords masks the values that the words of a text give to options, headers and logins. It reads each command in quotes or $(...) as a separate
-// text.
+// withoutWords masks the secret values of options, headers and logins in a text. It handles the content of quotes and of $(...) as a separate command.
 func withoutWords(text string) string {
 	if !strings.ContainsAny(text, ": =") {
 		return text
@@ -33,7 +33,7 @@ func withoutWords(text string) string {
 	at, l := 0, line{shell: true}
 	for _, found := range word.FindAllStringIndex(text, -1) {
 		if gap := strings.ReplaceAll(text[at:found[0]], "\\\n", ""); strings.ContainsAny(gap, ";&|()`\n") {
-			l = line{shell: true} // another command
+			l = line{shell: true} // a new command begins
 		}
 		b.WriteString(text[at:found[0]])
 		b.WriteString(l.maskNext(text[found[0]:found[1]]))
@@ -43,7 +43,7 @@ func withoutWords(text string) string {
 	return b.String()
 }
 
-// maskNext masks the next word.
+// maskNext returns the next word of the command, with its secret masked.
 func (l *line) maskNext(arg string) string {
 	plain := l.unquoted(arg)
 	previous := l.previous
@@ -65,20 +65,20 @@ func (l *line) maskNext(arg string) string {
 	return arg
 }
 
-// namesSecret reports whether a word is the name of a header or YAML member whose value, the next word, is a secret. A quoted name belongs to JSON
-// and does not count.
+// namesSecret reports whether a word is the name of a header or YAML member whose value is a secret. The value is the next word. A quoted name does not
+// count, because it belongs to JSON.
 func namesSecret(word string) bool {
 	name, is := strings.CutSuffix(word, ":")
 	return is && strings.Trim(name[:min(1, len(name))], "\"'\\") != "" && header.FindString(word) == word && secretHeader(name)
 }
 
-// isValue reports whether a word is the value of the option before it, and not a variable.
+// isValue reports whether a word can be the value of the option before it. A variable does not count.
 func (l *line) isValue(arg string) bool {
 	plain := l.unquoted(arg)
 	return plain != "" && !strings.HasPrefix(plain, "-") && !isVariable(plain) && !(l.shell && strings.ContainsAny(arg[:1], "<>"))
 }
 
-// secretOption reports whether a word is an option whose value, the next word, is a secret.
+// secretOption reports whether a word is an option that takes a secret as the next word.
 func (l *line) secretOption(word string) bool {
 	option, rest := l.program.splitPassword(word)
 	own := option != "" && rest == ""
@@ -86,7 +86,7 @@ func (l *line) secretOption(word string) bool {
 	return own || openssl || strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && SecretName(wordOf(word))
 }
 
-// loginAt returns the position of the password in NAME:PASSWORD. It returns 0 if the word is not a login, or if the password is a variable.
+// loginAt returns the position of the password in NAME:PASSWORD. It returns 0 if the word contains no login, or if the password is a variable.
 func (l *line) loginAt(arg, previous string) int {
 	if !l.program.hasLogin(l.unquoted(arg), previous) {
 		return 0
@@ -98,7 +98,7 @@ func (l *line) loginAt(arg, previous string) int {
 	return at
 }
 
-// passwordAt returns the position of a password in the word of its option. It returns 0 if there is none, or if it is a variable.
+// passwordAt returns the position of the password in a word that also contains its option. It returns 0 if there is no such password, or if it is a variable.
 func (l *line) passwordAt(arg string) int {
 	option, value := l.program.splitPassword(l.unquoted(arg))
 	if value == "" || isVariable(value) {
@@ -107,14 +107,14 @@ func (l *line) passwordAt(arg string) int {
 	return strings.Index(arg, option) + len(option)
 }
 
-// takesAssignment matches words after which a quoted word is NAME=VALUE instead of a command.
+// takesAssignment matches a word that is followed by NAME=VALUE. If the next word is quoted, it is not read as a command.
 var takesAssignment = regexp.MustCompile(`^(-e|--env|env|-d|--data(-[a-z]+)?|-F|--form|--set|--build-arg)$`)
 
-// quotedAssignment matches the start of a quoted assignment. A command has a space before its first assignment.
+// quotedAssignment matches the start of a quoted assignment. In a quoted command, a space precedes the first assignment.
 var quotedAssignment = regexp.MustCompile(`^["'][^\s"'=]+=[^"']`)
 
-// assignmentAt returns the position of a secret value that is assigned in a shell word and extends to the end of the word, or 0. Other words that begin
-// with a quote, and $(...), are read as separate texts.
+// assignmentAt returns the position of a secret value in a shell word, or 0. The value is the right side of an assignment and extends to the end of the word.
+// Words that begin with a quote, and $(...), are usually separate commands and do not count.
 func (l *line) assignmentAt(arg, previous string) int {
 	if !l.shell {
 		return 0
@@ -130,7 +130,7 @@ func (l *line) assignmentAt(arg, previous string) int {
 	return 0
 }
 
-// maskAssigned masks the value of an assignment to a secret, and everything after it.
+// maskAssigned masks the secret value of an assignment and everything after it.
 func (l *line) maskAssigned(text string) string {
 	if at := secretValue(text); at > 0 {
 		return l.maskFrom(text, at)
@@ -138,9 +138,9 @@ func (l *line) maskAssigned(text string) string {
 	return text
 }
 
-// headerAt returns the position of the value of a header with a name like a secret's. It returns 0 if the word has none, or if the value is a variable.
-// Many words contain a colon: hosts, folders and container images. So a word counts as a header only after its option, as an item of HTTPie, or with
-// a space after its colon.
+// headerAt returns the position of the value of a header whose name suggests a secret. It returns 0 if the word contains no such header, or if the value is a
+// variable. Many words contain a colon, for example hosts, folders and container images. So a word counts as a header only after the option for headers, as
+// an item of HTTPie, or with a space after its colon.
 func (l *line) headerAt(arg, previous string) int {
 	found := header.FindStringSubmatchIndex(arg)
 	if found == nil {
@@ -153,7 +153,7 @@ func (l *line) headerAt(arg, previous string) int {
 	switch {
 	case !behind && !spaced && !l.program.hasItems():
 		return 0
-	case !behind && !spaced && strings.Trim(value, "0123456789") == "": // a host with its port
+	case !behind && !spaced && strings.Trim(value, "0123456789") == "": // a host and a port
 		return 0
 	case !isSecretOf(arg[found[4]:found[5]], value):
 		return 0
@@ -161,7 +161,7 @@ func (l *line) headerAt(arg, previous string) int {
 	return at
 }
 
-// maskFrom returns a word in which everything from a position on is masked, except for the quote around it.
+// maskFrom replaces everything in a word from a position on by Mask. It keeps a quote around the value.
 func (l *line) maskFrom(arg string, at int) string {
 	if !l.shell {
 		return arg[:at] + Mask
@@ -185,7 +185,7 @@ func (l *line) maskFrom(arg string, at int) string {
 	return arg[:at] + Mask + end
 }
 
-// unquoted returns a word as the program gets it, without quotes.
+// unquoted returns a word without its quotes, as the program gets it.
 func (l *line) unquoted(arg string) string {
 	if !l.shell {
 		return arg
@@ -195,7 +195,7 @@ func (l *line) unquoted(arg string) string {
 
 var unquote = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\ `, " ", `\`, "", `"`, "", "'", "")
 
-// maskNested masks a part of a word that may be a command itself.
+// maskNested masks the secrets in a quoted part of a word, which may contain a command.
 func maskNested(text string) string {
 	switch {
 	case strings.HasPrefix(text, "$("):

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/dial"
 )
 
-// access holds what all clients of a [Conn] need to connect.
+// access has the state that all clients of a [Conn] share to open connections.
 type access struct {
 	dialer *dial.Dialer
 	steps  progress // connections in progress, except to the masters of a quorum
@@ -36,8 +36,8 @@ func (a *access) newConnector(s *secrets) *connector {
 	return &connector{secrets: s, dial: a.dialer.Dial, steps: &a.steps, closed: a.closed}
 }
 
-// Dangers reads the files of [redis] again and returns, a sentence each, why new connections to Redis fail or soon will: a file that can't be read, or a
-// certificate that ends.
+// Dangers reads the files of [redis] again. It returns a sentence for each reason why new connections to Redis fail or soon will: a file that can't
+// be read, or a certificate that expires.
 func (c *Conn) Dangers(now time.Time) (found []string) {
 	for _, s := range c.access.all {
 		for _, danger := range s.fileDangers(now) {

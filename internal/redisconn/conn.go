@@ -1,6 +1,6 @@
-// Package redisconn connects a replica or a command to its Redis, and finds out what that Redis can and cannot do.
+// Package redisconn connects a replica or a command to Redis, and checks the state and the settings of that Redis.
 //
-// [Named.Find] chooses the Redis that the flag, the environment or the configuration names, [Open] creates its clients, and [Conn.Examine] checks the
+// [Named.Find] selects the Redis that a flag, the environment or the configuration names. [Open] creates its clients. [Conn.Examine] checks the
 // settings that the guarantees depend on. cronclave's own commands create no other clients of Redis.
 package redisconn
 
@@ -24,8 +24,8 @@ import (
 // Timeout is the time limit of one round trip.
 const Timeout = time.Second
 
-// A Conn is the Redis of a replica or a command: one server, a master behind Sentinels, or a Cluster. With a quorum it also has the masters that keep the
-// locks. It is safe for concurrent use.
+// A Conn is the connection of a replica or a command to Redis: a single server, a master behind Sentinels, or a Cluster. With a quorum, it also has
+// the clients of the masters that keep the locks. It is safe for concurrent use.
 type Conn struct {
 	redis.UniversalClient
 	url    config.RedisURL
@@ -33,13 +33,13 @@ type Conn struct {
 	// acked is the number of Redis replicas that must acknowledge a grant within ackTimeout.
 	acked      int
 	ackTimeout time.Duration
-	// dialed is the address of the newest connection. It is set only behind Sentinels, and is the master's address there.
+	// dialed is the address of the newest connection to the master. It is set only for a master behind Sentinels.
 	dialed atomic.Pointer[string]
 	// quorum are the independent masters that keep the locks; nil without a quorum.
 	quorum []*master
 	looks  sync.WaitGroup // checks of servers, and functions of Go; Close waits for them
 	access access
-	// refused are the servers that have refused CONFIG, so that they are not asked again.
+	// refused has the servers that have refused CONFIG, so that checks do not send it to them again.
 	refused refusals
 }
 
@@ -47,18 +47,19 @@ type Conn struct {
 type master struct {
 	*redis.Client
 	url     config.RedisURL
-	alone   *Conn       // for checks of this master alone
+	alone   *Conn       // for checks of only this master
 	answers atomic.Bool // the master has answered since [Conn.NoteAnswers]
 	hangUp  context.CancelFunc
 }
 
-// Close also cancels the connections in progress.
+// Close closes the client. It also cancels connection attempts in progress.
 func (m *master) Close() error {
 	m.hangUp()
 	return m.Client.Close() //nolint:wrapcheck // the client's own
 }
 
-// Open creates the clients of a Redis. It sends nothing. Its errors are errors of the configuration: a file that cannot be read, or a malformed URL.
+// Open creates the clients of a Redis. It does not connect. Its errors are errors of the configuration: a file that cannot be read, or a malformed
+// URL.
 func Open(n Source) (*Conn, error) {
 	u := n.URL
 	u.TLS = overTLS(u, n.Settings)
@@ -96,7 +97,7 @@ func Open(n Source) (*Conn, error) {
 	return c, nil
 }
 
-// Again opens the same Redis again, with separate connections.
+// Again opens a second Conn to the same Redis, with separate connections.
 func (c *Conn) Again() (*Conn, error) { return Open(c.source) }
 
 // openQuorum creates the clients of the masters of the quorum.
@@ -139,7 +140,7 @@ func (c *Conn) Go(f func()) { c.looks.Go(f) }
 // HasQuorum reports whether a quorum of masters keeps the locks. The connection itself then keeps only the history.
 func (c *Conn) HasQuorum() bool { return len(c.quorum) > 0 }
 
-// LockConfig returns the configuration of a lock client for a namespace, whose locks are held in the name of owner.
+// LockConfig returns the configuration of a lock client for a namespace. Other clients see owner as the holder of its locks.
 func (c *Conn) LockConfig(namespace, owner string) locking.Config {
 	cfg := locking.Config{Redis: c.UniversalClient, Prefix: "cronclave:" + namespace + ":", Owner: owner,
 		Timeout: Timeout, AckedReplicas: c.acked, AckTimeout: c.ackTimeout}
@@ -152,7 +153,7 @@ func (c *Conn) LockConfig(namespace, owner string) locking.Config {
 // Rights returns the rights that the user of this Redis needs in a namespace.
 func (c *Conn) Rights(namespace string) Rights { return c.source.Rights(namespace) }
 
-// InProcess reports whether the Redis is embedded in this process, and how other processes can read it.
+// InProcess reports whether the Redis is embedded in this process, and returns the access of other processes to it.
 func (c *Conn) InProcess() (View, bool) { return c.source.view, c.source.dial != nil }
 
 // Where returns the URL of the Redis without its password.
@@ -163,7 +164,7 @@ func (c *Conn) Where() string {
 	return redactedURL(c.url)
 }
 
-// Authority names the servers that decide on locks, without passwords.
+// Authority describes the servers that grant locks, without passwords.
 func (c *Conn) Authority() string {
 	if len(c.quorum) == 0 {
 		return c.Where()

@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// handshakeTimeout is the time limit of the TLS handshake, firstReplyTimeout of the first reply.
+	// handshakeTimeout is the time limit of the TLS handshake. firstReplyTimeout is the time limit of the first reply.
 	handshakeTimeout  = 3 * time.Second
 	firstReplyTimeout = 3 * time.Second
-	// dialTimeout is the time limit of all steps of a connection. Callers do not wait that long: the client goes on in the background, and keeps the connection
-	// for the next caller.
+	// dialTimeout is the time limit of all steps of a connection attempt. Callers do not wait that long: go-redis continues the attempt in the
+	// background, and keeps the connection for the next caller.
 	dialTimeout = dial.Timeout + handshakeTimeout + firstReplyTimeout
 )
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// A connector connects to servers of one kind: it looks the name up, connects, performs the TLS handshake, and authenticates. Each step has its own time
-// limit.
+// A connector opens connections to servers with the same secrets. It looks up the name, connects, performs the TLS handshake, and authenticates. Each
+// step has its own time limit.
 type connector struct {
 	*secrets
 	dial   func(ctx context.Context, network, addr string, note func(step string)) (net.Conn, error)
@@ -90,7 +90,7 @@ func (c *connector) logIn(ctx context.Context, conn net.Conn, addr string) error
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	password := c.currentPassword()
 	reply, err := sendCommand(conn, c.firstCommand(password)...)
-	if strings.HasPrefix(reply, "-ERR wrong number of arguments for 'auth'") && c.user == "" { // before Redis 6
+	if strings.HasPrefix(reply, "-ERR wrong number of arguments for 'auth'") && c.user == "" { // Redis before 6 has no users
 		reply, err = sendCommand(conn, "AUTH", password)
 	}
 	if !stop() {
@@ -119,23 +119,23 @@ func (c *connector) firstCommand(password string) []string {
 // judgeReply returns the error of a connection whose first reply is an error, or nil if the connection can be used.
 func (c *connector) judgeReply(addr string, reply errorReply, authenticated bool) error {
 	switch {
-	case redis.HasErrorPrefix(reply, "DENIED"), redis.HasErrorPrefix(reply, "max number of clients"): // the reply to any client
+	case redis.HasErrorPrefix(reply, "DENIED"), redis.HasErrorPrefix(reply, "max number of clients"): // Redis sends these replies to any client
 		return reply
 	case authenticated, redis.HasErrorPrefix(reply, "NOAUTH"):
 		return &refusedLogin{addr, c.user, c.sentinel, reply}
 	}
-	return nil // the next commands fail with their own errors, for example while the server loads its data
+	return nil // later commands fail with their own errors, for example while Redis loads its data
 }
 
-// An errorReply is an error that a server has answered.
+// An errorReply is an error reply of Redis.
 type errorReply string
 
 func (e errorReply) Error() string { return string(e) }
 
-// RedisError marks the error as a reply, for the client.
+// RedisError marks the error as an error reply for go-redis.
 func (errorReply) RedisError() {}
 
-// refusedLogin is the error of a server that refuses the user or the password.
+// refusedLogin is the error if a server refuses the user or the password.
 type refusedLogin struct {
 	addr, user string
 	sentinel   bool
@@ -156,7 +156,7 @@ func (r *refusedLogin) Error() string {
 // Unwrap returns the reply.
 func (r *refusedLogin) Unwrap() error { return r.reply }
 
-// errNoRedis is the error of a server that speaks another protocol.
+// errNoRedis is the error if a server does not speak the Redis protocol.
 var errNoRedis = errors.New("it is no Redis")
 
 // sendCommand sends a command and returns the reply, which must be one line. No other reply is outstanding, so the reader consumes nothing else.

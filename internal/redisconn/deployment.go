@@ -7,7 +7,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-// A Deployment is the Redis of a cluster: its kind, its servers, and its limits.
+// A Deployment describes the Redis of a cluster: its kind, its servers, and its limits.
 type Deployment struct {
 	Kind Kind `json:"kind"`
 	// Servers are the masters, sorted by address. With a quorum, the server of the history comes first, and then the masters of the locks in the order of the
@@ -15,7 +15,7 @@ type Deployment struct {
 	Servers []Server `json:"servers"`
 	// ServerCount is the number of masters. Servers has at most [MostServers] of them.
 	ServerCount int `json:"server_count"`
-	// Limits are the guarantees that a Redis of this kind and with these settings cannot give, a sentence each.
+	// Limits has a sentence for each guarantee that a Redis of this kind with these settings can't give.
 	Limits []string `json:"limits"`
 }
 
@@ -34,7 +34,8 @@ const (
 	KindEmbedded Kind = "embedded" // a server inside a process of cronclave
 )
 
-// configuredKind returns the kind that the configuration implies. Only the server's answer shows that it is an embedded one of another process.
+// configuredKind returns the kind that the configuration implies. It can't detect the embedded Redis of another process, which only the reply to INFO
+// shows.
 func (c *Conn) configuredKind() Kind {
 	_, ours := c.InProcess()
 	switch {
@@ -58,7 +59,7 @@ func (c *Conn) keptData() Keeps {
 	return KeepsAll
 }
 
-// completeDeployment adds the facts about all servers together.
+// completeDeployment sets the fields that depend on all servers, and sorts and truncates the list of servers.
 func (c *Conn) completeDeployment(d Deployment) Deployment {
 	if d.Kind == "" || c.HasQuorum() {
 		d.Kind = c.configuredKind()

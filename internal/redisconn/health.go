@@ -17,7 +17,7 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 )
 
-// CheckUp returns an error if Redis does not answer. It waits for a first connection up to the sum of the steps' time limits, and then for one reply.
+// CheckUp returns an error if Redis does not answer. It waits for the first connection for at most dialTimeout, and then for one reply.
 func (c *Conn) CheckUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout+patient)
 	defer cancel()
@@ -52,7 +52,7 @@ type Warning struct {
 	Message string `json:"message"`
 }
 
-// The codes of the warnings that the program itself acts on: Redis may evict keys that expire, or refuses writes.
+// The codes of the warnings on which cronclave acts itself: Redis may evict keys that have an expiry, or refuses writes.
 const (
 	evictionCode = "eviction"
 	refusedCode  = "writes_refused"
@@ -61,8 +61,8 @@ const (
 // oldestRedis is the first major version that allows a script to read the clock and to write.
 const oldestRedis = 5
 
-// Examine checks each master: the settings that the guarantees depend on, and its state. It returns ErrUnfit, or an error if Redis can't be reached; the
-// result then has everything found before the error.
+// Examine checks the state of each master, and the settings that the guarantees depend on. It returns ErrUnfit if a master can't coordinate, and
+// another error if Redis can't be reached. The result is valid even with an error, but may be incomplete.
 func (c *Conn) Examine(ctx context.Context) (Health, error) { return c.examineAll(ctx, unhurried) }
 
 // Glance is Examine, except that it returns at most 250 ms after a majority of a quorum has answered.
@@ -82,7 +82,7 @@ func (c *Conn) examineAll(ctx context.Context, late time.Duration) (Health, erro
 	look.Go(func() { locks, lockErr = c.examineQuorum(ctx, late) })
 	h, err := c.examineMasters(ctx)
 	look.Wait()
-	// The settings of the history's server do not matter to the guarantees.
+	// With a quorum, the guarantees do not depend on writes to the server of the history.
 	h.Warnings = append(slices.DeleteFunc(h.Warnings, func(w Warning) bool { return w.Code != refusedCode }), locks.Warnings...)
 	h.Redis = c.completeDeployment(Deployment{Servers: append(h.Redis.Servers, locks.Redis.Servers...)})
 	if err == nil {
@@ -118,7 +118,7 @@ func (c *Conn) examineMasters(ctx context.Context) (Health, error) {
 	return mergeHealth(found), err
 }
 
-// ExamineKeeper checks the server that stores a lock or key name: in a Cluster the master of its hash slot.
+// ExamineKeeper checks the server that stores a lock or key with this name. In a Cluster this is the master of the hash slot.
 func (c *Conn) ExamineKeeper(ctx context.Context, name string) (Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
@@ -148,7 +148,7 @@ func clusterState(ctx context.Context, cluster *redis.ClusterClient) error {
 	return nil
 }
 
-// mergeHealth returns the servers sorted by address. A warning about several servers appears once, with their addresses.
+// mergeHealth merges the results for several servers, sorted by address. A warning about several servers appears once, with their addresses.
 func mergeHealth(found map[string]Health) (all Health) {
 	at := map[Warning][]string{}
 	for _, addr := range slices.Sorted(maps.Keys(found)) {
@@ -180,14 +180,14 @@ func (c *Conn) examineServer(ctx context.Context, rdb oneServer, at string) (Hea
 
 func healthOf(s Server) Health { return Health{Redis: Deployment{Servers: []Server{s}}} }
 
-// onlyServer returns the server of a check of one server.
+// onlyServer returns the server, in the result of a check of one server.
 func (h *Health) onlyServer() *Server { return &h.Redis.Servers[0] }
 
-// judgeAnswers records a master's answers in h.
+// judgeAnswers records in h the facts and warnings from a master's replies. It returns an error if the master can't be used.
 func (c *Conn) judgeAnswers(a answers, h *Health) error {
 	about, err := a.infoSection("server")
 	switch {
-	case isRefusal(err): // the first write shows whether it accepts writes
+	case isRefusal(err): // INFO is forbidden: only the first write shows whether the server accepts writes
 		h.onlyServer().RoundTripMS = &a.took
 		h.warnHidden()
 		return nil
@@ -195,7 +195,7 @@ func (c *Conn) judgeAnswers(a answers, h *Health) error {
 		return err
 	}
 	h.onlyServer().RoundTripMS = &a.took
-	if about["redis_mode"] == embedded.Mode { // it has no settings to check
+	if about["redis_mode"] == embedded.Mode { // an embedded Redis has no settings to check
 		h.Redis.Kind = KindEmbedded
 		h.addWarning("embedded", "an embedded Redis: a trial that other machines do not reach")
 		return nil
@@ -217,7 +217,7 @@ func (c *Conn) judgeAnswers(a answers, h *Health) error {
 	return h.judgeState(info, a)
 }
 
-// checkMode refuses servers that need another kind of URL.
+// checkMode returns an error if the server needs another kind of URL.
 func (c *Conn) checkMode(mode string) error {
 	switch {
 	case mode == "sentinel":
@@ -228,7 +228,7 @@ func (c *Conn) checkMode(mode string) error {
 	return nil
 }
 
-// judgeReplication refuses a server that is not a master, and warns if it has fewer replicas than [redis].acked_replicas.
+// judgeReplication returns an error if the server is not a master. It warns if the master has fewer replicas than [redis].acked_replicas.
 func (c *Conn) judgeReplication(a answers, h *Health) error {
 	replication, err := a.infoSection("replication")
 	if err != nil {
@@ -249,7 +249,7 @@ func (c *Conn) judgeReplication(a answers, h *Health) error {
 	return nil
 }
 
-// EvictsExpiring reports whether this Redis evicts keys that expire when memory is short.
+// EvictsExpiring reports whether this Redis may evict keys with an expiry when its memory is full.
 func (h Health) EvictsExpiring() bool {
 	return slices.ContainsFunc(h.Warnings, func(w Warning) bool { return w.Code == evictionCode })
 }

@@ -43,11 +43,12 @@ func (h answerHook) noteAnswer(err error) {
 	}
 }
 
-// A masterHook marks the connections to the master that Sentinels name, and records its address. Before each such connection the client asks the Sentinels
-// for the master.
+// A masterHook marks connections to the master behind Sentinels, and records the address of the master. go-redis asks the Sentinels for the master
+// before each of these connections.
 type masterHook struct{ dialed *atomic.Pointer[string] }
 
-// toMaster marks the context of a connection to the master. The client passes it on to the dialer unchanged; connections to Sentinels have other contexts.
+// toMaster marks the context of a connection to the master. go-redis passes this context to the dialer unchanged. Connections to Sentinels have other
+// contexts.
 type toMaster struct{ context.Context }
 
 // DialHook records the address.
@@ -70,19 +71,20 @@ func (masterHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return next
 }
 
-// An errorHook completes the errors of a client, and turns its panics into errors.
+// An errorHook completes the errors of go-redis, and turns its panics into errors.
 //
-// If a new connection is refused (NOAUTH, WRONGPASS), the client returns the error for the whole pipeline and leaves the single commands without an error, as
-// if they had succeeded: the hook sets their errors. If the time of a command ends while a connection is being made, the hook adds the step in progress.
+// If Redis refuses a new connection (NOAUTH, WRONGPASS), go-redis returns an error for the whole pipeline but none for its commands, as if they had
+// succeeded. The hook sets the errors of the commands. If a command times out during a connection attempt, the hook adds the current step of the
+// attempt.
 //
-// A malformed reply must end the connection and not the process. Package resp detects it before the client parses it; if the client panics on any other
-// reply, the hook returns an error.
+// A malformed reply must end the connection, not the process. Package resp detects most malformed replies before go-redis parses them. If go-redis
+// panics on another reply, the hook returns an error.
 type errorHook struct{ steps *progress }
 
 // DialHook changes nothing.
 func (errorHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// recoverPanic turns a panic of the client into the error of a broken connection. The client has closed the connection before.
+// recoverPanic turns a panic of go-redis into an error. go-redis has closed the connection before it panics.
 func recoverPanic(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%w: %v", resp.ErrMalformed, p)
@@ -127,7 +129,7 @@ func (h errorHook) explainTimeout(err error) error {
 	return err
 }
 
-// A waitingError is a time-out while a connection is being made.
+// A waitingError is a time-out during a connection attempt, with the current step of the attempt.
 type waitingError struct {
 	cause error
 	step  string
@@ -138,7 +140,7 @@ func (w *waitingError) Error() string { return w.cause.Error() + " (" + w.step +
 // Unwrap returns the cause.
 func (w *waitingError) Unwrap() error { return w.cause }
 
-// executePipeline executes a pipeline. If the client panics, the earlier replies are dropped too, because the results of the other commands are unknown.
+// executePipeline executes a pipeline. If go-redis panics, all commands get an error, because it is unknown which commands got their reply.
 func executePipeline(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) (err error) {
 	returned := false
 	defer func() {

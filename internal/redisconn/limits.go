@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// facts are what the limits depend on.
+// facts are the properties of a deployment that the limits depend on.
 type facts struct {
 	kind    Kind
 	acked   int // [redis].acked_replicas
 	servers []Server
 }
 
-// A condition is a restriction of a limit, in code and in the words of docs/redis.md. Its zero value always holds.
+// A condition restricts a limit to some deployments, as code and in the wording of docs/redis.md. The zero value always holds.
 type condition struct {
 	holds func(facts) bool
 	words string
@@ -28,7 +28,7 @@ type limit struct {
 var (
 	onMasters = []Kind{KindSingle, KindSentinel, KindCluster}
 
-	// A single address may belong to a proxy, or to a provider's primary, with a server behind it that takes over.
+	// With a single address, acked_replicas shows that a failover is possible: the address may belong to a proxy or to a provider's primary.
 	copies  = condition{facts.hasCopies, "with replicas of Redis"}
 	unacked = condition{func(f facts) bool { return f.hasCopies() && f.acked == 0 }, "with replicas of Redis, without `acked_replicas`"}
 	acked   = condition{func(f facts) bool { return f.acked > 0 }, "with `acked_replicas`"}
@@ -84,17 +84,17 @@ func limitsOf(f facts) []string {
 	return texts
 }
 
-// hasCopies reports whether another server may take over.
+// hasCopies reports whether a replica of Redis may become the master.
 func (f facts) hasCopies() bool {
 	return f.kind != KindSingle || f.acked > 0 || slices.ContainsFunc(f.servers, func(s Server) bool { return s.Replicas != nil && *s.Replicas > 0 })
 }
 
-// hasPersistence reports whether a server that answers has one of these kinds of persistence.
+// hasPersistence reports whether any server that answers has one of these kinds of persistence.
 func (f facts) hasPersistence(of ...Persistence) bool {
 	return slices.ContainsFunc(f.servers, func(s Server) bool { return s.isAnswering() && slices.Contains(of, s.Persistence) })
 }
 
-// isOlderThan reports whether a server is known to be older than a major version.
+// isOlderThan reports whether any server is known to be older than a major version.
 func (f facts) isOlderThan(major int) bool {
 	return slices.ContainsFunc(f.servers, func(s Server) bool {
 		n, known := majorOf(s.Version)

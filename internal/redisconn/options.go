@@ -13,14 +13,14 @@ import (
 
 const clientName = "cronclave"
 
-// noNotifications disables CLIENT MAINT_NOTIFICATIONS. With DisableIdentity, which disables CLIENT SETINFO, the client sends nothing by itself that
-// docs/access.md does not name.
+// noNotifications disables CLIENT MAINT_NOTIFICATIONS, and DisableIdentity disables CLIENT SETINFO, because docs/access.md does not list these
+// commands.
 func noNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// singleOptions returns the options of a client that hides nothing from its caller. It does not retry, because a retry would hide a time-out, whose outcome
-// is unknown. A context bounds every call. The dialer authenticates, so that the client knows no secret.
+// singleOptions returns the options of a client for one server. The client does not retry, because a retry would hide that the outcome of the first
+// try is unknown. The context bounds every call. The dialer authenticates, so that go-redis does not get the password.
 func singleOptions(u config.RedisURL, dial dialFunc) *redis.Options {
 	o := &redis.Options{Network: "unix", Addr: u.Socket, DB: u.DB, Dialer: dial}
 	if u.Socket == "" {
@@ -33,7 +33,7 @@ func singleOptions(u config.RedisURL, dial dialFunc) *redis.Options {
 	return o
 }
 
-// failoverOptions returns the options of singleOptions for the master that Sentinels name.
+// failoverOptions is singleOptions for a master behind Sentinels.
 func failoverOptions(u config.RedisURL, master, sentinel dialFunc) *redis.FailoverOptions {
 	return &redis.FailoverOptions{
 		MasterName: u.Master, SentinelAddrs: u.Addrs, DB: u.DB,
@@ -49,12 +49,12 @@ func failoverOptions(u config.RedisURL, master, sentinel dialFunc) *redis.Failov
 	}
 }
 
-// clusterOptions returns the options of singleOptions for each node. Package locking calls the nodes directly; redirections are only for the journal, whose
-// writes may be repeated.
+// clusterOptions is singleOptions for a Cluster. Redirections are only for the journal, whose writes may be repeated. Package locking calls the nodes
+// directly.
 func clusterOptions(u config.RedisURL, dial dialFunc, hook errorHook) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: u.Addrs, Dialer: dial,
-		NewClient: func(o *redis.Options) *redis.Client { // also called for a node without slots, which only package locking uses
+		NewClient: func(o *redis.Options) *redis.Client { // package locking also calls it for a node without slots
 			node := redis.NewClient(o)
 			node.AddHook(hook)
 			return node

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// progress tracks the connections being made, for the errors of the commands that wait for them. It is safe for concurrent use.
+// progress tracks the connection attempts in progress, so that a command that times out can name the step that took long. It is safe for concurrent
+// use.
 type progress struct {
 	mu       sync.Mutex
 	attempts map[*attempt]bool
 }
 
-// An attempt is a connection being made.
+// An attempt is a connection attempt.
 type attempt struct {
 	step  string
 	began time.Time // start of the step
@@ -37,7 +38,7 @@ func (p *progress) beginAttempt() (note func(step string), end func()) {
 	}
 }
 
-// oldestStep describes the step that has taken longest, or returns "" if no connection is being made.
+// oldestStep describes the step that has taken longest so far. It returns "" if no attempt is in progress.
 func (p *progress) oldestStep() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,23 +10,24 @@ import (
 )
 
 const (
-	// patient is the time limit of a check, at each server.
+	// patient is the time limit of the check of one server.
 	patient = 2 * Timeout
-	// hasty is the time that the other masters have to answer after a majority has, if somebody is waiting for a lock.
+	// hasty is the time for which a hurried check waits for the other masters after a majority has answered.
 	hasty = 250 * time.Millisecond
-	// unhurried is longer than any check takes, so that all masters are waited for.
+	// unhurried is longer than any check, so that a check with this limit waits for all masters.
 	unhurried = 2 * patient
 )
 
-// ExamineMasters checks the masters of a quorum. Once a majority has answered it waits only a little longer for the rest; [Conn.Examine] waits for all. Checks
-// that still run go on in the background; Close waits for them.
+// ExamineMasters checks the masters of a quorum. After a majority has answered, it waits for the other masters for only 250 ms, while [Conn.Examine]
+// waits for all. Checks that are still running continue in the background, and Close waits for them.
 func (c *Conn) ExamineMasters(ctx context.Context) error {
 	c.connectMasters(ctx)
 	_, err := c.examineQuorum(ctx, hasty)
 	return err
 }
 
-// connectMasters waits until a majority of the masters is connected, or all attempts have ended, because connecting may take longer than a check.
+// connectMasters waits until a majority of the masters is connected, or all connection attempts have ended. It is needed because connecting may take
+// longer than the time limit of a check.
 func (c *Conn) connectMasters(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -52,8 +53,8 @@ type masterLook struct {
 	err    error
 }
 
-// examineQuorum checks the masters that keep the locks. A minority may be down: once the answers have decided the result, it waits for the rest no longer
-// than late. Close waits for the checks still in progress.
+// examineQuorum checks the masters that keep the locks. Once more answers can't change the result, it waits for the other masters for at most late,
+// because a minority may be down. Close waits for checks still in progress.
 func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, error) {
 	found := make(chan masterLook, len(c.quorum))
 	for _, m := range c.quorum {
@@ -61,7 +62,7 @@ func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, e
 	}
 	var answered []masterLook
 	var fit, failed int
-	var over <-chan time.Time // set once the rest can't change the result
+	var over <-chan time.Time // set once more answers can't change the result
 	for range c.quorum {
 		select {
 		case l := <-found:
@@ -91,7 +92,7 @@ func (m *master) runCheck(ctx context.Context) masterLook {
 	return masterLook{m, h, err}
 }
 
-// lookOf returns the result of a master's check, or a result without an answer if the check is still in progress.
+// lookOf returns the result of a master's check. If the check is still in progress, it returns a result with the error "no answer yet".
 func (m *master) lookOf(looks []masterLook) masterLook {
 	if i := slices.IndexFunc(looks, func(l masterLook) bool { return l.master == m }); i >= 0 {
 		return looks[i]
@@ -117,7 +118,7 @@ func (c *Conn) CloseSilent() {
 	}
 }
 
-// mergeLooks returns the faults of a quorum: an error if a majority does not answer, or if a master that answers can't coordinate.
+// mergeLooks merges the checks of a quorum. It returns an error if a majority does not answer, or if a master can't coordinate.
 func (c *Conn) mergeLooks(looks []masterLook) (Health, error) {
 	var unfit error
 	var away []string
@@ -138,7 +139,7 @@ func (c *Conn) mergeLooks(looks []masterLook) (Health, error) {
 			found[at] = h
 		}
 	}
-	if unfit == nil && len(away) > len(c.quorum)/2 { // otherwise the silent ones may only be late
+	if unfit == nil && len(away) > len(c.quorum)/2 { // with an unfit master, the check ended early, and other masters may still answer
 		return Health{Redis: Deployment{Servers: servers}}, fmt.Errorf("%d of the %d masters of the quorum do not answer: %s", len(away), len(c.quorum), strings.Join(away, "; "))
 	}
 	return Health{Deployment{Servers: servers}, mergeHealth(found).Warnings}, unfit

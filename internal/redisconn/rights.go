@@ -6,8 +6,8 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-// The commands that a user of Redis needs, as rules of ACL SETUSER. Reading needs readCommands, everything else also writeCommands, and a Cluster also
-// clusterCommands.
+// The commands that a Redis user needs, as rules of ACL SETUSER. Reading needs readCommands. Everything else also needs writeCommands. A Cluster also
+// needs clusterCommands.
 const (
 	readCommands = "+ping +time +info +select +client|setname +eval_ro +evalsha_ro +type +exists +get +pttl" +
 		" +hget +hmget +hgetall +hlen +hvals +hexists +zrange +zrevrange +zrangebyscore +zrangebylex +zscore +zrank +zcard +zcount"
@@ -17,18 +17,18 @@ const (
 	clusterCommands = "+asking +cluster|slots +cluster|info +command"
 )
 
-// Rights describes what a user of Redis needs in a namespace, as rules of ACL SETUSER.
+// Rights generates the rules of ACL SETUSER that a Redis user needs in a namespace.
 type Rights struct {
 	User, Namespace string
 	Topology        config.Topology
 }
 
-// All returns the minimal rights for replicas and all commands.
+// All returns the minimal rules for replicas and for all commands.
 func (r Rights) All() string {
 	return r.aclRule("~cronclave:"+r.Namespace+":* &cronclave:"+r.Namespace+":*", readCommands+" "+writeCommands)
 }
 
-// ReadOnly returns the minimal rights for status and history. It needs Redis 7.
+// ReadOnly returns the minimal rules for the commands status and history. They need Redis 7.
 func (r Rights) ReadOnly() string {
 	return r.aclRule("%R~cronclave:"+r.Namespace+":*", readCommands)
 }

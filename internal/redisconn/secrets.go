@@ -13,11 +13,11 @@ import (
 	"github.com/cronclave/cronclave/internal/reread"
 )
 
-// secrets are the user, the password and the certificates for servers of one kind. The files are read for each connection, so that a rotation needs no
-// restart.
+// secrets are the user, the password and the certificates for a group of servers. The files are read again for each connection, so that a rotation of
+// secrets needs no restart.
 type secrets struct {
 	user, password string                // from the URL
-	file           *reread.Value[string] // the password; nil if the URL has it, or if there is none
+	file           *reread.Value[string] // the file with the password; nil if the URL has the password, or there is none
 	certificates   *certificates         // nil without TLS
 	sentinel       bool                  // the servers are Sentinels
 }
@@ -36,7 +36,8 @@ func openSecrets(u config.RedisURL, cfg config.Redis) (s *secrets, err error) {
 	return s, err
 }
 
-// openSentinelSecrets reads the files of [redis].sentinel. Without that table, Sentinels have no password, and the certificates of their master.
+// openSentinelSecrets reads the files of [redis].sentinel. Without that table, the secrets for Sentinels have no password, and the same certificates
+// as for the master.
 func openSentinelSecrets(cfg config.Redis, master *secrets) (s *secrets, err error) {
 	s = &secrets{sentinel: true, certificates: master.certificates}
 	if cfg.Sentinel == nil {
@@ -52,7 +53,7 @@ func openSentinelSecrets(cfg config.Redis, master *secrets) (s *secrets, err err
 	return s, err
 }
 
-// openPassword reads a password; nil without a file.
+// openPassword opens a file with a password. It returns nil if file is "".
 func openPassword(key, file string) (*reread.Value[string], error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // no file, no password
@@ -66,7 +67,7 @@ func openPassword(key, file string) (*reread.Value[string], error) {
 	}})
 }
 
-// currentPassword returns the password as it is now.
+// currentPassword returns the password. It reads the file again if there is one.
 func (s *secrets) currentPassword() string {
 	if s.file != nil {
 		return s.file.Get()
@@ -78,12 +79,12 @@ func (s *secrets) currentPassword() string {
 type certificates struct {
 	key        string // key of the table in the configuration
 	cfg        config.TLS
-	authority  *reread.Value[[]*x509.Certificate] // nil for the authorities of the machine
+	authority  *reread.Value[[]*x509.Certificate] // nil for the system's authorities
 	own        *reread.Value[*tls.Certificate]    // nil without a client certificate
 	serverSent atomic.Pointer[[]*x509.Certificate]
 }
 
-// openCertificates reads the files of a table tls, which may be absent.
+// openCertificates reads the files of a tls table. cfg is nil if the table is absent.
 func openCertificates(key string, cfg *config.TLS) (c *certificates, err error) {
 	c = &certificates{key: key}
 	if cfg == nil {
@@ -135,7 +136,7 @@ func poolOf(all []*x509.Certificate) *x509.CertPool {
 	return pool
 }
 
-// fileDangers returns why the servers refuse new connections, or soon may.
+// fileDangers returns a sentence for each file that can't be read, and for each certificate that expires soon.
 func (s *secrets) fileDangers(now time.Time) (found []string) {
 	if s.file != nil {
 		s.file.Get()
@@ -147,7 +148,7 @@ func (s *secrets) fileDangers(now time.Time) (found []string) {
 	return found
 }
 
-// faultOf returns a sentence that the last good version of a file is in use, if err is not nil.
+// faultOf returns the sentence for a file that can't be read; nothing if err is nil.
 func faultOf(err error) []string {
 	if err == nil {
 		return nil
@@ -171,8 +172,8 @@ func (c *certificates) certificateDangers(now time.Time) (found []string) {
 	return found
 }
 
-// lastAuthority returns the trusted certificate that the server of the newest connection depends on. If there are several, or before the first connection, it
-// returns the one that ends last.
+// lastAuthority returns the trusted authority that signed the certificate of the newest connection's server. If there are several, or before the
+// first connection, it returns the authority that expires last.
 func (c *certificates) lastAuthority(trusted []*x509.Certificate, now time.Time) (last *x509.Certificate) {
 	candidates := trusted
 	if sent := c.serverSent.Load(); sent != nil {
@@ -193,7 +194,8 @@ func (c *certificates) lastAuthority(trusted []*x509.Certificate, now time.Time)
 	return last
 }
 
-// mostNotice is the longest time before a certificate's end at which a warning begins. For a short-lived certificate it begins in the last third of its life.
+// mostNotice is the maximum time before a certificate's expiry at which the warning begins. For a short-lived certificate, the warning begins in the
+// last third of its lifetime.
 const mostNotice = 7 * 24 * time.Hour
 
 func expiryWarning(cert *x509.Certificate, now time.Time, what string) []string {
@@ -212,7 +214,7 @@ func expiryWarning(cert *x509.Certificate, now time.Time, what string) []string 
 // mask replaces a password in an error.
 const mask = "***"
 
-// hidePassword removes the password from an error reply: a server or a proxy that does not know AUTH repeats what it was sent.
+// hidePassword removes the password from an error reply, because a server or a proxy without AUTH repeats the arguments of an unknown command.
 func hidePassword(reply, password string) string {
 	text, _, _ := strings.Cut(reply, ", with args beginning with")
 	if password == "" {

@@ -14,14 +14,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Server holds the known facts about one server of Redis. A fact that is hidden or unknown is nil or "".
+// A Server has the known facts about one Redis server. A fact that is hidden or unknown is nil or "".
 type Server struct {
-	// Address is from the configuration or the Cluster, without a password. Of a master behind Sentinels it is the address of the connection while the master is
-	// up.
+	// Address is from the configuration or the Cluster, without a password. For a master behind Sentinels that is up, it is the address of the
+	// connection.
 	Address string      `json:"address"`
 	Keeps   Keeps       `json:"keeps"`
 	State   ServerState `json:"state"`
-	Fault   string      `json:"fault,omitempty"` // reason that it is not up
+	Fault   string      `json:"fault,omitempty"` // the reason why the server is not up
 
 	Version     string      `json:"version,omitempty"` // such as "7.2.4", or "valkey 9.1.2"
 	Persistence Persistence `json:"persistence,omitempty"`
@@ -34,28 +34,28 @@ type Server struct {
 	Replicas    *int64   `json:"replicas,omitempty"`     // Redis replicas connected to this master
 }
 
-// Keeps is the data of cronclave that a server keeps.
+// Keeps is the kind of cronclave's data that a server stores.
 type Keeps string
 
 // The kinds of data.
 const (
 	KeepsAll     Keeps = "all"
 	KeepsLocks   Keeps = "locks"   // a master of a quorum
-	KeepsHistory Keeps = "history" // the server of the history, besides a quorum
+	KeepsHistory Keeps = "history" // the server of the history, if a quorum keeps the locks
 )
 
-// A ServerState is the ability of a server to do its part.
+// A ServerState is the state of a server for cronclave.
 type ServerState string
 
 // The states of a server.
 const (
 	ServerUp       ServerState = "up"
-	ServerAway     ServerState = "away"      // it does not answer as a master
-	ServerReadOnly ServerState = "read-only" // it answers and refuses writes
-	ServerUnfit    ServerState = "unfit"     // it answers and cannot coordinate: see ErrUnfit
+	ServerAway     ServerState = "away"      // the server does not answer as a master
+	ServerReadOnly ServerState = "read-only" // the server answers but refuses writes
+	ServerUnfit    ServerState = "unfit"     // the server answers but can't coordinate: see ErrUnfit
 )
 
-// ErrUnfit is the error of a Redis that can't coordinate.
+// ErrUnfit means that cronclave can't use this Redis for locks: its version, its role or its settings do not allow it.
 var ErrUnfit = errors.New("this Redis can't coordinate")
 
 // Persistence is the way in which a server keeps its data on disk.
@@ -66,13 +66,13 @@ const (
 	AppendOnly    Persistence = "appendonly" // an append-only file
 	Snapshots     Persistence = "snapshots"
 	NoPersistence Persistence = "none"
-	NoAppendOnly  Persistence = "no appendonly" // it does not show whether it keeps snapshots
+	NoAppendOnly  Persistence = "no appendonly" // no append-only file; unknown whether the server keeps snapshots
 )
 
-// mostText is the maximum length of a text about a server, in characters, because such a text contains the server's answers.
+// mostText is the maximum length, in characters, of a text that includes a server's replies, because any server may have sent them.
 const mostText = 200
 
-// sortRank is the sort key of a server of a Cluster: servers that are not up come first, because a check may not list all servers.
+// sortRank is the sort key of a server. Servers that are not up come first, because the list of a large Cluster is truncated.
 func (s Server) sortRank() int {
 	if s.State != ServerUp && s.Keeps == KeepsAll {
 		return 0
@@ -88,11 +88,11 @@ func (s *Server) setFault(err error) {
 	}
 }
 
-// setFacts records the facts that INFO has about a server.
+// setFacts records the fields of INFO.
 func (s *Server) setFacts(info map[string]string) {
 	const mostVersion = 32
 	s.Version = printableText(info["redis_version"], mostVersion)
-	if own := info["valkey_version"]; own != "" { // Valkey always reports redis_version 7.2.4, the version it was forked from
+	if own := info["valkey_version"]; own != "" { // Valkey always reports redis_version 7.2.4, from which it was forked
 		s.Version = printableText("valkey "+own, mostVersion)
 	}
 	s.UptimeS, s.Clients, s.Replicas = parseCount(info["uptime_in_seconds"]), parseCount(info["connected_clients"]), parseCount(info["connected_slaves"])
@@ -132,34 +132,37 @@ type oneServer interface {
 	Pipelined(ctx context.Context, fn func(redis.Pipeliner) error) ([]redis.Cmder, error)
 }
 
-// askedSections are the sections of INFO that a check requests, one INFO each, because several sections in one INFO need Redis 7.
+// askedSections are the sections of INFO that a check requests. Each needs its own INFO, because several sections in one INFO need Redis 7.
 var askedSections = []string{"server", "replication", "memory", "clients", "persistence"}
 
-// The settings that INFO lacks, and one pattern that matches both, so that a user without CONFIG gets one refusal.
+// The settings that INFO does not include. One CONFIG GET with the pattern askedSettings requests both, so that a user without CONFIG gets only one
+// refusal.
 const (
 	saveSetting   = "save"
 	stopSetting   = "stop-writes-on-bgsave-error"
 	askedSettings = "s[at][vo]*"
 )
 
-// answers are the replies of a server to a check, which takes one round trip.
+// answers are the replies of a server to a check. A check takes one round trip.
 type answers struct {
 	sections map[string]*redis.StringCmd
 	settings *redis.MapStringStringCmd
 	took     float64 // milliseconds
 }
 
-// refusals are the servers that have refused CONFIG, by address. Without it, a check at each scrape would fill their ACL LOG. Its zero value is empty.
+// refusals has the servers that have refused CONFIG, by address. They are not asked again, because a check at each scrape would fill their ACL LOG.
+// The zero value is empty.
 type refusals struct{ known sync.Map }
 
-// A refusal is the refusal of one server. After a failover another server may answer at the same address, and permit CONFIG.
+// A refusal is the refusal of CONFIG by one server. The fields dialed and runID identify the server, because after a failover another server may
+// answer at the same address.
 type refusal struct {
 	err    error
 	dialed string // address of the newest connection; "" if unknown
 	runID  string // run id of the server; "" if hidden
 }
 
-// refusalOf returns the refusal of the server at an address whose newest connection is to dialed, or nil if it has not refused CONFIG.
+// refusalOf returns the refusal of the server at an address, or nil if there is none. dialed is the address of the newest connection.
 func (r *refusals) refusalOf(at, dialed string) *refusal {
 	found, _ := r.known.Load(at)
 	if known, ok := found.(refusal); ok && known.dialed == dialed {
@@ -168,26 +171,26 @@ func (r *refusals) refusalOf(at, dialed string) *refusal {
 	return nil
 }
 
-// addRefusal stores an answer if it is a refusal.
+// addRefusal stores the result of CONFIG GET if it is a refusal.
 func (r *refusals) addRefusal(at string, answered refusal) {
 	if isRefusal(answered.err) {
 		r.known.Store(at, answered)
 	}
 }
 
-// checkStart forgets a refusal if another server, or another start of the server, has answered.
+// checkStart deletes a refusal if the run id has changed: another server answers, or the server has restarted.
 func (r *refusals) checkStart(at string, known refusal, runID string) {
 	if runID != "" && known.runID != "" && runID != known.runID {
 		r.known.Delete(at)
 	}
 }
 
-// isRefusal reports whether a user lacks the right to a command, or the server lacks the command.
+// isRefusal reports whether the user may not run the command, or the server does not have the command.
 func isRefusal(err error) bool {
 	return redis.IsPermissionError(err) || redis.HasErrorPrefix(err, "unknown command")
 }
 
-// askServer requests everything that a check needs. It does not request settings that this server has refused before.
+// askServer requests the sections of INFO, and the settings unless this server has refused CONFIG before.
 func (c *Conn) askServer(ctx context.Context, rdb oneServer, at string) answers {
 	refused := c.refused.refusalOf(at, c.dialedTo())
 	a := answers{sections: map[string]*redis.StringCmd{}}
@@ -202,7 +205,7 @@ func (c *Conn) askServer(ctx context.Context, rdb oneServer, at string) answers 
 		return nil
 	})
 	a.took = float64(time.Since(began).Microseconds()) / 1000
-	about, _ := a.infoSection("server") // without it the run id is unknown
+	about, _ := a.infoSection("server") // after an error, the run id is unknown
 	if refused == nil {
 		c.refused.addRefusal(at, refusal{a.settings.Err(), c.dialedTo(), about["run_id"]})
 		return a
@@ -229,7 +232,7 @@ func (a answers) infoSection(name string) (map[string]string, error) {
 	return parseInfo(text), nil
 }
 
-// infoFields returns the fields of all sections that the server shows. Its error is a connection's error, never a refusal.
+// infoFields returns the fields of all sections of INFO, without sections that the server refuses. Its error is always a network error.
 func (a answers) infoFields() (map[string]string, error) {
 	all := map[string]string{}
 	for _, name := range askedSections {
@@ -242,7 +245,7 @@ func (a answers) infoFields() (map[string]string, error) {
 	return all, nil
 }
 
-// readSettings returns the settings that INFO lacks; none if the server hides them.
+// readSettings returns the reply to CONFIG GET; nothing if the server refuses CONFIG.
 func (a answers) readSettings() (map[string]string, error) {
 	found, err := a.settings.Result()
 	if err != nil && !isReply(err) {
@@ -251,7 +254,7 @@ func (a answers) readSettings() (map[string]string, error) {
 	return found, nil
 }
 
-// isReply reports whether a server has answered with an error, so that the connection is good.
+// isReply reports whether an error is an error reply of Redis, so that the connection works.
 func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)

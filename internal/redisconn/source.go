@@ -11,11 +11,11 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 )
 
-// Named lists the places that may name a Redis, as URLs. The first one that is not empty is used.
+// Named has the Redis URLs from all places that may name one, in order of precedence. The first one that is not empty is used.
 type Named struct {
-	// Embedded precedes all others. Its zero value is none.
+	// Embedded takes precedence over all others. The zero value means none.
 	Embedded Embedded
-	// Flag is --redis, Env the environment variable CRONCLAVE_REDIS.
+	// Flag is the value of --redis, and Env the value of CRONCLAVE_REDIS.
 	Flag, Env string
 	// File is the table [redis] of the configuration.
 	File config.Redis
@@ -23,8 +23,8 @@ type Named struct {
 
 // Embedded is an embedded Redis.
 type Embedded struct {
-	URL  string   // with its password; "" for none
-	dial dialFunc // nil if the server has an address
+	URL  string   // with the password; "" if there is no embedded Redis
+	dial dialFunc // connects in memory; nil if the server listens on an address
 	view View
 }
 
@@ -34,18 +34,18 @@ type View struct {
 	Fault error  // reason for no access
 }
 
-// InProcess returns the embedded Redis of this process, which other processes reach only by a view.
+// InProcess returns the embedded Redis of this process. Other processes reach it only through v.
 func InProcess(s *embedded.Server, v View) Embedded {
 	return Embedded{URL: s.URL(), dial: s.Dial, view: v}
 }
 
-// A Source is one Redis, and the place that names it.
+// A Source is the selected Redis, with the place that names it and its settings.
 type Source struct {
 	URL config.RedisURL
 	// Settings are the settings of [redis] that apply to this Redis.
 	Settings config.Redis
 	from     string
-	// withheld names the password of the file that is not sent to this Redis, and the reason; "" if there is none.
+	// withheld explains which password of the file is not sent to this Redis, and why; "" if none is withheld.
 	withheld string
 	dial     dialFunc
 	resolver *net.Resolver // nil except in tests
@@ -54,7 +54,7 @@ type Source struct {
 
 const fromFile = "[redis].url"
 
-// Find chooses the Redis. Its errors are errors of usage.
+// Find selects the Redis. Its errors are usage errors.
 func (n Named) Find() (Source, error) {
 	raw, from := "", ""
 	for _, place := range []struct{ raw, name string }{
@@ -86,8 +86,8 @@ func (s Source) Rights(namespace string) Rights {
 	return Rights{User: cmp.Or(s.URL.User, "default"), Namespace: namespace, Topology: s.URL.Topology}
 }
 
-// replaceFile removes the file's settings that do not apply to a Redis that the file does not name. The file's password is only for the servers that the file
-// names, over a connection at least as secure: a typo in --redis must not send it elsewhere, or in the clear.
+// replaceFile removes settings of the file if the URL comes from elsewhere. A password of the file is sent only to servers that the file names, and
+// not without TLS if the file uses TLS. Otherwise a typo in --redis could send the password to another server, or in clear text.
 func (s *Source) replaceFile() {
 	file := s.Settings
 	s.Settings.Quorum = nil
@@ -102,8 +102,8 @@ func (s *Source) replaceFile() {
 	s.withheld = fmt.Sprintf("the password of [redis].password_file was not sent: %s names another server than the configuration, or drops TLS; put the password into CRONCLAVE_REDIS", s.from)
 }
 
-// meantFor reports whether the file's password may be sent to u. If the file names no server, it may be sent to any, but only over TLS if the file has
-// settings for TLS.
+// meantFor reports whether the file's password may be sent to u. If the file names no server, the password may be sent to any server, but only over
+// TLS if the file has TLS settings.
 func meantFor(u config.RedisURL, file config.Redis) bool {
 	secure := overTLS(u, file)
 	if file.URL == "" && len(file.Quorum) == 0 {
@@ -115,12 +115,12 @@ func meantFor(u config.RedisURL, file config.Redis) bool {
 	})
 }
 
-// overTLS reports whether a connection uses TLS: the scheme asks for it, or, with Sentinel and Cluster, [redis].tls does.
+// overTLS reports whether connections use TLS, because of the scheme of the URL. For Sentinel and Cluster, the table [redis].tls also turns on TLS.
 func overTLS(u config.RedisURL, cfg config.Redis) bool {
 	return u.TLS || u.Topology != config.Single && cfg.TLS != nil
 }
 
-// sameServers compares everything but the credentials and the database.
+// sameServers reports whether two URLs are equal except for the credentials, the database and TLS.
 func sameServers(a, b config.RedisURL) bool {
 	return a.Topology == b.Topology && a.Socket == b.Socket && a.Master == b.Master && slices.Equal(a.Addrs, b.Addrs)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// judgeState checks eviction, persistence, and whether the server accepts writes. It warns if the server hides one of these.
+// judgeState checks the eviction policy, the persistence, and whether the server accepts writes. It warns if the server hides one of these.
 func (h *Health) judgeState(info map[string]string, a answers) error {
 	if info["loading"] == "1" {
 		return errors.New("it loads its data from its disk, and answers nothing else until that is done")
@@ -31,7 +31,7 @@ func (h *Health) judgeState(info map[string]string, a answers) error {
 	return nil
 }
 
-// judgePersistence warns about a server that may lose data in a restart.
+// judgePersistence warns if the server may lose data in a restart.
 func (h *Health) judgePersistence(settings map[string]string) {
 	save, known := settings[saveSetting]
 	switch {
@@ -47,7 +47,7 @@ func (h *Health) judgePersistence(settings map[string]string) {
 	}
 }
 
-// judgeWrites warns about a server that answers, and refuses writes until a person acts.
+// judgeWrites warns if the server refuses writes until an operator acts.
 func (h *Health) judgeWrites(info, settings map[string]string) {
 	fault := ""
 	switch {
@@ -67,7 +67,7 @@ func (h *Health) judgeWrites(info, settings map[string]string) {
 	}
 }
 
-// isFull reports whether a server that evicts nothing has no memory left. Like Redis, it does not count some buffers.
+// isFull reports whether a server with maxmemory-policy noeviction has reached maxmemory. Like Redis, it does not count some buffers.
 func isFull(info map[string]string) bool {
 	used, limit, apart := parseCount(info["used_memory"]), parseCount(info["maxmemory"]), parseCount(info["mem_not_counted_for_evict"])
 	if used == nil || limit == nil || *limit == 0 || info["maxmemory_policy"] != "noeviction" {

@@ -10,10 +10,10 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// watchAgreement is a duty of the leader. It logs once for each change that replicas disagree on the configuration, until ctx ends. A disagreement must last
-// for two checks, because replicas differ for a moment while a new configuration is rolled out.
+// watchAgreement is a duty of the leader. Until ctx ends, it logs when replicas begin to disagree on the configuration, and when they agree again. Two checks
+// in a row must find the same state, because replicas differ for a moment while a new configuration is rolled out.
 func watchAgreement(ctx context.Context, p *peers, j *journal.Journal, log hclog.Logger) {
-	var last, logged string // "" if they agree
+	var last, logged string // groups of replicas as text; "" if the replicas agree
 	repeatEvery(ctx, operator.RegisterEvery, func() {
 		known := p.all.Load()
 		if known == nil {

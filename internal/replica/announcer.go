@@ -7,23 +7,23 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// An announcer restores this replica's knowledge of all jobs in a Redis that may have lost it. Each inspection of a job carries the knowledge. Otherwise
-// Redis would receive it only when a job is next due, and until then could grant the lock to a replica without that knowledge.
+// An announcer restores the data of all jobs in a Redis that may have lost it, from this replica's copy. Each inspection of a job sends the copy. Otherwise,
+// Redis would receive the copy only when the job is next due. Until then it could grant the lock to a replica without a copy.
 type announcer struct {
 	sweep func(context.Context, ...string) error // inspects all jobs
 	log   hclog.Logger
-	due   atomic.Bool // Redis may lack some of the knowledge
+	due   atomic.Bool // Redis may lack some of the data
 	begin notice      // wakes run
 }
 
-// announceIfDue starts an announcement if one is due. It is called after a registration, because an announcement is useless while Redis does not answer.
+// announceIfDue starts an announcement if one is due. Call it after a successful registration, because an announcement fails while Redis does not answer.
 func (a *announcer) announceIfDue() {
 	if a.due.Swap(false) {
 		a.begin.give()
 	}
 }
 
-// run announces until ctx ends. An announcement has no time limit as a whole, because it would start over; each of its requests has one.
+// run announces until ctx ends. An announcement as a whole has no time limit, because it would start over after one. Each of its requests has a time limit.
 func (a *announcer) run(ctx context.Context) {
 	for {
 		select {

@@ -9,8 +9,8 @@ import (
 const (
 	// filesOfRun is the number of open files per run: the ends of two pipes, the process, and the cgroup with two of its files.
 	filesOfRun = 6
-	// filesOfReplica is the number of files for everything else: connections to Redis, the warden, a start in progress (four more than a run has), readings of
-	// /proc.
+	// filesOfReplica is the number of open files for everything else: connections to Redis, the warden, a start in progress (four more files than a run), and
+	// reads of /proc.
 	filesOfReplica = 120
 	// filesOfServer is the number of open files for the HTTP server: its clients' connections, and its own connections to Redis.
 	filesOfServer = httpapi.MaxConnections + 64
@@ -21,7 +21,7 @@ const (
 // resourceLimits are the limits that the system sets for this process; 0 means no limit.
 type resourceLimits struct{ files, processes int }
 
-// withServer returns the limits minus the files for the connections of a server.
+// withServer returns the limits minus the files that the HTTP server needs.
 func (l resourceLimits) withServer() resourceLimits {
 	if l.files > 0 {
 		l.files = max(l.files-filesOfServer, 1)
@@ -29,7 +29,7 @@ func (l resourceLimits) withServer() resourceLimits {
 	return l
 }
 
-// limitsFor returns the limits of this process, minus the files for a server if it has one.
+// limitsFor returns the limits of this process, minus the files of the HTTP server if the replica has one.
 func limitsFor(server bool) resourceLimits {
 	if server {
 		return limitsOfProcess().withServer()
@@ -49,8 +49,8 @@ func (l resourceLimits) fittingRuns(wanted int) int {
 	return max(fit, 1)
 }
 
-// maxRunning returns the maximum number of runs on this replica: the configured one, or the number that the limits of the system allow. In the second case it
-// logs a warning.
+// maxRunning returns the maximum number of runs on this replica. If the limits of the system allow fewer than configured, it returns that number and logs a
+// warning.
 func maxRunning(wanted int, limits resourceLimits, log hclog.Logger) int {
 	fit := limits.fittingRuns(wanted)
 	if fit < wanted {

@@ -6,11 +6,11 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// A clockWatch warns about this machine's clock, and not again until the clock has been right.
+// A clockWatch warns if this machine's clock is off. It warns again only after the clock has been right.
 type clockWatch struct{ off bool }
 
-// checkOffset evaluates the offset of this machine's clock. After a warning, the clock counts as right only below half of operator.MaxClockOffset, so that an offset
-// near the limit does not fill the log.
+// checkOffset checks the offset of this machine's clock. After a warning, the clock counts as right only below half of operator.MaxClockOffset, so that an
+// offset near the limit does not fill the log.
 func (w *clockWatch) checkOffset(o operator.ClockOffset, log hclog.Logger) {
 	switch {
 	case !w.off && o.Excessive():

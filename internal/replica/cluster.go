@@ -15,11 +15,11 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// readClusterEvery is the interval at which the leader reads the state of the cluster for its metrics. A reading is one batch of requests for all jobs.
+// readClusterEvery is the interval at which the leader reads the state of the cluster for its metrics. Each reading sends one batch of requests for all jobs.
 const readClusterEvery = 15 * time.Second
 
-// watchCluster is a duty of the leader. It reads the state of the cluster from Redis for the metrics, until ctx ends. After an error the metrics have no
-// state.
+// watchCluster is a duty of the leader. Until ctx ends, it reads the state of the cluster from Redis for the metrics. After an error the metrics have no state
+// of the cluster.
 func (m *monitor) watchCluster(ctx context.Context, r clusterReader) {
 	if m.metrics == nil {
 		return
@@ -34,12 +34,12 @@ func (m *monitor) watchCluster(ctx context.Context, r clusterReader) {
 	})
 }
 
-// A clusterReader reads the state of a cluster. It must be used by one goroutine.
+// A clusterReader reads the state of a cluster. Only one goroutine may use it.
 type clusterReader struct {
 	journal *journal.Journal
 	elector *election.Elector
 	config  func() *config.Config
-	now     func() time.Time // the server's clock
+	now     func() time.Time // the clock of Redis
 	ticks   operator.TickCache
 }
 
@@ -66,7 +66,7 @@ func (r *clusterReader) readCluster(ctx context.Context) (*httpapi.Cluster, erro
 // readReplicas reads the replicas that are up, and those that were lost.
 func (r *clusterReader) readReplicas(ctx context.Context, known *httpapi.Cluster) error {
 	replicas, err := r.journal.Replicas(ctx)
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other replicas are good
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other replicas are valid
 		return err //nolint:wrapcheck // the error names the operation
 	}
 	lost, err := r.journal.RecentlyLost(ctx)

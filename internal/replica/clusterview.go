@@ -19,13 +19,13 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// A clusterView gives HTTP clients access to the cluster. It has separate connections, so that no lease waits for one while pages are read.
+// A clusterView gives HTTP clients access to the cluster. It has its own connections, so that no lease has to wait for a connection while pages are read.
 type clusterView struct {
 	conn     *redisconn.Conn
 	journal  *journal.Journal
 	operator *operator.Shared
-	login    bool                           // users have names
-	zones    atomic.Pointer[cronspec.Zones] // of the configuration in use
+	login    bool                           // users log in, and so have names
+	zones    atomic.Pointer[cronspec.Zones] // zones of the configuration in use
 }
 
 // statusAge is the maximum age of the data on a page.
@@ -71,8 +71,8 @@ func (v *clusterView) newPages(base string) (http.Handler, error) {
 	}})
 }
 
-// close waits for requests in the background and closes the connections.
+// close waits for the background work of requests, and closes the connections.
 func (v *clusterView) close() {
-	_ = v.operator.Close() // it only waits
-	_ = v.conn.Close()     // the server has waited for the requests
+	_ = v.operator.Close() // it only waits for background work
+	_ = v.conn.Close()     // the HTTP server has waited for its requests
 }

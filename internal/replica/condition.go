@@ -9,14 +9,14 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// condition holds facts for the replica's registration that no other part stores.
+// condition holds the facts for the replica's registration that no other part of the replica stores.
 type condition struct {
-	refused        atomic.Pointer[string] // first fault of a newer configuration
+	refused        atomic.Pointer[string] // first fault of a newer configuration that was refused
 	heartbeatError atomic.Pointer[string] // error of the heartbeat
-	redisAccess    atomic.Pointer[string] // why new connections do not reach Redis
+	redisAccess    atomic.Pointer[string] // reason why new connections to Redis fail or soon will
 	standstill     atomic.Pointer[journal.Interval]
 	margins        margins
-	evicting       atomic.Bool // Redis' last answer to whether it evicts keys that expire when memory is short
+	evicting       atomic.Bool // whether Redis evicts keys with a time to live if memory runs short, by its last answer
 	capacity       int         // maximum number of runs; set before the replica runs
 }
 
@@ -35,7 +35,7 @@ func (c *condition) addCondition(entry journal.Replica) journal.Replica {
 	return entry
 }
 
-// mostUnstartable is the maximum number of jobs that can't be started in a registration.
+// mostUnstartable is the maximum number of jobs that a registration lists because they can't be started.
 const mostUnstartable = 10
 
 // firstUnstartable returns at most mostUnstartable jobs that can't be started, with shortened reasons; nil if there are none.

@@ -11,39 +11,39 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// A lossWatch detects from a replica's registrations whether Redis has lost its data.
+// A lossWatch detects whether Redis has lost its data, from the results of a replica's registrations.
 //
-// The epoch of the data is the main evidence: it is different after a loss, whichever replica registers first. A server that returns with an old snapshot has
-// the same epoch, but lacks the registration, which cannot have expired yet. A missing registration alone is no proof, because a replica that takes over the
-// name removes it too, and a server that evicts keys that expire may evict it.
+// The main evidence is the epoch of the data. After a loss it is a new one, whichever replica registers first. If Redis returns with an old snapshot, it has
+// the same epoch, but lacks the registration, which cannot have expired yet. A missing registration alone is no proof. A replica that takes over the name
+// removes the registration too, and Redis may evict it if memory runs short.
 type lossWatch struct {
-	epoch   string            // the last epoch read; "" before the first
+	epoch   string            // the last epoch that was read; "" before the first
 	renewed time.Time         // time of the last registration; zero before the first
-	suspect *journal.Interval // the interval in which the registration disappeared, while the cause is unknown
+	suspect *journal.Interval // the interval in which the registration disappeared, until the cause is known; otherwise nil
 }
 
-// A loss is what a registration shows about the data in Redis.
+// A loss is the kind of loss that a registration reveals.
 type loss int
 
 const (
 	lossNone        loss = iota
 	lossUnsure           // something was missing, or a master did not answer
-	lossOfEntry          // the registration, or a canary, has expired
-	lossToEviction       // Redis evicts keys that expire, and has probably evicted the registration, or a canary
+	lossOfEntry          // the registration or a canary has expired
+	lossToEviction       // Redis evicts keys with a time to live, and has probably evicted the registration or a canary
 	lossToSuccessor      // another replica has taken over the name, and removed the registration
 	lossOfData           // Redis has lost its data
 )
 
-// A sighting is the result of a registration.
+// A sighting is the result of a registration and of the checks after it.
 type sighting struct {
 	journal.Registration
 	canary    journal.CanaryState
 	successor succession
-	evicts    func() bool // asks whether Redis evicts keys that expire when memory is short
+	evicts    func() bool // asks Redis whether it evicts keys with a time to live if memory runs short
 }
 
-// missingKeyLoss returns the loss that a missing key shows if it cannot have expired. (The epoch never expires and is not evicted, so a new epoch always means lost
-// data.)
+// missingKeyLoss returns the kind of loss that a missing key reveals, if the key cannot have expired. The epoch never expires and is never evicted, so a new
+// epoch always means lost data.
 func (s sighting) missingKeyLoss() loss {
 	if s.evicts() {
 		return lossToEviction
@@ -51,7 +51,7 @@ func (s sighting) missingKeyLoss() loss {
 	return lossOfData
 }
 
-// succession is the knowledge whether another replica may have taken over this one's name just now.
+// A succession shows whether another replica may just have taken over this replica's name.
 type succession int
 
 const (
@@ -60,11 +60,11 @@ const (
 	hasSuccessor
 )
 
-// A successorWatch counts how often each other replica of this one's name was listed. Its zero value has no counts.
+// A successorWatch counts how often each other replica with this replica's name was listed. Its zero value has no counts.
 type successorWatch struct{ listed map[string]int }
 
-// findSuccessor evaluates a list of all replicas, draining ones included. A successor registers, and then removes this replica's registration: it is new in this list
-// or in the one before. Replicas in the first list were there before this one, and are no successors.
+// findSuccessor checks a list of all replicas, including draining ones, for a successor. A successor first registers, and then removes this replica's
+// registration. So it is new in this list or in the one before. Replicas in the first list were registered before this replica, and are no successors.
 func (w *successorWatch) findSuccessor(all []journal.Replica, self journal.Replica) succession {
 	const old = 3
 	found, listed := noSuccessor, map[string]int{}
@@ -85,10 +85,11 @@ func (w *successorWatch) findSuccessor(all []journal.Replica, self journal.Repli
 	return found
 }
 
-// hasRegistered reports whether there was a registration.
+// hasRegistered reports whether this replica has registered before.
 func (w *lossWatch) hasRegistered() bool { return !w.renewed.IsZero() }
 
-// detectLoss evaluates the result of a registration, which began at renewed and was answered at now. It returns the loss and the interval in which it happened.
+// detectLoss evaluates the result of a registration that began at renewed and was answered at now. It returns the kind of loss, and the interval in which the
+// loss happened.
 func (w *lossWatch) detectLoss(found sighting, renewed, now time.Time) (loss, journal.Interval) {
 	before, since := *w, journal.Interval{From: w.renewed, To: now}
 	w.epoch, w.renewed = cmp.Or(found.Epoch, before.epoch), renewed
@@ -113,7 +114,7 @@ func (w *lossWatch) detectLoss(found sighting, renewed, now time.Time) (loss, jo
 // mayExpireIn reports whether keys with the time to live of a registration may expire in an interval.
 func mayExpireIn(i journal.Interval) bool { return i.Length() >= registerTTL-redisconn.Timeout }
 
-// explainMissing returns the cause of a missing registration, once the replicas are known.
+// explainMissing returns the cause of a missing registration. The cause is lossUnsure until the list of replicas could be read.
 func (w *lossWatch) explainMissing(found sighting) (loss, journal.Interval) {
 	if w.suspect == nil || found.successor == successionUnknown {
 		if found.Known && found.EpochError == nil && found.canary == journal.CanaryIntact {
@@ -129,10 +130,10 @@ func (w *lossWatch) explainMissing(found sighting) (loss, journal.Interval) {
 	return found.missingKeyLoss(), since
 }
 
-// A lossLog logs losses. A loss that recurs at each renewal does not fill the log with warnings.
+// A lossLog logs losses. It limits the warnings, because a loss may recur at each renewal.
 type lossLog struct{ warned map[loss]time.Time }
 
-// warnOfLossAgainAfter is the pause between two warnings about losses of one kind.
+// warnOfLossAgainAfter is the minimum time between two warnings about losses of one kind.
 const warnOfLossAgainAfter = time.Minute
 
 var lossMessages = map[loss]string{

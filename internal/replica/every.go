@@ -14,7 +14,7 @@ func repeatEvery(ctx context.Context, period time.Duration, f func()) {
 	}
 }
 
-// A notice wakes a goroutine. It is a channel of capacity 1: notices that arrive before the goroutine has taken the last one count as one.
+// A notice wakes a goroutine. It is a channel of capacity 1, so all notices that arrive before the goroutine wakes count as one.
 type notice chan struct{}
 
 func (n notice) give() {

@@ -10,7 +10,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// checkFit returns an error with the resources that this machine can't give to the jobs that this replica may run, as far as check knows.
+// checkFit returns an error that lists the jobs with settings that this machine can't provide, such as limits. It checks the jobs that this replica may run.
+// check finds the faults of one job.
 func checkFit(cfg *config.Config, check func(command.Spec) error) error {
 	labels := scheduler.Labels(cfg.Replica.Labels)
 	var faults []error

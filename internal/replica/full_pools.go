@@ -13,14 +13,14 @@ import (
 const (
 	// lookAtPools is the interval at which the leader checks for full pools.
 	lookAtPools = 15 * time.Second
-	// fullFor is the time for which a pool must be full, and its first waiter must have waited, before this is logged. Short waits are normal for jobs that
-	// share a pool.
+	// fullFor is the time for which a pool must have been full, and its first waiter must have waited, before a warning is logged. Short waits are normal for jobs
+	// that share a pool.
 	fullFor = time.Minute
-	// freeFor is the time for which the pool must not be full before it is logged again.
+	// freeFor is the time for which a pool must not have been full before a new warning about it is logged.
 	freeFor = 5 * time.Minute
 )
 
-// watchPools is a duty of the leader. It logs, once for each occurrence, that a pool is full while runs wait for it. Without pools it does not call Redis.
+// watchPools is a duty of the leader. It logs once per occurrence that a pool is full while runs wait for it. Without pools it sends nothing to Redis.
 func watchPools(ctx context.Context, o *operator.Operator, cfg func() *config.Config, now func() time.Time, log hclog.Logger) {
 	watch := poolWatch{operator: o, now: now, log: log}
 	repeatEvery(ctx, lookAtPools, func() {
@@ -30,18 +30,18 @@ func watchPools(ctx context.Context, o *operator.Operator, cfg func() *config.Co
 	})
 }
 
-// A poolWatch remembers the pools that were full within the last minutes.
+// A poolWatch stores which pools were full within the last minutes.
 type poolWatch struct {
 	operator *operator.Operator
-	now      func() time.Time // the server's clock
+	now      func() time.Time // the clock of Redis
 	log      hclog.Logger
 	known    map[string]fullPool
 }
 
-// A fullPool is a pool that was full.
+// A fullPool is a pool that was full recently.
 type fullPool struct {
-	since  time.Time // first of the consecutive checks that found it full; zero if the last check did not
-	seen   time.Time // last check that found it full
+	since  time.Time // time since which every check has found the pool full; zero if the last check did not
+	seen   time.Time // time of the last check that found the pool full
 	logged bool
 }
 
@@ -61,7 +61,7 @@ func (w *poolWatch) checkPools(ctx context.Context, pools map[string]config.Pool
 	}
 }
 
-// duePools returns the full pools to log now.
+// duePools returns the full pools for which a warning is due.
 func (w *poolWatch) duePools(full []operator.Pool, now time.Time) (list []operator.Pool) {
 	known := map[string]fullPool{}
 	for name, was := range w.known {

@@ -20,11 +20,11 @@ import (
 
 const (
 	beatTimeout   = 10 * time.Second
-	beatLookEvery = 5 * time.Second // delay of a heartbeat that a reload has added
+	beatLookEvery = 5 * time.Second // maximum delay until a changed configuration takes effect
 	mostRedirects = 5
 )
 
-// A heartbeat sends the leader's signs of life to a service that alerts when they stop. Its URL may be a secret, so messages contain only the host.
+// A heartbeat sends regular requests of the leader to a service that alerts when the requests stop. Its URL may be a secret, so messages contain only the host.
 type heartbeat struct {
 	client  *http.Client
 	version string
@@ -48,10 +48,10 @@ func newBeatClient() *http.Client {
 		}}
 }
 
-// run sends a heartbeat at once, and then one in each period, until ctx ends. It checks every few seconds whether a reload has changed the URL or the period.
+// run sends a heartbeat at once, and then one per period, until ctx ends. It checks every few seconds whether a reload has changed the URL or the period.
 func (h *heartbeat) run(ctx context.Context) {
 	defer h.client.CloseIdleConnections()
-	defer h.fault("") // the next leader sends heartbeats now
+	defer h.fault("") // the next leader reports its own errors
 	for ctx.Err() == nil {
 		cfg, pause := h.config(), beatLookEvery
 		switch {
@@ -83,7 +83,7 @@ func (h *heartbeat) sendOnce(ctx context.Context) error {
 		return errors.New("no answer: " + outgoing.Reason(err)) // the error itself contains the URL, or the URL of a redirection
 	}
 	defer answer.Body.Close()
-	const most = 64 << 10 // bytes of the body that are read, so that the connection can be reused
+	const most = 64 << 10 // maximum number of bytes of the body to read, so that the connection can be reused
 	_, _ = io.CopyN(io.Discard, answer.Body, most)
 	if answer.StatusCode/100 != 2 {
 		return fmt.Errorf("the answer is %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
@@ -91,7 +91,7 @@ func (h *heartbeat) sendOnce(ctx context.Context) error {
 	return nil
 }
 
-// reportResult logs a change, and sets the error that status shows.
+// reportResult logs the result if it differs from the last one, and sets the error that status shows.
 func (h *heartbeat) reportResult(err error) {
 	to := originOf(h.url)
 	switch {
@@ -103,13 +103,13 @@ func (h *heartbeat) reportResult(err error) {
 	h.silent = err != nil
 	what := ""
 	if err != nil {
-		const most = 200 // the registration repeats it every few seconds
+		const most = 200 // each registration repeats the text, every few seconds
 		what = operator.FirstLine(fmt.Sprintf("the heartbeat to %s failed: %v", to, err), most)
 	}
 	h.fault(what)
 }
 
-// originOf returns the part of a URL that may be shown if the URL is a secret.
+// originOf returns the scheme and host of a URL. They may be shown even if the URL is a secret.
 func originOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

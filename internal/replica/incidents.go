@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// shortestOutage is the minimum time without an answer that counts as an incident. Shorter ones are common, as in a failover or a restart of Redis, and
-	// harmless. Registrations are further apart, so an outage that is not much longer may go unnoticed.
+	// shortestOutage is the minimum time without an answer that counts as an incident. Shorter outages are common, as in a failover or a restart of Redis, and do
+	// no harm. Longer ones may go unnoticed too if they fall between two registrations.
 	shortestOutage = 2 * time.Second
-	// longestRegistration is longer than any registration that times out, unless the process stands still.
+	// longestRegistration is longer than any registration that times out. A registration that takes longer shows that the process stood still.
 	longestRegistration = operator.RegistrationDelay + time.Second
-	// mostUnwritten is the maximum number of incidents that wait for Redis.
+	// mostUnwritten is the maximum number of incidents that wait to be written to Redis.
 	mostUnwritten = 10
 )
 
-// incidents records outages of Redis and losses of its data in the journal. Each replica does so as soon as Redis answers, because the leader may have
+// incidents records outages of Redis and losses of its data in the journal. Every replica records them as soon as Redis answers, because the leader may have
 // changed by then.
 type incidents struct {
 	journal *journal.Journal
@@ -32,8 +32,8 @@ type incidents struct {
 	unwritten []journal.Incident
 }
 
-// noteFailure records a failed registration that began at an instant of the server's clock. A refusal is an answer. If the registration took longer than its time
-// limit, this process stood still, which shows nothing about Redis.
+// noteFailure records a failed registration. began is its start by the clock of Redis. An error reply from Redis counts as an answer. If the registration took
+// longer than its time limit, this process stood still, and the failure shows nothing about Redis.
 func (i *incidents) noteFailure(began time.Time, took time.Duration, err error) {
 	switch {
 	case !journal.Unanswered(err):
@@ -43,7 +43,7 @@ func (i *incidents) noteFailure(began time.Time, took time.Duration, err error) 
 	}
 }
 
-// noteAnswer records that Redis answered at an instant of the server's clock.
+// noteAnswer records that Redis answered at the given time, by the clock of Redis.
 func (i *incidents) noteAnswer(at time.Time) {
 	if since := i.silent; !since.IsZero() && at.Sub(since) >= shortestOutage {
 		i.addIncident(journal.Outage, journal.Interval{From: since, To: at})
@@ -51,7 +51,8 @@ func (i *incidents) noteAnswer(at time.Time) {
 	i.silent = time.Time{}
 }
 
-// addIncident counts an incident and queues it for the journal. After a failover to a slower clock an incident would end before it began, so its start is limited.
+// addIncident counts an incident and queues it for the journal. If Redis failed over to a server whose clock is behind, the incident would end before it began.
+// Its start is then moved to its end.
 func (i *incidents) addIncident(kind string, during journal.Interval) {
 	i.count(kind)
 	if during.From.After(during.To) {

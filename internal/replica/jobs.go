@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// jobsOf returns the scheduler's jobs for the enabled jobs of a configuration.
+// jobsOf converts the enabled jobs of a configuration to jobs of the scheduler.
 func jobsOf(cfg *config.Config, host *command.Host, open OpenOutput) []scheduler.Job {
 	var jobs []scheduler.Job
 	for i := range cfg.Jobs {
@@ -34,7 +34,7 @@ func jobsOf(cfg *config.Config, host *command.Host, open OpenOutput) []scheduler
 	return jobs
 }
 
-// hashZones returns hashes of the time zones in which a configuration has ticks.
+// hashZones returns hashes of the time zones in which the jobs of a configuration have ticks.
 func hashZones(cfg *config.Config, now time.Time) map[string]string {
 	var zones []*time.Location
 	for _, j := range cfg.EnabledJobs() {
@@ -45,7 +45,8 @@ func hashZones(cfg *config.Config, now time.Time) map[string]string {
 	return operator.HashZones(zones, now)
 }
 
-// noneIfZero converts a duration of the configuration, where 0 means none, to one of the scheduler, where -1 means none and 0 the default.
+// noneIfZero converts a duration of the configuration to a duration of the scheduler. In the configuration 0 means none. For the scheduler -1 means none, and 0
+// means the default.
 func noneIfZero(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1

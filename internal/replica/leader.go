@@ -20,7 +20,7 @@ import (
 const (
 	sweepEvery = time.Minute
 	// forgetAfter is the time for which all replicas must have lacked a job, and its lock must have been unused, before the lock is removed. A job that returns
-	// sooner finds its ledger; one that returns later starts anew. No tick runs again in either case.
+	// earlier finds its ledger. A job that returns later begins with a new one. In both cases no tick runs again.
 	forgetAfter = 24 * time.Hour
 )
 
@@ -31,15 +31,15 @@ func (r *Replica) leadCluster(ctx context.Context, term *election.Term) {
 	defer r.leads.Store(false)
 	elector, err := election.New(election.Config{Locks: r.locks})
 	if err != nil {
-		r.log.Error("housekeeping cannot start", "error", err) // not reached: the locks exist
+		r.log.Error("housekeeping cannot start", "error", err) // cannot happen: the locks exist
 		return
 	}
 	view, err := operator.New(operator.Config{Conn: r.redis, Journal: r.journal, Namespace: r.cfg.Load().Namespace, Zones: func() *cronspec.Zones { return r.cfg.Load().Zones }})
 	if err != nil {
-		r.log.Error("housekeeping cannot start", "error", err) // not reached either
+		r.log.Error("housekeeping cannot start", "error", err) // cannot happen either
 		return
 	}
-	defer func() { _ = view.Close() }() // it only waits
+	defer func() { _ = view.Close() }() // it only waits for background work
 	h := housekeeping{journal: r.journal, elector: elector, sweep: r.scheduler.Sweep, now: r.serverNow, log: r.log}
 	var duties sync.WaitGroup
 	beats := heartbeat{client: newBeatClient(), version: r.version, log: r.log, config: func() config.Heartbeat { return r.cfg.Load().Heartbeat },
@@ -69,17 +69,17 @@ func disabledJobs(cfg *config.Config) (names []string) {
 	return names
 }
 
-// housekeeping maintains the data of the cluster. Only the leader does it.
+// housekeeping maintains the data of the cluster. Only the leader runs it.
 type housekeeping struct {
 	journal *journal.Journal
 	elector *election.Elector
 	sweep   func(ctx context.Context, idle ...string) error
-	now     func() time.Time // the server's clock
+	now     func() time.Time // the clock of Redis
 	log     hclog.Logger
 }
 
-// maintainData records runs whose holder died while no replica watched, also runs of jobs that no replica has any more. It removes the data of such jobs after a
-// while.
+// maintainData records runs whose holder died while no other replica was up, including runs of jobs that no replica has any more. It removes the locks of such
+// jobs after forgetAfter.
 func (h *housekeeping) maintainData(ctx context.Context, disabled []string) {
 	warn := func(what string, err error) {
 		if err != nil && ctx.Err() == nil {
@@ -98,7 +98,7 @@ func (h *housekeeping) maintainData(ctx context.Context, disabled []string) {
 	warn("remove the locks of jobs that no replica has", h.removeGoneLocks(ctx, gone))
 }
 
-// removeGoneLocks removes the locks of jobs that no replica has had for forgetAfter. Their history expires by its age.
+// removeGoneLocks removes the locks of jobs that no replica has had for forgetAfter. Their history expires by itself.
 func (h *housekeeping) removeGoneLocks(ctx context.Context, gone map[string]time.Time) error {
 	var old []string
 	before := h.now().Add(-forgetAfter)
@@ -112,7 +112,7 @@ func (h *housekeeping) removeGoneLocks(ctx context.Context, gone map[string]time
 	}
 	slices.Sort(old)
 	removed, err := h.elector.Forget(ctx, old, before)
-	if errors.Is(err, locking.ErrQuorum) { // a quorum keeps the locks
+	if errors.Is(err, locking.ErrQuorum) { // with a quorum, locks are never removed
 		removed, err = old, nil
 	} else if len(removed) > 0 {
 		h.log.Info("locks removed of jobs that no replica has", "jobs", removed, "after", forgetAfter.String())

@@ -17,10 +17,10 @@ import (
 const (
 	// liveEvery is the interval at which output is published while it has followers.
 	liveEvery = 250 * time.Millisecond
-	// liveAtMost is the minimum time between two publications. It limits the output of a run to maxPending bytes in that time.
+	// liveAtMost is the minimum time between two publications. If a run prints more than maxPending bytes in that time, output is left out.
 	liveAtMost = 50 * time.Millisecond
-	// maxPending is the number of bytes of a run that may wait to be published, maxKept the number that is kept for later followers. Each line costs lineCost
-	// bytes in addition.
+	// maxPending is the number of bytes of a run that may wait to be published. maxKept is the number of bytes that are kept for later followers. Each line costs
+	// lineCost bytes more than its text.
 	maxPending = 256 << 10
 	maxKept    = 64 << 10
 	// wholeEvery is the number of chunks after which a chunk repeats all kept lines. Redis keeps only the newest chunks, and a later follower reads those.
@@ -28,13 +28,13 @@ const (
 	lineCost   = 32
 	// lookForFollowers is the interval at which a replica with runs checks for followers.
 	lookForFollowers = time.Second
-	// followedFor is the time for which a run counts as followed after a follower was last found. A failover may lose the follower's mark, and the follower sets
-	// it again only when it has found the new master.
+	// followedFor is the time for which a run counts as followed after a follower was last found. A failover may lose the follower's mark, and the follower renews
+	// the mark only after it has found the new master.
 	followedFor = 10 * time.Second
 )
 
-// liveOutput publishes the output of runs to followers, through Redis. It never delays a run: output that can't be published in time is left out, and
-// followers receive the size of the gap.
+// liveOutput publishes the output of runs to followers, through Redis. It never delays a run: output that can't be published in time is left out, and followers
+// receive the size of the gap.
 type liveOutput struct {
 	journal *journal.Journal
 	log     hclog.Logger
@@ -44,20 +44,20 @@ type liveOutput struct {
 	runs []*liveRun
 }
 
-// A liveRun is one try of a run. The mutex of its liveOutput guards all fields. Offsets count the bytes that the try has printed.
+// A liveRun is one attempt of a run. The mutex of its liveOutput guards all fields. Offsets count the bytes that the attempt has printed.
 type liveRun struct {
 	journal.LiveRun
 	attempt   int
 	manual    bool // triggered by a user, so a follower may come soon
 	lines     []journal.Line
-	size      int   // bytes of the lines, their costs included
+	size      int   // size of the lines in bytes, with lineCost for each
 	start     int64 // offset of the first line
-	published int64 // offset up to which lines were published; -1 if Redis has nothing of the try
+	published int64 // offset up to which lines were published; -1 if Redis has nothing of the attempt
 	end       int64 // offset after the last line
-	chunks    int   // number published since the last one with all lines
-	checked   bool  // a check has found out whether it is followed
+	chunks    int   // number of chunks published since the last chunk with all lines
+	checked   bool  // a check for followers has been made
 	followed  bool
-	seen      time.Time // when a follower was last found
+	seen      time.Time // time at which a follower was last found
 	ended     bool
 }
 
@@ -109,7 +109,7 @@ func (l *liveOutput) addRun(run *scheduler.Run) *liveRun {
 	return r
 }
 
-// endRun removes a run, unless the rest of its output is still to be published.
+// endRun marks a run as ended. It removes the run, unless the rest of the output is still to be published.
 func (l *liveOutput) endRun(r *liveRun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +125,6 @@ func (l *liveOutput) removeRun(r *liveRun) {
 	l.runs = slices.DeleteFunc(l.runs, func(o *liveRun) bool { return o == r })
 }
 
-// wakePublisher wakes the publisher.
 func (l *liveOutput) wakePublisher() { l.wake.give() }
 
 // addLine adds a line to a run in progress. Old lines are dropped if there are too many.
@@ -156,7 +155,7 @@ func (r *liveRun) dropOldest(most int) {
 	}
 }
 
-// run publishes until ctx ends. Then it publishes the rest, as far as Redis accepts it in time.
+// run publishes output until ctx ends. Then it publishes the rest, if Redis accepts it in time.
 func (l *liveOutput) run(ctx context.Context) {
 	timer, rest := time.NewTimer(time.Hour), time.NewTimer(0)
 	defer timer.Stop()
@@ -190,14 +189,14 @@ func (l *liveOutput) run(ctx context.Context) {
 	}
 }
 
-// publishLast has one time limit for all runs, because the drain is over.
+// publishLast publishes the rest of the output. All runs share one time limit, because the drain is over.
 func (l *liveOutput) publishLast(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout)
 	defer cancel()
 	l.publishRuns(last)
 }
 
-// nextPause returns how long the publisher may rest, and whether there is a run.
+// nextPause returns the time until the publisher must check again, and whether there are runs.
 func (l *liveOutput) nextPause() (pause time.Duration, any bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,15 +209,15 @@ func (l *liveOutput) nextPause() (pause time.Duration, any bool) {
 	return pause, len(l.runs) > 0
 }
 
-// hasUnchecked reports whether there is a run without a check for followers that may have one.
+// hasUnchecked reports whether a run that may have a follower was not yet checked for followers.
 func (l *liveOutput) hasUnchecked() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.runs, func(r *liveRun) bool { return r.manual && !r.checked })
 }
 
-// findFollowers finds out which runs are followed. After an error, and for followedFor without a follower, a followed run stays followed. The time of a run that has
-// ended is never extended, because Redis may refuse output for hours.
+// findFollowers checks which runs are followed. A run stays followed for followedFor after its last follower was found. An error extends that time. For a run
+// that has ended, only the first check can extend it, because Redis may refuse output for hours.
 func (l *liveOutput) findFollowers(ctx context.Context) {
 	l.mu.Lock()
 	runs := slices.Clone(l.runs)
@@ -256,7 +255,7 @@ func (l *liveOutput) findFollowers(ctx context.Context) {
 	}
 }
 
-// publishedOf returns the runs of the followed jobs.
+// publishedOf returns the runs whose jobs are followed.
 func publishedOf(runs []*liveRun, followed []string) (list []journal.LiveRun) {
 	for _, r := range runs {
 		if slices.Contains(followed, r.Job) {
@@ -266,8 +265,8 @@ func publishedOf(runs []*liveRun, followed []string) (list []journal.LiveRun) {
 	return list
 }
 
-// publishRuns writes the new output of the followed runs. If a chunk was not written, or its answer was lost, the next chunk repeats its lines. A run that has
-// ended therefore stays until its last chunk is written, or for [followedFor].
+// publishRuns publishes the new output of the followed runs. If a chunk was not written, or Redis did not answer, the next chunk repeats its lines. So a run
+// that has ended is kept until its last chunk is written, or for [followedFor].
 func (l *liveOutput) publishRuns(ctx context.Context) {
 	l.mu.Lock()
 	runs := slices.Clone(l.runs)
@@ -286,8 +285,8 @@ func (l *liveOutput) publishRuns(ctx context.Context) {
 	}
 }
 
-// takeChunk returns the output of a run to publish, if there is any. It returns all kept lines if Redis has none, or if the stream is about to lose the last chunk
-// that had all. The chunk with End set is the last one. A run without output gets an empty chunk, which shows its followers that a replica has noticed them.
+// takeChunk returns the output of a run to publish, if there is any. It returns all kept lines if Redis has none, or if Redis is about to drop the last chunk
+// with all lines. The chunk with End set is the last one. A run without output gets an empty chunk, which shows followers that a replica has noticed them.
 func (l *liveOutput) takeChunk(r *liveRun) (c journal.Chunk, some bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -306,11 +305,11 @@ func (l *liveOutput) takeChunk(r *liveRun) (c journal.Chunk, some bool) {
 	return journal.Chunk{Attempt: r.attempt, Offset: from, Lines: slices.Clip(r.lines[n:]), End: r.ended}, true
 }
 
-// markWritten records that a chunk was published. first is set if it is the first chunk in Redis. From then on the kept lines are for later followers.
+// markWritten records that a chunk was published. first is set if Redis has no earlier chunk of the run. Published lines are only kept for later followers.
 func (l *liveOutput) markWritten(r *liveRun, c journal.Chunk, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.published = c.Next(); first && c.Offset > r.start { // Redis has lost the lines before it
+	if r.published = c.Next(); first && c.Offset > r.start { // Redis has lost the lines before this chunk
 		r.published = -1
 		return
 	}

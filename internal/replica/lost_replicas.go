@@ -10,11 +10,11 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// confirmLost is the time for which a replica must be missing after its registration has expired. After an outage of Redis all registrations have expired,
-// and all replicas return soon.
+// confirmLost is the time for which a replica must be missing before it counts as lost, from the expiry of its registration. An outage of Redis lets all
+// registrations expire, but all replicas return soon after it.
 const confirmLost = 2 * operator.RegisterEvery
 
-// watchReplicas is a duty of the leader. It logs each lost replica once in the cluster.
+// watchReplicas is a duty of the leader. It logs the loss of each replica once, even if the leader changes.
 func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 	missing := lostWatch{}
 	repeatEvery(ctx, operator.RegisterEvery, func() {
@@ -37,10 +37,10 @@ func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 	})
 }
 
-// A lostWatch distinguishes lost replicas from late ones.
+// A lostWatch distinguishes lost replicas from replicas that are only late.
 type lostWatch struct{ since map[string]time.Time }
 
-// confirmedLost returns the replicas that every check of the last confirmLost has missed.
+// confirmedLost returns the replicas that were missing in all checks for at least confirmLost.
 func (w *lostWatch) confirmedLost(lost []journal.LostReplica, now time.Time) (all []journal.LostReplica) {
 	since := map[string]time.Time{}
 	for _, l := range lost {

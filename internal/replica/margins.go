@@ -9,16 +9,16 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// marginWindow is the time for which a registration shows a margin. It is long enough for people who look once a minute, and short enough to forget a slow
-// minute. The window moves in steps of [operator.RegisterEvery].
+// marginWindow is the time for which a registration shows a margin. A user who looks once a minute sees every low margin, and a slow minute is soon forgotten.
+// The window moves in steps of [operator.RegisterEvery].
 const marginWindow = time.Minute
 
-// margins holds the margins of the leases that were renewed or lost lately. Its zero value is ready for use. It is safe for concurrent use.
+// margins holds the margins of the leases that were recently renewed or lost. Its zero value is ready for use. It is safe for concurrent use.
 type margins struct {
 	mu    sync.Mutex
 	began time.Time // start of step 0
 	steps [marginWindow / operator.RegisterEvery]struct {
-		number int64 // step number; a smaller one than expected means an earlier window
+		number int64 // number of the step; a smaller number than expected is from an earlier window
 		least  *journal.LeaseMargin
 	}
 }
@@ -33,8 +33,8 @@ func (m *margins) noteLost(lock string, length time.Duration, _ error) {
 	m.noteMargin(journal.LeaseMargin{Of: holderOf(lock), LeaseMS: length.Milliseconds()})
 }
 
-// holderOf names the holder of a lock's lease for people. It returns "" for other locks. The lock of a trigger request is one of them: it is held only for a
-// moment, until its run has a lease of its own.
+// holderOf names the holder of a lock's lease for display. It returns "" for other locks, such as the lock of a trigger request, which is held only until the
+// run has a lease of its own.
 func holderOf(lock string) string {
 	if job, ok := election.JobOf(lock); ok {
 		return journal.MarginOfJob + job
@@ -48,7 +48,7 @@ func holderOf(lock string) string {
 	return ""
 }
 
-// noteMargin records a margin, unless its holder has no name.
+// noteMargin records a margin. It ignores margins without a holder.
 func (m *margins) noteMargin(now journal.LeaseMargin) {
 	if now.Of == "" {
 		return
@@ -62,7 +62,7 @@ func (m *margins) noteMargin(now journal.LeaseMargin) {
 	}
 }
 
-// leastMargin returns the margin with the smallest fraction of its lease in the window, or nil if no lease was renewed or lost.
+// leastMargin returns the margin in the window that is the smallest fraction of its lease; nil if no lease was renewed or lost.
 func (m *margins) leastMargin() (least *journal.LeaseMargin) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,9 +75,9 @@ func (m *margins) leastMargin() (least *journal.LeaseMargin) {
 	return least
 }
 
-// currentStep returns the number of the present step. The caller holds mu.
+// currentStep returns the number of the current step. The caller holds mu.
 func (m *margins) currentStep() int64 {
-	now := time.Now() // its monotonic reading counts, which no clock change moves
+	now := time.Now() // compared by the monotonic clock, which is never set
 	if m.began.IsZero() {
 		m.began = now
 	}

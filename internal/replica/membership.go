@@ -16,26 +16,26 @@ import (
 const (
 	// registerTTL is the time for which a registration lasts without renewal.
 	registerTTL = 3 * operator.RegisterEvery
-	// registerAgainAfter is the time from the start of a failed registration to the next one. After a time-out the next one starts at once, because the replica
-	// will soon count as silent. The pause doubles with each failure, up to registerAgainMost.
+	// registerAgainAfter is the time from the start of a failed registration to the next attempt. After a time-out the next attempt starts at once, because the
+	// replica will soon count as silent. The time doubles with each failure, up to registerAgainMost.
 	registerAgainAfter = 500 * time.Millisecond
 	registerAgainMost  = 4 * registerAgainAfter
 )
 
-// A membership keeps a replica registered, and its jobs known to the cluster. The fields of the first part are set before [membership.run]; the others belong
-// to the goroutine of run.
+// A membership keeps a replica registered, and makes its jobs known to the cluster. The first group of fields is set before [membership.run]. The second group
+// belongs to the goroutine of run.
 type membership struct {
 	journal   *journal.Journal
 	log       hclog.Logger
 	peers     *peers
 	entry     func() journal.Replica     // returns the present registration
-	now       func() time.Time           // the server's clock
-	evicts    func(context.Context) bool // asks whether Redis evicts keys that expire when memory is short
+	now       func() time.Time           // the clock of Redis
+	evicts    func(context.Context) bool // asks Redis whether it evicts keys with a time to live if memory runs short
 	news      notice                     // the registration has changed
 	announcer announcer
 	publisher publisher
 
-	replaces   []journal.Replica // replicas of the same name; their registrations are removed once this one is registered
+	replaces   []journal.Replica // crashed replicas of the same name; their registrations are removed once this replica is registered
 	loss       lossWatch
 	losses     lossLog
 	incidents  incidents
@@ -49,8 +49,8 @@ type membership struct {
 // renewSoon makes run renew the registration at once.
 func (m *membership) renewSoon() { m.news.give() }
 
-// run keeps the replica registered until ctx ends, which is after the drain, and keeps its jobs known to the cluster. The announcer and the publisher have
-// their own goroutines, so that a Cluster master that hangs delays only the requests to it.
+// run keeps the replica registered, and its jobs known to the cluster, until ctx ends after the drain. The announcer and the publisher have their own
+// goroutines, so that a Redis Cluster master that hangs delays only the requests to it.
 func (m *membership) run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -81,15 +81,15 @@ func (m *membership) run(ctx context.Context) {
 
 // leaveRegistry removes the registration.
 func (m *membership) leaveRegistry(ctx context.Context) {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // the drain has waited for the server long enough
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // the drain has already waited for Redis long enough
 	defer cancel()
 	if err := m.journal.Deregister(last, m.peers.self); err != nil {
 		m.log.Debug("registration not removed; it expires by itself", "error", err)
 	}
 }
 
-// renewEntry renews the registration, checks whether Redis has lost data since the last time, and reports whether the replica is registered. It ends before the
-// next renewal is due, because a slow one would make a healthy replica count as silent.
+// renewEntry renews the registration, and reports whether that succeeded. It also checks whether Redis has lost data since the last renewal. It ends before the
+// next renewal is due, because a late renewal makes a healthy replica count as silent.
 func (m *membership) renewEntry(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, operator.RegisterEvery)
 	defer cancel()
@@ -99,7 +99,7 @@ func (m *membership) renewEntry(ctx context.Context) bool {
 		m.log.Debug("not registered", "error", err)
 		m.peers.markIncomplete()
 		m.incidents.noteFailure(began, time.Since(asked), err)
-		if m.loss.hasRegistered() { // the write may have succeeded, and the next registration would then find it instead of the loss
+		if m.loss.hasRegistered() { // the write may have succeeded, and would then hide a loss of data from the next registration
 			m.announcer.due.Store(true)
 		}
 		return false
@@ -124,7 +124,7 @@ func (m *membership) checkLoss(ctx context.Context, found journal.Registration, 
 	}
 	var canary journal.CanaryState
 	var err error
-	var masters sync.WaitGroup // concurrent with the list, because each may take its whole time-out if a master hangs
+	var masters sync.WaitGroup // concurrent with the list of replicas, because each may take its whole time-out if a master hangs
 	masters.Go(func() { canary, err = m.canary.Look(ctx, registerTTL) })
 	successor := m.meetPeers(ctx, entry)
 	masters.Wait()
@@ -146,14 +146,14 @@ func (m *membership) noteLoss(kind loss, since journal.Interval) {
 	m.losses.logLoss(kind, since, m.log)
 }
 
-// meetPeers reads the list of replicas. After an error the last list stays in use.
+// meetPeers reads the list of replicas, and checks it for problems and for a successor of this replica. After an error the last list stays in use.
 func (m *membership) meetPeers(ctx context.Context, self journal.Replica) succession {
 	replicas, err := m.journal.Replicas(ctx)
 	if err != nil {
 		m.log.Debug("cannot read all other replicas", "error", err)
 		m.peers.markIncomplete()
 	}
-	if err != nil && (!errors.Is(err, journal.ErrCorrupt) || len(replicas) == 0) { // otherwise only the damaged entries are missing
+	if err != nil && (!errors.Is(err, journal.ErrCorrupt) || len(replicas) == 0) { // in the other case only the damaged entries are missing
 		return successionUnknown
 	}
 	m.namesakes.checkNamesakes(namesakesOf(replicas, self), func(o journal.Replica) {

@@ -19,17 +19,17 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// A monitor serves the requests of [server], and counts events for its metrics. Without [server] it does nothing.
+// A monitor serves HTTP requests, and counts events for its metrics. Without [server] in the configuration it does nothing.
 type monitor struct {
 	metrics  *httpapi.Metrics // nil without [server]
 	web      *httpapi.Server  // nil without [server]
 	view     *clusterView     // nil without [server]
 	log      hclog.Logger
-	recalled atomic.Bool // the metrics have the past of all jobs
+	recalled atomic.Bool // the metrics contain the past of all jobs
 	cluster  atomic.Pointer[httpapi.Cluster]
 }
 
-// openServer listens on the address of [server], if there is one, so that an address in use is an error of the start.
+// openServer listens on the address of [server], if there is one. The replica calls it before it starts, so that an address in use is an error of the start.
 func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version string, gauges httpapi.Gauges, unready func() string, starting func() bool) error {
 	if cfg.Server.Listen == "" {
 		return nil
@@ -106,14 +106,14 @@ func (m *monitor) leaseHooks(noted *margins) locking.Hooks {
 	}
 }
 
-// A delayRunner records how late a run is started.
+// A delayRunner records the delay with which a run starts.
 type delayRunner struct {
 	scheduler.Runner
 	monitor *monitor
-	now     func() time.Time // the server's clock
+	now     func() time.Time // the clock of Redis
 }
 
-// Run runs the job. Only the first try of a scheduled tick shows how punctual a replica is: other runs are late on purpose, or have no tick.
+// Run runs the job. It measures only the first attempt of a scheduled tick, because other runs are late on purpose, or have no tick.
 func (p delayRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
 	if p.monitor.metrics != nil && run.Trigger == "schedule" && run.Attempt == 1 {
 		p.monitor.metrics.Started(p.now().Sub(run.Due))
@@ -121,20 +121,20 @@ func (p delayRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Resu
 	return p.Runner.Run(ctx, run)
 }
 
-// withReason lists the outcomes whose reasons are a few words. Other reasons are free texts.
+// withReason lists the outcomes whose reasons are codes. Other reasons are free texts, and too many for a metric.
 var withReason = []scheduler.Outcome{scheduler.Canceled, scheduler.Skipped, scheduler.Missed}
 
-// noteEnd counts a record that is the first one to end a run or a tick, and logs an abandoned run. All survivors of a dead replica record its runs, so only the
-// first record is logged. A replica that drains records its runs before it hands them over, so these are not logged.
+// noteEnd counts a record that is the first one to end a run or a tick, and logs an abandoned run. All other replicas record the runs of a dead replica, so
+// only the first record is logged. A replica that drains records its own runs before it hands them over, so these are not logged.
 func (m *monitor) noteEnd(rec journal.Record) {
 	m.countRecord(rec)
 	level, what := hclog.Error, "run abandoned: its holder is gone"
 	switch {
-	case rec.Outcome == journal.OutcomeOK && rec.Token != 0 && rec.Started.IsZero(): // only the holder knows its start
+	case rec.Outcome == journal.OutcomeOK && rec.Token != 0 && rec.Started.IsZero(): // the holder would have recorded the start
 		level, what = hclog.Warn, "run ended well: its holder was gone before it could release it"
 	case rec.Outcome != journal.OutcomeAbandoned:
 		return
-	case rec.Recovers || rec.Reason != "": // it runs again, or was to stop anyway
+	case rec.Recovers || rec.Reason != "": // the tick runs again, or the run was to stop anyway
 		level = hclog.Warn
 	}
 	m.log.Log(level, what, "job", rec.Job, "run_id", rec.RunID, "replica_lost", rec.Replica, "token", rec.Token)
@@ -166,8 +166,8 @@ func (m *monitor) countIncident(kind string) {
 	}
 }
 
-// enabledNames returns the enabled jobs of a configuration. Disabled jobs have no metrics, because an alert on a failed job would last for as long as the job is
-// disabled.
+// enabledNames returns the names of the enabled jobs of a configuration. Disabled jobs have no metrics. Otherwise, an alert on a failed job would last as long
+// as the job is disabled.
 func enabledNames(cfg *config.Config) (all []string) {
 	for _, job := range cfg.EnabledJobs() {
 		all = append(all, job.Name)
@@ -175,8 +175,8 @@ func enabledNames(cfg *config.Config) (all []string) {
 	return all
 }
 
-// setConfigured records that a configuration is in use. The series of its jobs and pools start. The series of all others end, also of jobs that were removed
-// before and whose last run has ended since.
+// setConfigured sets the configuration in use. The series of its jobs and pools start, and all other series end. This includes the series of jobs that were
+// removed earlier and whose last run has ended since.
 func (m *monitor) setConfigured(cfg *config.Config) {
 	if m.metrics == nil {
 		return
@@ -198,12 +198,12 @@ func (m *monitor) setRefused() {
 	}
 }
 
-// finalOutcomes returns the outcomes that a tick or a run may end with.
+// finalOutcomes returns all outcomes except running.
 func finalOutcomes() []string {
 	return slices.DeleteFunc(journal.Outcomes(), func(outcome string) bool { return outcome == journal.OutcomeRunning })
 }
 
-// countRecoveries counts the recoveries among records that were written. Of each run it counts the record of the first start.
+// countRecoveries counts the recoveries among records that were written. For each run it counts only the record of the first start.
 func (m *monitor) countRecoveries(records []journal.Record) {
 	if m == nil || m.metrics == nil {
 		return
@@ -221,7 +221,7 @@ type waitingPools struct {
 	metrics *httpapi.Metrics
 }
 
-// countedPools returns the pools for a scheduler, with metrics if there are any.
+// countedPools returns the pools for a scheduler. If there are metrics, the waiting runs are counted.
 func (m *monitor) countedPools(of scheduler.Pools) scheduler.Pools {
 	if m.metrics == nil {
 		return of

@@ -15,14 +15,14 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// lookForNamesakes is the interval at which a starting replica checks whether another replica of its name registers again.
+// lookForNamesakes is the interval at which a starting replica checks for other replicas with its name.
 const lookForNamesakes = 250 * time.Millisecond
 
-// claimName returns an error while another replica of this name is up. The registration of a crashed replica, which may be this one's predecessor, outlives
-// it. Such a registration is no obstacle if its process is known to be gone, or if it is not renewed in the time in which a living replica renews it.
-// claimName returns these registrations, which the caller removes later.
+// claimName returns an error if another replica with this name is up. The registration of a crashed replica, such as this replica's predecessor, remains for a
+// while. It counts as stale if its process is known to be gone, or if it is not renewed in the time in which a living replica renews it. claimName returns the
+// stale registrations, which the caller removes later.
 func claimName(ctx context.Context, self journal.Replica, namespace string, j *journal.Journal, log hclog.Logger) ([]journal.Replica, error) {
-	first := map[string]time.Time{} // Seen of the others when they were first read, by id
+	first := map[string]time.Time{} // by id: Seen at the first reading
 	for begun := time.Now(); ; {
 		others, err := readNamesakes(ctx, self, j)
 		open := slices.DeleteFunc(slices.Clone(others), func(o journal.Replica) bool { return proc.LifeOf(o.Process) == proc.Gone })
@@ -37,7 +37,7 @@ func claimName(ctx context.Context, self journal.Replica, namespace string, j *j
 		}
 		waited := time.Since(begun) > operator.RegisterEvery+operator.RegistrationDelay
 		if err == nil && len(open) == 0 || waited {
-			if err != nil { // the duplicate is reported when both are up
+			if err != nil { // a duplicate is reported later, when both replicas are registered
 				log.Warn("cannot check whether another replica has this name", "error", err)
 			}
 			return others, nil
@@ -48,16 +48,16 @@ func claimName(ctx context.Context, self journal.Replica, namespace string, j *j
 	}
 }
 
-// readNamesakes reads the registered other replicas of this one's name.
+// readNamesakes reads the other registered replicas with this replica's name.
 func readNamesakes(ctx context.Context, self journal.Replica, j *journal.Journal) ([]journal.Replica, error) {
 	all, err := j.Replicas(ctx)
-	if errors.Is(err, journal.ErrCorrupt) { // the other entries are good
+	if errors.Is(err, journal.ErrCorrupt) { // the other entries are valid
 		err = nil
 	}
 	return namesakesOf(all, self), err //nolint:wrapcheck // the error names the operation
 }
 
-// namesakesOf returns the other replicas of this one's name, without those that drain: they end soon.
+// namesakesOf returns the other replicas with this replica's name. It leaves out draining replicas, because they end soon.
 func namesakesOf(all []journal.Replica, self journal.Replica) []journal.Replica {
 	var others []journal.Replica
 	for _, o := range all {
@@ -68,8 +68,8 @@ func namesakesOf(all []journal.Replica, self journal.Replica) []journal.Replica 
 	return others
 }
 
-// replaceStale removes the registrations of replicas whose name this one has taken over. This replica must be registered before: a replica that only stood still
-// then finds its successor, and does not take the missing registration for a loss of data.
+// replaceStale removes the registrations of replicas whose name this replica has taken over. This replica must be registered first. If another one only stood
+// still, it then finds its successor, and does not take its missing registration for a loss of data.
 func replaceStale(ctx context.Context, others []journal.Replica, j *journal.Journal, log hclog.Logger) {
 	for _, o := range others {
 		log.Info("stale registration replaced", "started", o.Started, "seen", o.Seen)
@@ -79,14 +79,14 @@ func replaceStale(ctx context.Context, others []journal.Replica, j *journal.Jour
 	}
 }
 
-// A namesakeWatch warns about other replicas of this one's name that are up: two may have started at the same time, or while Redis did not answer. Its zero
-// value is ready for use.
+// A namesakeWatch warns about other replicas that are up and have this replica's name. Two such replicas may have started at the same time, or while Redis did
+// not answer. Its zero value is ready for use.
 type namesakeWatch struct {
 	seen   map[string]time.Time // by id
 	warned map[string]bool
 }
 
-// checkNamesakes evaluates the other replicas of this one's name. A replica is up if it has registered again since the last call.
+// checkNamesakes calls warn for each replica in others that is up, once per replica. A replica is up if it has registered again since the last call.
 func (w *namesakeWatch) checkNamesakes(others []journal.Replica, warn func(journal.Replica)) {
 	seen, warned := map[string]time.Time{}, map[string]bool{}
 	for _, o := range others {

@@ -28,7 +28,7 @@ type OnceConfig struct {
 	Output Output
 }
 
-// A Once runs one job in the foreground, even if the job is not enabled. [Once.Close] ends it.
+// A Once runs one job in the foreground, even if the job is not enabled. [Once.Close] releases its resources.
 type Once struct {
 	scheduler *scheduler.Scheduler
 	processes *Processes
@@ -36,7 +36,7 @@ type Once struct {
 	locked    bool
 }
 
-// NewOnce starts a warden. It sends nothing to Redis.
+// NewOnce returns a Once. It starts a warden, and sends nothing to Redis.
 func NewOnce(cfg OnceConfig) (*Once, error) {
 	sc := scheduler.Config{Replica: cfg.Name, Labels: cfg.Jobs.Replica.Labels, Logger: cfg.Log}
 	if cfg.Locks != nil {
@@ -78,11 +78,11 @@ func (o *Once) Close() { o.processes.Close() }
 // anySchedule is a placeholder for the schedule of a job that runs outside its schedule.
 var anySchedule = []string{"@yearly"}
 
-// foregroundJobs returns the one job, without the jobs that it runs after.
+// foregroundJobs returns the job to run. The job has no parents.
 func foregroundJobs(cfg OnceConfig, host *command.Host) []scheduler.Job {
 	only := *cfg.Jobs
 	only.Jobs = []config.Job{*cfg.Job}
-	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // the caller decides about retries
+	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // the caller handles retries
 	if len(cfg.Job.After) > 0 {
 		only.Jobs[0].After, only.Jobs[0].Schedule = nil, anySchedule
 	}

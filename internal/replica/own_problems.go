@@ -8,13 +8,13 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// A problemWatch records when each problem of this replica that status warns about began. Its zero value has no problems.
+// A problemWatch records the start of each problem of this replica about which status warns. Its zero value has no problems.
 type problemWatch struct {
 	since map[string]time.Time // by the code of the warning
-	peers []string             // codes of problems with other replicas, as last seen
+	peers []string             // codes of problems with other replicas, at the last check
 }
 
-// addSince adds to a registration the starts of the problems that it shows.
+// addSince adds the starts of the current problems to a registration.
 func (w *problemWatch) addSince(entry journal.Replica) journal.Replica {
 	since := map[string]time.Time{}
 	for _, code := range append(problemsOf(entry), w.peers...) {
@@ -26,7 +26,7 @@ func (w *problemWatch) addSince(entry journal.Replica) journal.Replica {
 	return entry
 }
 
-// problemsOf returns the codes of the problems that a replica has by itself.
+// problemsOf returns the codes of the problems that concern only the replica itself.
 func problemsOf(entry journal.Replica) (codes []string) {
 	for code, has := range map[string]bool{
 		operator.CodeConfigRefused: entry.Refused != "", operator.CodeCannotStart: entry.Unable != "" || len(entry.Unstartable) > 0, operator.CodeHeartbeat: entry.Heartbeat != "",
@@ -40,7 +40,7 @@ func problemsOf(entry journal.Replica) (codes []string) {
 	return codes
 }
 
-// checkPeers evaluates a list of all replicas for problems with other replicas.
+// checkPeers checks a list of all replicas for problems that concern several replicas.
 func (w *problemWatch) checkPeers(replicas []journal.Replica, self journal.Replica) {
 	w.peers = nil
 	if len(operator.GroupByConfig(replicas)) > 1 {

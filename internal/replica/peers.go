@@ -17,8 +17,8 @@ type peers struct {
 
 type aliveReplicas struct {
 	replicas []journal.Replica
-	ids      []string  // of all replicas; most jobs need this set
-	since    time.Time // start of the first reading since the last failed reading or loss of data; zero right after one
+	ids      []string  // ids of all replicas, computed once because most jobs need them
+	since    time.Time // time of the first successful reading after the last failure or loss of data; zero if there was none yet
 	at       time.Time // time of the newest reading
 }
 
@@ -39,8 +39,8 @@ func (p *peers) idsWithLabels(where scheduler.Labels) (self string, ids []string
 	return p.self, ids
 }
 
-// isGone reports whether a replica is certainly not registered any more. To be certain, this replica must have read the registry for as long as a registration
-// lasts, without a failure or a loss of data: in that time each replica that reaches Redis has registered.
+// isGone reports whether a replica is certainly no longer registered. To be certain, this replica must have read the registry for as long as a registration
+// lasts, without a failure or a loss of data. In that time each replica that reaches Redis has registered.
 func (p *peers) isGone(id string) bool {
 	known := p.all.Load()
 	if id == p.self || known == nil || known.since.IsZero() || known.at.Sub(known.since) < registerTTL || time.Since(known.at) > registerTTL {
@@ -63,7 +63,7 @@ func (p *peers) setAlive(replicas []journal.Replica) {
 	p.all.Store(next)
 }
 
-// markIncomplete records that the list may be incomplete: it could not be read, or Redis has lost its data.
+// markIncomplete records that the list may be incomplete, because it could not be read or Redis has lost its data.
 func (p *peers) markIncomplete() {
 	if last := p.all.Load(); last != nil {
 		doubted := *last

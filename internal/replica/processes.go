@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/warden"
 )
 
-// Processes runs commands. A warden ends them if this process cannot.
+// Processes runs commands. If this process dies or freezes, the warden kills them.
 type Processes struct {
 	// Host runs the commands.
 	Host   *command.Host
@@ -19,7 +19,7 @@ type Processes struct {
 	log    hclog.Logger
 }
 
-// WardenLog is the log of the warden for its actions after this process is gone. Its zero value logs nothing.
+// A WardenLog is the destination of the warden's log after this process is gone. Its zero value logs nothing.
 type WardenLog struct {
 	Stderr *os.File
 	JSON   bool
@@ -39,7 +39,7 @@ func StartProcesses(log hclog.Logger, own WardenLog) (*Processes, error) {
 	return p, nil
 }
 
-// Close must be called after the last run has ended. It ends the warden.
+// Close ends the warden. Call it after the last run has ended.
 func (p *Processes) Close() {
 	if p.Host != nil {
 		if err := p.Host.Close(); err != nil {
@@ -49,7 +49,7 @@ func (p *Processes) Close() {
 	p.warden.Close()
 }
 
-// watchWarden starts the drain if the warden is gone and cannot be started again. It returns then, or when ctx ends.
+// watchWarden calls drain if the warden is gone and cannot be started again. It returns after that, or when ctx ends.
 func (p *Processes) watchWarden(ctx context.Context, drain func(cause error)) {
 	select {
 	case <-p.warden.Failed():

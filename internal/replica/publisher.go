@@ -19,14 +19,14 @@ const (
 )
 
 // A publisher keeps the descriptions and the settings of this replica's jobs in Redis, for readers without its configuration. The leader removes jobs that no
-// replica has described for minutes.
+// replica has described for some minutes.
 type publisher struct {
 	journal *journal.Journal
 	log     hclog.Logger
-	version string                // of the program
+	version string                // version of the program
 	config  func() *config.Config // the configuration in use
-	now     func() time.Time      // the server's clock
-	news    notice                // Redis may lack the present descriptions of the jobs
+	now     func() time.Time      // the clock of Redis
+	news    notice                // Redis may lack the current descriptions of the jobs
 
 	described   time.Time // time of the last description of the jobs
 	unpublished time.Time // time of the last failed write of the configuration
@@ -50,7 +50,7 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// publishDue writes everything that is due. It ends before the published configuration expires.
+// publishDue writes everything that is due. Its time limit ends before the published configuration expires.
 func (p *publisher) publishDue(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, operator.RegisterEvery)
 	defer cancel()
@@ -70,9 +70,9 @@ func (p *publisher) describeJobs(ctx context.Context) {
 	p.described = time.Now()
 }
 
-// publishConfiguration keeps the digests and the settings of this replica's jobs in Redis, so that others can name the jobs that differ, and show how. After
-// a failed write it writes nothing for publishAgainAfter, because a write that exceeds the time-out would be repeated again and again. It still renews what
-// is published, which would expire otherwise.
+// publishConfiguration keeps the digests and the settings of this replica's jobs in Redis. From them, readers find the jobs that differ between replicas, and
+// the differences. After a failed write it writes nothing for publishAgainAfter, so that a write that exceeds its time-out is not repeated all the time. In
+// that time it still renews what is published.
 func (p *publisher) publishConfiguration(ctx context.Context) {
 	cfg, written := p.config(), false
 	write := func() journal.Configuration {
@@ -84,7 +84,7 @@ func (p *publisher) publishConfiguration(ctx context.Context) {
 	}
 	err := p.journal.KeepConfiguration(ctx, journal.ConfigID{Digest: cfg.Digest(), Version: p.version}, registerTTL, write)
 	switch {
-	case err == nil, errors.Is(ctx.Err(), context.Canceled): // a replica that ends publishes nothing
+	case err == nil, errors.Is(ctx.Err(), context.Canceled): // a replica that is ending publishes nothing
 	case errors.Is(err, journal.ErrCorrupt):
 		p.log.Debug("the published configuration was damaged", "error", err)
 	case !written:

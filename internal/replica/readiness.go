@@ -10,12 +10,12 @@ import (
 type phase int32
 
 const (
-	starting   phase = iota // it waits for Redis
-	scheduling              // it claims ticks
-	draining                // it ends its last runs
+	starting   phase = iota // the replica waits for Redis
+	scheduling              // the replica claims ticks
+	draining                // the replica finishes its last runs
 )
 
-// readiness decides whether a replica claims ticks. Clients without a token may ask that, so it calls Redis at most once a second.
+// readiness shows whether a replica claims ticks. Clients without a token may request it, so it calls Redis at most once a second.
 type readiness struct {
 	phase atomic.Int32 // holds a phase
 
@@ -28,7 +28,7 @@ func (r *readiness) enterPhase(p phase) { r.phase.Store(int32(p)) }
 
 func (r *readiness) isPhase(p phase) bool { return phase(r.phase.Load()) == p }
 
-// unreadyReason returns why the replica claims nothing now, or "" if it claims.
+// unreadyReason returns the reason why the replica claims nothing now, or "" if it claims ticks.
 func (r *Replica) unreadyReason() string {
 	switch {
 	case r.readiness.isPhase(starting):

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// recentRecords is the number of records that show the last ends of a job, for most jobs. For the others all records are read.
+	// recentRecords is the number of records that are read per job. For most jobs they contain a success. For the other jobs all records are read.
 	recentRecords = 5
-	// refreshEvery is the interval at which the leader reads them again, because the replica that counted an end may be dead.
+	// refreshEvery is the interval at which the leader reads the records again, because the replica that counted a run in its metrics may be dead.
 	refreshEvery = time.Minute
 )
 
-// recallPast fills the metrics, until ctx ends, with the past of each job: from before this replica started or had the job, and on the leader from other
-// replicas. Without it, an alert on jobs without a success would be silent after each restart.
+// recallPast adds the past of each job to the metrics, until ctx ends. For a new replica or job this is the time before its start. On the leader it also
+// includes runs on other replicas. Without it, an alert on jobs without a success would be silent after each restart.
 func (m *monitor) recallPast(ctx context.Context, j *journal.Journal, cfg func() *config.Config, leads func() bool) {
 	if m.metrics == nil {
 		return
@@ -42,7 +42,7 @@ func (m *monitor) recallPast(ctx context.Context, j *journal.Journal, cfg func()
 	})
 }
 
-// recallAll reads the newest records of all jobs. If all is set, it reads all records of the jobs without a success among them.
+// recallAll reads the newest records of all jobs. If all is set, and these records of a job contain no success, it reads all records of the job.
 func (m *monitor) recallAll(ctx context.Context, j *journal.Journal, jobs []string, all bool) error {
 	unclear, err := m.recallFrom(ctx, j, jobs, 250, recentRecords)
 	if err == nil && all {
@@ -51,11 +51,11 @@ func (m *monitor) recallAll(ctx context.Context, j *journal.Journal, jobs []stri
 	return err
 }
 
-// recallFrom reads the newest records of each job, for atOnce jobs at a time. It returns the jobs without a success among them.
+// recallFrom reads the newest records of each job, for atOnce jobs at a time. It returns the jobs whose records contain no success.
 func (m *monitor) recallFrom(ctx context.Context, j *journal.Journal, jobs []string, atOnce, records int) (unclear []string, err error) {
 	for some := range slices.Chunk(jobs, atOnce) {
 		recent, err := j.Recent(ctx, some, records)
-		if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other records are good
+		if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other records are valid
 			return nil, err //nolint:wrapcheck // the error names the operation
 		}
 		for _, job := range some {
@@ -69,7 +69,7 @@ func (m *monitor) recallFrom(ctx context.Context, j *journal.Journal, jobs []str
 	return unclear, nil
 }
 
-// pastOf returns the newest success and the newest failure of records, which are sorted from new to old, and the oldest instant.
+// pastOf returns the times of the newest success, the newest failure and the oldest record. The records must be sorted from new to old.
 func pastOf(records []journal.Record) (past httpapi.Past) {
 	for _, rec := range records {
 		switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// A recorder writes the scheduler's records to the journal, and counts recoveries; monitor may be nil.
+// A recorder writes the scheduler's records to the journal, and counts recoveries. monitor may be nil.
 type recorder struct {
 	journal *journal.Journal
 	monitor *monitor
@@ -69,7 +69,7 @@ func journalRecord(r scheduler.Record) journal.Record {
 	return rec
 }
 
-// DescribeJobs returns descriptions of the jobs for the status command, which does not have the configuration.
+// DescribeJobs returns the descriptions of jobs for readers without the configuration, such as the status command.
 func DescribeJobs(cfg *config.Config, now time.Time) []journal.JobInfo {
 	infos := make([]journal.JobInfo, 0, len(cfg.Jobs))
 	for _, j := range cfg.Jobs {
@@ -81,7 +81,7 @@ func DescribeJobs(cfg *config.Config, now time.Time) []journal.JobInfo {
 	return infos
 }
 
-// configurationOf returns the digests and the settings of a configuration, for readers.
+// configurationOf returns the part of a configuration that is published for readers.
 func configurationOf(cfg *config.Config) journal.Configuration {
 	c := journal.Configuration{Jobs: make(map[string]journal.JobConfig, len(cfg.Jobs))}
 	for _, s := range cfg.Settings.Common {
@@ -93,11 +93,11 @@ func configurationOf(cfg *config.Config) journal.Configuration {
 	return c
 }
 
-// mostPastDates is the maximum number of past days of a calendar that are described, because calendars, and the age of the history, may be long.
+// mostPastDates is the maximum number of past days in the description of a job, because calendars and the history may be long.
 const mostPastDates = 400
 
-// describedDates removes days, which are sorted, that readers need neither for a job's next tick nor to explain a tick as old as the history. It keeps two
-// more days, because a time zone's clock may show a day while UTC is two days ahead in its calendar.
+// describedDates returns the days of a calendar that readers need for a job's next tick, or to explain a tick in the history. dates must be sorted. Two more
+// days are kept, because the date in UTC may be ahead of the date in a time zone.
 func describedDates(dates []string, now time.Time, history time.Duration) []string {
 	since := func(t time.Time) int {
 		i, _ := slices.BinarySearch(dates, t.UTC().AddDate(0, 0, -2).Format(time.DateOnly))
@@ -106,8 +106,8 @@ func describedDates(dates []string, now time.Time, history time.Duration) []stri
 	return dates[max(since(now.Add(-history)), since(now)-mostPastDates):]
 }
 
-// UnfitData returns the error for an error of [journal.Journal.CheckFormat] that waiting does not remedy: a usage error for data of a newer version, and
-// [redisconn.ErrUnfit] for data of another program. For other errors it returns nil.
+// UnfitData returns the error to report for an error of [journal.Journal.CheckFormat] that waiting does not remedy; nil for other errors. It is a usage error
+// for data of a newer version, and wraps [redisconn.ErrUnfit] for data of another program.
 func UnfitData(err error) error {
 	switch {
 	case errors.Is(err, journal.ErrNewerFormat):

@@ -17,15 +17,15 @@ const (
 	accessWarnEvery = 24 * time.Hour
 )
 
-// An accessWatch checks the secrets and certificates for Redis. Connections last long, so without it a fault would show only when the next connection fails.
+// An accessWatch checks the secrets and certificates for Redis. Connections last long, so a fault would otherwise show only when a new connection fails.
 type accessWatch struct {
 	dangers func(now time.Time) []string
-	shown   *atomic.Pointer[string] // text in status
+	shown   *atomic.Pointer[string] // text that status shows
 	log     hclog.Logger
-	warned  map[string]time.Time // time of the last warning by danger
+	warned  map[string]time.Time // time of the last warning, by danger
 }
 
-// run checks until ctx ends.
+// run checks the dangers periodically until ctx ends.
 func (w *accessWatch) run(ctx context.Context) {
 	w.warned = map[string]time.Time{}
 	for ctx.Err() == nil {
@@ -34,10 +34,10 @@ func (w *accessWatch) run(ctx context.Context) {
 	}
 }
 
-// checkDangers sets the text in status, and logs each danger once a day.
+// checkDangers sets the text that status shows, and logs each danger once a day.
 func (w *accessWatch) checkDangers(now time.Time) {
 	dangers := w.dangers(now)
-	const most = 300 // the registration repeats it every few seconds
+	const most = 300 // each registration repeats the text, every few seconds
 	what := operator.FirstLine(strings.Join(dangers, "; "), most)
 	w.shown.Store(&what)
 	for _, danger := range dangers {

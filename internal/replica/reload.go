@@ -13,8 +13,8 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// lookEvery is the interval at which a replica checks whether its configuration has changed. A check takes one system call per file. A change is read when
-// the next check finds the same state, because until then the file may be half written.
+// lookEvery is the interval at which a replica checks whether its configuration files have changed. A check takes one system call per file. A change is read
+// only if two checks in a row find the same state, because a file may be half written at the first one.
 const lookEvery = time.Second
 
 // restless is the number of consecutive checks with further changes after which a warning is logged.
@@ -25,12 +25,12 @@ type reloader struct {
 	*Replica
 	load  func() (*config.Config, *config.Files, error)
 	files *config.Files // the files that were read last
-	fresh string        // their stamp at the last check, if it differs from AsRead
-	moves int           // number of consecutive checks with such a stamp
+	fresh string        // stamp of the files at the last check, if it differs from AsRead
+	moves int           // number of checks in a row that found a stamp different from AsRead
 	quiet bool          // the last check found a mount that does not answer
 }
 
-// run reloads when a file has changed, and on request (SIGHUP), until ctx ends.
+// run reloads the configuration when a file has changed, and on request (SIGHUP), until ctx ends.
 func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
@@ -63,7 +63,7 @@ func (l *reloader) hasStableChange(ctx context.Context) bool {
 	return settled
 }
 
-// untilDone returns the result of ask, or done = false if ctx ends first. ask then continues in the background: a mount that does not answer must not delay
+// untilDone returns the result of ask. If ctx ends first, done is false, and ask continues in the background. So a mount that does not answer does not delay
 // the exit.
 func untilDone[T any](ctx context.Context, ask func() (T, error)) (answer T, done bool, err error) {
 	returned := make(chan struct{})
@@ -81,7 +81,8 @@ func untilDone[T any](ctx context.Context, ask func() (T, error)) (answer T, don
 	}
 }
 
-// currentStamp returns the stamp of the files, or their stamp as read if ctx ends first. It logs a mount that does not answer, and not again until it has answered.
+// currentStamp returns the stamp of the files. If ctx ends first, it returns their stamp as read. It warns about a mount that does not answer, and again only
+// after the mount has answered.
 func (l *reloader) currentStamp(ctx context.Context) string {
 	now, done, err := untilDone(ctx, l.files.Stamp)
 	if !done {
@@ -94,8 +95,8 @@ func (l *reloader) currentStamp(ctx context.Context) string {
 	return now
 }
 
-// reloadConfig applies the new configuration. If it has faults, the last good one stays in use. If settled is not empty, the files must still have this stamp after
-// they were read.
+// reloadConfig applies the new configuration. If it has faults, the last good one stays in use. If settled is not "", and the files have another stamp after
+// they were read, nothing is applied.
 func (l *reloader) reloadConfig(ctx context.Context, settled string) {
 	var files *config.Files
 	cfg, done, err := untilDone(ctx, func() (cfg *config.Config, err error) {
@@ -140,7 +141,7 @@ func (l *reloader) reloadConfig(ctx context.Context, settled string) {
 	l.log.Info("configuration reloaded", "jobs", len(cfg.Jobs), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
 }
 
-// applyJobs makes the scheduler run the jobs of a configuration, if this machine can.
+// applyJobs makes the scheduler run the jobs of a configuration. It returns an error if this machine can't run one of them.
 func (l *reloader) applyJobs(ctx context.Context, cfg *config.Config) error {
 	if err := checkFit(cfg, l.processes.Host.Check); err != nil {
 		return err
@@ -148,7 +149,7 @@ func (l *reloader) applyJobs(ctx context.Context, cfg *config.Config) error {
 	return l.scheduler.Reload(ctx, l.schedulerJobs(cfg)) //nolint:wrapcheck // the error names the operation
 }
 
-// retainSettings copies the settings that a running replica can't change from its first configuration to a new one, and returns the sections that differ.
+// retainSettings copies the settings that a running replica can't change from started to cfg. It returns the names of the sections that differ.
 func retainSettings(cfg, started *config.Config) (sections []string) {
 	differs := func(name string, a, b any) {
 		if !reflect.DeepEqual(a, b) {
@@ -184,7 +185,7 @@ func compareJobs(before, after *config.Config) (added, changed, removed int) {
 	return added, changed, len(digests)
 }
 
-// refuseConfig logs all faults of a new configuration, and sets the first one for status.
+// refuseConfig logs all faults of a new configuration, and makes status show the first one.
 func (l *reloader) refuseConfig(err error) {
 	const refused = "configuration refused; the last good one stays"
 	first := err.Error()
@@ -201,7 +202,7 @@ func (l *reloader) refuseConfig(err error) {
 	if n := len(faults); n > 1 {
 		first += fmt.Sprintf(" (and %d more)", n-1)
 	}
-	const most = 500 // the registration repeats it every few seconds
+	const most = 500 // each registration repeats the text, every few seconds
 	l.refused.Store(new(operator.FirstLine(first, most)))
 	l.monitor.setRefused()
 }

@@ -1,5 +1,5 @@
-// Package replica is one `cronclave run`. It connects the parts of the program, keeps the replica registered, does the cluster's housekeeping if it is
-// elected, reloads the configuration, and serves HTTP requests.
+// Package replica implements `cronclave run`. It connects the parts of the program, keeps the replica registered, does the cluster's housekeeping if the
+// replica is the leader, reloads the configuration, and serves HTTP requests.
 package replica
 
 import (
@@ -31,32 +31,32 @@ import (
 
 // Config configures a [Replica].
 type Config struct {
-	// Jobs is the configuration at the start, which was read from Files.
+	// Jobs is the configuration at the start. It was read from Files.
 	Jobs  *config.Config
 	Files *config.Files
-	// Load reads the configuration again. One goroutine calls it.
+	// Load reads the configuration again. Only one goroutine calls it.
 	Load func() (*config.Config, *config.Files, error)
-	// Redis belongs to the replica: [Replica.Close] closes it, and so does New if it fails.
+	// Redis belongs to the replica. [Replica.Close] closes it, and so does New after an error.
 	Redis *redisconn.Conn
-	// Trial is set if Redis is an embedded one. Its settings are not checked.
+	// Trial is set if Redis is embedded. The settings of Redis are then not checked.
 	Trial bool
-	// Name is the replica's name, Version the version of the program.
+	// Name is the replica's name. Version is the version of the program.
 	Name, Version string
 	// Log is the log of the process. LogDropped returns the number of lines that were dropped from it.
 	Log        hclog.Logger
 	LogDropped func() uint64
 	WardenLog  WardenLog
-	// ClockOffset shifts this replica's wall clock, for rehearsals.
+	// ClockOffset is added to this replica's wall clock, to rehearse with a wrong clock.
 	ClockOffset time.Duration
 }
 
-// A Replica is one replica of a cluster. [Replica.Run] may be called once, the other methods at any time.
+// A Replica is one replica of a cluster. [Replica.Run] may be called once. The other methods may be called at any time.
 type Replica struct {
-	name, id string // name for people; id distinguishes replicas of the same name
+	name, id string // name is for display; id distinguishes replicas of the same name
 	version  string
 	trial    bool
 
-	cfg atomic.Pointer[config.Config] // in use
+	cfg atomic.Pointer[config.Config] // the configuration in use
 	condition
 	log        hclog.Logger
 	redis      *redisconn.Conn
@@ -70,13 +70,13 @@ type Replica struct {
 	membership membership
 	reloader   reloader
 	monitor    monitor
-	leads      atomic.Bool      // it does the cluster's housekeeping
+	leads      atomic.Bool      // whether the replica is the leader
 	clock      func() time.Time // this machine's wall clock
 	started    time.Time
 	readiness  readiness
 }
 
-// New returns a replica. It listens on the address of [server] and starts the warden, but sends nothing to Redis. [Replica.Close] releases the resources.
+// New returns a replica. It listens on the address of [server] and starts the warden, but sends nothing to Redis. [Replica.Close] releases its resources.
 func New(cfg Config) (*Replica, error) {
 	r := &Replica{name: cfg.Name, id: cfg.Name + "-" + strings.ToLower(crypto.Text()[:8]), version: cfg.Version, trial: cfg.Trial,
 		log: cfg.Log.With("replica", cfg.Name), redis: cfg.Redis, started: time.Now(),
@@ -155,7 +155,7 @@ func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 	})
 }
 
-// schedulerJobs returns the scheduler's jobs of a configuration. Their output can be followed.
+// schedulerJobs returns the scheduler's jobs for a configuration. Users can follow the output of these jobs.
 func (r *Replica) schedulerJobs(cfg *config.Config) []scheduler.Job {
 	jobs := jobsOf(cfg, r.processes.Host, func(job *config.Job, run *scheduler.Run) Output {
 		o := &sharedOutput{live: r.live, run: run}
@@ -177,15 +177,15 @@ func (r *Replica) Close() {
 		r.processes.Close()
 	}
 	if r.locks != nil {
-		_ = r.locks.Close() // it only waits
+		_ = r.locks.Close() // it only waits for background work
 	}
 	if r.redis != nil {
 		_ = r.redis.Close() // no request is in progress
 	}
 }
 
-// Run waits for Redis, and then schedules until ctx ends and the drain is over. A value from reload makes it read the configuration again, until the drain
-// begins.
+// Run waits for Redis, and then runs jobs until ctx ends and the drain is over. Each value from reload makes the replica read the configuration again, until
+// the drain begins.
 func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	served, shut := context.WithCancel(context.WithoutCancel(ctx))
 	var web sync.WaitGroup
@@ -207,7 +207,7 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	return r.runScheduler(ctx, reload)
 }
 
-// runScheduler runs jobs, and everything that accompanies them, until ctx ends and the drain is over.
+// runScheduler runs the scheduler and all background tasks of the replica until ctx ends and the drain is over.
 func (r *Replica) runScheduler(ctx context.Context, reload <-chan struct{}) (err error) {
 	work, drain := context.WithCancelCause(ctx)
 	campaign, resign := context.WithCancel(work)
@@ -227,7 +227,7 @@ func (r *Replica) runScheduler(ctx context.Context, reload <-chan struct{}) (err
 	beside.Go(func() { r.reloader.run(work, reload) })
 	beside.Go(func() { (&accessWatch{dangers: r.redis.Dangers, shown: &r.redisAccess, log: r.log}).run(registered) })
 	err = r.scheduler.Run(work)
-	drain(nil) // no effect if there is a cause already
+	drain(nil) // no effect if the drain already has a cause
 	resign()
 	leave()
 	beside.Wait()
@@ -242,7 +242,7 @@ func (r *Replica) runScheduler(ctx context.Context, reload <-chan struct{}) (err
 	return err
 }
 
-// awaitRedis waits until Redis answers and is fit to coordinate. It returns an error that waiting does not remedy.
+// awaitRedis waits until Redis answers and is fit to coordinate. It returns an error only if waiting does not remedy it.
 func (r *Replica) awaitRedis(ctx context.Context) (redisconn.Health, error) {
 	for retry := backoff.New(100*time.Millisecond, 5*time.Second); ; {
 		h, err := r.lookAtRedis(ctx)
@@ -257,8 +257,8 @@ func (r *Replica) awaitRedis(ctx context.Context) (redisconn.Health, error) {
 	}
 }
 
-// logStartFault logs why the replica does not start yet. It is an error if an operator has to act. The replica tries again, because the operator may act on the
-// server (a user, a permission).
+// logStartFault logs why the replica does not start yet. The level is ERROR if an operator has to act. The replica keeps trying, because the operator may fix
+// the cause in Redis, such as a missing permission.
 func (r *Replica) logStartFault(err error, pause time.Duration) {
 	args := []any{"redis", r.redis.Where(), "error", err, "retry_in", pause.String()}
 	t := redisconn.TroubleOf(err)
@@ -275,7 +275,7 @@ func (r *Replica) logStartFault(err error, pause time.Duration) {
 	}
 }
 
-// warnForbidden warns that an ACL forbids the channel of grants. The replica works without it.
+// warnForbidden warns that an ACL forbids the channel of grants. The replica works without the channel.
 func (r *Replica) warnForbidden(channel string, err error) {
 	r.log.Warn("Redis forbids the channel of grants; ticks still run once, but every replica claims every tick, which is more load on Redis",
 		"channel", channel, "error", err, "remedy", "ACL SETUSER "+r.neededRights().User+" &"+channel)
@@ -317,7 +317,7 @@ func (r *Replica) announceStart() {
 	r.log.Info("starting", args...)
 }
 
-// announceView logs how to read a trial from another terminal.
+// announceView logs the command that reads an embedded Redis from another terminal.
 func (r *Replica) announceView() {
 	view, ours := r.redis.InProcess()
 	switch {
@@ -333,7 +333,7 @@ func (r *Replica) announceView() {
 	}
 }
 
-// isPermanent reports whether an error of the start is one that waiting does not remedy.
+// isPermanent reports whether waiting does not remedy an error of the start.
 func isPermanent(err error) bool {
 	var usage UsageError
 	return errors.Is(err, redisconn.ErrUnfit) || errors.As(err, &usage)
@@ -345,7 +345,7 @@ func logWarnings(log hclog.Logger, cfg *config.Config) {
 	}
 }
 
-// serverNow returns the server's time if it is known, and otherwise this machine's.
+// serverNow returns the time by the clock of Redis if it is known, and otherwise by the clock of this machine.
 func (r *Replica) serverNow() time.Time {
 	if now, known := r.locks.Engine().EstimatedTime(); known {
 		return now
@@ -353,21 +353,20 @@ func (r *Replica) serverNow() time.Time {
 	return r.clock()
 }
 
-// clockOffset returns this machine's time minus the time of Redis, if Redis has answered yet.
+// clockOffset returns the time of this machine minus the time of Redis. known is false until Redis has answered.
 func (r *Replica) clockOffset() (offset time.Duration, known bool) {
 	now, known := r.locks.Engine().EstimatedTime()
 	return r.clock().Sub(now), known
 }
 
-// redisUp reports whether Redis answers now, on the replica's own connections. It sends a request, because an answer of some seconds ago would be out of
-// date.
+// redisUp reports whether Redis answers now, on the replica's own connections. It sends a request, because the last answer may be some seconds old.
 func (r *Replica) redisUp() bool {
 	_, err := r.redis.Glance(context.Background())
 	return err == nil
 }
 
-// evictsExpiring asks a server that keeps registrations whether it evicts keys that expire; the masters of a Cluster are configured alike. Without an answer it
-// returns the last one.
+// evictsExpiring reports whether Redis evicts keys with a time to live if memory runs short. It asks one server that stores registrations, because the masters
+// of a Redis Cluster have the same configuration. Without an answer it returns the last known result.
 func (r *Replica) evictsExpiring(ctx context.Context) bool {
 	if h, err := r.redis.ExamineKeeper(ctx, r.id); err == nil {
 		r.evicting.Store(h.EvictsExpiring())
@@ -375,7 +374,7 @@ func (r *Replica) evictsExpiring(ctx context.Context) bool {
 	return r.evicting.Load()
 }
 
-// registryEntry returns the present registration of the replica.
+// registryEntry returns the current registration of the replica.
 func (r *Replica) registryEntry() journal.Replica {
 	now := r.serverNow()
 	return r.condition.addCondition(journal.Replica{
@@ -387,5 +386,5 @@ func (r *Replica) registryEntry() journal.Replica {
 	})
 }
 
-// mostUnable is the maximum length of the reason that a replica claims nothing, in characters.
+// mostUnable is the maximum length of the reason why a replica claims nothing, in characters.
 const mostUnable = 200

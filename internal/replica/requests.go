@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// requests gives the scheduler access to trigger requests: the journal stores them, and the locks decide which replica acts on each.
+// requests gives the scheduler access to trigger requests. The journal stores the requests. The lock of a request selects the replica that handles it.
 type requests struct {
 	journal *journal.Journal
 	elector *election.Elector
@@ -30,7 +30,7 @@ func (r requests) ClaimTrigger(ctx context.Context, e election.TriggerRequest) e
 	return r.elector.ClaimTrigger(ctx, e)
 }
 
-// Answer writes the answer for the requester.
+// Answer writes the answer to a request.
 func (r requests) Answer(ctx context.Context, a scheduler.Answer) error {
 	return r.journal.Answer(ctx, journal.Answer{Request: a.Request, Outcome: string(a.Outcome), Reason: a.Reason, Replica: a.Replica, RunID: a.RunID})
 }

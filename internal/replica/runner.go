@@ -16,13 +16,13 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// Output receives the output of a run. It must be used by one goroutine.
+// Output receives the output of a run. Only one goroutine may use it.
 type Output interface {
 	Line(stream string, line []byte)
 	End()
 }
 
-// OpenOutput returns the output of a run of a job that begins.
+// OpenOutput returns the receiver for the output of a new run.
 type OpenOutput func(job *config.Job, run *scheduler.Run) Output
 
 // A commandRunner runs a job's command as a tree of processes.
@@ -30,7 +30,7 @@ type commandRunner struct {
 	host      *command.Host
 	job       *config.Job
 	namespace string
-	withheld  map[string]bool // variables that the job does not inherit
+	withheld  map[string]bool // variables that the job does not inherit from the replica
 	trust     safefile.Trust  // the permitted owners of the job's files
 	open      OpenOutput
 }
@@ -55,7 +55,7 @@ func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.R
 	return r.resultOf(exit)
 }
 
-// notStarted wraps an error of package command as one of the scheduler, with the same text.
+// notStarted wraps an error of package command, so that it matches scheduler.ErrNotStarted. The text stays the same.
 type notStarted struct{ error }
 
 // Is reports whether target is scheduler.ErrNotStarted.
@@ -65,15 +65,15 @@ func (notStarted) Is(target error) bool { return target == scheduler.ErrNotStart
 func (n notStarted) Unwrap() error { return n.error }
 
 const (
-	// mostStart is the time in which a run must start its program, unless its lease is shorter. leastStart is the minimum of that time, because a warden that
-	// hangs takes so long to replace.
+	// mostStart is the time within which a run must start its program, unless its lease is shorter. leastStart is the minimum of that time, because the
+	// replacement of a hanging warden takes that long.
 	mostStart, leastStart = 10 * time.Second, 5 * time.Second
 )
 
-// startTimeout returns the time after which a grant is undone if its program was not started.
+// startTimeout returns the time within which a run must start its program. Otherwise, its grant is undone.
 func startTimeout(lease time.Duration) time.Duration { return max(min(lease, mostStart), leastStart) }
 
-// leaseOf returns the run's lease, or a nil interface: a nil of the scheduler's interface type would not be one of the command's.
+// leaseOf returns the lease of a run; nil if it has none.
 func leaseOf(run *scheduler.Run) command.Lease {
 	if run.Lease == nil {
 		return nil
@@ -107,7 +107,7 @@ func (r *commandRunner) resultOf(exit command.Exit) scheduler.Result {
 	case exit.OOMKills > 0:
 		result.Err = fmt.Errorf("%w; meanwhile the kernel killed processes of the replica's cgroup because memory ran out (oom_kill rose by %d)", result.Err, exit.OOMKills)
 	}
-	if exit.Late { // the lease was lost, whatever the command made of it
+	if exit.Late { // the lease was lost, regardless of the exit code
 		result.Err = scheduler.ErrLost
 	}
 	if !exit.Killed.IsZero() {

@@ -16,7 +16,8 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// serverConfig reads the files of [server] for the first time, when any fault is an error of the start. Files that are replaced later are read again.
+// serverConfig returns the configuration of the HTTP server. It reads the files of [server], and a fault in one of them is an error of the start. Files that
+// are replaced later are read again.
 func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (httpapi.Config, error) {
 	c := httpapi.Config{Listen: cfg.Listen, Hosts: cfg.Hosts, BasePath: cfg.Base(), TrustedProxies: cfg.TrustedProxies, Log: log}
 	if cfg.URL != "" {
@@ -53,7 +54,7 @@ func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (httpap
 // serverFilesEvery is the minimum time between two readings of the files of [server].
 const serverFilesEvery = time.Second
 
-// openServerFile returns a value from the files of a key.
+// openServerFile returns a value that is parsed from the files of a key. The files are read again when they change.
 func openServerFile[T any](log hclog.Logger, key string, parse func(contents [][]byte) (T, error), files ...string) (*reread.Value[T], error) {
 	return reread.New(reread.Config[T]{Key: key, Files: files, Every: serverFilesEvery, Trust: safefile.Administrators,
 		Parse: func(contents [][]byte) (T, error) {
@@ -72,7 +73,8 @@ func openServerFile[T any](log hclog.Logger, key string, parse func(contents [][
 		}})
 }
 
-// openProvider reads the client secret. It sends nothing to the provider, which may be down: jobs run without it.
+// openProvider returns the login provider. It reads the client secret, but sends nothing to the provider. The provider may be down, because jobs run without
+// it.
 func openProvider(server config.Server, namespace string, log hclog.Logger) (*oidc.Provider, error) {
 	cfg := server.OIDC
 	secret, err := openServerFile(log, "[server.oidc].client_secret_file", parseSecret, cfg.ClientSecretFile)
@@ -94,7 +96,7 @@ func parseUsers(contents [][]byte) (httpapi.Users, error) {
 	return httpapi.ParseUsers(string(contents[0]))
 }
 
-// parsePair parses the two files of the server's certificate.
+// parsePair parses the certificate file and the key file of the HTTP server.
 func parsePair(contents [][]byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(contents[0], contents[1])
 	return &pair, err

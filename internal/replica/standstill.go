@@ -10,13 +10,13 @@ import (
 const (
 	// beatEvery is the interval at which a replica checks that its process runs.
 	beatEvery = time.Second
-	// longStandstill is the delay of such a check from which the process counts as having stood still: it was stopped, or got no CPU time, for long enough to
-	// miss ticks.
+	// longStandstill is the delay of such a check from which the process counts as having stood still, because it was stopped or got no CPU time. That is long
+	// enough to miss ticks.
 	longStandstill = 3 * time.Second
 )
 
-// watchStandstill calls found after each standstill of this process of longStandstill or more, until ctx ends. now is the server's clock. Time in which the
-// whole machine was suspended does not count.
+// watchStandstill calls found after each standstill of this process of at least longStandstill, until ctx ends. now returns the time by the clock of Redis.
+// Time in which the whole machine was suspended does not count.
 func watchStandstill(ctx context.Context, now func() time.Time, found func(journal.Interval)) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
@@ -33,7 +33,7 @@ func watchStandstill(ctx context.Context, now func() time.Time, found func(journ
 	}
 }
 
-// stoodStill logs a standstill, and makes the registration show it.
+// stoodStill logs a standstill, and adds it to the registration.
 func (r *Replica) stoodStill(i journal.Interval) {
 	r.standstill.Store(&i)
 	r.log.Warn("this replica stood still: its process was stopped, or got no CPU time; its leases may have ended, and its runs been killed",

@@ -1,9 +1,10 @@
 package replica
 
-// A UsageError is an error of the configuration, of the machine that does not fit it, or of data of a newer version. Waiting does not remedy it.
+// A UsageError is an error that waiting does not remedy: a fault of the configuration, a machine that does not fit the configuration, or data of a newer
+// version.
 type UsageError struct{ Err error }
 
 func (e UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (e UsageError) Unwrap() error { return e.Err }

@@ -1,5 +1,5 @@
-// Package reread keeps a value that is read from files, and reads it again when the files change. The last good value stays in use while a file can't
-// be read, is half-written, or hangs on a mount.
+// Package reread provides a value that is read from files, and that is read again when the files change. If a file can't be read, is incomplete, or hangs on
+// a mount, the last valid value stays in use.
 package reread
 
 import (
@@ -13,22 +13,22 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// ReadTimeout bounds the read of one file. A hanging read is abandoned, and the file is refused at once until that read has returned.
+// ReadTimeout bounds the read of one file. A read that takes longer is abandoned. Until it returns, further reads of the same file fail at once.
 const ReadTimeout = time.Second
 
 // Config configures a [Value].
 type Config[T any] struct {
-	// Key is the configuration key of the files, for errors. Required.
+	// Key is the configuration key that names the files, for errors. Required.
 	Key string
-	// Files are the names of the files. Required.
+	// Files lists the paths of the files. Required.
 	Files []string
-	// Parse returns the value, given the contents of the files in their order. Required.
+	// Parse converts the contents of the files, in the order of Files, to a value. Required.
 	Parse func(contents [][]byte) (T, error)
-	// Every is the least time between two reads of the files. Defaults to 0: they are read each time.
+	// Every is the minimum time between two reads of the files. 0 means that each [Value.Get] reads them.
 	Every time.Duration
-	// Trust restricts the owners of the files. Defaults to everybody.
+	// Trust restricts who may own and change the files. Defaults to everybody.
 	Trust safefile.Trust
-	// Report is called with nil when the value has changed, and with the error for the first of several failures in a row. Optional.
+	// Report is called with nil when the value has changed. After several failures in a row, it is called only for the first one, with the error. Optional.
 	Report func(err error)
 }
 
@@ -38,19 +38,19 @@ type Value[T any] struct {
 
 	mu     sync.Mutex
 	value  T
-	digest []byte // of the contents that gave the value
+	digest []byte // digest of the contents from which value was parsed
 	read   time.Time
 	fault  error
 }
 
-// New reads the value for the first time. It returns the error of a file or of Parse, and the Value even then.
+// New reads the value for the first time. If a file can't be read or parsed, it returns the error together with a Value, which can be used later.
 func New[T any](cfg Config[T]) (*Value[T], error) {
 	v := &Value[T]{cfg: cfg}
 	v.refresh()
 	return v, v.fault
 }
 
-// Get returns the latest good value. It reads the files again if Every has passed.
+// Get returns the last valid value. It first reads the files again if Every has passed.
 func (v *Value[T]) Get() T {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -64,14 +64,14 @@ func (v *Value[T]) Get() T {
 	return v.value
 }
 
-// Fault returns the reason for which the files had no valid value at the last [Value.Get], or nil.
+// Fault returns the error of the last read of the files, or nil.
 func (v *Value[T]) Fault() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.fault
 }
 
-// refresh reads the files, and reports whether they have changed since they last gave a value.
+// refresh reads the files again. It reports whether their contents differ from the contents of the last valid value. After a read error it returns false.
 func (v *Value[T]) refresh() (changed bool) {
 	defer func() { v.read = time.Now() }()
 	contents := make([][]byte, len(v.cfg.Files))

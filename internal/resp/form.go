@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// mostKept is the maximum number of bytes that are kept per text of a reply.
+// mostKept is the maximum number of bytes stored per string of a reply.
 const mostKept = 512
 
-// A form records the kinds of an array's elements, because go-redis relies on some of them without a check.
+// A form records the types of an array's elements, because go-redis assumes some of these types without a check.
 type form struct {
-	kind  byte      // kind of the reply, its first byte
-	parts []byte    // kinds of its first elements: s for a string, i for a number, x for anything else
-	texts [4][]byte // the first bytes of the elements that are strings
+	kind  byte      // the first byte of the reply, which is its type
+	parts []byte    // the types of the first elements: s for a string, i for a number, x for any other
+	texts [4][]byte // the first bytes of these elements, if they are strings
 }
 
 func (f *form) beginReply(kind byte) {
@@ -40,7 +40,7 @@ func (f *form) addElement(kind byte, rest []byte) {
 	}
 }
 
-// keepText stores the beginning of the text of the last element.
+// keepText appends to the stored text of the last element.
 func (f *form) keepText(text []byte) {
 	if n := len(f.parts); n > 0 && n <= len(f.texts) && f.parts[n-1] == 's' {
 		kept := &f.texts[n-1]
@@ -48,7 +48,7 @@ func (f *form) keepText(text []byte) {
 	}
 }
 
-// markNull records a null, which makes a whole reply null if it is at level 0.
+// markNull records a null. At level 0, the whole reply is null.
 func (f *form) markNull(level int) {
 	if level == 0 {
 		f.kind = '_'
@@ -57,7 +57,7 @@ func (f *form) markNull(level int) {
 
 func (f *form) isArray() bool { return f.kind == '*' || f.kind == '~' || f.kind == '>' }
 
-// checkReply returns an error if a whole reply has a form that go-redis does not expect.
+// checkReply returns an error if a complete reply has a form on which go-redis would panic.
 func (f *form) checkReply(messages bool, addresses *atomic.Bool) error {
 	if !f.isArray() {
 		if f.kind == '-' || f.kind == '_' || f.kind == '$' {

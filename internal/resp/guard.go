@@ -1,8 +1,9 @@
-// Package resp protects the process from replies that no Redis sends.
+// Package resp protects the process from malformed replies.
 //
-// go-redis allocates as much memory as the first line of a reply asks for, recurses for each level of nesting, and reads messages without checking their
-// form. A proxy that garbles a reply, or another service on the port, could therefore end the process: by a panic in a goroutine of go-redis, which cannot be
-// recovered, or by a lack of memory or stack. A guarded connection checks each reply as it arrives, and closes at the first fault.
+// go-redis allocates as much memory as the first line of a reply requests, recurses for each level of nesting, and reads messages without checking
+// their form. A proxy that garbles a reply, or another service on the port, could therefore crash the process: by a panic in a goroutine of go-redis,
+// which cannot be recovered, or by exhausting memory or stack. A guarded connection checks each reply as it arrives, and closes at the first
+// malformed one.
 package resp
 
 import (
@@ -15,10 +16,10 @@ import (
 // ErrMalformed is the error of a connection that was closed because of a malformed reply.
 var ErrMalformed = errors.New("malformed reply from Redis")
 
-// The limits of one reply, far above any reply to cronclave. A reply is checked before go-redis allocates memory for it.
+// The limits of one reply. They are far above any reply to cronclave, and are checked before go-redis allocates memory for the reply.
 const (
 	mostBulk     = 16 << 20 // bytes of a string
-	mostBytes    = 64 << 20 // bytes in all
+	mostBytes    = 64 << 20 // total bytes
 	mostElements = 1 << 20
 	mostPairs    = 1 << 16 // of a map
 	mostDepth    = 32
@@ -36,7 +37,7 @@ func Guard(conn net.Conn) net.Conn {
 	return &guarded{Conn: conn}
 }
 
-// A guarded is a connection with checks. One goroutine at a time may read and one may write, as go-redis does.
+// A guarded is a connection that checks replies. At most one goroutine may read and one may write at a time, as go-redis does.
 type guarded struct {
 	net.Conn
 	replies scanner
@@ -69,7 +70,7 @@ func (g *guarded) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a connection's own
 }
 
-// Write records the form that the replies to these commands must have, and writes them.
+// Write records which of the commands have replies of a special form, and writes the commands.
 func (g *guarded) Write(p []byte) (int, error) {
 	g.replies.noteRequests(p)
 	return g.Conn.Write(p) //nolint:wrapcheck // a connection's own

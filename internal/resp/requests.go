@@ -5,28 +5,28 @@ import (
 	"strconv"
 )
 
-// requests parses the bytes that are written to a connection into commands. Only the name of a command can announce another form of replies, because a job or
-// a lock may be called "subscribe".
+// requests parses the bytes that are written to a connection into commands. It inspects only the name of a command and the subcommand of SENTINEL,
+// because the name of a job or a lock, "subscribe" for example, may be an argument.
 type requests struct {
-	line []byte // an incomplete header
-	word int    // number of arguments of the command so far
-	skip int    // bytes of an argument still to come, its line end included
-	text []byte // the argument, if it is short enough for a name
+	line []byte // the beginning of an incomplete header
+	word int    // the number of arguments of the command so far
+	skip int    // the bytes of an argument still to come, including its line end
+	text []byte // the current argument, if it is short enough to be inspected
 	name [longestName + 2]byte
-	// toSentinel is set if the command's first argument is "sentinel".
+	// toSentinel is set if the name of the command is SENTINEL.
 	toSentinel bool
 }
 
 // longestName is the length in bytes of the longest argument that is inspected.
 const longestName = 32
 
-// The commands whose replies have a form of their own.
+// The kinds of commands whose replies have a special form.
 const (
 	subscribed = iota + 1
 	askedForMaster
 )
 
-// parseBytes parses written bytes, and calls named for each command whose replies have a form of their own.
+// parseBytes parses written bytes, and calls named for each command whose replies have a special form.
 func (r *requests) parseBytes(p []byte, named func(kind int)) {
 	for len(p) > 0 {
 		if r.skip > 0 {

@@ -8,21 +8,21 @@ import (
 	"sync/atomic"
 )
 
-// A scanner checks a stream of replies, which arrives in pieces of any size, for malformed ones.
+// A scanner checks a stream of replies. The stream may arrive in pieces of any size.
 type scanner struct {
 	line  []byte // the beginning of an incomplete line
-	skip  int    // bytes of a string still to come, its line end included
-	open  []int  // for each open array, the number of elements still to come
-	bytes int    // bytes of this reply so far
-	total int    // elements announced by this reply so far
+	skip  int    // the bytes of a string still to come, including its line end
+	open  []int  // by nesting level: the number of elements of an open array still to come
+	bytes int    // the bytes of the current reply so far
+	total int    // the number of elements in the headers of the current reply so far
 
 	requests  requests // the written commands
 	form      form
-	messages  atomic.Bool // the connection has subscribed: replies are messages
-	addresses atomic.Bool // the next array is the address of a master, from a Sentinel
+	messages  atomic.Bool // the connection has subscribed, so arrays are messages
+	addresses atomic.Bool // the next array is the reply of a Sentinel with the address of a master
 }
 
-// noteRequests records the commands whose replies have a form of their own. One writer at a time may call it.
+// noteRequests records the written commands whose replies have a special form. It must not be called concurrently.
 func (s *scanner) noteRequests(p []byte) {
 	s.requests.parseBytes(p, func(kind int) {
 		switch kind {
@@ -34,7 +34,7 @@ func (s *scanner) noteRequests(p []byte) {
 	})
 }
 
-// feed checks received bytes.
+// feed checks received bytes, and returns an error if they are not a well-formed reply.
 func (s *scanner) feed(p []byte) error {
 	for len(p) > 0 {
 		if s.skip > 0 {
@@ -67,7 +67,7 @@ func (s *scanner) feed(p []byte) error {
 	return nil
 }
 
-// skipString skips bytes of a string and returns their number.
+// skipString skips the received bytes of a string and returns their number.
 func (s *scanner) skipString(p []byte) (int, error) {
 	n := min(len(p), s.skip-2)
 	if n > 0 {
@@ -84,7 +84,7 @@ func (s *scanner) skipString(p []byte) (int, error) {
 	return 1, nil
 }
 
-// parseHeader checks the line that begins an element.
+// parseHeader checks the header line of an element.
 func (s *scanner) parseHeader(line []byte) error {
 	if len(line) < 3 || line[len(line)-2] != '\r' {
 		return fmt.Errorf("the line %.40q", line)
@@ -114,7 +114,7 @@ func (s *scanner) parseHeader(line []byte) error {
 	return fmt.Errorf("the line %.40q", line)
 }
 
-// beginElement checks the length of a string, an array or a map.
+// beginElement checks the length of a string, an array or a map, and starts to read the element.
 func (s *scanner) beginElement(kind byte, length []byte, most int) error {
 	n, err := strconv.Atoi(string(length))
 	if err != nil || n < -1 || n > most {
@@ -146,7 +146,7 @@ func (s *scanner) beginElement(kind byte, length []byte, most int) error {
 	return nil
 }
 
-// endElement closes an element, and each array that is complete with it.
+// endElement ends an element, and each array that this element completes.
 func (s *scanner) endElement() error {
 	for len(s.open) > 0 {
 		last := len(s.open) - 1

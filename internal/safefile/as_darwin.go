@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withRights calls f with the rights of the process itself, because on macOS the Go runtime can't give other rights to a single thread. The mode of the file
-// is checked instead.
+// withRights calls f with the rights of this process, because on macOS the Go runtime can't give other rights to a single thread. checkReadable checks the
+// mode of the file instead.
 func withRights(_ *Identity, f func(error)) { f(nil) }
 
-// checkReadable returns an error if the mode of a file does not let the user read it. It does not check the folders on the way to the file.
+// checkReadable returns an error if the mode of a file does not let the user read it. It does not check the folders in the path of the file.
 func checkReadable(st *unix.Stat_t, who *Identity) error {
 	if who == nil || who.UID == 0 {
 		return nil

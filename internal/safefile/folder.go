@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// FolderPolicy decides which files of a folder are accepted. The Policy applies to each file.
+// FolderPolicy selects the files of a folder that are accepted. Policy applies to each file.
 type FolderPolicy struct {
 	Policy
-	// MaxFiles is the maximum number of files and folders, MaxDepth the maximum number of folders on the way to a file, MaxTotal the maximum number of
-	// bytes of all files. Required.
+	// MaxFiles is the maximum number of files and folders. MaxDepth is the maximum number of nested folders. MaxTotal is the maximum number of bytes of all
+	// files. All are required.
 	MaxFiles, MaxDepth int
 	MaxTotal           int64
-	// Skip has names of files and folders directly in the folder that are left out.
+	// Skip lists names directly in the folder that are left out.
 	Skip []string
 }
 
-// ReadFolder reads all files in a folder and below it. The keys of the result are names with slashes. Hidden files are left out. Links to files and
-// folders are followed, because Kubernetes mounts both behind links. MaxDepth ends a loop of links.
+// ReadFolder reads all files in a folder and below it. The keys of the result are paths relative to the folder, with slashes. Hidden files are left out.
+// Links to files and folders are followed, because Kubernetes mounts both behind links. MaxDepth bounds a loop of links.
 func ReadFolder(ctx context.Context, name string, p FolderPolicy) (map[string][]byte, error) {
 	if os.Geteuid() != 0 {
 		p.Trust = Everybody
 	}
-	// Only the goroutine below may use the files until it has ended, because it may be abandoned.
+	// Only the goroutine in boundedCall may use read until it has ended, because it may be abandoned and continue.
 	read := &folderReader{policy: p, root: name, files: map[string][]byte{}}
 	if _, err := boundedCall(ctx, name, p.As, func() (none struct{}, err error) { return none, read.readFolder(ctx, "", 0) }); err != nil {
 		return nil, err
@@ -36,16 +36,16 @@ func ReadFolder(ctx context.Context, name string, p FolderPolicy) (map[string][]
 	return read.files, nil
 }
 
-// folderReader reads one folder and the folders below it.
+// folderReader reads a folder and the folders below it.
 type folderReader struct {
 	policy FolderPolicy
 	root   string
 	files  map[string][]byte
-	seen   int   // number of files and folders
-	bytes  int64 // of all files
+	seen   int   // number of files and folders found so far
+	bytes  int64 // total length of the files read so far
 }
 
-// readFolder reads a folder, given its name below the root.
+// readFolder reads the folder with a path relative to root.
 func (r *folderReader) readFolder(ctx context.Context, name string, depth int) error {
 	path := filepath.Join(r.root, filepath.FromSlash(name))
 	if depth > r.policy.MaxDepth {
@@ -62,7 +62,7 @@ func (r *folderReader) readFolder(ctx context.Context, name string, depth int) e
 		if strings.HasPrefix(entry, ".") || name == "" && slices.Contains(r.policy.Skip, entry) {
 			continue
 		}
-		if err := context.Cause(ctx); err != nil { // the caller has given up
+		if err := context.Cause(ctx); err != nil { // the caller has abandoned the read
 			return readError(path, err)
 		}
 		if err := r.readEntry(ctx, strings.TrimPrefix(name+"/"+entry, "/"), depth); err != nil {
@@ -72,13 +72,13 @@ func (r *folderReader) readFolder(ctx context.Context, name string, depth int) e
 	return nil
 }
 
-// readNames returns the names in a folder, sorted.
+// readNames returns the sorted names in a folder.
 func (r *folderReader) readNames(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the folder
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // f was only read
 	names, err := f.Readdirnames(r.policy.MaxFiles - r.seen + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err //nolint:wrapcheck // it names the folder

@@ -4,5 +4,5 @@ package safefile
 
 import "golang.org/x/sys/unix"
 
-// The system calls with plain names use 16-bit ids.
+// The 32-bit system calls without the suffix 32 use 16-bit ids.
 const setgroups, setfsgid, setfsuid = unix.SYS_SETGROUPS32, unix.SYS_SETFSGID32, unix.SYS_SETFSUID32

@@ -8,13 +8,13 @@ import (
 	"os"
 )
 
-// openAndRead opens, checks and reads a file. It does not check owners and modes on this platform, and no programs run as another user.
+// openAndRead opens, checks and reads a file. On this platform it does not check owners and modes, because no program runs as another user.
 func openAndRead(name string, p Policy, read part) ([]byte, Info, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, Info{}, err //nolint:wrapcheck // it names the file
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // f was only read
 	switch info, err := f.Stat(); {
 	case err != nil:
 		return nil, Info{}, err //nolint:wrapcheck // it names the file
@@ -42,7 +42,7 @@ func openAndRead(name string, p Policy, read part) ([]byte, Info, error) {
 	return data, Info{}, nil
 }
 
-// withRights calls f, with an error if another user's rights are needed.
+// withRights calls f. If the rights of another user are needed, f gets an error.
 func withRights(who *Identity, f func(error)) {
 	if who != nil {
 		f(errors.ErrUnsupported)

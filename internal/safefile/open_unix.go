@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openAndRead opens, checks and reads a file on the calling thread, with the rights of that thread.
+// openAndRead opens, checks and reads a file on the calling thread and with the rights of that thread.
 func openAndRead(name string, p Policy, read part) ([]byte, Info, error) {
 	fd, err := openFile(name)
 	if err != nil {
 		return nil, Info{}, readError(name, err)
 	}
-	defer func() { _ = unix.Close(fd) }() // it was only read
+	defer func() { _ = unix.Close(fd) }() // the file was only read
 	var st unix.Stat_t
 	if err := retryInterrupted(func() error { return unix.Fstat(fd, &st) }); err != nil {
 		return nil, Info{}, readError(name, err)
@@ -42,9 +42,9 @@ func openFile(name string) (fd int, err error) {
 		return err
 	})
 	switch {
-	case errors.Is(err, unix.ENXIO): // a socket
+	case errors.Is(err, unix.ENXIO): // the file is a socket
 		err = ErrNotRegular
-	case errors.Is(err, unix.EAGAIN): // EAGAIN would be taken for an exhausted machine
+	case errors.Is(err, unix.EAGAIN): // callers would take EAGAIN for an exhausted machine
 		err = errLeased
 	}
 	return fd, err
@@ -52,7 +52,7 @@ func openFile(name string) (fd int, err error) {
 
 var errLeased = errors.New("another process holds a lease on the file (fcntl F_SETLEASE)")
 
-// checkFile returns an error if the policy does not accept an open file.
+// checkFile returns an error if the policy does not accept the open file.
 func checkFile(fd int, name string, st *unix.Stat_t, p Policy) error {
 	switch kind := uint32(st.Mode) & unix.S_IFMT; {
 	case kind == unix.S_IFDIR:
@@ -71,7 +71,7 @@ func checkFile(fd int, name string, st *unix.Stat_t, p Policy) error {
 	return nil
 }
 
-// readAll reads to the end of a file, which may be beyond its stated size: files in /proc state 0.
+// readAll reads to the end of a file. The content may be longer than size: files in /proc have the size 0.
 func readAll(fd int, size, limit int64) ([]byte, error) {
 	const least = 512
 	data := make([]byte, 0, size+least)

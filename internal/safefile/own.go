@@ -5,15 +5,15 @@ import (
 	"crypto/tls"
 )
 
-// MaxOwn is the maximum length in bytes of the files that cronclave reads for itself: passwords, tokens, certificates.
+// MaxOwn is the maximum length in bytes of the files that cronclave reads for its own use: passwords, tokens and certificates.
 const MaxOwn = 1 << 20
 
-// ReadOwn reads such a file. It does not check the owner, which is checked when the configuration is read.
+// ReadOwn reads a file that cronclave uses itself. It does not check the owner, because the owner is checked when the configuration is read.
 func ReadOwn(name string) ([]byte, error) {
 	return Read(context.Background(), name, Policy{MaxBytes: MaxOwn})
 }
 
-// KeyPair reads a certificate and its key in PEM. The caller's error should name the files.
+// KeyPair reads a certificate and its key from PEM files. Its error does not name the files, so the caller's error should.
 func KeyPair(certFile, keyFile string) (tls.Certificate, error) {
 	cert, err := ReadOwn(certFile)
 	if err != nil {

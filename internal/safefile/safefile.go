@@ -1,13 +1,13 @@
-// Package safefile reads files whose names come from outside: from a configuration, a flag or the environment.
+// Package safefile reads files whose paths come from outside: from a configuration, a flag or the environment.
 //
-// There is one way to open such a file. Opening never waits for a writer (O_NONBLOCK), and never makes a terminal the controlling terminal
-// (O_NOCTTY). All checks use the open descriptor, so that replacing the file in the meantime has no effect: it must be a regular file of limited size
-// and, if the policy says so, one that only trusted users can change. Symbolic links are followed, because Kubernetes mounts its files behind links.
-// Their target is opened with the rights in [Policy.As] and checked like any other file.
+// All files are opened in the same way. Opening does not wait for the writer of a pipe (O_NONBLOCK), and does not make a terminal the controlling terminal
+// (O_NOCTTY). All checks use the open descriptor, so replacing the file during the checks has no effect. The file must be a regular file of limited size and,
+// if the policy says so, only trusted users may be able to change it. Symbolic links are followed, because Kubernetes mounts its files behind links. The
+// target of a link is opened with the rights in [Policy.As] and checked like any other file.
 //
-// A read ends with its context. A system call that hangs, for example on a network file system whose server is away, can't be interrupted. It is
-// abandoned together with its thread. Until it has returned, reads of the same file fail at once with [ErrHangs]. So only reads that were under way
-// at the same time can hang.
+// A read ends with its context. A system call that hangs, for example on a network file system whose server is down, can't be interrupted. The read abandons
+// such a call together with its thread. Until the call returns, further reads of the same file fail at once with [ErrHangs]. So the number of hanging threads
+// is limited to reads that began at the same time.
 package safefile
 
 import (
@@ -27,20 +27,20 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrTooLong reports that the file is longer than the policy permits.
 	ErrTooLong = errors.New("longer than")
-	// ErrUnanswered reports that the file system did not answer before the read was abandoned, for example on a network mount whose server is away.
+	// ErrUnanswered reports that the file system did not answer before the context ended, for example on a network mount whose server is down.
 	ErrUnanswered = errors.New("its file system does not answer")
-	// ErrHangs reports that an abandoned read of the same file has not returned yet. It comes with ErrUnanswered.
+	// ErrHangs reports that an earlier, abandoned read of the same file has not returned yet. The same error also wraps ErrUnanswered.
 	ErrHangs = errors.New("an earlier read of it still hangs")
 )
 
-// Policy decides how a file is opened and which files are accepted.
+// Policy selects how a file is opened and which files are accepted.
 type Policy struct {
 	// MaxBytes is the maximum length of the file. Required.
 	MaxBytes int64
-	// As is the user with whose rights the file is opened. Defaults to the rights of the process. A process that may not change its user keeps its own
-	// rights; it can't start a program as that user either.
+	// As is the user with whose rights the file is opened. nil means the rights of the process. A process that may not change its user ignores As. Such a
+	// process can't start a program as that user either.
 	As *Identity
-	// Trust restricts the owners of files. Defaults to Everybody.
+	// Trust restricts who may own and change the file. Defaults to Everybody.
 	Trust Trust
 }
 
@@ -50,25 +50,25 @@ type Identity struct {
 	Groups   []uint32
 }
 
-// Trust decides which users may own and change a file.
+// Trust selects the users who may own and change a file.
 type Trust int
 
 const (
 	// Everybody accepts all owners and modes.
 	Everybody Trust = iota
-	// Administrators restricts files if the process is root, because then whoever can write a file has a part of root's power. The file, and each folder
-	// and link on the way to it, must belong to root or to Policy.As, and must not be writable by a group or by others. A folder may be writable if it
-	// has the sticky bit (/tmp) or is on a read-only mount.
+	// Administrators checks files if the process is root, because a user who can change a file could then use the rights of root. The file, and each folder
+	// and link on the way to it, must belong to root or to Policy.As, and must not be writable by a group or by others. A folder may be writable if it has
+	// the sticky bit (/tmp) or is on a read-only mount.
 	Administrators
 )
 
-// UntrustedError reports that untrusted users can change a file or a folder on the way to it.
+// UntrustedError reports that untrusted users can change a file, or a folder or link on the way to it.
 type UntrustedError struct {
-	// Path is the file or folder.
+	// Path is the file, folder or link that they can change.
 	Path string
-	// Problem is the rest of a sentence that begins with Path.
+	// Problem is the predicate of a sentence whose subject is Path.
 	Problem string
-	// Remedy is a shell command that makes the path trusted.
+	// Remedy is a shell command that removes the problem.
 	Remedy string
 }
 
@@ -78,35 +78,35 @@ func (e *UntrustedError) Error() string {
 
 // Info describes a file without its content.
 type Info struct {
-	// Exposed describes the users besides the owner who can read the file, such as "others", or is "".
+	// Exposed describes the users who can read the file besides its owner, such as "others". It is "" if there are none.
 	Exposed string
-	// Remedy is a shell command after which only the owner can read the file.
+	// Remedy is a shell command that takes these permissions away.
 	Remedy string
 }
 
-// Read reads a whole file.
+// Read reads a whole file. If the file system does not answer before ctx ends, the error wraps [ErrUnanswered].
 func Read(ctx context.Context, name string, p Policy) ([]byte, error) {
 	data, _, err := visitFile(ctx, name, p, whole)
 	return data, err
 }
 
-// StartBytes is the number of bytes that Linux reads of a program to determine how to execute it.
+// StartBytes is the number of bytes at the start of a program that Linux reads to determine how to execute it.
 const StartBytes = 256
 
-// ReadStart reads the first [StartBytes] of a file of any length, or the whole file if it is shorter.
+// ReadStart reads the first [StartBytes] bytes of a file, or the whole file if it is shorter. The file may have any length.
 func ReadStart(ctx context.Context, name string, p Policy) ([]byte, error) {
 	p.MaxBytes = math.MaxInt64
 	data, _, err := visitFile(ctx, name, p, start)
 	return data, err
 }
 
-// Inspect checks a file as [Read] does, but does not read it.
+// Inspect checks a file as [Read] does, without reading it.
 func Inspect(ctx context.Context, name string, p Policy) (Info, error) {
 	_, info, err := visitFile(ctx, name, p, nothing)
 	return info, err
 }
 
-// InspectFolder checks a folder as [Read] checks the folders on the way to a file. Use it for a folder in which other users must not add files.
+// InspectFolder checks a folder as [Read] checks the folders on the way to a file. Use it for a folder to which other users must not add files.
 func InspectFolder(name string, t Trust) error {
 	if t == Everybody || os.Geteuid() != 0 {
 		return nil
@@ -114,19 +114,19 @@ func InspectFolder(name string, t Trust) error {
 	return inspectFolder(name)
 }
 
-// Ask runs ask in a goroutine and returns its result. When ctx ends, it returns an error that wraps [ErrUnanswered]. The goroutine keeps running
-// then, so ask must not write to variables that the caller reads. Until it returns, the next Ask for the same name fails at once with [ErrHangs].
+// Ask runs ask in a goroutine and returns its result. If ctx ends first, Ask returns an error that wraps [ErrUnanswered]. The goroutine then continues to
+// run, so ask must not write to variables that the caller reads. Until ask returns, the next Ask for the same name fails at once with [ErrHangs].
 func Ask[T any](ctx context.Context, name string, ask func() (T, error)) (T, error) {
 	return boundedCall(ctx, name, nil, ask)
 }
 
-// content is the result of a visit to a file.
+// content is what visitFile has found out about a file.
 type content struct {
 	data []byte
 	info Info
 }
 
-// part is the part of a file to read.
+// part selects the part of a file to read.
 type part int
 
 const (
@@ -137,7 +137,7 @@ const (
 
 // visitFile opens and checks a file, and reads a part of it.
 func visitFile(ctx context.Context, name string, p Policy, read part) ([]byte, Info, error) {
-	if os.Geteuid() != 0 { // checked before a thread takes the rights of Policy.As
+	if os.Geteuid() != 0 { // checked here, because openAndRead may run with the rights of Policy.As
 		p.Trust = Everybody
 	}
 	c, err := boundedCall(ctx, name, p.As, func() (c content, err error) {
@@ -147,7 +147,7 @@ func visitFile(ctx context.Context, name string, p Policy, read part) ([]byte, I
 	return c.data, c.info, err
 }
 
-// boundedCall calls look with a user's rights, and abandons the call when ctx ends.
+// boundedCall calls look with the rights of a user. If ctx ends first, it abandons the call.
 func boundedCall[T any](ctx context.Context, name string, who *Identity, look func() (T, error)) (zero T, err error) {
 	type result struct {
 		value T
@@ -202,7 +202,7 @@ func tooLong(limit int64) error {
 	return fmt.Errorf("%w %d MiB", ErrTooLong, limit>>20)
 }
 
-// hanging counts the abandoned calls by file name.
+// hanging counts the abandoned calls that have not returned yet, by file name.
 var hanging = &abandonedReads{count: map[string]int{}}
 
 type abandonedReads struct {

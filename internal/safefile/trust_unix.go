@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Permission bits of a mode.
+// Permission bits of a file mode.
 const (
 	writable = 0o022
 	sticky   = unix.S_ISVTX
@@ -22,8 +22,8 @@ const (
 // maxLinks is the maximum number of symbolic links on the way to a file, as in the kernel.
 const maxLinks = 40
 
-// checkTrust checks an open file and the way to it. It checks the way after the file was opened: if all of it is trusted, only trusted users could have
-// changed the target of the name in between.
+// checkTrust checks an open file and the folders and links on the way to it. The way is checked after the file was opened. If the whole way is trusted, only
+// trusted users could have replaced the file in between.
 func checkTrust(fd int, name string, st *unix.Stat_t, as *Identity) error {
 	owners := []uint32{0}
 	if as != nil {
@@ -37,7 +37,7 @@ func checkTrust(fd int, name string, st *unix.Stat_t, as *Identity) error {
 
 func inspectFolder(name string) error { return judgePath(name, []uint32{0}) }
 
-// judgeOwner checks the owner and the mode of a file or folder. fixed reports whether it can't be changed in spite of its mode.
+// judgeOwner checks the owner and the mode of a file or folder. fixed reports whether other users can't change it in spite of its mode.
 func judgeOwner(path string, st *unix.Stat_t, owners []uint32, fixed func() bool) error {
 	var problems, remedies []string
 	if !slices.Contains(owners, st.Uid) {
@@ -54,8 +54,8 @@ func judgeOwner(path string, st *unix.Stat_t, owners []uint32, fixed func() bool
 	return &UntrustedError{Path: path, Problem: strings.Join(problems, " and "), Remedy: strings.Join(remedies, " && ")}
 }
 
-// rightfulOwner returns the owner that a file or folder should have. A file that is opened with a user's rights should belong to that user, because
-// otherwise the user may be unable to read it.
+// rightfulOwner returns the owner that a file or folder should have. If a file is opened with a user's rights, that user should own it, because otherwise the
+// user may be unable to read it.
 func rightfulOwner(st *unix.Stat_t, owners []uint32) string {
 	if uint32(st.Mode)&unix.S_IFMT != unix.S_IFREG || len(owners) == 1 {
 		return "root"
@@ -63,7 +63,7 @@ func rightfulOwner(st *unix.Stat_t, owners []uint32) string {
 	return strconv.FormatUint(uint64(owners[len(owners)-1]), 10)
 }
 
-// permittedClasses describes the users besides the owner to whom a mode gives one of the permissions in bits.
+// permittedClasses describes the users, besides the owner, to whom a mode gives one of the permissions in bits.
 func permittedClasses(st *unix.Stat_t, bits uint32) string {
 	var by []string
 	if uint32(st.Mode)&bits&0o070 != 0 {
@@ -75,8 +75,8 @@ func permittedClasses(st *unix.Stat_t, bits uint32) string {
 	return strings.Join(by, " and ")
 }
 
-// exposedTo describes the users who can read a file. It leaves out the owner, root's group, and the groups of the user who opens it, because such a
-// group is the way to share a file of root with a user.
+// exposedTo describes the users who can read a file. It leaves out the owner, the group of root, and the groups of the user who opens the file, because a
+// group is the usual way to share a file of root with a user.
 func exposedTo(st *unix.Stat_t, as *Identity) string {
 	bits := uint32(0o044)
 	if st.Gid == 0 || as != nil && (st.Gid == as.GID || slices.Contains(as.Groups, st.Gid)) {
@@ -85,7 +85,7 @@ func exposedTo(st *unix.Stat_t, as *Identity) string {
 	return permittedClasses(st, bits)
 }
 
-// judgePath checks each folder on the way to a file, and each link that other users of its folder may replace.
+// judgePath checks each folder on the way to a file. It also checks each link in a shared folder, because the owner of such a link may replace it.
 func judgePath(name string, owners []uint32) error {
 	rest, err := pathParts(name)
 	if err != nil {
@@ -129,7 +129,7 @@ func judgePath(name string, owners []uint32) error {
 	return err
 }
 
-// pathParts returns the elements of the absolute path. It keeps "..", whose target depends on the links before it.
+// pathParts returns the elements of the absolute path. It keeps "..", because the target of ".." depends on the links before it.
 func pathParts(name string) ([]string, error) {
 	if filepath.IsAbs(name) {
 		return splitPath(name), nil
@@ -151,7 +151,7 @@ func splitPath(path string) []string {
 	return all
 }
 
-// judgeFolder checks one folder. shared reports whether others may add files to it, but can't replace the files of another owner.
+// judgeFolder checks one folder. shared reports whether other users may add files to the folder but can't replace files of other owners.
 func judgeFolder(path string, owners []uint32) (same string, shared bool, err error) {
 	var st unix.Stat_t
 	if err := retryInterrupted(func() error { return unix.Lstat(path, &st) }); err != nil {
@@ -161,8 +161,8 @@ func judgeFolder(path string, owners []uint32) (same string, shared bool, err er
 	return path, shared, judgeOwner(path, &st, owners, func() bool { return shared || readOnlyPath(path) })
 }
 
-// readOnly reports whether a file is on a read-only mount, so that its mode permits no write. Kubernetes mounts a ConfigMap like this, with a folder
-// whose mode lets everybody write.
+// readOnly reports whether a file is on a read-only mount, so that nobody can write to it in spite of its mode. Kubernetes mounts a ConfigMap this way, with
+// a folder whose mode lets everybody write.
 func readOnly(fd int) bool {
 	var fs unix.Statfs_t
 	err := retryInterrupted(func() error { return unix.Fstatfs(fd, &fs) })

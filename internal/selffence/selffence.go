@@ -1,22 +1,22 @@
-// Package selffence decides when the work under a lease that is not renewed is asked to stop and is killed, so that it is dead before the lease ends.
-// The scheduler and `cronclave lock` use it in the process of the holder. The warden, a process beside it, uses it if the holder stands still.
+// Package selffence computes when the work under a lease that is not renewed gets SIGTERM and SIGKILL, so that the work is dead before the lease ends. The
+// scheduler and `cronclave lock` use it in the process that holds the lease. The warden, a separate process, uses it if the holder does not act.
 package selffence
 
 import "time"
 
-// Limits has the length of a lease without renewal, and the time between SIGTERM and SIGKILL that its work may have.
+// Limits has the length of a lease without renewal, and the time that the work may take between SIGTERM and SIGKILL.
 type Limits struct{ Lease, Grace time.Duration }
 
-// An Action is what the holder does to the work.
+// An Action is what the holder of the lease does to the work.
 type Action int
 
 const (
-	GoOn Action = iota // nothing
-	Stop               // SIGTERM
-	Kill               // SIGKILL
+	GoOn Action = iota // no action
+	Stop               // send SIGTERM
+	Kill               // send SIGKILL
 )
 
-// Check returns what to do if so much of the lease is left, and the time until the next check: a renewal may have come by then.
+// Check returns the action for a lease that ends after left, and the time until the next check. A renewal before the next check changes the result.
 func (l Limits) Check(left time.Duration) (do Action, again time.Duration) {
 	untilKill := left - l.killMargin()
 	switch untilStop := untilKill - l.stopGrace(); {
@@ -28,14 +28,14 @@ func (l Limits) Check(left time.Duration) (do Action, again time.Duration) {
 	return Kill, l.Lease
 }
 
-// WardenKill returns the time before the end of the lease at which the warden kills: half a margin after a healthy holder does.
+// WardenKill returns the time before the end of the lease at which the warden kills the work. A healthy holder kills it earlier, by half of its own margin.
 func (l Limits) WardenKill() time.Duration { return l.killMargin() / 2 }
 
-// WardenStop returns the time before the end of the lease at which the warden sends SIGTERM, unless that is no earlier than WardenKill.
+// WardenStop returns the time before the end of the lease at which the warden sends SIGTERM. If WardenKill comes first, the warden sends none.
 func (l Limits) WardenStop() time.Duration { return l.stopGrace() }
 
-// killMargin returns the time before the end of the lease at which the holder kills: a twentieth of the lease, so that there is time to die.
+// killMargin returns the time before the end of the lease at which the holder kills the work: a twentieth of the lease, so that the work has time to die.
 func (l Limits) killMargin() time.Duration { return max(l.Lease/20, 50*time.Millisecond) }
 
-// stopGrace returns the grace, at most a third of the lease. A longer one would stop work whose renewal is only a little late.
+// stopGrace returns Grace, but at most a third of the lease. A longer grace would stop work whose renewal is only a little late.
 func (l Limits) stopGrace() time.Duration { return min(l.Grace, l.Lease/3) }

@@ -8,15 +8,15 @@ import (
 	"unsafe"
 )
 
-// The starter takes over from its program here. Packages are initialised in the order of their names, after the packages that they import. This
-// package imports little, so it comes early. The initialisation of the rest of the program takes several times as long as a start.
+// A starter process runs Main here, before main. Go initialises a package after its imports, and otherwise in the order of package paths. This package
+// imports little, so its turn comes early. The initialisation of the rest of the program would take several times as long as a start.
 func init() { //nolint:gochecknoinits // see above
 	if len(os.Args) == 1 && os.Args[0] == Name {
 		syscall.Exit(Main())
 	}
 }
 
-// Main carries out one order. It returns only after an error; otherwise the process exits once the replica has the reply.
+// Main carries out one order. It returns only after an error. Otherwise the process exits when the replica closes the channel.
 func Main() (exitCode int) {
 	runtime.LockOSThread() // priority and privileges belong to a thread
 	syscall.CloseOnExec(Channel)
@@ -25,7 +25,7 @@ func Main() (exitCode int) {
 	if err != nil {
 		return 1
 	}
-	// The goroutine also ends the process while its fork waits for a hanging execve.
+	// This goroutine can end the process even while the fork waits for a hanging execve.
 	go func() {
 		_, _ = readChannel(make([]byte, 1))
 		syscall.Exit(0)
@@ -71,7 +71,7 @@ func readChannel(b []byte) (n int, err error) {
 	}
 }
 
-// carryOut starts the command. Umask, priority and privileges are set on this thread, from which the fork inherits them.
+// carryOut starts the command. It sets umask, priority and privileges on this thread, and the forked process inherits them.
 func (o *Order) carryOut() Reply {
 	if o.Nice != nil {
 		if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, *o.Nice); err != nil {
@@ -103,7 +103,7 @@ func refusalReply(step Step, err error) Reply {
 	return Reply{Step: step, Error: errno}
 }
 
-// Numbers of prctl(2) and capabilities(7) that package syscall lacks. An import of x/sys/unix, which has them, would delay the initialisation of this
+// Numbers of prctl(2) and capabilities(7) that package syscall lacks. Package x/sys/unix has them, but importing it would delay the initialisation of this
 // package.
 const (
 	setNoNewPrivs = 38
@@ -112,10 +112,10 @@ const (
 	capVersion3   = 0x20080522
 )
 
-// dropPrivileges changes this thread, from which the fork inherits. A change of the user clears permitted and effective capabilities, but not
-// inheritable ones. Between two users other than root it does not clear ambient ones either: a job of a replica with AmbientCapabilities= could use
-// them to become any user. The bounding set stays unchanged. It only matters to programs that get capabilities when they are executed, which
-// no_new_privs prevents.
+// dropPrivileges drops privileges of this thread, which the forked process inherits. A change of the user clears permitted and effective capabilities, but
+// not inheritable ones. A change between two users other than root does not clear ambient capabilities either. A job of a replica with AmbientCapabilities=
+// could use those to become any user. dropPrivileges leaves the bounding set unchanged. The bounding set only matters to programs that get capabilities when
+// they are executed, which no_new_privs prevents.
 func (o *Order) dropPrivileges() error {
 	if o.DropInheritable {
 		if err := dropInheritable(); err != nil {

@@ -1,11 +1,11 @@
-// Package starter implements a small process between a replica and each command that it starts.
+// Package starter implements a small process that starts one command for a replica.
 //
-// A start can hang: an execve of a program on a network mount whose server is away does not return, and can't be interrupted. The Go runtime forks
-// under a lock that it holds until the program was executed. So one hanging start would block all other starts of the process. Therefore the replica
-// executes its own binary, which is open already, as a starter. The starter forks the command, reports its PID or the error, and ends. A hanging
-// start blocks only its own starter.
+// A start can hang: an execve of a program on a network mount whose server is down does not return, and can't be interrupted. The Go runtime forks under a
+// lock that it holds until the program was executed, so one hanging start would block all other starts of the process. Therefore the replica executes its own
+// binary as a starter; the binary is open already, so this does not hang. The starter forks the command, replies with its PID or the error, and exits. A
+// hanging start blocks only its own starter.
 //
-// The starter calls [Main] before the other packages of the binary are initialised, because it lives only for milliseconds.
+// The starter calls [Main] before the other packages of the binary are initialised, because a starter lives only for milliseconds.
 package starter
 
 import (
@@ -16,46 +16,46 @@ import (
 	"syscall"
 )
 
-// Name is argv[0] of a starter, its only argument.
+// Name is argv[0] of a starter. A starter has no other argument.
 const Name = "cronclave-starter"
 
 // The file descriptors of a starter, besides the stdin, stdout and stderr of the command.
 const (
-	// Channel is the socket for the order and the reply. The starter ends when the other end is closed.
+	// Channel is the socket for the order and the reply. The starter exits when the replica closes its end.
 	Channel = 3
-	// Cgroup is the directory of the command's cgroup, if the order has one.
+	// Cgroup is the directory of the command's cgroup, if Order.InCgroup is set.
 	Cgroup = 4
 )
 
-// Order is a command to start.
+// Order describes a command to start.
 type Order struct {
 	Path, Dir  string
 	Argv, Env  []string
-	Credential *syscall.Credential // nil for the replica's own
-	Umask      *uint32             // nil for the replica's own
-	Nice       *int                // nil for the replica's own
-	InCgroup   bool                // whether to start the command in Cgroup
+	Credential *syscall.Credential // user and groups; nil means the replica's own
+	Umask      *uint32             // file mode creation mask; nil means the replica's own
+	Nice       *int                // scheduling priority; nil means the replica's own
+	InCgroup   bool                // whether the command starts in the cgroup of the descriptor Cgroup
 	// DropInheritable clears the ambient and the inheritable capabilities.
 	DropInheritable bool
 	NoNewPrivs      bool
 }
 
-// Step is a part of a start.
+// Step is a step of a start that can fail.
 type Step uint32
 
-// The steps that can fail.
+// The steps of a start.
 const (
 	Start Step = iota // fork, working directory, user, or execve
 	Nice
 	Privileges
-	Received // reading the order
+	Received // reading the order; no reply has this step
 )
 
 // Reply is the result of a start.
 type Reply struct {
-	PID   int           // of the command; 0 if it was not started
+	PID   int           // PID of the command; 0 if it was not started
 	Step  Step          // the step that failed
-	Error syscall.Errno // its error
+	Error syscall.Errno // the error of that step
 }
 
 // ReplySize is the length of a reply in bytes.
@@ -74,7 +74,7 @@ func ParseReply(b []byte) Reply {
 	return Reply{int(word(0)), Step(word(1)), syscall.Errno(word(2))}
 }
 
-// Bytes encodes an order: its length, then its fields as strings, each after its own length.
+// Bytes encodes an order as its length and its fields. Each field is a string that follows its own length.
 func (o *Order) Bytes() []byte {
 	fields := []string{o.Path, o.Dir, flagText(o.InCgroup), flagText(o.DropInheritable), flagText(o.NoNewPrivs), "", "", formatCredential(o.Credential),
 		strconv.Itoa(len(o.Argv))}
@@ -95,7 +95,7 @@ func (o *Order) Bytes() []byte {
 
 var errOrder = errors.New("damaged order")
 
-// parseOrder decodes an order, without its length.
+// parseOrder decodes an order without the leading length.
 func parseOrder(b []byte) (*Order, error) {
 	var fields []string
 	for len(b) > 0 {
@@ -133,7 +133,7 @@ func flagText(set bool) string {
 	return ""
 }
 
-// formatCredential encodes a credential as "UID GID KEEP GROUP ...". KEEP is 1 to leave the supplementary groups unchanged.
+// formatCredential encodes a credential as "UID GID KEEP GROUP ...". KEEP is 1 if the supplementary groups stay unchanged, otherwise 0.
 func formatCredential(c *syscall.Credential) string {
 	if c == nil {
 		return ""

@@ -1,4 +1,4 @@
-// Package textfile parses text files that may come from other tools and other machines: env files, and the first line of scripts.
+// Package textfile parses text files that may come from other tools and machines: env files, and the first line of scripts.
 package textfile
 
 import (
@@ -11,16 +11,16 @@ import (
 // MaxEnvFile is the maximum length of an env file in bytes.
 const MaxEnvFile = 1 << 20
 
-// Warning is about a line of an env file that other programs read differently.
+// Warning describes a line of an env file that other programs read differently.
 type Warning struct {
-	Line    int // from 1
+	Line    int // line number, from 1
 	Message string
 }
 
-// ParseEnv parses the text of the env file at path. It has lines NAME=value with LF or CRLF; "export " before the name is optional. Empty lines and
-// lines that begin with # are ignored. A value is taken literally, without the space around it. It may stand in single quotes, or in double quotes
-// with the escapes \\, \", \$ and \n. Variables are not expanded. The error contains all faults, one FILE:LINE: message per line. No fault or warning
-// contains a value, because it may be a secret.
+// ParseEnv parses the text of an env file. path is used only in errors. Each line has the form NAME=value and ends in LF or CRLF; "export " before the name
+// is optional. Empty lines and lines that begin with # are ignored. A value is taken literally, without surrounding blanks. It may be in single quotes, or in
+// double quotes with the escapes \\, \", \$ and \n. Variables are not expanded. The error contains all faults, each as a line FILE:LINE: message. Faults and
+// warnings never contain a value, because it may be a secret.
 func ParseEnv(path, text string) (vars map[string]string, warnings []Warning, err error) {
 	vars = map[string]string{}
 	var faults []error
@@ -47,11 +47,11 @@ func ParseEnv(path, text string) (vars map[string]string, warnings []Warning, er
 
 var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// commentLike matches a value without quotes that has a # after a blank.
+	// commentLike matches a line whose unquoted value contains a # after a blank.
 	commentLike = regexp.MustCompile(`=\s*[^'"\s].*\s#|=\s+#`)
 )
 
-// parseVariable parses one line. The error does not quote the line, because it may be a secret.
+// parseVariable parses one line. The error does not contain the line, because the line may contain a secret.
 func parseVariable(line string) (name, value string, err error) {
 	name, value, ok := strings.Cut(line, "=")
 	if !ok {

@@ -1,5 +1,5 @@
-// Package trial provides the Redis of `run --embedded-redis`. It is a part of the replica's process, and other processes of the same user can read
-// from it.
+// Package trial provides the Redis of `cronclave run --embedded-redis`. This Redis runs inside the process of the replica. Other processes of the same user
+// can read its data.
 package trial
 
 import (
@@ -17,15 +17,16 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// Redis is an embedded Redis. The replica reaches it inside the process. Other processes reach a view of it by a Unix socket, in a folder that only
-// the user of this process may enter. The view permits reading and following the output of runs, but no change that affects which tick runs.
+// Redis is an embedded Redis with two accesses. The replica uses it inside the process. Other processes use a restricted view through a Unix socket, in a
+// folder that only the user of this process may enter. The view lets them read data and follow the output of runs, and refuses all changes that could affect
+// which tick runs.
 type Redis struct {
 	server *embedded.Server
-	folder string // of the socket, or ""
+	folder string // folder of the socket, or ""
 	view   redisconn.View
 }
 
-// Start starts an embedded Redis. If the socket can't be made, it runs without the view, and View.Fault has the reason.
+// Start starts an embedded Redis. If it cannot create the socket, the Redis has no view, and View.Fault has the reason.
 func Start() (*Redis, error) {
 	server, err := embedded.Start(embedded.Config{DialOnly: true})
 	if err != nil {
@@ -38,14 +39,14 @@ func Start() (*Redis, error) {
 	return r, nil
 }
 
-// Embedded returns the replica's access to the Redis.
+// Embedded returns the access for the replica.
 func (r *Redis) Embedded() redisconn.Embedded { return redisconn.InProcess(r.server, r.view) }
 
-// Close ends the Redis and all connections.
+// Close stops the Redis and closes all connections.
 func (r *Redis) Close() {
 	r.server.Close()
 	if r.folder != "" {
-		_ = os.RemoveAll(r.folder) // only an empty socket would be left behind
+		_ = os.RemoveAll(r.folder) // if this fails, only an empty socket file remains
 	}
 }
 
@@ -54,7 +55,7 @@ func (r *Redis) openView() error {
 	if err != nil {
 		return fmt.Errorf("find the folder for temporary files: %w", err)
 	}
-	folder, err := os.MkdirTemp(temp, "cronclave-") // for this user only
+	folder, err := os.MkdirTemp(temp, "cronclave-") // accessible to this user only
 	if err != nil {
 		return fmt.Errorf("make a folder for the socket: %w", err)
 	}
@@ -74,7 +75,7 @@ func (r *Redis) openView() error {
 	return nil
 }
 
-// reads are the commands that status, history, why, audit and logs need. They never block.
+// reads are the commands that the view permits: the commands that `status`, `history`, `why`, `audit` and `logs` need. They never block.
 var reads = strings.Fields(`CLIENT HELLO INFO PING SELECT TIME
 	EXISTS GET HEXISTS HGET HGETALL HLEN HMGET HVALS PTTL TYPE
 	XRANGE ZCARD ZCOUNT ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREVRANGE ZSCORE`)

@@ -1,4 +1,4 @@
-// Package units parses and formats durations and sizes in the form that users write.
+// Package units parses and formats durations and sizes in the notation of the configuration.
 package units
 
 import (
@@ -16,7 +16,7 @@ var (
 	sizePattern = regexp.MustCompile(`^([0-9]+)(B|KiB|MiB|GiB)$`)
 )
 
-// ParseDuration parses a Go duration that may also contain days of 24 hours: "90s", "1h30m", "30d", "1d12h".
+// ParseDuration parses a Go duration that may also contain days (d) of 24 hours: "90s", "1h30m", "30d", "1d12h".
 func ParseDuration(s string) (time.Duration, error) {
 	wrong := errors.New(`is not a duration; write one such as "90s", "1h30m" or "30d"`)
 	overflow := false
@@ -65,7 +65,7 @@ func ParseSize(s string) (int64, error) {
 	return n << shift, nil
 }
 
-// FormatSize returns a number of bytes in the form of a configuration, such as 512MiB.
+// FormatSize returns a number of bytes in the notation of the configuration, such as 512MiB.
 func FormatSize(n int64) string {
 	unit := 0
 	for ; unit < 3 && n%1024 == 0; unit++ {

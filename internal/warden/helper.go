@@ -9,49 +9,49 @@ import (
 )
 
 const (
-	// beatEvery is the interval of checks of a helper.
+	// beatEvery is the interval at which a helper is checked.
 	beatEvery = 300 * time.Millisecond
-	// mostSilence is the number of checks in a row without progress after which a helper counts as hung. Checks are counted instead of time, because the
-	// helper does not hang while this process is stopped. The number is large: on a machine that starts a thousand processes per second the helper may
-	// wait for seconds too, and a replacement would be no better.
+	// mostSilence is the number of successive checks without progress after which a helper counts as hung. A time limit would be wrong, because it also
+	// passes while this process is stopped and can't read. The number is large, because on a machine that starts a thousand processes per second the helper
+	// may wait for seconds, and a new helper would wait as well.
 	mostSilence = 10
-	// patience bounds the wait of Reap for its acknowledgement, before the helper is killed. dying bounds the wait for the helper's death after that.
-	// Together they are as long as the time after which a helper counts as hung.
+	// patience bounds the time that Reap waits for an acknowledgement before it kills the helper. dying bounds the wait for the helper's death after that.
+	// Together they equal the time after which a helper counts as hung.
 	patience, dying = mostSilence*beatEvery - dying, 500 * time.Millisecond
-	// farewell bounds the wait for the end of a helper that is no longer needed.
+	// farewell bounds the wait for a helper that was told to exit.
 	farewell = time.Second
 )
 
-// helper is one helper process, from its start until it was waited for.
+// helper is one helper process, from its start until this process has waited for it.
 type helper struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	told   func(message)
 	said   words
-	wake   chan struct{} // capacity 1: a message is to be written
+	wake   chan struct{} // capacity 1: signals that messages are queued
 	exited chan struct{} // closed when the process was waited for
-	dead   chan struct{} // closed when its goroutines have ended as well
+	dead   chan struct{} // closed when the process was waited for and the goroutines have ended
 
 	mu      sync.Mutex
 	queue   []byte
-	leaving bool // close the pipe once the queue is written
+	leaving bool // close the pipe after the queue was written
 	sent    uint64
 	acked   uint64
 	waits   []wait // ordered by seq
-	looked  uint64 // acked at the last check
-	silence int    // checks in a row without progress
+	looked  uint64 // value of acked at the last check
+	silence int    // successive checks without progress
 }
 
-// wait is a wait for the acknowledgement of a message.
+// wait is a caller that waits for the acknowledgement of a message.
 type wait struct {
 	seq  uint64
 	done chan struct{}
 }
 
-// reportEnv is set if the helper has the replica's stderr as reportFile. Its value is the format of its log lines, json or text.
+// reportEnv is the environment variable that is set if the helper has the replica's stderr as reportFile. Its value is the format of the log, json or text.
 const reportEnv = "CRONCLAVE_WARDEN_LOG"
 
-// startHelper executes the program. told is called with each message of the helper, except acknowledgements.
+// startHelper executes the helper. told is called with each message of the helper that is not an acknowledgement.
 func startHelper(cfg Config, told func(message)) (*helper, error) {
 	command := cfg.Command
 	h := &helper{told: told, wake: make(chan struct{}, 1), exited: make(chan struct{}), dead: make(chan struct{})}
@@ -60,11 +60,11 @@ func startHelper(cfg Config, told func(message)) (*helper, error) {
 		h.cmd.Args[0] = os.Args[0]
 	}
 	h.cmd.Dir = "/"
-	// Nothing from this process's environment, which may contain secrets. With the race detector, the helper would pause for a second when it ends.
+	// Pass on nothing from this process's environment, which may contain secrets. GORACE prevents a pause of one second at exit under the race detector.
 	h.cmd.Env = []string{"GOMAXPROCS=1", "GOGC=50", "GOMEMLIMIT=16MiB", "GORACE=atexit_sleep_ms=0"}
 	h.cmd.SysProcAttr = ownSession()
 	if cfg.Stderr != nil {
-		h.cmd.ExtraFiles = []*os.File{cfg.Stderr} // reportFile of the helper
+		h.cmd.ExtraFiles = []*os.File{cfg.Stderr} // the helper gets it as reportFile
 		h.cmd.Env = append(h.cmd.Env, reportEnv+"="+map[bool]string{true: "json", false: "text"}[cfg.JSON])
 	}
 	h.cmd.Stderr = &h.said
@@ -82,28 +82,28 @@ func startHelper(cfg Config, told func(message)) (*helper, error) {
 	return h, nil
 }
 
-// servePipes serves the pipes until the process has ended, and waits for it.
+// servePipes reads and writes the pipes until the helper has exited, and then waits for the process.
 func (h *helper) servePipes(out io.Reader) {
 	defer close(h.dead)
 	var writer sync.WaitGroup
 	writer.Go(h.writeQueue)
-	h.readReports(out) // returns when the helper's end is closed: the process has ended
+	h.readReports(out) // returns when the helper has closed its end, which means that it has exited
 	h.kill()
-	_ = h.cmd.Wait() // the error is part of ProcessState
+	_ = h.cmd.Wait() // ProcessState contains the error, too
 	close(h.exited)
 	writer.Wait()
 }
 
 func (h *helper) pid() int { return h.cmd.Process.Pid }
 
-// exitState describes the end of a dead helper.
+// exitState describes the exit status of a dead helper.
 func (h *helper) exitState() string { return h.cmd.ProcessState.String() }
 
-// kill sends SIGKILL. The channel dead is closed once the helper is dead. The pipe stays open until then, because its end would make the helper kill
+// kill sends SIGKILL. After the helper's death, the channel dead is closed. kill leaves the pipe open, because the end of the pipe would make the helper kill
 // all runs.
 func (h *helper) kill() { _ = h.cmd.Process.Kill() }
 
-// dismiss closes the pipe, which ends the helper, and waits for its end.
+// dismiss closes the pipe, which makes the helper exit, and waits until it has exited.
 func (h *helper) dismiss() {
 	h.mu.Lock()
 	h.leaving = true
@@ -118,7 +118,7 @@ func (h *helper) dismiss() {
 	<-h.dead
 }
 
-// send queues a message. known is closed when the helper has acted on it.
+// send queues a message for the helper. known is closed when the helper has acted on the message.
 func (h *helper) send(m message) (known <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,13 +155,13 @@ func (h *helper) writeQueue() {
 			return
 		}
 		if leaving {
-			_ = h.in.Close() // no run is left to protect
+			_ = h.in.Close() // no run is left that the helper must protect
 			return
 		}
 	}
 }
 
-// readReports handles the messages of the helper until its end of the pipe is closed.
+// readReports handles the helper's messages until the helper closes its end of the pipe.
 func (h *helper) readReports(out io.Reader) {
 	var input lines
 	buffer := make([]byte, 4096)
@@ -194,7 +194,7 @@ func (h *helper) handleAck(seq uint64) {
 	}
 }
 
-// checkHang is called at each check, and reports whether the helper hangs. If nothing is to be acknowledged, it sends a ping for the next check.
+// checkHang is called at each check and reports whether the helper hangs. If no message is unacknowledged, it sends a ping for the next check.
 func (h *helper) checkHang() bool {
 	h.mu.Lock()
 	idle := h.acked == h.sent
@@ -212,13 +212,13 @@ func (h *helper) checkHang() bool {
 	return hung
 }
 
-// words keeps the beginning of the helper's stderr.
+// words keeps the beginning of the text that the helper wrote to stderr.
 type words struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// Write never fails. It drops what exceeds the limit.
+// Write never fails. It drops the text beyond the limit.
 func (w *words) Write(p []byte) (int, error) {
 	const enough = 2048
 	w.mu.Lock()

@@ -9,10 +9,10 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 )
 
-// actionTime is the format of the time of a helper's action in the log.
+// actionTime is the time format for a helper's actions in the log.
 const actionTime = "2006-01-02T15:04:05.000Z07:00"
 
-// keepHelper attends to one helper after another until the warden is closed or no helper can be kept alive.
+// keepHelper supervises one helper after another until the warden is closed or the helpers keep dying.
 func (w *Warden) keepHelper(h *helper) {
 	failures := 0
 	for {
@@ -44,14 +44,14 @@ func (w *Warden) keepHelper(h *helper) {
 	}
 }
 
-// pauseBeforeStart waits before the start of a helper. It does not wait before the first start after a helper that lived for long.
+// pauseBeforeStart waits before a helper is started. It does not wait after the first failure in a row.
 func (w *Warden) pauseBeforeStart(failures int) {
 	if failures > 1 {
 		backoff.Sleep(w.life, min(firstPause<<(failures-2), lastPause))
 	}
 }
 
-// attendHelper returns when the helper is dead: it has died, has hung and was killed, or was no longer needed.
+// attendHelper checks a helper and returns when the helper is dead: it died by itself, was killed because it hung, or was dismissed.
 func (w *Warden) attendHelper(h *helper) {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
@@ -78,10 +78,10 @@ func (w *Warden) attendHelper(h *helper) {
 	}
 }
 
-// clearHelper removes a dead helper and forbids starts. It does both in one step, so that no caller sees a missing helper while runs may start.
+// clearHelper removes a dead helper and sets ready to false in one step. So no caller sees that the helper is missing while runs may still start.
 func (w *Warden) clearHelper() { w.setHelper(nil, false) }
 
-// launchHelper starts a helper, sends it the whole state, and returns when the helper has acknowledged it.
+// launchHelper starts a helper, sends it the whole state, and returns when the helper has acknowledged the state.
 func (w *Warden) launchHelper() (*helper, error) {
 	h, err := startHelper(w.cfg, w.handleReport)
 	if err != nil {
@@ -104,7 +104,7 @@ func (w *Warden) launchHelper() (*helper, error) {
 	return nil, err
 }
 
-// sendState sends a helper the whole state, and makes it the receiver of all changes from then on.
+// sendState sends the whole state to a helper. From then on, the helper receives all changes.
 func (w *Warden) sendState(h *helper) (known <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +119,7 @@ func (w *Warden) sendState(h *helper) (known <-chan struct{}) {
 	return known
 }
 
-// handleReport records and logs a report of a helper about a run.
+// handleReport records and logs a helper's report about a run.
 func (w *Warden) handleReport(m message) {
 	w.mu.Lock()
 	if ward := w.wards[m.Run]; ward != nil {
@@ -129,7 +129,7 @@ func (w *Warden) handleReport(m message) {
 		}
 	}
 	w.mu.Unlock()
-	// This process may have stood still since, so the line has the time of the action as well.
+	// This process may have been suspended since the action, so the log line also contains the time of the action.
 	at := time.Now().Add(m.At - bootTime()).UTC().Format(actionTime)
 	args := []any{"job", m.Job, "run_id", m.Name, "at", at, "reason", "its lease was about to end, and no extension came"}
 	switch m.Verb {
@@ -140,7 +140,7 @@ func (w *Warden) handleReport(m message) {
 	}
 }
 
-// setHelper sets the helper, and whether it knows the whole state.
+// setHelper sets the current helper. ready reports whether the helper has the whole state.
 func (w *Warden) setHelper(h *helper, ready bool) {
 	w.mu.Lock()
 	different := w.ready != ready
@@ -159,13 +159,13 @@ func (w *Warden) setFailure(why error) {
 	w.wakeWaiters()
 }
 
-// wakeWaiters wakes all who wait for a change. mu is held.
+// wakeWaiters wakes all goroutines that wait for a change. The caller holds mu.
 func (w *Warden) wakeWaiters() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// awaitHelper waits for a helper that knows the whole state and is not the dead one.
+// awaitHelper waits for a helper that has the whole state. dead is a previous helper that does not count.
 func (w *Warden) awaitHelper(ctx context.Context, dead *helper) error {
 	for {
 		w.mu.Lock()

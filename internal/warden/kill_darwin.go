@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweeper is empty on macOS.
+// sweeper does nothing on macOS.
 type sweeper struct{}
 
 func newSweeper() *sweeper { return &sweeper{} }
 
 func (*sweeper) beginRound() {}
 
-// group is the target on macOS: only a process group.
+// group is the target on macOS. It consists of the run's process group only.
 type group struct {
 	leader int
 	start  uint64
@@ -28,14 +28,14 @@ func (g *group) killKnown()                         { g.signalGroup(unix.SIGKILL
 
 func (g *group) killRest() (clean bool) { return g.leader == 0 || processStart(g.leader) != g.start }
 
-// signalGroup sends a signal to the group while its leader has its PID.
+// signalGroup sends a signal to the group if the leader's PID still belongs to the leader.
 func (g *group) signalGroup(s unix.Signal) {
 	if g.leader != 0 && processStart(g.leader) == g.start {
 		_ = unix.Kill(-g.leader, s)
 	}
 }
 
-// processStart returns the time at which a process was started in microseconds, or 0 if it is gone.
+// processStart returns the start time of a process in microseconds since 1970, or 0 if the process does not exist.
 func processStart(pid int) uint64 {
 	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
@@ -44,10 +44,10 @@ func processStart(pid int) uint64 {
 	return uint64(p.Proc.P_starttime.Nano() / 1000)
 }
 
-// watchProcess returns -1: on macOS only the pipe shows the replica's end.
+// watchProcess returns -1: on macOS only the end of the pipe shows that the replica has exited.
 func watchProcess(int) int { return -1 }
 
-// shieldHelper leaves the working directory.
+// shieldHelper changes to the root directory.
 func shieldHelper() { _ = os.Chdir("/") }
 
 // leaveCgroup does nothing: macOS has no cgroups.

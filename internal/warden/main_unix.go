@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// checkEvery bounds the sleep while there are deadlines, because the kernel's timers stop during suspend.
+	// checkEvery bounds the sleep while there are deadlines, because poll's timeout does not advance during suspend.
 	checkEvery = 200 * time.Millisecond
-	// giveUp bounds the wait for processes that do not die of SIGKILL because they hang in the kernel.
+	// giveUp bounds the wait for processes that survive SIGKILL because they hang in the kernel.
 	giveUp = time.Minute
 )
 
-// Main is the helper. It reads the runs to watch from in, writes acknowledgements and reports to out, and kills runs. It returns when the replica has
-// ended and no process of its runs is left. The process must serve no other purpose: Main changes its signals, its working directory and its open
-// files.
+// Main runs the helper. It reads messages about runs from in, writes acknowledgements and reports to out, and kills runs. It returns when the replica has
+// exited and no process of its runs is left. The process must be used for nothing else, because Main changes its signal handling, its working directory and
+// its open files.
 func Main(in, out *os.File) error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	report := openReport()
@@ -38,7 +38,7 @@ func Main(in, out *os.File) error {
 	return k.run()
 }
 
-// helperMain is the state of the helper. It is used by one goroutine.
+// helperMain is the state of the helper. Only one goroutine uses it.
 type helperMain struct {
 	report  *report
 	in, out int
@@ -46,14 +46,14 @@ type helperMain struct {
 	input   lines
 	list    watchlist
 	sweeper *sweeper
-	bases   map[string]bool // cgroups to remove at the end
+	bases   map[string]bool // cgroups to remove when the replica has exited
 
 	replica  int    // pidfd of the replica, or -1
 	greeted  bool   // whether hello was read
-	done     uint64 // the latest message that was acted on
-	answered uint64 // the latest message that was acknowledged
-	closed   bool   // end of file on the pipe: the replica is gone, and so is each child that it had forked and that had not called exec yet
-	gone     bool   // the replica has ended
+	done     uint64 // number of the last message that was acted on
+	answered uint64 // number of the last message that was acknowledged
+	closed   bool   // end of file on the pipe: the replica is gone, and all of its forked children have executed their programs or exited
+	gone     bool   // the replica has exited
 	goneAt   time.Duration
 }
 
@@ -77,7 +77,7 @@ func (k *helperMain) run() error {
 		k.report.Warn("warden ends", "reason", k.endReason(), "runs_killed", len(k.list.runs))
 	}
 	for base := range k.bases {
-		_ = proc.RemoveCgroup(base) // processes that are left hang in the kernel; the next replica removes the cgroup
+		_ = proc.RemoveCgroup(base) // remaining processes hang in the kernel; the next replica removes the cgroup
 	}
 	for base := range k.bases {
 		leaveCgroup(base)
@@ -85,7 +85,7 @@ func (k *helperMain) run() error {
 	return nil
 }
 
-// awaitInput sleeps until there is input or an action is due, and handles the input.
+// awaitInput waits for input until an action is due, and handles the input.
 func (k *helperMain) awaitInput(now time.Duration) error {
 	fds := []unix.PollFd{{Fd: -1, Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}} // negative descriptors are ignored
 	if !k.closed {
@@ -106,17 +106,17 @@ func (k *helperMain) awaitInput(now time.Duration) error {
 		if err != nil {
 			return err
 		}
-		if full { // the replica may be waiting for room in the pipe to send an extension for a run that seems to be late
+		if full { // the replica may be waiting for space in the pipe, to send an extension for a run that seems to be late
 			_, _ = unix.Poll(fds[:1], 5)
 		}
 	}
 	return nil
 }
 
-// mostReads caps the reads in a row. Each reads at most the capacity of the pipe.
+// mostReads caps the number of successive reads. Each read returns at most the capacity of the pipe.
 const mostReads = 100
 
-// pollTimeout returns the time to sleep in milliseconds, or -1 for no limit.
+// pollTimeout returns the timeout of poll in milliseconds, or -1 for no timeout.
 func (k *helperMain) pollTimeout(now time.Duration) int {
 	at, ok := k.list.nextAction()
 	switch {
@@ -131,29 +131,29 @@ func (k *helperMain) pollTimeout(now time.Duration) int {
 	return int((wait + time.Millisecond - 1) / time.Millisecond)
 }
 
-// noteReplicaEnd records that the replica has ended.
+// noteReplicaEnd records that the replica has exited.
 func (k *helperMain) noteReplicaEnd() {
 	if k.gone {
 		return
 	}
 	k.gone, k.goneAt = true, bootTime()
 	for _, e := range k.list.runs {
-		if e.pause == 0 { // otherwise the run was killed before, and the replica knows
+		if e.pause == 0 { // otherwise the run was killed before, and the replica got a report
 			k.report.Warn("warden kills a run", "reason", k.endReason(), "job", e.job, "run_id", e.name)
 		}
 	}
 }
 
-// endReason returns the reason for the end of the replica, as far as the helper knows it.
+// endReason describes the end of the replica, as far as the helper can determine it.
 func (k *helperMain) endReason() string {
-	// A killed process closes its pipe a moment before it is over.
+	// A process that was killed closes its pipe a moment before its pidfd shows the exit.
 	if len(k.list.runs) == 0 && k.replica >= 0 && !isOver(k.replica) {
 		return "the replica has closed its pipe"
 	}
 	return "the replica is gone"
 }
 
-// readMessages handles the replica's messages. All available messages are handled before a run is judged. full reports whether there may be more.
+// readMessages handles messages of the replica. All available messages must be handled before judgeRuns. full reports whether there may be more.
 func (k *helperMain) readMessages() (full bool, err error) {
 	n, err := unix.Read(k.in, k.buffer)
 	switch {
@@ -162,7 +162,7 @@ func (k *helperMain) readMessages() (full bool, err error) {
 	case err != nil:
 		return false, fmt.Errorf("read from the replica: %w", err)
 	case n == 0:
-		// A child between fork and exec has its own program and environment by now, so search again.
+		// A child that was between fork and exec has executed its program by now, so its environment shows its run. Search again.
 		k.closed = true
 		k.noteReplicaEnd()
 		k.list.recheckAll(bootTime())
@@ -193,7 +193,7 @@ func (k *helperMain) handleMessage(m message) {
 	k.done = max(k.done, m.Seq)
 }
 
-// sendAck acknowledges all messages so far. If the pipe is full, it is called again later.
+// sendAck acknowledges all messages so far. If the pipe is full, a later call sends the acknowledgement.
 func (k *helperMain) sendAck() {
 	if k.answered < k.done && k.writeMessage(message{Verb: ack, Seq: k.done}) {
 		k.answered = k.done
@@ -204,8 +204,8 @@ func (k *helperMain) reportAction(what verb, run uint64, e *entry) {
 	k.writeMessage(message{Verb: what, Run: run, Name: e.name, Job: e.job, At: bootTime()})
 }
 
-// writeMessage reports whether the message was written. A message is shorter than PIPE_BUF, so it is written as a whole or not at all. The replica may be
-// gone.
+// writeMessage writes a message and reports whether it succeeded. A message is shorter than PIPE_BUF, so it is written completely or not at all. The write
+// fails if the pipe is full or the replica is gone.
 func (k *helperMain) writeMessage(m message) bool {
 	_, err := unix.Write(k.out, m.encodeLine())
 	return err == nil

@@ -6,22 +6,22 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// sweeper scans the processes of the machine, or of this PID namespace, at most once per round for all runs.
+// sweeper scans the processes of the machine, or of this PID namespace. All runs share one scan per round.
 type sweeper struct {
-	byNumber bool // the kernel can't signal a group by a pidfd
+	byNumber bool // the kernel can't signal a group through a pidfd
 	latest   *sight
 }
 
-// sight is the result of one scan of the living processes.
+// sight is the result of a scan of the living processes.
 type sight struct {
-	byRun    map[string][]int // by the run's id
-	groups   map[int]bool     // groups that have a member
-	complete bool             // false if a process was in exec, when its environment can't be read
+	byRun    map[string][]int // PIDs by run id
+	groups   map[int]bool     // process groups that have a living member
+	complete bool             // false if the environment of a process could not be read because the process was in exec
 }
 
 func newSweeper() *sweeper { return &sweeper{} }
 
-// beginRound begins a round, in which the first look scans again.
+// beginRound discards the last scan, so that the next call of currentSight scans again.
 func (s *sweeper) beginRound() { s.latest = nil }
 
 func (s *sweeper) currentSight() *sight {
@@ -50,8 +50,8 @@ func scanProcesses() *sight {
 	return seen
 }
 
-// processStart returns the time at which a process was started in the kernel's own unit, or 0 if it is gone. It distinguishes processes that had the same
-// number.
+// processStart returns the start time of a process in clock ticks since boot, or 0 if the process does not exist. It distinguishes processes that had the
+// same PID.
 func processStart(pid int) uint64 {
 	p, _ := proc.Of(pid)
 	return p.Start

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// reportFile is the replica's stderr, if reportEnv is set.
+	// reportFile is the descriptor of the replica's stderr. It is open if reportEnv is set.
 	reportFile = 3
-	// lastReport bounds the wait for log lines that stderr has not taken.
+	// lastReport bounds the wait for queued log lines at the end of the helper.
 	lastReport = 200 * time.Millisecond
 )
 
-// report is the log of the helper, for actions after the replica is gone. No reader can block the helper: lines that are not read are dropped.
+// report is the helper's log, for actions after the replica has exited. It never blocks the helper: lines that stderr does not take are dropped.
 type report struct {
 	hclog.Logger
-	writer *logging.Writer // nil without a report
+	writer *logging.Writer // nil if the helper has no log
 }
 
 func openReport() *report {
@@ -46,7 +46,7 @@ func (r *report) closeWriter() {
 	r.writer.Close(ctx)
 }
 
-// isOver reports whether the process of a pidfd has ended.
+// isOver reports whether the process of a pidfd has exited.
 func isOver(handle int) bool {
 	fds := []unix.PollFd{{Fd: int32(handle), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)

@@ -4,5 +4,5 @@ package warden
 
 import "syscall"
 
-// ownSession keeps signals to the terminal and the process group of the replica from the helper.
+// ownSession starts the helper in a session of its own, so that it gets no signals that are meant for the replica's process group or terminal.
 func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

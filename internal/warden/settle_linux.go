@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shieldHelper makes the helper small and hard to kill by accident. It closes all files but the pipes, leaves the working directory, takes another name
-// than the replica's (so that killall does not kill both), is the last to be killed when memory is short, and is protected from debuggers of the same
-// user. Every step is optional. The last one must come last: after it, the helper's files in /proc belong to root.
+// shieldHelper makes the helper small and hard to kill by accident. It leaves the working directory, closes inherited files, changes the process name so that
+// killall does not hit it together with the replica, lowers the risk of being killed when memory is short, and keeps debuggers of the same user away.
+// Failures are ignored. The prctl must come last, because after it the helper's files in /proc belong to root.
 func shieldHelper() {
 	_ = os.Chdir("/")
 	closeInherited()
@@ -18,7 +18,7 @@ func shieldHelper() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
-// closeInherited closes the files that the replica itself had inherited without the close-on-exec flag. Go sets the flag on all files that it opens.
+// closeInherited closes the files that the replica inherited without the close-on-exec flag. Go sets the flag on all files that it opens itself.
 func closeInherited() {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

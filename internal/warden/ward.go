@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// Ward is a run that the warden watches. Its methods may be called from any goroutine. All but [Ward.Known] and [Ward.Reap] return at once.
+// Ward is a run that the warden watches. Its methods are safe for concurrent use. All methods except [Ward.Known] and [Ward.Reap] return at once.
 type Ward struct {
 	warden     *Warden
 	number     uint64
 	registered receipt
 
-	// The following fields are guarded by the warden's mu.
+	// The warden's mu guards the following fields.
 	run    Run
-	leader int // 0 before it is known and after it was reaped
+	leader int // PID; 0 before Started and after Reap
 	start  uint64
 	told   bool
 	late   bool          // a helper has stopped or killed the run
-	killed time.Duration // time on CLOCK_BOOTTIME at which a helper killed the run; 0 for never
-	over   bool          // released: nothing more is sent
+	killed time.Duration // time on CLOCK_BOOTTIME at which a helper killed the run, or 0
+	over   bool          // set by Release: no further message is sent
 }
 
-// receipt belongs to a posted message. known is closed when the helper has acted on it. helper is nil if there was none.
+// receipt identifies a message that was sent to a helper. known is closed when the helper has acted on it. helper is nil if no helper was running.
 type receipt struct {
 	helper *helper
 	known  <-chan struct{}
 }
 
-// postChange changes the state, and sends the change to the helper, if there is one.
+// postChange changes the state of the warden. It sends the change to the helper, if one is running.
 func (w *Warden) postChange(change func() message) receipt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,7 +40,7 @@ func (w *Warden) postChange(change func() message) receipt {
 	return receipt{w.helper, w.helper.send(m)}
 }
 
-// postChange changes the state of a run, and sends the change to the helper. It does nothing after Release.
+// postChange changes the state of a run, and sends the change to the helper, if one is running. It does nothing after Release.
 func (w *Ward) postChange(change func() message) receipt {
 	w.warden.mu.Lock()
 	defer w.warden.mu.Unlock()
@@ -55,7 +55,7 @@ func (w *Ward) postChange(change func() message) receipt {
 	return receipt{w.warden.helper, w.warden.helper.send(m)}
 }
 
-// Inherit makes the helper remove a cgroup, with all cgroups below it, after the end of this process.
+// Inherit makes the helper remove a cgroup, with all cgroups below it, after this process has exited.
 func (w *Warden) Inherit(cgroup string) {
 	w.postChange(func() message {
 		w.bases = append(w.bases, cgroup)
@@ -63,7 +63,7 @@ func (w *Warden) Inherit(cgroup string) {
 	})
 }
 
-// Watch registers a run. The run may start after [Ward.Known] has returned nil. [Ward.Release] must follow.
+// Watch registers a run. The run must not start before [Ward.Known] has returned nil. Call [Ward.Release] at the end of the run.
 func (w *Warden) Watch(r Run) *Ward {
 	ward := &Ward{warden: w, run: r}
 	ward.registered = w.postChange(func() message {
@@ -75,8 +75,8 @@ func (w *Warden) Watch(r Run) *Ward {
 	return ward
 }
 
-// Known waits until the helper knows the run. The run must not start before. If there is no helper, Known waits for one, until ctx ends or fifteen
-// seconds have passed. The helper also receives changes from the meantime, such as an extension.
+// Known waits until the helper has registered the run. The run must not start before. If no helper is running, Known waits for the next one. It returns an
+// error when ctx ends or after fifteen seconds. Changes that are made while Known waits, such as an extension, also reach the helper.
 func (w *Ward) Known(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchTime, errors.New("it does not answer"))
 	defer cancel()
@@ -86,14 +86,14 @@ func (w *Ward) Known(ctx context.Context) error {
 	return nil
 }
 
-// awaitAck waits until the helper has acknowledged a posted message. If the helper dies, it waits for the next one.
+// awaitAck waits until the helper has acknowledged a message. If the helper dies, awaitAck waits for the next helper.
 func (w *Warden) awaitAck(ctx context.Context, r receipt) error {
 	if r.helper != nil {
 		select {
 		case <-r.known:
 			return nil
 		case <-r.helper.dead:
-			// The next helper gets the state of all runs before it counts as ready.
+			// The next helper becomes ready only after it has the state of all runs.
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -101,13 +101,13 @@ func (w *Warden) awaitAck(ctx context.Context, r receipt) error {
 	return w.awaitHelper(ctx, r.helper)
 }
 
-// stateMessage returns the message with the whole state of the run. The warden's mu is held.
+// stateMessage returns a message with the whole state of the run. The caller holds the warden's mu.
 func (w *Ward) stateMessage() message {
 	return message{Verb: watch, Run: w.number, Name: w.run.Name, Job: w.run.Job, ID: w.run.ID, Cgroup: w.run.Cgroup, PID: w.leader, Start: w.start,
 		Deadline: w.run.Deadline, Lease: w.run.Lease, Grace: w.run.Grace, Told: w.told}
 }
 
-// Started passes on the leader of the run's process group. The leader must not have been waited for.
+// Started reports the PID of the leader of the run's process group. The leader must not have been waited for yet.
 func (w *Ward) Started(leader int) {
 	start := processStart(leader)
 	w.postChange(func() message {
@@ -116,7 +116,8 @@ func (w *Ward) Started(leader int) {
 	})
 }
 
-// Extend moves the deadline. It has no effect if the new deadline is earlier, if the time of the kill has passed, or if the run has no deadline.
+// Extend moves the deadline. It has no effect if the new deadline is earlier, if the time at which the helper kills the run has passed, or if the run has no
+// deadline.
 func (w *Ward) Extend(deadline time.Duration) {
 	at := bootTime()
 	w.postChange(func() message {
@@ -127,7 +128,7 @@ func (w *Ward) Extend(deadline time.Duration) {
 	})
 }
 
-// Told records that the run has got SIGTERM, so that the helper does not send a second one.
+// Told records that the run got SIGTERM, so that the helper does not send a second one.
 func (w *Ward) Told() {
 	w.postChange(func() message {
 		w.told = true
@@ -135,11 +136,11 @@ func (w *Ward) Told() {
 	})
 }
 
-// Reap must be called before the leader of the run's group is waited for, because its number may be reused after that. When Reap returns, no helper
-// signals that process or group any more. The helper still watches the other processes of the run.
+// Reap makes the helper forget the leader's PID. Call it before the leader is waited for, because the PID may be reused after that. When Reap returns, no
+// helper signals the leader or its group any more. The helper still watches the other processes of the run.
 //
-// late reports whether a helper has stopped or killed the run because its deadline was near. ago is the time since a helper has killed the run, or 0;
-// this process may have stood still in the meantime. Every action of a helper until then is included.
+// late reports whether a helper has stopped or killed the run because its deadline was near. ago is the time since a helper killed the run, or 0; this
+// process may have been suspended since then. Both include every action of a helper up to the return of Reap.
 func (w *Ward) Reap() (late bool, ago time.Duration) {
 	w.giveUp()
 	w.warden.mu.Lock()
@@ -150,14 +151,14 @@ func (w *Ward) Reap() (late bool, ago time.Duration) {
 	return w.late, ago
 }
 
-// giveUp makes the helper forget the leader's number.
+// giveUp makes the helper forget the leader's PID.
 func (w *Ward) giveUp() {
 	heard := w.postChange(func() message {
 		w.leader, w.start = 0, 0
 		return message{Verb: reap}
 	})
 	if heard.helper == nil {
-		return // there is no helper, and the next one does not get the number
+		return // the next helper does not get the PID
 	}
 	select {
 	case <-heard.known:
@@ -166,10 +167,10 @@ func (w *Ward) giveUp() {
 		return
 	case <-time.After(patience):
 	}
-	heard.helper.kill() // it may be stopped or hang; after SIGKILL it signals nothing any more
+	heard.helper.kill() // the helper may be stopped or hang; after SIGKILL it sends no signals any more
 	select {
 	case <-heard.helper.dead:
-	case <-time.After(dying): // it hangs in the kernel, and will not return from there
+	case <-time.After(dying): // the helper hangs in the kernel and will execute nothing any more
 	}
 }
 

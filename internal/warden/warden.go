@@ -1,15 +1,15 @@
-// Package warden keeps a promise that a process can't keep by itself: the processes of its jobs die with it, and they are dead before their leases
-// end even if the process stands still.
+// Package warden guarantees what a process can't guarantee by itself: the processes of its runs die with it, and they are dead before their leases end even
+// if the process is suspended or hangs.
 //
-// A [Warden] runs a small helper process: the same binary, executed again. The helper knows each run before its program starts. It kills
+// A [Warden] runs a small helper process: the same binary, executed again. Each run is registered with the helper before its program starts. The helper kills
 //
 //   - a run whose lease is about to end without an extension, because this process is stopped (SIGSTOP) or hangs;
-//   - all runs at once when this process has ended. The helper learns this from a pidfd and from the end of the pipe.
+//   - all runs at once when this process has exited. The helper detects this by a pidfd and by the end of the pipe.
 //
-// The messages in the pipe are numbered lines of JSON. The helper acknowledges each one after it has acted on it. A helper that dies or does not
-// answer is replaced, and the next one gets the whole state. Until then there is no warden, and [Warden.Ready] returns false.
+// The messages on the pipe are numbered lines of JSON. The helper acknowledges each message after it has acted on it. A helper that dies or does not answer
+// is replaced, and the new helper gets the whole state. Until then [Warden.Ready] returns false.
 //
-// All of this works on Linux. On macOS a run is only its process group, as in package command.
+// All of this works on Linux. On macOS only the process group of a run is killed, as in package command.
 package warden
 
 import (
@@ -26,11 +26,11 @@ import (
 	"github.com/cronclave/cronclave/internal/selffence"
 )
 
-// Subcommand is the argument with which a program must call [Main].
+// Subcommand is the argument with which the default command of [Config] starts the helper. The program must then call [Main].
 const Subcommand = "warden"
 
 var (
-	// ErrGone reports that the helper has died too many times in a row, and is not started any more.
+	// ErrGone reports that helpers died too many times in a row, so that no other helper is started.
 	ErrGone = errors.New("the warden can't be kept alive")
 	// ErrClosed reports that the warden was closed.
 	ErrClosed = errors.New("the warden was closed")
@@ -38,29 +38,29 @@ var (
 
 // Config configures a [Warden].
 type Config struct {
-	// Command is the program, with arguments, that calls [Main]. Defaults to this program with the argument "warden".
+	// Command is a program that calls [Main], with its arguments. Defaults to this program with the argument "warden".
 	Command []string
-	// Logger receives messages about helpers that were replaced and about runs that they stopped or killed. Defaults to none.
+	// Logger receives messages about helpers that were replaced, and about runs that a helper stopped or killed. Defaults to none.
 	Logger hclog.Logger
-	// Stderr is the file to which the helper itself logs when this process is gone, as text or, if JSON is set, as JSON. Writes to it may fail. Defaults
-	// to none.
+	// Stderr is the file to which the helper logs when this process has exited. nil means no log. The log is JSON if JSON is set, otherwise text. Writes to
+	// Stderr may fail.
 	Stderr *os.File
 	JSON   bool
-	// OnChange is called when [Warden.Ready] changes, by one goroutine at a time. It must not wait for the warden. May be nil.
+	// OnChange is called when the result of [Warden.Ready] changes. Calls do not overlap. OnChange must not wait for the warden. May be nil.
 	OnChange func(ready bool)
 }
 
-// Run describes a run to the helper before the run starts.
+// Run describes a run for the helper, before the run starts.
 type Run struct {
-	// Name is the id of the run, Job the name of its job. Both are for people.
+	// Name is the id of the run, and Job the name of its job. Both are only used in the log.
 	Name, Job string
-	// ID is the CRONCLAVE_RUN_ID in the environment of the run's processes, or "" if they can't be found by it.
+	// ID is the CRONCLAVE_RUN_ID in the environment of the run's processes, or "" if they can't be found by this variable.
 	ID string
-	// Cgroup is the directory of the run's cgroup, or "". It is removed if the run has to be killed.
+	// Cgroup is the directory of the run's cgroup, or "". The helper removes it if it has to kill the run.
 	Cgroup string
-	// Deadline is the time on CLOCK_BOOTTIME at which the run must be dead. 0 means that only the end of this process ends it. The run gets SIGTERM
-	// before the deadline, earlier by Grace or by a third of Lease, whichever is less. It gets SIGKILL earlier by a fortieth of Lease, but at least 25
-	// ms.
+	// Deadline is the time on CLOCK_BOOTTIME at which the run must be dead. 0 means that the run is only killed after this process has exited. SIGTERM is
+	// sent before the deadline, earlier by Grace or by a third of Lease, whichever is less. SIGKILL is sent before the deadline, earlier by a fortieth of
+	// Lease, but at least 25 ms.
 	Deadline, Lease, Grace time.Duration
 }
 
@@ -69,38 +69,38 @@ func (r *Run) killAt() time.Duration {
 	return r.Deadline - selffence.Limits{Lease: r.Lease}.WardenKill()
 }
 
-// Warden owns the helper. It is safe for concurrent use. If a helper hangs, [Ward.Known] waits until it is replaced, for fifteen seconds at most. No
-// other method of Warden or [Ward] waits for a hanging helper for more than three seconds.
+// Warden runs the helper. It is safe for concurrent use. If a helper hangs, [Ward.Known] waits for its replacement, for fifteen seconds at most. The other
+// methods of Warden and [Ward] wait at most three seconds for a hanging helper.
 type Warden struct {
 	cfg    Config
-	life   context.Context // ends with Close
+	life   context.Context // canceled by Close
 	end    context.CancelFunc
-	failed chan struct{} // closed when no helper can be kept alive, unless the warden was closed
+	failed chan struct{} // closed when helpers keep dying; stays open if the warden was closed
 	keeper sync.WaitGroup
 
 	mu      sync.Mutex
-	helper  *helper // receiver of all changes; nil if there is none
-	ready   bool    // whether the helper knows the whole state
+	helper  *helper // receives all changes; nil if no helper is running
+	ready   bool    // whether the helper has the whole state
 	changed chan struct{}
-	failure error    // reason for which there will be no other helper
-	bases   []string // cgroups to remove after the end of this process
+	failure error    // the error for which no other helper will be started
+	bases   []string // cgroups to remove after this process has exited
 	wards   map[uint64]*Ward
 	latest  uint64
 }
 
 const (
-	// mostFailures caps the helpers in a row that live for less than steady.
+	// mostFailures caps the number of successive helpers that each live for less than steady.
 	mostFailures = 8
 	steady       = 5 * time.Second
-	// The pauses between starts of helpers double from the first to the last. The first replacement is started at once.
+	// The pauses between starts of helpers double from firstPause to lastPause. The first replacement is started at once.
 	firstPause, lastPause = 20 * time.Millisecond, time.Second
-	// startTime bounds the wait for the first answer of a helper.
+	// startTime bounds the wait for a new helper's first answer.
 	startTime = 10 * time.Second
-	// watchTime bounds the wait of a run for the warden.
+	// watchTime bounds the time that a run waits for the warden before its start.
 	watchTime = 15 * time.Second
 )
 
-// Start starts a helper, and returns when it answers. [Warden.Close] ends it.
+// Start starts a helper and returns when the helper has answered. [Warden.Close] ends the helper.
 func Start(cfg Config) (*Warden, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
@@ -129,7 +129,7 @@ func Start(cfg Config) (*Warden, error) {
 
 const selfExe = "/proc/self/exe"
 
-// ownProgram returns a path that executes this program, even if its file was replaced meanwhile.
+// ownProgram returns a path that executes the running program, even if its file was replaced after the start.
 func ownProgram() (string, error) {
 	if runtime.GOOS == "linux" {
 		return selfExe, nil
@@ -137,7 +137,7 @@ func ownProgram() (string, error) {
 	return os.Executable()
 }
 
-// Ready reports whether a helper watches all runs. If it returns false, no run should start.
+// Ready reports whether a helper watches all runs. While it returns false, no run should start.
 func (w *Warden) Ready() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,17 +154,17 @@ func (w *Warden) PID() int {
 	return w.helper.pid()
 }
 
-// Failed returns a channel that is closed when no helper can be kept alive. Then [Warden.Err] returns the reason.
+// Failed returns a channel that is closed when helpers keep dying and no other helper is started. [Warden.Err] then returns the reason.
 func (w *Warden) Failed() <-chan struct{} { return w.failed }
 
-// Err returns [ErrGone] or [ErrClosed] if there will be no other helper, and nil otherwise.
+// Err returns [ErrGone] or [ErrClosed] if no other helper will be started. Otherwise it returns nil.
 func (w *Warden) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failure
 }
 
-// Close ends the helper and waits for it. Release all runs before: a run that is still watched is killed.
+// Close ends the helper and waits until it has exited. Release all runs first: a run that is still watched is killed.
 func (w *Warden) Close() {
 	w.end()
 	w.keeper.Wait()

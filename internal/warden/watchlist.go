@@ -6,53 +6,53 @@ import (
 	"github.com/cronclave/cronclave/internal/selffence"
 )
 
-// target is the processes of one run.
+// target is the set of processes of one run.
 type target interface {
-	// setLeader sets the leader of the run's process group, and the time at which the leader was started.
+	// setLeader sets the leader of the run's process group and the leader's start time.
 	setLeader(leader int, start uint64)
-	// forgetLeader makes the target forget the leader, which is not signalled any more.
+	// forgetLeader makes the target forget the leader, which must not be signalled any more.
 	forgetLeader()
 	// terminate sends SIGTERM to all processes of the run.
 	terminate()
 	// killKnown sends SIGKILL to the cgroup and the process group.
 	killKnown()
-	// killRest sends SIGKILL to all other processes of the run. clean reports whether none was left. If none was left, no process of the run can start any
-	// more, as far as the target can prevent it.
+	// killRest sends SIGKILL to the other processes of the run. clean reports whether no process was left. Then the target also prevents the start of further
+	// processes of the run, as far as it can.
 	killRest() (clean bool)
 }
 
-// entry is a watched run.
+// entry is a run in the watchlist.
 type entry struct {
 	name, job string
 	target    target
-	deadline  time.Duration // time on CLOCK_BOOTTIME; 0 for none
+	deadline  time.Duration // time on CLOCK_BOOTTIME; 0 means none
 	limits    selffence.Limits
-	told      bool // SIGTERM was sent by the replica or the helper
+	told      bool // the replica or the helper has sent SIGTERM
 
-	late  bool          // the deadline has passed for good
+	late  bool          // whether the run must be killed; an extension has no effect any more
 	again time.Duration // time of the next check of a late run
 	pause time.Duration
-	clean int // checks in a row that found no process
+	clean int // number of successive checks that found no living process
 }
 
 func (e *entry) killAt() time.Duration { return e.deadline - e.limits.WardenKill() }
 func (e *entry) stopAt() time.Duration { return e.deadline - e.limits.WardenStop() }
 
-// watchlist decides when a run is stopped or killed. It has no clock of its own, and the targets send the signals. It is used by one goroutine.
+// watchlist selects the runs to stop or kill. It reads no clock: callers pass the time. Only one goroutine uses it.
 type watchlist struct {
 	runs map[uint64]*entry
 	tell func(what verb, run uint64, e *entry) // called for each run that was stopped or killed
 }
 
 const (
-	// cleanLooks is the number of checks in a row that must find no process of a late run before it counts as dead. A single scan of all processes can
-	// miss one that is being forked.
+	// cleanLooks is the number of successive checks that must find no process of a late run before the run counts as dead. A single scan can miss a process
+	// that is being forked.
 	cleanLooks = 3
-	// The pauses between two checks of a late run grow from the first to the last.
+	// The pauses between two checks of a late run double from firstLook to lastLook.
 	firstLook, lastLook = 5 * time.Millisecond, 200 * time.Millisecond
 )
 
-// add adds a run. If it comes from an earlier helper, the message contains the leader and whether SIGTERM was sent.
+// add adds a run. If an earlier helper watched the run, the message also contains the leader, and whether SIGTERM was sent.
 func (w *watchlist) add(m message, t target) {
 	e := &entry{name: m.Name, job: m.Job, target: t, deadline: m.Deadline, limits: selffence.Limits{Lease: m.Lease, Grace: m.Grace}, told: m.Told}
 	w.runs[m.Run] = e
@@ -61,7 +61,7 @@ func (w *watchlist) add(m message, t target) {
 	}
 }
 
-// applyMessage handles a message of the replica about a run.
+// applyMessage handles a message from the replica about a run.
 func (w *watchlist) applyMessage(m message, now time.Duration) {
 	e := w.runs[m.Run]
 	if e == nil {
@@ -85,7 +85,8 @@ func (w *watchlist) applyMessage(m message, now time.Duration) {
 	}
 }
 
-// extendDeadline moves the deadline. An extension that became known after the time of the kill has no effect, even if it is read before the kill.
+// extendDeadline moves the deadline. at is the time at which the replica got the extension. If the kill of the run was due by then, the extension has no
+// effect, even if the run was not killed yet.
 func (e *entry) extendDeadline(deadline, at time.Duration) {
 	switch {
 	case e.late || e.deadline == 0 || deadline <= e.deadline:
@@ -96,7 +97,7 @@ func (e *entry) extendDeadline(deadline, at time.Duration) {
 	}
 }
 
-// judgeRuns takes the actions that are due at an instant.
+// judgeRuns stops and kills the runs whose time has come.
 func (w *watchlist) judgeRuns(now time.Duration) {
 	for run, e := range w.runs {
 		switch {
@@ -117,7 +118,7 @@ func (w *watchlist) judgeRuns(now time.Duration) {
 	}
 }
 
-// killRun kills a run, and begins to check whether processes are left.
+// killRun kills a run, and schedules checks for remaining processes.
 func (w *watchlist) killRun(e *entry, now time.Duration) {
 	e.late, e.told, e.clean, e.pause, e.again = true, true, 0, firstLook, now
 	e.target.killKnown()
@@ -134,7 +135,7 @@ func (e *entry) checkDead(now time.Duration) {
 	e.again = now + e.pause
 }
 
-// killAll kills all runs, regardless of their deadlines.
+// killAll kills all runs, whatever their deadlines are.
 func (w *watchlist) killAll(now time.Duration) {
 	for _, e := range w.runs {
 		if e.pause == 0 {
@@ -144,7 +145,7 @@ func (w *watchlist) killAll(now time.Duration) {
 	}
 }
 
-// nextAction returns the time at which to call [watchlist.judgeRuns] again. ok is false if no action is due at any time.
+// nextAction returns the time at which [watchlist.judgeRuns] must be called again. ok is false if no call is needed.
 func (w *watchlist) nextAction() (at time.Duration, ok bool) {
 	earlier := func(t time.Duration) {
 		if !ok || t < at {
@@ -166,7 +167,7 @@ func (w *watchlist) nextAction() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// allDead reports whether nothing is left of any run.
+// allDead reports whether all runs count as dead.
 func (w *watchlist) allDead() bool {
 	for _, e := range w.runs {
 		if e.clean < cleanLooks {
@@ -176,7 +177,7 @@ func (w *watchlist) allDead() bool {
 	return true
 }
 
-// recheckAll makes the watchlist check all runs again.
+// recheckAll starts the checks of all runs again.
 func (w *watchlist) recheckAll(now time.Duration) {
 	for _, e := range w.runs {
 		e.clean, e.pause, e.again = 0, firstLook, now

@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// MachineVersion returns the version of the zone data in a folder, or "" if there is none or if it states no version.
+// MachineVersion returns the version of the zone data in a folder. It returns "" if there is no zone data or if the data does not state a version.
 func MachineVersion(ctx context.Context, folder string) string {
 	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
 	defer cancel()
@@ -28,8 +28,8 @@ func MachineVersion(ctx context.Context, folder string) string {
 	return version
 }
 
-// Local returns the machine's own zone. It follows the rules of zones if the machine's zone has a name that zones know, so that displayed times agree
-// with the ticks. Otherwise it follows the rules of the machine.
+// Local returns the machine's own time zone. If zones contains a zone with the same name, Local returns that zone, so that displayed times agree with the
+// ticks. Otherwise it returns time.Local.
 func Local(zones *cronspec.Zones) *time.Location {
 	name, set := os.LookupEnv("TZ")
 	switch {
@@ -47,8 +47,8 @@ func Local(zones *cronspec.Zones) *time.Location {
 	return time.Local
 }
 
-// nameInFolder returns the name of a zone in a zone folder, for example Europe/Berlin for /usr/share/zoneinfo/posix/Europe/Berlin. A name without a
-// folder stays unchanged.
+// nameInFolder returns the name of a zone, given the path of its file: Europe/Berlin for /usr/share/zoneinfo/posix/Europe/Berlin. It returns a name without a
+// folder unchanged.
 func nameInFolder(path string) string {
 	if _, name, found := strings.Cut(path, "zoneinfo/"); found {
 		return strings.TrimPrefix(strings.TrimPrefix(name, "posix/"), "right/")

@@ -1,5 +1,5 @@
-// Package zonedata reads time zones to replace the built-in ones, from a folder such as /usr/share/zoneinfo or from a zip archive of one. It reads
-// and checks all zones at once, so that they have the same version.
+// Package zonedata reads time zones that replace the built-in ones. It reads them from a folder such as /usr/share/zoneinfo, or from a zip archive of such a
+// folder. It reads and checks all zones at once, so that they have the same version.
 package zonedata
 
 import (
@@ -22,34 +22,34 @@ import (
 )
 
 const (
-	// SystemFolder is the folder of the machine's own zones.
+	// SystemFolder is the folder of the machine's own time zones.
 	SystemFolder = "/usr/share/zoneinfo"
-	// ReadTimeout bounds the reading of zone data, which may be on a hanging mount.
+	// ReadTimeout is the time limit for reading zone data, which may be on a hanging mount.
 	ReadTimeout = 5 * time.Second
 
-	// The IANA database has about 600 zones. Its largest file is tzdata.zi with 110 KiB.
+	// Limits of zone data. The IANA database has about 600 zones, and its largest file is tzdata.zi with 110 KiB.
 	maxFiles, maxDepth = 4000, 4
 	maxFile, maxTotal  = 1 << 20, 16 << 20
 	maxArchive         = 8 << 20
 )
 
-// The files with the version: +VERSION contains only the version, and tzdata.zi, the source of the zones, has it in its first line.
+// The files that state the version. +VERSION contains only the version. tzdata.zi, the source of the zones, has it in its first line.
 const (
 	versionFile   = "+VERSION"
 	sourceFile    = "tzdata.zi"
 	sourceVersion = "# version "
 )
 
-// notZones are names in a zone folder that depend on the machine, or repeat all zones in another form.
+// notZones lists names in a zone folder that are skipped: they depend on the machine, or repeat all zones in another form.
 var notZones = []string{"localtime", "posixrules", "posix", "right"}
 
-// versionPattern matches versions such as "2026f", and versions of builds between two releases such as "2026f-12-g1a2b3c4".
+// versionPattern matches the versions of releases, such as "2026f", and of builds between two releases, such as "2026f-12-g1a2b3c4".
 var versionPattern = regexp.MustCompile(`^[0-9]{4}[a-z]{1,2}(-[A-Za-z0-9.-]{1,40})?$`)
 
 // ErrNoVersion reports that zone data does not state its version.
 var ErrNoVersion = errors.New("no version")
 
-// Read reads the zones in a folder or a zip archive. trust restricts the owners of the files.
+// Read reads the zones in a folder or a zip archive. trust restricts who may own and change the files.
 func Read(ctx context.Context, path string, trust safefile.Trust) (*cronspec.Zones, error) {
 	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
 	defer cancel()
@@ -75,7 +75,7 @@ func Read(ctx context.Context, path string, trust safefile.Trust) (*cronspec.Zon
 	return zones, nil
 }
 
-// readFolder reads a folder twice to detect an update in progress, which replaces the files one by one.
+// readFolder reads a folder twice. A difference shows that the folder is being updated, because an update replaces the files one by one.
 func readFolder(ctx context.Context, path string, trust safefile.Trust) (map[string][]byte, error) {
 	policy := safefile.FolderPolicy{Policy: safefile.Policy{MaxBytes: maxFile, Trust: trust}, MaxFiles: maxFiles, MaxDepth: maxDepth, MaxTotal: maxTotal, Skip: notZones}
 	files, err := safefile.ReadFolder(ctx, path, policy)
@@ -134,7 +134,7 @@ func isNoZone(name string) bool {
 	return false
 }
 
-// unpackFile returns the content of a file in an archive, at most most bytes, regardless of the length in its header.
+// unpackFile returns the content of a file in an archive. It refuses more than most bytes, and does not rely on the length in the file's header.
 func unpackFile(f *zip.File, most int64) ([]byte, error) {
 	r, err := f.Open()
 	if err != nil {
@@ -148,7 +148,7 @@ func unpackFile(f *zip.File, most int64) ([]byte, error) {
 	return data, err //nolint:wrapcheck // the caller names the file
 }
 
-// versionOf returns the version that zone data states.
+// versionOf returns the version of zone data, from the files that state it.
 func versionOf(path string, files map[string][]byte) (string, error) {
 	text, stated := files[versionFile]
 	version, prefix := firstLine(text), ""

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// An every is an "@every" expression: the multiples, in Unix time, of a whole number of seconds. It counts from the epoch, so that all replicas
-// agree, whenever they were started.
+// An every is an "@every" expression, with its interval in seconds. Its instants are the multiples of the interval in Unix time, so that they do not
+// depend on the start time of a replica.
 type every int64
 
 // nextInstant implements [rule].
@@ -22,7 +22,7 @@ func (e every) nextInstant(after, limit int64) (int64, bool) {
 	return after - past + step, true
 }
 
-// floorMod returns the remainder of a modulo n, never negative.
+// floorMod returns the non-negative remainder of a modulo n.
 func floorMod(a, n int64) int64 {
 	past := a % n
 	if past < 0 {
@@ -31,7 +31,7 @@ func floorMod(a, n int64) int64 {
 	return past
 }
 
-// parseEvery reads the duration after "@every". offset is its place in the expression.
+// parseEvery parses the duration after "@every". offset is its position in the expression.
 func (p *parser) parseEvery(text string, offset int) (every, error) {
 	if text == "" {
 		return 0, p.newFault(offset, "@every without a duration", `write for example "@every 90s"`)
@@ -49,7 +49,7 @@ func (p *parser) parseEvery(text string, offset int) (every, error) {
 	return every(d / time.Second), nil
 }
 
-// parseDuration reads a Go duration that may begin with a number of days, "1d12h".
+// parseDuration parses a Go duration that may begin with a number of days, such as "1d12h".
 func parseDuration(text string) (time.Duration, error) {
 	const day = 24 * time.Hour
 	number, rest, found := strings.Cut(text, "d")

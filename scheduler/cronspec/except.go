@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// An exceptions has the instants that a schedule names and that are not ticks.
+// An exceptions has the expressions and dates whose instants are not ticks.
 type exceptions struct {
 	rules []rule
-	dates []int64 // midnights by the wall clock, sorted
+	dates []int64 // midnights in local time, sorted
 	zone  *time.Location
 }
 
-// readExceptions reads the exceptions and the bounds of the options. It returns their part of the schedule's key, which is empty without any.
+// readExceptions parses the exceptions and the bounds of the options. It returns their part of the schedule's key, which is empty if there are none.
 func (s *Schedule) readExceptions(o Options) (keys []string, faults []error) {
 	rules, texts, faults := parseAll(o.Except, parser{options: o, except: true, remarks: &s.remarks})
 	for _, text := range texts {
@@ -42,7 +42,7 @@ func (s *Schedule) readExceptions(o Options) (keys []string, faults []error) {
 	return keys, faults
 }
 
-// parseDates returns the days, sorted and without duplicates.
+// parseDates parses days such as "2026-12-25". It returns them sorted and without duplicates.
 func parseDates(texts []string) ([]time.Time, error) {
 	var dates []time.Time
 	for _, text := range texts {
@@ -72,8 +72,8 @@ func formatDates(dates []time.Time) string {
 	return strings.Join(texts, ",")
 }
 
-// hasTick reports whether any tick is left. Without an end, the search begins at the point from which the rules of the zones repeat; otherwise, in the
-// years before the end.
+// hasTick reports whether the schedule has any tick. If it has no end, the search begins at lawEnds, because from then on the rules of all zones
+// repeat. Otherwise it covers the last calendar cycle before the end.
 func (s *Schedule) hasTick() bool {
 	from := max(s.after, lawEnds)
 	if s.until < lastInstant {
@@ -83,15 +83,15 @@ func (s *Schedule) hasTick() bool {
 	return ok
 }
 
-// enoughDays bounds the number of days that are searched for an instant that is not excepted. Every kind of year, by its first weekday and its
-// length, occurs in any 40 years, even if a century leaves out a leap day. The 10 more days per year are for days that a change of the clock cuts in
-// two.
+// enoughDays is the maximum number of days that are searched for an instant that is not excepted. Years differ by their first weekday and their
+// length, and each combination occurs within any 40 years, even across a century without a leap day. The 10 extra days per year are for days that a
+// clock change splits in two.
 const enoughDays = 40 * (366 + 10)
 
-// nextUnexcepted is [Schedule.nextNamed] without the excepted instants. It goes from one day with a named instant to the next, so it does not walk the
-// excepted instants one by one, and it does not read a day again that is equal to the one before.
+// nextUnexcepted is [Schedule.nextNamed] without the excepted instants. For speed it works day by day, not instant by instant, and skips a day that
+// has the same plan as the last day without a tick.
 func (s *Schedule) nextUnexcepted(after, limit int64) (int64, bool) {
-	var barren plan // the last day without a tick
+	var barren plan // the plan of the last day without a tick
 	for range enoughDays + len(s.exceptions.dates) {
 		first, ok := s.nextNamed(after, limit)
 		if !ok {
@@ -115,7 +115,7 @@ func (s *Schedule) nextUnexcepted(after, limit int64) (int64, bool) {
 	return 0, false
 }
 
-// A plan has the instants of a part of a day that are named, and those that are excepted. from and to are seconds of the day; to is excluded.
+// A plan has the named and the excepted instants of a part of a day. from and to are seconds since midnight, and to is exclusive.
 type plan struct {
 	from, to        int64
 	named, excepted dials
@@ -125,7 +125,7 @@ func (p plan) equal(o plan) bool {
 	return p.from == o.from && p.to == o.to && slices.Equal(p.named, o.named) && slices.Equal(p.excepted, o.excepted)
 }
 
-// firstSecond returns the first second of the day that is named and not excepted.
+// firstSecond returns the first second of the plan that is named and not excepted.
 func (p plan) firstSecond() (second int64, ok bool) {
 	for at := p.from; at < p.to; at = (at/60 + 1) * 60 {
 		seconds := p.named.minuteSet(at/60) &^ secondsBelow(at%60)
@@ -140,12 +140,12 @@ func (p plan) firstSecond() (second int64, ok bool) {
 	return 0, false
 }
 
-// A stretch is the rest of a day from an instant on, as long as the offset of the zone stays the same. Its times are by the wall clock.
+// A stretch is the part of a day from an instant until the end of the day, or until the next change of the zone's offset. Its times are local times.
 type stretch struct {
 	period
-	day      int64 // the midnight of the day
+	day      int64 // the midnight at which the day begins
 	from, to int64
-	reached  int64 // the latest time that was shown before the stretch
+	reached  int64 // the latest local time that the clock showed before the stretch
 }
 
 func stretchAt(zone *time.Location, instant int64) stretch {
@@ -157,12 +157,12 @@ func stretchAt(zone *time.Location, instant int64) stretch {
 	return stretch{period: p, day: day, from: from, to: p.wallClock(end), reached: reached}
 }
 
-// A dial has the instants that an expression names on one day: for each minute, counted from midnight, the set of seconds.
+// A dial has the instants that an expression names on one day. minuteSet returns the set of seconds for the n-th minute after midnight.
 type dial interface {
 	minuteSet(n int64) (seconds uint64)
 }
 
-// A dials has the instants that several expressions name.
+// A dials is the union of several dials.
 type dials []dial
 
 func dialsOn(st stretch, rules []rule) dials {
@@ -180,10 +180,10 @@ func (d dials) minuteSet(n int64) (seconds uint64) {
 	return seconds
 }
 
-// secondsBelow returns the set of the seconds of a minute before the n-th.
+// secondsBelow returns the set of the seconds of a minute that are less than n.
 func secondsBelow(n int64) uint64 { return 1<<uint64(min(max(n, 0), 60)) - 1 }
 
-// An everyDial is an "@every" expression on one day.
+// An everyDial has the instants of an "@every" expression on one day: first is the first one after midnight, in seconds.
 type everyDial struct{ step, first int64 }
 
 // dialOn implements [rule].
@@ -203,11 +203,11 @@ func (d everyDial) minuteSet(n int64) (seconds uint64) {
 	return seconds & secondsBelow(60)
 }
 
-// A wallDial is an expression of fields on one day, in seconds from midnight.
+// A wallDial has the instants of an expression with fields on one day. Times are in seconds since midnight.
 type wallDial struct {
 	hours, minutes, seconds uint64 // empty on a day that does not match
-	since                   int64  // earlier times do not count; set for a fixed-time job
-	caught                  int64  // the instant that stands for skipped times; -1 if there is none
+	since                   int64  // earlier times are ignored, because the clock has shown them before; only for a fixed-time expression
+	caught                  int64  // the tick for matching times that the clock skipped; -1 if there is none
 }
 
 // dialOn implements [rule].
@@ -220,7 +220,7 @@ func (w *wall) dialOn(st stretch) dial {
 		return d
 	}
 	d.since = st.reached + 1 - st.day
-	if st.from > st.reached+1 { // the clock has skipped some time
+	if st.from > st.reached+1 { // the clock skipped some time before the stretch
 		if match, ok := w.nextOnFace(st.reached, st.from); ok && match <= st.from {
 			d.caught = st.from - st.day
 		}
@@ -238,7 +238,7 @@ func (d wallDial) minuteSet(n int64) (seconds uint64) {
 	return seconds
 }
 
-// namesDay reports whether a day, given by its midnight, matches.
+// namesDay reports whether the day that begins at a midnight matches the expression.
 func (w *wall) namesDay(midnight int64) bool {
 	date := time.Unix(midnight, 0).UTC()
 	day := w.face.Dom>>date.Day()&1 != 0

@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// A ParseError describes an error in one expression: its place, and the text to write instead.
+// A ParseError is an error in one expression, with its position and a hint. [Schedule.Remarks] also uses it.
 type ParseError struct {
-	// Except is true if the expression is in [Options].Except, and false if it is one of the schedule's own.
+	// Except is true if the expression is in [Options.Except], and false if it is an expression of the schedule.
 	Except bool
 	// Index is the index of the expression in its list, from 0.
 	Index int
-	// Offset is the byte in the expression at which the error was noticed. If something is missing at the end, it is the length of the expression.
+	// Offset is the offset in the expression, in bytes, at which the error was found. If something is missing at the end, Offset is the length of the
+	// expression.
 	Offset int
 	// Message describes the error, in lower case and without a full stop.
 	Message string
@@ -19,7 +20,7 @@ type ParseError struct {
 	Hint string
 }
 
-// Error returns place, message and hint in one line.
+// Error returns the position, the message and the hint in one line.
 func (e *ParseError) Error() string {
 	list := ""
 	if e.Except {
@@ -32,7 +33,7 @@ func (e *ParseError) Error() string {
 	return text
 }
 
-// quote returns a piece of the input in quotes, shortened so that a message stays readable.
+// quote returns a part of the input in quotes. It shortens long input so that messages stay readable.
 func quote(text string) string {
 	const most = 32
 	if len(text) > most {
@@ -41,7 +42,7 @@ func quote(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// foreignHint recognises notations of other cron dialects, and returns a hint for this one. text is the part that could not be read.
+// foreignHint recognises notations of other cron dialects, and returns a hint with a replacement. text is the part that could not be parsed.
 func foreignHint(text string) string {
 	upper := strings.ToUpper(text)
 	last := strings.HasPrefix(upper, "L") || len(upper) == len("FRIL") && strings.HasSuffix(upper, "L")

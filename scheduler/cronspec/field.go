@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// A kind describes the values of one of the six fields.
+// A kind describes the allowed values of one of the six fields.
 type kind struct {
-	name      string // used in errors, and in the hash that places H
-	low, high int    // the values that "*" stands for
-	top       int    // the greatest number that may be written
-	spread    int    // the greatest value of a plain H
+	name      string // used in errors, and in the hash for H
+	low, high int    // the first and last value of "*"
+	top       int    // the greatest number that is allowed
+	spread    int    // the greatest value of H without a range
 	names     string // the names of the values from low, three letters each
 	bounds    string // a hint for a number out of range
 }
 
-// kindOf returns the kind of the field with an index.
+// kindOf returns the kind of the field with this index.
 func kindOf(field int) kind {
 	switch field {
 	case fieldSecond:
@@ -37,10 +37,10 @@ func kindOf(field int) kind {
 	}
 }
 
-// sundayAgain is the second number of Sunday, the day of week after Saturday.
+// sundayAgain is the second number for Sunday, which is 0 or 7.
 const sundayAgain = 7
 
-// allValues returns the set of all values.
+// allValues returns the set of all values of the field.
 func (k kind) allValues() uint64 { return stepSet(k.low, k.high, 1) }
 
 // stepSet returns the set of every step-th value from low to high.
@@ -52,7 +52,7 @@ func stepSet(low, high, step int) uint64 {
 	return set
 }
 
-// valueNamed returns the value with a name, in upper or lower case.
+// valueNamed returns the value for a name such as "mon", in upper or lower case.
 func (k kind) valueNamed(name string) (int, bool) {
 	i := strings.Index(k.names, strings.ToLower(name))
 	if len(name) != 3 || i < 0 || i%3 != 0 {
@@ -61,7 +61,7 @@ func (k kind) valueNamed(name string) (int, bool) {
 	return k.low + i/3, true
 }
 
-// formatSet writes a set in the form that robfig's parser reads: "*", or numbers and ranges.
+// formatSet formats a set for robfig's parser: "*", or a list of numbers and ranges.
 func (k kind) formatSet(set uint64) string {
 	if set == k.allValues() {
 		return "*"
@@ -80,14 +80,14 @@ func (k kind) formatSet(set uint64) string {
 	return strings.Join(items, ",")
 }
 
-// A scanner reads one field: items separated by commas, each of them
+// A scanner parses one field. A field is a list of items separated by commas. Each item has the form
 //
 //	( "*" | value | value "-" value | "H" | "H(" value "-" value ")" ) [ "/" step ]
 type scanner struct {
 	*parser
 	kind kind
-	rest string // the part of the field that was not read yet
-	at   int    // the place of rest in the expression
+	rest string // the part of the field that is not parsed yet
+	at   int    // the offset of rest in the expression
 }
 
 func (s *scanner) readField() (uint64, error) {
@@ -111,7 +111,7 @@ func (s *scanner) readField() (uint64, error) {
 	return set, nil
 }
 
-// skipPrefix skips a prefix of the rest. It reports whether the prefix was there.
+// skipPrefix skips a prefix of rest. It reports whether rest had this prefix.
 func (s *scanner) skipPrefix(prefix string) bool {
 	rest, found := strings.CutPrefix(s.rest, prefix)
 	if found {
@@ -121,7 +121,7 @@ func (s *scanner) skipPrefix(prefix string) bool {
 	return found
 }
 
-// readItem reads one item of the list.
+// readItem parses one item.
 func (s *scanner) readItem() (uint64, error) {
 	low, high, start := s.kind.low, s.kind.high, s.at
 	switch {
@@ -144,7 +144,7 @@ func (s *scanner) readItem() (uint64, error) {
 	}
 	high = max(high, low)
 	step, err := s.readStep(low, high)
-	if err != nil || step == 0 { // a single value; with a step it begins a range, as in "5/15"
+	if err != nil || step == 0 { // a single value; with a step, as in "5/15", it would begin a range
 		return 1 << low, err
 	}
 	message, hint := s.kind.readingOfStep(low, high, step)
@@ -152,7 +152,7 @@ func (s *scanner) readItem() (uint64, error) {
 	return stepSet(low, high, step), err
 }
 
-// readUpper reads the upper end of a range. low is the lower end, at offset start.
+// readUpper parses the upper end of a range. low is the lower end, and start is its offset.
 func (s *scanner) readUpper(low, start int) (int, error) {
 	high, err := s.readValue()
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *scanner) readUpper(low, start int) (int, error) {
 	return high, nil
 }
 
-// readSpread reads the range and step after H, and returns the values for the job.
+// readSpread parses the range and the step after H. It returns the values for the job.
 func (s *scanner) readSpread() (uint64, error) {
 	low, high := s.kind.low, s.kind.spread
 	if s.skipPrefix("(") {
@@ -200,8 +200,8 @@ func (s *scanner) readSpread() (uint64, error) {
 	return stepSet(low+int(hash%uint64(step)), high, step), nil
 }
 
-// readStep reads "/step", and returns 0 if there is none. The step must not be longer than the range: "*/90" in the minutes would not be every 90
-// minutes.
+// readStep parses "/step", and returns 0 if there is none. It refuses a step that is longer than the range, because "*/90" in the minute field would
+// not mean every 90 minutes.
 func (s *scanner) readStep(low, high int) (int, error) {
 	if !s.skipPrefix("/") {
 		return 0, nil
@@ -219,7 +219,7 @@ func (s *scanner) readStep(low, high int) (int, error) {
 		`steps begin anew at each turn of the field; for an interval of any length use "@every D"`)
 }
 
-// readValue reads a number or a name of the field.
+// readValue parses a number or a name of the field.
 func (s *scanner) readValue() (int, error) {
 	if digits := s.longestPrefix(isDigit); digits != "" {
 		v, err := strconv.Atoi(digits)
@@ -239,7 +239,7 @@ func (s *scanner) readValue() (int, error) {
 	return v, nil
 }
 
-// longestPrefix returns the longest prefix of the rest whose bytes are in a class.
+// longestPrefix returns the longest prefix of rest whose bytes are all in a class.
 func (s *scanner) longestPrefix(class func(byte) bool) string {
 	n := 0
 	for n < len(s.rest) && class(s.rest[n]) {
@@ -252,7 +252,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// unexpectedFault returns the error for a character that is not allowed at its place.
+// unexpectedFault returns the error for rest if it cannot be parsed.
 func (s *scanner) unexpectedFault() error {
 	what := s.longestPrefix(isLetter)
 	if what == "" {
@@ -273,7 +273,7 @@ func (s *scanner) unexpectedFault() error {
 	return s.newFault(s.at, fmt.Sprintf("unexpected %s in the %s", quote(what), s.kind.name), hint)
 }
 
-// valuesHint returns a description of the values of the field.
+// valuesHint returns a hint that describes the allowed values of the field.
 func (s *scanner) valuesHint() string {
 	text := fmt.Sprintf("values are %d-%d", s.kind.low, s.kind.top)
 	if s.kind.names != "" {

@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// The identity of a tick is equal on every replica, even while replicas have different zone data.
+// A tick has an identity, a time that is the same on every replica, even if replicas have different zone data.
 //
-// A schedule of fixed-time expressions alone, in a zone other than UTC, has nominal ticks. The identity of a nominal tick is the local time that its
-// expression names; its instant is only the time at which it is due. All other schedules identify ticks by their instants: schedules that follow the
-// clock, schedules with "@every", schedules in UTC, and lists with both kinds, because their local times and their instants have no common order.
+// A schedule has nominal ticks if all its expressions are fixed-time expressions and its zone is not UTC. The identity of a nominal tick is the local
+// time that its expression names, and its instant is only the time at which it is due. In all other schedules, the identity of a tick is its instant.
+// This includes lists with both kinds of expressions, because local times and instants have no common order.
 
-// aheadOfAll is the greatest offset of any zone since 1900, or more. The identity of a nominal tick is its local time, as if it were UTC, less that
-// offset. So it is never ahead of the instant, by whatever zone data, and a ledger that is ahead of the server's clock always shows a clock that was
-// wrong.
+// aheadOfAll is at least the greatest offset of any zone since 1900. The identity of a nominal tick is its local time, interpreted as UTC, minus
+// aheadOfAll. So an identity is never later than its instant, with any zone data. This lets a replica recognise a clock that was set back: then
+// identities of decided ticks are later than the clock.
 const aheadOfAll = 14 * 60 * 60 // seconds
 
-// Nominal reports whether the ticks of the schedule are identified by their local times.
+// Nominal reports whether the ticks of the schedule are identified by local times.
 func (s *Schedule) Nominal() bool { return s.zone != nil }
 
-// Zone returns the zone of a schedule whose ticks are nominal; nil for others.
+// Zone returns the zone of a schedule with nominal ticks, and nil for other schedules.
 func (s *Schedule) Zone() *time.Location { return s.zone }
 
-// nominalZone returns the zone of rules that are all fixed-time expressions; nil if there are others.
+// nominalZone returns zone if all rules are fixed-time expressions and the zone is not UTC. Otherwise it returns nil.
 func nominalZone(rules []rule, zone *time.Location) *time.Location {
 	if zone == time.UTC || slices.ContainsFunc(rules, func(r rule) bool { w, ok := r.(*wall); return !ok || w.clock }) {
 		return nil
@@ -34,16 +34,16 @@ func nominalZone(rules []rule, zone *time.Location) *time.Location {
 	return zone
 }
 
-// Mixed reports whether a list has fixed-time expressions beside others, in another zone than UTC. Its ticks are identified by their instants,
-// so they may run twice while replicas have different data of the zone.
+// Mixed reports whether the schedule has both fixed-time expressions and other expressions, in a zone other than UTC. Its ticks are identified by
+// their instants. So a tick may run twice while replicas have different data for the zone.
 func (s *Schedule) Mixed() bool {
 	fixed := slices.ContainsFunc(s.rules, func(r rule) bool { w, ok := r.(*wall); return ok && !w.clock })
 	return fixed && s.zone == nil
 }
 
-// ID returns the identity of a tick, in whole seconds: the instant of the tick, or for a nominal tick its local time on a scale of its own.
-// Identities strictly increase along the ticks of a schedule, and a local time has the same identity by any zone data. A tick that stands for several
-// skipped times has the identity of the latest.
+// ID returns the identity of a tick, in whole seconds. It is the instant of the tick, or for a nominal tick a time that is computed from the local
+// time alone: see [LocalTime]. A later tick has a greater identity. The identity of a nominal tick is the same with any zone data. A tick that stands
+// for several skipped times has the identity of the latest of these times.
 func (s *Schedule) ID(tick time.Time) time.Time {
 	if s.zone == nil || tick.IsZero() {
 		return tick
@@ -51,13 +51,13 @@ func (s *Schedule) ID(tick time.Time) time.Time {
 	return time.Unix(s.nominalTime(tick.Unix())-aheadOfAll, 0).UTC()
 }
 
-// nominalTime returns the latest local time that a tick stands for, as the Unix time at which UTC shows it.
+// nominalTime returns the latest local time that a tick stands for, as the Unix time of this time in UTC.
 func (s *Schedule) nominalTime(tick int64) int64 {
 	shown := periodAt(s.zone, tick).wallClock(tick)
 	if slices.ContainsFunc(s.rules, func(r rule) bool { return r.(*wall).matchesTime(shown) }) {
 		return shown
 	}
-	_, reached := reachedBy(s.zone, tick-1) // the clock has skipped the time that the tick stands for
+	_, reached := reachedBy(s.zone, tick-1) // the tick stands for times that the clock skipped
 	latest := reached
 	for _, r := range s.rules {
 		latest = max(latest, r.(*wall).lastOnFace(reached, shown))
@@ -65,14 +65,14 @@ func (s *Schedule) nominalTime(tick int64) int64 {
 	return latest
 }
 
-// matchesTime reports whether the expression names a time of the wall clock.
+// matchesTime reports whether the expression names a local time.
 func (w *wall) matchesTime(shown int64) bool {
 	midnight := shown - floorMod(shown, secondsPerDay)
 	of := shown - midnight
 	return w.face.Hour>>(of/3600)&(w.face.Minute>>(of/60%60))&(w.face.Second>>(of%60))&1 != 0 && w.namesDay(midnight)
 }
 
-// lastOnFace returns the last time in (after, until] that the expression names; math.MinInt64 if there is none.
+// lastOnFace returns the last local time in (after, until] that the expression names, or math.MinInt64 if there is none.
 func (w *wall) lastOnFace(after, until int64) int64 {
 	last := int64(math.MinInt64)
 	for reach := int64(1); last == math.MinInt64 && reach < 2*(until-after); reach *= 2 {
@@ -84,7 +84,7 @@ func (w *wall) lastOnFace(after, until int64) int64 {
 	return last
 }
 
-// IDAt returns the greatest identity that a tick up to an instant can have.
+// IDAt returns the greatest possible identity of a tick that is not after an instant.
 func (s *Schedule) IDAt(instant time.Time) time.Time {
 	if s.zone == nil {
 		return instant.Truncate(time.Second)
@@ -93,7 +93,7 @@ func (s *Schedule) IDAt(instant time.Time) time.Time {
 	return time.Unix(reached-aheadOfAll, 0).UTC()
 }
 
-// Instant returns the instant at which the tick with an identity is due by the zone data of this schedule. ok is false if there is no such tick.
+// Instant returns the instant of the tick with this identity, computed from the schedule's zone data. ok is false if the schedule has no such tick.
 func (s *Schedule) Instant(id time.Time) (at time.Time, ok bool) {
 	at = id
 	if s.zone != nil && !id.IsZero() {
@@ -122,16 +122,16 @@ func (s *Schedule) UpTo(id time.Time) time.Time {
 	return tick
 }
 
-// Behind returns the number of seconds by which the identity of a tick at an instant would be behind that instant.
+// Behind returns the difference between now and the identity of a tick that is due now, in seconds. It is zero for schedules without nominal ticks.
 func (s *Schedule) Behind(now time.Time) int64 {
 	return now.Unix() - s.IDAt(now).Unix()
 }
 
-// LocalTime returns the local time, as if it were UTC, of a nominal tick with an identity.
+// LocalTime returns the local time of the nominal tick with this identity, with UTC as its zone.
 func LocalTime(id time.Time) time.Time { return id.Add(aheadOfAll * time.Second).UTC() }
 
-// SameZone reports whether the zone of another schedule has the same clock. It compares the two years before an instant, since when ticks may be
-// open, and the twenty years after it.
+// SameZone reports whether the zone of another schedule has the same offsets. It compares the time from two years before an instant, because older
+// ticks are not open any more, to twenty years after it.
 func (s *Schedule) SameZone(as *Schedule, at time.Time) bool {
 	if s.location == as.location {
 		return true
@@ -143,7 +143,7 @@ func (s *Schedule) SameZone(as *Schedule, at time.Time) bool {
 // Has reports whether an instant is a tick.
 func (s *Schedule) Has(at time.Time) bool { return s.Next(at.Add(-time.Nanosecond)).Equal(at) }
 
-// firstReach returns the first instant at which a zone's clock shows a time or a later one.
+// firstReach returns the first instant at which a zone's clock shows the time wanted or a later time.
 func firstReach(zone *time.Location, wanted int64) int64 {
 	for from := wanted - lookBack; ; {
 		p := periodAt(zone, from)
@@ -154,8 +154,8 @@ func firstReach(zone *time.Location, wanted int64) int64 {
 	}
 }
 
-// ZoneRules returns a hash of the changes of the clock from 2020 to 2037 in the zone of a nominal schedule, and "" for other schedules. Zone data
-// that differ there have different hashes.
+// ZoneRules returns a hash of the zone's offset changes from 2020 to 2037, for a schedule with nominal ticks. Otherwise it returns "". Versions of
+// the zone data that differ in this time have different hashes.
 func (s *Schedule) ZoneRules() string {
 	const begin, end = 1_577_836_800, lawEnds // 2020-01-01
 	if s.zone == nil {

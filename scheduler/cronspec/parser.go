@@ -9,7 +9,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// A parser reads one expression.
+// A parser parses one expression.
 type parser struct {
 	options Options
 	except  bool // the expression is in Options.Except
@@ -18,13 +18,13 @@ type parser struct {
 	remarks *[]*ParseError
 }
 
-// A word is a piece of the expression between blanks.
+// A word is a part of the expression between blanks.
 type word struct {
 	text   string
 	offset int
 }
 
-// The indexes of the fields in an expression of six.
+// The indexes of the fields in an expression with six fields.
 const (
 	fieldSecond = iota
 	fieldMinute
@@ -39,7 +39,7 @@ func (p *parser) newFault(offset int, message, hint string) error {
 	return &ParseError{Except: p.except, Index: p.index, Offset: offset, Message: message, Hint: hint}
 }
 
-// parseExpression returns the expression's rule and its canonical text.
+// parseExpression returns the rule of an expression, and its canonical text.
 func (p *parser) parseExpression() (rule, string, error) {
 	words := splitWords(p.text)
 	if len(words) == 0 {
@@ -72,7 +72,7 @@ func (p *parser) parseExpression() (rule, string, error) {
 
 const blanks = " \t"
 
-// splitWords returns the words of a text, with their offsets.
+// splitWords splits a text at blanks.
 func splitWords(text string) []word {
 	var words []word
 	for at := 0; at < len(text); {
@@ -88,7 +88,7 @@ func splitWords(text string) []word {
 	return words
 }
 
-// expandName replaces a name such as "@daily" by the fields that it stands for. The fields get the offset of the name.
+// expandName returns the six fields for a name such as "@daily". All fields have the offset of the name.
 func (p *parser) expandName(words []word) ([]word, error) {
 	name := words[0]
 	var fields string
@@ -120,7 +120,7 @@ func (p *parser) expandName(words []word) ([]word, error) {
 	return expanded, nil
 }
 
-// parseFields reads five fields, or six with the seconds first.
+// parseFields parses five fields, or six fields with the seconds first.
 func (p *parser) parseFields(words []word) (rule, string, error) {
 	if len(words) == fieldCount-1 {
 		words = slices.Insert(words, 0, word{"0", words[0].offset})
@@ -145,15 +145,15 @@ func (p *parser) parseFields(words []word) (rule, string, error) {
 	return p.assembleRule(words, sets)
 }
 
-// assembleRule makes the rule from the sets of the fields. Robfig's parser gets their canonical text, so that the key describes exactly the schedule that
-// is computed.
+// assembleRule returns the rule for the sets of the fields. It passes a canonical text to robfig's parser and uses the same text in the key, so that
+// the key describes exactly the computed schedule.
 func (p *parser) assembleRule(words []word, sets [fieldCount]uint64) (rule, string, error) {
 	star := func(field int) bool { return strings.HasPrefix(words[field].text, "*") }
 	clock := star(fieldMinute) || star(fieldHour) || p.options.Location == time.UTC
 	both := star(fieldDay) || star(fieldWeekday)
 	day, weekday := kindOf(fieldDay).allValues(), kindOf(fieldWeekday).allValues()
 	if !both && (sets[fieldDay] == day || sets[fieldWeekday] == weekday) {
-		sets[fieldDay], sets[fieldWeekday], both = day, weekday, true // either day field may match, and one of them matches every day
+		sets[fieldDay], sets[fieldWeekday], both = day, weekday, true // one day field matches every day, so the rule "either field" is the same as all days
 	}
 	fields := make([]string, fieldCount)
 	for i, set := range sets {
@@ -173,10 +173,11 @@ func (p *parser) assembleRule(words []word, sets [fieldCount]uint64) (rule, stri
 	return w, key, nil
 }
 
-// starBit is robfig's mark of a day field whose match is required.
+// starBit is the bit by which robfig marks a day field that begins with "*".
 const starBit = 1 << 63
 
-// readFace reads six canonical fields with robfig's parser, and sets the day rule: both day fields must match, or either.
+// readFace parses six canonical fields with robfig's parser. It then sets the day rule: if both is true, both day fields must match, otherwise either
+// field.
 func readFace(text string, both bool) (*cron.SpecSchedule, error) {
 	parser := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 	schedule, err := parser.Parse(text)
@@ -196,7 +197,7 @@ func readFace(text string, both bool) (*cron.SpecSchedule, error) {
 	return face, nil
 }
 
-// checkComes returns an error for an expression without any instant, because no day of the calendar matches, or because the zone always skips its times.
+// checkComes returns an error if an expression has no instant: either no day of the calendar matches, or the zone's clock always skips its times.
 func (p *parser) checkComes(w *wall, words []word) error {
 	const limit = lawEnds + calendarCycle
 	if _, ok := w.nextOnFace(lawEnds, limit); !ok {

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// Remarks returns a remark for each part of an expression that other programs read in another way: its place, the reading here, and in Hint a text
-// that means the same everywhere.
+// Remarks returns a remark for each part of an expression that other cron programs interpret differently, and for a [Schedule.Mixed] schedule.
+// Message has the interpretation of this package. Hint has a notation without the problem; it may be empty.
 func (s *Schedule) Remarks() []*ParseError { return s.remarks }
 
-// addRemark adds a remark on the expression that is being read.
+// addRemark adds a remark on the current expression.
 func (p *parser) addRemark(offset int, message, hint string) {
 	*p.remarks = append(*p.remarks, &ParseError{Except: p.except, Index: p.index, Offset: offset, Message: message, Hint: hint})
 }
 
-// remarkGap adds a remark on a fixed-time expression with several times that daylight saving skips at once. Debian's cron runs each of them.
+// remarkGap adds a remark on a fixed-time expression if daylight saving skips several of its times at once. Here they become one tick, but Debian's
+// cron runs each of them.
 func (p *parser) remarkGap(w *wall, offset int) {
 	if w.clock || p.except {
 		return
@@ -34,7 +35,7 @@ func (p *parser) remarkGap(w *wall, offset int) {
 	}
 }
 
-// timesWithin returns the number of matching times of the wall clock in [from, to).
+// timesWithin returns the number of matching local times in [from, to).
 func (w *wall) timesWithin(from, to int64) (n int) {
 	for at := from - 1; ; n++ {
 		next, ok := w.nextOnFace(at, to)
@@ -45,17 +46,17 @@ func (w *wall) timesWithin(from, to int64) (n int) {
 	}
 }
 
-// readingOfStep returns the remark on a single value with a step, such as "5/15".
+// readingOfStep returns the remark on a value with a step, such as "5/15".
 func (k kind) readingOfStep(low, high, step int) (message, hint string) {
 	return fmt.Sprintf("%d/%d is %s here; Debian's cron refuses it", low, step, k.formatSet(stepSet(low, high, step))), fmt.Sprintf("%d-%d/%d means the same everywhere", low, high, step)
 }
 
-// readingOfSunday returns the remark on a range such as FRI-SUN, whose end is the Sunday after it.
+// readingOfSunday returns the remark on a range that ends with Sunday, such as FRI-SUN.
 func readingOfSunday(low int) (message, hint string) {
 	return fmt.Sprintf("the range is %s to Sunday here; Debian's cron and cronie accept it, and it matches no day there", time.Weekday(low)), fmt.Sprintf("%d-7 means the same everywhere", low)
 }
 
-// remarkMixed adds a remark on the fixed-time expressions of a list that also has others.
+// remarkMixed adds a remark on the first fixed-time expression of a schedule that also has other expressions.
 func (s *Schedule) remarkMixed() {
 	if !s.Mixed() {
 		return

@@ -12,35 +12,35 @@ import (
 
 const (
 	firstInstant = -62_135_596_800 // 0001-01-01T00:00:00Z, the zero time
-	lastInstant  = 253_402_300_799 // 9999-12-31T23:59:59Z, the last that RFC 3339 can write
-	// lawEnds is 2038-01-01T00:00:00Z. From about then on, the zone data has rules that repeat instead of single changes. A tick that does not come
-	// after it never comes.
+	lastInstant  = 253_402_300_799 // 9999-12-31T23:59:59Z, the last instant of RFC 3339
+	// lawEnds is 2038-01-01T00:00:00Z. From about that time on, zone data consists of rules that repeat, instead of single changes. So an expression
+	// without an instant after lawEnds has no further instants.
 	lawEnds = 2_145_916_800
 )
 
-// Options has the parts of a schedule beside its expressions.
+// Options has the settings of a schedule besides its expressions.
 type Options struct {
-	// Location is the zone in whose time the fields are read; nil is UTC. A zone from [LoadLocation] is the same on every machine.
+	// Location is the time zone of the expressions; nil means UTC. A zone from [LoadLocation] is the same on every machine.
 	Location *time.Location
-	// Name is the job's name; it determines the values of H.
+	// Name is the job's name, which determines the values of H.
 	Name string
-	// Except has expressions whose instants are not ticks. They are read in the same way as the expressions of the schedule, in the same zone.
+	// Except has expressions whose instants are not ticks. They have the same syntax and the same zone as the expressions of the schedule.
 	Except []string
-	// ExceptDates has days without ticks, such as "2026-12-25". An instant is on the day that the clock of Location shows.
+	// ExceptDates has days without ticks, such as "2026-12-25", in the zone Location.
 	ExceptDates []string
-	// StartsAt and ExpiresAt bound the ticks: none is before StartsAt, or at or after ExpiresAt. Zero is no bound.
+	// StartsAt and ExpiresAt bound the ticks: all ticks are at or after StartsAt and before ExpiresAt. Zero means no bound.
 	StartsAt, ExpiresAt time.Time
 }
 
-// A Schedule is the union of the instants of its expressions, without the exceptions of its [Options]. [Parse] makes it. It never changes, and is
-// safe for concurrent use.
+// A Schedule is the set of the instants of its expressions, without the exceptions in its [Options]. [Parse] returns it. It is immutable, and safe
+// for concurrent use.
 type Schedule struct {
 	rules      []rule
-	zone       *time.Location // its local times identify the ticks; nil if their instants do
-	location   *time.Location // the expressions are read in it
+	zone       *time.Location // the zone if ticks are nominal; otherwise nil
+	location   *time.Location // the zone of the expressions
 	exceptions *exceptions    // nil for none
 	after      int64          // all ticks are after this instant
-	until      int64          // and none is after this one
+	until      int64          // no tick is after this instant
 	key        string
 	digest     string
 	remarks    []*ParseError
@@ -50,15 +50,15 @@ type Schedule struct {
 type rule interface {
 	// nextInstant returns the first instant after the given one, up to limit, and whether there is one. It takes bounded time.
 	nextInstant(after, limit int64) (int64, bool)
-	// dialOn returns the instants that the expression names in a stretch of a day.
+	// dialOn returns the instants of the expression in a part of a day.
 	dialOn(stretch) dial
 }
 
-// ErrNoTick is wrapped by the error of [Parse] if Except, ExceptDates, StartsAt and ExpiresAt leave no tick.
+// ErrNoTick is wrapped by the error of [Parse] if the schedule has no tick because of Except, ExceptDates, StartsAt or ExpiresAt.
 var ErrNoTick = errors.New("no tick is left")
 
-// Parse reads a list of expressions, which together make one schedule: an instant that several of them name is one tick. The error for faulty
-// expressions is a *[ParseError], or several of them joined, one for each; errors.As finds the first. Parse never panics, whatever the input.
+// Parse returns the schedule for a list of expressions. An instant that several expressions name is one tick. If an expression is invalid, the error
+// is a *[ParseError]. If several are invalid, their errors are joined, and errors.As finds the first. Parse does not panic on any input.
 func Parse(exprs []string, o Options) (*Schedule, error) {
 	if o.Location == nil {
 		o.Location = time.UTC
@@ -89,7 +89,7 @@ func Parse(exprs []string, o Options) (*Schedule, error) {
 	return &s, nil
 }
 
-// parseAll reads a list of expressions. Expressions with the same meaning become one rule. keys has their canonical texts, sorted.
+// parseAll parses a list of expressions. Expressions with the same meaning become one rule. keys has the canonical texts of the rules, sorted.
 func parseAll(exprs []string, p parser) (rules []rule, keys []string, faults []error) {
 	for i, text := range exprs {
 		p.index, p.text = i, text
@@ -106,7 +106,7 @@ func parseAll(exprs []string, p parser) (rules []rule, keys []string, faults []e
 	return rules, keys, faults
 }
 
-// Next returns the first tick strictly after an instant, in UTC and whole seconds, or the zero time if none comes.
+// Next returns the first tick strictly after an instant, in UTC and whole seconds, or the zero time if there is none.
 func (s *Schedule) Next(after time.Time) time.Time {
 	if tick, ok := s.nextTick(after.Unix(), s.until); ok {
 		return time.Unix(tick, 0).UTC()
@@ -127,11 +127,11 @@ func (s *Schedule) nextTick(after, limit int64) (int64, bool) {
 	return s.nextUnexcepted(after, limit)
 }
 
-// nextNamed returns the first instant after the given one, up to limit, that an expression of the schedule names, excepted or not.
+// nextNamed returns the first instant of any expression after the given instant, up to limit. It ignores exceptions.
 func (s *Schedule) nextNamed(after, limit int64) (int64, bool) {
 	found := false
 	for _, r := range s.rules {
-		// The earliest tick so far is the limit for the other rules.
+		// The earliest tick found so far is the limit for the remaining rules.
 		if tick, ok := r.nextInstant(after, limit); ok {
 			limit, found = tick, true
 		}
@@ -155,8 +155,8 @@ func ceilSecond(t time.Time) int64 {
 	return t.Unix()
 }
 
-// prevTick returns the last tick since 1970 before an instant. It only calls next: from further and further back until there is a tick, then by bisection
-// for the last one. The distance between the next two ticks is a good guess for the first step back.
+// prevTick returns the last tick before an instant, not earlier than 1970. It uses only nextTick: it goes back in growing steps until it finds a
+// tick, and then finds the last tick by bisection. The first step is the distance between the next two ticks, which is a good guess.
 func (s *Schedule) prevTick(before int64) (int64, bool) {
 	reach := int64(1)
 	if t, ok := s.nextTick(before-1, s.until); ok {
@@ -175,7 +175,7 @@ func (s *Schedule) prevTick(before int64) (int64, bool) {
 	return 0, false
 }
 
-// lastTick returns the last tick in [tick, end). tick must be a tick. Each round at least halves the range of the search.
+// lastTick returns the last tick in [tick, end). tick must be a tick. Each iteration at least halves the search range.
 func (s *Schedule) lastTick(tick, end int64) int64 {
 	for {
 		next, ok := s.nextTick(tick, end-1)
@@ -192,11 +192,11 @@ func (s *Schedule) lastTick(tick, end int64) int64 {
 	}
 }
 
-// Key returns a canonical text of the schedule: the fields resolved (H, names, 7 as Sunday, redundant notations), the expressions sorted, the zone,
-// and then the exceptions and bounds, if there are any. Schedules with equal keys have the same ticks and may share one computation. The text is only
-// for comparisons; its form may change between versions.
+// Key returns a canonical text of the schedule: the sorted expressions with their zone, followed by the exceptions and the bounds. In the
+// expressions, H, names and redundant notations are resolved. Schedules with equal keys have the same ticks. Use the text only for comparisons,
+// because its form may change between versions.
 func (s *Schedule) Key() string { return s.key }
 
-// Digest returns 16 hexadecimal digits of a hash of [Schedule.Key]. A schedule with nominal ticks has 8 digits of a hash of its zone's name and a dot
-// before them: the ticks of one zone in a ledger say nothing about the ticks in another.
+// Digest returns a hash of [Schedule.Key], 16 hexadecimal digits. For a schedule with nominal ticks, the digest begins with 8 digits of a hash of the
+// zone's name and a dot. So the digest shows whether the zone changed. Identities from different zones cannot be compared.
 func (s *Schedule) Digest() string { return s.digest }

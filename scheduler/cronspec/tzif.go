@@ -12,30 +12,30 @@ const (
 	// tzifHeader is the length of the header of a TZif block: magic, version, 15
 	// unused bytes, and six counts.
 	tzifHeader, tzifCounts = 44, 20
-	// mostTransitions is the limit of zic, the compiler of the IANA database.
+	// mostTransitions is the limit in zic, the compiler of the IANA database.
 	mostTransitions = 2000
 	mostTypes       = 256
 )
 
-// A tzifBlock has the counts of one of the two blocks of a TZif file, and the length of its times in bytes: 4 in the first block, 8 in the second.
+// A tzifBlock has the counts of one of the two blocks of a TZif file. width is the size of its times in bytes: 4 in the first block, 8 in the second.
 type tzifBlock struct {
 	utc, std, leaps, times, types, chars int
 	width                                int
 }
 
-// size returns the number of bytes after the header.
+// size returns the number of bytes of the block after its header.
 func (b tzifBlock) size() int {
 	return b.times*b.width + b.times + b.types*6 + b.chars + b.leaps*(b.width+4) + b.std + b.utc
 }
 
-// checkTZif checks a compiled zone by RFC 9636, as far as package time does not: the order and the number of its transitions, and its offsets. A zone
-// that counts leap seconds is refused, because package time ignores them.
+// checkTZif checks a compiled zone against RFC 9636. It checks what package time does not: the order and the number of the transitions, and the
+// offsets. It refuses a zone with leap seconds, because package time ignores them.
 func checkTZif(data []byte) error {
 	block, rest, err := readTZifBlock(data, 4)
 	if err != nil {
 		return err
 	}
-	if data[len(tzifMagic)] != 0 { // version 2 and later: the second block is the one that counts
+	if data[len(tzifMagic)] != 0 { // in version 2 and later, the second block has the data
 		if block, rest, err = readTZifBlock(rest[block.size():], 8); err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func checkTZif(data []byte) error {
 	return block.checkTransitions(rest)
 }
 
-// readTZifBlock reads the header of a block. rest is the data after the header, and has at least the whole block.
+// readTZifBlock parses the header of a block. rest is the data after the header, and contains at least the whole block.
 func readTZifBlock(data []byte, width int) (b tzifBlock, rest []byte, err error) {
 	if len(data) < tzifHeader || !bytes.HasPrefix(data, []byte(tzifMagic)) {
 		return b, nil, errors.New("it is no TZif file, or is cut off")
@@ -93,5 +93,5 @@ func (b tzifBlock) transitionTime(data []byte, i int) int64 {
 	return int64(binary.BigEndian.Uint64(data[8*i:]))
 }
 
-// isOffset reports whether a zone may be so many seconds ahead of UTC, by RFC 9636.
+// isOffset reports whether RFC 9636 allows an offset of this number of seconds ahead of UTC.
 func isOffset(seconds int) bool { return -25*3600 < seconds && seconds < 26*3600 }

@@ -9,18 +9,19 @@ import (
 
 const (
 	secondsPerDay = 24 * 60 * 60
-	// calendarCycle is the number of seconds after which the Gregorian calendar repeats, weekdays included. A day that does not occur within it never
-	// does.
+	// calendarCycle is the number of seconds after which the Gregorian calendar repeats, including the weekdays. A kind of day that does not occur
+	// within a cycle never occurs.
 	calendarCycle = 146_097 * secondsPerDay
-	// lookBack is more than the largest backward step of any zone's clock, which is a little over a day. So no later time was shown longer ago.
+	// lookBack is more than the largest backward step of any zone's clock, which is a little over a day. So the latest local time that a clock has shown
+	// was shown within the last lookBack seconds.
 	lookBack = 2 * secondsPerDay
 )
 
-// A wall is an expression of five or six fields in a zone. Times of the wall clock are in seconds, as if the clock showed UTC.
+// A wall is an expression with five or six fields in a zone. Local times are represented as Unix seconds, as if they were times in UTC.
 type wall struct {
-	face  *cron.SpecSchedule // matches the clock's face; in UTC, which stands for any zone
+	face  *cron.SpecSchedule // matches local times, with UTC as their zone
 	zone  *time.Location
-	clock bool // follows the clock; false for a fixed-time job
+	clock bool // the expression follows the clock; false for a fixed-time expression
 	index int  // the index of the expression in its list
 }
 
@@ -32,10 +33,10 @@ func (w *wall) nextInstant(after, limit int64) (int64, bool) {
 	return w.nextReached(after, limit)
 }
 
-// nextShown returns the first instant at which the clock of the zone shows a matching time. It looks at one period after the other, because the clock
-// may show the same times again in the next.
+// nextShown returns the first instant after the given instant at which the zone's clock shows a matching time. It searches each period separately,
+// because the clock may repeat times in the next period.
 func (w *wall) nextShown(after, limit int64) (int64, bool) {
-	searched, match := int64(0), int64(math.MinInt64) // there is no match in between
+	searched, match := int64(0), int64(math.MinInt64) // no time between searched and match is a match
 	for from := after + 1; from <= limit; {
 		p := periodAt(w.zone, from)
 		if shown := p.wallClock(from) - 1; shown < searched || shown >= match {
@@ -53,7 +54,7 @@ func (w *wall) nextShown(after, limit int64) (int64, bool) {
 	return 0, false
 }
 
-// nextReached returns the first instant at which the clock of the zone shows a matching time or a later one, for a match that it had not reached
+// nextReached returns the first instant after the given instant at which the zone's clock reaches or skips a matching time, which it had not reached
 // before.
 func (w *wall) nextReached(after, limit int64) (int64, bool) {
 	p, reached := reachedBy(w.zone, after)
@@ -71,7 +72,7 @@ func (w *wall) nextReached(after, limit int64) (int64, bool) {
 	return 0, false
 }
 
-// reachedBy returns the latest time that the clock of a zone has shown up to an instant, and the period of that instant.
+// reachedBy returns the latest local time that a zone's clock has shown up to an instant, and the period that contains the instant.
 func reachedBy(zone *time.Location, instant int64) (p period, reached int64) {
 	p, reached = periodAt(zone, instant-lookBack), math.MinInt64
 	for p.end <= instant {
@@ -81,8 +82,8 @@ func reachedBy(zone *time.Location, instant int64) (p period, reached int64) {
 	return p, max(reached, p.wallClock(instant))
 }
 
-// nextOnFace returns the first matching time of the wall clock after the given one, regardless of zones. SpecSchedule.Next gives up after five years,
-// which may be too few for a 29 February, so it is then called again from there.
+// nextOnFace returns the first matching local time after the given time. SpecSchedule.Next gives up after five years, which may not be enough for 29
+// February, so nextOnFace then calls it again with a later start.
 func (w *wall) nextOnFace(after, limit int64) (int64, bool) {
 	for from := time.Unix(after, 0).UTC(); from.Unix() <= limit+secondsPerDay; {
 		if match := w.face.Next(from); !match.IsZero() {

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// A period is a stretch of time in which the offset of a zone stays the same. Two consecutive periods may have the same offset.
+// A period is an interval in which the offset of a zone does not change. Consecutive periods may have the same offset.
 type period struct {
 	offset int64 // seconds east of UTC
-	end    int64 // the first Unix second after it; math.MaxInt64 if it never ends
+	end    int64 // the first Unix second after the period; math.MaxInt64 if it never ends
 }
 
-// wallClock returns the wall clock at an instant of the period, as the Unix time at which UTC shows the same.
+// wallClock returns the local time at an instant of the period, as the Unix time of this time in UTC.
 func (p period) wallClock(instant int64) int64 { return instant + p.offset }
 
-// instant returns the instant at which the wall clock shows a time. It is the inverse of wallClock.
+// instant returns the instant of a local time in the period. It is the inverse of wallClock.
 func (p period) instant(wall int64) int64 { return wall - p.offset }
 
-// periodAt returns the period that contains an instant, with its end. [time.Time.ZoneBounds] returns the exact end of a period, but may return the
-// start of the year, or of the rule in force, instead of the start of the period.
+// periodAt returns the period that contains an instant. A period has no start, because the start that [time.Time.ZoneBounds] returns may be the start
+// of the year or of the current rule instead.
 func periodAt(zone *time.Location, instant int64) period {
 	t := time.Unix(instant, 0).In(zone)
 	_, offset := t.Zone()
@@ -36,7 +36,8 @@ func periodAt(zone *time.Location, instant int64) period {
 	return p
 }
 
-// PeriodEnd returns the first instant after another at which a zone may change its offset, or the zero time if it never does.
+// PeriodEnd returns the next instant, after a given one, at which the offset of a zone may change. It returns the zero time if the offset never
+// changes again.
 func PeriodEnd(zone *time.Location, at time.Time) time.Time {
 	p := periodAt(zone, at.Unix())
 	if p.end == math.MaxInt64 {
@@ -45,8 +46,8 @@ func PeriodEnd(zone *time.Location, at time.Time) time.Time {
 	return time.Unix(p.end, 0)
 }
 
-// zoneKey returns a name for a zone, so that different zones have different names. Zones of the IANA database are known by their names, even if their
-// data has no change of the clock, because it begins late. For any other zone with a fixed offset, whose name may be anything, the offset is added.
+// zoneKey returns a text that identifies a zone. For a zone with offset changes, or with a name from the IANA database, it is the name. For any other
+// zone it is the name and the fixed offset, because such a zone may have any name.
 func zoneKey(zone *time.Location) string {
 	if zone == time.UTC {
 		return "UTC"

@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// A Zones is one version of the time zones of the IANA database. Its zones never change, so all schedules that are read with the same Zones have
-// ticks by the same rules. A nil *Zones has the zones of [BuiltIn]. It is safe for concurrent use.
+// A Zones has the time zones of one version of the IANA database. It is immutable, and safe for concurrent use. A nil *Zones has the zones of
+// [BuiltIn].
 type Zones struct {
 	version string
 	names   []string                                  // sorted
-	load    func(name string) (*time.Location, error) // reads a zone on its first use
+	load    func(name string) (*time.Location, error) // loads a zone on its first use
 	loaded  sync.Map                                  // *time.Location by name
 }
 
 var errUnknownZone = errors.New("unknown zone")
 
-// NewZones returns zones with other data than the built-in zones. files has compiled zones (TZif, RFC 9636) by name, and NewZones checks all of them.
+// NewZones returns zones from other data than the built-in data. files has compiled zones (TZif, RFC 9636) by name. NewZones checks all of them.
 func NewZones(version string, files map[string][]byte) (*Zones, error) {
 	z := &Zones{version: version, names: slices.Sorted(maps.Keys(files))}
 	for _, name := range z.names {
@@ -37,7 +37,7 @@ func NewZones(version string, files map[string][]byte) (*Zones, error) {
 	return z, nil
 }
 
-// parseZone checks and reads a compiled zone.
+// parseZone checks and parses a compiled zone.
 func parseZone(name string, data []byte) (*time.Location, error) {
 	if !fs.ValidPath(name) || strings.Contains(name, `\`) {
 		return nil, errors.New("its name is no path below a folder")
@@ -57,8 +57,8 @@ func parseZone(name string, data []byte) (*time.Location, error) {
 	return zone, nil
 }
 
-// Location returns the zone with a name such as "Europe/Berlin"; "" and "UTC" are UTC. "Local" is an error, as is any other name that the data lacks.
-// Names are case-sensitive. The same name always returns the same pointer.
+// Location returns the zone with this name, such as "Europe/Berlin". "" and "UTC" return UTC. Names are case-sensitive. An unknown name is an error,
+// and so is "Local". Calls with the same name return the same pointer.
 func (z *Zones) Location(name string) (*time.Location, error) {
 	if name == "" || name == "UTC" {
 		return time.UTC, nil
@@ -81,7 +81,7 @@ func (z *Zones) Location(name string) (*time.Location, error) {
 // Names returns the names of all zones, sorted.
 func (z *Zones) Names() []string { return slices.Clone(z.orBuiltIn().names) }
 
-// Version returns the version of the data, such as "2026f". The later of two versions is greater as a string.
+// Version returns the version of the data, such as "2026f". As strings, later versions are greater.
 func (z *Zones) Version() string { return z.orBuiltIn().version }
 
 func (z *Zones) orBuiltIn() *Zones {
@@ -91,8 +91,8 @@ func (z *Zones) orBuiltIn() *Zones {
 	return z
 }
 
-// HashZone returns a hash of the clock of a zone from one instant until another. Zones with different data have the same hash if their clocks are the
-// same in that time.
+// HashZone returns a hash of the offsets of a zone between two instants. Zones with different data have the same hash if their offsets are the same
+// in this time.
 func HashZone(zone *time.Location, from, until time.Time) string {
 	h := sha256.New()
 	first := from.Unix()

@@ -2,24 +2,24 @@ package document
 
 import "fmt"
 
-// The limits of a configuration. The scanner enforces them before the library decodes a text, because the memory of the library grows with the depth
-// and the number of values and with the length of keys.
+// The limits of a configuration. The scanner enforces them before the TOML library decodes the text, because the memory that the library needs grows with the
+// depth and the number of values and with the length of keys.
 const (
-	// MaxFileBytes is the maximum length of one file, enough for about 25,000 jobs.
+	// MaxFileBytes is the maximum length of one file in bytes, enough for about 25,000 jobs.
 	MaxFileBytes  = 4 << 20
-	maxTotalBytes = 16 << 20 // of all files together
+	maxTotalBytes = 16 << 20 // maximum length of all files together
 	maxFiles      = 10_000
-	maxDepth      = 32        // of nested brackets and braces
-	maxParts      = 32        // of a dotted key
-	maxKey        = 1 << 10   // of one part of a key
-	maxString     = 256 << 10 // as written in the file; the system takes at most 128 KiB for an argument or a variable
-	maxValues     = 250_000   // values and headers
-	maxKeyBytes   = 64 << 20  // names of all keys, each including the names of the tables around it
-	maxFaults     = 1000      // faults that are reported, and as many warnings
-	maxTwins      = 100       // second definitions that are reported per file
+	maxDepth      = 32        // maximum depth of nested brackets and braces
+	maxParts      = 32        // maximum number of parts of a dotted key
+	maxKey        = 1 << 10   // maximum length of one part of a key
+	maxString     = 256 << 10 // maximum length of a string in the file; Linux permits 128 KiB for an argument or a variable
+	maxValues     = 250_000   // maximum number of values and table headers in all files
+	maxKeyBytes   = 64 << 20  // maximum length of all keys together, each including the names of the tables around it
+	maxFaults     = 1000      // maximum number of faults that are reported; the same limit applies to warnings
+	maxTwins      = 100       // maximum number of duplicate definitions that are reported per file
 )
 
-// partCost is the cost of a part of a key, in addition to the length of its name.
+// partCost is the cost of one part of a key, in addition to the length of the name.
 const partCost = 16
 
 const (
@@ -29,7 +29,7 @@ const (
 	textTooLong  = "a string of more than 256 KiB"
 )
 
-// Bounds is what is left of the limits, for all files together.
+// Bounds has the remaining budget of each limit, for all files together.
 type Bounds struct {
 	files, bytes, values, keyBytes int
 }
@@ -39,7 +39,7 @@ func NewBounds() *Bounds {
 	return &Bounds{files: maxFiles, bytes: maxTotalBytes, values: maxValues, keyBytes: maxKeyBytes}
 }
 
-// Take accounts for a file of the given length. It returns an error if a limit is exceeded.
+// Take subtracts a file of the given length from the budget. It returns an error if a limit is exceeded.
 func (b *Bounds) Take(bytes int) error {
 	b.files--
 	b.bytes -= bytes
@@ -52,7 +52,7 @@ func (b *Bounds) Take(bytes int) error {
 	return nil
 }
 
-// spendValues accounts for values and for the cost of their keys. It returns a message if a limit is exceeded, or "".
+// spendValues subtracts values and the cost of their keys from the budget. It returns a message if a limit is exceeded, or "".
 func (b *Bounds) spendValues(values, keyBytes int) string {
 	b.values -= values
 	b.keyBytes -= keyBytes

@@ -7,14 +7,14 @@ import (
 
 // Fault is one mistake in a configuration, with the place at which to correct it.
 type Fault struct {
-	// File is the name under which the file was reached: the path that the user gave, or that path's folder joined with an include.
+	// File is the path by which the file was found: the path that the user gave, or the folder of the including file joined with the included name.
 	File string `json:"file"`
 	// Line and Column count from 1. Columns count characters, as editors do.
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Message is one line that names the mistake and the remedy. It never contains a value from the environment, except in the names of included files.
+	// Message is one line with the mistake and the remedy. It contains no value from the environment, except in the names of included files.
 	Message string `json:"message"`
-	// Warning marks a value that is valid, but probably not meant.
+	// Warning marks a valid value that is probably a mistake.
 	Warning bool `json:"warning,omitempty"`
 }
 

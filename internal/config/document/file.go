@@ -1,6 +1,6 @@
-// Package document turns the text of configuration files into values with their places. It knows no keys.
+// Package document parses the text of configuration files into values with their positions. It is independent of the keys of a configuration.
 //
-// The TOML library decodes the text, but keeps no positions. So a small scanner finds the place of each key and value, and second definitions.
+// The TOML library decodes the text but reports no positions. So a small scanner finds the positions of keys and values, and duplicate definitions.
 package document
 
 import (
@@ -18,16 +18,16 @@ type File struct {
 	text   text
 	tree   map[string]any // nil if the text is not TOML
 	places *place
-	twins  []twin // second definitions, which are ignored
+	twins  []twin // duplicate definitions, which are ignored
 }
 
-// New returns a file with the given text, not parsed yet. It replaces line ends by LF, as TOML permits: in a command of several lines from a Windows
-// file, a shell would take the CR for a part of the last word.
+// New returns a file with the given text. The text is not parsed yet. New replaces CRLF by LF, as TOML permits, because a shell would take a CR from a
+// Windows file for a part of the last word of a line.
 func New(name, content string) *File {
 	return &File{name: name, text: newText(strings.ReplaceAll(content, "\r\n", "\n"))}
 }
 
-// Name returns the name under which the file was reached.
+// Name returns the path by which the file was found.
 func (f *File) Name() string { return f.name }
 
 // Root returns the top level. ok is false if the text is not TOML.
@@ -35,8 +35,8 @@ func (f *File) Root() (root Value, ok bool) {
 	return Value{src: f, at: f.places, Raw: f.tree}, f.tree != nil
 }
 
-// Parse parses the text as TOML. It reports each second definition and ignores it, so that a job that is defined twice hides no other fault. The
-// library stops at its first fault.
+// Parse parses the text as TOML. It reports each duplicate definition and ignores it. The TOML library alone would stop at its first error, so a job that is
+// defined twice would hide all other faults.
 func (f *File) Parse(b *Bounds) (faults Faults) {
 	if at := f.text.invalidUTF8(); at >= 0 {
 		return Faults{f.newFault(at, "not TOML: the text is not UTF-8")}
@@ -52,7 +52,7 @@ func (f *File) Parse(b *Bounds) (faults Faults) {
 		faults = Faults{f.syntaxFault(err)}
 	}
 	for _, t := range twins[:min(len(twins), maxTwins)] {
-		if t.from < end { // behind the library's fault, the text may not be TOML
+		if t.from < end { // after the error of the library, the text may not be TOML
 			faults = append(faults, f.newFault(t.key, "%s", AlreadyDefined(t.kind, t.name, f.placeAt(t.first))))
 		}
 	}
@@ -62,7 +62,7 @@ func (f *File) Parse(b *Bounds) (faults Faults) {
 	return faults
 }
 
-// decodeTOML calls the library, and turns its panics into errors. The library panics on what it takes for a bug of its own.
+// decodeTOML calls the TOML library and turns panics into errors. The library panics if it detects a bug of its own.
 func decodeTOML(text string) (tree map[string]any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -73,7 +73,7 @@ func decodeTOML(text string) (tree map[string]any, err error) {
 	return tree, err
 }
 
-// AlreadyDefined returns the message about a second definition of a job, table or key. before is the place of the first.
+// AlreadyDefined returns the message about a duplicate definition of a job, table or key. before is the place of the first definition.
 func AlreadyDefined(kind, name, before string) string {
 	switch kind {
 	case "job", "pool", "calendar":
@@ -92,7 +92,7 @@ func (f *File) newFault(at int, format string, args ...any) Fault {
 // placeAt returns FILE:LINE:COL.
 func (f *File) placeAt(at int) string { return f.newFault(at, "").Place() }
 
-// syntaxFault turns an error of the library into a fault.
+// syntaxFault converts an error of the TOML library to a fault.
 func (f *File) syntaxFault(err error) Fault {
 	var syntax toml.ParseError
 	if !errors.As(err, &syntax) {
@@ -101,7 +101,7 @@ func (f *File) syntaxFault(err error) Fault {
 	return f.newFault(f.faultyAt(err), "not TOML: %s", OneLine(syntax.Message))
 }
 
-// faultyAt returns the byte that an error of the library refers to, or 0 if it names none.
+// faultyAt returns the byte offset of an error of the TOML library, or 0 if it is unknown.
 func (f *File) faultyAt(err error) int {
 	var syntax toml.ParseError
 	if !errors.As(err, &syntax) {
@@ -114,18 +114,18 @@ func (f *File) faultyAt(err error) int {
 	return at
 }
 
-// OneLine returns a text with each sequence of blanks and line ends replaced by one blank.
+// OneLine replaces each sequence of blanks and line ends by one blank.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Repeats reports whether the file defines one of these keys or tables twice. Then it is unknown which one is meant.
+// Repeats reports whether the file defines one of these keys or tables twice, so that the user's intention is unknown.
 func (f *File) Repeats(names ...string) bool {
 	return slices.ContainsFunc(f.twins, func(t twin) bool { return slices.Contains(names, t.name) })
 }
 
-// Repeated returns the number of second definitions that were reported, in a file that is TOML.
+// Repeated returns the number of duplicate definitions that were reported. It is 0 if the file is not TOML.
 func (f *File) Repeated() int { return min(len(f.twins), maxTwins) }
 
-// Unread reports whether a word is in ignored text: in a file that is not TOML, or in a second definition.
+// Unread reports whether text that was ignored contains a word. Ignored text is a file that is not TOML, or a duplicate definition.
 func (f *File) Unread(word string) bool {
 	if f.tree == nil {
 		return strings.Contains(f.text.string, word)

@@ -4,42 +4,42 @@ package document
 // scanner finds the places of all keys and values, and second definitions. It follows keys, brackets and strings, and leaves everything else to the
 // library. Its result for text that is not TOML is useless, but harmless.
 
-// place is the position of a key and its value, in bytes from the start of the text. It has the same structure as the value.
+// place is the position of a key and its value, as byte offsets in the text. It has the same structure as the value.
 type place struct {
 	key   int // start of the key; for an element of a list, which has no key, the same as val
 	val   int // start of the value; for a table with a header, the same as key
 	form  form
-	given bool              // whether it has its own key or header, and is not only a part of a longer key
-	keys  map[string]*place // of a table
-	items []*place          // of a list, or of a table in [[several]] parts
+	given bool              // whether the table has its own key or header, and does not only occur as a part of a longer key
+	keys  map[string]*place // places of the keys of a table
+	items []*place          // places of the elements of a list, or of the parts of a table in [[several]] parts
 }
 
-// form is the way in which a key was defined. It determines what may be added to it.
+// form is the syntax that defined a key. It determines what later text may add to the key.
 type form int
 
 const (
-	implied form = iota // a table in the name of a longer header: a header or keys may still define it
-	headed              // a table with a header: only headers add tables to it
-	dotted              // a table that dotted keys define: dotted keys add to it, and headers add tables
-	inline              // a table in braces: complete
-	several             // a table in [[several]] parts: such headers add parts, other headers add tables to the last part
-	plain               // a value, or a list in brackets: complete
+	implied form = iota // a table that is only a part of a longer header: a header or keys may still define it
+	headed              // a table with its own header: only headers add tables to it
+	dotted              // a table that dotted keys define: more dotted keys may add to it, and headers may add tables
+	inline              // a table in braces: nothing may be added
+	several             // a table in [[several]] parts: more such headers add parts, other headers add tables to the last part
+	plain               // a value, or a list in brackets: nothing may be added
 )
 
-// keyPart is one part of a dotted key, and its start.
+// keyPart is one part of a dotted key, with its byte offset.
 type keyPart struct {
 	name string
 	at   int
 }
 
-// twin is the second definition of a job, table or key, or an addition to one that is complete.
+// twin is a duplicate definition of a job, table or key, or an addition to a complete one.
 type twin struct {
 	kind, name string // kind is "job", "table" or "key"
-	first, key int    // starts of the first and of the second key
-	from, upTo int    // start and end of the second definition
+	first, key int    // byte offsets of the first and of the second key
+	from, upTo int    // byte offsets of the start and the end of the duplicate definition
 }
 
-// childPlace returns the place of a key in a table. If there is none, it adds one with the form f.
+// childPlace returns the place of a key in a table. If the table lacks the key, childPlace adds a place with the form f.
 func (p *place) childPlace(name string, at int, f form) *place {
 	if c := p.keys[name]; c != nil {
 		return c
@@ -52,7 +52,7 @@ func (p *place) childPlace(name string, at int, f form) *place {
 	return c
 }
 
-// latestTable returns the table to which headers add: the last part of a table in [[several]] parts.
+// latestTable returns the table to which headers add keys. For a table in [[several]] parts it is the last part.
 func (p *place) latestTable() *place {
 	if p.form != several {
 		return p
@@ -60,7 +60,7 @@ func (p *place) latestTable() *place {
 	return p.items[len(p.items)-1]
 }
 
-// setKey returns the place of a new key in a table, given its path from there, or a twin if the key is defined already.
+// setKey adds a key to a table and returns its place. path is relative to the table. If the key is defined already, setKey returns a twin.
 func setKey(table *place, path []keyPart) (*place, *twin) {
 	last := len(path) - 1
 	for _, part := range path[:last] {
@@ -83,7 +83,7 @@ func setKey(table *place, path []keyPart) (*place, *twin) {
 	return p, nil
 }
 
-// openTable returns the table of a header, or a twin if the table is defined already.
+// openTable returns the table of a header. If the table is defined already, it returns a twin.
 func openTable(root *place, path []keyPart) (*place, *twin) {
 	last := path[len(path)-1]
 	parent, again := parentTable(root, path)
@@ -102,7 +102,7 @@ func openTable(root *place, path []keyPart) (*place, *twin) {
 	return t, nil
 }
 
-// openPart returns the table of a header in double brackets, or a twin if the key is defined already.
+// openPart adds a part for a header in double brackets. If the key is defined in another form already, it returns a twin.
 func openPart(root *place, path []keyPart) (*place, *twin) {
 	last := path[len(path)-1]
 	parent, again := parentTable(root, path)
@@ -118,7 +118,7 @@ func openPart(root *place, path []keyPart) (*place, *twin) {
 	return part, nil
 }
 
-// parentTable returns the table that contains the last part of a header's path.
+// parentTable returns the table that contains the last part of a header's path. It returns a twin if a part of the path is a complete value.
 func parentTable(t *place, path []keyPart) (*place, *twin) {
 	for _, part := range path[:len(path)-1] {
 		c := t.childPlace(part.name, part.at, implied)
@@ -130,7 +130,7 @@ func parentTable(t *place, path []keyPart) (*place, *twin) {
 	return t, nil
 }
 
-// secondDefinition returns the second definition of this place, by a part of another key.
+// secondDefinition returns a twin for another key that defines this place again.
 func (p *place) secondDefinition(part keyPart) *twin {
 	kind := "table"
 	if p.form == plain {

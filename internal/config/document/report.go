@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Report collects the faults and warnings of a configuration, up to a limit, and counts all. The zero value is empty.
+// Report collects the faults and warnings of a configuration up to a limit. It counts all of them. The zero value is empty.
 type Report struct {
 	found              Faults
-	failures, warnings int // include the ones that were not kept
+	failures, warnings int // include faults and warnings beyond the limit
 }
 
 // Add adds a fault, up to the limit.
@@ -19,8 +19,8 @@ func (r *Report) Add(f Fault) {
 	}
 }
 
-// Skip reports whether the limit is reached, and then counts a fault that is not kept. It saves the cost of the fault's place and message, which
-// grows with the file.
+// Skip reports whether the limit of faults is reached. In this case it counts a fault that is not kept. Callers use it to avoid the cost of finding the
+// fault's position and building its message, which grows with the file.
 func (r *Report) Skip() bool {
 	if r.Full() {
 		r.failures++
@@ -60,8 +60,8 @@ func (r *Report) FullOfWarnings() bool { return r.warnings >= maxFaults }
 // Failures returns the number of faults, without warnings.
 func (r *Report) Failures() int { return r.failures }
 
-// Sorted returns faults and warnings in the order of files (as they were read), lines and columns. It removes duplicates, because a fault in
-// [defaults] appears once for every job.
+// Sorted returns faults and warnings by file, line and column. files has the order in which the files were read. Sorted removes duplicates, because a fault
+// in [defaults] is found again for every job.
 func (r *Report) Sorted(files map[string]int) Faults {
 	found := r.found
 	if r.Full() {

@@ -7,18 +7,18 @@ type scanner struct {
 	src     string
 	pos     int
 	bounds  *Bounds
-	depth   int       // of brackets around pos
+	depth   int       // number of brackets around pos
 	context int       // cost of the names of the tables around pos
-	path    []keyPart // the key that was read last
-	table   *place    // the table that the last header opened
+	path    []keyPart // the last key that was read
+	table   *place    // the table of the last header
 	twins   []twin
-	open    *twin // a table whose header is a second definition, until the next header
-	drops   int   // number of second definitions around pos
+	open    *twin // a table whose header is a duplicate; set until the next header
+	drops   int   // number of duplicate definitions around pos
 	excess  *excess
 }
 
-// scanText returns the place of the whole text, and its second definitions in the order of the text. No second definition is inside another one. The scan
-// ends when a limit is exceeded.
+// scanText returns the place of the whole text, and the duplicate definitions in text order. Duplicate definitions are not nested. The scan ends when a limit
+// is exceeded.
 func scanText(src string, b *Bounds) (*place, []twin, *excess) {
 	root := &place{form: headed}
 	s := &scanner{src: src, bounds: b, table: root}
@@ -30,14 +30,14 @@ func scanText(src string, b *Bounds) (*place, []twin, *excess) {
 			s.readPair(s.table)
 		}
 		if s.pos == start {
-			s.pos++ // not TOML: continue after it
+			s.pos++ // not TOML: continue at the next byte
 		}
 	}
 	s.endTwin()
 	return root, s.twins, s.excess
 }
 
-// readHeader reads [a.b] or [[a.b]] and opens that table.
+// readHeader reads [a.b] or [[a.b]] and makes its table the current one.
 func (s *scanner) readHeader(root *place) {
 	s.endTwin()
 	s.context = 0
@@ -52,7 +52,7 @@ func (s *scanner) readHeader(root *place) {
 	s.context = s.readDotted()
 	s.skipChar(']')
 	var again *twin
-	if s.table, again = open(root, s.path); again != nil { // ignore the content of the table
+	if s.table, again = open(root, s.path); again != nil { // ignore the content of a duplicate table
 		again.from = start
 		s.open, s.table = again, &place{form: headed}
 	}
@@ -66,7 +66,7 @@ func (s *scanner) endTwin() {
 	}
 }
 
-// readPair reads `a.b = value` into a table.
+// readPair reads `a.b = value` and adds it to a table.
 func (s *scanner) readPair(table *place) {
 	start := s.pos
 	cost := s.readDotted()
@@ -151,7 +151,7 @@ func (s *scanner) readValue(p *place) {
 	}
 }
 
-// readElements reads the elements between brackets, with commas, comments and line ends in between.
+// readElements reads the elements up to the closing bracket. Commas, comments and line ends may separate them.
 func (s *scanner) readElements(end byte, one func()) {
 	for s.skipBlank(); s.pos < len(s.src) && !s.skipChar(end); s.skipBlank() {
 		start := s.pos
@@ -168,7 +168,7 @@ func (s *scanner) atQuote() bool {
 	return s.pos < len(s.src) && (s.src[s.pos] == '"' || s.src[s.pos] == '\'')
 }
 
-// skipChar moves past a character, and reports whether it was there.
+// skipChar moves past a character and reports whether it was next.
 func (s *scanner) skipChar(char byte) bool {
 	if s.pos < len(s.src) && s.src[s.pos] == char {
 		s.pos++
@@ -177,7 +177,7 @@ func (s *scanner) skipChar(char byte) bool {
 	return false
 }
 
-// skipUntil moves to the first of the given characters.
+// skipUntil moves to the next of the given characters, or to the end of the text.
 func (s *scanner) skipUntil(chars string) {
 	if n := strings.IndexAny(s.src[s.pos:], chars); n >= 0 {
 		s.pos += n
@@ -203,20 +203,20 @@ func (s *scanner) skipBlank() {
 	}
 }
 
-// excess is an exceeded limit and its place.
+// excess is the first limit that was exceeded, with its place.
 type excess struct {
 	at      int
 	message string
 }
 
-// spendValues accounts for values and for the cost of their keys.
+// spendValues subtracts values and the cost of their keys from the budget.
 func (s *scanner) spendValues(at, values, keyBytes int) {
 	if message := s.bounds.spendValues(values, keyBytes); message != "" {
 		s.stopAt(at, message)
 	}
 }
 
-// stopAt records the first exceeded limit and ends the scan.
+// stopAt records that a limit was exceeded and ends the scan. Only the first such call is recorded.
 func (s *scanner) stopAt(at int, message string) {
 	if s.excess == nil {
 		s.excess = &excess{at, message}

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// eachPiece reads a TOML string of any of the four kinds, whose first quote is at pos. It calls visit with each piece of the value (usually one
-// character) and its place in the text. It returns the end of the string.
+// eachPiece reads a TOML string of any of the four kinds. pos is the offset of its first quote. eachPiece calls visit with each piece of the value (usually
+// one character) and the offset of the piece in the text. It returns the end of the string.
 func eachPiece(src string, pos int, visit func(at int, piece string)) int {
 	quote := src[pos : pos+1]
 	several := strings.HasPrefix(src[pos:], strings.Repeat(quote, 3))
@@ -15,14 +15,14 @@ func eachPiece(src string, pos int, visit func(at int, piece string)) int {
 		quote = strings.Repeat(quote, 3)
 	}
 	i := pos + len(quote)
-	if several { // a line end right after the quotes does not belong to the value
+	if several { // the value does not include a line end immediately after the opening quotes
 		i += len(src[i:]) - len(strings.TrimPrefix(strings.TrimPrefix(src[i:], "\r"), "\n"))
 	}
 	for i < len(src) && (several || src[i] != '\n') {
 		piece, n := "", 0
 		switch {
 		case strings.HasPrefix(src[i:], quote):
-			for several && strings.HasPrefix(src[i+1:], quote) { // quotes before the last three belong to the value
+			for several && strings.HasPrefix(src[i+1:], quote) { // the value includes quotes before the last three
 				visit(i, quote[:1])
 				i++
 			}
@@ -39,8 +39,8 @@ func eachPiece(src string, pos int, visit func(at int, piece string)) int {
 	return i
 }
 
-// readEscape reads the escape sequence at the start of s. It returns the value and the length of the sequence. The value of a backslash at the end of a
-// line is empty, and its sequence includes all blanks and line ends that follow.
+// readEscape reads the escape sequence at the start of s. It returns the value and the length of the sequence. For a backslash at the end of a line, the
+// value is empty, and the sequence includes all blanks and line ends that follow.
 func readEscape(s string) (piece string, n int) {
 	if len(s) < 2 {
 		return "", len(s)
@@ -58,7 +58,7 @@ func readEscape(s string) (piece string, n int) {
 	return "", 2
 }
 
-// writtenAt returns the place of byte n of the value of the string at pos.
+// writtenAt returns the offset in the text of byte n of the value of the string at pos.
 func writtenAt(src string, pos, n int) int {
 	at, seen := pos, 0
 	end := eachPiece(src, pos, func(i int, piece string) {
@@ -67,7 +67,7 @@ func writtenAt(src string, pos, n int) int {
 		}
 		seen += len(piece)
 	})
-	if n >= seen { // after the last byte: the closing quote, one or three
+	if n >= seen { // after the last byte: the closing quotes
 		at = end - 1
 		if end-pos >= 6 && strings.HasPrefix(src[pos:], strings.Repeat(src[pos:pos+1], 3)) {
 			at = end - 3

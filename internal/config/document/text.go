@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// text is the content of a file. It converts positions to lines and columns.
+// text is the content of a file. It converts byte offsets to lines and columns.
 type text struct {
 	string
-	lines []int // starts of the lines
-	chars []int // numbers of characters before each stride of the text
+	lines []int // byte offset of the start of each line
+	chars []int // number of characters before each block of stride bytes
 }
 
-// stride is the number of bytes that are counted for a column. Without it, each of many places in a long line would take a count of the whole line.
+// stride is the block size of text.chars in bytes. Without blocks, each lookup in a long line would count the characters of the whole line.
 const stride = 1 << 10
 
 func newText(s string) text {
@@ -33,7 +33,7 @@ func newText(s string) text {
 	return t
 }
 
-// charsBefore returns the number of characters that begin before a byte of the text.
+// charsBefore returns the number of characters that begin before a byte offset.
 func (t text) charsBefore(at int) int {
 	if len(t.chars) == 0 {
 		return 0
@@ -48,18 +48,18 @@ func (t text) charsBefore(at int) int {
 	return n
 }
 
-// lineAndColumn returns the line and the column of a byte of the text. Both count from 1; columns count characters.
+// lineAndColumn converts a byte offset to a line and a column. Both count from 1; columns count characters.
 func (t text) lineAndColumn(at int) (line, column int) {
 	at = min(max(at, 0), len(t.string))
 	line, found := slices.BinarySearch(t.lines, at)
 	if !found {
-		line-- // the line that begins before
+		line-- // at is inside a line, which begins before at
 	}
 	return line + 1, t.charsBefore(at) - t.charsBefore(t.lines[line]) + 1
 }
 
-// invalidUTF8 returns the position at which the text is not UTF-8, or -1. It also finds byte order marks of other encodings, which the library would
-// drop.
+// invalidUTF8 returns the offset of the first byte that is not UTF-8, or -1. It also finds a second byte order mark at the start, and byte order marks of
+// other encodings, which the TOML library would drop.
 func (t text) invalidUTF8() int {
 	for at := 0; at < len(t.string); {
 		r, n := utf8.DecodeRuneInString(t.string[at:])
@@ -71,8 +71,8 @@ func (t text) invalidUTF8() int {
 	return -1
 }
 
-// withoutTwins returns the text with second definitions replaced by blanks, so that all other positions stay the same. It includes the comma after a
-// definition in an inline table.
+// withoutTwins replaces duplicate definitions by blanks, so that all other positions stay the same. In an inline table it also replaces the comma after the
+// definition.
 func (t text) withoutTwins(twins []twin) string {
 	if len(twins) == 0 {
 		return t.string

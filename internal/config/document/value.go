@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Value is one TOML value with its place.
+// Value is one TOML value with its position.
 type Value struct {
 	src  *File
 	at   *place
-	Path string // of keys, as the user writes it: "jobs.backup.timeout"
-	Name string // the last key; for an element of a list, the name of the list
+	Path string // the keys from the top level to this value, as the user writes them: "jobs.backup.timeout"
+	Name string // the last key of Path; for an element of a list, the name of the list
 	Raw  any
 }
 
-// Absent returns a value at the start of a file or folder that can't be read.
+// Absent returns a value that stands for a file or folder that can't be read. Faults about it are at line 1.
 func Absent(name string) Value { return Value{src: New(name, ""), at: &place{}} }
 
 // Get returns the value of a key in a table.
@@ -46,10 +46,10 @@ func (v Value) Items() []Value {
 	return items
 }
 
-// AtKey returns the value with the place of its key, for a fault about the key.
+// AtKey returns the value with the position of its key, for a fault about the key.
 func (v Value) AtKey() Value { return v.movedTo(v.at.key) }
 
-// AtByte returns a string value with the place of byte n of the string.
+// AtByte returns a string value with the position of byte n of the string.
 func (v Value) AtByte(n int) Value {
 	if at := v.at.val; at < len(v.src.text.string) && (v.src.text.string[at] == '"' || v.src.text.string[at] == '\'') {
 		return v.movedTo(writtenAt(v.src.text.string, at, n))
@@ -68,7 +68,7 @@ func (v Value) File() string { return v.src.name }
 // Line returns the line of the value's key, from 1.
 func (v Value) Line() int { return v.src.newFault(v.at.key, "").Line }
 
-// KeyPlace returns FILE:LINE:COL of the value's key, for a fault elsewhere that refers to it.
+// KeyPlace returns FILE:LINE:COL of the value's key, for a fault at another place that refers to it.
 func (v Value) KeyPlace() string { return v.src.placeAt(v.at.key) }
 
 // Written returns the value as it is written in the file. The value must not be a string, list or table.
@@ -91,7 +91,7 @@ func (v Value) Relative(path string) string {
 // IsTable reports whether the value is a table.
 func (v Value) IsTable() bool { return v.Kind() == "a table" }
 
-// Kind returns the type of the value in the words of users.
+// Kind returns the type of the value, in words for messages.
 func (v Value) Kind() string {
 	switch v.Raw.(type) {
 	case string:

@@ -12,21 +12,21 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// Variables is the environment from which strings are expanded.
+// Variables describes how to replace the environment variables in strings.
 type Variables struct {
 	Lookup func(name string) (value string, set bool)
-	// KeepUnset leaves unset variables unchanged.
+	// KeepUnset leaves references to unset variables as they are.
 	KeepUnset bool
-	// Taken receives the names of the variables that a [Reader] expands.
+	// Taken receives the names of the variables that a [Reader] replaces.
 	Taken map[string]bool
 }
 
 // Expansion is a string with its variables replaced.
 type Expansion struct {
-	Text    string   // with values from the environment, or defaults
-	Literal string   // with the defaults in the file only, never with values from the environment
-	Names   []string // of the variables
-	Open    bool     // whether an unset variable was left unchanged
+	Text    string   // the string with values from the environment, or the defaults of the references
+	Literal string   // the string with the defaults of the references only, so it contains no value from the environment
+	Names   []string // names of the variables
+	Open    bool     // whether a reference to an unset variable was left as it is
 	wrong   []wrongVariable
 }
 
@@ -35,7 +35,7 @@ type wrongVariable struct {
 	message string
 }
 
-// parseVariable parses a match of the pattern. ok is false if it is neither ${NAME} nor ${NAME:-default}.
+// parseVariable parses a match of the pattern variable. ok is false if the match has neither the form ${NAME} nor ${NAME:-default}.
 func parseVariable(written string) (name, fallback string, hasFallback, ok bool) {
 	inner, opened := strings.CutPrefix(written, "${")
 	inner, closed := strings.CutSuffix(inner, "}")
@@ -44,7 +44,7 @@ func parseVariable(written string) (name, fallback string, hasFallback, ok bool)
 	return name, fallback, hasFallback, ok
 }
 
-// Find returns the positions of all ${NAME} and ${NAME:-default} in s.
+// Find returns the positions of all references ${NAME} and ${NAME:-default} in s.
 func Find(s string) [][]int {
 	return slices.DeleteFunc(variable.FindAllStringIndex(s, -1), func(m []int) bool {
 		_, _, _, ok := parseVariable(s[m[0]:m[1]])

@@ -13,28 +13,29 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// Key is one key of a section. All fields but Read are for the reference in docs/configuration.md.
+// Key is one key of a section. All fields except Name and Read are for the reference in docs/configuration.md and for the settings.
 type Key[T any] struct {
 	Name string
 	Read func(*Reader, document.Value, *T)
-	// Kind is the type of the values, Allowed their bounds, or "".
+	// Kind is the type of the values. Allowed describes the permitted values, or is "".
 	Kind, Allowed string
-	// Default returns the default, given the T of an empty file: a TOML value or a [Prose]. It is nil for a key without a default.
+	// Default returns the default as a TOML value or a [Prose]. Its argument is the T of an empty file. Default is nil for a key without a default.
 	Default func(*T) any
-	// Value returns the value of the key in a T, in the form of Default, or nil if it is not set. Keys of a table have Inner instead.
+	// Value returns the value of the key in a T, in the form of Default. It returns nil if the key is not set. For the key of an inner table, Inner is set
+	// instead.
 	Value func(*T) any
 	Inner func(*T) []Entry
-	// Doc is the meaning in one sentence.
+	// Doc describes the key in a sentence or two.
 	Doc string
 }
 
-// Prose is a default in words, for lack of a TOML value.
+// Prose is a description of a default that is not a single TOML value.
 type Prose string
 
 // Bytes is a size in bytes.
 type Bytes int64
 
-// The kinds of values.
+// The kinds of values, for Key.Kind.
 const (
 	KindDuration = "duration"
 	KindSize     = "size"
@@ -46,7 +47,7 @@ const (
 	KindPath     = "path"
 )
 
-// Field returns a key whose values are read into a field by a function.
+// Field returns a key that reads a value with read and stores it in a field.
 func Field[T, F any](name, kind string, field func(*T) *F, read func(*Reader, document.Value) (F, bool), doc string) Key[T] {
 	return Key[T]{Name: name, Kind: kind, Doc: doc, Value: unlessZero(func(of *T) any { return *field(of) }), Read: func(r *Reader, v document.Value, to *T) {
 		if value, ok := read(r, v); ok {
@@ -55,7 +56,7 @@ func Field[T, F any](name, kind string, field func(*T) *F, read func(*Reader, do
 	}}
 }
 
-// unlessZero replaces zero values by nil.
+// unlessZero returns a function that returns nil in place of a zero value.
 func unlessZero[T any](value func(*T) any) func(*T) any {
 	return func(of *T) any {
 		if v := value(of); v != nil && !reflect.ValueOf(v).IsZero() {
@@ -91,16 +92,16 @@ func Path[T any](name string, field func(*T) *string, doc string) Key[T] {
 	return Field(name, KindPath, field, (*Reader).Path, doc)
 }
 
-// Integer returns a key for a whole number within bounds.
+// Integer returns a key for a whole number from least to most.
 func Integer[T any](name string, least, most int64, field func(*T) *int, doc string) Key[T] {
 	read := func(r *Reader, v document.Value) (int, bool) { return r.Integer(v, least, most) }
 	return Field(name, KindInteger, field, read, doc).Allow(fmt.Sprintf("%d to %d", least, most)).DefaultOf(func(of *T) any { return *field(of) })
 }
 
-// AnyLength is the upper bound of durations without one.
+// AnyLength is the upper bound of a duration that is not limited.
 const AnyLength = math.MaxInt64
 
-// Duration returns a key for a duration within bounds.
+// Duration returns a key for a duration from least to most.
 func Duration[T any](name string, least, most time.Duration, field func(*T) *time.Duration, doc string) Key[T] {
 	allowed := units.FormatDuration(least) + " to " + units.FormatDuration(most)
 	if most == AnyLength {
@@ -110,7 +111,7 @@ func Duration[T any](name string, least, most time.Duration, field func(*T) *tim
 	return Field(name, KindDuration, field, read, doc).Allow(allowed).DefaultOf(func(of *T) any { return *field(of) })
 }
 
-// Limit returns a key for a duration longer than zero, or for a word that stands for 0.
+// Limit returns a key for a duration longer than zero. A word, such as "none", stands for 0.
 func Limit[T any](name, word string, field func(*T) *time.Duration, doc string) Key[T] {
 	read := func(r *Reader, v document.Value) (time.Duration, bool) { return r.Limit(v, word) }
 	return Field(name, KindDuration, field, read, doc).Allow("longer than 0s, or `" + strconv.Quote(word) + "`").DefaultOf(func(of *T) any {
@@ -121,7 +122,7 @@ func Limit[T any](name, word string, field func(*T) *time.Duration, doc string) 
 	})
 }
 
-// Size returns a key for a number of bytes, at most most; 0 is no limit.
+// Size returns a key for a number of bytes up to most. If most is 0, there is no limit.
 func Size[T any](name string, most int64, field func(*T) *int64, doc string) Key[T] {
 	allowed := ""
 	if most > 0 {
@@ -138,37 +139,37 @@ func Word[T any](name string, field func(*T) *string, doc string, words ...strin
 	return Field(name, KindString, field, read, doc).Allow(allowed).DefaultOf(func(of *T) any { return cmp.Or(*field(of), words[0]) })
 }
 
-// Allow sets the description of the permitted values.
+// Allow sets Allowed, the description of the permitted values.
 func (k Key[T]) Allow(allowed string) Key[T] {
 	k.Allowed = allowed
 	return k
 }
 
-// DefaultOf sets the default. The function also becomes Value.
+// DefaultOf sets the function that returns the default. It also sets Value to this function.
 func (k Key[T]) DefaultOf(of func(*T) any) Key[T] {
 	k.Default, k.Value = of, of
 	return k
 }
 
-// By sets a default in words.
+// By sets a default that is described in words.
 func (k Key[T]) By(p Prose) Key[T] {
 	k.Default, k.Value = func(*T) any { return p }, unlessZero(k.Value)
 	return k
 }
 
-// ValueOf sets the function that returns the value in a T.
+// ValueOf sets the function that returns the key's value in a T.
 func (k Key[T]) ValueOf(of func(*T) any) Key[T] {
 	k.Value = of
 	return k
 }
 
-// Optional removes the default: the key is not set unless a file sets it.
+// Optional removes the default. The key then has a value only if a file sets it.
 func (k Key[T]) Optional() Key[T] {
 	k.Default, k.Value = nil, unlessZero(k.Value)
 	return k
 }
 
-// inForce returns the value in a T, or the default.
+// inForce returns the key's value in a T, or the default if the value is nil.
 func (k Key[T]) inForce(of *T) any {
 	v := k.Value(of)
 	if v == nil && k.Default != nil {

@@ -9,7 +9,7 @@ import (
 func Nearest(word string, candidates []string) string {
 	best, least := "", max(1, len(word)/2)+1
 	for _, c := range slices.Sorted(slices.Values(candidates)) {
-		if len(word)-len(c) >= least { // the difference in length is too many edits already
+		if len(word)-len(c) >= least { // the lengths alone differ by too many edits
 			continue
 		}
 		if d := Edits(strings.ToLower(word), c); d < least {
@@ -19,7 +19,7 @@ func Nearest(word string, candidates []string) string {
 	return best
 }
 
-// Edits returns the optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours.
+// Edits returns the optimal string alignment distance, which counts insertions, deletions, substitutions and swaps of adjacent bytes.
 func Edits(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -1,6 +1,6 @@
-// Package schema reads the values of a configuration by tables of known keys. It knows the kinds of values, but no keys.
+// Package schema reads the values of a configuration by tables of keys. It defines the types of values, and other packages define the keys.
 //
-// A faulty value is reported and left out, and reading continues.
+// A faulty value is reported and skipped, and reading continues.
 package schema
 
 import (
@@ -14,36 +14,36 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// Reader reads values and reports their faults.
+// Reader reads values and reports faults in them.
 type Reader struct {
 	*document.Report
 	variables Variables
 	names     Names
-	set       map[string]document.Value // settings and jobs by path
-	meant     map[string]bool           // paths of keys that were suggested in place of unknown ones
+	set       map[string]document.Value // values that First recorded, by path
+	meant     map[string]bool           // paths of keys that were suggested for unknown keys
 }
 
-// Names helps with unknown keys.
+// Names helps to explain unknown keys.
 type Names struct {
-	// Home returns the table that has a key which is unknown in another table, or "".
+	// Home returns the place of a table that contains a key, or "". It is called for a key that is unknown in another table.
 	Home func(key, table string) string
-	// Synonyms maps names of keys in other programs to known keys.
+	// Synonyms maps the names of keys in other programs to the keys of this one.
 	Synonyms map[string]string
 }
 
-// NewReader returns a reader.
+// NewReader returns a reader that adds faults to a report.
 func NewReader(to *document.Report, variables Variables, names Names) *Reader {
 	return &Reader{Report: to, variables: variables, names: names, set: make(map[string]document.Value), meant: make(map[string]bool)}
 }
 
-// Noting returns a copy of the reader that records expanded variables in taken.
+// Noting returns a copy of the reader that records the variables it replaces in taken.
 func (r *Reader) Noting(taken map[string]bool) *Reader {
 	c := *r
 	c.variables.Taken = taken
 	return &c
 }
 
-// First records the place of a setting or a job. If it was set before, First reports a fault and returns false.
+// First records the value of a setting or a job. If its path was recorded before, First reports a fault and returns false.
 func (r *Reader) First(v document.Value, kind string) bool {
 	before, again := r.set[v.Path]
 	if again {
@@ -54,22 +54,22 @@ func (r *Reader) First(v document.Value, kind string) bool {
 	return true
 }
 
-// Set returns the value of a setting that may be set only once, by its path.
+// Set returns the value that First recorded for a path.
 func (r *Reader) Set(path string) (v document.Value, set bool) {
 	v, set = r.set[path]
 	return v, set
 }
 
-// Missing reports whether a key is neither set in a table nor meant by an unknown key.
+// Missing reports whether a table lacks a key. A key is not missing if it was suggested for an unknown key.
 func (r *Reader) Missing(table document.Value, key string) bool {
 	_, set := table.Get(key)
 	return !set && !r.Meant(table.Path+"."+key)
 }
 
-// Meant reports whether a key was suggested in place of an unknown one.
+// Meant reports whether the key with this path was suggested for an unknown key.
 func (r *Reader) Meant(path string) bool { return r.meant[path] }
 
-// Text reads a string and replaces its variables. ok is false after a fault.
+// Text reads a string and replaces its variables. want describes the expected value, for messages. ok is false after a fault.
 func (r *Reader) Text(v document.Value, want string) (e Expansion, ok bool) {
 	s, ok := v.Raw.(string)
 	if !ok {
@@ -89,8 +89,8 @@ func (r *Reader) Text(v document.Value, want string) (e Expansion, ok bool) {
 	return e, len(e.wrong) == 0
 }
 
-// Parsed reads a string with parse. The error of parse completes a sentence that begins with the string. The message shows the text of the file,
-// without values from the environment. A string with an unset variable is not parsed, and ok is false.
+// Parsed reads a string and parses it. The text of an error of parse is the end of a sentence that begins with the string. The message shows the string as it
+// is written in the file, without values from the environment. If the string refers to an unset variable, Parsed does not parse it and returns false.
 func Parsed[T any](r *Reader, v document.Value, want string, parse func(string) (T, error)) (t T, ok bool) {
 	e, ok := r.Text(v, want)
 	if !ok || e.Open {
@@ -104,7 +104,7 @@ func Parsed[T any](r *Reader, v document.Value, want string, parse func(string) 
 	return t, true
 }
 
-// Within reads a duration within bounds.
+// Within reads a duration from least to most.
 func (r *Reader) Within(v document.Value, least, most time.Duration) (time.Duration, bool) {
 	return Parsed(r, v, `a duration in a string, such as "90s" or "30d"`, func(s string) (time.Duration, error) {
 		d, err := units.ParseDuration(s)
@@ -118,7 +118,7 @@ func (r *Reader) Within(v document.Value, least, most time.Duration) (time.Durat
 	})
 }
 
-// Limit reads a duration longer than zero, or a word that stands for 0.
+// Limit reads a duration longer than zero. The given word stands for 0.
 func (r *Reader) Limit(v document.Value, word string) (time.Duration, bool) {
 	if v.Raw == word {
 		return 0, true
@@ -137,7 +137,7 @@ func (r *Reader) Limit(v document.Value, word string) (time.Duration, bool) {
 	})
 }
 
-// Size reads a number of bytes, at most most. If most is 0, there is no limit.
+// Size reads a number of bytes up to most. If most is 0, there is no limit.
 func (r *Reader) Size(v document.Value, most int64) (int64, bool) {
 	return Parsed(r, v, `a size in a string, such as "16KiB" or "64MiB"`, func(s string) (int64, error) {
 		n, err := units.ParseSize(s)
@@ -148,7 +148,7 @@ func (r *Reader) Size(v document.Value, most int64) (int64, bool) {
 	})
 }
 
-// Integer reads a whole number within bounds.
+// Integer reads a whole number from least to most.
 func (r *Reader) Integer(v document.Value, least, most int64) (int, bool) {
 	n, ok := v.Raw.(int64)
 	switch {
@@ -169,7 +169,7 @@ func (r *Reader) Boolean(v document.Value) (b, ok bool) {
 	return b, ok
 }
 
-// Choice reads one of the supported words.
+// Choice reads one of several words.
 func (r *Reader) Choice(v document.Value, supported ...string) (string, bool) {
 	quoted := make([]string, len(supported))
 	for i, word := range supported {
@@ -188,7 +188,7 @@ func (r *Reader) Choice(v document.Value, supported ...string) (string, bool) {
 	return e.Text, true
 }
 
-// List reads the elements of a non-empty list with a function.
+// List reads a non-empty list, and each element with the function element.
 func List[T any](r *Reader, v document.Value, want string, element func(document.Value) (T, bool)) (all []T, ok bool) {
 	if _, isList := v.Raw.([]any); !isList {
 		r.Mistyped(v, want)
@@ -223,7 +223,7 @@ func (r *Reader) Word(v document.Value, want string) (string, bool) {
 	return e.Text, ok
 }
 
-// Path reads the path of a file or folder, and resolves it against the folder of the file that names it.
+// Path reads the path of a file or folder. A relative path is resolved against the folder of the configuration file.
 func (r *Reader) Path(v document.Value) (string, bool) {
 	path, ok := r.Word(v, "a path in a string")
 	return v.Relative(path), ok

@@ -8,12 +8,12 @@ import (
 	"github.com/cronclave/cronclave/internal/config/document"
 )
 
-// Section is a kind of table: its keys, with functions that read them into a T.
+// Section is a kind of table. It has the keys of the table, with functions that read their values into a T.
 type Section[T any] struct {
 	Keys []Key[T]
-	// Later has the keys that are specified and do not work yet.
+	// Later lists keys that are specified but not implemented yet.
 	Later []string
-	// Once permits each key only once in the whole configuration.
+	// Once means that each key may be set only once in the whole configuration.
 	Once bool
 }
 
@@ -36,7 +36,7 @@ func (s Section[T]) Names() []string {
 	return names
 }
 
-// Entry is a key with its effective value, which is nil if there is none. A key of an inner table is "table.key".
+// Entry is a key with its effective value, which is nil if the key has neither a value nor a default. A key of an inner table is "table.key".
 type Entry struct {
 	Key, Kind string
 	Value     any
@@ -58,7 +58,7 @@ func (s Section[T]) Entries(of *T) []Entry {
 	return all
 }
 
-// Read reads a table, with its keys in alphabetical order.
+// Read reads a table into a T. It reads the keys in alphabetical order.
 func (s Section[T]) Read(r *Reader, v document.Value, into *T) {
 	table, ok := v.Raw.(map[string]any)
 	if !ok {
@@ -80,7 +80,7 @@ func (s Section[T]) Read(r *Reader, v document.Value, into *T) {
 	}
 }
 
-// reportUnknown reports an unknown key, and suggests the known key that may be meant.
+// reportUnknown reports an unknown key. It suggests a similar known key, or names the table in which the key is known.
 func (r *Reader) reportUnknown(key, table document.Value, known, later []string) {
 	if r.Skip() {
 		return
@@ -108,7 +108,7 @@ func (r *Reader) reportUnknown(key, table document.Value, known, later []string)
 	r.Fault(key.AtKey(), "%s", message)
 }
 
-// keyTitle returns the name of a key with the table that it is in.
+// keyTitle returns the name of a key together with its table.
 func keyTitle(key, table document.Value) string {
 	switch {
 	case table.Path != "":

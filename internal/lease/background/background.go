@@ -1,4 +1,4 @@
-// Package background has the lifetime of a client, and the work that goes on after its calls until the client is closed.
+// Package background manages the lifetime of a client, and the work that continues in the background after a call has returned.
 package background
 
 import (
@@ -9,15 +9,15 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A Group is the work of one client. It is safe for concurrent use.
+// A Group has the lifetime and the background work of one client. It is safe for concurrent use.
 type Group struct {
 	clock func() time.Duration
 
-	mu      sync.Mutex // orders End and new work
+	mu      sync.Mutex // makes sure that no work begins after End
 	work    sync.WaitGroup
 	life    context.Context
 	cancel  context.CancelFunc
-	endedAt time.Duration // the local clock when life ended; read after that
+	endedAt time.Duration // the local time at which life ended
 }
 
 // New returns a group that lives until [Group.End].
@@ -27,7 +27,7 @@ func New(clock func() time.Duration) *Group {
 	return g
 }
 
-// Life returns a context that ends with the client.
+// Life returns a context that ends with [Group.End].
 func (g *Group) Life() context.Context { return g.life }
 
 // Over reports whether life has ended.
@@ -41,7 +41,7 @@ func (g *Group) Ready() error {
 	return nil
 }
 
-// Sleep waits before another try, until ctx or life ends.
+// Sleep waits for d, or until ctx or life ends.
 func (g *Group) Sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -50,10 +50,10 @@ func (g *Group) Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// EndedAt returns the local clock at which life ended. It must be called after that.
+// EndedAt returns the local time at which life ended. It must not be called before.
 func (g *Group) EndedAt() time.Duration { return g.endedAt }
 
-// Begin makes [Group.Wait] wait for a call until [Group.Done]. It returns false if life has ended.
+// Begin registers a call for which [Group.Wait] waits until [Group.Done]. It returns false if life has ended.
 func (g *Group) Begin() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,7 +64,7 @@ func (g *Group) Begin() bool {
 	return true
 }
 
-// Done ends a call that has begun.
+// Done ends a call that [Group.Begin] has registered.
 func (g *Group) Done() { g.work.Done() }
 
 // Go runs f in the background. It returns false, and does not run f, if life has ended.
@@ -78,7 +78,7 @@ func (g *Group) Go(f func()) bool {
 	return true
 }
 
-// End ends life. No work begins any more.
+// End ends life. After End, no work begins.
 func (g *Group) End() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

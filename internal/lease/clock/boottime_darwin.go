@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Boot returns a clock that reads CLOCK_MONOTONIC. On this system it goes on in suspend, and is the same for all processes of a machine.
+// Boot returns a clock that reads CLOCK_MONOTONIC. On macOS this clock continues while the machine is suspended, and is the same for all processes.
 func Boot() func() time.Duration {
 	start := time.Now()
 	return func() time.Duration {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Boot returns a clock that reads CLOCK_BOOTTIME: nothing steps it, and unlike Go's monotonic clock it goes on in suspend, so a holder that slept for
-// an hour does not believe in its lease.
+// Boot returns a clock that reads CLOCK_BOOTTIME. This clock is never stepped. Unlike Go's monotonic clock it continues while the machine is
+// suspended, so a holder detects that its lease has expired meanwhile.
 func Boot() func() time.Duration {
 	start := time.Now()
 	return func() time.Duration {

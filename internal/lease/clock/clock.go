@@ -1,4 +1,4 @@
-// Package clock has the two clocks that measure a lease: the clock of this machine, which nothing steps, and an estimate of the server's clock.
+// Package clock has the two clocks that measure a lease: the clock of this machine, which is never stepped, and an estimate of Redis's clock.
 package clock
 
 import (
@@ -7,22 +7,23 @@ import (
 )
 
 // A Server estimates the clock of a Redis server. Every reply carries the server's time, which lies between the local instants of sending and
-// receiving, so the difference is known up to the round trip. The bounds of several replies are intersected (Marzullo, "Maintaining the Time in a
-// Distributed System", 1984), and widened by the drift that clocks may have. A reply that contradicts them means that the server's clock was stepped.
+// receiving. This bounds the difference between the clocks. The bounds from several replies are intersected (Marzullo, "Maintaining the Time in a
+// Distributed System", 1984), and widened by the maximum drift. If a reply contradicts the bounds, the server's clock was stepped, and the new bounds
+// replace the old ones.
 //
-// The zero value knows nothing yet. It is safe for concurrent use.
+// The zero value has no estimate. A Server is safe for concurrent use.
 type Server struct {
 	mu       sync.Mutex
 	known    bool
-	low      time.Duration // server time minus local time is at least this,
-	high     time.Duration // and at most this,
-	measured time.Duration // as of this local instant
+	low      time.Duration // the minimum of server time minus local time
+	high     time.Duration // the maximum of server time minus local time
+	measured time.Duration // the local instant at which low and high were valid
 }
 
-// driftPart bounds the drift between two clocks: one part in 2,000, well above the drift of crystals.
+// driftPart bounds the drift between two clocks: one part in 2,000, far more than the drift of quartz clocks.
 const driftPart = 2000
 
-// Observe records one reply: the server's clock showed micros (since 1970) between the local instants sent and received.
+// Observe records one reply: the server's clock showed micros, in microseconds since 1970, between the local instants sent and received.
 func (c *Server) Observe(micros int64, sent, received time.Duration) {
 	server := time.Duration(micros) * time.Microsecond
 	flight := (received - sent) / driftPart
@@ -35,7 +36,7 @@ func (c *Server) Observe(micros int64, sent, received time.Duration) {
 		if l, h := max(low-own, c.low-old), min(high+own, c.high+old); l <= h {
 			low, high = l, h
 		} else if received < c.measured {
-			return // the reply is from before the step
+			return // the reply came before the clock was stepped
 		}
 		received = at
 	}
@@ -49,7 +50,7 @@ func (c *Server) At(local time.Duration) (micros int64, known bool) {
 	return (local + c.low + (c.high-c.low)/2).Microseconds(), c.known
 }
 
-// Margin returns the maximum error of the estimate at a local instant: half of the round trip on which it is based, and the drift since. It is 0
+// Margin returns the maximum error of the estimate at a local instant: half the width of the bounds, plus the drift since they were measured. It is 0
 // before the first reply.
 func (c *Server) Margin(local time.Duration) time.Duration {
 	c.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Acquire asks once for one row. See [Client.AcquireAll]. A request that was sent can't be taken back: if ctx is canceled meanwhile, Acquire returns
-// with the reply, or after [Config.Timeout].
+// Acquire asks once for one row. See [Client.AcquireAll]. If ctx is canceled after the request was sent, Acquire still waits for the reply, for at
+// most [Config.Timeout].
 func (c *Client) Acquire(ctx context.Context, r Request) Answer {
 	r = r.WithDefaults()
 	if s, ok := c.store.(compacter); ok {
@@ -21,14 +21,14 @@ func (c *Client) Acquire(ctx context.Context, r Request) Answer {
 	return c.acquireAll(ctx, []Request{r})[0]
 }
 
-// AcquireAll asks for many rows in one round trip and returns an answer for each, in order. The verdict [Unknown] means that the server may have
-// granted the row all the same: ask again with the answer's lease id, or [Client.Withdraw] it. Invalid requests are Unknown too, with an error that
-// is not [ErrUnknown].
+// AcquireAll asks for many rows in one round trip and returns an answer for each request, in order. After the verdict [Unknown], Redis may or may not
+// have granted the row: ask again with the answer's lease id, or call [Client.Withdraw]. An invalid request also gets the verdict Unknown, but its
+// error is not [ErrUnknown].
 func (c *Client) AcquireAll(ctx context.Context, requests []Request) []Answer {
 	return c.acquireAll(ctx, slices.Clone(requests))
 }
 
-// acquireAll is [Client.AcquireAll], and may change requests.
+// acquireAll is [Client.AcquireAll] for a slice that it may modify.
 func (c *Client) acquireAll(ctx context.Context, requests []Request) []Answer {
 	answers := make([]Answer, len(requests))
 	asked, places := splitValid(requests, answers)
@@ -37,14 +37,15 @@ func (c *Client) acquireAll(ctx context.Context, requests []Request) []Answer {
 	}
 	c.store.Acquire(ctx, asked, func(n int, result lease.Result) { answers[places[n]] = c.answerOf(&asked[n], &result) })
 	for n, r := range asked {
-		if a := &answers[places[n]]; a.Verdict == Held && !r.Abstain && r.Channel == "" { // requests that wait in line report it themselves
+		if a := &answers[places[n]]; a.Verdict == Held && !r.Abstain && r.Channel == "" { // the store reports the contention of requests that wait in the queue
 			c.cfg.Hooks.reportContention(r.Lock, a.Holder)
 		}
 	}
 	return answers
 }
 
-// splitValid moves the valid requests to the front, with their defaults, and answers the others. places has their original indexes.
+// splitValid returns the valid requests with their defaults, and answers the invalid ones. It reuses the array of requests. places has the original
+// index of each valid request.
 func splitValid(requests []Request, answers []Answer) (asked []Request, places []int) {
 	asked, places = requests[:0], make([]int, 0, len(requests))
 	for i, r := range requests {

@@ -11,22 +11,22 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// A Run is a lease as a scheduler uses it: the run of a tick, which has attempts, can be asked to stop, and ends with an outcome.
+// A Run is a lease with the methods that a scheduler needs: the run of a tick has attempts, can be asked to stop, and ends with an outcome.
 type Run struct{ *Lease }
 
 // RunOf returns the run of a lease.
 func RunOf(l *Lease) Run { return Run{l} }
 
-// Attempt returns the attempt: 1, or more for an adopted run, and after [Run.NextAttempt].
+// Attempt returns the number of the current attempt. It is 1 at first, or more for an adopted run, and [Run.NextAttempt] raises it.
 func (l Run) Attempt() int { return int(l.attempt.Load()) }
 
 // Tick returns the tick that was granted with the lease; zero without one.
 func (l Run) Tick() time.Time { return clock.FromMicros(l.row.Grant.Tick * 1e6) }
 
-// NextAttempt counts another attempt of the same work under the same lease, and returns its number once the server has acknowledged it. The attempt
-// must not begin before that: if the holder dies then, its orphan has at least this attempt, so the number is not given out again. While the server
-// does not answer, NextAttempt asks again for the same number, until ctx or the lease ends. The error wraps the cause of the end, and also
-// [ErrUnknown] if the server may have counted the attempt all the same. A later call asks for the same number again.
+// NextAttempt records another attempt of the same work under the same lease, and returns its number once Redis has acknowledged it. The attempt must
+// not begin before NextAttempt returns. If the holder dies, its orphan then has at least this attempt, so no other client gets the same number. While
+// Redis does not answer, NextAttempt repeats the request with the same number, until ctx or the lease ends. The error wraps the cause of that end,
+// and [ErrUnknown] if Redis may have recorded the attempt. A later call asks for the same number again.
 func (l Run) NextAttempt(ctx context.Context) (attempt int, err error) {
 	for {
 		n := l.attempt.Load() + 1
@@ -34,13 +34,13 @@ func (l Run) NextAttempt(ctx context.Context) (attempt int, err error) {
 		if err := l.awaitAck(ctx); err != nil {
 			return 0, fmt.Errorf("begin attempt %d under a lease of %q: %w", n, l.lockName(), err)
 		}
-		if l.attempt.CompareAndSwap(n-1, n) { // otherwise another caller has this number
+		if l.attempt.CompareAndSwap(n-1, n) { // if it fails, another caller has this number
 			return int(n), nil
 		}
 	}
 }
 
-// proposeAttempt raises the attempt that requests have from now on.
+// proposeAttempt raises the attempt number that later renewals carry.
 func (l *Lease) proposeAttempt(n int64) {
 	for {
 		old := l.proposed.Load()
@@ -50,8 +50,8 @@ func (l *Lease) proposeAttempt(n int64) {
 	}
 }
 
-// awaitAck asks until the server has acknowledged the proposed attempt, or ctx or the lease ends. A request that is under way then goes on in the
-// background.
+// awaitAck repeats a request until Redis has acknowledged the proposed attempt, or ctx or the lease ends. A request that is still under way when
+// awaitAck returns continues in the background.
 func (l *Lease) awaitAck(ctx context.Context) error {
 	c := l.client
 	ended := func(last error) error {
@@ -91,8 +91,8 @@ func (l *Lease) awaitAck(ctx context.Context) error {
 	}
 }
 
-// sendAttempt asks once. If it returns no error, the server and enough replicas have the proposed attempt, and the lease was renewed. Without the
-// renewal, an attempt that begins after a long wait might have to stop at once.
+// sendAttempt sends one request. If it returns no error, Redis and enough of its replicas have the proposed attempt, and the lease was renewed.
+// Without the renewal, an attempt that begins after a long wait might have to stop at once.
 func (l *Lease) sendAttempt() error {
 	c := l.client
 	if err := c.store.RecordAttempt(&l.row, l.proposed.Load()); err != nil {
@@ -117,8 +117,8 @@ func (l *Lease) sendAttempt() error {
 	return cmp.Or(got.Err, ErrUnknown)
 }
 
-// goesOutAgain is goesOut for a lease that is not being released. Otherwise a renewal could arrive after a release that leaves no tombstone, because
-// less was known of the lease when that release was made.
+// goesOutAgain is goesOut for a lease that is not being released. It returns false if the lease is being released: that release may leave no
+// tombstone because the lease was never renewed, and a late renewal would then bring the lease back.
 func (l *Lease) goesOutAgain() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

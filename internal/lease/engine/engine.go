@@ -33,13 +33,13 @@ type Config struct {
 	Clock         func() time.Duration
 }
 
-// A Client acquires leases and keeps them renewed. It is safe for concurrent use.
+// A Client acquires leases and renews them. It is safe for concurrent use.
 type Client struct {
 	cfg      Config
 	store    lease.Store
 	keeper   *keeper
 	observed *observed.Cache
-	work     *background.Group // work that goes on after a call has returned; Close waits for it
+	work     *background.Group // work that continues after a call has returned; Close waits for it
 	givenUp  atomic.Int64      // the number of releases under way in the background
 }
 
@@ -96,21 +96,21 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// Close ends the renewal of all leases and waits for background work, and for callers that wait for a lock: they leave the queue. Leases that were
-// not released end with [ErrClosed]; on the server they run out by themselves.
+// Close stops the renewal of all leases. It waits for background work, and for callers that wait for a lock, which leave the queue. Leases that were
+// not released end with [ErrClosed], and expire in Redis.
 func (c *Client) Close() error {
 	c.work.End()
 	c.work.Wait()
 	return c.store.Close()
 }
 
-// ServerTime returns an estimate of the server's clock. It asks the server only if no reply has been received yet. With a Cluster or a quorum it is
-// the median of the nodes' clocks.
+// ServerTime returns an estimate of Redis's clock. It makes a call only if no reply has been received yet. With a Cluster or a quorum, the estimate
+// is the median of the nodes' clocks.
 func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
 	return c.store.ServerTime(ctx)
 }
 
-// EstimatedTime returns the estimate of the server's clock without a call. ok is false before the first reply.
+// EstimatedTime returns the estimate of Redis's clock without a call. ok is false before the first reply.
 func (c *Client) EstimatedTime() (t time.Time, ok bool) {
 	micros, ok := c.store.Estimate(c.cfg.Clock())
 	return clock.FromMicros(micros), ok
@@ -124,7 +124,7 @@ func (c *Client) now() time.Time {
 	return time.Time{}
 }
 
-// EstimateError returns the maximum error of [Client.EstimatedTime], which depends on the time that replies take; 0 before the first reply.
+// EstimateError returns the maximum error of [Client.EstimatedTime], which depends on the latency of replies; 0 before the first reply.
 func (c *Client) EstimateError() time.Duration {
 	return c.store.Margin(c.cfg.Clock())
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A Fence keeps in Redis the greatest token that was brought to a resource, and refuses smaller ones. See package locking.
+// A Fence stores in Redis the greatest token that was used with a resource, and refuses smaller tokens. See package locking.
 type Fence struct {
 	client   *Client
 	resource string
 	idle     time.Duration
 }
 
-// A FenceOption changes what a [Fence] keeps.
+// A FenceOption is an option of a [Fence].
 type FenceOption func(*Fence)
 
 // ForgetAfter lets Redis forget a fence that no caller has used for idle. See package locking.
@@ -31,7 +31,7 @@ func (c *Client) Fence(resource string, options ...FenceOption) *Fence {
 	return f
 }
 
-// Pass records the token and returns nil if no greater one was recorded before; the same token may pass any number of times. See package locking.
+// Pass records the token and returns nil if no greater token was recorded before. The same token may pass any number of times. See package locking.
 func (f *Fence) Pass(ctx context.Context, token Token) error {
 	if err := f.passToken(ctx, token); err != nil {
 		return fmt.Errorf("fence: %w", err)

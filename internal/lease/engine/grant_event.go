@@ -7,9 +7,9 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Publish publishes grants of leases with a tick to all clients that [Client.Subscribe], so that they need not ask, and releases of other leases, so
-// that waiters need not ask often. A lost event costs only a request, or a pause. Publish waits for an answer for at most [Config.Timeout]. On a
-// quorum nothing is published.
+// Publish sends events to all clients that called [Client.Subscribe]: the grants of leases with a tick, so that other clients need not request the
+// tick, and the releases of ended, so that waiters poll less often. A lost event costs one request or one pause between requests. Publish waits for
+// an answer for at most [Config.Timeout]. On a quorum it does nothing.
 func (c *Client) Publish(ctx context.Context, leases, ended []*Lease) error {
 	p, ok := c.store.(eventPublisher)
 	if !ok {
@@ -28,7 +28,7 @@ func (c *Client) Publish(ctx context.Context, leases, ended []*Lease) error {
 	return nil
 }
 
-// grantEvent returns the event about a lease: it was granted, it was given back, or its run was left to a recovery.
+// grantEvent returns the event about a lease. Its Until shows whether the lease is held, was given back, or was handed over to a recovery.
 func (l *Lease) grantEvent() lease.GrantedRow {
 	p := lease.GrantedRow{Row: &l.row, Until: l.row.Grant.Expiry}
 	l.mu.Lock()
@@ -42,9 +42,9 @@ func (l *Lease) grantEvent() lease.GrantedRow {
 	return p
 }
 
-// Subscribe calls f with events, and records their content in this client's observed state, until ctx ends. Meanwhile messages of [Client.Stop] reach
-// the client's leases at once. While the server is away, or forbids the subscription (see [Config.OnForbidden]), it tries again with growing pauses.
-// f is called from one goroutine.
+// Subscribe calls f with events until ctx ends, and records them in this client's observed state. While subscribed, the client receives the messages
+// of [Client.Stop] at once. If Redis is unreachable or forbids the subscription (see [Config.OnForbidden]), Subscribe retries with growing pauses. f
+// is called from one goroutine.
 func (c *Client) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 	if p, ok := c.store.(eventPublisher); ok {
 		p.Subscribe(ctx, f)

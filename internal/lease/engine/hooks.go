@@ -33,7 +33,7 @@ func (h Hooks) reportRenewal(l *Lease, left time.Duration) {
 	}
 }
 
-// reportEnd reports the end of a lease.
+// reportEnd registers the call of Lost and Held for the end of a lease.
 func (h Hooks) reportEnd(l *Lease, clock func() time.Duration) {
 	if h.Held == nil && h.Lost == nil {
 		return

@@ -8,7 +8,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Inspect returns the states of many locks in one round trip. First it frees the rows of leases that have ended; those with a trigger become orphans.
+// Inspect returns the states of many locks in one round trip. Before that, it frees the rows of leases that have ended. Runs with a trigger become
+// orphans.
 func (c *Client) Inspect(ctx context.Context, locks []InspectRequest) []State {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()

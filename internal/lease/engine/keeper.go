@@ -12,15 +12,15 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/background"
 )
 
-// A keeper renews all leases of a client. One goroutine sleeps until the next lease is due, and then sends the renewals of all leases that are about
-// due in one pipeline. A pipeline that hangs does not delay others.
+// A keeper renews all leases of a client. One goroutine sleeps until the next renewal is due, and sends it in one pipeline with all renewals that are
+// due soon. A pipeline that hangs does not delay later pipelines.
 type keeper struct {
 	store   lease.Store
 	clock   func() time.Duration
 	timeout time.Duration
 	hooks   Hooks
 	work    *background.Group
-	wake    chan struct{} // capacity 1: something was added
+	wake    chan struct{} // capacity 1: wakes the goroutine early
 
 	mu     sync.Mutex
 	held   map[string]*Lease // by lease id
@@ -28,15 +28,15 @@ type keeper struct {
 	asleep time.Duration // the local clock until which the goroutine sleeps, unless it is woken
 }
 
-// checkEvery bounds the keeper's sleep, so that leases that ended in suspend are noticed soon after.
+// checkEvery bounds the keeper's sleep, so that it soon detects leases that ended while the machine was suspended.
 const checkEvery = time.Second
 
-// newKeeper returns a keeper without a store. The store is made later, because it asks the keeper for leases.
+// newKeeper returns a keeper without a store. The store is created later, because its constructor needs the keeper.
 func newKeeper(cfg Config, work *background.Group) *keeper {
 	return &keeper{clock: cfg.Clock, timeout: cfg.Timeout, hooks: cfg.Hooks, work: work, wake: make(chan struct{}, 1), held: map[string]*Lease{}}
 }
 
-// add adds a lease and returns it. If the same grant was added before and its lease has not ended, add returns that lease.
+// add adds a lease and returns it. If the keeper already has a lease from the same grant that has not ended, add returns the older lease.
 func (k *keeper) add(l *Lease) *Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -49,7 +49,7 @@ func (k *keeper) add(l *Lease) *Lease {
 			heap.Remove(&k.due, known.index)
 		}
 	}
-	if k.work.Over() { // closed while the request was under way
+	if k.work.Over() { // the client was closed while the request was under way
 		l.endWith(ErrClosed)
 		return l
 	}
@@ -91,7 +91,7 @@ func (k *keeper) pushDue(l *Lease) {
 	}
 }
 
-// renewNow renews a lease now, if it is not confirmed yet.
+// renewNow makes the renewal of a lease due now, unless the lease is confirmed.
 func (k *keeper) renewNow(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -141,7 +141,7 @@ func (k *keeper) run() {
 	k.closeAll()
 }
 
-// takeDue removes and returns the leases that are about due. sleep is the time to sleep if there are none.
+// takeDue removes and returns the leases whose renewal is due now or soon. If there are none, sleep is the time until the next call.
 func (k *keeper) takeDue() (batch []*Lease, sleep time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -151,13 +151,13 @@ func (k *keeper) takeDue() (batch []*Lease, sleep time.Duration) {
 		l := k.due[0]
 		slack := time.Duration(0)
 		if len(batch) > 0 {
-			slack = k.store.RenewAfter(l.Length()) / 10 // a little early, to go in the same pipeline
+			slack = k.store.RenewAfter(l.Length()) / 10 // renew a little early, in the same pipeline
 		}
 		if wait := l.renewAt - slack - now; wait > 0 {
 			return batch, min(wait, checkEvery)
 		}
 		heap.Pop(&k.due)
-		if l.ctx.Err() != nil { // it has ended here: a renewal would only keep other clients out
+		if l.ctx.Err() != nil { // the holder has given up the lease: a renewal would only block other clients
 			delete(k.held, l.ID())
 			continue
 		}
@@ -196,14 +196,14 @@ func (k *keeper) handleRenewed(l *Lease, got lease.Renewed) {
 		k.remove(l)
 		l.endWith(fmt.Errorf("%w: %s", ErrLost, got.Why))
 		return
-	default: // unknown, not acknowledged, or the request was late: try again soon, but not all leases at once
+	default: // the outcome is unknown: retry soon, at a random time so that not all leases retry at once
 		pause := min(l.Length()/20, k.timeout, max(l.Remaining()/4, time.Millisecond))
 		l.renewAt = now + pause/2 + rand.N(pause/2+1)
 	}
 	k.queueAgain(l)
 }
 
-// queueAgain queues a lease that is still held.
+// queueAgain queues a lease for its next renewal if it is still held.
 func (k *keeper) queueAgain(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -217,7 +217,7 @@ func (k *keeper) queueAgain(l *Lease) {
 	k.pushDue(l)
 }
 
-// watchAll lets every lease compare its deadline with the clock.
+// watchAll checks the deadline of every lease.
 func (k *keeper) watchAll() {
 	for _, l := range k.allLeases() {
 		l.checkDeadline()

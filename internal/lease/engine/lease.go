@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A Lease is a hold on one row of a lock. The client's keeper renews it until it is released or lost. It is safe for concurrent use.
+// A Lease holds one row of a lock. The client's keeper renews the lease until it is released or lost. Its methods are safe for concurrent use.
 type Lease struct {
 	client *Client
 	row    lease.HeldRow
@@ -20,55 +20,55 @@ type Lease struct {
 
 	ctx        context.Context
 	end        context.CancelCauseFunc
-	endangered signal // closed by watch
-	stopping   signal // closed by askToStop
-	stopReason string // read after stopping is closed
+	endangered signal // set by checkDeadline
+	stopping   signal // set by askToStop
+	stopReason string // valid once stopping is set
 
-	mu sync.Mutex // guards the fields below, except the ones of the keeper
+	mu sync.Mutex // guards the fields below, except renewAt and index
 	expiry
 	ending
 	extended subscribers
-	renewed  bool // a renewal was sent, so the ticket of the grant is outdated
+	renewed  bool // a renewal was sent, which invalidates the ticket of the grant
 
-	renewAt time.Duration // the local clock; belongs to the keeper
-	index   int           // the index in the keeper's heap, -1 outside; belongs to the keeper
+	renewAt time.Duration // the local time of the next renewal; used only by the keeper
+	index   int           // the index in the keeper's heap, or -1; used only by the keeper
 }
 
-// An attempts has the attempts of a lease's work.
+// An attempts has the attempt numbers of a run.
 type attempts struct {
 	attempt  atomic.Int64 // the newest acknowledged attempt
-	proposed atomic.Int64 // the newest attempt that was proposed to the server: see NextAttempt
+	proposed atomic.Int64 // the newest attempt that was proposed to Redis: see NextAttempt
 }
 
-// An expiry is the end of a lease for its holder.
+// An expiry is the deadline of a lease for its holder, and the timer that enforces it.
 type expiry struct {
 	deadline    time.Duration // by the local clock
-	provisional bool          // not confirmed yet, see toConfirm: too early for a warning
-	confirmed   chan struct{} // closed when the lease is confirmed; nil if it was never provisional
+	provisional bool          // not confirmed yet, see toConfirm; no warning is given meanwhile
+	confirmed   chan struct{} // closed when the lease is confirmed; nil if the lease was never provisional
 	warned      bool
-	ofSet       *signal     // the signal of the set that the lease belongs to; nil if it is by itself
-	timer       *time.Timer // runs watch at the warning and at the deadline
+	ofSet       *signal     // the endangered signal of the lease's LeaseSet; nil without one
+	timer       *time.Timer // runs checkDeadline at the warning and at the deadline
 }
 
-// An ending is the release of a lease.
+// An ending is the state of a lease's release.
 type ending struct {
 	holds     holds
-	released  bool      // the server has confirmed the release
+	released  bool      // Redis has confirmed the release
 	givenBack bool      // the tick of the lease is open again
-	leftAt    int64     // the server's clock when the lease left an orphan
-	giving    bool      // it is being released
-	given     sync.Cond // signals that giving is false again
-	doubt     bool      // a release was sent while the lease was held, and no reply has come
+	leftAt    int64     // Redis's clock when the run was handed over
+	giving    bool      // a release is under way
+	given     sync.Cond // signals that giving became false
+	doubt     bool      // a release was sent while the lease was held, and got no reply
 }
 
-// A holds counts the holds of a lease that was entered.
+// A holds counts how often a reentrant lock was entered and not released.
 type holds struct {
-	counted    bool // the lease was entered; other leases may be released any number of times
+	counted    bool // the lease is of a reentrant lock; other leases may be released any number of times
 	n          int
-	unanswered bool // the server did not answer the last release, which may be repeated
+	unanswered bool // the last release got no answer and may be repeated
 }
 
-// A subscribers has the functions that are called when a lease was extended.
+// A subscribers has the functions to call when the lease is extended.
 type subscribers struct {
 	calls  map[int]func(deadline time.Duration)
 	newest int // the newest key of calls
@@ -85,14 +85,14 @@ func newLease(c *Client, r *Request, g *lease.Grant) *Lease {
 	switch {
 	case g.Provisional:
 		l.toConfirm(l.renewAt)
-	case g.Left(r.Lease) < r.Lease/4*3: // the answers to earlier requests were lost
+	case g.Left(r.Lease) < r.Lease/4*3: // the grant is old: the replies to earlier requests were lost
 		l.toConfirm(g.Sent)
 	}
 	return l
 }
 
-// toConfirm marks a lease as provisional, because its grant is brief or some time old: the keeper has to renew it at an instant before it has its
-// whole length.
+// toConfirm marks a lease as provisional, because its grant is shortened or old. The lease has its full length after the first renewal, which the
+// keeper sends at the instant at.
 func (l *Lease) toConfirm(at time.Duration) {
 	l.provisional, l.confirmed, l.renewAt = true, make(chan struct{}), at
 }
@@ -100,7 +100,7 @@ func (l *Lease) toConfirm(at time.Duration) {
 // ID returns the lease id.
 func (l *Lease) ID() string { return l.row.Request.ID }
 
-// Slot returns the row that is held, from 0.
+// Slot returns the index of the held row, from 0.
 func (l *Lease) Slot() int { return l.row.Grant.Slot }
 
 // Token returns the fencing token of this grant.
@@ -113,10 +113,11 @@ func (l *Lease) Length() time.Duration { return l.row.Request.Lease }
 // [ErrClosed].
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Endangered returns a channel that is closed when a third of the lease is left because renewals have failed: time to save work. See package locking.
+// Endangered returns a channel that is closed when only a third of the lease is left because renewals have failed. The holder can then save its work.
+// See package locking.
 func (l *Lease) Endangered() <-chan struct{} { return l.endangered.doneChannel() }
 
-// Confirmed returns a channel that is closed when the lease has its whole length. See package locking.
+// Confirmed returns a channel that is closed when the lease has its full length. See package locking.
 func (l *Lease) Confirmed() <-chan struct{} {
 	if l.confirmed == nil {
 		return atOnce
@@ -125,14 +126,15 @@ func (l *Lease) Confirmed() <-chan struct{} {
 	return l.confirmed
 }
 
-// Remaining returns how long the holder may rely on the lease unless it is renewed; negative once it has ended.
+// Remaining returns the time for which the holder may rely on the lease without another renewal. It is negative once the lease has ended.
 func (l *Lease) Remaining() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.deadline - l.client.cfg.Clock()
 }
 
-// renewalMargin returns the time that is left when a renewal comes through. counts is false if the lease has ended, or the renewal only confirms it.
+// renewalMargin returns the remaining time of the lease when a renewal succeeds. counts is false if the lease has ended, or if the renewal only
+// confirms a provisional lease.
 func (l *Lease) renewalMargin() (left time.Duration, counts bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,16 +142,16 @@ func (l *Lease) renewalMargin() (left time.Duration, counts bool) {
 	return left, left > 0 && !l.provisional && l.ctx.Err() == nil
 }
 
-// Deadline returns the instant until which the holder may rely on the lease unless it is renewed, by [Config.Clock]. The default clock is
-// CLOCK_BOOTTIME on Linux, the same for all processes of the machine.
+// Deadline returns the instant, by [Config.Clock], until which the holder may rely on the lease without another renewal. On Linux the default clock
+// is CLOCK_BOOTTIME, which is the same for all processes of the machine.
 func (l *Lease) Deadline() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.deadline
 }
 
-// OnExtend calls f with the new deadline after each renewal, in order, until stop is called. A call that is under way then may end later. See package
-// locking.
+// OnExtend calls f with the new deadline after each renewal, in order, until stop is called. A call of f may still be running when stop returns. See
+// package locking.
 func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,14 +176,14 @@ func (l *Lease) renewalRequest() lease.Renewal {
 	return lease.Renewal{Row: &l.row, Attempt: l.proposed.Load()}
 }
 
-// goesOut records that a renewal is being sent: from then on the ticket of the grant is outdated.
+// goesOut records that a renewal is being sent, which invalidates the ticket of the grant.
 func (l *Lease) goesOut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.renewed = true
 }
 
-// endWith ends the lease for its holder. It returns the local clock, and whether the lease was held until then.
+// endWith ends the lease for its holder. It returns the local time, and reports whether the lease was held until then.
 func (l *Lease) endWith(why error) (now time.Duration, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,14 +197,14 @@ func (l *Lease) endWith(why error) (now time.Duration, held bool) {
 	return now, held
 }
 
-// extendTo moves the deadline after a renewal. A renewal that is too late does not bring the lease back.
+// extendTo moves the deadline after a renewal. It does not revive a lease that has ended.
 func (l *Lease) extendTo(deadline time.Duration) {
 	for _, call := range l.moveDeadline(deadline) {
 		call(deadline)
 	}
 }
 
-// moveDeadline moves the deadline and returns the functions to call.
+// moveDeadline moves the deadline and returns the functions that OnExtend registered.
 func (l *Lease) moveDeadline(deadline time.Duration) []func(time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,7 +220,7 @@ func (l *Lease) moveDeadline(deadline time.Duration) []func(time.Duration) {
 	return slices.Collect(maps.Values(l.extended.calls))
 }
 
-// setTimer sets the timer to the warning or to the deadline. The caller holds mu.
+// setTimer sets the timer to the time of the warning, or to the deadline once the warning was given. The caller holds mu.
 func (l *Lease) setTimer(now time.Duration) {
 	at := l.deadline
 	if !l.warned && !l.provisional {
@@ -232,8 +234,8 @@ func (l *Lease) setTimer(now time.Duration) {
 	l.timer.Reset(wait)
 }
 
-// checkDeadline warns, and ends the lease at its deadline whatever a renewal under way will return. The keeper calls it too, every second, because timers
-// stand still in suspend.
+// checkDeadline sets the endangered signal if the deadline is near, and ends the lease at its deadline even if a renewal is under way. The keeper
+// also calls it every second, because Go's timers stop while the machine is suspended.
 func (l *Lease) checkDeadline() {
 	if l.ctx.Err() != nil {
 		return

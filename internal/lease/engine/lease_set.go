@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A LeaseSet has the leases of a set of locks. See package locking.
+// A LeaseSet is a set of leases, one for each of several locks. See package locking.
 type LeaseSet struct {
-	all        []*Lease // by name, if they were granted together
+	all        []*Lease // sorted by name, if a MultiLock granted them
 	ctx        context.Context
 	end        context.CancelCauseFunc
 	endangered signal // closed when the first lease is endangered
@@ -34,8 +34,8 @@ func LeaseSetOf(first *Lease, others ...*Lease) *LeaseSet {
 	return newLeaseSet(append([]*Lease{first}, others...))
 }
 
-// Context returns a context that ends a moment after the first of the leases has ended, or when they are released. context.Cause names that lease and
-// the reason. See package locking.
+// Context returns a context that ends a moment after the first of the leases has ended, or when the set is released. context.Cause returns the name
+// of the lost lock and the reason. See package locking.
 func (s *LeaseSet) Context() context.Context { return s.ctx }
 
 // Endangered returns a channel that is closed when the first of the leases is endangered: see [Lease.Endangered].
@@ -68,7 +68,7 @@ func (s *LeaseSet) Tokens() map[string]Token {
 	return tokens
 }
 
-// Remaining returns how long the holder may rely on all leases unless they are renewed; negative once one has ended.
+// Remaining returns the time for which the holder may rely on all leases without another renewal. It is negative once one of them has ended.
 func (s *LeaseSet) Remaining() time.Duration {
 	least := s.all[0].Remaining()
 	for _, l := range s.all[1:] {
@@ -86,7 +86,7 @@ func (s *LeaseSet) Length() time.Duration {
 	return least
 }
 
-// Deadline returns the instant until which the holder may rely on all leases unless they are renewed: see [Lease.Deadline].
+// Deadline returns the instant until which the holder may rely on all leases without another renewal: see [Lease.Deadline].
 func (s *LeaseSet) Deadline() time.Duration {
 	first := s.all[0].Deadline()
 	for _, l := range s.all[1:] {
@@ -95,9 +95,9 @@ func (s *LeaseSet) Deadline() time.Duration {
 	return first
 }
 
-// OnExtend calls f with the new deadline of the whole set whenever it has moved, until stop is called: see [Lease.OnExtend].
+// OnExtend calls f with the new deadline of the set whenever that deadline has moved, until stop is called: see [Lease.OnExtend].
 func (s *LeaseSet) OnExtend(f func(deadline time.Duration)) (stop func()) {
-	var mu sync.Mutex // several leases may be renewed at once
+	var mu sync.Mutex // several leases may be renewed concurrently
 	told := s.Deadline()
 	extended := func(time.Duration) {
 		mu.Lock()
@@ -134,7 +134,7 @@ func (s *LeaseSet) Release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lostErrors returns the error for each lease that was lost before. Only the first release returns these errors.
+// lostErrors returns an error for each lease that was lost before the release. Only the first release returns these errors.
 func (s *LeaseSet) lostErrors() []error {
 	errs := make([]error, len(s.all))
 	if s.released.Swap(true) {

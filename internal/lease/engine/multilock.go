@@ -15,14 +15,14 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A MultiLock is a set of mutexes that are locked together, all or none, in one atomic step on the server. See package locking.
+// A MultiLock is a set of mutexes that are locked all or none, in one atomic step in Redis. See package locking.
 type MultiLock struct {
 	client  *Client
 	names   []string
 	options []Option
 }
 
-// mostLocks bounds a set, because the server does nothing else while it grants one.
+// mostLocks bounds a set, because Redis executes nothing else while it grants a set.
 const mostLocks = 100
 
 // MultiLock returns the set of the mutexes with these names, in any order. See package locking.
@@ -35,7 +35,7 @@ func (s *MultiLock) With(options ...Option) *MultiLock {
 	return &MultiLock{s.client, s.names, slices.Concat(s.options, options)}
 }
 
-// TryLock locks all mutexes if each of them is free. ok reports whether it did. See package locking.
+// TryLock locks all mutexes if all of them are free. ok reports whether they were locked. See package locking.
 func (s *MultiLock) TryLock(ctx context.Context) (leases *LeaseSet, ok bool, err error) {
 	requests, err := s.lockRequests()
 	if err != nil {
@@ -151,7 +151,7 @@ type refusal struct {
 	lock string
 }
 
-// tryAll asks until the outcome is known, or ctx has ended. If it returns neither leases nor an error, the refusal has the holder that is in the way.
+// tryAll repeats a request until its outcome is known, or ctx has ended. If leases and err are nil, the refusal has the holder that blocks the set.
 func (s *MultiLock) tryAll(ctx context.Context, requests []Request) (leases *LeaseSet, r refusal, err error) {
 	if s.client.work.Begin() { // Close waits for grants to be taken back
 		defer s.client.work.Done()
@@ -169,12 +169,12 @@ func (s *MultiLock) tryAll(ctx context.Context, requests []Request) (leases *Lea
 			return s.makeLeases(requests, grants), a, nil
 		case a.Verdict != Unknown:
 			return nil, a, nil
-		case errors.Is(a.Err, ErrReleased): // it was refused before, without a reply; or granted, and lost in part
+		case errors.Is(a.Err, ErrReleased): // an earlier try was refused, but its reply was lost; or the set was granted and partly lost
 			s.withdrawAll(requests)
 			requests = withIDs(requests)
 			err = cmp.Or(err, ErrUnknown)
 		case !a.Unsure():
-			if err != nil || errors.Is(a.Err, ErrRefused) { // an earlier try may have been granted, or this one in part
+			if err != nil || errors.Is(a.Err, ErrRefused) { // an earlier try may have been granted, or this try in part
 				s.withdrawAll(requests)
 			}
 			return nil, a, a.Err
@@ -197,7 +197,7 @@ func (s *MultiLock) makeLeases(requests []Request, grants []lease.Grant) *LeaseS
 	return newLeaseSet(leases)
 }
 
-// withdrawAll takes back what a set may have been granted.
+// withdrawAll undoes the grants that a set may have got.
 func (s *MultiLock) withdrawAll(requests []Request) {
 	var all sync.WaitGroup
 	for _, r := range requests {
@@ -206,7 +206,7 @@ func (s *MultiLock) withdrawAll(requests []Request) {
 	all.Wait()
 }
 
-// withIDs returns the requests with new lease ids, which show that they belong together.
+// withIDs returns the requests with new lease ids that have a common prefix.
 func withIDs(requests []Request) []Request {
 	requests = slices.Clone(requests)
 	set := rand.Text()

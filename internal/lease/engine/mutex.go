@@ -13,23 +13,23 @@ import (
 // A Mutex is a lock with one row.
 type Mutex struct{ sem Semaphore }
 
-// A Semaphore is a lock with several rows, so that as many leases may be held at once. See package locking.
+// A Semaphore is a lock with several rows, each of which can be held by one lease. See package locking.
 type Semaphore struct {
 	client  *Client
 	request Request
 	work    string
 }
 
-// workMark separates the work that a lease is for from the rest of its id.
+// workMark separates the id of the work from the rest of a lease id.
 const workMark = "."
 
-// For makes the ids of the leases begin with the id of their work, which must have no dots. [WorkOf] finds it in the rows of the lock.
+// For makes the lease ids begin with the id of the work, which must not contain dots. [WorkOf] returns this id for a row of the lock.
 func (s *Semaphore) For(work string) *Semaphore {
 	s.work = work
 	return s
 }
 
-// WorkOf returns the work of the lease with this id, or the whole id if its request had no [Semaphore.For].
+// WorkOf returns the id of the work in a lease id, or the whole lease id if it was made without [Semaphore.For].
 func WorkOf(leaseID string) string {
 	work, _, _ := strings.Cut(leaseID, workMark)
 	return work
@@ -48,7 +48,7 @@ func (s *Semaphore) newRequest() Request {
 // An Option changes how a [Mutex], a [Semaphore] or a [MultiLock] acquires.
 type Option func(*terms)
 
-// A terms has the fields of a [Request] that options can change. The queue carries exactly these from a waiter to its grant.
+// A terms has the fields of a [Request] that options can change. The lock's queue stores exactly these fields for a waiter.
 type terms struct {
 	lease, delay time.Duration
 	anyLimit     bool
@@ -57,7 +57,7 @@ type terms struct {
 // WithLease sets the length of a lease without renewal. The default is 30s.
 func WithLease(d time.Duration) Option { return func(t *terms) { t.lease = d } }
 
-// WithDelay keeps a row shut for a while, 1h at most, after its lease ended without a release. See package locking.
+// WithDelay sets the time, at most 1h, for which a row is not granted again after its lease ended without a release. See package locking.
 func WithDelay(d time.Duration) Option { return func(t *terms) { t.delay = d } }
 
 // WithAnyLimit accepts a lock that is in use with another number of slots. See package locking.
@@ -87,12 +87,12 @@ func (c *Client) Semaphore(name string, slots int, options ...Option) *Semaphore
 	return &Semaphore{client: c, request: Request{Lock: name, Slots: slots, Lease: t.lease, Delay: t.delay, AnyLimit: t.anyLimit}}
 }
 
-// TryLock locks the mutex if it is free. ok reports whether it did. See package locking.
+// TryLock locks the mutex if it is free. ok reports whether the mutex was locked. See package locking.
 func (m *Mutex) TryLock(ctx context.Context) (lease *Lease, ok bool, err error) {
 	return m.sem.TryAcquire(ctx)
 }
 
-// TryAcquire takes a row if one is free and no waiter is in line for it. ok reports whether it did. See package locking.
+// TryAcquire takes a row if one is free and no waiter is in the queue for it. ok reports whether it took a row. See package locking.
 func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err error) {
 	a := s.tryUntilKnown(ctx, s.newRequest())
 	if a.Verdict == Unknown {
@@ -101,7 +101,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err 
 	return a.Lease, a.Verdict == Granted, nil
 }
 
-// tryUntilKnown asks until the outcome is known, or the time for that is over.
+// tryUntilKnown repeats a request until its outcome is known, or the time limit of tryFor is reached.
 func (s *Semaphore) tryUntilKnown(ctx context.Context, r Request) Answer {
 	if s.client.work.Begin() { // Close waits for grants to be taken back
 		defer s.client.work.Done()
@@ -120,7 +120,7 @@ func (s *Semaphore) tryUntilKnown(ctx context.Context, r Request) Answer {
 			a.Err = fmt.Errorf("%w (%w)", a.Err, context.Cause(ctx))
 			break
 		}
-		if again := s.client.Acquire(ctx, r); !again.Unsure() || ctx.Err() == nil { // otherwise the reply is only that ctx has ended
+		if again := s.client.Acquire(ctx, r); !again.Unsure() || ctx.Err() == nil { // after the end of ctx, an error only says that ctx has ended
 			a = again
 		}
 	}
@@ -130,7 +130,7 @@ func (s *Semaphore) tryUntilKnown(ctx context.Context, r Request) Answer {
 	return a
 }
 
-// tryFor returns the time for which a call that does not wait for holders asks a server that does not answer.
+// tryFor returns the time limit of a call that does not wait for holders, if Redis does not answer.
 func (c *Client) tryFor(lease time.Duration) time.Duration {
 	return min(lease, time.Duration(c.store.RoundTrips())*c.cfg.Timeout)
 }

@@ -31,7 +31,7 @@ func (m *Mutex) TryLockReentrant(ctx context.Context) (inner context.Context, le
 	return lease.carryIn(ctx), lease, true, nil
 }
 
-// A carriedKey is the key under which a context has the lease of a lock. It has the key of the lock, not its name, because "x" and "{x}" are the same
+// A carriedKey is the context key for the lease of a lock. It has the Redis key of the lock instead of the name, because "x" and "{x}" are the same
 // lock.
 type carriedKey struct {
 	client *Client
@@ -44,7 +44,7 @@ type carried struct {
 	done  <-chan struct{}
 }
 
-// reenterHeld takes one more hold of the lease that ctx carries. It returns nil if ctx carries none that is held.
+// reenterHeld takes one more hold of the lease that ctx carries. It returns a nil lease if ctx carries no held lease of this mutex.
 func (m *Mutex) reenterHeld(ctx context.Context) (context.Context, *Lease, error) {
 	if ctx.Err() != nil {
 		return ctx, nil, fmt.Errorf("lock %q: %w", m.sem.request.Lock, context.Cause(ctx))
@@ -63,7 +63,7 @@ func (m *Mutex) reenterHeld(ctx context.Context) (context.Context, *Lease, error
 func (l *Lease) carryIn(ctx context.Context) context.Context {
 	inner, end := context.WithCancelCause(ctx)
 	forget := context.AfterFunc(l.ctx, func() { end(context.Cause(l.ctx)) })
-	context.AfterFunc(inner, func() { forget() }) // a lease may outlive many contexts
+	context.AfterFunc(inner, func() { forget() }) // remove the callback from the lease, which may outlive many contexts
 	return context.WithValue(inner, carriedKey{l.client, l.client.lockKey(l.lockName())}, carried{l, inner.Done()})
 }
 

@@ -11,7 +11,7 @@ import (
 // Release ends the lease: first its context, which must be the end of the work, then its row. See package locking.
 func (l *Lease) Release(ctx context.Context) error { return l.releaseAs(ctx, lease.ReleaseRequest{}) }
 
-// releaseAs ends the lease in the way of r.
+// releaseAs ends the lease with the mode and the outcome of r.
 func (l *Lease) releaseAs(ctx context.Context, r lease.ReleaseRequest) error {
 	if last, err := l.giveUpHold(); !last {
 		return err
@@ -21,7 +21,7 @@ func (l *Lease) releaseAs(ctx context.Context, r lease.ReleaseRequest) error {
 	r.Row, r.Fresh = &l.row, l.isFresh()
 	begun, held := l.endWith(ErrReleased)
 	r.Held = held
-	r.Doubt = l.doubt && r.Mode == lease.ReleaseEnd && r.Outcome == "" // other releases do more than end the lease, and that may not have arrived
+	r.Doubt = l.doubt && r.Mode == lease.ReleaseEnd && r.Outcome == "" // an earlier plain release does not have the effects of other modes
 	answer, err := c.store.ReleaseSoon(context.WithoutCancel(ctx), r, begun)
 	l.noteReleased(r, answer, err)
 	switch {
@@ -36,11 +36,11 @@ func (l *Lease) releaseAs(ctx context.Context, r lease.ReleaseRequest) error {
 	return nil
 }
 
-// giveUpHold gives up one hold. If last is true the caller has to release the lease, and no other caller does so until [Lease.noteReleased].
+// giveUpHold gives up one hold. If last is true, the caller must release the lease. Other callers then wait until [Lease.noteReleased].
 func (l *Lease) giveUpHold() (last bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.giving { // that release may end the lease, and then nothing is left to do
+	for l.giving { // another release is under way; if it succeeds, nothing is left to do
 		l.given.Wait()
 	}
 	defer func() { l.giving = last }()
@@ -74,24 +74,24 @@ func (l *Lease) noteReleased(r lease.ReleaseRequest, answer lease.Released, err 
 	l.given.Broadcast()
 }
 
-// isFresh reports whether the lease was not renewed yet.
+// isFresh reports whether the lease was never renewed.
 func (l *Lease) isFresh() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.renewed
 }
 
-// Undo releases a lease whose work was never begun: its tick is open again. Like [Lease.Release], it gives up one hold of a lease that was entered.
+// Undo releases a lease whose work never began, and reopens its tick. Like [Lease.Release], it gives up one hold of a reentrant lock.
 func (l Run) Undo(ctx context.Context) error {
 	return l.releaseAs(ctx, lease.ReleaseRequest{Mode: lease.ReleaseUndo})
 }
 
-// HandOver ends the lease of a run that another client is to recover. Like [Lease.Release], it must be called when the work is over. The row is free,
-// and the run is an orphan at once, which may be adopted ([lease.Request]); clients that [Client.Subscribe] are notified. A run whose lease was lost
-// is an orphan already, and stays one. Without a trigger, or if the server has forgotten the run, nothing is left.
+// HandOver ends the lease of a run that another client is to recover. Like [Lease.Release], it must be called after the work has stopped. It frees
+// the row and makes the run an orphan, which another client can adopt ([lease.Request.Adopt]). Clients that called [Client.Subscribe] are notified. A
+// run whose lease was lost is an orphan already. A lease without a trigger leaves no orphan.
 //
-// attempt is the last attempt that has begun, from the granted one to [Run.Attempt]. The client that adopts the run gets the next one, so a number
-// that was acknowledged and never used is free again, unless the lease had been lost before.
+// attempt is the last attempt that has begun, from the granted one to [Run.Attempt]. The client that adopts the run gets the next number. Unless the
+// lease was lost before, this reuses a number that was acknowledged but whose attempt never began.
 func (l Run) HandOver(ctx context.Context, attempt int) error {
 	attempt = max(int(l.row.Grant.Attempt), min(attempt, l.Attempt()))
 	if err := l.releaseAs(ctx, lease.ReleaseRequest{Mode: lease.ReleaseHandOver, Attempt: attempt}); err != nil {
@@ -101,7 +101,7 @@ func (l Run) HandOver(ctx context.Context, attempt int) error {
 		l.mu.Lock()
 		l.leftAt = now
 		l.mu.Unlock()
-		_ = l.client.Publish(ctx, []*Lease{l.Lease}, nil) // without it, they notice when the lease would have ended
+		_ = l.client.Publish(ctx, []*Lease{l.Lease}, nil) // without the event, clients find the orphan when the lease would have expired
 	}
 	return nil
 }

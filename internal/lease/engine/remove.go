@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Remove deletes locks with a ledger, which otherwise never expire, after the work that they guarded is gone. It deletes all data of each lock,
-// unless the lock is held, has orphans, is paused, or was used after unusedSince, by the server's clock. removed reports for each lock whether it is
-// gone. Another client may still know the lock: if it uses the lock again, it takes the server for one that has forgotten. Remove does not work on a
-// quorum.
+// Remove deletes permanent locks that are no longer needed, because they never expire. It deletes all data of each lock, unless the lock is held, has
+// orphans, is paused, or was used after unusedSince, by Redis's clock. removed reports for each lock whether it was deleted. Another client that uses
+// a deleted lock again assumes that Redis has lost the lock's data. Remove does not work on a quorum.
 func (c *Client) Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error) {
 	s, err := storeAs[remover](c.store, "remove locks")
 	if err != nil {

@@ -2,8 +2,8 @@ package engine
 
 import "sync"
 
-// A signal is set once, for any goroutine that waits for its channel. Most leases end before any goroutine has waited, so the channel is made on
-// first use. The zero value is not set.
+// A signal can be set once, which closes its channel. The channel is made on first use, because most leases end before any goroutine waits for it.
+// The zero value is not set.
 type signal struct {
 	mu  sync.Mutex
 	on  bool
@@ -30,7 +30,7 @@ func (b *signal) isSet() bool {
 	return b.on
 }
 
-// doneChannel returns the channel, which is closed when the signal is set.
+// doneChannel returns a channel that is closed once the signal is set.
 func (b *signal) doneChannel() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

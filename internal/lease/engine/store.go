@@ -40,18 +40,18 @@ func checkServers(cfg Config) error {
 	return nil
 }
 
-// Only a store on one master has the methods below. A quorum has none of them: see [only].
+// The optional methods of a store. Only a store on one master has them: see [storeAs].
 type (
-	// A compacter has a short form for a simple lock. ok is false if the request needs Acquire.
+	// A compacter has a faster Acquire for simple requests. ok is false if the request needs Acquire.
 	compacter interface {
 		AcquireCompact(ctx context.Context, r lease.Request) (result lease.Result, ok bool)
 	}
-	// A setLocker grants a row in each of several locks, or in none. Without grants, refusal is the result of the lock that refused, and refused its
-	// name.
+	// A setLocker grants a row in each of several locks, or in none. If grants is nil, refused is the name of the lock that refused, and refusal its
+	// result.
 	setLocker interface {
 		AcquireSet(ctx context.Context, requests []lease.Request) (grants []lease.Grant, refusal lease.Result, refused string)
 	}
-	// A fencer keeps the greatest token of a resource.
+	// A fencer stores the greatest token of a resource.
 	fencer interface {
 		Pass(ctx context.Context, resource string, idle time.Duration, token lease.Token) error
 	}
@@ -70,7 +70,7 @@ type (
 	}
 )
 
-// The compiler checks this, because a changed signature would turn a store on one master into a quorum.
+// The compiler checks these interfaces, because otherwise a changed signature would make storeAs fail at run time.
 var _ interface {
 	compacter
 	setLocker
@@ -80,7 +80,7 @@ var _ interface {
 	eventPublisher
 } = (*single.Store)(nil)
 
-// storeAs returns the store as a T. If the store cannot do that, the error is [ErrQuorum].
+// storeAs returns the store as a T. If the store does not implement T, the error is [ErrQuorum].
 func storeAs[T any](store lease.Store, what string) (T, error) {
 	s, ok := store.(T)
 	if !ok {

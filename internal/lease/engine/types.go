@@ -2,7 +2,7 @@ package engine
 
 import "github.com/cronclave/cronclave/internal/lease"
 
-// The requests and answers of a lock belong to the engine. Package internal/lease defines them.
+// The requests and answers of the engine. Package internal/lease defines them.
 type (
 	// A Token is a fencing token.
 	Token = lease.Token
@@ -20,9 +20,9 @@ type (
 	Settlement = lease.Settlement
 	// A Row is a lease as other clients see it.
 	Row = lease.Row
-	// An Ended is a tick that has ended well.
+	// An Ended is a tick that has succeeded.
 	Ended = lease.Ended
-	// A Pause is a time in which a lock grants no ticks.
+	// A Pause is a period in which a lock grants no ticks.
 	Pause = lease.Pause
 	// A PauseRequest sets or ends the pause of a lock: see [Client.Pause].
 	PauseRequest = lease.PauseRequest
@@ -32,7 +32,7 @@ type (
 	StopRequest = lease.StopRequest
 	// A GrantEvent is a published grant or release: see [Client.Subscribe].
 	GrantEvent = lease.GrantEvent
-	// A StaleError has the token that a fence refused, and the greater one.
+	// A StaleError has the token that a fence refused, and the greatest token that the fence has recorded.
 	StaleError = lease.StaleError
 	// A StopAnswer is the answer to a [StopRequest].
 	StopAnswer = lease.StopAnswer
@@ -41,13 +41,13 @@ type (
 // The verdicts.
 const (
 	Granted = lease.Granted // Answer.Lease is set
-	// Held: all rows are held, the first until Until, by Holder. Or the free rows are reserved for waiters in line.
+	// Held: all rows are held; Holder's lease ends first, at Until. Or the free rows are reserved for waiters in the queue.
 	Held    = lease.Held
 	Early   = lease.Early   // ask again at Until
-	Closed  = lease.Closed  // the server lost the lock's data: no grants until Until
-	Settled = lease.Settled // by this request, with Outcome
-	Decided = lease.Decided // before this request; Outcome has the result, if it is still known
-	Unheard = lease.Unheard // granted under this id, and the lease has ended: see [Client.AwaitWithdrawal]
+	Closed  = lease.Closed  // Redis lost the lock's data: no grants until Until
+	Settled = lease.Settled // this request settled the tick, with Outcome
+	Decided = lease.Decided // the tick was decided before this request; Outcome has the result, if it is still known
+	Unheard = lease.Unheard // an earlier request with this id was granted, and the lease has ended: see [Client.AwaitWithdrawal]
 	Unknown = lease.Unknown // Err has the reason; ask again with the same id
 )
 

@@ -14,8 +14,8 @@ import (
 // A Tx is one try of an update.
 type Tx = single.Tx
 
-// Update changes keys without a lock (optimistic locking): change reads them and queues the writes, which take effect in one step if no other client
-// has changed any of the keys meanwhile. See package locking.
+// Update changes keys without a lock (optimistic locking). change reads the keys and queues writes. The writes take effect in one step, unless
+// another client has changed one of the keys meanwhile; then Update calls change again. See package locking.
 func (c *Client) Update(ctx context.Context, keys []string, change func(tx *Tx) error) error {
 	s, err := storeAs[updater](c.store, "update")
 	if err != nil {

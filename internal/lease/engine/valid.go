@@ -1,6 +1,6 @@
 package engine
 
-// askValid asks the requests that pass a check, and returns an answer for each request, in order.
+// askValid calls ask with the requests that pass check, and refuse for the others. It returns an answer for each request, in order.
 func askValid[R, A any](requests []R, check func(R) error, refuse func(R, error) A, ask func([]R) []A) []A {
 	answers := make([]A, len(requests))
 	valid := make([]R, 0, len(requests))

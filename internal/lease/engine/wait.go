@@ -41,7 +41,8 @@ func (c *Client) waitForRow(ctx context.Context, r Request) (*Lease, error) {
 	return l, nil
 }
 
-// AcquireConfirmed is [Semaphore.Acquire] for work that takes time to stop: the lease has its whole length. See package locking.
+// AcquireConfirmed is [Semaphore.Acquire] for work that takes time to stop. It returns the lease once the lease has its full length. See package
+// locking.
 func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
 	if s.client.work.Begin() { // if not, Acquire fails
 		defer s.client.work.Done()
@@ -57,7 +58,7 @@ func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
 		case <-lease.Context().Done():
 			lost := s.request.WithDefaults()
 			lost.ID = lease.ID()
-			s.client.withdrawRequest(lost) // a renewal whose reply was lost may have kept it alive
+			s.client.withdrawRequest(lost) // a renewal whose reply was lost may have extended the lease
 		}
 	}
 }

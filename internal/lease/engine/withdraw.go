@@ -8,16 +8,17 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Withdraw gives back what a request with an unknown outcome may have been granted: its tick is open again. It returns at once, and tries in the
-// background until the server has answered or the lease must have ended. [Client.Close] waits until it has been tried for twice [Config.Timeout], or
-// once more if it has been already. After Close, Withdraw itself tries for up to [Config.Timeout], and then returns.
+// Withdraw undoes the grant that a request with an unknown outcome may have got, and reopens its tick. It returns at once, and retries in the
+// background until Redis has answered or the lease must have expired. [Client.Close] waits until Withdraw has tried for twice [Config.Timeout], and
+// lets it try for at least one Timeout after the call of Close. On a closed client, Withdraw tries for up to [Config.Timeout] before it returns.
 func (c *Client) Withdraw(r Request, id string) {
 	r.ID = id
 	c.withdrawRequest(r.WithDefaults())
 }
 
-// AwaitWithdrawal withdraws for good a request whose answer never arrived. From then on its id is dead, and its tick is open again unless it was
-// adopted or abandoned. It returns when the server has answered and enough replicas have the write, or when ctx ends. The work must not have begun.
+// AwaitWithdrawal withdraws a request whose answer never arrived, and waits for the result. Its work must not have begun. Afterwards the lease id
+// can't be granted any more, and the tick is open again unless the run was adopted or abandoned. It returns when Redis has answered and enough
+// replicas have the write, or when ctx ends.
 func (c *Client) AwaitWithdrawal(ctx context.Context, r Request) error {
 	w := lease.Withdrawal(r.WithDefaults())
 	w.Acked = true
@@ -27,12 +28,11 @@ func (c *Client) AwaitWithdrawal(ctx context.Context, r Request) error {
 	return nil
 }
 
-// mostGivenUp bounds the releases that are tried in the background. A server that is away can't have granted what more of them would give back. If it
-// has, the leases run out by themselves.
+// mostGivenUp bounds the releases under way in the background. More can accumulate only if Redis is unreachable, which has then granted few of these
+// requests. Leases that are not released expire.
 const mostGivenUp = 10_000
 
-// giveUp goes on with a release in the background, until the server has answered or the lease must have ended. It returns false if the client is
-// closed.
+// giveUp continues a release in the background, until Redis has answered or the lease must have expired. It returns false if the client is closed.
 func (c *Client) giveUp(r lease.ReleaseRequest) bool {
 	row := *r.Row // a copy, so that the lease can be freed
 	r.Row = &row
@@ -51,15 +51,15 @@ func (c *Client) giveUp(r lease.ReleaseRequest) bool {
 	})
 }
 
-// tryLast releases while the client closes, or after it has, until an instant of the local clock.
+// tryLast tries to release while the client closes or after it has closed, until the local instant end.
 func (c *Client) tryLast(r lease.ReleaseRequest, end time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), end-c.cfg.Clock())
 	defer cancel()
 	_, _ = c.store.Release(ctx, r)
 }
 
-// withdrawRequest takes back what a request has been or may be granted, after which nothing more will be asked about it. It does so in the background, but at
-// once if the client is closed.
+// withdrawRequest undoes the grant that a request may have got. It works in the background, or before it returns if the client is closed. The caller
+// must not repeat the request.
 func (c *Client) withdrawRequest(r Request) {
 	if !c.giveUp(lease.Withdrawal(r)) {
 		c.tryLast(lease.Withdrawal(r), c.cfg.Clock()+c.cfg.Timeout)

@@ -1,4 +1,4 @@
-// Package leasetest has servers in fake time, behind networks that can fail, for tests of the engine and its stores.
+// Package leasetest has in-process Redis servers in fake time, behind simulated networks that can fail, for tests of the engine and its stores.
 package leasetest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 )
 
-// A Wire is a server in fake time, and the network in front of it, which can fail.
+// A Wire is a Redis server in fake time, and the simulated network to it, which can fail.
 type Wire struct {
 	*testing.T
 	Server *embedded.Server
@@ -24,17 +24,17 @@ type Wire struct {
 
 	mu        sync.Mutex
 	mute      bool          // requests do not arrive
-	deaf      bool          // requests are executed, and their replies do not arrive
+	deaf      bool          // requests are executed, but their replies do not arrive
 	delay     time.Duration // the delay of replies
-	cuts      int           // the number of next replies in whose place the connection breaks
-	asleep    time.Duration // by the local clock: the time for which the machine was suspended
+	cuts      int           // the number of next replies that are replaced by a broken connection
+	asleep    time.Duration // the total time, by the local clock, for which the machine was suspended
 	pipelines []int         // the number of requests in each pipeline that was sent, without WAIT
 	waits     int           // the number of pipelines that ended with WAIT
-	acks      int           // the number of replicas that have the writes; the server itself has none
-	lag       time.Duration // the time after which they have the writes
+	acks      int           // the number of replicas that WAIT reports; the server has no real ones
+	lag       time.Duration // the time after which the replicas have the writes
 }
 
-// InBubble runs a test in fake time. Everything that it starts must end with it.
+// InBubble runs a test in fake time. All goroutines of the test must end with it.
 func InBubble(t *testing.T, test func(w *Wire)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func InBubble(t *testing.T, test func(w *Wire)) {
 	})
 }
 
-// Another returns a wire to a server of its own, at the same time.
+// Another returns a wire to another server, with the same fake time.
 func (w *Wire) Another() *Wire {
 	w.Helper()
 	s, err := embedded.Start(embedded.Config{DialOnly: true})
@@ -54,7 +54,7 @@ func (w *Wire) Another() *Wire {
 	return &Wire{T: w.T, Server: s, Start: w.Start}
 }
 
-// Redis returns a client of the server that uses the wire.
+// Redis returns a client that is connected to the server through the wire.
 func (w *Wire) Redis(retries int) *redis.Client {
 	r := redis.NewClient(&redis.Options{
 		Addr: w.Server.Addr(), Dialer: w.Dial, ContextTimeoutEnabled: true, MaxRetries: retries, DialerRetries: 1, PoolSize: 20,
@@ -95,17 +95,17 @@ func (w *Wire) Slow(delay time.Duration) {
 	w.delay = delay
 }
 
-// Suspend lets time pass only by the local clock, as if the machine was suspended.
+// Suspend advances only the local clock, as if the machine was suspended.
 func (w *Wire) Suspend(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asleep += d
 }
 
-// Beside returns another wire to the same server.
+// Beside returns another wire to the same server, with its own faults.
 func (w *Wire) Beside() *Wire { return &Wire{T: w.T, Server: w.Server, Start: w.Start} }
 
-// Lag delays the writes on replicas.
+// Lag sets the time after which replicas have the writes.
 func (w *Wire) Lag(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,14 +135,14 @@ func (w *Wire) Replicas(n int) {
 	w.acks = n
 }
 
-// Cut breaks connections in place of the next n replies.
+// Cut makes the next n replies break their connection instead.
 func (w *Wire) Cut(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cuts = n
 }
 
-// Pass lets time pass, and waits until everything that is due has happened.
+// Pass advances the fake time, and waits until all goroutines are idle.
 func (w *Wire) Pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -240,7 +240,7 @@ func (w *Wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// requestsOf returns the number of requests in a command. See batch.lua: its arguments begin with their number, not with a lease id.
+// requestsOf returns the number of requests in a command. The arguments of a batch begin with this number instead of a lease id: see batch.lua.
 func requestsOf(command []any) int {
 	if name, _ := command[0].(string); strings.HasPrefix(name, "eval") {
 		if n, several := command[3+command[2].(int)].(int); several {

@@ -22,7 +22,7 @@ func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answer fu
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()
-	if _, err := q.ServerTime(ctx); err != nil { // without the time, the first proposal would be refused
+	if _, err := q.ServerTime(ctx); err != nil { // without an estimate of the nodes' time, they would refuse the first token
 		fail(err)
 		return
 	}
@@ -36,7 +36,7 @@ func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answer fu
 	q.runTasks(ctx, tasks)
 }
 
-// now returns the servers' time; zero before the first reply.
+// now returns the estimate of the nodes' time; zero if there is none yet.
 func (q *Store) now() time.Time {
 	if micros, ok := q.Estimate(q.cfg.Clock()); ok {
 		return clock.FromMicros(micros)

@@ -8,16 +8,16 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// QuietBefore is the time for which nothing may have reached the masters of a new quorum that begins while some of them are away. A holder that they
-// have forgotten tries to renew its lease within that time, as long as the lease lasts: see [Store.RenewAfter].
+// QuietBefore is the time for which the masters must not have received any request before a new quorum begins without some of its masters. Masters
+// that lost their data then see that they are not new, because a holder renews its lease within this time: see [Store.RenewAfter].
 const QuietBefore = 30 * time.Second
 
-// beginQuorum starts a new quorum while a minority of its nodes is away. All nodes that answer, a majority, must be new: they got their markers some time
-// ago, and nothing has reached them since. They are first marked as founders, and vote when a majority is. If a client dies in between, or another
-// one reaches other nodes, it goes on from there. A founder that forgets is no longer one.
+// beginQuorum starts a new quorum while a minority of its nodes does not answer. All nodes that answer must be a majority, and must be new: they got
+// their markers some time ago, and have received no request since. beginQuorum marks these nodes as founders. Once a majority are founders, it lets
+// them vote. Any client can continue these steps if another client dies. A founder that loses its data is no longer a founder.
 //
-// A new node has never voted, so it may vote at any time. But a node that has forgotten must not pass for new. If so many have forgotten that a
-// majority seems to be new, the state was not on a majority any more. See docs/decisions/018-quorum-membership.md.
+// A new node has never voted, so it may start to vote at any time. A node that has lost its data must not be taken for a new node. If a majority of
+// nodes have lost their data, no majority has the state any more, and it is lost. See docs/decisions/018-quorum-membership.md.
 func (q *rejoiner) beginQuorum(members []*membership) (left time.Duration, helped bool) {
 	founders, others := 0, 0
 	for _, m := range members {
@@ -48,7 +48,7 @@ func hasVoter(members []*membership) bool {
 	return count(members, func(m *membership) bool { return m != nil && m.state == votingState }) > 0
 }
 
-// foundersVote admits the founders that do not vote yet.
+// foundersVote lets the founders vote that do not vote yet.
 func (q *rejoiner) foundersVote(members []*membership) (left time.Duration, helped bool) {
 	for i, m := range members {
 		switch {
@@ -59,13 +59,13 @@ func (q *rejoiner) foundersVote(members []*membership) (left time.Duration, help
 			left = rejoinPause
 		}
 	}
-	if left == 0 && !helped { // the other nodes wait for a majority of voters
+	if left == 0 && !helped { // nodes that are not founders wait for a majority of voters
 		left = longestRejoinPause
 	}
 	return left, helped
 }
 
-// markFounder marks a node as a founder. It returns the time until the next attempt, or 0 if the node is marked.
+// markFounder marks a node as a founder. It returns the time until the next try, or 0 if the node is marked.
 func (q *rejoiner) markFounder(n *node, epoch string) (left time.Duration) {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()

@@ -13,26 +13,26 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// mostUnsettled is the number of times that a register is read again if some nodes have it from one ballot and some from another. Its writer may be
-// on its way, or dead.
+// mostUnsettled is the number of repeated reads if the nodes have the register from different ballots. The client that writes it may still be at
+// work, or dead.
 const mostUnsettled = 4
 
-// A change changes the register of a lock without a row: it prepares a ballot, and accepts a value. With look it first reads the register, and is
-// done if nothing has to be changed and all nodes have the same value.
+// A change changes the register of a lock without asking for a row. It prepares a ballot, and then has a value accepted. With look, it reads the
+// register first, and is done if the edit changes nothing and a majority has the same ballot.
 type change struct {
 	*Store
 	lock      string
-	key       string // the key of the lock; "" for the key of its name
+	key       string // the key of the lock, if it is not derived from the name
 	permanent bool
 	id        string // the id of the lease that ends with the change, or ""
 	ends      bool
 	look      bool
-	everyone  bool // also nodes that do not vote count; only if all nodes answer
-	// edit changes the register. It may be called several times; the last call counts.
+	everyone  bool // nodes that do not vote count, too; requires the answers of all nodes
+	// edit changes the register. It may be called several times. The result of the last call is used.
 	edit func(g *register.Register, v register.View)
-	// failed is the reason for which there is no outcome; nil on success.
+	// failed is the error if the outcome is unknown; nil on success.
 	failed error
-	rows   int // the number of nodes that still had the row of the ended lease
+	rows   int // the number of nodes that still had a row of the ended lease
 
 	phase string // "look", "prepare" or "accept"
 	token int64
@@ -71,8 +71,8 @@ func (t *change) nextCall() (nodeCall, int) {
 	return k, all
 }
 
-// proposeToken returns a token above a floor, near the servers' time. It is also above all tokens that this client proposed for the lock before: a node
-// orders the attempts for a lease by their tokens, and the estimate of the time may step back.
+// proposeToken returns a token above a floor, close to the nodes' time. It is also above all tokens that this client has proposed for the lock,
+// because the estimate of the time may step back, and a node orders the tries for a lease by their tokens.
 func (q *Store) proposeToken(lock string, floor int64) int64 {
 	local := q.cfg.Clock()
 	now, _ := q.Estimate(local)
@@ -96,7 +96,7 @@ func (t *change) isSure(votes []vote, late bool) bool {
 		silent, states := silentNodes(votes), count(votes, vote.hasState)
 		return silent == 0 || states >= t.votesNeeded() && late || states+silent < t.votesNeeded()
 	}
-	yes := countWords(votes, "promised", "accepted") // a phase has only one of these words
+	yes := countWords(votes, "promised", "accepted") // each phase has only one of these replies
 	return yes >= t.votesNeeded() || yes+silentNodes(votes) < t.votesNeeded()
 }
 
@@ -130,7 +130,7 @@ func (t *change) handleLook(votes []vote) (time.Duration, bool) {
 	if t.failed != nil || unchanged && agree >= t.votesNeeded() {
 		return 0, true
 	}
-	if unchanged && t.tries < mostUnsettled { // another client is writing it, and a ballot of this one would only stop that
+	if unchanged && t.tries < mostUnsettled { // another client is writing the register, and a ballot of this client would only interrupt it
 		return t.backOff(), false
 	}
 	t.phase = "prepare"
@@ -146,7 +146,7 @@ func (t *change) applyEdit(votes []vote) (before, after string) {
 	}
 	before = g.Value()
 	seen := t.viewOf(g, votes)
-	if t.phase == "prepare" { // a lease whose rows the promises have shut is dead
+	if t.phase == "prepare" { // a lease is dead if a majority has promised not to accept its row
 		g.EndDead(intersection(t.shut, seen.Shut), t.token)
 	} else {
 		t.shut = seen.Shut
@@ -156,7 +156,7 @@ func (t *change) applyEdit(votes []vote) (before, after string) {
 	return before, t.value
 }
 
-// viewOf returns the state of the rows in the votes. A run is suspected to be dead if no majority can have a live row of it.
+// viewOf returns the state of the rows in the votes. It lists a run in Shut if no majority can have a live row of that run.
 func (q *Store) viewOf(g *register.Register, votes []vote) register.View {
 	states := count(votes, vote.hasState)
 	v := register.View{Slot: -1, Rows: liveRows(votes), Unheard: len(q.nodes) - states}
@@ -179,13 +179,13 @@ func intersection(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
 }
 
-// prepareAgain prepares once more, with a greater token, because another ballot came in between, or too few nodes have answered.
+// prepareAgain repeats the phase "prepare" with a greater token, because another ballot intervened or too few nodes have answered.
 func (t *change) prepareAgain() (time.Duration, bool) {
 	t.phase = "prepare"
 	return t.backOff(), false
 }
 
-// backOff returns a random pause, so that clients that disturb each other come apart.
+// backOff returns a random pause, so that clients that interrupt each other do not retry at the same time.
 func (t *change) backOff() time.Duration {
 	t.tries++
 	return randomPause(t.tries)
@@ -198,7 +198,7 @@ func randomPause(tries int) time.Duration {
 
 func (t *change) failWith(err error) { t.failed = err }
 
-// amendRun changes the entry of a lease's run in the register. known is false if the register has no entry. edit may be called several times.
+// amendRun changes the run of a lease in the register. known is false if the register does not have the run. edit may be called several times.
 func (q *Store) amendRun(ctx context.Context, row *lease.HeldRow, edit func(g *register.Register, run *register.Run, now int64)) (known bool, err error) {
 	id := row.Request.ID
 	t := &change{Store: q, lock: row.Request.Lock, permanent: row.Request.Permanent, look: true}

@@ -12,18 +12,19 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// A claim is a request on its way to the same row on a majority of nodes and, if it is accounted for, into the register.
+// A claim executes a request: it asks a majority of nodes for the same row and, if the request is accounted for, for a change of the register.
 type claim struct {
 	*Store
 	r         lease.Request
 	place     int // the index among the requests
 	answer    func(place int, r lease.Result)
 	result    lease.Result
-	account   bool   // it has a tick, or may leave an orphan, so the register has to know it
-	older     *claim // the claim before it on the same lock
-	splitVote bool   // its result was held because its votes were split, although another claim may get a row the next moment
+	account   bool   // the request is accounted for, so its grant must be in the register
+	older     *claim // the previous claim of the batch on the same lock
+	splitVote bool   // the result is held only because the votes were split; a row may be free
 
-	// phase is "first" (a row on the first node alone), "row", "read" (only the state of the nodes), "prepare" (a ballot without a row) or "accept".
+	// phase is "first" (ask only the first node for a row), "row" (ask all nodes for a row), "read" (read the state of the nodes), "prepare" (a ballot
+	// without a row) or "accept" (write the register).
 	phase string
 	slot  int
 	token int64
@@ -33,33 +34,33 @@ type claim struct {
 	out     register.Ruling
 	mine    bool // the ruling is a grant
 	shut    []string
-	suspect int // the number of runs that may be dead
+	suspect int // the number of runs whose holder may be dead
 	orphans int
-	placed  bool // nodes may have a row of it
+	placed  bool // nodes may have a row of this claim
 	ballots []int64
 	kept
-	holders []string // lease ids that were seen in the last round
+	holders []string // the lease ids that held rows in the last round
 }
 
-// A tried has the numbers of attempts of a claim.
+// A tried counts the tries of a claim.
 type tried struct {
 	tries      int
-	firstTries int // attempts in phase "first" because the floor of the first node has moved
-	refused    int // rounds in which it got no row although no other claim had a majority for it
-	unsettled  int // rounds in which no register had a majority
+	firstTries int // repetitions of phase "first" because the floor of the first node had moved
+	refused    int // rounds without a row although no other claim had a majority for the row
+	unsettled  int // rounds in which no ballot of the register had a majority
 }
 
-// A kept has what is known about rows that nodes have of a claim's lease id from before this call.
+// A kept describes rows of the claim's lease id that nodes have from earlier calls.
 type kept struct {
-	mixed bool  // nodes have rows of this lease id with different slots or tokens, left by an earlier attempt
-	keep  int64 // the token of its run in the register, or 0: rows with this token stay
+	mixed bool  // an earlier try has left rows with different slots or tokens
+	keep  int64 // the token of the lease's run in the register, or 0; rows with this token stay
 }
 
 func (q *Store) newClaim(r lease.Request, place int, answer func(place int, r lease.Result)) *claim {
 	t := &claim{Store: q, r: r, place: place, answer: answer, phase: "row", account: r.Accounted()}
 	now, _ := q.Estimate(q.cfg.Clock())
 	switch {
-	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // it must not take a row, or it is too early for one
+	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // the claim must not take a row, or not yet
 		t.phase = "read"
 	case t.account && t.isTight():
 		t.phase = "first"
@@ -69,16 +70,16 @@ func (q *Store) newClaim(r lease.Request, place int, answer func(place int, r le
 
 func (t *claim) lockName() string { return t.r.Lock }
 
-// toFirst reports whether the next call is for the first node alone: see [claim.tookFirst].
+// toFirst reports whether the next call is only for the first node: see [claim.tookFirst].
 func (t *claim) toFirst() bool {
 	t.beginRounds()
 	return t.phase == "first"
 }
 
-// mostRefused is the number of split votes after which the result of a claim is that the lock is held.
+// mostRefused is the number of split votes after which a claim returns the verdict held.
 const mostRefused = 16
 
-// beginRounds prepares the first round. A tick behind an older one that is still open must not take a row that becomes free meanwhile.
+// beginRounds prepares the first round. If the previous tick of the batch is still open, this claim must not take a row that becomes free meanwhile.
 func (t *claim) beginRounds() {
 	if o := t.older; o != nil && t.r.Tick != nil && o.r.Tick != nil && (o.splitVote || o.result.Verdict == lease.Unknown) {
 		t.r.Abstain, t.phase = true, "read"
@@ -116,12 +117,12 @@ func (t *claim) nextCall() (nodeCall, int) {
 		k.script, k.keys = t.Store.scripts.Accept, append(k.keys, t.indexKey())
 		k.args = script.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: slot, Lease: t.r.Lease, Token: token}.Encode()
 	}
-	k.patience = 1 + t.tries/8 // otherwise, if all nodes are slow, no claim would get through
+	k.patience = 1 + t.tries/8 // otherwise no claim would succeed if all nodes are slow
 	return k, wave
 }
 
-// floorOfRow returns the floor of a token that may be granted: no token is from before its tick. A ballot alone may be, because otherwise an early
-// claim that announces its schedule would raise the floor to its tick, and nodes refuse a token that is far ahead of their clocks.
+// floorOfRow returns the floor for a token that may be granted. Such a token must not be earlier than the tick. A token that is only a ballot may be
+// earlier: a claim that announces its schedule before its tick would otherwise propose a token far ahead of the nodes' clocks, which they refuse.
 func (t *claim) floorOfRow() int64 {
 	if t.r.Tick == nil {
 		return t.floor
@@ -129,7 +130,7 @@ func (t *claim) floorOfRow() int64 {
 	return max(t.floor, clock.ToMicros(t.r.Tick.NotBefore)-1)
 }
 
-// wanted has the word that a majority must answer in a phase.
+// wanted has, for each phase, the reply that a majority must give.
 var wanted = map[string]string{"row": "yes", "prepare": "promised", "accept": "accepted"}
 
 func (t *claim) isSure(votes []vote, late bool) bool {
@@ -140,7 +141,7 @@ func (t *claim) isSure(votes []vote, late bool) bool {
 	word := wanted[t.phase]
 	if word != "" {
 		yes := countWords(votes, word)
-		if yes >= t.majority { // the answer that all rows are held needs more than a majority
+		if yes >= t.majority { // the finding that all rows are held needs more votes than a majority
 			return t.phase != "prepare" || t.r.Tick == nil || t.r.Tick.IfHeld == "" || silent == 0 || late
 		}
 		if yes+silent >= t.majority {
@@ -157,7 +158,7 @@ func (t *claim) isSure(votes []vote, late bool) bool {
 	default:
 		return true
 	}
-	_, _, agree := newestRegister(votes) // if a majority has the same ballot, no second phase is needed
+	_, _, agree := newestRegister(votes) // if a majority has the same ballot, the claim needs no second phase
 	states := count(votes, vote.hasState)
 	return agree >= t.majority || states >= t.majority && late || states+silent < t.majority
 }
@@ -197,7 +198,7 @@ func (t *claim) handlePhase(votes []vote, sent time.Duration) (time.Duration, bo
 	return t.handleAccepted(votes, sent)
 }
 
-// endedEarly handles replies that end a request whatever other nodes answer.
+// endedEarly handles replies that end a claim, no matter what other nodes answer.
 func (t *claim) endedEarly(votes []vote) bool {
 	switch {
 	case countWords(votes, "dead") > 0:
@@ -218,8 +219,8 @@ func (t *claim) endVerdict(v lease.Verdict, err error) {
 	}
 }
 
-// failWith ends the claim without an outcome. It takes back rows that the claim may have, and that cannot have been granted, so that they are not in the
-// way of others until it asks again.
+// failWith ends the claim with the verdict unknown. If the lease can't have been granted, it takes back the rows of the claim, so that they do not
+// block other claims.
 func (t *claim) failWith(err error) {
 	t.endVerdict(lease.Unknown, transport.Unknown(err))
 	t.answer(t.place, t.result)
@@ -228,14 +229,14 @@ func (t *claim) failWith(err error) {
 	}
 }
 
-// retryIn goes on with a phase after a pause.
+// retryIn continues with a phase after a pause.
 func (t *claim) retryIn(phase string) (time.Duration, bool) {
 	t.phase = phase
 	t.tries++
 	return randomPause(t.tries), false
 }
 
-// answerFromRead answers from the state of a majority, without a ballot, if nothing has to be written.
+// answerFromRead answers from the state of a majority, without a ballot, if the register does not have to change.
 func (t *claim) answerFromRead(votes []vote) (time.Duration, bool) {
 	value, _, agree := newestRegister(votes)
 	g, err := register.Read(value)
@@ -249,9 +250,9 @@ func (t *claim) answerFromRead(votes []vote) (time.Duration, bool) {
 	out := g.Claim(t.r, t.cfg.Owner, v)
 	t.splitVote = out.Word == "held" && !v.Full
 	switch {
-	case out.Word == "held" && !v.Full && t.refused < mostRefused && (!t.r.Abstain || len(v.Rows) > 0): // all may turn out to be held, or a row may be free
+	case out.Word == "held" && !v.Full && t.refused < mostRefused && (!t.r.Abstain || len(v.Rows) > 0): // a row may still be free
 		return t.tryAnotherRow(votes, v)
-	case g.Value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another client is writing it; a ballot would only stop that
+	case g.Value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another client is writing the register; a ballot would only interrupt it
 		t.unsettled++
 		return t.retryIn("read")
 	case g.Value() != before || agree < t.majority:
@@ -262,11 +263,11 @@ func (t *claim) answerFromRead(votes []vote) (time.Duration, bool) {
 	return 0, true
 }
 
-// tryAnotherRow goes on if no row was found to be free, and it is not certain that all are held.
+// tryAnotherRow continues if no row is known to be free, and not all rows are known to be held.
 func (t *claim) tryAnotherRow(votes []vote, v register.View) (time.Duration, bool) {
 	slot, free := t.anotherSlot(votes, v.Rows)
 	t.refused++
-	if t.r.Abstain || !free { // the claim of another client is on its way
+	if t.r.Abstain || !free { // wait for the claims of other clients
 		return t.retryIn("read")
 	}
 	moved := slot != t.slot
@@ -277,7 +278,7 @@ func (t *claim) tryAnotherRow(votes []vote, v register.View) (time.Duration, boo
 	return t.retryIn(t.retryPhase())
 }
 
-// decideClaim applies the rules to the promised state, and goes on to write the changes.
+// decideClaim applies the rules of the register to the state in the votes. If the register changes, the next phase writes it.
 func (t *claim) decideClaim(votes []vote, v register.View) (time.Duration, bool) {
 	value, _, agree := newestRegister(votes)
 	g, err := register.Read(value)
@@ -287,7 +288,7 @@ func (t *claim) decideClaim(votes []vote, v register.View) (time.Duration, bool)
 	}
 	before := g.Value()
 	t.orphans = len(g.Orphans) + t.suspect
-	switch t.phase { // a lease whose rows these votes have shut is dead
+	switch t.phase { // a lease is dead if a majority has promised not to accept its row
 	case "prepare":
 		g.EndDead(intersection(t.shut, v.Shut), t.token)
 	case "row":
@@ -319,7 +320,7 @@ func (t *claim) decideClaim(votes []vote, v register.View) (time.Duration, bool)
 	return 0, false
 }
 
-// handleAccepted handles the votes on the new register.
+// handleAccepted handles the replies to the new register.
 func (t *claim) handleAccepted(votes []vote, sent time.Duration) (time.Duration, bool) {
 	if countWords(votes, "accepted") < t.majority {
 		if t.mine {

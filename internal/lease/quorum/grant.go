@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/register"
 )
 
-// viewOfVotes returns the rows of other leases in the votes.
+// viewOfVotes returns the view of the votes for this claim: the rows of other leases, and whether all slots are held.
 func (t *claim) viewOfVotes(votes []vote) register.View {
 	v := register.View{Slot: -1}
 	v.Now, v.Latest, _ = t.clockBounds(t.cfg.Clock())
@@ -23,8 +23,8 @@ func (t *claim) viewOfVotes(votes []vote) register.View {
 	return v
 }
 
-// allHeld reports whether each slot certainly belongs to another lease: a majority has given it to the same lease, which has not ended meanwhile. Nodes
-// answer one after the other, so one may have the end of a run in its register while a majority still has its row.
+// allHeld reports whether each slot is certainly held by another lease: a majority has given the slot to the same lease, and the run of that lease
+// has not ended. The nodes answer at different times, so one reply may have the end of a run while a majority still reports its row.
 func (t *claim) allHeld(g *register.Register, rows []register.NodeRow) bool {
 	held := map[int]bool{}
 	for _, r := range rows {
@@ -35,7 +35,7 @@ func (t *claim) allHeld(g *register.Register, rows []register.NodeRow) bool {
 	return len(held) >= t.r.Slots
 }
 
-// endGranted ends the claim with a grant. By the clock of each node, the lease does not end before its length has passed since the request was sent.
+// endGranted ends the claim with a grant. The lease counts from sent, so it does not end earlier on any node.
 func (t *claim) endGranted(votes []vote, sent time.Duration, out register.Ruling) {
 	now, _ := t.Estimate(t.cfg.Clock())
 	length := t.r.Lease
@@ -48,7 +48,7 @@ func (t *claim) endGranted(votes []vote, sent time.Duration, out register.Ruling
 		t.result.Verdict, t.result.Err = lease.Unknown, err
 	}
 	t.offers.removeOffer(t.r.ID)
-	if n := len(t.ballots); n > 1 && out.Run.Token > t.ballots[n-2] { // nodes that were not asked again may have rows of earlier attempts
+	if n := len(t.ballots); n > 1 && out.Run.Token > t.ballots[n-2] { // nodes that were not asked again may have rows of earlier tries
 		t.Store.dropVotes(t.r.Lock, t.r.ID, t.ballots[n-2], t.r.Lease)
 	}
 }
@@ -61,8 +61,8 @@ func (t *claim) endWith(out register.Ruling) {
 	t.dropRows()
 }
 
-// dropRows takes back the rows that nodes may have given to this attempt, unless it may be granted. A request that was sent before and arrives later is
-// refused as too late.
+// dropRows takes back the rows that nodes may have given to this claim, unless the claim may have been granted. Nodes refuse earlier requests that
+// arrive later.
 func (t *claim) dropRows() {
 	if !t.placed || t.offers.isOpen(t.r.ID, t.cfg.Clock()) {
 		return

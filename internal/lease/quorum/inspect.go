@@ -52,7 +52,7 @@ func (q *Store) stateOf(g *register.Register, v register.View, before, floor int
 	for _, row := range v.Rows {
 		run, known := g.Runs[row.ID]
 		if !known && (row.State != "" || row.Votes+v.Unheard < q.majority) {
-			continue // a row of a claim that is on its way, or was given up, or of a run that has ended
+			continue // the row belongs to an unfinished or abandoned claim, or to a run that has ended
 		}
 		if !known {
 			run = register.Run{Attempt: 1}

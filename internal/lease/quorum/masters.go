@@ -19,7 +19,7 @@ type masters struct {
 	env      *env
 	nodes    []*node
 	majority int
-	workers  *workers // makes the round trips
+	workers  *workers // run the round trips
 }
 
 func newMasters(e *env, clients []transport.Client) *masters {
@@ -30,9 +30,9 @@ func newMasters(e *env, clients []transport.Client) *masters {
 	return q
 }
 
-// nodeOrder returns the order in which the nodes are asked, the number of nodes that are trusted to answer, and whether one of these has not answered for
-// long. The order is the listed one, so that claimants meet early, with the untrusted nodes last. It is the same for all locks, so that most locks do
-// not need some of the servers: a server that is asked only now and then is cold, and slow.
+// nodeOrder returns the order in which the nodes are asked, the number of nodes that are trusted to answer, and whether one of these has not answered
+// for long. Trusted nodes come first. Otherwise the order is the configured one, so that concurrent claims conflict on the first node. It is the same
+// for all locks, so that the last nodes are rarely needed: nodes that are asked now and then are cold, and slow.
 func (q *masters) nodeOrder() (order []int, healthy int, unseen bool) {
 	order = make([]int, 0, len(q.nodes))
 	var last []int
@@ -48,8 +48,8 @@ func (q *masters) nodeOrder() (order []int, healthy int, unseen bool) {
 	return append(order, last...), len(order), unseen
 }
 
-// Estimate returns the median of all nodes' clocks at a local instant, or an earlier value if some clocks are not known yet. known is false before
-// the clocks of a majority are known.
+// Estimate returns a lower bound of the median of all nodes' clocks at a local instant. It is the median itself once all clocks are known. known is
+// false until the clocks of a majority are known.
 func (q *masters) Estimate(local time.Duration) (micros int64, known bool) {
 	micros, _, known = q.clockBounds(local)
 	return micros, known
@@ -67,8 +67,8 @@ func (q *masters) Margin(local time.Duration) (most time.Duration) {
 	return most + time.Duration(high-low)*time.Microsecond
 }
 
-// clockBounds returns the bounds of the median of all nodes' clocks, whatever the clocks show that are not known yet: a minority of wrong clocks could be
-// most of the known ones.
+// clockBounds returns bounds for the median of all nodes' clocks. The bounds hold for any values of the clocks that are not known yet, because a
+// minority of wrong clocks could be most of the known clocks.
 func (q *masters) clockBounds(local time.Duration) (low, high int64, known bool) {
 	all := make([]int64, 0, len(q.nodes))
 	for _, n := range q.nodes {
@@ -83,19 +83,19 @@ func (q *masters) clockBounds(local time.Duration) (low, high int64, known bool)
 	return all[len(all)-q.majority], all[q.majority-1], true
 }
 
-// refuseForGood reports whether so many nodes refuse the request for good, from any client, that no majority is left.
+// refuseForGood reports whether so many nodes refuse the request with [lease.ErrRefused] that no majority is left.
 func (q *masters) refuseForGood(votes []vote) bool {
 	return count(votes, func(v vote) bool { return errors.Is(v.err, lease.ErrRefused) }) > len(q.nodes)-q.majority
 }
 
-// errorOf returns the reason for which too few nodes have answered as required. It names the nodes that have failed.
+// errorOf returns an error that lists the nodes that failed and their errors.
 func (q *masters) errorOf(votes []vote) error {
 	var why []string
 	now := q.env.clock()
 	for i, v := range votes {
 		addr := q.nodes[i].redis.Options().Addr
 		switch {
-		case v.silent && q.nodes[i].isSuspect(now): // otherwise its reply is on its way
+		case v.silent && q.nodes[i].isSuspect(now): // any other silent node may still reply
 			why = append(why, addr+" is silent")
 		case v.err != nil:
 			why = append(why, fmt.Sprintf("%s: %s", addr, strings.TrimPrefix(v.err.Error(), lease.ErrUnknown.Error()+": ")))

@@ -24,8 +24,8 @@ type env struct {
 	timeout   time.Duration // the timeout of a round trip
 	scripts   script.Quorum
 	memberKey string
-	wakeUp    func()       // wakes up the rejoiner
-	lately    atomic.Int64 // the recent duration of a round trip, in nanoseconds
+	wakeUp    func()       // wakes the rejoiner
+	lately    atomic.Int64 // the moving average of the duration of a round trip, in nanoseconds
 }
 
 // A node is one master of a quorum.
@@ -36,36 +36,36 @@ type node struct {
 
 	mu         sync.Mutex
 	under      int           // the number of calls under way
-	progress   time.Duration // the local clock when it answered last, or when the first of the calls was sent
-	answeredAt time.Duration // the local clock when it answered last
-	asked      time.Duration // the local clock when it was asked last
-	failing    bool          // it has failed, and has not answered since
+	progress   time.Duration // the local time of the last answer, or of the first of the calls under way if that is later
+	answeredAt time.Duration // the local time of the last answer
+	asked      time.Duration // the local time of the last call
+	failing    bool          // the last finished call failed without a reply
 	missed     []missedCall
 }
 
-// A missedCall takes back a vote on a node that did not answer. It is made when the node answers again.
+// A missedCall takes back a vote on a node that did not answer. It is sent when the node answers again.
 type missedCall struct {
 	call  nodeCall
-	until time.Duration // the local clock when the vote has run out by itself
+	until time.Duration // the local time at which the vote expires by itself
 }
 
 const (
-	// hesitation is the least time for which a node may be silent before others are asked in its place.
+	// hesitation is the minimum time without an answer after which a node is no longer trusted.
 	hesitation = 25 * time.Millisecond
-	// probeAfter is the interval at which a node that does not answer is asked all the same. Nothing waits for the answer.
+	// probeAfter is the interval at which an untrusted node is asked as a probe. No caller waits for its answer.
 	probeAfter = time.Second
-	// RefreshAfter is the silence after which a node that is not needed is asked, too: it may have forgotten, and then does not vote at once when it
-	// is needed.
+	// RefreshAfter is the time without an answer after which a node is asked although it is not needed. If the node has lost its data, it can then
+	// rejoin before it is needed.
 	RefreshAfter = 10 * time.Second
-	// mostUnder bounds the calls that wait for a silent node, and mostMissed the calls that are kept for it.
+	// mostUnder bounds the calls under way to a silent node. mostMissed bounds its missed calls.
 	mostUnder, mostMissed = 32, 10_000
 )
 
-// errSilent is the reply of a node that is not asked because enough calls wait for it already.
+// errSilent is the error of a call that is not sent because too many calls to the node are under way.
 var errSilent = fmt.Errorf("%w: the node does not answer", lease.ErrUnknown)
 
-// isSuspect reports whether a node is not trusted to answer: it is silent, or its last call failed. It is trusted again when it has answered. If it
-// were trusted again after some time, each call would wait for it once more.
+// isSuspect reports whether a node is not trusted to answer: it is silent, or its last call failed. A node is trusted again only after an answer. If
+// it were trusted again after some time, calls would have to wait for it again.
 func (n *node) isSuspect(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -91,7 +91,7 @@ func (n *node) isSilent(now time.Duration) bool {
 	return n.under > 0 && now-n.progress > max(hesitation, n.env.slowAfter(1))
 }
 
-// beginCall counts a call. It returns false if the call must not be made, because too many wait for the node.
+// beginCall counts a call under way. It returns false if too many calls to a silent node are under way; the call must not be sent then.
 func (n *node) beginCall(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,7 +106,7 @@ func (n *node) beginCall(now time.Duration) bool {
 	return true
 }
 
-// endCall counts the end of a call. It reports whether the node answers and has missed calls.
+// endCall counts the end of a call. It reports whether the node has answered and has missed calls.
 func (n *node) endCall(now time.Duration, err error) (missed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,7 +119,7 @@ func (n *node) endCall(now time.Duration, err error) (missed bool) {
 	return err == nil && len(n.missed) > 0
 }
 
-// keepMissed keeps a call for the time when the node answers again.
+// keepMissed stores a call until the node answers again.
 func (n *node) keepMissed(k nodeCall, until time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -128,7 +128,7 @@ func (n *node) keepMissed(k nodeCall, until time.Duration) {
 	}
 }
 
-// takeMissed removes and returns the calls that the node has missed, except those that no longer matter.
+// takeMissed removes the missed calls of the node, and returns those whose votes have not expired.
 func (n *node) takeMissed(now time.Duration) []missedCall {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,13 +143,13 @@ type nodeCall struct {
 	keys   []string
 	id     string
 	idle   int64
-	args   []any // ARGV[4] and following
+	args   []any // ARGV[4] and the following
 
-	patience int // see poll
+	patience int // see poll.patience
 }
 
-// roundTrip makes calls in one round trip, which ends with ctx. If the node does not know the scripts, it is enrolled first. If it has forgotten or was
-// away, the rejoiner is woken up.
+// roundTrip makes calls in one round trip, which ends with ctx. If the node does not have the scripts, roundTrip enrolls it first. It wakes the
+// rejoiner if the node does not vote, or has missed calls.
 func (n *node) roundTrip(ctx context.Context, calls []nodeCall) []vote {
 	sent := n.env.clock()
 	if !n.beginCall(sent) {
@@ -176,8 +176,8 @@ func (n *node) sendCalls(ctx context.Context, calls []nodeCall, sent time.Durati
 	return votes, received, err
 }
 
-// sendOnce sends calls. again is true if the node does not know a script. Calls with such a reply were not executed. The others may be made twice, which
-// lease ids and ballots allow.
+// sendOnce sends calls. again is true if the node does not have one of the scripts. The caller then repeats all calls. Calls that were executed
+// already may be repeated, because they carry lease ids and ballots.
 func (n *node) sendOnce(ctx context.Context, calls []nodeCall, sent time.Duration) (votes []vote, received time.Duration, again bool, err error) {
 	micros, _ := n.clock.At(sent)
 	until := micros + n.env.timeout.Microseconds()
@@ -189,7 +189,7 @@ func (n *node) sendOnce(ctx context.Context, calls []nodeCall, sent time.Duratio
 		pipe := n.redis.Pipeline()
 		for i, k := range calls {
 			cmds[i] = k.asCommand(ctx, until)
-			_ = pipe.Process(ctx, transport.Once{Cmd: cmds[i]}) // it only queues the command
+			_ = pipe.Process(ctx, transport.Once{Cmd: cmds[i]}) // this only queues the command
 		}
 		_ = transport.Exec(ctx, pipe) // each command has its own error
 	}
@@ -230,22 +230,22 @@ type membership struct {
 	state                            string
 	now, base, top, longest, sinceAt int64
 	epoch                            string
-	founder                          bool // it took part in the beginning of a quorum
+	founder                          bool // the node was marked by markFounder
 }
 
-// isNew reports whether a node does not vote, and has received nothing since it got its marker.
+// isNew reports whether a node does not vote, and has received no request since it got its marker.
 func (m membership) isNew() bool {
 	return m.state != votingState && m.base == 0 && m.top == 0 && m.longest == 0
 }
 
 const votingState = "voting"
 
-// ensureEnrolled makes sure that a node has a marker, and then the scripts. It uses one connection, which breaks if the node restarts in between. It gets that
-// connection from Watch, because [redis.Client.Conn] writes to the options that it shares with the client.
+// ensureEnrolled writes a marker to a node that has none, and then loads the scripts. Both steps use one connection, so that the second step fails if
+// the node restarts in between. The connection comes from Watch, because [redis.Client.Conn] writes to the options that it shares with the client.
 func (n *node) ensureEnrolled(ctx context.Context) (m membership, err error) {
 	defer transport.Shield(&err)
 	err = n.redis.Watch(ctx, func(conn *redis.Tx) error {
-		if m, err = n.ensureMarker(ctx, conn); err != nil { // the node may have restarted without noticing; it gets no scripts then
+		if m, err = n.ensureMarker(ctx, conn); err != nil { // without a marker the node must not get the scripts
 			return fmt.Errorf("register a node of the quorum: %w", transport.Unknown(err))
 		}
 		if err := n.loadScripts(ctx, conn); err != nil {
@@ -296,8 +296,8 @@ func (n *node) loadScripts(ctx context.Context, conn *redis.Tx) error {
 
 var errShortReply = errors.New("a short reply from the server")
 
-// slowAfter returns the time after which the second wave is sent, and after which a reply is no longer awaited that would only add detail: some
-// recent round trips.
+// slowAfter returns the time after which a poll asks the second wave, and no longer waits for optional replies: a multiple of the recent duration of
+// a round trip.
 func (e *env) slowAfter(times int) time.Duration {
 	const least, most, trips = 5 * time.Millisecond, 250 * time.Millisecond, 8
 	lately := time.Duration(e.lately.Load())
@@ -307,5 +307,5 @@ func (e *env) slowAfter(times int) time.Duration {
 // noteDuration records the duration of a round trip.
 func (e *env) noteDuration(d time.Duration) {
 	old := e.lately.Load()
-	e.lately.Store(old + (int64(d)-old)/8) // if two calls do this at once, one value may be lost
+	e.lately.Store(old + (int64(d)-old)/8) // concurrent calls may lose one of the values
 }

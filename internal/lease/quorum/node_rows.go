@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// liveRows returns the rows whose lease, and the delay after it, have not ended by the clocks of the nodes that report them.
+// liveRows returns the rows that are held or still in the delay after their lease, by the clocks of the nodes that report them.
 func liveRows(votes []vote) []register.NodeRow {
 	var rows []register.NodeRow
 	for _, v := range votes {

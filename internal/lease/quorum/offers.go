@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// An offers has the lease ids that may have been granted: nodes were asked to accept a register that grants them, and their claimant knows no
-// outcome. Their votes stay. Otherwise the run would look dead to others, and its tick would be lost. A claimant asks again under the same id in
-// later calls. It is safe for concurrent use.
+// An offers has the lease ids that may have been granted: nodes were asked to accept a register that grants them, and the outcome is unknown. The
+// votes for these ids must not be taken back, because other clients would then consider the run dead, and its tick would be lost. The caller repeats
+// the request with the same id later. An offers is safe for concurrent use.
 type offers struct {
 	mu    sync.Mutex
-	until map[string]time.Duration // the local instant after which no node has a row of the lease id
+	until map[string]time.Duration // by lease id: the local instant after which no node has a row
 }
 
 // add adds a lease id that may be granted.
@@ -25,7 +25,7 @@ func (o *offers) add(id string, now time.Duration, lease time.Duration) {
 	o.until[id] = now + lease
 }
 
-// isOpen reports whether a lease id may be granted.
+// isOpen reports whether a lease id may have been granted.
 func (o *offers) isOpen(id string, now time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

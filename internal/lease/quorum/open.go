@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// New returns the store. Until the work of its client ends, it admits nodes that have forgotten to vote again.
+// New returns the store and starts its rejoiner, which lets nodes that have lost their data vote again. The rejoiner ends with cfg.Work.
 func New(cfg Config) *Store {
 	e := &env{clock: cfg.Clock, timeout: cfg.Timeout, scripts: script.ForQuorum(), memberKey: script.MemberKey(cfg.Prefix)}
 	q := &Store{cfg: cfg, scripts: e.scripts, masters: newMasters(e, cfg.Nodes)}

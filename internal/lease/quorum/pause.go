@@ -21,7 +21,7 @@ func (q *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []leas
 			is := was.Next(r, v.Now)
 			g.Paused = is.Text()
 			answers[i].Now, answers[i].After = clock.FromMicros(v.Now), is.Pause()
-			if !edited { // a later call may find what an earlier one wrote
+			if !edited { // a repeated call may read what the first call wrote
 				answers[i].Before, edited = was.Pause(), true
 			}
 		}

@@ -9,19 +9,19 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// A poll is one question to the nodes, in one or two waves.
+// A poll sends the same calls to the nodes, in one or two waves.
 type poll struct {
 	calls []nodeCall
-	wave  int // the number of trusted nodes that are asked at once; the others follow if one fails, refuses or is slow
+	wave  int // the number of trusted nodes in the first wave; other nodes follow if one of these fails, refuses or is slow
 	// first asks only the first node.
 	first bool
-	// everyone asks all nodes at once, also the untrusted ones: their rows must be taken back, and they may only be far away.
+	// everyone asks all nodes in the first wave, including untrusted nodes, which may only be slow and have rows to take back.
 	everyone bool
 	// patience multiplies the time after which a node is slow; 0 is 1.
 	patience int
-	// sure reports whether the votes, by call and node, are enough. If late is true and a majority has answered, no more votes are awaited.
+	// sure reports whether the votes, by call and node, are enough. late is true once slow nodes are no longer awaited.
 	sure func(votes [][]vote, late bool) bool
-	// missed is called for a node whose answer was not received, even after the poll.
+	// missed is called for a node whose call failed, even after the poll has ended.
 	missed func(n *node)
 }
 
@@ -31,7 +31,7 @@ type returned struct {
 	votes []vote
 }
 
-// A polling is a poll under way.
+// A polling is the state of a poll under way.
 type polling struct {
 	of *masters
 	poll
@@ -41,7 +41,7 @@ type polling struct {
 	back     chan returned
 	asked    int
 	received int
-	replies  int // how many of the received ones are replies; the others are failures
+	replies  int // the number of received answers that are replies of Redis, not failures
 	late     bool
 
 	ctx  context.Context // the context of the round trips
@@ -56,7 +56,7 @@ func (q *masters) newPolling(ctx context.Context, p poll) *polling {
 	switch {
 	case p.first:
 		o.order, o.trusted, o.wave = o.order[:1], 1, 1
-	case p.everyone || o.trusted < q.majority: // each may be needed
+	case p.everyone || o.trusted < q.majority: // every node may be needed
 		o.wave = len(o.order)
 	case unseen:
 		o.wave = o.trusted
@@ -74,7 +74,7 @@ func (q *masters) newPolling(ctx context.Context, p poll) *polling {
 	return o
 }
 
-// releaseContext releases the context for some nodes, which no longer need it.
+// releaseContext counts nodes that no longer need the context, and cancels it when no node does.
 func (o *polling) releaseContext(nodes int) {
 	if o.left.Add(int64(-nodes)) <= 0 {
 		o.end()
@@ -92,7 +92,7 @@ func (o *polling) askFirstWave() {
 	}
 }
 
-// upTo asks the first nodes in the order, except nodes that were asked before.
+// upTo asks the first wave nodes of the order, except nodes that were asked before.
 func (o *polling) upTo(wave int) {
 	for _, n := range o.order[:wave] {
 		o.askNode(n)
@@ -141,8 +141,8 @@ func (o *polling) handleAnswer(r returned) (over bool) {
 	return o.isEnough(false)
 }
 
-// isEnough reports whether the votes are enough. If a majority has answered, and all other nodes are late or not trusted to answer, these are not
-// waited for: otherwise each split vote would wait for the timeout of a node that hangs, and delay all other requests.
+// isEnough reports whether the votes are enough. If a majority has answered, it does not wait for other nodes that are slow or not trusted. Otherwise
+// each split vote would wait for the timeout of a node that hangs.
 func (o *polling) isEnough(all bool) bool {
 	late := o.late || all || o.trustedAnswered()
 	if late && o.replies >= o.of.majority {
@@ -155,13 +155,13 @@ func (o *polling) isEnough(all bool) bool {
 	return o.sure(o.votes, late)
 }
 
-// trustedAnswered reports whether all trusted nodes have answered or failed, if they are a majority.
+// trustedAnswered reports whether the trusted nodes are a majority, and all of them have answered or failed.
 func (o *polling) trustedAnswered() bool {
 	return o.trusted >= o.of.majority && !slices.ContainsFunc(o.order[:o.trusted], func(n int) bool { return o.votes[0][n].silent })
 }
 
-// askNodes polls the nodes and returns when the outcome is certain, all have answered, or ctx has ended. Calls under way go on in the background until
-// Config.Timeout, and Close waits for them.
+// askNodes polls the nodes. It returns when the outcome is certain, all nodes have answered, or ctx has ended. Calls under way continue in the
+// background until Config.Timeout, and Close waits for them.
 func (q *masters) askNodes(ctx context.Context, p poll) (votes [][]vote, sent time.Duration) {
 	o := q.newPolling(ctx, p)
 	defer func() { o.releaseContext(len(o.order) - o.asked) }()

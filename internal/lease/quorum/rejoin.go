@@ -14,7 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// A rejoiner admits nodes that have forgotten, and begins a new quorum. It works when a reply shows such a node.
+// A rejoiner lets nodes vote again that have lost their data, and starts a new quorum. It runs when a reply shows that a node does not vote.
 type rejoiner struct {
 	*Store
 	wake chan struct{} // capacity 1
@@ -22,7 +22,7 @@ type rejoiner struct {
 
 func newRejoiner(q *Store) *rejoiner { return &rejoiner{q, make(chan struct{}, 1)} }
 
-// wakeUp makes the rejoiner look at the nodes.
+// wakeUp makes the rejoiner check the nodes.
 func (t *rejoiner) wakeUp() {
 	select {
 	case t.wake <- struct{}{}:
@@ -31,9 +31,9 @@ func (t *rejoiner) wakeUp() {
 }
 
 const (
-	// rejoinPause is the pause between two looks at nodes that do not vote yet.
+	// rejoinPause is the pause between two checks of nodes that do not vote yet.
 	rejoinPause = 100 * time.Millisecond
-	// longestRejoinPause bounds the pause while nothing can be done for them.
+	// longestRejoinPause bounds the pause between two checks if the nodes can't be admitted yet.
 	longestRejoinPause = 5 * time.Second
 )
 
@@ -58,7 +58,7 @@ func (t *rejoiner) runLoop() {
 	}
 }
 
-// sendMissed makes the missed calls on nodes that answer again.
+// sendMissed sends the missed calls to nodes that answer again.
 func (q *rejoiner) sendMissed() {
 	now := q.cfg.Clock()
 	for _, n := range q.nodes {
@@ -106,8 +106,8 @@ func (q *rejoiner) enrolAll() []*membership {
 	return members
 }
 
-// helpNodes admits the nodes that do not vote, as far as possible now. left is the time until the next look, 0 if all nodes vote. helped is true if some
-// nodes vote again.
+// helpNodes admits the nodes that do not vote, if possible now. left is the time until the next check; 0 if all nodes vote. helped is true if some
+// nodes vote now.
 func (t *rejoiner) helpNodes() (left time.Duration, helped bool) {
 	members := t.enrolAll()
 	var voters, joining []int
@@ -128,7 +128,7 @@ func (t *rejoiner) helpNodes() (left time.Duration, helped bool) {
 		return 0, false
 	case len(voters) >= t.majority:
 		return t.admitNodes(members, voters, joining, false)
-	case answered == len(t.nodes): // the quorum is new, or a majority has forgotten: nothing more can be known
+	case answered == len(t.nodes): // the quorum is new, or a majority has lost its data: all remaining state is in the answers
 		return t.admitNodes(members, slices.Concat(voters, joining), joining, true)
 	case answered >= t.majority:
 		return t.beginQuorum(members)
@@ -136,14 +136,14 @@ func (t *rejoiner) helpNodes() (left time.Duration, helped bool) {
 	return longestRejoinPause, false
 }
 
-// admitNodes admits nodes that also have the state of the sources.
+// admitNodes copies the registers of the sources to the joining nodes, and then lets these nodes vote.
 func (q *rejoiner) admitNodes(members []*membership, sources, joining []int, everyone bool) (left time.Duration, helped bool) {
 	base, longest := int64(0), int64(0)
 	for _, i := range sources {
 		base, longest = max(base, members[i].top, members[i].base), max(longest, members[i].longest)
 	}
 	least := longest
-	if !everyone { // a claim of a longer lease may be on its way to the other nodes, with a vote that this node has forgotten
+	if !everyone { // a claim may still be under way, with a vote that this node has lost
 		least = max(longest, q.underWay())
 	}
 	ready := slices.DeleteFunc(slices.Clone(joining), func(i int) bool {
@@ -172,7 +172,7 @@ func (q *rejoiner) admitNodes(members []*membership, sources, joining []int, eve
 	return left, helped
 }
 
-// underWay returns the time, in microseconds, for which a node may still receive a request that was sent when another node got the same request.
+// underWay returns the maximum time, in microseconds, between the arrivals of one request at two nodes.
 func (q *rejoiner) underWay() int64 { return (q.cfg.Timeout + time.Second).Microseconds() }
 
 func (q *rejoiner) letVote(n *node, epoch string, base, longest int64) bool {
@@ -183,7 +183,7 @@ func (q *rejoiner) letVote(n *node, epoch string, base, longest int64) bool {
 	return err == nil && len(got) > 0 && transport.Text(got[0]) == votingState
 }
 
-// reseedRegisters reads each register that a majority of the sources has, and writes it again, until the nodes in ready have accepted it.
+// reseedRegisters reads each register from a majority, and writes it again, until the nodes in ready have accepted it.
 func (q *rejoiner) reseedRegisters(sources, ready []int, everyone bool) bool {
 	locks, ok := q.indexedLocks(sources)
 	if !ok {
@@ -204,7 +204,7 @@ func (q *rejoiner) reseedRegisters(sources, ready []int, everyone bool) bool {
 	return true
 }
 
-// indexedLocks returns the keys of the locks that have a register.
+// indexedLocks returns the keys of all locks that have a register on one of the sources.
 func (q *rejoiner) indexedLocks(sources []int) (locks []string, ok bool) {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
@@ -219,7 +219,7 @@ func (q *rejoiner) indexedLocks(sources []int) (locks []string, ok bool) {
 	return slices.Compact(locks), true
 }
 
-// A seeding is a change without an edit, which counts only when the nodes in ready have it, too.
+// A seeding is a change with an empty edit, which succeeds only if the nodes in ready accept it, too.
 type seeding struct {
 	change
 	ready []int
@@ -233,7 +233,7 @@ func (t *seeding) isSure(votes []vote, late bool) bool {
 }
 
 func (t *seeding) handleVotes(votes []vote, sent time.Duration) (time.Duration, bool) {
-	for _, v := range votes { // a lock that is permanent on the other nodes is permanent on these
+	for _, v := range votes { // the lock is permanent if any node has it as permanent
 		t.permanent = t.permanent || v.hasAnswered() && t.phase != "accept" && v.asClaim().permanent
 	}
 	if t.phase == "accept" {

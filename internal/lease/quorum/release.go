@@ -11,8 +11,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// Release gives a row back on all nodes. If the row is accounted for, it first takes its run out of the register. It returns when a majority has
-// answered; the other nodes receive the call in the background.
+// Release gives a row back on all nodes. If the request is accounted for, Release first removes the run from the register. It returns when a majority
+// has answered. The other nodes get the call in the background.
 func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lease.Released, err error) {
 	row := &r.Row.Request
 	if row.Accounted() {
@@ -22,7 +22,7 @@ func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 	k := q.releaseOf(row.Lock, row.ID, r.Row.Grant.Slot, 0, few)
 	end := q.cfg.Clock() + row.Lease
 	_, trusted, _ := q.nodeOrder()
-	everyone := !few || trusted < len(q.nodes) // a node that answered the claim may hang since
+	everyone := !few || trusted < len(q.nodes) // a node that voted for the claim may hang now
 	p := poll{calls: []nodeCall{k}, wave: q.majority, everyone: everyone, patience: 10, missed: func(n *node) { n.keepMissed(k, end) }}
 	p.sure = func(votes [][]vote, late bool) bool {
 		released, gone := countWords(votes[0], "released"), countWords(votes[0], "gone")
@@ -34,7 +34,7 @@ func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 		switch {
 		case released+gone < q.majority:
 			err = q.errorOf(votes[0])
-			r.Doubt = r.Doubt || few && r.Held // there is no tombstone that would prove the release
+			r.Doubt = r.Doubt || few && r.Held // the nodes keep no tombstone that would prove the release
 			if q.refuseForGood(votes[0]) {
 				return "", err
 			}
@@ -58,7 +58,7 @@ func (q *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun t
 	return r.Sure(answer), err
 }
 
-// endRun takes a run out of the register, and its row with it. If no majority can be reached, it gives back at least the row.
+// endRun removes a run from the register, and gives back its row. It gives back the row even if no majority can be reached.
 func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Released, error) {
 	row := &r.Row.Request
 	t := &change{Store: q, lock: row.Lock, permanent: row.Permanent, id: row.ID, ends: true}
@@ -88,19 +88,19 @@ func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Relea
 	return lease.ReleasedNow, nil
 }
 
-// dropVotes takes back, in the background, what all nodes gave to attempts of a lease id up to a token.
+// dropVotes takes back, in the background and on all nodes, the votes for a lease id up to a token.
 func (q *Store) dropVotes(lock, id string, token int64, lease time.Duration) {
 	q.releaseEverywhere(q.releaseOf(lock, id, -1, token, false), lease)
 }
 
-// releaseOf returns the call that takes back the votes for a lease id: the votes up to a token, or for good if token is 0.
+// releaseOf returns the call that takes back the votes for a lease id up to a token. With token 0 it releases the lease id for good.
 func (q *Store) releaseOf(lock, id string, slot int, token int64, narrow bool) nodeCall {
 	args := script.QuorumReleaseArgs{Slot: slot, Token: token, TombstoneLife: script.TombstoneLife(q.cfg.Timeout), Narrow: narrow}
 	return nodeCall{script: q.scripts.Release, keys: q.nodeKeys(lock, id), id: id, args: args.Encode()}
 }
 
-// releaseEverywhere makes a call in the background on all nodes. Nodes that do not answer now get it when they answer again, while the lease would
-// last.
+// releaseEverywhere sends a call to all nodes in the background. A node that does not answer gets the call when it answers again, unless the lease
+// has expired by then.
 func (q *Store) releaseEverywhere(k nodeCall, lease time.Duration) {
 	end := q.cfg.Clock() + lease
 	q.workers.launch(func() {

@@ -30,7 +30,7 @@ func (q *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewe
 	return renewed
 }
 
-// mergeRenewed returns the result of the votes for one lease. The lease is lost if so many nodes have refused that no majority is left.
+// mergeRenewed merges the votes for one lease. The lease is lost if so many nodes refused that no majority is left.
 func (q *Store) mergeRenewed(votes []vote, r lease.Renewal, sent time.Duration) lease.Renewed {
 	switch have := countWords(votes, "renewed"); {
 	case have >= q.majority:
@@ -47,6 +47,6 @@ func (q *Store) mergeRenewed(votes []vote, r lease.Renewal, sent time.Duration) 
 	return lease.Renewed{Err: q.errorOf(votes)}
 }
 
-// RenewAfter returns a third of the time left, so that two attempts may fail, and at most 30 s, because masters that lost their data must see a
-// renewal before a new quorum begins: see [QuietBefore].
+// RenewAfter returns a third of the time left, so that two renewals may fail. It returns at most [QuietBefore], so that masters that lost their data
+// receive a renewal before a new quorum can begin.
 func (q *Store) RenewAfter(left time.Duration) time.Duration { return min(left/3, QuietBefore) }

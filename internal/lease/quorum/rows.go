@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/register"
 )
 
-// adoptedIDs returns the lease ids of orphans that the claim adopts, whose rows are shut: none or one.
+// adoptedIDs returns the lease id of the orphan that the claim adopts, if any. Nodes must promise not to accept rows of this id.
 func (t *claim) adoptedIDs() []string {
 	if t.r.Adopt == "" {
 		return nil
@@ -21,10 +21,10 @@ func (t *claim) adoptedIDs() []string {
 	return []string{t.r.Adopt}
 }
 
-// movesArg returns the rows of its lease id that the claim replaces, as an argument of the script: normally the rows of its own earlier attempts. If
-// votes disagree that this call did not ask for, it replaces all rows except the rows of the run in the register; otherwise each call would renew
-// them, and none would ever get a majority. If the request is not accounted for, it replaces all rows except the rows of a lease that is held: an
-// earlier claim may have left rows, and a drop of them may still be on its way.
+// movesArg returns the script argument that selects which rows of the claim's lease id the claim replaces. Normally these are the rows of its own
+// earlier tries. If an earlier call has left rows that disagree, the claim replaces all rows except those of the run in the register; otherwise each
+// call would renew the leftover rows, and none would get a majority. If the request is not accounted for, the claim replaces all rows except those of
+// a lease that is held.
 func (t *claim) movesArg() string {
 	if !t.account {
 		return fmt.Sprintf("but,%d,", t.cfg.HeldToken(t.r.ID))
@@ -42,10 +42,10 @@ func (t *claim) movesArg() string {
 	return string(text)
 }
 
-// handleWon handles votes in which a majority gave a row, if they agree on the slot and the token.
+// handleWon handles votes in which a majority gave a row. The grant requires that a majority agrees on the slot and the token.
 func (t *claim) handleWon(votes []vote, sent time.Duration) (time.Duration, bool) {
 	slot, token, agree := mostAgreed(votes)
-	if agree < t.majority { // an earlier attempt with the same id has left rows
+	if agree < t.majority { // an earlier call with the same id has left rows
 		t.slot = max(slot, 0)
 		if g, err := register.Read(valueOf(votes)); err == nil {
 			t.mixed, t.keep = true, g.Runs[t.r.ID].Token
@@ -62,7 +62,7 @@ func (t *claim) handleWon(votes []vote, sent time.Duration) (time.Duration, bool
 	return t.decideClaim(votes, v)
 }
 
-// mostAgreed returns the slot and the token that most nodes have given, and the number of these nodes.
+// mostAgreed returns the slot and the token that most nodes gave, and the number of these nodes.
 func mostAgreed(votes []vote) (slot int, token int64, agree int) {
 	for _, v := range votes {
 		if !v.hasAnswered() || v.word != "yes" {
@@ -79,16 +79,16 @@ func mostAgreed(votes []vote) (slot int, token int64, agree int) {
 	return slot, token, agree
 }
 
-// handleLost handles votes without a majority for a row: it tries another row, or tries later, or finds that all rows are held.
+// handleLost handles votes without a majority for a row. The claim then asks for another row, retries later, or ends because all rows are held.
 func (t *claim) handleLost(votes []vote) (time.Duration, bool) {
 	if count(votes, vote.hasState) < t.majority {
-		if countWords(votes, "stranger", "joining") > 0 { // a new quorum begins: the claims of a batch keep their order
+		if countWords(votes, "stranger", "joining") > 0 { // a new quorum is starting: pause without jitter, so that the claims of a batch keep their order
 			t.tries++
 			return min(rejoinPause/10<<min(t.tries, 4), rejoinPause), false
 		}
 		return t.retryIn("row")
 	}
-	if countWords(votes, "stale", "far")+countWords(votes, "yes") >= t.majority { // no claim has it: the proposed token was too small
+	if countWords(votes, "stale", "far")+countWords(votes, "yes") >= t.majority { // no claim has the row: the proposed token was too small
 		t.tries++
 		return randomPause(min(t.tries, 2)) / 4, false
 	}
@@ -102,7 +102,7 @@ func (t *claim) handleLost(votes []vote) (time.Duration, bool) {
 		t.dropRows()
 		return t.retryIn(t.retryPhase())
 	}
-	if !v.Full && t.refused < mostRefused { // votes are split: the claims with votes give them back, and try again
+	if !v.Full && t.refused < mostRefused { // votes are split: give back this claim's rows, and retry
 		t.refused++
 		t.dropRows()
 		return t.retryIn(t.retryPhase())
@@ -117,8 +117,9 @@ func (t *claim) handleLost(votes []vote) (time.Duration, bool) {
 	return 0, true
 }
 
-// holdersConfirmed reports whether the same holders were seen in the round before. One of several rows may have been given back and another taken while the
-// nodes were asked. A holder that was seen twice held its row in between, and if all were seen twice, all rows were held at once.
+// holdersConfirmed reports whether the previous round saw the same holders. During one round, a holder may give back a row and another client may
+// take a different row. A holder seen in both rounds held its row in between. If all holders were seen in both rounds, all rows were held at the same
+// time.
 func (t *claim) holdersConfirmed(rows []register.NodeRow) bool {
 	if t.r.Slots == 1 {
 		return true
@@ -133,7 +134,7 @@ func (t *claim) holdersConfirmed(rows []register.NodeRow) bool {
 	return same
 }
 
-// anotherSlot returns a row that a majority may still give, and that may run the tick by the register.
+// anotherSlot returns a slot that a majority may still give, and in which the register allows the tick.
 func (t *claim) anotherSlot(votes []vote, rows []register.NodeRow) (slot int, ok bool) {
 	g, err := register.Read(valueOf(votes))
 	if err != nil {
@@ -151,7 +152,7 @@ func (t *claim) anotherSlot(votes []vote, rows []register.NodeRow) (slot int, ok
 		if reached-taken >= t.majority && g.Fits(t.r, s) {
 			free = append(free, s)
 		}
-		if len(free) > 0 && t.refused == 0 { // the lowest row, until other claims turn out to want it, too
+		if len(free) > 0 && t.refused == 0 { // use the lowest slot, unless other claims compete for it
 			break
 		}
 	}
@@ -161,7 +162,7 @@ func (t *claim) anotherSlot(votes []vote, rows []register.NodeRow) (slot int, ok
 	return free[rand.IntN(len(free))], true
 }
 
-// endHeld ends the claim: the lock is held. It sets the holder and the end of its lease.
+// endHeld ends the claim with the verdict held. It returns the holder whose lease ends first, and the end of that lease.
 func (t *claim) endHeld(rows []register.NodeRow) {
 	t.endVerdict(lease.Held, nil)
 	t.result.Orphans = t.orphans

@@ -8,7 +8,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/register"
 )
 
-// RecordAttempt enters the proposed attempt of a run in the register. A lease that is not accounted for leaves no orphan, and needs no entry.
+// RecordAttempt writes the proposed attempt of a run to the register. It does nothing for a lease that is not accounted for, because such a lease
+// leaves no orphan.
 func (q *Store) RecordAttempt(row *lease.HeldRow, attempt int64) error {
 	if !row.Request.Accounted() {
 		return nil
@@ -24,7 +25,7 @@ func (q *Store) RecordAttempt(row *lease.HeldRow, attempt int64) error {
 	return err
 }
 
-// MarkSucceeded enters in the register that the work of a lease has ended well.
+// MarkSucceeded records in the register that the work of a lease has succeeded.
 func (q *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
 	known, err := q.amendRun(ctx, row, func(g *register.Register, run *register.Run, now int64) {
 		run.EndedWell = true

@@ -10,9 +10,9 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// Stop writes the stop request into the registers, and then marks the holders' rows on all nodes that answer. The reply to the next renewal brings
-// the mark to the holder, for which one node is enough. The order matters: a holder that received the request is already registered as stopped, so
-// the orphan that it leaves when it dies has the request.
+// Stop writes the stop requests to the registers, and then marks the holders' rows on all nodes that answer. A holder gets the mark with the reply to
+// its next renewal; one marked node is enough. The register must be first: if a holder dies after it has received the request, its orphan then has
+// the stop reason.
 func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.StopAnswer {
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()
@@ -35,7 +35,7 @@ func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 	return answers
 }
 
-// markRow marks a row, so that its holder receives the request.
+// markRow marks a row on the nodes, so that its holder receives the stop request.
 func (q *Store) markRow(ctx context.Context, r lease.StopRequest, c register.Choice) lease.StopAnswer {
 	k := nodeCall{script: q.scripts.Stop, keys: q.nodeKeys(r.Lock, c.Row.ID), id: c.Row.ID, idle: q.idleOf(r.Permanent), args: script.QuorumStopArgs{Slot: c.Row.Slot, Reason: c.Reason}.Encode()}
 	votes, _ := q.askNodes(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
@@ -50,7 +50,7 @@ func (q *Store) markRow(ctx context.Context, r lease.StopRequest, c register.Cho
 	return lease.StopAnswer{Err: fmt.Errorf("stop a holder of %q: %w", r.Lock, q.errorOf(votes[0]))}
 }
 
-// stopOf returns the reason for which the holder of a renewed lease is asked to stop, or "" if it is not.
+// stopOf returns the stop reason in the replies to a renewal; "" if there is none.
 func stopOf(votes []vote) string {
 	n := slices.IndexFunc(votes, func(v vote) bool { return v.hasAnswered() && v.word == "renewed" && v.Text(0) != "" })
 	if n < 0 {

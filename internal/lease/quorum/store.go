@@ -1,4 +1,4 @@
-// Package quorum keeps locks on an odd number of independent masters. A majority of them has to agree: see docs/decisions/013-quorum.md.
+// Package quorum keeps locks on an odd number of independent Redis masters. A majority of them must agree: see docs/decisions/013-quorum.md.
 package quorum
 
 import (
@@ -20,16 +20,16 @@ type Config struct {
 	Prefix  string
 	Owner   string
 	Timeout time.Duration // the timeout of a round trip
-	Idle    time.Duration // the time for which an unused lock is remembered
+	Idle    time.Duration // the time after which an unused lock expires
 	Clock   func() time.Duration
 
 	Work      *background.Group
 	Observed  *observed.Cache             // the tokens that this store has proposed
 	HeldToken func(id string) lease.Token // returns the token of the client's lease with this id; 0 if it holds none
-	Contended func(lock, holder string)   // reports that a lock that a caller waits for has another holder
+	Contended func(lock, holder string)   // reports that a waiting caller's lock has another holder
 }
 
-// A Store merges the replies of independent masters.
+// A Store executes the requests to a lock on several independent masters, and merges their replies.
 type Store struct {
 	cfg     Config
 	scripts script.Quorum
@@ -43,7 +43,7 @@ func (q *Store) nodeKeys(lock, id string) []string {
 	return script.NodeKeys(q.cfg.Prefix, script.Key(q.cfg.Prefix, lock), id)
 }
 
-// idleOf returns the time for which an unused lock is remembered, in microseconds; 0 is for ever.
+// idleOf returns the time, in microseconds, after which an unused lock expires; 0 if it never expires.
 func (q *Store) idleOf(permanent bool) int64 {
 	if permanent {
 		return 0
@@ -51,7 +51,7 @@ func (q *Store) idleOf(permanent bool) int64 {
 	return q.cfg.Idle.Microseconds()
 }
 
-// ServerTime asks the nodes for their clocks, unless enough are known.
+// ServerTime returns the estimate of the nodes' time. It asks the nodes only if too few clocks are known.
 func (q *Store) ServerTime(ctx context.Context) (time.Time, error) {
 	if micros, ok := q.Estimate(q.cfg.Clock()); ok {
 		return clock.FromMicros(micros), nil
@@ -74,5 +74,5 @@ func (q *Store) Close() error {
 	return nil
 }
 
-// RoundTrips returns the number of round trips that a claim needs, which has two phases.
+// RoundTrips returns the number of round trips of a claim, which has two phases.
 func (q *Store) RoundTrips() int { return 2 }

@@ -10,26 +10,26 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// A task brings one lock to an outcome, in rounds. The tasks of a batch share round trips.
+// A task is one operation on one lock, which takes several rounds. The tasks of a batch share round trips.
 type task interface {
-	// lockName returns the name of the lock. Tasks on one lock run one after the other, in their order: the task that is due first is granted first.
+	// lockName returns the name of the lock. Tasks on the same lock run one after the other, so that the older tick is granted first.
 	lockName() string
-	// toFirst reports whether the next call is for the first node alone.
+	// toFirst reports whether the next call is only for the first node.
 	toFirst() bool
 	// nextCall returns the next call, and the number of nodes to ask at once.
 	nextCall() (k nodeCall, wave int)
-	// isSure reports whether the votes are enough to go on.
+	// isSure reports whether the votes are enough for handleVotes. late is true once slow nodes are no longer awaited.
 	isSure(votes []vote, late bool) bool
-	// handleVotes handles the votes. Unless the task is done, it is asked for its next call after the pause.
+	// handleVotes handles the votes. Unless done, nextCall is called after the pause.
 	handleVotes(votes []vote, sent time.Duration) (pause time.Duration, done bool)
-	// failWith ends the task without an outcome.
+	// failWith ends the task with an error.
 	failWith(err error)
 }
 
-// runTasks runs tasks until they are done. When ctx ends it fails the others.
+// runTasks runs tasks until they are done. When ctx ends, the remaining tasks fail.
 func (q *masters) runTasks(ctx context.Context, tasks []task) {
-	ready := make([]time.Duration, len(tasks)) // the time at which each may go on; -1 when it is done
-	last := make([][]vote, len(tasks))         // the last votes of each, for its error if it fails
+	ready := make([]time.Duration, len(tasks)) // the time of each task's next round; -1 when the task is done
+	last := make([][]vote, len(tasks))         // the last votes of each task, for its error
 	for {
 		now := q.env.clock()
 		batch, soonest := dueTasks(tasks, ready, now)
@@ -57,12 +57,12 @@ func (q *masters) runTasks(ctx context.Context, tasks []task) {
 	}
 }
 
-// dueTasks returns the tasks that may go on now, and the time at which the next one may; -1 if there is none. Tasks with a call for the first node alone
-// go before the others.
+// dueTasks returns the tasks whose next round is due, and the time at which the next task is due; -1 if there is none. Tasks that call only the first
+// node come first, in a batch of their own.
 func dueTasks(tasks []task, ready []time.Duration, now time.Duration) (batch []int, soonest time.Duration) {
 	soonest = -1
 	var first []int
-	before := map[string]bool{} // locks with an earlier task that is not done
+	before := map[string]bool{} // locks with an earlier unfinished task
 	for i, at := range ready {
 		if at < 0 || before[tasks[i].lockName()] {
 			continue
@@ -103,7 +103,7 @@ func (q *masters) runRound(ctx context.Context, tasks []task, batch []int, ready
 	now := q.env.clock()
 	for n, i := range batch {
 		last[i] = votes[n]
-		if q.refuseForGood(votes[n]) { // they would refuse it again, however often they are asked
+		if q.refuseForGood(votes[n]) { // a repeated call would be refused as well
 			tasks[i].failWith(fmt.Errorf("key %q: %w", p.calls[n].keys[1], q.errorOf(votes[n])))
 			ready[i] = -1
 			continue

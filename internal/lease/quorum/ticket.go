@@ -7,14 +7,14 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// SpreadAfter is the time after which a lease that a majority has granted is brought to the other nodes, if it is still held. If some do not answer,
-// it is tried again after pauses that double, up to a third of the lease.
+// SpreadAfter is the time after which the first renewal brings a lease from a majority to all nodes. If some nodes do not answer, the next renewals
+// follow after pauses that double, up to a third of the lease.
 const SpreadAfter = 50 * time.Millisecond
 
-// A ticket is what a quorum knows of a lease besides its row.
+// A ticket is the state that the store keeps for a lease: see [lease.Ticket].
 type ticket struct {
-	narrow bool         // no more than a majority was asked for it
-	repair atomic.Int64 // a time.Duration: the pause before the next attempt to bring it to all nodes
+	narrow bool         // no more than a majority was asked for the row
+	repair atomic.Int64 // a time.Duration: the next pause while some nodes may not have the lease
 }
 
 func newTicket(narrow bool) *ticket {
@@ -29,7 +29,7 @@ func isNarrow(row *lease.HeldRow) bool {
 	return ok && t.narrow
 }
 
-// nextRenewal returns the time until the next renewal of a lease that was just renewed: after, or less if some nodes may not have it.
+// nextRenewal returns the time until the next renewal of a lease that was just renewed: after, or less if some nodes may not have the lease.
 func nextRenewal(row *lease.HeldRow, after time.Duration, everywhere bool) time.Duration {
 	t, ok := row.Grant.Ticket.(*ticket)
 	if !ok {

@@ -14,7 +14,7 @@ type vote struct {
 	now   int64 // the node's clock
 	floor int64
 	transport.Values
-	err    error // no answer has come; the call may have been executed
+	err    error // the call failed; it may have been executed
 	silent bool  // no answer has come yet
 	absent bool  // silent, and no longer awaited
 	asked  bool
@@ -22,7 +22,7 @@ type vote struct {
 
 func (v vote) hasAnswered() bool { return !v.silent && v.err == nil }
 
-// cannotVote reports whether the node does not vote.
+// cannotVote reports whether the node replied that it does not vote.
 func (v vote) cannotVote() bool {
 	return v.hasAnswered() && (v.word == "stranger" || v.word == "joining")
 }
@@ -60,14 +60,14 @@ func countWords(votes []vote, word ...string) int {
 	return count(votes, func(v vote) bool { return v.hasAnswered() && slices.Contains(word, v.word) })
 }
 
-// isRefused reports whether a node has not given what the request asked for.
+// isRefused reports whether a node has failed or refused one of its calls.
 func isRefused(votes []vote) bool {
 	return slices.ContainsFunc(votes, func(v vote) bool {
 		return v.err != nil || !slices.Contains([]string{"yes", "accepted", "renewed", "released"}, v.word)
 	})
 }
 
-// A claimReply is the content of the reply to a claim, or to a look without one, besides its verdict.
+// A claimReply is the content of the reply to a claim or a read, after the common values.
 type claimReply struct {
 	slot         int
 	token, limit int64
@@ -82,7 +82,7 @@ func (v vote) asClaim() claimReply {
 		permanent: v.Text(6) != ""}
 }
 
-// hasState reports whether a vote has the state of a node and counts: the node has not forgotten, and has not refused the request.
+// hasState reports whether a vote comes from a voting node and has the state of that node.
 func (v vote) hasState() bool {
 	return v.hasAnswered() && slices.Contains([]string{"yes", "held", "seen", "promised", "stale", "far", "limit"}, v.word)
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// longestRest bounds the pause between two attempts.
+// longestRest bounds the pause between two requests.
 const longestRest = 100 * time.Millisecond
 
-// Wait asks again and again, with growing pauses.
+// Wait repeats a request with growing pauses until it is granted or ctx ends.
 func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
 	contended := false
-	var fault error // the error of the last attempt, if nothing is known after it
+	var fault error // the error of the last request, if its outcome is unknown
 	for again := backoff.New(lease.ShortestPause, longestRest); ; {
 		a := q.acquireOne(ctx, r)
 		if a.Verdict != lease.Unknown {
@@ -25,7 +25,7 @@ func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 			return a.Grant, nil
 		case a.Verdict == lease.Unknown && !a.Unsure():
 			return lease.Grant{}, a.Err
-		case a.Verdict == lease.Unknown && ctx.Err() == nil: // otherwise the reply is only that ctx has ended
+		case a.Verdict == lease.Unknown && ctx.Err() == nil: // after the end of ctx, the error only says that ctx has ended
 			fault = a.Err
 		case a.Verdict == lease.Held && !contended:
 			contended = true
@@ -35,7 +35,7 @@ func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 		case <-ctx.Done():
 			return lease.Grant{}, lease.WaitError(ctx, fault)
 		case <-q.cfg.Work.Life().Done():
-			return lease.Grant{}, lease.ErrClosed // the last request may have been lost
+			return lease.Grant{}, lease.ErrClosed // the client was closed
 		case <-time.After(lease.RetryAfter(again.Next(), a.Until, q.now())):
 		}
 	}

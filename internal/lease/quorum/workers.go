@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A workers runs functions in goroutines that are kept for a while and used again, because the stack of a new goroutine would have to grow each time.
+// A workers runs functions in goroutines that it reuses, because the stack of a new goroutine would have to grow each time.
 type workers struct {
 	work chan func()
 	over chan struct{} // closed once
@@ -14,7 +14,7 @@ type workers struct {
 	mu         sync.Mutex // not a sync.WaitGroup, which must not grow during Wait: leases are released while the client closes
 	under      int        // the number of functions under way
 	goroutines int        // the number of goroutines
-	fewer      *sync.Cond // signals that one of the two numbers is 0
+	fewer      *sync.Cond // signals that under or goroutines became 0
 }
 
 // idleAfter is the time for which a goroutine without work is kept.
@@ -26,7 +26,7 @@ func newWorkers() *workers {
 	return c
 }
 
-// launch runs f in the background, even while the client closes, because a last release is made then. close waits for it.
+// launch runs f in the background, even while the client closes, because leases are released then. close waits for f.
 func (c *workers) launch(f func()) {
 	c.addCount(&c.under, 1)
 	select {
@@ -45,7 +45,7 @@ func (c *workers) addCount(of *int, more int) {
 	}
 }
 
-// serve is one goroutine.
+// serve is the main function of a goroutine.
 func (c *workers) serve(f func()) {
 	defer c.addCount(&c.goroutines, -1)
 	idle := time.NewTimer(idleAfter)

@@ -9,27 +9,27 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// mostFollowed bounds the ticks whose outcome a lock keeps. Beyond it the oldest are dropped.
+// mostFollowed bounds the outcomes that a lock keeps for followers. The oldest are dropped first.
 const mostFollowed = mostEntries
 
-// Followers are forgotten a day after they were last named. That time is updated at most once an hour.
+// A follower is forgotten a day after the last request that named it. The time of that request is updated at most once an hour.
 const (
 	noteFollower   = int64(time.Hour / time.Microsecond)
 	forgetFollower = 24 * noteFollower
 )
 
-// A Follower is a job whose ticks follow the ticks of a lock, as in chain.lua.
+// A Follower is a lock whose ticks depend on the outcomes of this lock: see chain.lua.
 type Follower struct {
-	Used int64 `json:"used,omitempty"` // it needs no outcome of ticks up to this one any more
-	Seen int64 `json:"seen"`           // about the time at which it was last named
+	Used int64 `json:"used,omitempty"` // the newest tick whose outcome it no longer needs
+	Seen int64 `json:"seen"`           // the approximate time of the last request that named it
 }
 
-// spoiled is the outcome of a tick with a run that did not end well.
+// spoiled is the outcome of a tick of which a run did not succeed.
 const spoiled = -1
 
-// The functions below have the rules and the names of chain.lua.
+// The functions in this file have the same rules as chain.lua.
 
-// endedThrough returns the tick up to which every one is decided, and has no run that goes on or waits for a recovery.
+// endedThrough returns the newest tick up to which all ticks have ended: they are decided, and none has a run or an orphan.
 func (g *Register) endedThrough(now int64) int64 {
 	through := g.low()
 	before := func(tick int64) {
@@ -38,7 +38,7 @@ func (g *Register) endedThrough(now int64) int64 {
 		}
 	}
 	for tick, e := range g.Ticks {
-		if e.State == lease.TickReopened && tick*1e6 > g.here(now)-noteFollower { // a tick that was given back before is not asked for any more
+		if e.State == lease.TickReopened && tick*1e6 > g.here(now)-noteFollower { // replicas no longer request an older reopened tick
 			before(tick)
 		}
 	}
@@ -51,7 +51,7 @@ func (g *Register) endedThrough(now int64) int64 {
 	return through
 }
 
-// comeDue makes ticks due that have ended.
+// comeDue sets the time at which outcomes become visible to followers, for ticks that have ended. It drops the spoiled ones.
 func (g *Register) comeDue(now int64) (through int64) {
 	through = g.endedThrough(now)
 	for tick, due := range g.Outcomes {
@@ -66,7 +66,7 @@ func (g *Register) comeDue(now int64) (through int64) {
 	return through
 }
 
-// dropOutcomes forgets the outcomes that are used, and the oldest beyond the limit.
+// dropOutcomes forgets the outcomes up to the tick cut, and the oldest beyond the limit.
 func (g *Register) dropOutcomes(cut int64) {
 	maps.DeleteFunc(g.Outcomes, func(tick, _ int64) bool { return tick <= cut })
 	ticks := slices.Sorted(maps.Keys(g.Outcomes))
@@ -75,7 +75,7 @@ func (g *Register) dropOutcomes(cut int64) {
 	}
 }
 
-// RecordOutcome records whether a tick has ended well.
+// RecordOutcome records whether a run of a tick has succeeded. A tick with several grants keeps the worst outcome.
 func (g *Register) RecordOutcome(tick int64, well bool, perTick int, now int64) {
 	if g.Outcomes == nil {
 		g.Outcomes = map[int64]int64{}
@@ -90,7 +90,7 @@ func (g *Register) RecordOutcome(tick int64, well bool, perTick int, now int64) 
 	g.dropOutcomes(0)
 }
 
-// spoil records that a run of a tick was lost: the tick did not end well, unless the run is recovered.
+// spoil records that a run of a tick was lost. The tick counts as failed unless a recovery of the run succeeds.
 func (g *Register) spoil(tick int64) {
 	if tick > 0 && len(g.Followers) > 0 {
 		if g.Outcomes == nil {
@@ -100,7 +100,8 @@ func (g *Register) spoil(tick int64) {
 	}
 }
 
-// Follow answers a follower. used is the tick up to which it needs no outcome any more.
+// Follow returns the ticks that succeeded, and the tick up to which all have ended, for a follower. used is the newest tick whose outcome the
+// follower no longer needs.
 func (g *Register) Follow(name string, used, now int64) (through int64, ended []lease.Ended) {
 	if g.Followers == nil {
 		g.Followers = map[string]Follower{}

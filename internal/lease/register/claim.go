@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// A Ruling is the decision on a claim. The word "slot" asks for a row other than [View.Slot].
+// A Ruling is the decision on a claim. Word is "slot" if the tick can't run in [View.Slot], and the claim needs a row in another slot.
 type Ruling struct {
 	Word    string // a reply of acquire.lua, or "slot"
 	Outcome string
@@ -17,16 +17,16 @@ type Ruling struct {
 	Run     Run
 }
 
-// Claim applies the rules of acquire.lua to a request that is neither late nor dead. It changes the register only if the ruling requires it.
+// Claim applies the rules of acquire.lua to a request. The caller has checked that the request is not late, and that its lease id was not released.
 func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	if run, ok := g.Runs[r.ID]; ok {
 		switch {
-		case v.Slot < 0 && !slices.Contains(v.Shut, r.ID): // the run is this claim's own
+		case v.Slot < 0 && !slices.Contains(v.Shut, r.ID): // the request was granted before, and its lease may still be held
 			return Ruling{Word: "held"}
 		case v.Slot != run.Slot:
-		case v.Kept == run.Token: // the same request again, because its first reply was lost
+		case v.Kept == run.Token: // a repeated request whose first reply was lost
 			return Ruling{Word: lease.OutcomeGranted, Run: run}
-		case slices.Contains(v.Ballots, run.Token): // its grant has not reached its claimant yet
+		case slices.Contains(v.Ballots, run.Token): // this claim wrote the grant with an earlier ballot
 			run.Token = v.Token
 			g.Runs[r.ID] = run
 			return Ruling{Word: lease.OutcomeGranted, Run: run}
@@ -37,7 +37,7 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	if r.Tick != nil {
 		g.Behind = r.Tick.Behind()
 		if from := max(clock.ToMicros(r.Tick.NotBefore), clock.ToMicros(r.Tick.At)); from > v.Now {
-			if s := r.Tick.Schedule; s != g.Digest && s != g.Digest2 { // announced by this claim: at its tick it would be too late
+			if s := r.Tick.Schedule; s != g.Digest && s != g.Digest2 { // announce the schedule now: a schedule announced at its tick would begin after the tick
 				g.mend(v.Latest)
 				g.know(s, false, v.Now)
 			}
@@ -67,10 +67,10 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	return g.claimTick(r, owner, v)
 }
 
-// isUnheard reports whether a run was granted under this id and has ended before the reply reached its claimant. Such a run has never begun.
+// isUnheard reports whether a run was granted under this id, and its lease ended before the claimant got the reply. Such a run has never begun.
 func (g *Register) isUnheard(r lease.Request) bool {
 	run, orphaned := g.Orphans[r.ID]
-	if held, ok := g.Runs[r.ID]; ok && held.Trigger != "" { // no majority has its row any more
+	if held, ok := g.Runs[r.ID]; ok && held.Trigger != "" { // its lease has ended: no majority has its row
 		run, orphaned = held, true
 	}
 	return r.Adopt == "" && orphaned && run.Attempt == 1
@@ -81,7 +81,7 @@ func (g *Register) heldRuling(v View) Ruling {
 	return Ruling{Word: "held", Until: until, Holder: who}
 }
 
-// decidedRuling returns the decision on a tick. over is false if there is none yet.
+// decidedRuling returns the ruling for a decided tick. over is false if the tick is undecided.
 func (g *Register) decidedRuling(r lease.Request, v View) (d Ruling, over bool) {
 	tick := r.Tick.At.Unix()
 	e, known := g.Ticks[tick]
@@ -90,7 +90,7 @@ func (g *Register) decidedRuling(r lease.Request, v View) (d Ruling, over bool) 
 		return Ruling{}, false
 	}
 	if m := g.Missed; lease.ZoneOf(r.Tick.Schedule) != "" && e.State != lease.TickPart && tick > m.After && tick <= m.Through && clock.ToMicros(r.Tick.NotBefore) > m.At {
-		// It was settled before it was due by the zone data of this replica.
+		// Another replica with other time zone data settled the tick as missed before it was due on this replica: reopen it.
 		g.Missed, g.Ticks[tick] = Missed{}, Entry{Prev: r.Previous(), State: lease.TickReopened}
 		return Ruling{}, false
 	}
@@ -102,7 +102,7 @@ func (g *Register) decidedRuling(r lease.Request, v View) (d Ruling, over bool) 
 		how = map[string]string{lease.TickDecided: e.How, lease.TickPart: lease.OutcomeGranted, lease.TickReopened: ""}[e.State]
 	}
 	if mine && how != lease.OutcomeGranted {
-		return Ruling{Word: "settled", Outcome: how}, true // again, because the first reply was lost
+		return Ruling{Word: "settled", Outcome: how}, true // a repeated request whose first reply was lost
 	}
 	until, who := v.holder(g, tick)
 	return Ruling{Word: "decided", Outcome: how, Until: until, Holder: who}, true
@@ -110,7 +110,7 @@ func (g *Register) decidedRuling(r lease.Request, v View) (d Ruling, over bool) 
 
 func (g *Register) settle(r lease.Request, v View, outcome string) Ruling {
 	tick, prev := r.Tick.At.Unix(), r.Previous()
-	if g.hasGrant(tick) { // it ran, though not PerTick times: that is its outcome
+	if g.hasGrant(tick) { // the tick ran, although fewer than PerTick times, so its outcome is granted
 		g.decide(tick, prev, lease.OutcomeGranted, r.ID, v.Now)
 		until, who := v.holder(g, tick)
 		return Ruling{Word: "decided", Outcome: lease.OutcomeGranted, Until: until, Holder: who}
@@ -122,22 +122,22 @@ func (g *Register) settle(r lease.Request, v View, outcome string) Ruling {
 	return Ruling{Word: "settled", Outcome: outcome}
 }
 
-// keepSettled keeps the settlement of ticks until a replica has recorded it: the replica that settled them may die before it can.
+// keepSettled keeps the settlement of ticks until a replica has recorded it, because the replica that settled them may die before that.
 func (g *Register) keepSettled(tick, now int64, how string) {
 	g.Settled = append(g.Settled, Settled{tick, now, how})
 	g.Settled = g.Settled[max(len(g.Settled)-mostSettled, 0):]
 }
 
-// Acknowledge forgets settled ticks whose record was written.
+// Acknowledge forgets settlements that a replica has recorded.
 func (g *Register) Acknowledge(ticks []time.Time) {
 	g.Settled = slices.DeleteFunc(g.Settled, func(s Settled) bool { return slices.ContainsFunc(ticks, clock.FromMicros(s.Tick*1e6).Equal) })
 }
 
-// hasGrant reports whether an undecided tick has a grant that was not given back.
+// hasGrant reports whether an undecided tick was granted in some slots.
 func (g *Register) hasGrant(tick int64) bool { return len(g.Ticks[tick].Slots) > 0 }
 
-// Fits reports whether a slot may run a tick that is not decided. A slot that has run it may not. If the tick was given back, only the slots that
-// gave it back may.
+// Fits reports whether a slot may run an undecided tick. A slot that was granted the tick may not run it again. If the tick was reopened for some
+// slots, only these may run it.
 func (g *Register) Fits(r lease.Request, slot int) bool {
 	if r.Tick == nil {
 		return true
@@ -186,7 +186,7 @@ func (g *Register) claimTick(r lease.Request, owner string, v View) Ruling {
 	return granted
 }
 
-// claimSlot grants the row that the claimant has, and adds the run to the account of runs.
+// claimSlot grants the row that a majority gave to the claimant, and adds the run to the register.
 func (g *Register) claimSlot(r lease.Request, owner string, v View) Ruling {
 	if v.Slot < 0 {
 		if v.Full {
@@ -198,7 +198,7 @@ func (g *Register) claimSlot(r lease.Request, owner string, v View) Ruling {
 	if r.Tick != nil {
 		run.Tick = r.Tick.At.Unix()
 	}
-	if r.Adopt != "" { // the orphan's tick and the next attempt; the ledger is not consulted
+	if r.Adopt != "" { // the run takes over the orphan's tick, with the next attempt; the ledger does not matter
 		found, ok := g.Orphans[r.Adopt]
 		if !ok {
 			return Ruling{Word: "decided", Outcome: "adopted"}

@@ -6,8 +6,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// End takes the run of a request out of the register. With undo the run never began: its tick is open again, unless the register has the ticks of
-// another zone by now. Then the run is an abandoned orphan, which a replica records.
+// End removes the run of a request from the register. With undo, the run never began, and its tick is reopened. If the schedule has changed to
+// another time zone meanwhile, the tick can't be reopened; the run then becomes an abandoned orphan, which a replica records.
 func (g *Register) End(r *lease.Request, undo bool) (changed bool) {
 	id := r.ID
 	run, held := g.Runs[id]
@@ -18,14 +18,14 @@ func (g *Register) End(r *lease.Request, undo bool) (changed bool) {
 		}
 	}
 	switch {
-	case undo && held && run.Adopted != nil: // the orphan waits for another recovery; the first stop reason counts
+	case undo && held && run.Adopted != nil: // the orphan waits for another recovery and keeps its first stop reason
 		of := run.Adopted.Run
 		of.Stopped = cmp.Or(of.Stopped, run.Stopped)
 		g.Orphans[run.Adopted.ID] = of
 	case undo && run.Attempt > 1:
-		return false // the lease of a recovery that ended: its orphan has the tick
+		return false // the lease of a recovery has ended, and its orphan has the tick
 	case undo && !held && (run.Abandoned || run.EndedWell || run.Stopped != ""):
-		return false // the tick stays decided, and a replica records it
+		return false // the tick stays decided, and a replica records the orphan
 	case undo && run.Tick > 0 && g.Digest != "" && r.Zone() != lease.ZoneOf(g.Digest):
 		g.HandOver(id, run.Attempt)
 		return true
@@ -37,7 +37,7 @@ func (g *Register) End(r *lease.Request, undo bool) (changed bool) {
 	return true
 }
 
-// HandOver makes a run an orphan, unless it is one already. attempt is the last one that has begun.
+// HandOver makes a run with a trigger an abandoned orphan. attempt is the last attempt that has begun.
 func (g *Register) HandOver(id string, attempt int) {
 	run, held := g.Runs[id]
 	delete(g.Runs, id)
@@ -48,7 +48,7 @@ func (g *Register) HandOver(id string, attempt int) {
 	g.Abandon([]string{id})
 }
 
-// Abandon marks orphans whose tick must stay decided, before they are recorded as abandoned.
+// Abandon marks orphans whose tick must stay decided. A replica calls it before it records them as abandoned.
 func (g *Register) Abandon(ids []string) {
 	for _, id := range ids {
 		if run, ok := g.Orphans[id]; ok {
@@ -58,7 +58,7 @@ func (g *Register) Abandon(ids []string) {
 	}
 }
 
-// EndDead ends the runs of dead holders, whose rows a majority has shut up to a token. Runs with a trigger become orphans.
+// EndDead ends runs whose lease has ended: a majority has promised not to accept their rows up to a token. Runs with a trigger become orphans.
 func (g *Register) EndDead(dead []string, upTo int64) {
 	for _, id := range dead {
 		run, ok := g.Runs[id]

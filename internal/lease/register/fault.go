@@ -6,13 +6,13 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Bounds of a register. No client writes values beyond them.
+// The bounds of a register. No client writes values beyond them.
 const (
 	mostRuns      = 20 * lease.MaxSlots
 	mostFollowers = 10_000
 )
 
-// findFault returns a description of the damage in a register that was read; "" if there is none.
+// findFault describes the first value of a register that is out of bounds; "" if there is none.
 func (g *Register) findFault() string {
 	switch {
 	case !lease.Sound(g.Low, lease.MaxTick) || !lease.Sound(g.Since, lease.MaxNumber) || !lease.Sound(g.Since2, lease.MaxNumber) || !lease.Sound(g.Last, lease.MaxTick) ||

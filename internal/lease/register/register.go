@@ -1,6 +1,6 @@
-// Package register has the rules of a lock in Go: the tick that may be granted, the recovery of runs whose holder died, the meaning of a pause and of
-// a stop request. A quorum decides with them, and tests compare them with the scripts that decide on a single server. The rules are pure: they have
-// no clock, no I/O and no randomness.
+// Package register implements the rules of a lock in Go: which ticks may be granted, how runs of dead holders are recovered, and what a pause and a
+// stop request do. A quorum uses these rules. Tests compare them with the Lua scripts for a single master. The rules are pure functions: they use no
+// clock, no I/O and no randomness.
 package register
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// A Register has the final decisions about a lock: its ledger of ticks, the schedules that it knows, and its runs. A majority of the nodes of a
-// quorum accepts it as a whole: see docs/decisions/017-quorum-register.md. The rules, and their names, are the same as in acquire.lua, release.lua
-// and inspect.lua. Instants are in microseconds, ticks in seconds since 1970.
+// A Register is the state of a lock on a quorum: its ledger of ticks, its newest schedules, and its runs. A majority of the nodes accepts a new
+// register as one value: see docs/decisions/017-quorum-register.md. The rules and the field names are the same as in acquire.lua, release.lua and
+// inspect.lua. Instants are in microseconds, ticks in seconds since 1970.
 type Register struct {
-	Low     int64           `json:"low,omitempty"` // every tick up to it is decided, but see From
+	Low     int64           `json:"low,omitempty"` // all ticks up to Low are decided; see From for the exception
 	Ticks   map[int64]Entry `json:"ticks,omitempty"`
-	Runs    map[string]Run  `json:"runs,omitempty"`    // by lease id: granted, and not ended
-	Orphans map[string]Run  `json:"orphans,omitempty"` // by lease id: dead, and their outcome is not recorded
+	Runs    map[string]Run  `json:"runs,omitempty"`    // by lease id; granted and not ended
+	Orphans map[string]Run  `json:"orphans,omitempty"` // by lease id; their holder died, and their outcome is not recorded
 	Digest  string          `json:"digest,omitempty"`
 	Since   int64           `json:"since,omitempty"`
 	Digest2 string          `json:"digest2,omitempty"`
@@ -30,32 +30,32 @@ type Register struct {
 	How     string          `json:"how,omitempty"`
 	By      string          `json:"by,omitempty"`
 	Paused  string          `json:"paused,omitempty"` // as in pause.lua
-	From    int64           `json:"from,omitempty"`   // as in state.lua; so is Behind
+	From    int64           `json:"from,omitempty"`   // From and Behind are as in state.lua
 	Behind  int64           `json:"behind,omitempty"`
 	Missed  Missed          `json:"missed,omitzero"`
 	Rules   Rules           `json:"rules,omitzero"`
 
-	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // by tick: since when it and all earlier ones have ended; 0: not yet; spoiled: not well
+	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // by tick: the time at which it and all earlier ticks had ended; 0 if they have not; or spoiled
 	Followers map[string]Follower `json:"followers,omitempty"` // by name
-	Settled   []Settled           `json:"settled,omitempty"`   // without a run, and not yet acknowledged: see [lease.Tick.KeepOutcome]
+	Settled   []Settled           `json:"settled,omitempty"`   // settlements that no replica has recorded: see [lease.Tick.KeepOutcome]
 
-	began int64 // Since of the schedule of this request
+	began int64 // the Since of this request's schedule
 }
 
-// A Missed has the ticks after After and up to Through, which were settled as too late at the instant At: see acquire.lua.
+// A Missed describes ticks that were settled as too late at the instant At: the ticks after After and up to Through. See acquire.lua.
 type Missed struct {
 	After   int64 `json:"after,omitempty"`
 	Through int64 `json:"through,omitempty"`
 	At      int64 `json:"at,omitempty"`
 }
 
-// Rules has the zone data of the schedule that was announced last, and the time since which it has been in use, if other data was used before.
+// Rules identifies the time zone data of the newest announced schedule. Since is the time at which it replaced other data; 0 if it did not.
 type Rules struct {
 	Hash  string `json:"hash,omitempty"`
 	Since int64  `json:"since,omitempty"`
 }
 
-// A Settled is a tick that was settled, with the outcome and the time.
+// A Settled is a stored [lease.Settlement].
 type Settled struct {
 	Tick int64  `json:"tick"`
 	At   int64  `json:"at"`
@@ -64,15 +64,15 @@ type Settled struct {
 
 const mostSettled = 100 // only the newest are kept
 
-// An Entry is a tick that is decided, or given back, out of turn.
+// An Entry is the state of a tick that [Register.Low] does not cover: decided before an older tick, granted in part, or reopened.
 type Entry struct {
 	Prev  int64  `json:"prev"`
 	State string `json:"state"`           // as in state.lua
-	Slots []int  `json:"slots,omitempty"` // of lease.TickPart and lease.TickReopened
-	How   string `json:"how,omitempty"`   // of lease.TickDecided
+	Slots []int  `json:"slots,omitempty"` // set for lease.TickPart and lease.TickReopened
+	How   string `json:"how,omitempty"`   // set for lease.TickDecided
 }
 
-// A Run is a lease that is accounted for: its holder is alive, or it is an orphan.
+// A Run is a lease that is accounted for: a held lease, or an orphan.
 type Run struct {
 	Owner   string   `json:"owner"`
 	Slot    int      `json:"slot"`
@@ -82,12 +82,12 @@ type Run struct {
 	Attempt int      `json:"attempt"`
 	Trigger string   `json:"trigger,omitempty"`
 	Memo    string   `json:"memo,omitempty"`
-	Adopted *Adopted `json:"heir,omitempty"` // the orphan that it has adopted, which comes back if the grant is undone
+	Adopted *Adopted `json:"heir,omitempty"` // the orphan that the run has adopted; restored if the grant is undone
 
-	EndedWell  bool   `json:"ended_well,omitempty"`  // its work had succeeded, by the last message of its holder
-	Abandoned  bool   `json:"abandoned,omitempty"`   // the tick of the orphan stays decided, whatever its claimant requests
-	Stopped    string `json:"stopped,omitempty"`     // the reason for which its holder is to stop
-	StoppedFor int64  `json:"stopped_for,omitempty"` // the tick that it has to make room for, if any
+	EndedWell  bool   `json:"ended_well,omitempty"`  // the holder has reported that the work succeeded
+	Abandoned  bool   `json:"abandoned,omitempty"`   // the tick of the orphan stays decided, even if its claimant withdraws
+	Stopped    string `json:"stopped,omitempty"`     // the reason why the holder is asked to stop
+	StoppedFor int64  `json:"stopped_for,omitempty"` // the tick that the run makes room for, if any
 }
 
 // An Adopted is an orphan that another run recovers.
@@ -96,8 +96,7 @@ type Adopted struct {
 	Run Run    `json:"run"`
 }
 
-// Read decodes the value that the nodes keep for a register; "" is a new register. The error is [lease.ErrCorrupt] if no client can have written the
-// value.
+// Read decodes a stored register. It returns an empty register for "", and an error with [lease.ErrCorrupt] for a damaged value.
 func Read(value string) (*Register, error) {
 	g := &Register{}
 	if value != "" {
@@ -121,7 +120,7 @@ func Read(value string) (*Register, error) {
 	return g, nil
 }
 
-// Value returns the register as the nodes keep it.
+// Value encodes the register for storage.
 func (g *Register) Value() string {
 	text, _ := json.Marshal(g) // maps, numbers and strings give no error
 	return string(text)
@@ -129,14 +128,14 @@ func (g *Register) Value() string {
 
 const (
 	dayTicks    = 86400
-	mostEntries = 1000 // every claim reads them
+	mostEntries = 1000 // bounded because every claim reads all entries
 )
 
 func minuteAfter(now int64) int64 {
 	return min(now, math.MaxInt64-lease.MinuteMicros) + lease.MinuteMicros
 }
 
-// mend corrects values that are ahead of the servers' clock by more than a minute: that clock was wrong for a while.
+// mend corrects values that are more than a minute ahead of the nodes' clocks, because they come from a time when the clocks were wrong.
 func (g *Register) mend(now int64) {
 	bound := minuteAfter(now)
 	if g.Low*1e6 > bound {
@@ -154,7 +153,8 @@ func (g *Register) mend(now int64) {
 	}
 }
 
-// low returns the tick up to which every one is decided. While [Register.Low] is from the ticks of another zone, the newest decided tick is in Since.
+// low returns the tick up to which all ticks are decided. After a change of the time zone, [Register.Low] is from the old zone, and low uses Since
+// instead.
 func (g *Register) low() int64 {
 	if g.From > 0 && g.From == g.Low {
 		return min(g.Low, g.Since/1e6)
@@ -171,13 +171,13 @@ func (g *Register) setLow(low int64) {
 	}
 }
 
-// Decided returns the tick up to which the schedule of the request has no undecided one.
+// Decided returns the tick up to which the request's schedule has no undecided ticks.
 func (g *Register) Decided() int64 { return max(g.low(), g.began/1e6) }
 
-// here returns, in microseconds, the greatest name that a tick up to an instant can have.
+// here returns, in microseconds, the greatest [lease.Tick.At] of a tick that is due at an instant.
 func (g *Register) here(now int64) int64 { return now - g.Behind*1e6 }
 
-// leaveZone forgets the ticks of a zone, and returns the instant up to which they were decided.
+// leaveZone forgets the ticks of the current time zone, and returns the newest decided tick, in microseconds.
 func (g *Register) leaveZone() int64 {
 	most := max(g.low(), g.Since/1e6)
 	for tick, e := range g.Ticks {
@@ -186,14 +186,14 @@ func (g *Register) leaveZone() int64 {
 		}
 	}
 	clear(g.Ticks)
-	g.Missed = Missed{} // its ticks have other numbers in another zone
+	g.Missed = Missed{} // ticks have other numbers in another zone
 	g.Low = max(g.Low, most)
 	g.From = g.Low
 	return most * 1e6
 }
 
-// know records a schedule. A new one begins now, so that an edited schedule never fires in retrospect. Two are known at a time, so that a roll-out in
-// which replicas disagree loses no tick of either. announced is true for a request of a replica that starts.
+// know records the schedule of a request. A new schedule begins now, so that an edited schedule never runs ticks of the past. The register has the
+// two newest schedules, so that no tick of either is lost during a rolling update. announced is true for the request of a replica that starts.
 func (g *Register) know(schedule string, announced bool, now int64) {
 	if schedule == g.Digest {
 		return
@@ -215,10 +215,10 @@ func (g *Register) know(schedule string, announced bool, now int64) {
 	g.Digest2, g.Since2, g.Digest, g.Since, g.began = g.Digest, left, schedule, fresh, fresh
 }
 
-// followsDecided reports whether the tick before one is decided. prev is that tick.
+// followsDecided reports whether prev, the previous tick of some tick, and all ticks before prev are decided.
 func (g *Register) followsDecided(prev int64) bool { return prev <= g.low() || prev*1e6 <= g.began }
 
-// decide settles a tick for good.
+// decide records the final outcome of a tick.
 func (g *Register) decide(tick, prev int64, how, by string, now int64) {
 	switch {
 	case tick > g.low() && g.followsDecided(prev):
@@ -233,7 +233,7 @@ func (g *Register) decide(tick, prev int64, how, by string, now int64) {
 	g.Last, g.How, g.By = tick, how, by
 }
 
-// advance drops the decided ticks that follow low without a gap, and bounds the rest.
+// advance moves low over decided ticks that follow without a gap. It drops old reopened ticks, and the oldest entries beyond the limit.
 func (g *Register) advance(now int64) {
 	for moved := true; moved; {
 		moved = false
@@ -248,12 +248,12 @@ func (g *Register) advance(now int64) {
 		}
 	}
 	for tick, e := range g.Ticks {
-		if e.State == lease.TickReopened && tick < g.here(now)/1e6-dayTicks { // so old a tick is never asked for again
+		if e.State == lease.TickReopened && tick < g.here(now)/1e6-dayTicks { // replicas no longer request a tick that is older than a day
 			delete(g.Ticks, tick)
 		}
 	}
 	ticks := slices.Sorted(maps.Keys(g.Ticks))
-	for _, tick := range ticks[:max(len(ticks)-mostEntries, 0)] { // behind a gap that stays open
+	for _, tick := range ticks[:max(len(ticks)-mostEntries, 0)] { // these ticks follow a gap of undecided ticks
 		if g.Ticks[tick].State != lease.TickReopened {
 			g.setLow(max(g.low(), tick))
 		}
@@ -261,7 +261,7 @@ func (g *Register) advance(now int64) {
 	}
 }
 
-// reopen opens the tick of a run that never started. If a fan-out was decided, it opens only the slot of the run.
+// reopen reopens the tick of a run that never started. For a tick with several grants, it reopens only the slot of the run.
 func (g *Register) reopen(tick int64, slot int, prev int64, perTick int) {
 	e, known := g.Ticks[tick]
 	again := Entry{Prev: prev, State: lease.TickReopened}
@@ -283,8 +283,8 @@ func (g *Register) reopen(tick int64, slot int, prev int64, perTick int) {
 	g.Ticks[tick] = again
 }
 
-// Inspect announces a schedule, and settles ticks up to through that are past every deadline. before is the tick up to which all were decided before
-// that; since is the time since which the announced zone data has been in use.
+// Inspect records the announced schedule, and settles the undecided ticks up to through once the deadline has passed. before is the value of
+// [Register.Decided] before the settlement. since is the Since of [Rules].
 func (g *Register) Inspect(r lease.InspectRequest, through, now, latest int64) (before, since int64) {
 	g.mend(latest)
 	if r.Schedule != "" {
@@ -299,7 +299,7 @@ func (g *Register) Inspect(r lease.InspectRequest, through, now, latest int64) (
 	if through <= before || now <= clock.ToMicros(r.SettleDeadline) {
 		return before, since
 	}
-	some := false // some of them were decided before
+	some := false // some of these ticks were decided before
 	for tick, e := range g.Ticks {
 		some = some || tick <= through && e.State != lease.TickReopened
 		if tick <= through && (e.State != lease.TickReopened || tick > before) {

@@ -7,15 +7,15 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// A Choice is the row whose holder is to stop, with the reason.
+// A Choice is the row whose holder is asked to stop, and the reason. Found is false if there is none.
 type Choice struct {
 	Row    lease.Row
 	Reason string
 	Found  bool
 }
 
-// Stop chooses among the held rows, as stop.lua does, and enters the choice in the register. (A lease that is not accounted for has the mark only on
-// its rows; it leaves no orphan.)
+// Stop selects one of the held rows by the rules of stop.lua, and records the stop reason in the register. A lease that is not accounted for is not
+// in the register, so it gets the reason only on its rows.
 func (g *Register) Stop(r lease.StopRequest, rows []lease.Row, v View) Choice {
 	if r.ID != "" {
 		i := slices.IndexFunc(rows, func(row lease.Row) bool { return row.ID == r.ID })
@@ -34,7 +34,7 @@ func (g *Register) Stop(r lease.StopRequest, rows []lease.Row, v View) Choice {
 		switch {
 		case run.Stopped != "" && run.StoppedFor == tick:
 			return Choice{*row, run.Stopped, true}
-		case run.Stopped != "" && g.isDecided(run.StoppedFor): // it does not make room yet
+		case run.Stopped != "" && g.isDecided(run.StoppedFor): // the run is stopping, but not to make room for an undecided tick
 			if leaving == nil {
 				leaving = row
 			}
@@ -51,7 +51,7 @@ func (g *Register) Stop(r lease.StopRequest, rows []lease.Row, v View) Choice {
 	return Choice{}
 }
 
-// toStop enters the reason for which a run is to stop, and the tick that it makes room for. The first reason stays.
+// toStop records why a run is asked to stop, and the tick that the run makes room for. It does not replace an earlier reason.
 func (g *Register) toStop(row lease.Row, reason string, tick int64) Choice {
 	run, accounted := g.Runs[row.ID]
 	if !accounted {
@@ -65,14 +65,14 @@ func (g *Register) toStop(row lease.Row, reason string, tick int64) Choice {
 	return Choice{row, run.Stopped, true}
 }
 
-// isDecided reports whether a tick needs no room any more.
+// isDecided reports whether a tick is decided, so that no run has to make room for it.
 func (g *Register) isDecided(tick int64) bool {
 	e, known := g.Ticks[tick]
 	return known && e.State == lease.TickDecided || tick <= g.low() && !(known && e.State == lease.TickReopened)
 }
 
-// beganBefore reports whether a run had begun before a tick was due. Its token shows the time: a token that is ahead of the clocks was given by a wrong
-// clock, and shows nothing. A recovery began with the run that it recovers.
+// beganBefore reports whether a run began before a tick was due. The token is the time of the grant. A token far ahead of the nodes' clocks comes
+// from a wrong clock, and counts as earlier. A recovery began with the run that it recovers.
 func (run Run) beganBefore(token lease.Token, tick int64, r lease.StopRequest, v View) bool {
 	return run.Tick < tick && (int64(token) < clock.ToMicros(r.From) || int64(token) > minuteAfter(v.Latest) || run.Adopted != nil)
 }

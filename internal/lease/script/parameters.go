@@ -2,10 +2,12 @@ package script
 
 import "slices"
 
-// parameters has the arguments of a script, in its order and with the names in its header. T is the arguments of a call, or a pointer to many.
+// parameters describes the arguments of a script, in the order and with the names of the script's header. T is the struct with the values of a call,
+// or a pointer to it.
 type parameters[T any] []parameter[T]
 
-// A parameter is one argument. Arguments at the end that are not needed are left out, in groups: needed is set on the first parameter of a group.
+// A parameter describes one argument. Trailing arguments that are not needed are omitted in groups. needed is set on the first parameter of a group,
+// and reports whether a call needs the group.
 type parameter[T any] struct {
 	name   string
 	value  func(T) any
@@ -42,7 +44,7 @@ func (p parameters[T]) argNames() []string {
 	return names
 }
 
-// flag returns a boolean in the form of the scripts.
+// flag encodes a boolean for the scripts.
 func flag(b bool) string {
 	if b {
 		return "1"

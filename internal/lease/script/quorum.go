@@ -7,11 +7,11 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// NodeCommon has the arguments with which every script of a node begins: see quorum.lua.
+// NodeCommon has the first arguments of every script for a node: see quorum.lua.
 type NodeCommon struct {
 	ID       string
-	NotAfter int64 // an instant of the node's clock
-	Idle     int64 // in microseconds; 0 for a permanent lock
+	NotAfter int64 // by the node's clock, in microseconds
+	Idle     int64 // in microseconds; 0 if the lock is permanent
 }
 
 var nodeCommon = parameters[*NodeCommon]{
@@ -23,19 +23,19 @@ var nodeCommon = parameters[*NodeCommon]{
 // Encode returns the script's ARGV.
 func (c NodeCommon) Encode() []any { return nodeCommon.encode(&c) }
 
-// NoSlot stands for no row, or for any row.
+// NoSlot means that a call is for no row, or for any row.
 const NoSlot = -1
 
-// The promises that a claim asks of a node.
+// The promises that a claim can ask of a node.
 const (
 	PromiseNothing = ""
-	PromiseRow     = "row" // for the row
-	PromiseAny     = "any" // for any holder of the row
+	PromiseRow     = "row" // a promise with a row
+	PromiseAny     = "any" // a promise without a row
 )
 
 // QuorumClaimArgs has the arguments of quorum_claim.lua.
 type QuorumClaimArgs struct {
-	Slot          int // [NoSlot]: no row is asked for
+	Slot          int // [NoSlot] asks for no row
 	Slots         int
 	Lease, Delay  time.Duration
 	Strict        bool
@@ -72,7 +72,7 @@ func (c QuorumClaimArgs) Encode() []any { return quorumClaim.encode(&c) }
 type QuorumAcceptArgs struct {
 	Ballot        int64
 	Value         string
-	Slot          int // [NoSlot]: no row comes with it
+	Slot          int // [NoSlot] if the register grants no row
 	Lease         time.Duration
 	Token         int64
 	Ends          bool
@@ -118,10 +118,10 @@ func (r QuorumRenewArgs) Encode() []any { return quorumRenew.encode(&r) }
 
 // QuorumReleaseArgs has the arguments of quorum_release.lua.
 type QuorumReleaseArgs struct {
-	Slot          int   // [NoSlot]: any slot
-	Token         int64 // attempts up to it are dropped; 0: the lease id is released for good
+	Slot          int   // [NoSlot] for any slot
+	Token         int64 // drops the claims of the lease id up to this token; 0 releases the lease id for good
 	TombstoneLife int64
-	Narrow        bool // no more than a majority was asked for the lease
+	Narrow        bool // at most a majority of nodes was asked for the lease
 }
 
 var quorumRelease = parameters[*QuorumReleaseArgs]{

@@ -1,7 +1,7 @@
-// Package script has the Lua scripts of the engine, each with its keys and arguments by name.
+// Package script has the Lua scripts of the engine, with the names of their keys and arguments.
 //
-// A script runs in Redis in one atomic step. Its file in lua begins with its keys, its arguments, its replies, and the reason why it is atomic. The
-// tables in this package have the arguments in the same order and with the same names; a test compares both.
+// Redis runs a script in one atomic step. The header of its file in lua lists the keys, the arguments, the replies, and the reason why the script
+// must be atomic. The tables in this package list the same arguments in the same order. A test compares both.
 package script
 
 import (
@@ -14,17 +14,17 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-// A Script is a text that the server executes.
+// A Script is a Lua script.
 type Script struct {
 	Text, SHA string
-	Name      any     // the SHA, as a word of a command
-	Batch     *Script // the script for several requests in one command; nil if there is none, or the script itself is for many
-	Many      *Many   // nil if it is for one request
-	ReadOnly  bool    // the commands that call it are open to a read-only user
+	Name      any     // SHA as a command argument, so that it is converted to an interface only once
+	Batch     *Script // the form of the script for several requests in one command; nil if Many is set, or there is none
+	Many      *Many   // set if the script itself serves many requests
+	ReadOnly  bool    // the script writes nothing, and a read-only user may run it
 }
 
-// A Many describes a script for many requests. Shared is the number of first arguments that the requests have in common, Told the number of first
-// values of the reply, and Bounded is true if the first argument is the instant after which the script must not run.
+// A Many describes a script that serves many requests. Shared is the number of leading arguments that all requests share, and Told the number of
+// leading values of the reply that they share. Bounded is true if the first argument is the instant after which the script refuses to run.
 type Many struct {
 	Shared, Told int
 	Bounded      bool
@@ -34,7 +34,7 @@ type Many struct {
 type Single struct {
 	Acquire, Renew, Release, Inspect, Stop, MarkSucceeded, Pause, Remove, AcquireSet, Fence *Script
 
-	InspectOnly *Script // Inspect for a user without the right to write
+	InspectOnly *Script // Inspect for a read-only user
 
 	AcquireCompact, ReleaseCompact *Script
 }
@@ -59,10 +59,11 @@ func ForSingle() Single {
 	}
 }
 
-// withFastPath puts the usual case before the whole rules.
+// withFastPath puts the script for the common case before the scripts with the full rules.
 func withFastPath(fast string, whole []string) []string { return append([]string{fast}, whole...) }
 
-// WithoutFastPaths returns the scripts of a single master with only the whole rules. Tests compare them with [ForSingle].
+// WithoutFastPaths returns the scripts of a single master without the shortcuts for common cases. Tests compare their results with those of
+// [ForSingle].
 func WithoutFastPaths() Single {
 	s := ForSingle()
 	s.Acquire = batchedScript("check", "state", "queue", "acquire")
@@ -87,13 +88,13 @@ func ForQuorum() Quorum {
 	}
 }
 
-// Loaded returns the scripts that a node gets when it is enrolled, and not before.
+// Loaded returns the scripts that are loaded into a node when it is enrolled. A node without a marker must not have them.
 func (s Quorum) Loaded() []*Script {
 	return []*Script{s.Claim, s.Accept, s.Renew, s.Release, s.Stop, s.Admit, s.Found}
 }
 
-// Called returns the words that call the script, with room for its keys and arguments. With load they have its text, for a server that does not know
-// it yet.
+// Called returns the first words of the command that calls the script, with capacity for the keys and arguments. With load, the command has the text
+// of the script, for a server that has not loaded it yet.
 func (s *Script) Called(load bool, keys, args int) []any {
 	words := make([]any, 0, 5+keys+args)
 	switch {
@@ -128,7 +129,7 @@ func joinScript(texts ...string) *Script {
 	return &Script{Text: text, SHA: sha, Name: sha}
 }
 
-// batchedScript returns a script with a form for several requests in one command.
+// batchedScript returns a script whose Batch is set.
 func batchedScript(names ...string) *Script {
 	s := joinScript(sourcesOf(names...)...)
 	s.Batch = joinScript(asFunction("one", sourcesOf(names...)...), sourceOf("batch"))
@@ -141,14 +142,14 @@ func forMany(m Many, name string) *Script {
 	return s
 }
 
-// readOnly returns a script that writes nothing.
+// readOnly returns a script for read-only users.
 func readOnly(names ...string) *Script {
 	s := joinScript(sourcesOf(append([]string{"readonly"}, names...)...)...)
 	s.ReadOnly = true
 	return s
 }
 
-// asFunction turns a script into a function that other scripts can call.
+// asFunction wraps a script in a Lua function, so that other scripts can call it.
 func asFunction(name string, texts ...string) string {
 	return "local function " + name + "(KEYS, ARGV)\n" + strings.Join(texts, "\n") + "\nend"
 }

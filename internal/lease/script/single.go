@@ -10,19 +10,20 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// Common has the arguments with which every script of one lock begins: see state.lua.
+// Common has the first arguments of every script for a lock: see state.lua.
 type Common struct {
 	ID                  string
-	Idle                int64 // in microseconds; 0 for a permanent lock
-	Floor, Longest, Low int64 // as observed
+	Idle                int64 // in microseconds; 0 if the lock is permanent
+	Floor, Longest, Low int64 // the newest state that the client has observed
 	Pause, Ledger       string
 	Sync                bool
 }
 
-// NotAfter is the index of the instant of the server's clock after which a script must not run. It is set when the call is sent.
+// NotAfter is the index of the argument with the instant, by Redis's clock, after which the script refuses to run. The argument is set when the call
+// is sent.
 const NotAfter = 1
 
-// Sync is the index of the argument that says that WAIT follows, and SyncOn its value in that case.
+// Sync is the index of the argument that announces a WAIT after the script. SyncOn is its value if there is one.
 const (
 	Sync   = 7
 	SyncOn = "1"
@@ -46,7 +47,7 @@ func (c Common) Encode() []any { return common.encode(&c) }
 type AcquireArgs struct {
 	lease.Request
 	Owner    string
-	Patience time.Duration // the time for which a waiter keeps its place without asking again
+	Patience time.Duration // the time for which a waiter keeps its place without another request
 }
 
 func (a *AcquireArgs) hasTick() bool { return a.Tick != nil }
@@ -57,7 +58,7 @@ func (a *AcquireArgs) keepsState() bool {
 }
 func (a *AcquireArgs) tickOrDelay() bool { return a.hasTick() || a.mayWait() }
 
-// ofTick returns a function for a value of the tick, or none if there is no tick.
+// ofTick returns a function that returns a value of the tick. If there is no tick, the function returns none.
 func ofTick(value func(t *lease.Tick) any, none any) func(a *AcquireArgs) any {
 	return func(a *AcquireArgs) any {
 		if a.Tick == nil {
@@ -138,9 +139,9 @@ type ReleaseMode string
 
 // The release modes.
 const (
-	ReleaseEnd      ReleaseMode = "0" // its work is over
-	ReleaseUndo     ReleaseMode = "1" // its work never began: its tick is open again
-	ReleaseHandOver ReleaseMode = "2" // a recovery continues its run: it is an orphan
+	ReleaseEnd      ReleaseMode = "0" // the work is over
+	ReleaseUndo     ReleaseMode = "1" // the work never began: the tick is open again
+	ReleaseHandOver ReleaseMode = "2" // another client continues the work: the run is an orphan
 )
 
 // The outcomes of a tick that a release keeps for followers.
@@ -149,7 +150,7 @@ const (
 	OutcomeSucceeded = "1"
 )
 
-// OutcomeOf returns the outcome of a run.
+// OutcomeOf encodes whether a run succeeded.
 func OutcomeOf(succeeded bool) string { return flag(succeeded) }
 
 // ReleaseArgs has the arguments of release.lua.
@@ -158,9 +159,9 @@ type ReleaseArgs struct {
 	Mode          ReleaseMode
 	Previous      int64
 	PerTick       int
-	Attempt       int    // the last attempt that has begun, of a run that is handed over
-	Outcome       string // "": no outcome is kept
-	Zone          string // the zone of a tick whose run is undone: see [lease.ZoneOf]
+	Attempt       int    // for ReleaseHandOver: the last attempt that has begun
+	Outcome       string // the outcome for followers; "" for none
+	Zone          string // for ReleaseUndo: the time zone of the tick, see [lease.ZoneOf]
 }
 
 var release = parameters[*ReleaseArgs]{
@@ -281,8 +282,8 @@ func (f FenceArgs) Encode() []any { return fence.encode(&f) }
 
 // AcquireCompactArgs has the arguments of acquire_compact.lua for one request.
 type AcquireCompactArgs struct {
-	Floor      int64  // as observed
-	Free, Held string // the end of the lock's value while it is free, and while this request holds it
+	Floor      int64  // the greatest token that the client has observed
+	Free, Held string // the lock's value after the token: before the request, and while the request holds the lock
 	Life       int64  // in milliseconds
 }
 
@@ -297,7 +298,8 @@ var acquireCompact = parameters[AcquireCompactArgs]{
 // Append appends the script's ARGV to the words of a command.
 func (a AcquireCompactArgs) Append(words []any) []any { return acquireCompact.append(words, a) }
 
-// Digits returns a token or an instant with 16 digits, as the scripts of compact locks compare it. A number that has 16 digits is returned unchanged.
+// Digits pads a token or an instant to 16 digits, because the scripts for compact locks compare numbers as strings. It returns a number with 16
+// digits unchanged.
 func Digits(micros int64) any {
 	if micros >= 1e15 {
 		return micros

@@ -11,11 +11,11 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// An answer is a result and, for a request that waits, its place in line.
+// An answer is the result of a request and, if the request waits, its place in the queue.
 type answer struct {
 	lease.Result
 	line inLine
-	late bool // the request reached the server too late, and was not executed
+	late bool // the request reached Redis too late, so Redis did not execute it
 }
 
 // acquireArgs returns the arguments of a request.
@@ -23,12 +23,13 @@ func acquireArgs(r lease.Request, owner string) []any {
 	return script.AcquireArgs{Request: r, Owner: owner, Patience: PatienceInLine}.Encode()
 }
 
-// mostTries is the number of attempts for a request that reaches the server too late. Its clock was stepped then, and the reply shows the new time.
+// mostTries is the number of tries for a request that reaches Redis too late because Redis's clock was stepped. The reply to the first try has the
+// new time.
 const mostTries = 3
 
-// Acquire asks for rows: in one round trip, and in a further one for requests that were late.
+// Acquire asks for rows in one round trip. It repeats requests that were late in further round trips.
 func (c *Store) Acquire(ctx context.Context, requests []lease.Request, answer func(place int, r lease.Result)) {
-	var places []int // the indexes of the requests that are repeated
+	var places []int // the original indexes of the repeated requests
 	for try := 1; len(requests) > 0; try++ {
 		var late []lease.Request
 		var latePlaces []int
@@ -68,7 +69,7 @@ func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []an
 		}
 		return answers
 	}
-	if c.cfg.AckedReplicas > 0 { // ticks may be settled in the rest of the time
+	if c.cfg.AckedReplicas > 0 { // the caller's ctx may leave time for settleOverdue
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
 		defer cancel()
@@ -91,7 +92,8 @@ func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []an
 	return answers
 }
 
-// settleOverdue settles overdue ticks, and returns their answers by index. The callers get all other replies only after that.
+// settleOverdue settles overdue ticks, and returns their answers by index. All other replies wait for these answers, so it updates their time of
+// receipt.
 func (c *Store) settleOverdue(ctx context.Context, requests []lease.Request, replies []reply) map[int]answer {
 	var settled map[int]answer
 	for i, r := range replies {
@@ -145,7 +147,7 @@ func (c *Store) answerOf(r lease.Request, got reply) answer {
 	return a
 }
 
-// grantOf returns the grant of a reply. Its lease counts from before the request was sent.
+// grantOf returns the grant in a reply. The lease counts from the instant before the request was sent.
 func (c *Store) grantOf(r lease.Request, got reply) lease.Grant {
 	row := got.grantedRow()
 	g := lease.Grant{Slot: int(row.slot), Token: lease.Token(row.token), Tick: row.tick, Attempt: row.attempt, Expiry: row.expiry, Now: got.now, Known: got.knownState(),
@@ -157,19 +159,20 @@ func (c *Store) grantOf(r lease.Request, got reply) lease.Grant {
 	return g
 }
 
-// mustLast reports whether a verdict counts only if no failover can undo it. A refusal that leaves everything open does no harm.
+// mustLast reports whether a verdict counts only once enough replicas have it, so that a failover can't undo it. Losing any other verdict does no
+// harm.
 func (c *Store) mustLast(r lease.Request, got reply) bool {
 	switch got.verdict {
 	case "granted":
-		return c.cfg.HeldToken(r.ID) != lease.Token(got.grantedRow().token) // otherwise it was acknowledged before
+		return c.cfg.HeldToken(r.ID) != lease.Token(got.grantedRow().token) // if they are equal, replicas have acknowledged the grant before
 	case "settled", "decided":
 		return true
 	}
 	return false
 }
 
-// isOverdue reports whether a tick is held, past its deadline, by a grant that replicas have not acknowledged, or that was given back for that reason
-// when the server could not report the outcome of the tick.
+// isOverdue reports whether a tick is past its deadline, and its grant to this request was not acknowledged by replicas, or was already withdrawn for
+// that reason ("dead").
 func (c *Store) isOverdue(r lease.Request, got reply) bool {
 	late := r.Tick != nil && !r.Tick.Deadline.IsZero() && got.now > clock.ToMicros(r.Tick.Deadline)
 	if got.err != nil || !late || c.cfg.AckedReplicas == 0 {
@@ -178,7 +181,7 @@ func (c *Store) isOverdue(r lease.Request, got reply) bool {
 	return got.verdict == "dead" || got.verdict == "granted" && !got.acked && c.mustLast(r, got)
 }
 
-// settleLate gives an overdue grant back, and lets the server settle the tick.
+// settleLate gives an overdue grant back, and sends a request that settles the tick.
 func (c *Store) settleLate(ctx context.Context, r lease.Request) answer {
 	if _, err := c.Release(ctx, lease.Withdrawal(r)); err != nil {
 		return answer{Result: lease.Failed(fmt.Errorf("give back the late grant of %q: %w", r.Lock, err))}
@@ -187,11 +190,12 @@ func (c *Store) settleLate(ctx context.Context, r lease.Request) answer {
 	again.ID, again.Abstain = rand.Text(), true // the id of the grant is dead
 	k := c.newCall(c.scripts.Acquire, again.Lock, again.ID, again.Permanent, acquireArgs(again, c.cfg.Owner)...)
 	a := c.answerOf(again, c.execCalls(ctx, []call{k})[0])
-	a.late = false // the first request is dead, and must not be repeated
+	a.late = false // do not repeat the first request: its id is dead
 	return a
 }
 
-// AcquireCompact asks for a lock that was compact in the newest reply. ok is false if the request needs lua/acquire.lua.
+// AcquireCompact asks for a row with the short script for compact locks, if the lock was compact in the newest reply. ok is false if the request
+// needs lua/acquire.lua.
 func (c *Store) AcquireCompact(ctx context.Context, r lease.Request) (result lease.Result, ok bool) {
 	if c.cfg.AckedReplicas > 0 || !isPlain(r) || c.cfg.Work.Ready() != nil {
 		return result, false

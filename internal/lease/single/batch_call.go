@@ -11,21 +11,21 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// A batchCall is one command on its way to a server: a call, or several calls of the same script, see batch.lua.
+// A batchCall is one command for a Redis server. It has one call, or several calls of the same script: see batch.lua.
 type batchCall struct {
 	routedCalls []routedCall
-	load        bool // the command has the script's text
+	load        bool // the command includes the script's text
 	cmd         *redis.Cmd
 }
 
-// mostTogether bounds a batch call, because a script has the server to itself while it runs: about a millisecond for so many calls. A call that takes
-// longer is sent by itself.
+// mostTogether bounds the calls in a batchCall, because a running script blocks Redis: this many calls take about a millisecond. A heavy call is sent
+// by itself.
 const mostTogether = 50
 
-// packCalls combines calls of the same script if their keys are certainly on one server.
+// packCalls combines calls of the same script into batch calls. It does so only if a single server has all keys.
 func (c *sender) packCalls(b *batch, calls []call) []*batchCall {
 	var batchCalls []*batchCall
-	open := map[string]*batchCall{} // the last batch call of each script
+	open := map[string]*batchCall{} // by script: the newest batch call
 	loaded := map[string]bool{}
 	for _, e := range b.routedCalls {
 		k := calls[e.call]
@@ -50,12 +50,12 @@ func (c *sender) packCalls(b *batch, calls []call) []*batchCall {
 	return batchCalls
 }
 
-// sameShape reports whether two calls of a script have the same numbers of keys and arguments.
+// sameShape reports whether two calls of a script have equally many keys and equally many arguments.
 func (k call) sameShape(other call) bool {
 	return len(k.keys) == len(other.keys) && len(k.args) == len(other.args)
 }
 
-// scriptOf returns the script that the server executes.
+// scriptOf returns the script that the batch call executes.
 func (p *batchCall) scriptOf(calls []call) *script.Script {
 	s := calls[p.routedCalls[0].call].script
 	if len(p.routedCalls) > 1 && s.Many == nil {
@@ -69,10 +69,10 @@ func (p *batchCall) enqueueIn(ctx context.Context, pipe redis.Pipeliner, calls [
 	if p.routedCalls[0].ask {
 		pipe.Do(ctx, "ASKING")
 	}
-	_ = pipe.Process(ctx, p.asCommand(ctx, calls, until)) // it only queues the command
+	_ = pipe.Process(ctx, p.asCommand(ctx, calls, until)) // this only queues the command
 }
 
-// asCommand returns the batch call as one command, which is not executed after the instant until of the server's clock.
+// asCommand encodes the batch call as one command. Redis refuses to execute it after the instant until of its clock.
 func (p *batchCall) asCommand(ctx context.Context, calls []call, until int64) redis.Cmder {
 	s := p.scriptOf(calls)
 	first, n := calls[p.routedCalls[0].call], len(p.routedCalls)
@@ -98,7 +98,7 @@ func (p *batchCall) asCommand(ctx context.Context, calls []call, until int64) re
 // compactArgs is the maximum number of arguments of a script for a compact lock.
 const compactArgs = 5
 
-// withScript sets the script of a call, and makes its command at once, because most calls are sent once, by themselves.
+// withScript sets the script of a call, and encodes the command in advance, because most calls are sent only once and by themselves.
 func (k call) withScript(s *script.Script, keys []string, appendArgs func(words []any) []any) call {
 	k.script, k.keys = s, keys
 	words := k.appendKeys(s.Called(false, len(keys), compactArgs))
@@ -107,7 +107,7 @@ func (k call) withScript(s *script.Script, keys []string, appendArgs func(words 
 	return k
 }
 
-// asCommand returns the call as a command by itself. It is not executed after the instant until of the server's clock.
+// asCommand encodes the call as one command. Redis refuses to execute it after the instant until of its clock.
 func (k call) asCommand(ctx context.Context, load bool, until int64) *redis.Cmd {
 	if k.words != nil && !load {
 		k.setNotAfter(k.args, until)
@@ -124,7 +124,7 @@ func (k call) appendKeys(words []any) []any {
 	return words
 }
 
-// appendAll appends the arguments of the first call, and the differences of the other calls from it.
+// appendAll appends the arguments of the first call and, for each other call, the arguments that differ from the first call.
 func (p *batchCall) appendAll(words []any, calls []call, until int64) []any {
 	words = append(words, len(p.routedCalls), 0)
 	head := len(words)
@@ -144,7 +144,7 @@ func (p *batchCall) appendAll(words []any, calls []call, until int64) []any {
 	return words
 }
 
-// replyAt returns the server's answer to one of the routed calls.
+// replyAt returns the reply to the routed call at an index.
 func (p *batchCall) replyAt(n int, m *script.Many) ([]any, error) {
 	raw, err := p.cmd.Slice()
 	if m != nil {
@@ -163,7 +163,7 @@ func (p *batchCall) replyAt(n int, m *script.Many) ([]any, error) {
 	return one, nil
 }
 
-// replyTo returns the answer of a script for many requests to one of them.
+// replyTo returns the part of a reply that belongs to one request, for a script that serves many requests.
 func replyTo(m *script.Many, n, requests int, raw []any, err error) ([]any, error) {
 	if err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func replyTo(m *script.Many, n, requests int, raw []any, err error) ([]any, erro
 	return append(raw[:m.Told:m.Told], raw[m.Told+n]), nil
 }
 
-// A serverError is the server's error for one request among several.
+// A serverError is Redis's error for one of several requests.
 type serverError string
 
 func (e serverError) Error() string { return string(e) }

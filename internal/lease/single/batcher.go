@@ -7,17 +7,17 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A batcher lets single calls share round trips (group commit). Calls that arrive while a round trip is under way go into the next one, and no call
-// waits for others to arrive. One of the callers leads: it sends all of them, and one of the callers that wait then leads the next round trip.
+// A batcher lets single calls share round trips (group commit). Calls that arrive during a round trip share the next one. No call waits for later
+// calls. One caller, the leader, sends the calls of its group. Afterwards a waiting caller becomes the next leader.
 type batcher struct {
 	mu      sync.Mutex
 	waiting []*waitingCall
-	under   int // the number of leaders: of round trips under way, and of callers that will make one
-	away    int // the number of calls on their way
+	under   int // the number of leaders, whose round trip is under way or will begin
+	away    int // the number of calls in round trips that are under way
 }
 
-// maxInFlight is the maximum number of round trips at once if a crowd of calls waits: while the server is busy with one, this process handles the
-// replies of the other. A second round trip needs at least crowd calls to be worth it, and takes half of all, so that the two stay of equal size.
+// maxInFlight is the maximum number of concurrent round trips: while Redis executes one, this process handles the replies of the other. A second
+// round trip begins only if at least crowd calls wait. It takes half of all calls, so that both round trips stay equally large.
 const maxInFlight, crowd = 2, 8
 
 // isWorth reports whether the waiting calls justify one more round trip. The caller holds mu.
@@ -26,7 +26,7 @@ func (v *batcher) isWorth() bool {
 	return n > 0 && (v.under == 0 || v.under < maxInFlight && n >= crowd)
 }
 
-// A waitingCall is one call, with the channel through which its caller gets its turn.
+// A waitingCall is one call, with the channel on which its caller receives its turn.
 type waitingCall struct {
 	call  call
 	reply reply
@@ -41,8 +41,8 @@ const (
 	done              // read the reply
 )
 
-// joinTimeoutPart is the part of a round trip's timeout, as a divisor, for which other callers wait. After that they send a round trip of their own,
-// so that a connection that hangs no longer delays them.
+// joinTimeoutPart divides the timeout of a round trip. A caller that has waited for this part of the timeout leads another round trip, so that a
+// connection that hangs does not delay it.
 const joinTimeoutPart = 4
 
 func (v *batcher) callsBack(n int) {
@@ -51,8 +51,7 @@ func (v *batcher) callsBack(n int) {
 	v.away -= n
 }
 
-// goFirst reports whether no other call is under way or waits. Then the caller sends at once, by itself and in its own goroutine. A call that was sent
-// can't be taken back, so the caller waits for its timeout even if ctx is canceled meanwhile.
+// goFirst returns true if no other call is under way or waiting. The caller then sends its call at once, in its own goroutine, and calls endTrip.
 func (v *batcher) goFirst() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -63,7 +62,7 @@ func (v *batcher) goFirst() bool {
 	return true
 }
 
-// joinWaiting adds a waiting call. If the waiting calls justify a round trip, the first of their callers leads it.
+// joinWaiting adds a waiting call. If the waiting calls justify a round trip, the caller that has waited longest leads it.
 func (v *batcher) joinWaiting(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -73,7 +72,7 @@ func (v *batcher) joinWaiting(t *waitingCall) {
 	}
 }
 
-// appointLeader makes a waiting caller a leader, unless it is one. The caller holds mu.
+// appointLeader makes a waiting caller a leader, unless it already is one. The caller of appointLeader holds mu.
 func (v *batcher) appointLeader(t *waitingCall) {
 	select {
 	case t.turns <- leads:
@@ -82,7 +81,7 @@ func (v *batcher) appointLeader(t *waitingCall) {
 	}
 }
 
-// takeGroup returns the calls of the next round trip. Another leader among their callers no longer has to lead.
+// takeGroup removes and returns the calls of the next round trip. If one of their callers was appointed leader, it is dismissed.
 func (v *batcher) takeGroup() []*waitingCall {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -96,10 +95,11 @@ func (v *batcher) takeGroup() []*waitingCall {
 	return group
 }
 
-// dismissLeader takes back the turn of a caller to lead. It returns false if that caller has no such turn, or has begun. The caller of dismiss holds mu.
+// dismissLeader takes the turn to lead from a waiting caller. It returns false if the waiting caller has no such turn, or has begun to lead. The
+// caller of dismissLeader holds mu.
 func (v *batcher) dismissLeader(t *waitingCall) bool {
 	select {
-	case <-t.turns: // a caller that waits has no other turn
+	case <-t.turns: // a waiting caller can only have the turn to lead
 		v.under--
 		return true
 	default:
@@ -107,7 +107,7 @@ func (v *batcher) dismissLeader(t *waitingCall) bool {
 	}
 }
 
-// endTrip ends a round trip. The first waiting caller leads the next one, if that is worth it.
+// endTrip ends a round trip. If the waiting calls justify another one, the caller that has waited longest leads it.
 func (v *batcher) endTrip() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -117,7 +117,7 @@ func (v *batcher) endTrip() {
 	}
 }
 
-// leadNow makes a caller that still waits lead a round trip beside the ones under way.
+// leadNow makes a caller that still waits the leader of one more round trip.
 func (v *batcher) leadNow(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -126,7 +126,7 @@ func (v *batcher) leadNow(t *waitingCall) {
 	}
 }
 
-// leaveWaiting removes a caller, unless its call is on its way.
+// leaveWaiting removes a waiting call, unless the call was already taken by a leader.
 func (v *batcher) leaveWaiting(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

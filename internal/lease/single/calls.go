@@ -11,24 +11,24 @@ import (
 type call struct {
 	script *script.Script
 	lock   string
-	keys   []string // the first one selects the server, which has them all
+	keys   []string // the first key selects the server, which has all keys
 	id     string
 	args   []any                         // the script's ARGV, without the instant at [script.NotAfter]
-	words  []any                         // the whole command, which ends with args; nil if it was not made yet
+	words  []any                         // the encoded command, which ends with args; nil if it was not encoded yet
 	idle   int64                         // in microseconds, 0 for permanent locks
-	sync   bool                          // it counts only when replicas have it
-	heavy  bool                          // it may keep the server busy for long
-	asked  time.Duration                 // the local clock a moment ago, if the maker of the call has read it; otherwise 0
-	read   func(k call, raw []any) reply // decodes the reply of a script for many: the common values and one more
-	form   *compact                      // its effect on a compact lock; nil for other scripts
-	parts  []call                        // for a set of locks: the calls for its locks; only script, lock, id and sync of the set count then
+	sync   bool                          // its reply counts only once enough replicas have the write
+	heavy  bool                          // it may block Redis for long
+	asked  time.Duration                 // a very recent local time, if the code that made the call has read the clock; otherwise 0
+	read   func(k call, raw []any) reply // decodes the reply of a script for many requests: the shared values, and one value for this call
+	form   *compact                      // the state of a compact lock before and after the call; nil for other scripts
+	parts  []call                        // for a set of locks: the calls for its locks; only script, lock, keys, id and sync of the set are used then
 	undo   []call                        // for a set of locks: the calls that undo parts
 }
 
-// awaitAcks makes the call count only when replicas have it.
+// awaitAcks makes the reply count only once enough replicas have the write.
 func (k *call) awaitAcks() { k.sync, k.args[script.Sync] = true, script.SyncOn }
 
-// appendArgs appends the script's ARGV to the words of a command. The script must not run after the instant until.
+// appendArgs appends the script's ARGV to the words of a command. The script refuses to run after the instant until.
 func (k call) appendArgs(words []any, until int64) []any {
 	if len(k.parts) > 0 {
 		words = append(words, k.id, until, len(k.parts), len(k.parts[0].args))
@@ -43,7 +43,7 @@ func (k call) appendArgs(words []any, until int64) []any {
 	return words
 }
 
-// setNotAfter writes the instant after which the script must not run into its arguments.
+// setNotAfter sets the argument with the instant after which the script refuses to run.
 func (k call) setNotAfter(args []any, until int64) {
 	switch m := k.script.Many; {
 	case m == nil:

@@ -25,10 +25,10 @@ func (c *sender) compactRelease(r *lease.Request, form *compact) call {
 		withScript(c.scripts.ReleaseCompact, form.keys[:1], args.Append)
 }
 
-// notCompact is the verdict on a lock that needs the other scripts.
+// notCompact is the verdict if the lock is not compact, so that the request needs the full scripts.
 const notCompact = "not compact"
 
-// readCompactGrant decodes the reply of lua/acquire_compact.lua to a request: the time, and whether it is granted.
+// readCompactGrant decodes the reply of lua/acquire_compact.lua: Redis's time, and 1 if the request is granted.
 func readCompactGrant(k call, raw []any) reply {
 	k.form.token = transport.Text(raw[0])
 	now, err := strconv.ParseInt(k.form.token, 10, 64)
@@ -41,7 +41,7 @@ func readCompactGrant(k call, raw []any) reply {
 	return reply{verdict: "granted", now: now, floor: now, longest: k.form.longest, form: k.form}
 }
 
-// readCompactRelease decodes the reply of lua/release_compact.lua to a request, which has no time.
+// readCompactRelease decodes the reply of lua/release_compact.lua, which does not include Redis's time.
 func readCompactRelease(_ call, raw []any) reply {
 	if transport.Number(raw[0]) == 0 {
 		return reply{verdict: notCompact}

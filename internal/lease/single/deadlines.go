@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// A deadlines bounds calls by the timeout of a round trip. Calls that cannot be canceled share a timer with others of about the same time, and may
-// end a sixteenth of the timeout early. A timer for each call would be a fiftieth of the cost of an uncontended call. The zero value is ready.
+// A deadlines bounds calls by the timeout of a round trip. Calls whose context can't be canceled share a timer if they begin at about the same time,
+// so they may time out early by a sixteenth of the timeout. A timer for each call would be 2 % of the cost of an uncontended call. The zero value is
+// ready for use.
 type deadlines struct {
 	mu     sync.Mutex
 	shared context.Context
-	end    context.CancelFunc // the cancel function of shared; it is never called, because calls may be under way with shared
-	renew  time.Time          // from then on, too little of shared is left
+	end    context.CancelFunc // the cancel function of shared; never called, because calls may still use shared
+	renew  time.Time          // when shared must be replaced, because too little of its time is left
 }
 
 // boundContext derives a context that ends within the timeout.
@@ -33,7 +34,7 @@ func (d *deadlines) sharedContext(timeout time.Duration) context.Context {
 	return d.shared
 }
 
-// A sharing is a context that ends with others, and has the values of its own.
+// A sharing is a context with the deadline of a shared context and the values of the caller's context.
 type sharing struct {
 	context.Context
 	own context.Context

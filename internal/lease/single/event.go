@@ -8,9 +8,9 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A granted is a [lease.GrantEvent] on the wire, with all that a reply has about the lock. Instants and lengths are in microseconds, ticks in seconds
-// since 1970. A message has a line for each event, with tabs between the fields. This form is cheap to read, because thousands of ticks may be
-// granted at once.
+// A granted is a [lease.GrantEvent] in a published message, with the state of the lock from the reply. Instants and durations are in microseconds,
+// ticks in seconds since 1970. A message has one line per event, with tabs between the fields. This format is cheap to parse, because thousands of
+// ticks may be granted at once.
 type granted struct {
 	lock, owner, ledger      string
 	tick, until              int64
@@ -20,7 +20,7 @@ type granted struct {
 
 func (g granted) appendLine(b []byte) []byte {
 	if strings.ContainsAny(g.lock+g.owner, "\t\n") {
-		return b // such names are rare, and an event is only a convenience
+		return b // such names are rare, and a lost event does no harm
 	}
 	b = append(b, g.lock...)
 	for _, n := range []int64{g.tick, g.until, g.now, g.floor, g.longest, g.low} {
@@ -51,11 +51,10 @@ func parseGranted(line string) (g granted, ok bool) {
 	return g, g.isSound()
 }
 
-// longestLedger bounds the ledger in a message, in bytes: a thousand entries.
+// longestLedger bounds the ledger in a message, in bytes. It is enough for a thousand entries.
 const longestLedger = 1 << 18
 
-// isSound reports whether a client may have written a message: its numbers are within their bounds, and its texts have the form of a ledger and a
-// pause.
+// isSound reports whether the numbers of a message are within their bounds, and its texts are a valid ledger and pause.
 func (g granted) isSound() bool {
 	pause, ledger := lease.CutPause(g.ledger)
 	return g.tick <= lease.MaxTick && g.until <= lease.MaxNumber && g.now <= lease.MaxNumber && g.floor <= lease.MaxNumber && g.low <= lease.MaxTick &&
@@ -66,8 +65,8 @@ func (g granted) isSound() bool {
 // ledgerText matches a ledger as the scripts write it: "tick prev state how;...".
 var ledgerText = regexp.MustCompile(`^(?:\d{1,10} \d{1,10} (?:part|done|open) [^;\n\t]*(?:;|$))*$`)
 
-// isBelievable reports whether a message can be true now: nothing in it, except the end of a lease, is ahead of the server's clock by more than a
-// minute. A message from the future would outlive every true one.
+// isBelievable reports whether all instants in a message, except the end of a lease, are at most a minute ahead of Redis's clock. A message from the
+// future would override all true messages.
 func (g granted) isBelievable(now int64) bool {
 	bound := now + lease.MinuteMicros
 	pause, _ := lease.CutPause(g.ledger)

@@ -11,23 +11,23 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// A routedCall is a call on its way to the server that has its lock.
+// A routedCall is a call with the state of its routing to the server that has its lock.
 type routedCall struct {
 	call    int    // the index among the calls
-	to      string // the address to which a node has redirected it; "" if its key selects the node
-	ask     bool   // that node takes it as an exception (ASKING), because the slot is still on its way there
-	load    bool   // the server does not know the script, so the command may need its text
-	retried bool   // a server that can't be written to has refused it once
-	alone   bool   // it was refused together with others, perhaps because of their keys
+	to      string // the address to which a Cluster node redirected the call; "" if the key selects the node
+	ask     bool   // the redirection was ASK: send ASKING first, because the slot is still migrating to that node
+	load    bool   // the server has not loaded the script, so the command may need the script's text
+	retried bool   // a read-only server has refused the call once
+	alone   bool   // send it by itself: the server refused a batch call, perhaps because of another call's keys
 }
 
-// maxRounds bounds how often a call is sent: once redirected to another node, once more with the text of its script, and both again if SCRIPT FLUSH
-// or another move of the slot came in between.
+// maxRounds bounds how often a call is sent. It may be redirected to another node and repeated with the text of its script, and both again if SCRIPT
+// FLUSH or another migration of the slot intervenes.
 const maxRounds = 8
 
-// execCalls sends calls, all calls for one server in one pipeline, and returns a reply or an error for each. An error of one says nothing about the
-// others. A single call shares a round trip with the calls of other callers, except in a Cluster, where calls to a node that answers would wait for
-// one that does not, and while the client closes, which would wait for the timeout of the others.
+// execCalls sends calls in one pipeline per server, and returns a reply for each call. Each reply has its own error. A single call shares a round
+// trip with the calls of other callers, with two exceptions. In a Cluster, calls to a healthy node would wait for a node that hangs. While the client
+// closes, Close would wait for the timeouts of other calls.
 func (c *sender) execCalls(ctx context.Context, calls []call) []reply {
 	if len(calls) == 1 {
 		return []reply{c.execOne(ctx, calls[0])}
@@ -37,7 +37,7 @@ func (c *sender) execCalls(ctx context.Context, calls []call) []reply {
 	return c.sendCalls(ctx, calls)
 }
 
-// execOne is exec for one call.
+// execOne is execCalls for one call.
 func (c *sender) execOne(ctx context.Context, k call) reply {
 	if c.servers.cluster == nil && c.cfg.Work.Ready() == nil {
 		return c.execShared(ctx, k)
@@ -47,7 +47,7 @@ func (c *sender) execOne(ctx context.Context, k call) reply {
 	return c.sendCalls(ctx, []call{k})[0]
 }
 
-// execAlone sends a call to the only server, by the shortest way.
+// execAlone sends one call to the only server, without the overhead of routing.
 func (c *sender) execAlone(ctx context.Context, k call) reply {
 	ctx, cancel := c.deadlines.boundContext(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -69,7 +69,7 @@ func (c *sender) execAlone(ctx context.Context, k call) reply {
 			continue
 		}
 		received := sent
-		if m := k.script.Many; m == nil || m.Told > 0 { // otherwise the reply has no time to compare
+		if m := k.script.Many; m == nil || m.Told > 0 { // other replies do not include Redis's time
 			received = c.cfg.Clock()
 		}
 		r := readOne(k, s.clock, raw, err, sent, received)
@@ -89,7 +89,7 @@ func (c *sender) sendCommand(ctx context.Context, k call, load bool, until int64
 		raw, err := cmd.Slice()
 		return replyTo(m, 0, 1, raw, err)
 	}
-	pipe := c.servers.single.Pipeline() // go-redis then replaces a broken connection, whatever broke it
+	pipe := c.servers.single.Pipeline() // in a pipeline, go-redis replaces a broken connection after any error
 	_ = pipe.Process(ctx, transport.Once{Cmd: cmd})
 	if err := transport.Exec(ctx, pipe); err != nil && cmd.Err() == nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (c *sender) sendCommand(ctx context.Context, k call, load bool, until int64
 	return cmd.Slice()
 }
 
-// sendCalls is exec without shared round trips: for many calls, and for renewals, which must not wait for other calls.
+// sendCalls is execCalls without shared round trips. It is for many calls, and for renewals, which must not wait for other calls.
 func (c *sender) sendCalls(ctx context.Context, calls []call) []reply {
 	replies := make([]reply, len(calls))
 	todo := make([]routedCall, len(calls))
@@ -118,7 +118,7 @@ func (c *sender) sendCalls(ctx context.Context, calls []call) []reply {
 	return replies
 }
 
-// setReceived sets the time at which the callers can have the replies: all replies come with the last one, however long ago a server has sent the others.
+// setReceived sets the time at which the callers get the replies: all callers get them together, after the last reply has arrived.
 func setReceived(replies []reply, now time.Duration) {
 	for i := range replies {
 		replies[i].received = now
@@ -126,17 +126,17 @@ func setReceived(replies []reply, now time.Duration) {
 	}
 }
 
-// A batch has the calls that go to one server together.
+// A batch has the calls of one round trip to one server.
 type batch struct {
 	server      server
 	routedCalls []routedCall
 }
 
-// sortByServer finds the server of each routed call. A call without a server gets an error as its reply.
+// sortByServer groups routed calls by server. If it finds no server for a call, it stores an error as the reply.
 func (c *sender) sortByServer(ctx context.Context, calls []call, replies []reply, todo []routedCall) []*batch {
 	var batches []*batch
 	byAddr, sentTo := map[string]*batch{}, map[string]server{}
-	var lost error // set if no server can be found
+	var lost error // set if the state of the Cluster can't be read
 	for _, e := range todo {
 		s, known := sentTo[e.to]
 		err := lost
@@ -165,8 +165,8 @@ func (c *sender) sortByServer(ctx context.Context, calls []call, replies []reply
 	return batches
 }
 
-// roundTrip makes one round trip to one server, and returns the calls that have to be sent again. The fallback of EVALSHA in go-redis does not work inside
-// pipelines, so the first call of each script that the server did not know has its text.
+// roundTrip makes one round trip to one server, and returns the calls that have to be sent again. The fallback from EVALSHA to EVAL in go-redis does
+// not work in pipelines. Instead, if the server has not loaded a script, the first call of that script is sent again with the text.
 func (c *sender) roundTrip(ctx context.Context, b *batch, calls []call, replies []reply) (again []routedCall) {
 	if err := c.learnTime(ctx, b.server); err != nil {
 		for _, e := range b.routedCalls {
@@ -203,7 +203,8 @@ func (c *sender) roundTrip(ctx context.Context, b *batch, calls []call, replies 
 	return again
 }
 
-// enqueueBatch puts a batch into a pipeline and returns its batch calls. They are not executed after the timeout of a round trip.
+// enqueueBatch puts the calls of a batch into a pipeline and returns them as batch calls. Redis refuses to execute them once the timeout of the round
+// trip has passed.
 func (c *sender) enqueueBatch(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) []*batchCall {
 	micros, _ := b.server.clock.At(c.cfg.Clock())
 	batchCalls := c.packCalls(b, calls)
@@ -213,13 +214,14 @@ func (c *sender) enqueueBatch(ctx context.Context, pipe redis.Pipeliner, b *batc
 	return batchCalls
 }
 
-// nextRoute decides whether a routed call that was certainly not executed can be sent again at once, to another server or in another form. Errors that
-// need time (TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS) are returned to the caller, which asks again with the same id.
+// nextRoute reports whether a call that Redis certainly did not execute can be sent again at once, and returns its next route: another server, or
+// with the script's text. Errors that take time to clear (TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS) go to the caller, which asks again
+// with the same id.
 func (e routedCall) nextRoute(err error, from string, inCompany bool) (next routedCall, ok bool) {
 	if err == nil {
 		return e, false
 	}
-	if inCompany && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "CROSSSLOT")) { // the server checks all keys before it executes anything
+	if inCompany && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "CROSSSLOT")) { // Redis checks all keys before it executes the command
 		e.alone = true
 		return e, true
 	}
@@ -235,27 +237,27 @@ func (e routedCall) nextRoute(err error, from string, inCompany bool) (next rout
 		e.load = true
 		return e, true
 	}
-	if redis.IsReadOnlyError(err) && !e.retried { // no longer a master: go-redis has dropped the connection, and looks for the new master
+	if redis.IsReadOnlyError(err) && !e.retried { // the server is no longer a master; go-redis has dropped the connection and looks for the new master
 		e.retried = true
 		return e, true
 	}
 	return e, false
 }
 
-// awaitReplicas ends a pipeline with WAIT if its calls count only once replicas have them. WAIT is on the connection of the scripts, because it
-// covers only the writes of its own connection.
+// awaitReplicas appends WAIT to a pipeline if a call needs the acknowledgement of replicas. WAIT must be on the same connection as the scripts,
+// because it covers only the writes of its own connection.
 func (c *sender) awaitReplicas(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) *redis.Cmd {
 	if !slices.ContainsFunc(b.routedCalls, func(e routedCall) bool { return calls[e.call].sync }) {
 		return nil
 	}
 	patience := c.cfg.AckTimeout
-	if end, ok := ctx.Deadline(); ok { // the reply needs time as well
+	if end, ok := ctx.Deadline(); ok { // leave time for the reply
 		patience = max(min(patience, time.Until(end)/2), time.Millisecond)
 	}
 	return pipe.Do(ctx, "WAIT", c.cfg.AckedReplicas, patience.Milliseconds())
 }
 
-// isAcked reports whether the effect will outlast its server.
+// isAcked reports whether enough replicas have acknowledged the writes. It returns true if none are required.
 func (c *sender) isAcked(acks *redis.Cmd) bool {
 	if c.cfg.AckedReplicas == 0 || acks == nil {
 		return c.cfg.AckedReplicas == 0

@@ -26,7 +26,7 @@ func (c *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 	replies := c.execCalls(ctx, calls)
 	c.inspectOnly(ctx, locks, replies)
 	for i, got := range replies {
-		if got.err == nil && !got.acked && len(locks[i].Abandon) > 0 { // a failover may undo it
+		if got.err == nil && !got.acked && len(locks[i].Abandon) > 0 { // a failover may undo the marks
 			replies[i].err = c.unackedError()
 		}
 	}
@@ -37,8 +37,8 @@ func (c *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 	return states
 }
 
-// inspectOnly repeats, without writing, the inspections that the server refused because the user may only read. It works from Redis 7 on, and on one
-// master.
+// inspectOnly repeats the inspections that Redis refused because the user may only read, with a script that does not write. It needs Redis 7 or
+// later.
 func (c *Store) inspectOnly(ctx context.Context, locks []lease.InspectRequest, replies []reply) {
 	var calls []call
 	var refused []int
@@ -52,7 +52,7 @@ func (c *Store) inspectOnly(ctx context.Context, locks []lease.InspectRequest, r
 		return
 	}
 	for i, got := range c.execCalls(ctx, calls) {
-		if got.err == nil { // otherwise the refusal names the missing right
+		if got.err == nil { // after an error, keep the refusal, which names the missing permission
 			replies[refused[i]] = got
 		}
 	}
@@ -68,7 +68,7 @@ func (c *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) (e
 	return transport.Unknown(c.cfg.Redis.HDel(ctx, c.keys(lock, "")[2], ids...).Err())
 }
 
-// endedWell replaces the reason in the first line of an orphan: see state.lua.
+// endedWell is the text in place of the stop reason, in the first line of an orphan, if the work had succeeded: see state.lua.
 const endedWell = "\tok"
 
 // The marks after the slot of an orphan: see state.lua.
@@ -116,7 +116,7 @@ func stateOf(lock string, got reply) lease.State {
 	return s
 }
 
-// openTicks returns the ticks of a ledger, "tick prev state how;...", that are open again.
+// openTicks returns the reopened ticks of a ledger "tick prev state how;...".
 func openTicks(ledger string) []time.Time {
 	var open []time.Time
 	for entry := range strings.SplitSeq(ledger, ";") {
@@ -128,7 +128,7 @@ func openTicks(ledger string) []time.Time {
 	return open
 }
 
-// addFollowed adds what the reply has for a follower to the state.
+// addFollowed sets Through and Ended of the state from a reply.
 func addFollowed(s *lease.State, got reply) {
 	s.Through = clock.FromMicros(got.Number(6) * 1e6)
 	list := got.List(7)

@@ -11,8 +11,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A notifier notifies a client's waiters about rows that the server granted them. It has one subscription for all of them, but in a Cluster one for
-// each lock, on the node that has it. A message is a hint, because messages may be lost: waiters ask, too.
+// A notifier tells a client's waiters about rows that were granted to them. It has one subscription for all locks. In a Cluster it has one for each
+// lock, on the node that has the lock. Messages may be lost, so waiters also poll.
 type notifier struct {
 	sender     *sender
 	subscriber subscriber
@@ -21,10 +21,10 @@ type notifier struct {
 	mu      sync.Mutex
 	lines   map[string]*line         // by channel
 	waiting map[string]chan rowGrant // by lease id of a waiter
-	plain   bool                     // the Cluster is older than sharded channels (Redis 7): one channel on all nodes, as without a Cluster
+	plain   bool                     // the Cluster is older than Redis 7 and has no sharded channels: use one channel, as without a Cluster
 }
 
-// A rowGrant is the server's message that the script of another client has granted a row to a waiter.
+// A rowGrant is a message that a script called by another client has granted a row to a waiter.
 type rowGrant struct {
 	id                                string
 	slot, token, expiry, now, longest int64
@@ -50,13 +50,13 @@ func (g rowGrant) isSound() bool {
 type line struct {
 	channel     channel
 	waiters     int
-	up          chan struct{} // closed while it is subscribed
-	down        chan struct{} // closed when it is no longer subscribed
+	up          chan struct{} // closed while the line is subscribed
+	down        chan struct{} // closed when the subscription ends
 	unsubscribe context.CancelFunc
 	idle        *time.Timer // runs while the line has no waiters
 }
 
-// linger is the time for which a subscription without waiters is kept. It is short, because each lock of a Cluster has a connection.
+// linger is the time for which a subscription without waiters is kept. It is short, because in a Cluster each subscription has its own connection.
 const linger = 5 * time.Second
 
 func newNotifier(c *sender, s subscriber) *notifier {
@@ -73,7 +73,7 @@ func (n *notifier) channelFor(lock string) channel {
 	return channel{name: n.sender.key(lock) + ":" + n.name, sharded: true}
 }
 
-// wireName returns the channel in the form of the scripts.
+// wireName encodes the channel for the scripts.
 func (c channel) wireName() string {
 	if c.sharded {
 		return "s:" + c.name
@@ -81,7 +81,7 @@ func (c channel) wireName() string {
 	return ":" + c.name
 }
 
-// awaitGrant returns a channel that receives the grant of a lease id. The waiter must call leave at the end.
+// awaitGrant returns a channel that receives the grant of a lease id. The waiter must call stopAwaiting at the end.
 func (n *notifier) awaitGrant(id string) <-chan rowGrant {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,7 +106,7 @@ func (n *notifier) missedSignal(ch channel) <-chan struct{} {
 	return nil
 }
 
-// joinLine adds a waiter to a line, and subscribes if it is the first.
+// joinLine adds a waiter to the line of a channel. The first waiter makes it subscribe. The waiter calls leave at the end.
 func (n *notifier) joinLine(ch channel) (l *line, leave func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -146,7 +146,7 @@ func (n *notifier) listenerFor(l *line) listener {
 	}
 }
 
-// goPlain switches to one plain channel for later waiters. Waiters that wait already find out by asking.
+// goPlain switches to one plain channel for later waiters. Current waiters get their grant by polling.
 func (n *notifier) goPlain() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -186,7 +186,7 @@ func (n *notifier) notifyWaiter(message string) {
 	defer n.mu.Unlock()
 	select {
 	case n.waiting[g.id] <- g:
-	default: // it waits no more, or has its grant already
+	default: // the waiter has left, or has its grant already
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// Pause sets or ends the pauses of locks, and publishes them.
+// Pause sets or ends the pauses of locks, and publishes the changes.
 func (c *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []lease.PauseAnswer {
 	calls := make([]call, len(requests))
 	for i, r := range requests {
@@ -29,7 +29,7 @@ func (c *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []leas
 		}
 	}
 	if len(news) > 0 {
-		// A hint: a client that did not receive it learns of the pause with its next request.
+		// An error does no harm: a client without the message gets the pause in the reply to its next request.
 		_ = transport.Process(ctx, c.cfg.Redis, redis.NewIntCmd(ctx, "publish", c.grantChannel(), news))
 	}
 	return answers

@@ -12,13 +12,13 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// A publisher publishes grants, and receives the grants of others.
+// A publisher publishes events to other clients, and receives their events.
 type publisher struct {
 	*sender
 	subscriber
 }
 
-// Publish publishes grants, and the releases of locks.
+// Publish publishes the grants in rows, and releases of the locks in ended.
 func (c *publisher) Publish(ctx context.Context, rows []lease.GrantedRow, ended []string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -40,7 +40,7 @@ func (c *publisher) Publish(ctx context.Context, rows []lease.GrantedRow, ended 
 	return transport.Exec(ctx, pipe)
 }
 
-// eventOf returns the message about a row.
+// eventOf returns the event about a row.
 func (c *publisher) eventOf(row lease.GrantedRow) granted {
 	r, g := &row.Row.Request, &row.Row.Grant
 	return granted{lock: r.Lock, owner: c.cfg.Owner, ledger: g.Known.Ledger, tick: g.Tick, until: row.Until,
@@ -52,9 +52,9 @@ func (c *publisher) Subscribe(ctx context.Context, f func([]lease.GrantEvent)) {
 	c.subscribeTo(ctx, channel{name: c.grantChannel()}, listener{receive: func(message string) { f(c.learnEvents(message)) }})
 }
 
-// learnEvents decodes a message and records its content. It ignores a message that can't be read, or can't be true, because no client has written it,
-// and lines beyond the number that a client sends at once. Any user who may publish can write a message, so it only adds to the observed state of
-// locks that this client uses.
+// learnEvents decodes a message, records the state of the locks, and returns the events. Any Redis user with the right to publish can forge a
+// message. learnEvents therefore ignores lines that are invalid or implausible, and lines beyond maxEvents, and updates only locks that this client
+// uses.
 func (c *publisher) learnEvents(message string) []lease.GrantEvent {
 	local := c.cfg.Clock()
 	micros, known := c.servers.estimateAt(local)
@@ -79,7 +79,7 @@ func (c *publisher) learnEvents(message string) []lease.GrantEvent {
 		if !ok || known && !g.isBelievable(micros) {
 			continue
 		}
-		if g.until > 0 { // otherwise it is about a pause
+		if g.until > 0 { // without until, the line announces a pause
 			events = append(events, lease.GrantEvent{Lock: g.lock, Tick: clock.FromMicros(g.tick * 1e6), Owner: g.owner, Until: clock.FromMicros(g.until)})
 		}
 		if !known {

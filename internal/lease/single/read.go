@@ -48,7 +48,7 @@ func readSetReply(server *clock.Server, raw []any, err error, sent, received tim
 	return r
 }
 
-// readReply decodes the reply for one lock, and records the server's clock.
+// readReply decodes the reply for one lock, and records Redis's time.
 func readReply(server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil {
 		return reply{err: transport.Unknown(err)}

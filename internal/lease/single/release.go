@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// releaseCall returns the call of a release.
+// releaseCall returns the call for a release.
 func (c *Store) releaseCall(r lease.ReleaseRequest) call {
 	row := &r.Row.Request
 	args := script.ReleaseArgs{TombstoneLife: script.TombstoneLife(c.cfg.Timeout), Mode: script.ReleaseEnd}
@@ -36,19 +36,19 @@ func (c *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun t
 		if err == nil && verdict != notCompact {
 			return lease.Released(verdict), nil
 		}
-		if err != nil { // there is no tombstone that would prove the release
+		if err != nil { // the compact form leaves no tombstone that would prove the release
 			r.Doubt = true
 			return c.releaseUntil(ctx, r, begun)
 		}
 	}
-	// The first attempt is usually the last, and has a timeout of its own.
+	// The first try usually succeeds, so it does not need the timer of releaseUntil.
 	if answer, err = c.releaseOnce(ctx, r); err == nil {
 		return r.Sure(answer), nil
 	}
 	return c.releaseUntil(ctx, r, begun)
 }
 
-// releaseUntil is Release for two timeouts, counted from begun.
+// releaseUntil is Release with a limit of two timeouts, counted from begun.
 func (c *Store) releaseUntil(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (answer lease.Released, err error) {
 	ctx, cancel := context.WithTimeout(ctx, begun+2*c.cfg.Timeout-c.cfg.Clock())
 	defer cancel()
@@ -64,7 +64,7 @@ func (c *Store) releaseOnce(ctx context.Context, r lease.ReleaseRequest) (lease.
 	return lease.Released(got.verdict), got.err
 }
 
-// Release ends a lease. It tries again until ctx ends.
+// Release ends a lease. It retries until ctx ends.
 func (c *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lease.Released, err error) {
 	for retry := lease.NewRetry(c.cfg.Timeout); ; {
 		if answer, err = c.releaseOnce(ctx, r); err == nil || errors.Is(err, lease.ErrRefused) {
@@ -76,7 +76,7 @@ func (c *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 	}
 }
 
-// releaseCompact ends a lease from [Store.AcquireCompact], if its lock is still compact. Otherwise the verdict is notCompact.
+// releaseCompact releases a lease that [Store.AcquireCompact] granted, if the lock is still compact. Otherwise the verdict is notCompact.
 func (c *Store) releaseCompact(ctx context.Context, r lease.ReleaseRequest, form *compact, begun time.Duration) (verdict string, err error) {
 	k := c.compactRelease(&r.Row.Request, form)
 	k.asked = begun

@@ -25,7 +25,7 @@ func (c *Store) Remove(ctx context.Context, locks []string, unusedSince time.Tim
 			continue
 		}
 		if removed[i] = got.verdict == "removed"; removed[i] {
-			c.cfg.Observed.Delete(locks[i]) // otherwise this client would take the server for one that has forgotten the lock
+			c.cfg.Observed.Delete(locks[i]) // otherwise this client would later assume that Redis has lost the lock's data
 		}
 	}
 	return removed, err

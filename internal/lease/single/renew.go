@@ -21,7 +21,7 @@ func (c *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewe
 	return renewed
 }
 
-// renewCall returns the call of a renewal.
+// renewCall returns the call for a renewal.
 func (c *Store) renewCall(l lease.Renewal) call {
 	r, g := &l.Row.Request, &l.Row.Grant
 	return c.newCall(c.scripts.Renew, r.Lock, r.ID, r.Permanent, script.RenewArgs{
@@ -31,7 +31,7 @@ func (c *Store) renewCall(l lease.Renewal) call {
 
 func (c *Store) renewedOf(got reply, length time.Duration) lease.Renewed {
 	switch {
-	case got.err == nil && !got.acked: // a failover may undo it, or has done so already: the holder relies on the earlier end
+	case got.err == nil && !got.acked: // a failover may undo the renewal, so the holder keeps the earlier deadline
 		return lease.Renewed{Err: c.unackedError()}
 	case got.verdict == "renewed":
 		return lease.Renewed{Done: true, Left: time.Duration(got.Number(0)-got.now) * time.Microsecond, Stop: got.Text(2), Sent: got.sent, Next: c.RenewAfter(length)}

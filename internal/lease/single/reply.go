@@ -7,11 +7,11 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// A reply is the decoded answer of a script. Values has the values after the common ones.
+// A reply is the decoded reply of a script. Values has the values after the first seven, which all scripts have in common.
 type reply struct {
 	verdict string
 	orphans int
-	now     int64 // the server's clock
+	now     int64 // Redis's clock, in microseconds since 1970
 	floor   int64
 	longest int64
 	low     int64
@@ -19,14 +19,14 @@ type reply struct {
 	paused  string
 	transport.Values
 	sent     time.Duration // the local clock before the request was sent
-	received time.Duration // the local clock when its caller could have the reply, after all calls that it travelled with and waited for
+	received time.Duration // the local clock when the caller got the reply, after all other replies of the round trip
 	acked    bool          // enough replicas have the write
-	err      error         // the outcome is unknown
+	err      error         // if set, the outcome is unknown
 
 	compact bool     // the lock is compact: see acquire_compact.lua
-	form    *compact // its form with the grant
+	form    *compact // the states of the compact lock, if it was granted
 
-	place int     // for a set of locks: the number of the lock that refused, from 1
+	place int     // for a set of locks: the position of the lock that refused, from 1
 	parts []reply // for a set of locks: the replies for its locks
 }
 
@@ -35,7 +35,7 @@ func (r *reply) knownState() lease.Known {
 	return lease.Known{Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: lease.JoinPause(r.paused, r.ledger)}
 }
 
-// inUse reports whether the lock was used now, so that the server keeps it for a while.
+// inUse reports whether the reply shows that Redis has restarted the idle time of the lock.
 func (r reply) inUse() bool {
 	switch r.verdict {
 	case "granted", "renewed", "released", "closed", "settled", "queued", "passed", "stale", "paused":
@@ -46,7 +46,7 @@ func (r reply) inUse() bool {
 	return false
 }
 
-// A row is the granted row in a reply.
+// A row is a granted row in a reply.
 type row struct{ slot, token, expiry, tick, attempt int64 }
 
 func (r reply) grantedRow() row {

@@ -17,20 +17,20 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// A servers finds the server that has a lock: the only one, or the master of a Cluster that has its keys. The client of a Cluster could spread a
-// pipeline by itself, but WAIT has no key that routes it, and that client's own retries would hide timeouts.
+// A servers finds the Redis server that has a lock: the only server, or the master of a Cluster that has the lock's keys. go-redis could spread a
+// pipeline over a Cluster by itself, but it could not route WAIT, which has no key, and its retries would hide timeouts.
 type servers struct {
 	single  redis.UniversalClient // nil with a Cluster
 	only    *clock.Server         // the clock of single
-	one     bool                  // single is certainly one server, not a proxy for several
+	one     bool                  // single is known to be one server; other types of client may spread keys over several
 	cluster *redis.ClusterClient  // nil without a Cluster
 
 	mu       sync.Mutex
-	clocks   map[string]*clock.Server // by address; "" is the only server
+	clocks   map[string]*clock.Server // by address; "" for the only server
 	slotless map[string]*redis.Client // nodes of the Cluster that have no slot yet, by address
 }
 
-// A server is one of the servers.
+// A server is one Redis server, with its client and the estimate of its clock.
 type server struct {
 	addr  string // "" for the only server
 	redis redis.Cmdable
@@ -49,7 +49,7 @@ func newServers(client redis.UniversalClient) *servers {
 	return s
 }
 
-// holderOf returns the server that has a key, as far as the client knows.
+// holderOf returns the server that has a key, according to the client's state of the Cluster.
 func (s *servers) holderOf(ctx context.Context, key string) (_ server, err error) {
 	defer transport.Shield(&err)
 	if s.cluster == nil {
@@ -62,11 +62,11 @@ func (s *servers) holderOf(ctx context.Context, key string) (_ server, err error
 	return s.serverOf(node), nil
 }
 
-// serverAt returns the node at an address to which another node has redirected.
+// serverAt returns the Cluster node at an address, after another node has redirected a call to it.
 func (s *servers) serverAt(ctx context.Context, addr string) (server, error) {
 	var mu sync.Mutex
 	masters := map[string]*redis.Client{}
-	err := s.cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error { // it reloads the Cluster's state first
+	err := s.cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error { // ForEachMaster reloads the Cluster's state first
 		mu.Lock()
 		defer mu.Unlock()
 		masters[node.Options().Addr] = node
@@ -81,7 +81,7 @@ func (s *servers) serverAt(ctx context.Context, addr string) (server, error) {
 	return s.slotlessNode(addr, masters)
 }
 
-// slotlessNode returns a node that has no slot yet, only one on its way. The client of the Cluster does not know it.
+// slotlessNode returns a node to which a first slot is still migrating. The client of the Cluster does not list such a node.
 func (s *servers) slotlessNode(addr string, masters map[string]*redis.Client) (server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +92,8 @@ func (s *servers) slotlessNode(addr string, masters map[string]*redis.Client) (s
 		}
 		o := *known.Options()
 		o.Addr, o.NodeAddress, o.MaintNotificationsConfig = addr, addr, nil
-		o.PushNotificationProcessor = s.cluster.Options().PushNotificationProcessor // the one of the known node belongs to that node
-		node = s.cluster.Options().NewClient(&o)                                    // it also has hooks that the maker of the client adds to each node
+		o.PushNotificationProcessor = s.cluster.Options().PushNotificationProcessor // the processor of the known node belongs to that node
+		node = s.cluster.Options().NewClient(&o)                                    // NewClient also adds the hooks that the application adds to each node
 		s.slotless[addr] = node
 	}
 	if node == nil {
@@ -107,7 +107,7 @@ func (s *servers) serverOf(c *redis.Client) server {
 	return server{addr, c, s.clockFor(addr)}
 }
 
-// reloadState reloads the state of a Cluster in which a node does not answer, because another may have replaced it.
+// reloadState reloads the state of a Cluster after a node did not answer, because another node may have replaced it.
 func (s *servers) reloadState(ctx context.Context) {
 	if s.cluster != nil {
 		s.cluster.ReloadState(ctx)
@@ -132,7 +132,7 @@ func (s *servers) clockFor(addr string) *clock.Server {
 	return s.clockOf(addr)
 }
 
-// mostClocks bounds the nodes that are remembered, because nodes of a Cluster may change their addresses.
+// mostClocks bounds the number of clocks, because the nodes of a Cluster may change their addresses.
 const mostClocks = 1000
 
 func (s *servers) clockOf(addr string) *clock.Server {
@@ -147,7 +147,8 @@ func (s *servers) clockOf(addr string) *clock.Server {
 	return c
 }
 
-// estimateAt returns the servers' clock at a local instant. For a Cluster it is the median of its nodes' clocks, so that one wrong clock has no effect.
+// estimateAt returns an estimate of Redis's time at a local instant. For a Cluster it is the median of the nodes' clocks, so that one wrong clock has
+// no effect.
 func (s *servers) estimateAt(local time.Duration) (micros int64, known bool) {
 	if s.cluster == nil {
 		return s.only.At(local)
@@ -182,7 +183,8 @@ func (s *servers) marginAt(local time.Duration) (most time.Duration) {
 	return most
 }
 
-// redirectTarget returns the address in a node's reply "MOVED 3999 host:port". If it has no host, the host is that node's own.
+// redirectTarget returns the address in a node's reply "MOVED 3999 host:port". If the reply has no host, it uses the host of from, the node that
+// replied.
 func redirectTarget(addr, from string) string {
 	at := strings.LastIndexByte(addr, ':')
 	if at < 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// AcquireSet asks once for a row of each lock. Without grants, refusal is the result of the lock that refused.
+// AcquireSet asks once for a row of each lock. If it returns no grants, refused is the name of the lock that refused, and refusal its result.
 func (c *Store) AcquireSet(ctx context.Context, requests []lease.Request) (grants []lease.Grant, refusal lease.Result, refused string) {
 	if err := c.cfg.Work.Ready(); err != nil {
 		return nil, lease.Failed(fmt.Errorf("lock %q and more: %w", requests[0].Lock, err)), ""

@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// Stop asks holders to stop. The reply to the next renewal of each lease has the request, too.
+// Stop asks holders to stop. It marks the leases and publishes a message. The reply to the next renewal also has the reason.
 func (c *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.StopAnswer {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package single keeps locks on one master: a single one, one that Sentinels watch, or the one of a Cluster that has a lock's keys.
+// Package single keeps locks on one Redis master: a standalone server, a master watched by Sentinels, or the Cluster node that has the lock's keys.
 package single
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// A Store answers requests with scripts on the server of a lock.
+// A Store executes the requests to a lock as scripts on the Redis server that has the lock.
 type Store struct {
 	*sender
 	*publisher
@@ -24,7 +24,7 @@ func New(cfg Config) *Store {
 	return &Store{sender: s, publisher: p, notifier: newNotifier(s, p.subscriber)}
 }
 
-// Check returns an error if a client can't be used.
+// Check returns an error if a Redis client can't be used.
 func Check(r transport.Client) error {
 	switch {
 	case r == nil:
@@ -35,13 +35,13 @@ func Check(r transport.Client) error {
 	return nil
 }
 
-// Close closes what the store has opened itself. The client of Redis belongs to its maker.
+// Close closes the connections that the store has opened. It does not close Config.Redis.
 func (c *Store) Close() error { return c.servers.close() }
 
 // RoundTrips returns the number of round trips that a request needs.
 func (c *Store) RoundTrips() int { return 1 }
 
-// RenewAfter returns a third of the time left, so that two attempts may fail.
+// RenewAfter returns a third of the time left, so that two renewals may fail.
 func (c *Store) RenewAfter(left time.Duration) time.Duration { return left / 3 }
 
 // RecordAttempt does nothing, because a renewal records the attempt.

@@ -12,35 +12,36 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// A channel is a channel of Redis: on all nodes of a Cluster, or, if sharded, only on the node that has the channel's slot.
+// A channel is a Redis channel. A sharded channel is only on the Cluster node that has the channel's slot.
 type channel struct {
 	name    string
 	sharded bool
 }
 
-// A listener receives the messages of a channel, from one goroutine. up and down may both be nil. unknown is for a sharded channel.
+// A listener has the callbacks for a channel, which are called from one goroutine. up and down may both be nil. unknown is needed only for a sharded
+// channel.
 type listener struct {
 	up      func() // called when the channel is subscribed: messages published from now on arrive
-	down    func() // called when it is no longer subscribed: messages may be missed
+	down    func() // called when the subscription ends: messages may be missed
 	receive func(message string)
 
-	unknown func() // called if the server has no sharded channels, which ends the subscription
+	unknown func() // called if Redis does not support sharded channels; the subscription then ends
 }
 
-// A subscriber receives messages.
+// A subscriber subscribes to channels.
 type subscriber struct {
 	redis       transport.Client
 	timeout     time.Duration
 	onForbidden func(channel string, err error)
 }
 
-// quiet is the silence after which a subscription is checked.
+// quiet is the time without messages after which a subscription is checked with a ping.
 const quiet = 15 * time.Second
 
-// subscribeTo listens until ctx ends. While the server is away, or forbids the subscription (see [Config.OnForbidden]), it tries again with growing
-// pauses.
+// subscribeTo listens to a channel until ctx ends. While Redis is unreachable or forbids the subscription (see [Config.OnForbidden]), it retries with
+// growing pauses.
 func (s subscriber) subscribeTo(ctx context.Context, ch channel, l listener) {
-	reported := false // a refusal by the server was reported
+	reported := false // onForbidden was called since the last success
 	for retry := backoff.New(50*time.Millisecond, 2*time.Second); ctx.Err() == nil; retry.Wait(ctx) {
 		received, err := s.listenOnce(ctx, ch, l)
 		if received {
@@ -58,14 +59,14 @@ func (s subscriber) subscribeTo(ctx context.Context, ch channel, l listener) {
 	}
 }
 
-// listenOnce subscribes once, and returns the reason for which the subscription has ended. received reports whether it worked.
+// listenOnce subscribes once, and returns the error that ended the subscription. received reports whether Redis confirmed the subscription.
 func (s subscriber) listenOnce(ctx context.Context, ch channel, l listener) (received bool, err error) {
 	sub, err := s.openSubscription(ctx, ch)
 	if err != nil {
 		return false, err
 	}
 	defer sub.Close()
-	defer context.AfterFunc(ctx, func() { sub.Close() })() // a read does not end with a context
+	defer context.AfterFunc(ctx, func() { sub.Close() })() // a read does not end when its context ends
 	for asked := false; ; {
 		m, err := receiveNext(sub)
 		var late net.Error
@@ -84,7 +85,7 @@ func (s subscriber) listenOnce(ctx context.Context, ch channel, l listener) (rec
 		case *redis.Message:
 			l.receive(m.Payload)
 		case *redis.Subscription:
-			if m.Kind == "sunsubscribe" { // the slot has moved
+			if m.Kind == "sunsubscribe" { // the slot of the channel has moved to another node
 				return received, nil
 			}
 			if l.up != nil {
@@ -105,7 +106,7 @@ func pingServer(sub *redis.PubSub) (err error) {
 	return sub.Ping(noRedial) //nolint:wrapcheck // a subscription's end
 }
 
-// openSubscription sends the subscription.
+// openSubscription subscribes without waiting for the confirmation.
 func (s subscriber) openSubscription(ctx context.Context, ch channel) (_ *redis.PubSub, err error) {
 	defer transport.Shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -125,8 +126,8 @@ func closeUnless(sub *redis.PubSub, err error) error {
 	return err
 }
 
-// noRedial is a context that has ended. Reads ignore that, but it keeps go-redis from connecting again by itself, which it does without a pause, and
-// while no caller can close the subscription.
+// noRedial is a canceled context. Reads ignore the cancellation, but it keeps go-redis from reconnecting by itself. go-redis would reconnect without
+// pauses, and nobody could close the subscription meanwhile.
 var noRedial = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

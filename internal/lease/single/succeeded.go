@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// MarkSucceeded records that the work of a lease has ended well.
+// MarkSucceeded records that the work of a lease has succeeded.
 func (c *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
 	r := &row.Request
 	got := c.execCalls(ctx, []call{c.newCall(c.scripts.MarkSucceeded, r.Lock, r.ID, r.Permanent,

@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// batcherOf returns the batcher for a call. Calls that replicas must acknowledge do not delay the others.
+// batcherOf returns the batcher for a call. Calls that replicas must acknowledge have their own, so that they do not delay other calls.
 func (c *sender) batcherOf(k call) *batcher {
 	if k.sync {
 		return &c.acknowledged
@@ -16,7 +16,8 @@ func (c *sender) batcherOf(k call) *batcher {
 	return &c.batcher
 }
 
-// execShared executes a call in a round trip that it shares with the calls of other callers.
+// execShared executes a call in a round trip that may be shared with the calls of other callers. A call that is sent at once waits for its timeout
+// even if ctx is canceled.
 func (c *sender) execShared(ctx context.Context, k call) reply {
 	v := c.batcherOf(k)
 	if v.goFirst() {
@@ -37,7 +38,7 @@ func (c *sender) execShared(ctx context.Context, k call) reply {
 			if s == done {
 				return t.reply
 			}
-			travel := func() { c.leadTrip(context.WithoutCancel(ctx), v) } // the round trip is not only for this caller
+			travel := func() { c.leadTrip(context.WithoutCancel(ctx), v) } // the round trip has the calls of other callers, too
 			if !c.cfg.Work.Go(travel) {
 				travel()
 			}
@@ -56,7 +57,7 @@ func (c *sender) execShared(ctx context.Context, k call) reply {
 	}
 }
 
-// leadTrip makes one round trip for all waiting calls, and appoints the leader of the next.
+// leadTrip makes one round trip for a group of waiting calls, and appoints the leader of the next.
 func (c *sender) leadTrip(ctx context.Context, v *batcher) {
 	group := v.takeGroup()
 	if len(group) > 0 {

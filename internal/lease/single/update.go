@@ -14,19 +14,19 @@ import (
 
 // A Tx is one try of an update.
 type Tx struct {
-	// Read reads, on the connection that watches the keys. A write through it takes effect at once, and again with the next try.
+	// Read executes commands on the connection that watches the keys. A write through Read takes effect at once, and is repeated by the next try.
 	Read redis.Cmdable
-	// Write queues writes, which the server executes together if no watched key has changed since the try began. Their results are available after
-	// the update.
+	// Write queues writes. Redis executes them in one step if no watched key has changed since the try began. Their results are available after the
+	// update.
 	Write redis.Pipeliner
 }
 
-// Update tries once. again is true if nothing was done, and another try may succeed.
+// Update makes one try. again is true if nothing was written and another try may succeed.
 func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) error) (again bool, err error) {
 	if err = c.cfg.Work.Ready(); err != nil {
 		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
 	}
-	s, err := c.servers.holderOf(ctx, keys[0]) // the client of the Cluster would repeat the transaction by itself, whatever was under way
+	s, err := c.servers.holderOf(ctx, keys[0]) // the client of a Cluster would repeat the transaction by itself, even if the outcome is unknown
 	if err != nil {
 		return true, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
 	}
@@ -35,7 +35,8 @@ func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) e
 		return false, fmt.Errorf("update %s: %T has no transactions", lease.QuoteNames(keys), s.redis)
 	}
 	t := transaction{Store: c, keys: keys}
-	// The context is only for the way in which a connection is returned. It has no end, so that no returned connection still watches keys.
+	// go-redis uses this context to unwatch the keys when it returns the connection to the pool. It can't be canceled, so that no pooled connection
+	// still watches keys.
 	err = node.Watch(context.WithoutCancel(ctx), func(tx *redis.Tx) error {
 		again, err = t.tryOnce(ctx, tx, change)
 		return err
@@ -79,7 +80,7 @@ func (t transaction) watchKeys(ctx context.Context, tx *redis.Tx) (err error) {
 	return tx.Watch(ctx, t.keys...).Err()
 }
 
-// unwatchKeys ends the watch, so that the connection can be used again. If it fails, the connection is broken and will not be used again.
+// unwatchKeys ends the watch before the connection is reused. If it fails, the connection is broken and is not reused.
 func (t transaction) unwatchKeys(ctx context.Context, tx *redis.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.Timeout)
 	defer cancel()
@@ -91,7 +92,7 @@ func (t transaction) writeQueued(ctx context.Context, pipe redis.Pipeliner) (aga
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
 	cmds, err := pipe.Exec(ctx)
-	if errors.Is(err, redis.Nil) { // a read found nothing; only the failure of another command matters
+	if errors.Is(err, redis.Nil) { // a command found no value; only the errors of other commands matter
 		err = nil
 		if i := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !errors.Is(cmd.Err(), redis.Nil) }); i >= 0 {
 			err = cmds[i].Err()
@@ -102,7 +103,7 @@ func (t transaction) writeQueued(ctx context.Context, pipe redis.Pipeliner) (aga
 		return false, nil
 	case errors.Is(err, redis.TxFailedErr):
 		return true, fmt.Errorf("update %s: the keys change all the time", lease.QuoteNames(t.keys))
-	case redis.HasErrorPrefix(err, "EXECABORT"): // a command was refused before any was executed
+	case redis.HasErrorPrefix(err, "EXECABORT"): // Redis refused a command before it executed any
 		refused := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !redis.HasErrorPrefix(cmd.Err(), "EXECABORT") })
 		if refused >= 0 {
 			err = cmds[refused].Err()
@@ -114,7 +115,7 @@ func (t transaction) writeQueued(ctx context.Context, pipe redis.Pipeliner) (aga
 	return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), transport.Unknown(err))
 }
 
-// mayPass reports whether an error from before the execution may not occur again: it comes from the network, or from a server that is not ready yet.
+// mayPass reports whether an error that came before the execution may be temporary: a network error, or a server that is not ready yet.
 func mayPass(err error) bool {
 	if !transport.IsReply(err) {
 		return !errors.Is(err, redis.ErrClosed)

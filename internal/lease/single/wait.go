@@ -10,23 +10,23 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// PatienceInLine is the time for which a waiter keeps its place without asking again. It asks after each third of it, and without a subscription
-// after each tenth: see nextTry. A third must be less than ASKS_AGAIN of acquire.lua, a tenth less than CONFIRM of queue.lua (which release_fast.lua
-// repeats), and the whole less than an hour and than the client's Idle.
+// PatienceInLine is the time for which a waiter keeps its place in the queue without another request. A waiter asks after a third of this time, or
+// after a tenth if it has no subscription: see nextTry. A third must be less than ASKS_AGAIN in acquire.lua, and a tenth less than CONFIRM in
+// queue.lua, which release_fast.lua repeats. The whole must be less than an hour, and less than the client's Idle.
 const PatienceInLine = 5 * time.Second
 
-// An inLine is the answer to a waiter's last request.
+// An inLine is a waiter's place in the queue, from the answer to its last request.
 type inLine struct {
-	since time.Duration // the local clock before it asked
-	now   int64         // the server's clock then
-	ahead int           // the number of waiters before it
+	since time.Duration // the local clock before the request was sent
+	now   int64         // Redis's clock in the answer
+	ahead int           // the number of waiters ahead in the queue
 }
 
-// confirmAfter is the time after which a lease that was waited for is confirmed, if it is still held and no caller has asked for that. If a lock is
-// held only for a moment, the server is spared the confirmation.
+// confirmAfter is the time after which the keeper renews a lease that a message granted, unless a caller asks earlier. A lease that is released
+// before that needs no renewal.
 const confirmAfter = 50 * time.Millisecond
 
-// Wait waits in the lock's queue.
+// Wait waits in the lock's queue until a row is granted or ctx ends.
 func (c *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
 	w := &waiter{Store: c, request: r, channel: c.notifier.channelFor(r.Lock), notified: c.notifier.awaitGrant(r.ID),
 		retry: lease.NewRetry(c.cfg.Timeout)}
@@ -35,7 +35,7 @@ func (c *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 	return w.inLine(ctx)
 }
 
-// A waiter is one call that waits.
+// A waiter is one call of [Store.Wait].
 type waiter struct {
 	*Store
 	request   lease.Request
@@ -44,8 +44,8 @@ type waiter struct {
 	line      *line // nil before the first wait
 	part      func()
 	retry     *backoff.Backoff // for requests whose outcome is unknown
-	contended bool             // it was reported that another client holds the lock
-	fault     error            // the error of the last attempt, if nothing is known after it
+	contended bool             // Contended was called
+	fault     error            // the error of the last request, if its outcome is unknown
 }
 
 func (w *waiter) leaveQueue() {
@@ -66,7 +66,7 @@ func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 		case a.Verdict == lease.Unknown && !a.Unsure():
 			return lease.Grant{}, a.Err
 		case a.Verdict == lease.Unknown:
-			if ctx.Err() == nil { // otherwise the reply is only that ctx has ended
+			if ctx.Err() == nil { // after the end of ctx, the error only says that ctx has ended
 				w.fault = a.Err
 			}
 			w.cfg.Work.Sleep(ctx, w.retry.Next())
@@ -85,8 +85,8 @@ func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 	return lease.Grant{}, lease.WaitError(ctx, w.fault)
 }
 
-// standInLine waits until the server announces a grant, or it is time to ask again. missed is closed once a message may have been missed since the last
-// request was sent; it is nil if there was no subscription then.
+// standInLine waits until a message announces a grant, or it is time to ask again. missed is closed if a message may have been missed since the last
+// request was sent. It is nil if there was no subscription at that time.
 func (w *waiter) standInLine(ctx context.Context, a answer, missed <-chan struct{}) (g lease.Grant, ok bool) {
 	if w.line == nil {
 		w.line, w.part = w.notifier.joinLine(w.channel)
@@ -108,8 +108,8 @@ func (w *waiter) standInLine(ctx context.Context, a answer, missed <-chan struct
 	return g, false
 }
 
-// nextTry returns the time until the next request if no message comes: in time to keep the place, and when the first row may have run out. The first
-// in line asks first. A waiter that has missed the message of its grant has to ask before that grant runs out.
+// nextTry returns the time until the next request if no message comes. The request must be early enough to keep the place in the queue, and to use a
+// grant whose message was lost. It is also due when the first lease may have expired; waiters ask in the order of the queue.
 func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
 	const step, most = 20 * time.Millisecond, time.Second
 	often := PatienceInLine / 3
@@ -124,9 +124,9 @@ func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
 	return max(min(next, out+min(time.Duration(a.line.ahead+1)*step, most)), step)
 }
 
-// takeGrant returns the grant that the server has published. It can be used at once: the end of the row counts from this waiter's last request, plus the
-// time that has passed since then by the server's clock, less 1 %. The keeper confirms it. If replicas have to acknowledge a grant, or a delay
-// follows its end, take returns false, and the waiter asks the server.
+// takeGrant returns the grant in a published message, which can be used at once. Sent is the local time of this waiter's last request, plus 99 % of
+// the time that has passed since then by Redis's clock. The keeper confirms the lease later. takeGrant returns false, and the waiter has to ask
+// Redis, if replicas must acknowledge the grant, if the request has a Delay, or if the message is implausible.
 func (w *waiter) takeGrant(n rowGrant, asked inLine) (g lease.Grant, ok bool) {
 	passed := time.Duration(n.now-asked.now) * time.Microsecond
 	now := w.cfg.Clock()

@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Unknown wraps an error as [lease.ErrUnknown]. If asking again would not change a reply, the error is [lease.ErrRefused], too.
+// Unknown wraps an error as [lease.ErrUnknown]. If a repeated request would get the same error reply, the result is also [lease.ErrRefused].
 func Unknown(err error) error {
 	if err == nil || errors.Is(err, lease.ErrUnknown) {
 		return err
@@ -26,18 +26,18 @@ func Unknown(err error) error {
 	return fmt.Errorf("%w: %w", lease.ErrUnknown, err)
 }
 
-// IsReply reports whether an error is a server's answer, not an error of the network.
+// IsReply reports whether an error is an error reply of Redis, not a network error.
 func IsReply(err error) bool { return redis.HasErrorPrefix(err, "") }
 
-// isLoginError reports whether a server has refused the user or the password. The error may be wrapped.
+// isLoginError reports whether Redis has refused the user or the password. The error may be wrapped.
 func isLoginError(err error) bool {
 	return redis.HasErrorPrefix(err, "WRONGPASS") || redis.HasErrorPrefix(err, "NOAUTH")
 }
 
-// damage matches the description of damaged data in a script's error. Servers put words of their own before and after it.
+// damage matches the description of damaged data in a script's error. Redis adds other text before and after it.
 var damage = regexp.MustCompile(`CORRUPT (.*?)(?:\s+script: [0-9a-f]{40}.*)?$`)
 
-// damagedReply returns the error for a script that has found damaged data, or nil if err is another error.
+// damagedReply returns an error with [lease.ErrCorrupt] if a script has found damaged data, and nil for any other error.
 func damagedReply(err error) error {
 	if m := damage.FindStringSubmatch(err.Error()); m != nil {
 		return damaged{fmt.Errorf("%w: %s; repair or delete that key", lease.ErrCorrupt, strings.TrimSpace(m[1])), err}

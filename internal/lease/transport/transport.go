@@ -1,13 +1,12 @@
-// Package transport has what all stores need to talk to Redis through go-redis: the errors that leave an outcome unknown, the replies that are
-// damaged, and calls that cannot panic.
+// Package transport has helpers for calls to Redis through go-redis: it classifies errors, decodes replies, and recovers from panics of go-redis.
 package transport
 
 import "github.com/redis/go-redis/v9"
 
-// A Client is a client of a server, of a master that Sentinels watch, or of a Cluster.
+// A Client is a client of a Redis server, of a master behind Sentinels, or of a Cluster.
 type Client = redis.UniversalClient
 
-// ObeysContext reports whether a client gives a call up when its context ends. Without that, a hung socket could outlast a lease.
+// ObeysContext reports whether a client returns from a call when the context ends. Otherwise a call on a hung socket could last longer than a lease.
 func ObeysContext(c Client) bool {
 	switch c := c.(type) {
 	case *redis.Client:
@@ -37,8 +36,8 @@ func (v Values) at(i int) any {
 	return v[i]
 }
 
-// Number returns a value as a number; 0 if it is none.
+// Number returns a value as a number; 0 if it is not a number.
 func Number(v any) int64 { n, _ := v.(int64); return n }
 
-// Text returns a value as a text; "" if it is none.
+// Text returns a value as a text; "" if it is not a text.
 func Text(v any) string { s, _ := v.(string); return s }

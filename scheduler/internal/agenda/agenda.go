@@ -1,9 +1,11 @@
-// Package agenda decides which ticks are claimed next. It has the timeline of all schedules, the open ticks of each job, and the state of each tick.
+// Package agenda selects the ticks that a replica claims next. It holds the timeline of all schedules, the open ticks of each job, and the state of
+// each open tick. A tick is open on a replica from the time when it is due until the replica knows that it is decided. "The server" is the Redis
+// server.
 //
-// The caller reports events to an [Agenda]: that time passes ([Agenda.Collect]), that a tick is claimed ([Agenda.Send]), the answer to a claim
-// ([Tick.NoteAnswer], and then [Agenda.Ask], [Agenda.Doubt], [Agenda.Park], [Agenda.Grant], [Agenda.Return] or [Agenda.Close]), and that a place is
-// free ([Agenda.Wake]). [Agenda.Take] returns the ticks to claim now, and [Agenda.Asks] the queue with the time of the next claim. The package does
-// no I/O and has no clock: each instant is an argument. An agenda, its jobs and its ticks belong to one goroutine.
+// The caller calls [Agenda.Collect] as time passes, [Agenda.Send] when it claims a tick, and [Agenda.Wake] when a place becomes free. After the
+// answer to a claim it calls [Tick.NoteAnswer], and then [Agenda.Ask], [Agenda.Doubt], [Agenda.Park], [Agenda.Grant], [Agenda.Return] or
+// [Agenda.Close]. [Agenda.Take] returns the ticks to claim now. [Agenda.Asks] returns the queue of later claims. The package does no I/O and reads no
+// clock: every instant is an argument. An agenda, its jobs and its ticks belong to one goroutine.
 package agenda
 
 import (
@@ -11,57 +13,59 @@ import (
 	"time"
 )
 
-// An Agenda has the ticks to come: the timeline of all jobs, and the open ticks in the order in which they are to be claimed.
+// An Agenda has the timeline of the future ticks of all jobs, and the queue of open ticks to be claimed.
 type Agenda struct {
-	// Turn returns the time for which other replicas may ask first for a tick.
+	// Turn returns the delay with which this replica claims a tick, so that replicas with an earlier rank claim first.
 	Turn func(j *Job, tick time.Time) time.Duration
-	// StoodStill is true while the loop of the caller is much later than planned.
+	// StoodStill is true if the caller's loop is much later than planned.
 	StoodStill bool
-	// Refused is called with an error for each refused transition. Defaults to none.
+	// Refused is called with an error for each invalid transition. May be nil.
 	Refused func(error)
 
 	timeline timeline[*Job]
-	due      []dueBucket[*Job] // the due ticks from the timeline that are not open yet
-	taken    time.Time         // the time at which they were taken from the timeline
+	due      []dueBucket[*Job] // due ticks that were taken from the timeline and are not open yet
+	taken    time.Time         // the time at which the ticks in due were taken
 	asks     Queue[*Tick]
-	starved  Queue[*Tick] // parked because the replica is full, ordered by instant
+	starved  Queue[*Tick] // parked ticks that wait for any free place, ordered by their instants
 	refusals int
 }
 
-// MaxOpen bounds the open ticks of a job. Beyond it the oldest are given up: the undecided ticks before the oldest open one are settled together, as
-// soon as the server answers.
+// MaxOpen is the maximum number of open ticks of a job. If there are more, the oldest are given up. As soon as the server answers, all undecided
+// ticks before the oldest open tick are settled together.
 const MaxOpen = 1000
 
-// openAtOnce is the number of ticks of one instant that are opened before the first are claimed. The server works while the others are opened.
+// openAtOnce is the number of ticks of one instant that are opened before the first claims are sent, so that the server works while the remaining
+// ticks are opened.
 const openAtOnce = 500
 
-// unanswered is the time after which a tick that is due or claimed and still undecided means that the server is silent.
+// unanswered is the time after which an undecided tick is taken as a sign that the server does not answer.
 const unanswered = 500 * time.Millisecond
 
-// ClockSlack is about how far the estimate of the server's clock may be ahead of that clock: a round trip.
+// ClockSlack is the time by which the estimate of the server's clock may be ahead of that clock, about one round trip.
 const ClockSlack = 2 * time.Millisecond
 
-// longestSoon bounds the pause of [Agenda.AskSoon].
+// longestSoon is the maximum pause of [Agenda.AskSoon].
 const longestSoon = 50 * time.Millisecond
 
-// maxPassed bounds the ticks that are skipped ahead of the oldest tick of a backlog. The ledger has an entry for each of them until the backlog is
-// gone, and with more than a thousand entries it takes every older tick for decided.
+// maxPassed is the maximum number of ticks that may be skipped while an older tick of a backlog waits. The job's ledger in Redis has an entry for
+// each of them until the older tick is decided. With more than a thousand entries, the ledger counts all older ticks as decided.
 const maxPassed = MaxOpen - 2
 
-// Enter adds a job to the timeline. Its ticks after an instant come due from now on.
+// Enter adds a job to the timeline, with all its ticks after an instant.
 func (a *Agenda) Enter(j *Job, after time.Time) { a.timeline.add(j.Spec, j, after) }
 
-// Next returns the time of the next tick of any schedule. ok is false if there is none.
+// Next returns the time of the next tick in the timeline. ok is false if there is none.
 func (a *Agenda) Next() (at time.Time, ok bool) { return a.timeline.next() }
 
-// Asks returns the queue of ticks that are to be claimed.
+// Asks returns the queue of ticks to be claimed.
 func (a *Agenda) Asks() *Queue[*Tick] { return &a.asks }
 
-// Starved returns the number of ticks that wait for a place on this replica.
+// Starved returns the number of ticks that wait for any free place on this replica.
 func (a *Agenda) Starved() int { return a.starved.Len() }
 
-// Collect opens due ticks. Of a single instant it may open only some, and More then returns true; several instants are opened at once, because the
-// ticks of a job belong together. It returns ticks that the caller must give up, because their jobs have too many open ones.
+// Collect opens due ticks. If all due ticks have the same instant, it may open only some of them, and More then returns true. Ticks of several
+// instants are opened in one call, because ticks of the same job must be opened together. Collect returns ticks that the caller must give up because
+// their jobs have too many open ticks.
 func (a *Agenda) Collect(now time.Time) (given []*Tick) {
 	if !a.More() {
 		a.due, a.taken = a.timeline.takeDue(now), now
@@ -84,27 +88,29 @@ func (a *Agenda) Collect(now time.Time) (given []*Tick) {
 	return given
 }
 
-// More reports whether ticks are due that are not open yet.
+// More reports whether some due ticks are not open yet.
 func (a *Agenda) More() bool { return len(a.due) > 0 }
 
-// Clear forgets the ticks that are due but not open, and all later ones. Open ticks stay.
+// Clear empties the timeline and forgets due ticks that are not open. Open ticks stay.
 func (a *Agenda) Clear() { a.timeline, a.due = timeline[*Job]{}, nil }
 
-// isSilent reports whether a tick stays undecided: its last claim was not answered or found the lock closed, or there was no answer for long, though it
-// was not given up. (A fan-out may be open until its deadline.) Later ticks of the job then wait behind it.
+// isSilent reports whether a tick is undecided because the server does not decide it: its last claim was not answered, found the lock closed, or has
+// been under way for long. Later ticks of the job must then wait for this tick. A tick with several grants does not count before it waits, because it
+// normally stays open until its deadline.
 func (a *Agenda) isSilent(k *Tick, now time.Time) bool {
 	switch {
 	case !k.Waits():
 		return now.Sub(k.Due) >= unanswered && (k.isIn(asking) || k.Job.PerTick == 1)
 	case k.last != Answered:
-		return !k.isIn(parked) // a parked tick was not claimed since
+		return !k.isIn(parked) // a parked tick was not claimed after that answer
 	}
 	_, queued := k.inAsks.When()
 	return (queued || k.isIn(asking)) && now.Sub(k.waitsSince()) >= unanswered
 }
 
-// Open adds a tick of a job. The tick waits if no replica can decide it as it comes due: its successor is due already, or an earlier tick is silent.
-// A tick that comes due behind a backlog while the server answers does not wait: it is skipped if all slots are held.
+// Open opens a tick of a job. The tick waits for a slot, instead of being skipped, if no replica can claim it in time: its successor is already due,
+// or the server does not decide an earlier tick of the job. If the server answers, a new tick does not wait, even behind a backlog: it is skipped if
+// all slots are held.
 func (a *Agenda) Open(j *Job, of Instants, now time.Time) *Tick {
 	j.opened++
 	if of.Name.IsZero() {
@@ -118,7 +124,7 @@ func (a *Agenda) Open(j *Job, of Instants, now time.Time) *Tick {
 	if a.StoodStill && now.Sub(k.Due) >= unanswered {
 		k.Cause.Reason = Overload
 	}
-	if j.Elsewhere { // this replica can't win it; if no replica that can has decided it in time, none was there
+	if j.Elsewhere { // this replica can't win the tick; if no other replica decides it, none was up
 		k.Wait(Cause{Reason: Down})
 	}
 	if reason, trouble, joins := a.joinsBacklog(k, now); joins {
@@ -139,11 +145,11 @@ func (a *Agenda) Open(j *Job, of Instants, now time.Time) *Tick {
 	return k
 }
 
-// comesLate sets the times of a new tick, and reports whether it is too late for any replica to claim it in time.
+// comesLate sets Due and Deadline of a new tick. It reports whether the tick is opened so late that it must wait.
 func (a *Agenda) comesLate(k *Tick, now time.Time) bool {
 	if k.Job.Spec == nil {
 		k.Due = k.Since
-		if k.At.After(k.Due) { // the parents ended the tick of another zone, which had the same local time
+		if k.At.After(k.Due) { // the parents have another zone, in which the same local time was earlier
 			k.Due = k.At
 		}
 		k.Deadline = k.Job.deadlineAfter(k.At, k.Due)
@@ -153,16 +159,16 @@ func (a *Agenda) comesLate(k *Tick, now time.Time) bool {
 	return !k.Next.IsZero() && !k.Next.After(now)
 }
 
-// OpenAgain opens a tick again that was granted: for another of its grants, or to be settled at its deadline.
+// OpenAgain reopens a granted tick of a job with several grants per tick, for another grant or to be settled at its deadline.
 func (a *Agenda) OpenAgain(k *Tick, now time.Time) {
 	again := a.Open(k.Job, k.Instants, now)
 	again.Won, again.nth = k.Won+1, k.nth
 }
 
-// joinsBacklog reports whether a new tick joins the backlog of its job, and returns the reason and the trouble that it takes over.
+// joinsBacklog reports whether a new tick must wait because older ticks of its job do. It returns the reason and the trouble of the older tick.
 func (a *Agenda) joinsBacklog(k *Tick, now time.Time) (reason Reason, trouble Trouble, joins bool) {
 	for _, o := range k.Job.Open {
-		together := o.Waits() && o.opened.Equal(now) // after a long sleep, or a step of the clock
+		together := o.Waits() && o.opened.Equal(now) // opened in the same call, after a long sleep or a clock step
 		far := o.inLine() && k.nth-o.nth >= maxPassed
 		switch {
 		case o.Waits() && (together || far || a.isSilent(o, now)):
@@ -175,8 +181,8 @@ func (a *Agenda) joinsBacklog(k *Tick, now time.Time) (reason Reason, trouble Tr
 	return "", Trouble{}, false
 }
 
-// blameUndecided returns the reason why a tick stayed undecided for long: Overload if this replica never asked, or stood still and may not have read the answer;
-// Redis if the server did not answer.
+// blameUndecided returns the reason for which a tick has been undecided for long. The reason is Overload if this replica did not claim the tick, or
+// stood still and may not have read the answer. Otherwise it is Redis.
 func (a *Agenda) blameUndecided(k *Tick) (Reason, Trouble) {
 	if a.StoodStill || k.ID == "" {
 		return Overload, Trouble{}
@@ -184,7 +190,7 @@ func (a *Agenda) blameUndecided(k *Tick) (Reason, Trouble) {
 	return Redis, Trouble{Since: k.waitsSince()}
 }
 
-// LineUp makes the later ticks of a job wait behind a tick that waits, so that they do not skip each other.
+// LineUp makes all later ticks of a job wait, too, when a tick waits. Otherwise the run of one of these ticks could make the other ticks skip.
 func (a *Agenda) LineUp(k *Tick) {
 	for _, o := range k.Job.Open {
 		if o.Name.After(k.Name) && !o.Waits() {
@@ -195,13 +201,14 @@ func (a *Agenda) LineUp(k *Tick) {
 	}
 }
 
-// Ask schedules the next claim of a tick. It is no later than just after the tick's deadline, so that a replica settles it.
+// Ask schedules the next claim of a tick, at the latest just after the tick's deadline, so that the tick is settled.
 func (a *Agenda) Ask(k *Tick, at, now time.Time) {
 	since := a.queueClaim(k, at, now)
 	a.moveTo(k, k.queuedState(since))
 }
 
-// queueClaim queues a tick for at, or for just after its deadline if that comes first, and returns the time since which it waits.
+// queueClaim queues a tick for a claim at the given time, or just after the tick's deadline if that is earlier. It returns the time from which the
+// tick counts as waiting for an answer.
 func (a *Agenda) queueClaim(k *Tick, at, now time.Time) (since time.Time) {
 	if last := k.afterDeadline(); now.Before(last) && at.After(last) {
 		at = last
@@ -211,8 +218,8 @@ func (a *Agenda) queueClaim(k *Tick, at, now time.Time) (since time.Time) {
 	return later(at, now)
 }
 
-// AskSoon is [Agenda.Ask] for an instant that the server's clock has not reached. If the local estimate of that clock has, the claim comes after a
-// short pause, which grows while the two disagree.
+// AskSoon is [Agenda.Ask] for an instant that the server's clock has not reached. If the local estimate of the server's clock has already reached it,
+// the claim follows after a short pause. The pause grows with each such call.
 func (a *Agenda) AskSoon(k *Tick, at, now time.Time) {
 	a.Ask(k, k.soonAt(at, now), now)
 }
@@ -226,17 +233,17 @@ func (k *Tick) soonAt(at, now time.Time) time.Time {
 	return now.Add(k.pause)
 }
 
-// Doubt schedules the next claim of a tick whose last claim was not answered, whatever its deadline.
+// Doubt schedules the next claim of a tick whose last claim was not answered. The claim is repeated even after the deadline.
 func (a *Agenda) Doubt(k *Tick, at time.Time) {
 	a.moveTo(k, Unsure{k.waitsSince()})
 	a.asks.Set(&k.inAsks, at)
 }
 
-// PutBack returns a taken tick to the queue without a change of its state.
+// PutBack puts a taken tick back into the queue without a change of its state.
 func (a *Agenda) PutBack(k *Tick, at time.Time) { a.asks.Set(&k.inAsks, at) }
 
-// Park puts a tick aside until there is a place for it, or it is its turn. Past its deadline a replica has to settle it, one tick of a job after the
-// other.
+// Park takes a tick out of normal claiming until this replica has a place for it, or until the older ticks of the job are decided. full is true if
+// the replica has no free place for any job. After its deadline the tick is claimed to be settled, the oldest tick of a job first.
 func (a *Agenda) Park(k *Tick, full bool, now time.Time) {
 	since := k.waitsSince()
 	if k.Late(now) && !k.isOldest() {
@@ -256,16 +263,17 @@ func (a *Agenda) Send(k *Tick, c Claim, now time.Time) {
 	a.moveTo(k, Asking{now, c})
 }
 
-// Grant records that this replica runs a tick.
+// Grant removes a tick that was granted to this replica.
 func (a *Agenda) Grant(k *Tick) { a.removeTick(k, Running{}) }
 
 // Return records that the grant of a tick is being given back. The tick stays open.
 func (a *Agenda) Return(k *Tick) { a.moveTo(k, Returning{}) }
 
-// Close removes a tick that is decided, or given up.
+// Close removes a tick that is decided or given up.
 func (a *Agenda) Close(k *Tick) { a.removeTick(k, Closed{}) }
 
-// GiveUp removes a tick that may be undecided. underWay is true if its claim still has to be answered.
+// GiveUp removes a tick that may be undecided. underWay is true if a claim of the tick is under way. dropped is true if the tick's schedule was
+// replaced.
 func (a *Agenda) GiveUp(k *Tick, dropped bool) (underWay bool) {
 	if k.isIn(asking) {
 		a.removeTick(k, GivenUp{dropped})
@@ -275,7 +283,7 @@ func (a *Agenda) GiveUp(k *Tick, dropped bool) (underWay bool) {
 	return false
 }
 
-// removeTick removes a tick from the agenda.
+// removeTick removes a tick from the agenda, with last as its final state.
 func (a *Agenda) removeTick(k *Tick, last State) {
 	a.asks.Remove(&k.inAsks)
 	a.starved.Remove(&k.inStarved)
@@ -283,18 +291,19 @@ func (a *Agenda) removeTick(k *Tick, last State) {
 	k.Job.Open = slices.DeleteFunc(k.Job.Open, func(o *Tick) bool { return o == k })
 }
 
-// Take removes and returns the ticks to claim now, the oldest first, at most limit. The caller then sends, parks or reschedules each of them.
+// Take removes the ticks to claim now from the queue, at most limit, and returns them, the oldest first. The caller must then send, park or
+// reschedule each of them.
 func (a *Agenda) Take(now time.Time, limit int) []*Tick {
 	batch := a.asks.Take(now, limit)
 	slices.SortStableFunc(batch, func(x, y *Tick) int { return x.At.Compare(y.At) })
 	return batch
 }
 
-// Behind returns the time until which a tick of a backlog must wait for an older one, whose next claim is later. Otherwise the tick that is claimed
-// first would be granted. Then both are claimed in one batch, the older one first.
+// Behind reports whether a waiting tick must wait for the next claim of an older tick of its job, and returns the time of that claim. Then both ticks
+// are claimed in one batch, the older tick first. Without this, the newer tick would be granted first.
 func (a *Agenda) Behind(k *Tick) (until time.Time, waits bool) {
 	if !k.Waits() {
-		return until, false // it can't win
+		return until, false // such a tick can't win before the older tick
 	}
 	for _, o := range k.olderTicks() {
 		if at, waiting := o.inAsks.When(); waiting && !o.isIn(parked) && o.inLine() && at.After(until) {

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Catching up: a tick that no replica could decide before its deadline may still start until the end of its job's window, oldest first. Under
-// "latest" only the newest tick may, and it loses that chance when a later one comes due.
+// Catching up: a tick that no replica decided before its deadline may still start until the end of its catch-up window. The ticks of a job start
+// oldest first. With the policy "latest" only the newest tick may still start, and only until a later tick is due.
 
-// Extended returns the instant until which a tick may be caught up. newest is true if no later tick is due. Every replica computes the same instant
-// from the tick alone. Otherwise one replica could settle as missed a tick that another still wants to run.
+// Extended returns the instant until which a tick may start if it is caught up. newest is true if no later tick is due. The result depends only on
+// the tick, so that every replica computes the same instant. Otherwise one replica could settle a tick as missed that another replica still wants to
+// run.
 func (r *Rules) Extended(at, deadline time.Time, newest bool) time.Time {
 	if end := at.Add(r.CatchUpWindow); end.After(deadline) && (r.CatchUp == CatchUpAll || r.CatchUp == CatchUpLatest && newest) {
 		return end
@@ -17,14 +18,13 @@ func (r *Rules) Extended(at, deadline time.Time, newest bool) time.Time {
 	return deadline
 }
 
-// isUnseen reports whether, as far as this replica knows, no replica was there to decide a tick. That this replica was late is no evidence, since
-// others may have been down. A replica that had no slot or no place for the tick has seen it.
+// isUnseen reports whether, as far as this replica knows, no replica was able to decide a tick. It returns true if this replica was late or
+// overloaded, because all other replicas may have been down. It returns false if a replica found no free slot or place for the tick.
 func (k *Tick) isUnseen() bool {
 	return slices.Contains([]Reason{Down, Redis, Late, Overload}, k.Cause.Reason)
 }
 
-// LastChance returns the instant until which a tick may start: its deadline, or the end of its catch-up window if no replica was there to run it so
-// far.
+// LastChance returns the latest start of a tick: its deadline, or the end of its catch-up window if no replica was able to run it.
 func (k *Tick) LastChance() time.Time {
 	if k.Trigger == CaughtUp || !k.isUnseen() {
 		return k.Deadline
@@ -33,7 +33,8 @@ func (k *Tick) LastChance() time.Time {
 	return k.Rules.Extended(k.At, k.Deadline, len(open) > 0 && open[len(open)-1] == k)
 }
 
-// CatchUp lets a tick that is past its deadline run until its last chance, whatever it waits for from now on.
+// CatchUp moves the deadline of a late tick to its last chance, if it is to be caught up. From then on, the reason for which the tick waits no longer
+// matters.
 func (k *Tick) CatchUp(now time.Time) {
 	if end := k.LastChance(); now.After(k.Deadline) && end.After(k.Deadline) {
 		k.Deadline, k.Trigger = end, CaughtUp
@@ -41,14 +42,14 @@ func (k *Tick) CatchUp(now time.Time) {
 	}
 }
 
-// WasCaughtUp reports whether a tick that was given back, and is opened here past its deadline, keeps its last chance: it was being caught up when it
-// was granted, or no replica was there since to take it up.
+// WasCaughtUp reports whether a tick that was given back, and is reopened after its deadline, may still be caught up. Either it was being caught up
+// when it was granted, or no replica was up to reopen it earlier.
 func (k *Tick) WasCaughtUp(now time.Time) bool {
 	passed := !k.Next.IsZero() && !k.Next.After(now)
 	return now.After(k.Deadline) && (k.Rules.CatchUp == CatchUpAll || k.Rules.CatchUp == CatchUpLatest && !passed)
 }
 
-// passOver takes the last chance from the latest tick of a job, because a later tick comes due.
+// passOver ends the catch-up of the newest open tick of a job with the policy "latest", because a later tick is due.
 func (a *Agenda) passOver(j *Job, now time.Time) {
 	if j.CatchUp != CatchUpLatest || len(j.Open) == 0 {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// An Overlap decides a tick that finds all slots of its job held.
+// An Overlap is the policy for a tick that finds all slots of its job held.
 type Overlap string
 
 // The overlap policies.
@@ -16,7 +16,7 @@ const (
 	Replace Overlap = "replace"
 )
 
-// A CatchUp decides a tick that no replica could decide before its deadline.
+// A CatchUp is the policy for ticks that no replica decided before their deadlines.
 type CatchUp string
 
 // The catch-up policies.
@@ -26,7 +26,7 @@ const (
 	CatchUpAll    CatchUp = "all"
 )
 
-// Rules has the settings of a job for its ticks. It never changes: a reload replaces it.
+// Rules has the settings of a job for its ticks. It is immutable: a reload replaces it.
 type Rules struct {
 	Name                          string
 	Parallel, PerTick, PerReplica int
@@ -34,34 +34,36 @@ type Rules struct {
 	Overlap                       Overlap
 	CatchUp                       CatchUp
 	CatchUpWindow                 time.Duration
-	Of                            any // the job, for the caller
+	Of                            any // the caller's job
 }
 
-// A Job has the ticks of a job on this replica.
+// A Job has the open ticks of one job on this replica.
 type Job struct {
 	*Rules
 	Spec *cronspec.Schedule // nil for a chained job
-	// Within returns the time from a tick of a chained job to the next tick that is possible, at most limit.
+	// Within returns the time from a tick of a chained job to its next possible tick, at most limit.
 	Within func(tick time.Time, limit time.Duration) time.Duration
 	Of     any // the caller's own data about the job
-	// NewRules is the time since which the cluster has used the zone data of the schedule, if it used other data before; otherwise zero.
+	// NewRules is the time since which the cluster has used this version of the zone data for the schedule. It is zero if the cluster used no other
+	// version before.
 	NewRules time.Time
 
 	Open []*Tick // the open ticks, oldest first
-	// Running is the number of places on this replica that the job has: for runs, and for claims that may become runs.
+	// Running is the number of places on this replica that the job occupies, for runs and for claims that may become runs.
 	Running int
-	// Elsewhere is true if this replica lacks labels that the job requires. It then only makes sure that each tick has an outcome.
+	// Elsewhere is true if this replica lacks labels that the job requires. This replica then never runs the job, and only settles ticks that no other
+	// replica decides.
 	Elsewhere bool
-	// Behind is the reason for which ticks before the oldest open one were missed, if such ticks may be undecided; otherwise "".
+	// Behind is set if ticks before the oldest open tick may be undecided. It is the reason for which they are missed.
 	Behind Reason
 
 	opened int // the number of ticks opened so far
 }
 
-// LongestAuto bounds the default start deadline.
+// LongestAuto is the maximum of the default start deadline.
 const LongestAuto = time.Hour
 
-// dueAt returns the instant from which a tick may start.
+// dueAt returns the earliest start of a tick: its instant plus the jitter.
 func (j *Job) dueAt(at, next time.Time) time.Time {
 	if next.IsZero() {
 		next = at.Add(j.Jitter + time.Second)
@@ -69,17 +71,17 @@ func (j *Job) dueAt(at, next time.Time) time.Time {
 	return at.Add(cronspec.Jitter(j.Name, at, next, j.Jitter))
 }
 
-// Deadline returns the instant until which a tick may start. next is the tick after it.
+// Deadline returns the latest start of the tick with the instant at. next is the instant of the following tick.
 func (j *Job) Deadline(at, next time.Time) time.Time {
 	due := j.countedFrom(j.dueAt(at, next))
 	if j.StartDeadline > 0 {
 		return due.Add(j.StartDeadline)
 	}
 	end := due.Add(LongestAuto)
-	if next.IsZero() || next.After(end) || j.Overlap == Queued { // otherwise a tick that waits for the run before it would be missed when the next one is due
+	if next.IsZero() || next.After(end) || j.Overlap == Queued { // with Queued, a tick may wait for a run that lasts beyond the next tick
 		return end
 	}
-	if j.Jitter > 0 { // without a jitter there is no need to compute the tick after next, which costs more than all the rest
+	if j.Jitter > 0 { // only a jitter needs the tick after next, which is expensive to compute
 		next = j.dueAt(next, j.Spec.Next(next))
 	}
 	if next.Before(end) {
@@ -88,11 +90,11 @@ func (j *Job) Deadline(at, next time.Time) time.Time {
 	return end
 }
 
-// mostMoved is a little more than the largest change of a local time by new zone data.
+// mostMoved is more than the time by which new zone data can move the instant of a local time.
 const mostMoved = 26 * time.Hour
 
-// countedFrom returns the instant from which the start deadline of a tick counts: when it is due, but not before this cluster used the zone data by
-// which it is due. By the data before, it may have been due only later, so no replica asked for it.
+// countedFrom returns the instant from which the start deadline of a tick counts: the instant at which the tick is due, or NewRules if that is later.
+// With the zone data before NewRules, the tick may have been due later, so no replica has claimed it yet.
 func (j *Job) countedFrom(due time.Time) time.Time {
 	if due.Before(j.NewRules) && due.After(j.NewRules.Add(-mostMoved)) {
 		return j.NewRules
@@ -100,7 +102,7 @@ func (j *Job) countedFrom(due time.Time) time.Time {
 	return due
 }
 
-// deadlineAfter returns the instant until which a tick of a chained job may start. since is the time at which its parents had ended.
+// deadlineAfter returns the latest start of a tick of a chained job. since is the time at which the runs of its parents had ended.
 func (j *Job) deadlineAfter(tick, since time.Time) time.Time {
 	switch {
 	case j.StartDeadline > 0:
@@ -111,8 +113,8 @@ func (j *Job) deadlineAfter(tick, since time.Time) time.Time {
 	return since.Add(j.Within(tick, LongestAuto))
 }
 
-// settleDelay returns the time after the deadline of a tick for which this replica waits before it settles the tick. A replica that may run the job knows
-// better why the tick was missed, and is given time to settle it.
+// settleDelay returns the delay after a tick's deadline before this replica settles the tick. A replica that may not run the job waits, because a
+// replica that may run it has better information about the reason.
 func (j *Job) settleDelay() time.Duration {
 	if j.Elsewhere {
 		return unanswered
@@ -120,8 +122,8 @@ func (j *Job) settleDelay() time.Duration {
 	return 0
 }
 
-// Overdue returns the time since which the oldest open tick of a job has been due. ok is false if that tick waits for a run of the job, if this
-// replica lacks the job's labels, or if a tick has several grants, because then a tick is open although all is well.
+// Overdue returns the time since which the oldest open tick of a job has been due. ok is false if there is none, or if an open tick is normal: the
+// oldest tick waits for a run of the job, this replica lacks the job's labels, or ticks of the job have several grants.
 func (j *Job) Overdue() (due time.Time, ok bool) {
 	if len(j.Open) == 0 || j.Elsewhere || j.PerTick > 1 || j.Open[0].awaitsRun() {
 		return time.Time{}, false
@@ -129,7 +131,7 @@ func (j *Job) Overdue() (due time.Time, ok bool) {
 	return j.Open[0].Due, true
 }
 
-// awaitsRun reports whether a tick waits for a run of its job, here or on another replica.
+// awaitsRun reports whether a tick waits for the end of a run of its job, on any replica.
 func (k *Tick) awaitsRun() bool {
 	return !k.held.IsZero() || k.Cause.Reason == Slots || !k.Placed && k.Job.Running >= k.Job.PerReplica
 }

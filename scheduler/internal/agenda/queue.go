@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// A Queue has values ordered by an instant, each at most once. A value contains its own entry for each queue, so that finding it takes no time, and
-// adding it no memory.
+// A Queue is a priority queue of values, ordered by an instant. A value contains its own Entry for each queue that it may be in. So a value is found
+// without a search, and added without an allocation of an entry.
 type Queue[T any] struct{ items []*Entry[T] }
 
-// An Entry is the place of a value in one queue.
+// An Entry is the membership of a value in one queue.
 type Entry[T any] struct {
 	Value T
 	at    time.Time
-	place int // the index in items, from 1; 0 while it is in no queue
+	place int // the index in items plus 1; 0 if the value is not in the queue
 }
 
-// When returns the instant of an entry. ok is false if it is not in its queue.
+// When returns the instant of an entry, and reports whether the entry is in its queue.
 func (e *Entry[T]) When() (time.Time, bool) { return e.at, e.place > 0 }
 
 // Len returns the number of values in the queue.
 func (q *Queue[T]) Len() int { return len(q.items) }
 
-// Set puts a value at an instant, or moves it there.
+// Set adds a value with an instant, or changes the instant of a value in the queue.
 func (q *Queue[T]) Set(e *Entry[T], at time.Time) {
 	e.at = at
 	if e.place > 0 {
@@ -32,7 +32,7 @@ func (q *Queue[T]) Set(e *Entry[T], at time.Time) {
 	heap.Push((*queueHeap[T])(q), e)
 }
 
-// First returns the earliest instant. ok is false if the queue is empty.
+// First returns the earliest instant. It returns false if the queue is empty.
 func (q *Queue[T]) First() (time.Time, bool) {
 	if len(q.items) == 0 {
 		return time.Time{}, false
@@ -40,7 +40,7 @@ func (q *Queue[T]) First() (time.Time, bool) {
 	return q.items[0].at, true
 }
 
-// Take removes and returns the values up to now, the earliest first, at most limit.
+// Take removes and returns the values with instants up to now, the earliest first, at most limit.
 func (q *Queue[T]) Take(now time.Time, limit int) []T {
 	var taken []T
 	for len(q.items) > 0 && len(taken) < limit && !q.items[0].at.After(now) {
@@ -57,7 +57,7 @@ func (q *Queue[T]) Pop() (v T, ok bool) {
 	return heap.Pop((*queueHeap[T])(q)).(*Entry[T]).Value, true
 }
 
-// Advance moves all later entries to an instant.
+// Advance moves all entries with a later instant to the given instant.
 func (q *Queue[T]) Advance(to time.Time) {
 	for _, e := range q.items {
 		if e.at.After(to) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A State is the progress of a tick from due to decided. Each state has the data that only it has.
+// A State is the state of a tick, with the data of that state.
 //
 //	Due -> Waiting -> Asking -> Unsure -> Parked -> Running | Closed
 //
@@ -43,9 +43,9 @@ func (n stateName) String() string {
 }
 
 type (
-	// Due is a tick that was opened, and is in the queue to be claimed. [Waiting] and [Unsure] ticks are in it, too.
+	// Due is a tick that was opened and not claimed yet. It is in the queue Asks, like [Waiting] and [Unsure] ticks.
 	Due struct{ Since time.Time }
-	// Waiting is a tick that was claimed or parked, and is to be claimed again.
+	// Waiting is a tick that was claimed or parked before, and is to be claimed again.
 	Waiting struct{ Since time.Time }
 	// Asking is a tick whose claim is under way.
 	Asking struct {
@@ -54,25 +54,25 @@ type (
 	}
 	// Unsure is a tick whose last claim has no answer. It is claimed again with the same id.
 	Unsure struct{ Since time.Time }
-	// Parked is a tick that waits for a place on this replica, or for its turn, until it is too late.
+	// Parked is a tick that waits for a place on this replica, or for older ticks of its job, at most until its deadline.
 	Parked struct{ Since time.Time }
-	// Returning is a tick whose grant became known too late, and is being given back. Then it is claimed again.
+	// Returning is a tick whose grant arrived too late and is being given back. Then the tick is claimed again.
 	Returning struct{}
-	// GivenUp is a tick that is no longer wanted, and whose claim is under way.
+	// GivenUp is a tick that was given up while its claim was under way.
 	GivenUp struct {
-		Dropped bool // because its schedule is gone
+		Dropped bool // the tick was given up because its schedule was replaced
 	}
-	// Running is a tick that was granted to this replica. Its run decides its outcome.
+	// Running is a tick that was granted to this replica, and left the agenda.
 	Running struct{}
-	// Closed is a tick that is decided, or given up.
+	// Closed is a tick that was decided or given up, and left the agenda.
 	Closed struct{}
 )
 
-// A Claim is the way in which a tick is claimed.
+// A Claim has the options of a claim.
 type Claim struct {
-	Abstains bool // it cannot win: this replica has no place for it, or it is not its turn
-	Full     bool // this replica was full
-	Replaces bool // it stops a run if all slots are held
+	Abstains bool // the claim cannot be granted: there is no free place, or older ticks come first
+	Full     bool // this replica had no free place for any job
+	Replaces bool // the claim stops a run if all slots are held
 }
 
 func (Due) stateName() stateName       { return due }
@@ -96,12 +96,12 @@ var transitions = map[stateName][]stateName{
 	givenUp:   {running, closed},
 }
 
-// mayBecome reports whether a tick may move to another state.
+// mayBecome reports whether the transition of a tick to another state is valid.
 func (k *Tick) mayBecome(next State) bool {
 	return slices.Contains(transitions[k.state.stateName()], next.stateName())
 }
 
-// moveTo moves a tick to another state. An invalid transition is a bug of this program: the tick keeps its state, and Refused is called.
+// moveTo moves a tick to another state. An invalid transition is a bug of this program: then the tick keeps its state, and moveTo calls Refused.
 func (a *Agenda) moveTo(k *Tick, next State) {
 	if k.mayBecome(next) {
 		k.state = next
@@ -113,13 +113,13 @@ func (a *Agenda) moveTo(k *Tick, next State) {
 	}
 }
 
-// Refusals returns the number of refused transitions.
+// Refusals returns the number of invalid transitions so far.
 func (a *Agenda) Refusals() int { return a.refusals }
 
-// isIn reports whether a tick is in one of some states.
+// isIn reports whether the state of a tick is one of some states.
 func (k *Tick) isIn(states ...stateName) bool { return slices.Contains(states, k.state.stateName()) }
 
-// queuedState returns the state that a tick gets in the queue of claims.
+// queuedState returns the state of a tick after it is queued for a claim.
 func (k *Tick) queuedState(since time.Time) State {
 	switch {
 	case k.isIn(due):
@@ -130,7 +130,7 @@ func (k *Tick) queuedState(since time.Time) State {
 	return Waiting{since}
 }
 
-// waitsSince returns the time since which a tick has been due for a claim, or claimed.
+// waitsSince returns the time since which a tick has been waiting for a claim or for its answer.
 func (k *Tick) waitsSince() time.Time {
 	switch s := k.state.(type) {
 	case Due:
@@ -153,16 +153,16 @@ func (k *Tick) IsAsking() bool { return k.isIn(asking, givenUp) }
 // IsReturning reports whether the grant of a tick is being given back.
 func (k *Tick) IsReturning() bool { return k.isIn(returning) }
 
-// canAsk reports whether a tick may be claimed. It must not while its claim is under way, or its grant is being given back.
+// canAsk reports whether a tick may be claimed now. It must not be claimed while its claim is under way or its grant is being given back.
 func (k *Tick) canAsk() bool { return !k.isIn(asking, givenUp, returning) }
 
-// Unwanted reports whether a tick was given up while its claim is under way, and whether its schedule is gone.
+// Unwanted reports whether a tick was given up while its claim was under way, and whether this was because its schedule was replaced.
 func (k *Tick) Unwanted() (givenUp, dropped bool) {
 	s, is := k.state.(GivenUp)
 	return is, s.Dropped
 }
 
-// Claim returns the way in which a tick is claimed whose claim is under way.
+// Claim returns the options of the claim that is under way.
 func (k *Tick) Claim() Claim {
 	s, _ := k.state.(Asking)
 	return s.Claim

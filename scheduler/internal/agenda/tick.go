@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// A Reason explains a tick that is missed if its deadline passes.
+// A Reason is the reason for which a tick is missed if its deadline passes.
 type Reason string
 
 // The reasons.
 const (
-	Late     Reason = "late"     // it was claimed too late, for no known reason
-	Down     Reason = "down"     // no replica was there
-	Labels   Reason = "labels"   // no replica with the job's labels was there; the agenda uses Down for it
+	Late     Reason = "late"     // the tick was claimed too late, for an unknown reason
+	Down     Reason = "down"     // no replica was up
+	Labels   Reason = "labels"   // no replica with the job's labels was up; the agenda itself uses Down instead
 	Redis    Reason = "redis"    // the server did not answer
-	Overload Reason = "overload" // this replica did not ask in time, or did not read the answer: it was too busy, or stood still
-	Capacity Reason = "capacity" // no replica had a place for it
-	Pool     Reason = "pool"     // its pool had no slot
+	Overload Reason = "overload" // this replica was too busy or stood still, so it did not claim in time or did not read the answer
+	Capacity Reason = "capacity" // no replica had a free place for the run
+	Pool     Reason = "pool"     // the job's pool had no free slot
 	Slots    Reason = "slots"    // all slots of the job were held
-	// CannotStart: it was granted and given back, because no replica could start the job's program.
+	// CannotStart: no replica could start the job's program, so grants of the tick were given back.
 	CannotStart Reason = "cannot_start"
 )
 
@@ -28,65 +28,66 @@ const (
 	CaughtUp  = "catch_up"
 )
 
-// A Standing is the reaction of a tick to slots that are held.
+// A Standing determines what happens to a tick that finds all slots held.
 type Standing int
 
 const (
-	// Fresh ticks do not wait. If they find all slots held, the policy of their job decides them.
+	// Fresh ticks do not wait: if they find all slots held, the Overlap policy of their job applies.
 	Fresh Standing = iota
-	// InLine ticks could not be decided in time by any replica, or their job makes them wait. They wait for their turn, and are not skipped.
+	// InLine ticks wait for a slot after the older ticks of their job, and are not skipped. No replica could decide them in time, or the policy of their
+	// job lets them wait.
 	InLine
-	// Contending ticks wait until the run that they replace is dead.
+	// Contending ticks wait until the run that they replace has ended.
 	Contending
-	// Displaced ticks waited, and newer ticks need all the slots that will be free. They are skipped.
+	// Displaced ticks are skipped, because newer ticks need all the slots.
 	Displaced
 )
 
-// An Answer is the answer to the last claim of a tick, as far as it matters later.
+// An Answer is the kind of the answer to the last claim of a tick.
 type Answer int
 
 const (
-	// Answered is any other answer, or no claim yet.
+	// Answered is any answer except Shut. It is also the value before the first claim.
 	Answered Answer = iota
-	// Unanswered: the claim may have been granted.
+	// Unanswered means that there was no answer, so the claim may have been granted.
 	Unanswered
-	// Shut: the lock grants nothing for now, because the server had forgotten it.
+	// Shut means that the lock grants nothing for now, because the server lost its data.
 	Shut
 )
 
-// A Cause is a reason, and whether the tick has it from the older ticks that it waits behind.
+// A Cause is a reason. Borrowed is true if the tick has copied the reason from an older tick.
 type Cause struct {
 	Reason   Reason
-	Borrowed bool // it is not passed on, because the reason would outlive its cause
+	Borrowed bool // a borrowed reason is not copied again, because it could then outlive its cause
 }
 
-// A Tick is an open tick of a job: due, and not yet known to be decided. Its [State] is its progress.
+// A Tick is an open tick of a job. Its [State] shows its progress.
 type Tick struct {
 	Job *Job
 	Instants
-	Rules    *Rules    // the settings when the tick was opened: each claim of it is the same
-	Due      time.Time // the earliest start, after the jitter
+	Rules    *Rules    // the settings from the time when the tick was opened, so that all its claims are equal
+	Due      time.Time // the earliest start, including the jitter
 	Deadline time.Time // the latest start
 	ID       string    // the id of its claims and of its run; empty until it is first claimed
 	Trigger  string    // the trigger of its run
-	Cause    Cause     // the reason if its deadline passes
-	Trouble  Trouble   // the trouble with the server
+	Cause    Cause     // the reason if the tick is missed
+	Trouble  Trouble   // the reason for which the server did not decide the tick
 	Standing Standing
-	Placed   bool // it has a place on this replica: its claim is under way, or has an unknown outcome
-	Doubted  bool // a claim of it was not answered, and may still be on its way
+	Placed   bool // it occupies a place on this replica, because its claim is under way or has an unknown result
+	Doubted  bool // a claim was not answered, and may still be under way
 	Won      int  // the number of its grants on this replica
 
 	state  State
 	last   Answer
-	nth    int           // the number of the tick, in the order in which the ticks of the job were opened
-	opened time.Time     // the time at which it was opened
-	held   time.Time     // the time since which it has found all slots held; zero if that was not the last answer
-	pause  time.Duration // the pause before it is claimed again: see AskSoon
+	nth    int           // the serial number of the tick among the opened ticks of the job
+	opened time.Time     // the time at which the tick was opened
+	held   time.Time     // the time since which the tick has found all slots held; zero if it has not
+	pause  time.Duration // the last pause of AskSoon
 
 	inAsks, inStarved Entry[*Tick]
 }
 
-// Waits reports whether the tick waits for its turn, so that it is not skipped.
+// Waits reports whether the tick waits for a slot instead of being skipped.
 func (k *Tick) Waits() bool { return k.Standing != Fresh }
 
 func (k *Tick) waitInLine() {
@@ -95,13 +96,13 @@ func (k *Tick) waitInLine() {
 	}
 }
 
-// Wait makes a tick wait for its turn.
+// Wait makes a tick wait for a slot instead of being skipped.
 func (k *Tick) Wait(why Cause) {
 	k.waitInLine()
 	k.Cause = why
 }
 
-// WaitAnew is [Tick.Wait] for a tick that may no longer find the slots held. A contending tick waits with the others.
+// WaitAnew is [Tick.Wait] after an answer that does not show whether the slots are still held. A contending tick becomes InLine again.
 func (k *Tick) WaitAnew(why Cause) {
 	if k.Standing == Contending {
 		k.Standing = InLine
@@ -110,7 +111,7 @@ func (k *Tick) WaitAnew(why Cause) {
 	k.Wait(why)
 }
 
-// inLine reports whether a tick waits to be granted here.
+// inLine reports whether a tick waits for a grant on this replica.
 func (k *Tick) inLine() bool {
 	return (k.Standing == InLine || k.Standing == Contending) && k.Won < k.Job.PerReplica
 }
@@ -118,19 +119,19 @@ func (k *Tick) inLine() bool {
 // Unanswered reports whether the last claim of the tick had no answer.
 func (k *Tick) Unanswered() bool { return k.last == Unanswered }
 
-// NoteAnswer records the answer to the claim that is under way. The caller then changes the state of the tick as the answer requires.
+// NoteAnswer records the kind of the answer to the claim that was under way. The caller then changes the state of the tick.
 func (k *Tick) NoteAnswer(a Answer, now time.Time) {
 	k.last = a
 	k.Doubted = k.Doubted || a == Unanswered
 	if a == Unanswered {
 		return
 	}
-	for _, o := range k.Job.Open { // also for the ticks behind it, which are claimed when it is decided
+	for _, o := range k.Job.Open { // the outage is over for the other open ticks of the job, too
 		o.Trouble.noteAnswered(now)
 	}
 }
 
-// HeldFor records that the tick has found all slots held, and returns the time for which that has been so.
+// HeldFor records that the tick has found all slots held, and returns the time since it first found them held.
 func (k *Tick) HeldFor(now time.Time) time.Duration {
 	if k.held.IsZero() {
 		k.held = now
@@ -138,13 +139,13 @@ func (k *Tick) HeldFor(now time.Time) time.Duration {
 	return now.Sub(k.held)
 }
 
-// olderTicks returns the open ticks of the job before this one.
+// olderTicks returns the open ticks of the job before k.
 func (k *Tick) olderTicks() []*Tick {
 	i, _ := k.Job.Find(k.Name)
 	return k.Job.Open[:i]
 }
 
-// StandAside sets the cause of a tick that is claimed but cannot be granted here: it is behind a backlog, or this replica has no place for it.
+// StandAside sets the cause of a tick whose claim abstains, because older ticks come first or this replica has no free place.
 func (k *Tick) StandAside() {
 	k.Cause = Cause{Reason: Capacity}
 	for _, o := range k.olderTicks() {
@@ -156,21 +157,21 @@ func (k *Tick) StandAside() {
 	}
 }
 
-// Unstartable replaces a lack of places, as the cause of a tick, by the fact that this replica cannot start the job's program.
+// Unstartable replaces the reason Capacity by CannotStart. why is the error of the last start of the job's program.
 func (k *Tick) Unstartable(why string) {
 	if k.Cause.Reason == Capacity {
 		k.Cause.Reason, k.Trouble = CannotStart, Trouble{Detail: why}
 	}
 }
 
-// shareTrouble takes over the trouble of an earlier tick, unless the tick has one of its own.
+// shareTrouble copies the trouble of another tick, unless the tick has its own.
 func (k *Tick) shareTrouble(t Trouble) {
 	if k.Trouble.isNone() {
 		k.Trouble = t
 	}
 }
 
-// Find returns the index of a tick among the open ticks of a job, or the index at which it belongs.
+// Find returns the index in Open of the tick with this name. If the tick is not open, it returns the index at which to insert it.
 func (j *Job) Find(name time.Time) (i int, open bool) {
 	return slices.BinarySearchFunc(j.Open, name, func(k *Tick, name time.Time) int { return k.Name.Compare(name) })
 }
@@ -179,17 +180,18 @@ func (k *Tick) afterDeadline() time.Time {
 	return k.LastChance().Add(k.Job.settleDelay() + time.Millisecond)
 }
 
-// Late reports whether a tick can only be settled.
+// Late reports whether it is too late to start a tick, so that it can only be settled.
 func (k *Tick) Late(now time.Time) bool { return now.After(k.LastChance().Add(k.Job.settleDelay())) }
 
-// isOldest reports whether a tick is the first open one of its job.
+// isOldest reports whether a tick is the oldest open tick of its job.
 func (k *Tick) isOldest() bool { return k == k.Job.Open[0] }
 
-// MustWait reports whether a tick is not to be claimed yet. A tick that comes due behind a backlog is claimed once, though it can't win: it is
-// skipped if all slots are held, and waits with the others if not. Ticks that are too late are settled one after the other: the server remembers the
-// decision on the last tick of a job, so a lost reply costs no record.
+// MustWait reports whether a tick must not be claimed yet. A new tick behind a backlog is claimed once although it can't win: if all slots are held
+// it is skipped, otherwise it waits. Late ticks are settled one after the other, because the server keeps only the last decision of a job for a
+// repeated claim: so a lost reply loses no record.
 func (k *Tick) MustWait(now time.Time) bool {
-	// A claim without an answer may have decided the tick. The server forgets that decision when the ticks before it are decided.
+	// An unanswered claim may have decided the tick. It must be repeated at once, because the server forgets the decision when the older ticks are
+	// decided.
 	if k.Standing == Displaced || k.Placed || k.Unanswered() {
 		return false
 	}
@@ -199,9 +201,9 @@ func (k *Tick) MustWait(now time.Time) bool {
 	return !k.MayWin() && (k.Waits() || k.Won >= k.Job.PerReplica || k.Job.Behind != "")
 }
 
-// MayWin reports whether a tick may be granted on this replica, as far as its job is concerned. This replica must have the job's labels, and must not
-// run the job more often than it may. Of the ticks that wait only the oldest may win, so that they are granted in order, and a tick that does not
-// wait only if none waits. None may win while ticks before the open ones may be undecided, because these would stay in the ledger as a gap.
+// MayWin reports whether the state of its job permits a grant of the tick on this replica. This replica must have the job's labels, and the tick must
+// have fewer than PerReplica grants on it. Waiting ticks may win only in order, the oldest first, and a new tick only if no older tick waits. No tick
+// may win while Behind is set, because undecided older ticks would stay in the ledger as a gap.
 func (k *Tick) MayWin() bool {
 	places := k.Job.PerReplica
 	if k.Job.Elsewhere || k.Standing == Displaced || k.Won >= places || k.Job.Behind != "" {
@@ -222,15 +224,15 @@ func (k *Tick) MayWin() bool {
 	return ahead < places
 }
 
-// NotAsked sets the reason of a tick that is past its deadline when it is first claimed.
+// NotAsked sets the reason of a tick whose first claim comes after its deadline.
 func (k *Tick) NotAsked(now time.Time) {
 	if k.ID == "" && k.Cause.Reason == Late && k.Late(now) {
 		k.Cause.Reason = Overload
 	}
 }
 
-// WhyUnanswered returns the reason for a tick whose claim was not answered. stoodStill is true if this process did not run meanwhile. Once the server
-// was the reason, it remains the reason.
+// WhyUnanswered returns the reason for a tick whose claim was not answered: Overload if this process stood still during the claim, otherwise Redis.
+// If the reason was Redis before, it remains Redis.
 func (k *Tick) WhyUnanswered(stoodStill bool) Reason {
 	if stoodStill && k.Cause.Reason != Redis {
 		return Overload
@@ -238,16 +240,15 @@ func (k *Tick) WhyUnanswered(stoodStill bool) Reason {
 	return Redis
 }
 
-// Silent records that the server has not answered a claim. sent is the time of the claim. The outage in which the deadline passed remains the one
-// that counts.
+// Silent records that the server has not answered a claim. sent is the time of the claim. A later outage replaces an earlier one, unless the deadline
+// passed during the earlier outage.
 func (k *Tick) Silent(sent time.Time) {
 	if t := k.Trouble; t.Since.IsZero() || !t.Until.IsZero() && !k.Late(t.Until) {
 		k.Trouble = Trouble{Since: sent}
 	}
 }
 
-// Undecided records that the server answers and cannot decide a tick. If the deadline had passed before, the earlier outage remains the one that
-// counts.
+// Undecided records that the server answered but could not decide a tick. If the deadline has passed, an earlier outage remains recorded instead.
 func (k *Tick) Undecided(detail string, now time.Time) {
 	if k.Trouble.Since.IsZero() || !k.Late(now) {
 		k.Trouble = Trouble{Detail: detail}

@@ -9,35 +9,35 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// A timeline has entries by the time at which they are due. It is a heap of lines, not of entries: a line has all entries with the same schedule and
-// the same next tick. So a wake-up computes the next tick once per schedule, however many entries share it, and hands over their list as it is.
+// A timeline is a priority queue of entries, ordered by their next ticks. It is a heap of lines: a line has all entries with the same schedule and
+// the same next tick. So the next tick is computed once per schedule, not once per entry, and the entries of a line are returned without a copy.
 //
 // The zero value is empty and ready. A timeline belongs to one goroutine.
 type timeline[E any] struct {
 	queue lineHeap[E]
-	// latest has, by the key of the schedule, the line that is due last. Other lines of the schedule, if there are any, are on their way to its
-	// place, and are merged into it there.
+	// latest has, for each schedule key, the line with the latest next tick. Other lines of the same schedule are merged into this line when they reach
+	// the same tick.
 	latest map[string]*line[E]
 }
 
 // A line is a list of entries that share their ticks. Instants are in Unix seconds, because ticks are whole seconds.
 type line[E any] struct {
 	spec     *cronspec.Schedule
-	at       int64 // the tick at which it is due
-	previous int64 // the tick before; unknownTick until it is needed
+	at       int64 // the next tick
+	previous int64 // the tick before at; unknownTick until it is needed
 	entries  []E
 }
 
 const unknownTick = math.MinInt64
 
-// Instants has a tick and its neighbours in the schedule, whether these were taken or not.
+// Instants has a tick with its neighbours in the schedule.
 type Instants struct {
 	At       time.Time
-	Name     time.Time // the identity of the tick on every replica: see [cronspec.Schedule.ID]; zero stands for At
-	Previous time.Time // the name of the tick before; zero if there was none since 1970
-	Next     time.Time // the tick after; zero if there is none
-	// Since is the time at which the parents of a chained job had ended; zero for other jobs. Previous is then the last tick that the job has run,
-	// and Next is zero.
+	Name     time.Time // identifies the tick on every replica: see [cronspec.Schedule.ID]; zero means At
+	Previous time.Time // the name of the tick before At; zero if there is none since 1970
+	Next     time.Time // the tick after At; zero if there is none
+	// Since is set only for a chained job: it is the time at which the runs of the parents had ended. Previous is then the job's previous tick, and Next
+	// is zero.
 	Since time.Time
 }
 
@@ -52,10 +52,10 @@ type dueBucket[E any] struct {
 	entries []E // read-only: the timeline goes on using it
 }
 
-// takeEnough is the number of entries after which take leaves the remaining instants to the next call.
+// takeEnough is the number of entries after which takeDue leaves the remaining instants to the next call.
 const takeEnough = 10_000
 
-// add adds an entry. It is due at the first tick of its schedule after an instant, and at all later ones. A schedule without such a tick is left out.
+// add adds an entry, which is due at every tick of its schedule after an instant. It does nothing if there is no such tick.
 func (t *timeline[E]) add(spec *cronspec.Schedule, entry E, after time.Time) {
 	first := spec.Next(after)
 	if first.IsZero() {
@@ -76,7 +76,7 @@ func (t *timeline[E]) add(spec *cronspec.Schedule, entry E, after time.Time) {
 	}
 }
 
-// next returns the earliest instant at which an entry is due. ok is false if there is none.
+// next returns the earliest instant at which an entry is due. ok is false if the timeline is empty.
 func (t *timeline[E]) next() (at time.Time, ok bool) {
 	if len(t.queue) == 0 {
 		return time.Time{}, false
@@ -84,9 +84,9 @@ func (t *timeline[E]) next() (at time.Time, ok bool) {
 	return unixTime(t.queue[0].at), true
 }
 
-// takeDue returns the entries that are due up to now, the oldest instant first, and adds each again for its next tick. After a jump of the clock each
-// entry is returned for every tick in between. An instant is returned whole, but a call ends after the instant with which it has enough entries. next
-// then still returns an instant that is not after now, and the caller calls take again.
+// takeDue returns the entries that are due up to now, the oldest instant first, and moves each entry to its next tick. After a jump of the clock, an
+// entry is returned once for every tick in between. After the instant at which takeDue has takeEnough entries, it stops. The caller then sees that
+// next is not after now, and calls takeDue again.
 func (t *timeline[E]) takeDue(now time.Time) []dueBucket[E] {
 	var buckets []dueBucket[E]
 	taken, at := 0, int64(0)
@@ -107,8 +107,8 @@ func (t *timeline[E]) takeDue(now time.Time) []dueBucket[E] {
 	return buckets
 }
 
-// advanceLine moves the first line of the queue, l, to its next tick, and returns that tick. If the latest line of its schedule is there, l is merged
-// into it.
+// advanceLine moves l, the first line of the queue, to its next tick, and returns that tick. If another line of the schedule has the same next tick,
+// advanceLine merges l into it.
 func (t *timeline[E]) advanceLine(l *line[E]) (next time.Time) {
 	next = l.spec.Next(unixTime(l.at))
 	latest := t.latest[l.spec.Key()]

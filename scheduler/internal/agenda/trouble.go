@@ -5,27 +5,28 @@ import (
 	"time"
 )
 
-// A Trouble describes a server that did not decide a tick: it did not answer for a time, or could not decide. The zero value is no trouble.
+// A Trouble describes why the server did not decide a tick: it did not answer for some time, or its answer was no decision. The zero value means no
+// trouble.
 type Trouble struct {
 	// Since is the time at which the first unanswered claim was sent; zero if there was none.
 	Since time.Time
-	// Until is the time at which a claim of the job was answered again; zero if none was.
+	// Until is the time at which a claim of the job was answered again; zero until then.
 	Until time.Time
-	// Detail is the answer of a server that could not decide; "" if it did not answer.
+	// Detail describes an answer that was no decision; "" if the server did not answer.
 	Detail string
 }
 
-// isNone reports whether there was no trouble.
+// isNone reports whether t is the zero value.
 func (t *Trouble) isNone() bool { return *t == Trouble{} }
 
-// noteAnswered records that the server has answered.
+// noteAnswered records the end of an outage, if there was one.
 func (t *Trouble) noteAnswered(now time.Time) {
 	if !t.Since.IsZero() && t.Until.IsZero() {
 		t.Until = now
 	}
 }
 
-// At returns the text that the record of a tick has about the server if the tick is missed now, or "" if only the reason is known.
+// At returns the text about the trouble for the record of a tick that is missed now, or "" if there is nothing to say.
 func (t *Trouble) At(now time.Time, replica string) string {
 	if t.Since.IsZero() {
 		return t.Detail

@@ -2,7 +2,7 @@ package agenda
 
 import "time"
 
-// Wake claims the oldest parked ticks of a job, as many as may run here. free is the number of free places on this replica.
+// Wake schedules claims of the oldest parked ticks of a job, as many as may run on this replica. free is the number of free places on this replica.
 func (a *Agenda) Wake(j *Job, free int, now time.Time) {
 	if len(j.Open) > 0 && j.Open[0].isIn(parked) && j.Open[0].Late(now) {
 		a.Ask(j.Open[0], now, now)
@@ -12,7 +12,7 @@ func (a *Agenda) Wake(j *Job, free int, now time.Time) {
 		switch {
 		case !k.isIn(parked) || k.Late(now) || k.MustWait(now):
 			continue
-		case !k.MayWin(): // it needs no place
+		case !k.MayWin(): // its claim abstains, and needs no place
 			a.Ask(k, k.Due, now)
 			continue
 		case places <= 0:
@@ -26,7 +26,7 @@ func (a *Agenda) Wake(j *Job, free int, now time.Time) {
 	}
 }
 
-// WakeStarved claims the oldest ticks of any job that were parked because the replica was full.
+// WakeStarved schedules claims of the oldest ticks of all jobs that were parked because this replica was full, places is the number of free places.
 func (a *Agenda) WakeStarved(places int, now time.Time) {
 	for range places {
 		k, ok := a.starved.Pop()
@@ -37,7 +37,8 @@ func (a *Agenda) WakeStarved(places int, now time.Time) {
 	}
 }
 
-// WakeWaiting claims the ticks of a job that wait for a slot, because one is free. Each replica takes its turn, from an instant on.
+// WakeWaiting schedules claims of the ticks that wait for a slot of a job, after a slot became free. Each claim is delayed by Turn, so that the
+// replicas claim one after the other. The delays count from the instant from.
 func (a *Agenda) WakeWaiting(j *Job, from, now time.Time) {
 	for _, k := range j.Open {
 		if k.Waits() && k.canAsk() && !k.isIn(parked) && k.MayWin() {
