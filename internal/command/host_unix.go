@@ -182,7 +182,7 @@ func (h *Host) superviseRun(stop, kill context.Context, p *os.Process, s *Spec, 
 		pollUntil(kill, func() bool { return !t.membersAlive(leader) })
 	} else {
 		if len(ours.passed) > 0 || ours.terminal != nil {
-			awaitSignaled(kill, t, leader)
+			awaitMembers(kill, t, leader, signalGrace)
 		}
 		exit.Left = h.stopLeft(kill, s, t, leader, ward)
 	}

@@ -15,11 +15,11 @@ const leftGrace = 2 * time.Second
 // end them. Processes that exit later count as left behind.
 const signalGrace = 500 * time.Millisecond
 
-// awaitSignaled waits up to signalGrace until no process of the command is alive. The dead leader does not count.
-func awaitSignaled(kill context.Context, t tree, leader int) {
-	grace, cancel := context.WithTimeout(kill, signalGrace)
+// awaitMembers waits until no process of the command is alive, the context kill ends, or the time within is over. The dead leader does not count.
+func awaitMembers(kill context.Context, t tree, leader int, within time.Duration) {
+	limit, cancel := context.WithTimeout(kill, within)
 	defer cancel()
-	pollUntil(grace, func() bool { return !t.membersAlive(leader) })
+	pollUntil(limit, func() bool { return !t.membersAlive(leader) })
 }
 
 // stopLeft sends SIGTERM to the processes that a command left behind, and returns the names of their programs. It waits until these processes are dead or
@@ -32,8 +32,6 @@ func (h *Host) stopLeft(kill context.Context, s *Spec, t tree, leader int, ward 
 	h.log.Warn("run left processes behind; stopping them", "job", s.Job, "run_id", s.Name, "processes", len(left), "programs", ListPrograms(left))
 	t.terminate(leader)
 	ward.Told()
-	grace, cancel := context.WithTimeout(kill, min(h.leftGrace, s.KillGrace))
-	defer cancel()
-	pollUntil(grace, func() bool { return !t.membersAlive(leader) })
+	awaitMembers(kill, t, leader, min(h.leftGrace, s.KillGrace))
 	return left
 }
