@@ -21,7 +21,7 @@ build: ## build a static binary into ./bin
 
 # Tests with real processes, or with bounds in real time: beside others that compile or compute, a process would take longer to start than the second
 # that lies between two of its ticks. They run when all is built. The other packages only compute.
-ALONE   := ./cmd/cronclave ./internal/api ./internal/command ./internal/journal ./internal/logging ./internal/oidc ./internal/redisconn ./internal/safefile ./internal/warden ./integration
+ALONE   := ./cmd/cronclave ./internal/web/api ./internal/process ./internal/journal ./internal/logging ./internal/web/oidc ./internal/redisconn ./internal/safefile ./internal/warden ./integration
 COMPUTE  = $(filter-out $(ALONE) ./integration/architecture,$(subst $(shell go list -m),.,$(shell go list ./...)))
 
 # vet and the rules of the architecture are in lint.

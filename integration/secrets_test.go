@@ -195,7 +195,7 @@ var codesOfOthers = map[string]int{
 // patternsOfPages are the routes of the dashboard that only look, as its code has them.
 func patternsOfPages(t *testing.T) (patterns []string) {
 	t.Helper()
-	for _, file := range must1(filepath.Glob("../internal/dashboard/*.go"))(t) {
+	for _, file := range must1(filepath.Glob("../internal/web/dashboard/*.go"))(t) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}

@@ -5,9 +5,9 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/logging"
+	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/safefile"
 )
@@ -78,7 +78,7 @@ func (a *app) needConfig() error {
 func (a *app) readConfig() (*config.Config, *config.Files, error) {
 	path, _ := a.configFile()
 	files := &config.Files{}
-	cfg, err := config.Load(path, config.Options{Files: files, Trust: a.trust, Rights: new(command.Accounts).Rights})
+	cfg, err := config.Load(path, config.Options{Files: files, Trust: a.trust, Rights: new(process.Accounts).Rights})
 	if err == nil && a.namespace != "" {
 		cfg.Namespace = a.namespace
 	}

@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/console"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 func newCancelCommand(a *app) *cobra.Command {
-	req := operator.CancelRequest{Requester: thisRequester()}
+	req := cluster.CancelRequest{Requester: thisRequester()}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "cancel JOB",
@@ -35,14 +35,14 @@ history shows it. Where nothing runs, there is nothing to do (0); a run that is 
 }
 
 // cancelRuns stops one run or all runs of a job, and prints them.
-func (a *app) cancelRuns(ctx context.Context, req operator.CancelRequest, asJSON bool) error {
+func (a *app) cancelRuns(ctx context.Context, req cluster.CancelRequest, asJSON bool) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
 		return err
 	}
 	defer o.close()
 	canceled, err := o.Cancel(ctx, req)
-	if err != nil && !errors.Is(err, operator.ErrUnknownRun) {
+	if err != nil && !errors.Is(err, cluster.ErrUnknownRun) {
 		return o.withExitCode(err)
 	}
 	if !asJSON {

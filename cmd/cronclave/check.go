@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/replica"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -62,7 +62,7 @@ type checkedFault struct {
 }
 
 func (a *app) checkConfig(ctx context.Context, path string, o config.Options, strict, asJSON bool) error {
-	accounts := &command.Accounts{}
+	accounts := &process.Accounts{}
 	o.Rights = accounts.Rights
 	cfg, err := config.Load(path, o)
 	if err == nil && o.Machine {
@@ -94,7 +94,7 @@ func (a *app) checkConfig(ctx context.Context, path string, o config.Options, st
 
 // checkSizes returns faults for the jobs of this replica whose command and environment exceed the kernel's size limit. It uses the environment of this
 // process, and ignores files that it cannot read.
-func checkSizes(ctx context.Context, cfg *config.Config, accounts *command.Accounts) error {
+func checkSizes(ctx context.Context, cfg *config.Config, accounts *process.Accounts) error {
 	const reading = 5 * time.Second // for all files together, because one may be on a hanging mount
 	ctx, cancel := context.WithTimeout(ctx, reading)
 	defer cancel()
@@ -110,15 +110,15 @@ func checkSizes(ctx context.Context, cfg *config.Config, accounts *command.Accou
 		if silent := cfg.Unchecked[spec.EnvFile] || slices.ContainsFunc(slices.Collect(maps.Values(spec.EnvFromFile)), func(name string) bool { return cfg.Unchecked[name] }); silent {
 			spec.EnvFile, spec.EnvFromFile = "", nil
 		}
-		env, err := command.Environment(ctx, spec)
+		env, err := process.Environment(ctx, spec)
 		if err != nil { // another check warns of the unreadable file
 			spec.EnvFile, spec.EnvFromFile = "", nil
-			env, err = command.Environment(ctx, spec)
+			env, err = process.Environment(ctx, spec)
 		}
 		if err == nil {
-			err = command.CheckSize(job.Command, env)
+			err = process.CheckSize(job.Command, env)
 		}
-		if errors.Is(err, command.ErrTooLong) {
+		if errors.Is(err, process.ErrTooLong) {
 			faults = append(faults, config.Fault{File: job.File, Line: job.Line, Column: 1, Message: fmt.Sprintf("job %s: %v", job.Name, err)})
 		}
 	}
@@ -129,7 +129,7 @@ func checkSizes(ctx context.Context, cfg *config.Config, accounts *command.Accou
 }
 
 // directoryAccounts returns the users of jobs that are only in the directory service. The check of the configuration has already warned of unknown users.
-func directoryAccounts(cfg *config.Config, from *command.Accounts) map[string]string {
+func directoryAccounts(cfg *config.Config, from *process.Accounts) map[string]string {
 	accounts := map[string]string{}
 	for i := range cfg.Jobs {
 		name := cfg.Jobs[i].User

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/console"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // namesOf returns the names of all jobs in a configuration, including disabled jobs.
@@ -23,7 +23,7 @@ func namesOf(cfg *config.Config) []string {
 
 // noJob returns the error for an unknown job. It suggests the most similar name.
 func noJob(name string, known []string) error {
-	return exitError{exitUsage, operator.UnknownJob(name, known)}
+	return exitError{exitUsage, cluster.UnknownJob(name, known)}
 }
 
 // tomlFiles completes a command line with TOML files and folders.

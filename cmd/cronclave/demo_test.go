@@ -16,7 +16,7 @@ import (
 	"github.com/cronclave/cronclave/internal/testtier"
 )
 
-func startDemo(t *testing.T, args ...string) *process {
+func startDemo(t *testing.T, args ...string) *program {
 	t.Helper()
 	return startProcess(t, []string{"CRONCLAVE_REDIS=redis://127.0.0.1:1/0", "CRONCLAVE_CLOCK_OFFSET=-7s"},
 		append([]string{"cronclave", "demo"}, args...)...)

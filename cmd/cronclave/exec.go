@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/redact"
 	"github.com/cronclave/cronclave/internal/replica"
 	"github.com/cronclave/cronclave/scheduler"
@@ -87,7 +87,7 @@ func (a *app) execJob(ctx context.Context, cfg *config.Config, job *config.Job, 
 		return fmt.Errorf("job %s: not started: interrupted while asking for its lock", job.Name)
 	}
 	if errors.Is(err, scheduler.ErrElsewhere) {
-		return fmt.Errorf("%w (%s): run it on one that has them in [replica].labels, or with --no-lock", err, operator.FormatLabels(job.Where))
+		return fmt.Errorf("%w (%s): run it on one that has them in [replica].labels, or with --no-lock", err, cluster.FormatLabels(job.Where))
 	}
 	return execResult(record, err)
 }
@@ -160,7 +160,7 @@ func execResult(r scheduler.Record, err error) error {
 	case r.ExitCode != nil && *r.ExitCode != 0:
 		code = *r.ExitCode
 	case r.Signal != "":
-		code = (command.Exit{Signal: r.Signal}).Status()
+		code = (process.Exit{Signal: r.Signal}).Status()
 	}
 	return exitError{code, fmt.Errorf("job %s: %s", r.Job, strings.TrimSuffix(string(r.Outcome)+": "+r.Reason, ": "))}
 }
@@ -182,7 +182,7 @@ func (ownOutput) End() {}
 
 // printJob prints the job as exec would run it, with secrets masked.
 func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.Job) error {
-	env, mask, err := command.MaskedEnvironment(ctx, replica.Environment(cfg, job, &scheduler.Run{
+	env, mask, err := process.MaskedEnvironment(ctx, replica.Environment(cfg, job, &scheduler.Run{
 		ID: "(run id)", Job: job.Name, Replica: "(replica)", Trigger: "manual", Attempt: 1, Slots: job.Parallel,
 	}), job.EnvComposed)
 	if err != nil {
@@ -190,7 +190,7 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 	}
 	fmt.Fprintf(s.out, "command  %q\n", redact.Arguments(job.Command, mask))
 	fmt.Fprintf(s.out, "dir      %s\n", orDefault(mask(job.Dir), "(the replica's)"))
-	account, err := new(command.Accounts).Sources(job.User, job.Group)
+	account, err := new(process.Accounts).Sources(job.User, job.Group)
 	if err != nil {
 		return err //nolint:wrapcheck // it names the user
 	}
@@ -219,7 +219,7 @@ func (s streams) printMachine(job *config.Job) {
 		fmt.Fprintf(s.out, "limits   %s\n", job.Limits)
 	}
 	if len(job.Where) > 0 {
-		fmt.Fprintf(s.out, "where    %s\n", operator.FormatLabels(job.Where))
+		fmt.Fprintf(s.out, "where    %s\n", cluster.FormatLabels(job.Where))
 	}
 	if job.Pool != "" {
 		fmt.Fprintf(s.out, "pool     %s, %s\n", job.Pool, console.Count(job.PoolSlots, "slot"))

@@ -32,7 +32,7 @@ func execLine(t *testing.T, url, job string) []string {
 	return []string{"cronclave", "exec", "j", "--config", file, "--redis", url}
 }
 
-func startExec(t *testing.T, url, job string) *process {
+func startExec(t *testing.T, url, job string) *program {
 	t.Helper()
 	return startProcess(t, nil, execLine(t, url, job)...)
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
@@ -66,8 +66,8 @@ func newHistoryCommand(a *app) *cobra.Command {
 
 // toRequest returns the request that the flags describe. It resolves relative bounds by the clock of this machine; readHistory resolves them again by the
 // clock of Redis.
-func (o historyOptions) toRequest(args []string) (req operator.HistoryRequest, err error) {
-	req = operator.HistoryRequest{Limit: o.n, Output: o.output, Outcomes: o.outcomes}
+func (o historyOptions) toRequest(args []string) (req cluster.HistoryRequest, err error) {
+	req = cluster.HistoryRequest{Limit: o.n, Output: o.output, Outcomes: o.outcomes}
 	switch {
 	case o.n < 1:
 		return req, usageError("-n %d: it must be at least 1", o.n)
@@ -91,7 +91,7 @@ func (o historyOptions) toRequest(args []string) (req operator.HistoryRequest, e
 }
 
 // setBounds sets --since and --until in a request. Durations are relative to now.
-func (o historyOptions) setBounds(req *operator.HistoryRequest, now time.Time) (err error) {
+func (o historyOptions) setBounds(req *cluster.HistoryRequest, now time.Time) (err error) {
 	if o.since != "" {
 		if req.Since, err = parsePast(now, o.since); err != nil {
 			return usageError("--since: %w", err)
@@ -110,7 +110,7 @@ func (o historyOptions) setBounds(req *operator.HistoryRequest, now time.Time) (
 
 // readHistory reads the latest runs of one job or of all jobs, and returns the zone in which to print times. Relative bounds use the clock of Redis, as the
 // times in records do.
-func (a *app) readHistory(ctx context.Context, req operator.HistoryRequest, opt historyOptions) (h *operator.History, zone *time.Location, err error) {
+func (a *app) readHistory(ctx context.Context, req cluster.HistoryRequest, opt historyOptions) (h *cluster.History, zone *time.Location, err error) {
 	o, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
 		zone, err = a.displayZone(zones, opt.zone)
 		return err

@@ -13,14 +13,14 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/process"
 )
 
 // placeWithLimits makes a cgroup in which a replica can keep limits, and returns the prefix of a command that starts it there. A machine without such
 // a place fails the test with CRONCLAVE_TEST_LIMITS=1, as make vm sets it. The test itself is moved meanwhile, so no other may run beside it.
 func placeWithLimits(t *testing.T) (inside []string, able bool) {
 	t.Helper()
-	host, err := command.NewHost(command.HostConfig{Logger: hclog.NewNullLogger()})
+	host, err := process.NewHost(process.HostConfig{Logger: hclog.NewNullLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func placeWithLimits(t *testing.T) (inside []string, able bool) {
 			t.Error(err)
 		}
 	})
-	if err := host.Check(command.Spec{Limits: command.Limits{Memory: 1 << 30, Pids: 100}}); err != nil {
+	if err := host.Check(process.Spec{Limits: process.Limits{Memory: 1 << 30, Pids: 100}}); err != nil {
 		if os.Getenv("CRONCLAVE_TEST_LIMITS") == "1" {
 			t.Fatal("this machine is said to keep limits: ", err)
 		}
@@ -60,7 +60,7 @@ func TestLimitsAreKeptOrRefused(t *testing.T) {
 		return
 	}
 	replica := startProcess(t, nil, "cronclave", "run", line[3], line[4], "--redis", "redis://127.0.0.1:1/0") // which it does not get to
-	for _, p := range []*process{p, replica} {
+	for _, p := range []*program{p, replica} {
 		p.end(t, 2)
 		if said := p.stderr.String(); !strings.Contains(said, "jobs.toml:1: job j: limits can't be kept on this machine: ") {
 			t.Errorf("it does not say what it can't do:\n%s", said)

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/console"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/units"
 )
 
@@ -135,7 +135,7 @@ func (j *lockJob) lockName() string {
 	if j.pool {
 		return election.PoolLock(j.name)
 	}
-	return operator.PlainLock(j.name)
+	return cluster.PlainLock(j.name)
 }
 
 // lockTitle returns the name of the lock as messages show it.
@@ -198,7 +198,7 @@ func (j *lockJob) findPool(cfg *config.Config) error {
 		return usageError("--pool %s needs the configuration with [pools.%s]: name it with --config or CRONCLAVE_CONFIG", j.name, j.name)
 	}
 	message := fmt.Sprintf("no pool %q in the configuration", j.name)
-	if near := operator.Nearest(j.name, slices.Collect(maps.Keys(cfg.Pools))); near != "" {
+	if near := cluster.Nearest(j.name, slices.Collect(maps.Keys(cfg.Pools))); near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return usageError("%s", message)

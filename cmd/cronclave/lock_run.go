@@ -16,11 +16,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/lease/engine"
-	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica"
 	"github.com/cronclave/cronclave/internal/selffence"
@@ -50,7 +50,7 @@ func (r *lockRun) run(ctx context.Context) error {
 	waiting, done := signals.untilSignal(ctx)
 	// The client chooses the id, so that a repeated request returns the grant whose answer was lost.
 	id := strings.ToLower(crypto.Text()[:16])
-	defer operator.ShowLock(r.history, journal.LockUse{ID: id, Lock: r.name, Pool: r.pool, Slots: r.slots, Owner: r.owner}, r.lease, r.locks.EstimatedTime)()
+	defer cluster.ShowLock(r.history, journal.LockUse{ID: id, Lock: r.name, Pool: r.pool, Slots: r.slots, Owner: r.owner}, r.lease, r.locks.EstimatedTime)()
 	lease, err := (&acquisition{lockJob: r.lockJob, locks: r.locks, id: id, at: r.redis.Authority(), say: r.reportWaiting}).acquireLease(waiting)
 	done()
 	var interrupted interruption
@@ -117,8 +117,8 @@ func (r *lockRun) leaseLost(ctx context.Context, lease *engine.Lease) error {
 const longestRelease = 2 * redisconn.Timeout
 
 // runLocked runs the command with a warden. lost reports whether the command was killed because its lease could not be renewed.
-func runLocked(j *lockJob, cfg *config.Config, lease *engine.Lease, s *signals, log hclog.Logger) (exit command.Exit, lost bool, err error) {
-	env, err := command.Environment(lease.Context(), lockEnvironment(j, cfg, lease))
+func runLocked(j *lockJob, cfg *config.Config, lease *engine.Lease, s *signals, log hclog.Logger) (exit process.Exit, lost bool, err error) {
+	env, err := process.Environment(lease.Context(), lockEnvironment(j, cfg, lease))
 	if err != nil {
 		return exit, false, fmt.Errorf("prepare the environment: %w", err)
 	}
@@ -134,7 +134,7 @@ func runLocked(j *lockJob, cfg *config.Config, lease *engine.Lease, s *signals, 
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		exit = processes.Host.Run(stop, kill, command.Spec{
+		exit = processes.Host.Run(stop, kill, process.Spec{
 			Name: lease.ID(), Argv: j.argv, Env: env, Lease: lease, KillGrace: lockGrace, Attached: true, Signals: s.forCommand(),
 		})
 	}()
@@ -172,7 +172,7 @@ func guardLease(lease *engine.Lease, over <-chan struct{}, stop, kill func()) (l
 
 // lockEnvironment returns the environment of the command. If lock runs inside a job, the command also gets the variables of the job. The variables of lock
 // take precedence.
-func lockEnvironment(j *lockJob, cfg *config.Config, lease *engine.Lease) command.EnvSpec {
+func lockEnvironment(j *lockJob, cfg *config.Config, lease *engine.Lease) process.EnvSpec {
 	extra := map[string]string{}
 	for _, v := range replica.Variables() {
 		if value, set := os.LookupEnv(v.Name); set {
@@ -186,7 +186,7 @@ func lockEnvironment(j *lockJob, cfg *config.Config, lease *engine.Lease) comman
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} { // standard variables stay, even if the configuration uses them for secrets
 		delete(taken, name)
 	}
-	return command.EnvSpec{Base: os.Environ(), InheritEnv: true, EnvTaken: taken, Extra: extra}
+	return process.EnvSpec{Base: os.Environ(), InheritEnv: true, EnvTaken: taken, Extra: extra}
 }
 
 // signals handles the signals that would end this process. A signal during the wait ends the wait. Later signals are passed on to the command.

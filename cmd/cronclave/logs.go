@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
@@ -65,11 +65,11 @@ func (a *app) printLogs(ctx context.Context, jobs []string, opt logsOptions) err
 	defer done()
 	switch {
 	case opt.run != "" && opt.follow:
-		return o.withExitCode(o.Follow(ctx, operator.FollowRequest{Job: jobs[0], Run: opt.run}, a.logViewer(o.Zones(), jobs, opt)))
+		return o.withExitCode(o.Follow(ctx, cluster.FollowRequest{Job: jobs[0], Run: opt.run}, a.logViewer(o.Zones(), jobs, opt)))
 	case opt.follow:
 		return o.withExitCode(o.FollowJobs(ctx, jobs, a.logViewer(o.Zones(), jobs, opt)))
 	}
-	records, err := o.Logs(ctx, operator.LogsRequest{Job: jobs[0], Run: opt.run, Limit: opt.n})
+	records, err := o.Logs(ctx, cluster.LogsRequest{Job: jobs[0], Run: opt.run, Limit: opt.n})
 	if err != nil {
 		return o.withExitCode(err)
 	}
@@ -80,7 +80,7 @@ func (a *app) printLogs(ctx context.Context, jobs []string, opt logsOptions) err
 	for _, r := range slices.Backward(records) { // print the oldest run first and the latest last, like a log
 		fmt.Fprintf(a.err, "==> %s\n", runHeadline(r))
 		if r.OutputCut > 0 {
-			fmt.Fprintln(a.err, operator.LeftOut(r.OutputCut))
+			fmt.Fprintln(a.err, cluster.LeftOut(r.OutputCut))
 		}
 		if r.Output != nil {
 			for line := range strings.Lines(*r.Output) {
@@ -114,7 +114,7 @@ func (s streams) addPrinted(ctx context.Context, o *operating, records []journal
 
 // logViewer returns the viewer for followed output. With --run it prints the lines of the run unchanged. Otherwise it prefixes each line with time and
 // replica, unless --plain is given.
-func (s streams) logViewer(zones *cronspec.Zones, jobs []string, opt logsOptions) operator.Viewer {
+func (s streams) logViewer(zones *cronspec.Zones, jobs []string, opt logsOptions) cluster.Viewer {
 	logs := s.followedLogs(zones)
 	switch {
 	case opt.asJSON:

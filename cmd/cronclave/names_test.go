@@ -48,7 +48,7 @@ slots = 1
 				}
 				return refuses
 			})
-			start := func(args ...string) *process {
+			start := func(args ...string) *program {
 				line := slices.Concat([]string{"sh", "-c", `exec "$@" 2>&1`, "sh", "cronclave", "--config", file}, args)
 				return startProcess(t, []string{"CRONCLAVE_REDIS=redis://" + s.Addr() + "/0"}, line...)
 			}

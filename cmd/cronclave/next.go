@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/console"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/units"
 )
 
@@ -55,8 +55,8 @@ func newNextCommand(a *app) *cobra.Command {
 // mostTicks is the maximum number of ticks that next prints with --until and without -n.
 const mostTicks = 1_000_000
 
-func newWindow(now time.Time, from, until string, n int, nGiven bool) (operator.Window, error) {
-	w := operator.Window{From: now, Limit: n}
+func newWindow(now time.Time, from, until string, n int, nGiven bool) (cluster.Window, error) {
+	w := cluster.Window{From: now, Limit: n}
 	var err error
 	if from != "" {
 		if w.From, err = parseFuture(now, from); err != nil {
@@ -117,17 +117,17 @@ func selectJobs(cfg *config.Config, names []string) ([]*config.Job, error) {
 }
 
 // nextTicks returns the coming ticks of jobs. A job with `after` has no ticks of its own.
-func nextTicks(jobs []*config.Job, w operator.Window) []operator.Tick {
-	var scheduled []operator.Scheduled
+func nextTicks(jobs []*config.Job, w cluster.Window) []cluster.Tick {
+	var scheduled []cluster.Scheduled
 	for _, j := range jobs {
 		if j.Spec != nil {
-			scheduled = append(scheduled, operator.Scheduled{Job: j.Name, Spec: j.Spec, Zone: j.Location})
+			scheduled = append(scheduled, cluster.Scheduled{Job: j.Name, Spec: j.Spec, Zone: j.Location})
 		}
 	}
-	return operator.Upcoming(scheduled, w)
+	return cluster.Upcoming(scheduled, w)
 }
 
-func (s streams) printTicks(ticks []operator.Tick, asJSON bool) error {
+func (s streams) printTicks(ticks []cluster.Tick, asJSON bool) error {
 	if asJSON {
 		type row struct {
 			Job  string `json:"job"`

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // operating is the access of a command to a cluster.
 type operating struct {
-	*operator.Operator
+	*cluster.Operator
 	redis  *redisconn.Conn
 	faulty bool // the configuration is faulty, so its jobs are unknown
 }
@@ -41,7 +41,7 @@ func (a *app) openOperatorWith(ctx context.Context, take func(*cronspec.Zones) e
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	o, err := operator.New(operator.Config{Conn: rdb, Journal: j, Namespace: cfg.Namespace, Jobs: configuredJobs(cfg), Incomplete: faults > 0,
+	o, err := cluster.New(cluster.Config{Conn: rdb, Journal: j, Namespace: cfg.Namespace, Jobs: configuredJobs(cfg), Incomplete: faults > 0,
 		Zones: func() *cronspec.Zones { return cfg.Zones }})
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
@@ -60,10 +60,10 @@ func (a *app) withOperator(ctx context.Context, do func(*operating) error) error
 }
 
 // configuredJobs returns the jobs of a configuration, including disabled jobs.
-func configuredJobs(cfg *config.Config) []operator.ConfiguredJob {
-	jobs := make([]operator.ConfiguredJob, len(cfg.Jobs))
+func configuredJobs(cfg *config.Config) []cluster.ConfiguredJob {
+	jobs := make([]cluster.ConfiguredJob, len(cfg.Jobs))
 	for i, j := range cfg.Jobs {
-		jobs[i] = operator.ConfiguredJob{Name: j.Name, Tags: j.Tags}
+		jobs[i] = cluster.ConfiguredJob{Name: j.Name, Tags: j.Tags}
 	}
 	return jobs
 }
@@ -75,20 +75,20 @@ func (o *operating) close() {
 
 // withExitCode adds the exit code to an error of an operator, and advice for the command line.
 func (o *operating) withExitCode(err error) error {
-	var away *operator.UnavailableError
+	var away *cluster.UnavailableError
 	switch {
 	case errors.As(err, &away):
 		return unavailableError(away.Doing, away.Err)
-	case errors.Is(err, operator.ErrUnknownJob), errors.Is(err, operator.ErrUnknownTag), errors.Is(err, operator.ErrNoJobs):
+	case errors.Is(err, cluster.ErrUnknownJob), errors.Is(err, cluster.ErrUnknownTag), errors.Is(err, cluster.ErrNoJobs):
 		if o.faulty {
 			err = fmt.Errorf("%w (no replica has it; the faulty configuration was not searched)", err)
 		}
 		return exitError{exitUsage, err}
-	case errors.Is(err, operator.ErrNotATick):
+	case errors.Is(err, cluster.ErrNotATick):
 		return usageError("--tick %w", err)
-	case errors.Is(err, operator.ErrInvalid):
+	case errors.Is(err, cluster.ErrInvalid):
 		return exitError{exitUsage, err}
-	case errors.Is(err, operator.ErrNotStarted):
+	case errors.Is(err, cluster.ErrNotStarted):
 		return exitError{exitTimeout, err}
 	}
 	return err

@@ -6,19 +6,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/console"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/units"
 )
 
 // selectionFlags adds the flags that select jobs by tag, or all jobs.
-func selectionFlags(cmd *cobra.Command, s *operator.Selection) {
+func selectionFlags(cmd *cobra.Command, s *cluster.Selection) {
 	cmd.Flags().StringArrayVar(&s.Tags, "tag", nil, "the jobs that have this tag; may be repeated")
 	cmd.Flags().BoolVar(&s.All, "all", false, "all jobs of the namespace")
 }
 
 // checkSelection requires that jobs are selected in exactly one way.
-func checkSelection(s operator.Selection) error {
+func checkSelection(s cluster.Selection) error {
 	ways := 0
 	for _, given := range []bool{len(s.Jobs) > 0, len(s.Tags) > 0, s.All} {
 		if given {
@@ -32,7 +32,7 @@ func checkSelection(s operator.Selection) error {
 }
 
 func newPauseCommand(a *app) *cobra.Command {
-	req := operator.PauseRequest{Requester: thisRequester()}
+	req := cluster.PauseRequest{Requester: thisRequester()}
 	var length string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -55,7 +55,7 @@ that is paused already it changes the end and the reason, and keeps the beginnin
 			if err := checkSelection(req.Selection); err != nil {
 				return err
 			}
-			return a.pauseOrResume(cmd.Context(), asJSON, func(o *operator.Operator) ([]operator.PausedJob, error) { return o.Pause(cmd.Context(), req) })
+			return a.pauseOrResume(cmd.Context(), asJSON, func(o *cluster.Operator) ([]cluster.PausedJob, error) { return o.Pause(cmd.Context(), req) })
 		},
 	}
 	selectionFlags(cmd, &req.Selection)
@@ -66,7 +66,7 @@ that is paused already it changes the end and the reason, and keeps the beginnin
 }
 
 func newResumeCommand(a *app) *cobra.Command {
-	req := operator.ResumeRequest{Requester: thisRequester()}
+	req := cluster.ResumeRequest{Requester: thisRequester()}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "resume JOB...",
@@ -79,7 +79,7 @@ func newResumeCommand(a *app) *cobra.Command {
 			if err := checkSelection(req.Selection); err != nil {
 				return err
 			}
-			return a.pauseOrResume(cmd.Context(), asJSON, func(o *operator.Operator) ([]operator.PausedJob, error) { return o.Resume(cmd.Context(), req) })
+			return a.pauseOrResume(cmd.Context(), asJSON, func(o *cluster.Operator) ([]cluster.PausedJob, error) { return o.Resume(cmd.Context(), req) })
 		},
 	}
 	selectionFlags(cmd, &req.Selection)
@@ -89,7 +89,7 @@ func newResumeCommand(a *app) *cobra.Command {
 }
 
 // pauseOrResume calls do, which pauses or resumes jobs, and prints the result for each job.
-func (a *app) pauseOrResume(ctx context.Context, asJSON bool, do func(*operator.Operator) ([]operator.PausedJob, error)) error {
+func (a *app) pauseOrResume(ctx context.Context, asJSON bool, do func(*cluster.Operator) ([]cluster.PausedJob, error)) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
 		return err

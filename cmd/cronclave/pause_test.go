@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // TestStatusShowsPauses with their end and reason, as long as they are on; and jobs of which only replicas know are paused by their tags.
@@ -45,7 +45,7 @@ func TestStatusShowsPauses(t *testing.T) {
 		}
 	}
 	run("resume", "report")
-	var st operator.Status
+	var st cluster.Status
 	if err := json.Unmarshal([]byte(run("status", "--json")), &st); err != nil {
 		t.Fatal(err)
 	}

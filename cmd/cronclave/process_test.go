@@ -28,8 +28,8 @@ func exitCode(err error) int {
 	return 0
 }
 
-// process is cronclave as a user starts it.
-type process struct {
+// program is cronclave as a user starts it.
+type program struct {
 	*exec.Cmd
 	out    *bufio.Reader
 	stdout io.ReadCloser // below out
@@ -41,11 +41,11 @@ type process struct {
 const longestProcess = 3 * time.Minute
 
 // startProcess starts a command line with more variables in its environment; it is killed if the test ends before.
-func startProcess(t *testing.T, env []string, args ...string) *process {
+func startProcess(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), longestProcess)
 	t.Cleanup(cancel)
-	p := &process{Cmd: exec.CommandContext(ctx, args[0], args[1:]...), tmp: t.TempDir()}
+	p := &program{Cmd: exec.CommandContext(ctx, args[0], args[1:]...), tmp: t.TempDir()}
 	p.WaitDelay = 10 * time.Second // if others hold its stderr open
 	p.Env = append(append(os.Environ(), "TMPDIR="+p.tmp, "GORACE=atexit_sleep_ms=0"), env...)
 	p.Stderr = &p.stderr
@@ -67,7 +67,7 @@ func startProcess(t *testing.T, env []string, args ...string) *process {
 }
 
 // read waits for a line that matches, and returns the output until then.
-func (p *process) read(t *testing.T, pattern string) string {
+func (p *program) read(t *testing.T, pattern string) string {
 	t.Helper()
 	var text strings.Builder
 	for want := regexp.MustCompile(pattern); ; {
@@ -84,7 +84,7 @@ func (p *process) read(t *testing.T, pattern string) string {
 }
 
 // signal sends a signal to the process alone.
-func (p *process) signal(t *testing.T, s os.Signal) {
+func (p *program) signal(t *testing.T, s os.Signal) {
 	t.Helper()
 	if err := p.Process.Signal(s); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 }
 
 // end waits for the end and returns what it printed until then.
-func (p *process) end(t *testing.T, code int) string {
+func (p *program) end(t *testing.T, code int) string {
 	t.Helper()
 	text, err := io.ReadAll(p.out)
 	if err != nil && !errors.Is(err, os.ErrClosed) {
@@ -105,7 +105,7 @@ func (p *process) end(t *testing.T, code int) string {
 }
 
 // nothingLeft demands that no process, and no file, outlives it.
-func (p *process) nothingLeft(t *testing.T) {
+func (p *program) nothingLeft(t *testing.T) {
 	t.Helper()
 	if left, err := filepath.Glob(filepath.Join(p.tmp, "*")); err != nil || len(left) > 0 {
 		t.Errorf("files left behind: %v, %v", left, err)
@@ -116,7 +116,7 @@ func (p *process) nothingLeft(t *testing.T) {
 }
 
 // processes are those with its folder in their environment: itself, and those that came from it.
-func (p *process) processes(t *testing.T) []string {
+func (p *program) processes(t *testing.T) []string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("looks into /proc")
@@ -136,7 +136,7 @@ func (p *process) processes(t *testing.T) []string {
 }
 
 // awaitNone waits until all its processes are gone. Jobs may live on for a moment.
-func (p *process) awaitNone(t *testing.T) {
+func (p *program) awaitNone(t *testing.T) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -16,10 +16,10 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
@@ -36,7 +36,7 @@ func beats(t *testing.T) (file string) {
 }
 
 // startWith starts a command on a Redis, with stderr in its stdout.
-func startWith(t *testing.T, url string, args ...string) *process {
+func startWith(t *testing.T, url string, args ...string) *program {
 	t.Helper()
 	line := slices.Concat([]string{"sh", "-c", `exec "$@" 2>&1`, "sh", "cronclave", "--config", beats(t)}, args)
 	if slices.Contains(args, "--trial") { // as a demo does it
@@ -259,7 +259,7 @@ func TestEmbeddedRedisIsNamed(t *testing.T) {
 func warningsOf(t *testing.T, url string) []redisconn.Warning {
 	t.Helper()
 	var out, said bytes.Buffer
-	var st operator.Status
+	var st cluster.Status
 	if code := runCommandLine(t.Context(), []string{"status", "--json", "--redis", url}, streams{out: &out, err: &said}); code != 0 || said.Len() > 0 {
 		t.Fatalf("exit code %d\n%s", code, &said)
 	}

@@ -69,7 +69,7 @@ func TestReasonsAreThose(t *testing.T) {
 		t.Errorf("reasons in the source: %q\nin the reference: %q", found, known)
 	}
 	var explained []string
-	for _, file := range parsed(t, "../../internal/operator") {
+	for _, file := range parsed(t, "../../internal/cluster") {
 		explained = append(explained, keysOf(file, "reasonTexts")...)
 	}
 	if slices.Sort(explained); !slices.Equal(explained, known) {

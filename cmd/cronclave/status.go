@@ -11,15 +11,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/console"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/zonedata"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // statusOptions has the flags of status.
 type statusOptions struct {
-	operator.StatusRequest
+	cluster.StatusRequest
 	layout       string
 	zone         string
 	watch, check bool
@@ -64,23 +64,23 @@ const watchEvery = 2 * time.Second
 // printStatus prints the status once or, with --watch, repeatedly.
 func (o statusOptions) printStatus(ctx context.Context, a *app) error {
 	var p console.Printer
-	cluster, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
+	op, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
 		p, err = o.newPrinter(a.streams, zones)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	defer cluster.close()
+	defer op.close()
 	if o.watch {
 		ctx, done := console.WhileWritable(ctx, a.out)
 		defer done()
-		return o.watchCluster(ctx, cluster, p, a.streams)
+		return o.watchCluster(ctx, op, p, a.streams)
 	}
-	st, err := cluster.Status(ctx, o.StatusRequest)
+	st, err := op.Status(ctx, o.StatusRequest)
 	switch {
 	case err != nil:
-		return cluster.withExitCode(err)
+		return op.withExitCode(err)
 	case o.asJSON:
 		err = a.printJSON(st)
 	default:
@@ -94,14 +94,14 @@ func (o statusOptions) printStatus(ctx context.Context, a *app) error {
 
 // watchCluster prints the status every two seconds until ctx ends. If Redis does not answer the first time, it returns the error. Later it prints errors and
 // continues.
-func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p console.Printer, s streams) error {
+func (o statusOptions) watchCluster(ctx context.Context, op *operating, p console.Printer, s streams) error {
 	for first := true; ; first = false {
-		st, err := cluster.Status(ctx, o.StatusRequest)
+		st, err := op.Status(ctx, o.StatusRequest)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && first:
-			return cluster.withExitCode(err)
+			return op.withExitCode(err)
 		case err != nil:
 			fmt.Fprintln(s.err, "cronclave:", err)
 		default:
@@ -155,7 +155,7 @@ func (s streams) useColour() bool {
 	return console.IsTerminal(s.out) && os.Getenv(envNoColor) == "" && os.Getenv(envTerm) != "dumb"
 }
 
-func (o statusOptions) printText(p console.Printer, st *operator.Status) error {
+func (o statusOptions) printText(p console.Printer, st *cluster.Status) error {
 	out, text := p.Out, strings.Builder{}
 	p.Out = &text
 	if o.Job != "" {

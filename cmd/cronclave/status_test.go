@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/replica"
 )
 
@@ -49,7 +49,7 @@ func TestStatusShowsTheNextTick(t *testing.T) {
 	if code := runCommandLine(t.Context(), []string{"status", "--json", "--redis", s.URL()}, streams{out: &out, err: &said}); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, &said)
 	}
-	var st operator.Status
+	var st cluster.Status
 	if err := json.Unmarshal(out.Bytes(), &st); err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -42,7 +42,7 @@ With --wait the output is shown while the job runs, and the exit code is the job
 			if err != nil {
 				return err
 			}
-			return a.triggerJob(cmd.Context(), operator.TriggerRequest{Requester: by, Job: args[0], Tick: tick, Follow: o.wait}, o)
+			return a.triggerJob(cmd.Context(), cluster.TriggerRequest{Requester: by, Job: args[0], Tick: tick, Follow: o.wait}, o)
 		},
 	}
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "show the output, and exit with the job's exit code")
@@ -72,14 +72,14 @@ func (o triggerOptions) checkFlags() (tick time.Time, err error) {
 // errTimeout is the cause of a wait that --timeout has ended.
 var errTimeout = errors.New("--timeout has passed")
 
-func (a *app) triggerJob(ctx context.Context, req operator.TriggerRequest, opt triggerOptions) error {
+func (a *app) triggerJob(ctx context.Context, req cluster.TriggerRequest, opt triggerOptions) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
 		return err
 	}
 	defer o.close()
 	r, err := o.Trigger(ctx, req)
-	if errors.Is(err, operator.ErrDisabled) {
+	if errors.Is(err, cluster.ErrDisabled) {
 		return fmt.Errorf("%w; run it here with: cronclave exec %s", err, req.Job)
 	}
 	if err != nil {
@@ -103,13 +103,13 @@ func (a *app) triggerJob(ctx context.Context, req operator.TriggerRequest, opt t
 }
 
 // thisRequester returns the user of this command, as user@host. The name is only informative: it is not verified.
-func thisRequester() operator.Requester {
+func thisRequester() cluster.Requester {
 	host, _ := os.Hostname() // on an error host is "", and the name says "somewhere"
-	return operator.Requester{By: cmp.Or(os.Getenv(envUser), "somebody") + "@" + cmp.Or(host, "somewhere")}
+	return cluster.Requester{By: cmp.Or(os.Getenv(envUser), "somebody") + "@" + cmp.Or(host, "somewhere")}
 }
 
 // reasonFlag adds the flag for the reason that the audit log records.
-func reasonFlag(cmd *cobra.Command, r *operator.Requester) {
+func reasonFlag(cmd *cobra.Command, r *cluster.Requester) {
 	cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for people: one line of at most 200 characters")
 }
 
@@ -123,7 +123,7 @@ func (s streams) printWaiting(r journal.Request, replica string) {
 }
 
 // notRun returns the error for a trigger request that did not lead to a run.
-func notRun(t *operator.Triggered, wait bool) error {
+func notRun(t *cluster.Triggered, wait bool) error {
 	err := fmt.Errorf("job %s: %s: %s", t.Job, t.Outcome, t.Reason)
 	if wait && t.Outcome != journal.OutcomeFailed {
 		return exitError{exitNotAcquired, err}
@@ -131,7 +131,7 @@ func notRun(t *operator.Triggered, wait bool) error {
 	return err
 }
 
-func (s streams) printTriggered(t *operator.Triggered, opt triggerOptions) error {
+func (s streams) printTriggered(t *cluster.Triggered, opt triggerOptions) error {
 	switch {
 	case opt.asJSON:
 		return s.printJSON(t)
@@ -145,10 +145,10 @@ func (s streams) printTriggered(t *operator.Triggered, opt triggerOptions) error
 }
 
 // followRun prints the output of the run until it ends, and returns the run's result.
-func (a *app) followRun(ctx context.Context, o *operating, t *operator.Triggered, opt triggerOptions) error {
+func (a *app) followRun(ctx context.Context, o *operating, t *cluster.Triggered, opt triggerOptions) error {
 	ctx, done := console.WhileWritable(ctx, a.out)
 	defer done()
-	var viewer operator.Viewer
+	var viewer cluster.Viewer
 	if !opt.asJSON {
 		viewer = a.followedLogs(o.Zones()).Bare()
 		if err := a.printTriggered(t, opt); err != nil {

@@ -46,7 +46,7 @@ for name in $("$busybox" --list); do [ -e "$root/bin/$name" ] || ln -s busybox "
 printf '%s:/tmp:/bin/sh\n' root:x:0:0: daemon:x:1:1: nobody:x:65534:65534: >"$root/etc/passwd"
 printf '%s:\n' root:x:0 daemon:x:1 nogroup:x:65534 >"$root/etc/group"
 cp integration/vm/init "$root/init"
-for name in internal/command internal/warden cmd/cronclave; do CGO_ENABLED=0 go test -c -o "$root/tests/" "./$name"; done
+for name in internal/process internal/warden cmd/cronclave; do CGO_ENABLED=0 go test -c -o "$root/tests/" "./$name"; done
 # One test at a time: some hold processes to deadlines, and an emulated processor is slow.
 for user in 0 65534; do
 	for tests in command.test warden.test 'cronclave.test -test.run=Limits|OutOfMemory'; do

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // Acts prints entries of the audit log. Times are relative to now.
@@ -51,7 +51,7 @@ func Unchanged(a journal.Act) string {
 }
 
 // Paused prints, for each job, the result of a pause or a resume.
-func (p Printer) Paused(jobs []operator.PausedJob) {
+func (p Printer) Paused(jobs []cluster.PausedJob) {
 	for _, j := range jobs {
 		switch {
 		case j.Paused:
@@ -65,7 +65,7 @@ func (p Printer) Paused(jobs []operator.PausedJob) {
 }
 
 // pauseEnd returns the end of a pause and its reason.
-func pauseEnd(j operator.PausedJob) string {
+func pauseEnd(j cluster.PausedJob) string {
 	text := "it is resumed"
 	if j.Until != nil {
 		text = Stamp(*j.Until)
@@ -77,7 +77,7 @@ func pauseEnd(j operator.PausedJob) string {
 }
 
 // Canceled prints the runs of a job whose replicas were asked to stop them.
-func (p Printer) Canceled(job string, runs []operator.CanceledRun) {
+func (p Printer) Canceled(job string, runs []cluster.CanceledRun) {
 	if len(runs) == 0 {
 		fmt.Fprintf(p.Out, "nothing runs of job %s\n", job)
 		return

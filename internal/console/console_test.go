@@ -7,8 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -18,36 +18,36 @@ func before(d time.Duration) *time.Time {
 	return &t
 }
 
-// cluster has one of everything that a status shows.
-func cluster() *operator.Status {
+// exampleStatus has one of everything that a status shows.
+func exampleStatus() *cluster.Status {
 	failed := journal.Record{RunID: "r9", Job: "wordy", Tick: *before(2 * time.Minute), Started: *before(2 * time.Minute), Finished: *before(time.Minute), Outcome: "failed",
 		Reason: "exec: \"/no/such/program\": no such file or directory", Replica: "b", Token: 9}
-	return &operator.Status{
-		Namespace: "default", Now: now, Leader: &operator.Leader{Replica: "a", Token: 7},
-		Replicas: []operator.Replica{
-			{Name: "a", Version: "v1", Started: *before(time.Hour), Seen: *before(1400 * time.Millisecond), ConfigDigest: "0123456789abcdef", ZoneData: "2026f", ClockOffsetMS: -3, State: operator.ReplicaUp,
+	return &cluster.Status{
+		Namespace: "default", Now: now, Leader: &cluster.Leader{Replica: "a", Token: 7},
+		Replicas: []cluster.Replica{
+			{Name: "a", Version: "v1", Started: *before(time.Hour), Seen: *before(1400 * time.Millisecond), ConfigDigest: "0123456789abcdef", ZoneData: "2026f", ClockOffsetMS: -3, State: cluster.ReplicaUp,
 				MaxRunning: 8, LeaseMargin: &journal.LeaseMargin{LeftMS: 19700, LeaseMS: 30000}},
-			{Name: "b", Version: "v1", Started: *before(72 * time.Hour), Seen: now.Add(time.Millisecond), ConfigDigest: "0123456789abcdef", Running: 2, State: operator.ReplicaDraining},
+			{Name: "b", Version: "v1", Started: *before(72 * time.Hour), Seen: now.Add(time.Millisecond), ConfigDigest: "0123456789abcdef", Running: 2, State: cluster.ReplicaDraining},
 		},
-		Lost: []operator.LostReplica{{Name: "c", Seen: *before(4 * time.Minute)}},
-		Jobs: []operator.Job{
+		Lost: []cluster.LostReplica{{Name: "c", Seen: *before(4 * time.Minute)}},
+		Jobs: []cluster.Job{
 			{Name: "asked", Enabled: true, Schedule: []string{"@daily"}, Last: &journal.Record{Started: now, Finished: now, Trigger: "manual", Outcome: "ok", FailedTries: 2}},
 			{Name: "child", Enabled: true, After: []string{"wordy"}, Timezone: "UTC"},
 			{Name: "idle", Enabled: true, Schedule: []string{"@daily"}, Paused: true, PausedSince: before(time.Hour), PausedReason: "disks are replaced", PausedBy: "ann@host"},
 			{Name: "wordy", Enabled: true, Schedule: []string{"* * * * *"}, Timezone: "UTC", Next: before(-25 * time.Second), Parallel: 2, Tags: []string{"night"},
-				Holders: []operator.Holder{{Replica: "b", Slot: 1, Token: 10, Tick: before(0), Expires: *before(-30 * time.Second)}}, Last: &failed,
+				Holders: []cluster.Holder{{Replica: "b", Slot: 1, Token: 10, Tick: before(0), Expires: *before(-30 * time.Second)}}, Last: &failed,
 				Recent: []journal.Record{failed, {Job: "wordy", Outcome: "ok"}, {Job: "wordy", Outcome: "missed"}, {Job: "wordy", Outcome: "skipped"}}, LastEnd: &failed},
 		},
-		Problems: []operator.Problem{
-			{Level: operator.LevelError, Code: "job_failed", Job: "wordy", Since: before(time.Minute), Message: "job wordy failed on b: exec: \"/no/such/program\": no such file or directory,"},
-			{Level: operator.LevelWarning, Code: "config_differs", Message: "replicas run different configurations:\na, b"},
-			{Level: operator.LevelAdvice, Code: "replica_lost", Message: "the registration of replica c expired"},
+		Problems: []cluster.Problem{
+			{Level: cluster.LevelError, Code: "job_failed", Job: "wordy", Since: before(time.Minute), Message: "job wordy failed on b: exec: \"/no/such/program\": no such file or directory,"},
+			{Level: cluster.LevelWarning, Code: "config_differs", Message: "replicas run different configurations:\na, b"},
+			{Level: cluster.LevelAdvice, Code: "replica_lost", Message: "the registration of replica c expired"},
 		},
 		JobCount: 40,
-		Pools: []operator.Pool{{Lock: operator.Lock{Name: "warehouse", Slots: 1, Waiters: 11,
-			Holders: []operator.SlotHolder{{Owner: "b", Job: "wordy", Since: before(time.Minute), Token: 10, Expires: *before(-30 * time.Second)}},
-			Waiting: []operator.Waiter{{Owner: "a", Job: "asked", Since: before(20 * time.Second)}, {Owner: "host (pid 9)"}}}}},
-		Locks: []operator.Lock{{Name: "deploy", Slots: 9, Holders: slices.Repeat([]operator.SlotHolder{{Owner: "build-server-7.example.org (pid 12345)"}}, 7)},
+		Pools: []cluster.Pool{{Lock: cluster.Lock{Name: "warehouse", Slots: 1, Waiters: 11,
+			Holders: []cluster.SlotHolder{{Owner: "b", Job: "wordy", Since: before(time.Minute), Token: 10, Expires: *before(-30 * time.Second)}},
+			Waiting: []cluster.Waiter{{Owner: "a", Job: "asked", Since: before(20 * time.Second)}, {Owner: "host (pid 9)"}}}}},
+		Locks: []cluster.Lock{{Name: "deploy", Slots: 9, Holders: slices.Repeat([]cluster.SlotHolder{{Owner: "build-server-7.example.org (pid 12345)"}}, 7)},
 			{Name: "free", Slots: 1}},
 	}
 }
@@ -62,14 +62,14 @@ func printed(print func(Printer), p Printer) string {
 // TestOldFailuresAreOneLine: jobs that have failed for more than a day share a line, but in the wide form. A streak has its length, a single failure its age.
 func TestOldFailuresAreOneLine(t *testing.T) {
 	t.Parallel()
-	st := cluster()
+	st := exampleStatus()
 	at := st.Now.Add(-3 * time.Hour)
 	old := st.Now.Add(-75 * time.Hour)
-	st.Problems = []operator.Problem{
-		{Level: operator.LevelError, Code: "job_failed", Job: "new", Message: "job new failed; 4 in a row", Since: &at, Failures: &operator.Streak{Count: 4, Since: at}},
-		{Level: operator.LevelError, Code: "job_failed", Job: "once", Message: "job once failed", Since: &at, Failures: &operator.Streak{Count: 1, Since: at}},
-		{Level: operator.LevelError, Code: "job_failed", Job: "a", Message: "job a failed", Since: &old, Failures: &operator.Streak{Count: 9, Since: old}},
-		{Level: operator.LevelWarning, Code: "job_missed", Job: "b", Message: "job b missed", Since: &old, Failures: &operator.Streak{Count: 1, Since: old}},
+	st.Problems = []cluster.Problem{
+		{Level: cluster.LevelError, Code: "job_failed", Job: "new", Message: "job new failed; 4 in a row", Since: &at, Failures: &cluster.Streak{Count: 4, Since: at}},
+		{Level: cluster.LevelError, Code: "job_failed", Job: "once", Message: "job once failed", Since: &at, Failures: &cluster.Streak{Count: 1, Since: at}},
+		{Level: cluster.LevelError, Code: "job_failed", Job: "a", Message: "job a failed", Since: &old, Failures: &cluster.Streak{Count: 9, Since: old}},
+		{Level: cluster.LevelWarning, Code: "job_missed", Job: "b", Message: "job b missed", Since: &old, Failures: &cluster.Streak{Count: 1, Since: old}},
 	}
 	const want = "\n\n✗ job new failed; 4 in a row (for 3h)\n✗ job once failed (3h ago)\n✗ 2 jobs have failed for more than a day: a, b\n"
 	if got := printed(func(p Printer) { p.Status(st) }, Printer{}); !strings.Contains(got, want) {
@@ -82,7 +82,7 @@ func TestOldFailuresAreOneLine(t *testing.T) {
 
 func TestStatusReadsWell(t *testing.T) {
 	t.Parallel()
-	got := printed(func(p Printer) { p.Status(cluster()) }, Printer{})
+	got := printed(func(p Printer) { p.Status(exampleStatus()) }, Printer{})
 	want := `namespace default at 2026-03-01 12:00:00 UTC: 1 replica up, leader a, 4 of 40 jobs
 
 ✗ job wordy failed on b: exec: "/no/such/program": no such file or directory, (1m ago)
@@ -126,7 +126,7 @@ free    0 of 1  -                             -      -
 // A text of 100 columns at most has long names cut; a wide one has all.
 func TestNamesAreCutUnlessWide(t *testing.T) {
 	t.Parallel()
-	st, long := cluster(), strings.Repeat("x", 128)
+	st, long := exampleStatus(), strings.Repeat("x", 128)
 	st.Namespace, st.Leader.Replica, st.Problems[0].Message = long, long, "job "+long+" failed"
 	st.Replicas[0].ClockOffsetMS, st.Replicas[0].ClockErrorMS, st.Replicas[0].Version = 123456, 123456, long
 	st.Jobs[3].Name, st.Replicas[0].Name, st.Jobs[3].Holders[0].Replica, st.Jobs[1].After = long, long, long, []string{long}
@@ -145,7 +145,7 @@ func TestNamesAreCutUnlessWide(t *testing.T) {
 // Damaged data moves no row, and stops nothing.
 func TestDamagedNamesStayInTheirCells(t *testing.T) {
 	t.Parallel()
-	st := cluster()
+	st := exampleStatus()
 	st.Jobs[1].After, st.Jobs[0].Name, st.Jobs[3].Holders[0].Replica = []string{"a\nb"}, "x\ty\f\vz", "r\xff"
 	shown := printed(func(p Printer) { p.Status(st) }, Printer{})
 	for _, want := range []string{"\nx y z ", " after a b ", " r?/1\n"} {
@@ -158,14 +158,14 @@ func TestDamagedNamesStayInTheirCells(t *testing.T) {
 // Colours are never the only sign.
 func TestColoursAddNothing(t *testing.T) {
 	t.Parallel()
-	coloured := printed(func(p Printer) { p.Status(cluster()) }, Printer{Colour: true})
+	coloured := printed(func(p Printer) { p.Status(exampleStatus()) }, Printer{Colour: true})
 	if !strings.Contains(coloured, "\x1b[31m✗ job wordy failed") || !strings.Contains(coloured, "\x1b[31mwordy") || strings.Contains(coloured, "\x1b[mchild") {
 		t.Error(coloured)
 	}
 	for _, colour := range []string{"0", "2", "31", "32", "33", "36"} {
 		coloured = strings.ReplaceAll(coloured, "\x1b["+colour+"m", "")
 	}
-	if want := printed(func(p Printer) { p.Status(cluster()) }, Printer{}); coloured != want {
+	if want := printed(func(p Printer) { p.Status(exampleStatus()) }, Printer{}); coloured != want {
 		t.Error(coloured)
 	}
 }
@@ -174,9 +174,9 @@ func TestColoursAddNothing(t *testing.T) {
 func TestRedisReadsWell(t *testing.T) {
 	t.Parallel()
 	n := func(i int64) *int64 { return &i }
-	st, took := cluster(), 0.31
+	st, took := exampleStatus(), 0.31
 	st.Redis.Kind, st.Redis.ServerCount, st.Redis.Limits = "cluster", 5, []string{"There is a limit.", "There is another."}
-	st.Redis.Servers = []operator.RedisServer{
+	st.Redis.Servers = []cluster.RedisServer{
 		{Address: "10.0.0.5:6379", Keeps: "all", State: "up", Version: "7.2.4", Persistence: "appendonly", UptimeS: n(90000), RoundTripMS: &took, MemoryUsed: n(1536), MemoryLimit: n(3 << 29), Clients: n(7), Replicas: n(2)},
 		{Address: "10.0.0.6:6379", Keeps: "all", State: "up", MemoryUsed: n(512), MemoryLimit: n(0)},
 		{Address: "10.0.0.7:6379", Keeps: "all", State: "away", Fault: "connection refused", UptimeS: n(1 << 62)},
@@ -213,7 +213,7 @@ limits of this Redis (cluster):
 // TestLateRenewalIsMarked: the row of a replica whose lease came close to its end is that of a warning.
 func TestLateRenewalIsMarked(t *testing.T) {
 	t.Parallel()
-	st := cluster()
+	st := exampleStatus()
 	st.Replicas[0].LeaseMargin.LeftMS = 14999
 	if got := printed(func(p Printer) { p.Status(st) }, Printer{Colour: true}); !strings.Contains(got, "\x1b[33ma  ") {
 		t.Error(got)
@@ -222,7 +222,7 @@ func TestLateRenewalIsMarked(t *testing.T) {
 
 func TestJobReadsWell(t *testing.T) {
 	t.Parallel()
-	st := cluster()
+	st := exampleStatus()
 	zone := time.FixedZone("CET", 3600)
 	got := printed(func(p Printer) { p.Job(st, st.Jobs[3]) }, Printer{Zone: zone})
 	want := `job wordy: ✗ failed 1m ago

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // History prints records. If a record contains output, the output follows below its line.
@@ -26,7 +26,7 @@ func (p Printer) History(records []journal.Record) {
 			return
 		}
 		if cut := records[row-1].OutputCut; cut > 0 {
-			fmt.Fprintf(p.Out, "    %s\n", operator.LeftOut(cut))
+			fmt.Fprintf(p.Out, "    %s\n", cluster.LeftOut(cut))
 		}
 		for line := range strings.Lines(*records[row-1].Output) {
 			fmt.Fprintf(p.Out, "    %s\n", strings.TrimRight(line, "\n"))
@@ -53,7 +53,7 @@ func Late(r journal.Record) time.Duration {
 func Why(r journal.Record) string { return cmp.Or(detailsOf(r, r.Reason), "-") }
 
 // WhyInFull returns the same details as [Why] with the full text of the reason, or "" without any. `cronclave why` prints it.
-func WhyInFull(r journal.Record) string { return detailsOf(r, operator.ReasonText(r)) }
+func WhyInFull(r journal.Record) string { return detailsOf(r, cluster.ReasonText(r)) }
 
 func detailsOf(r journal.Record, reason string) string {
 	var words []string

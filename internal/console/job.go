@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/cluster"
 )
 
 // factIndent is the column at which the values of a job's facts begin, after their names.
 const factIndent = 13
 
 // Job prints all details of one job in a status, and the problems of the cluster.
-func (p Printer) Job(st *operator.Status, j operator.Job) {
+func (p Printer) Job(st *cluster.Status, j cluster.Job) {
 	p.printLine(jobMark(j), fmt.Sprintf("job %s: %s", p.cutText(j.Name, 64), lastText(st, j.Last)))
 	p.printProblems(st)
 	if len(st.Problems) > 0 {
@@ -39,7 +39,7 @@ func (p Printer) Job(st *operator.Status, j operator.Job) {
 		fact("tags", strings.Join(j.Tags, ", "))
 	}
 	if len(j.Where) > 0 {
-		fact("where", operator.FormatLabels(j.Where))
+		fact("where", cluster.FormatLabels(j.Where))
 	}
 	fact("slots", fmt.Sprintf("%d of %d held", len(j.Holders), max(j.Parallel, 1)))
 	for _, h := range j.Holders {
@@ -61,7 +61,7 @@ func (p Printer) Job(st *operator.Status, j operator.Job) {
 }
 
 // printRecent prints the latest runs in brief. `cronclave history` prints more about each.
-func (p Printer) printRecent(st *operator.Status, j operator.Job) {
+func (p Printer) printRecent(st *cluster.Status, j cluster.Job) {
 	if len(j.Recent) == 0 {
 		return
 	}
@@ -78,7 +78,7 @@ func (p Printer) printRecent(st *operator.Status, j operator.Job) {
 }
 
 // pauseOf describes the pause of a job: its user, its beginning, its end and its reason.
-func pauseOf(p Printer, st *operator.Status, j operator.Job) string {
+func pauseOf(p Printer, st *cluster.Status, j cluster.Job) string {
 	until := "it is resumed"
 	if j.PausedUntil != nil {
 		until = p.formatTime(*j.PausedUntil)

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/cluster"
 )
 
 // printLocks prints the pools, and the locks that processes use by `cronclave lock`.
-func (p Printer) printLocks(st *operator.Status) {
-	pools := make([]operator.Lock, len(st.Pools))
+func (p Printer) printLocks(st *cluster.Status) {
+	pools := make([]cluster.Lock, len(st.Pools))
 	for i, pool := range st.Pools {
 		pools[i] = pool.Lock
 	}
@@ -20,7 +20,7 @@ func (p Printer) printLocks(st *operator.Status) {
 // mostHolders is the maximum number of holders of a lock that are printed, except in wide output.
 const mostHolders = 5
 
-func (p Printer) lockTable(title string, now time.Time, locks []operator.Lock) {
+func (p Printer) lockTable(title string, now time.Time, locks []cluster.Lock) {
 	if len(locks) == 0 {
 		return
 	}
@@ -37,7 +37,7 @@ func (p Printer) lockTable(title string, now time.Time, locks []operator.Lock) {
 }
 
 // lockRows adds one row per holder of a lock. A lock without a holder gets one row.
-func (p Printer) lockRows(t *table, now time.Time, l operator.Lock) {
+func (p Printer) lockRows(t *table, now time.Time, l cluster.Lock) {
 	m := plain
 	if l.Full() {
 		m = warning
@@ -63,7 +63,7 @@ func (p Printer) lockRows(t *table, now time.Time, l operator.Lock) {
 }
 
 // waitersText returns the number of waiters and the first waiter. Wide output contains all waiters.
-func (p Printer) waitersText(now time.Time, l operator.Lock) string {
+func (p Printer) waitersText(now time.Time, l cluster.Lock) string {
 	if l.Waiters == 0 {
 		return "-"
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // Logs prints the output of runs as they write it. Lines of stdout go to Out. Lines of stderr and remarks about the output go to Err.
@@ -19,22 +19,22 @@ type Logs struct {
 }
 
 // Bare returns a viewer that prints lines without any addition.
-func (l Logs) Bare() operator.Viewer {
-	return operator.Viewer{Note: l.printNote, Line: func(line operator.OutputLine) { fmt.Fprintln(l.writerOf(line), line.Line) }}
+func (l Logs) Bare() cluster.Viewer {
+	return cluster.Viewer{Note: l.printNote, Line: func(line cluster.OutputLine) { fmt.Fprintln(l.writerOf(line), line.Line) }}
 }
 
 // JSON returns a viewer that prints each line as a JSON object.
-func (l Logs) JSON() operator.Viewer {
-	return operator.Viewer{Note: l.printNote, Line: func(line operator.OutputLine) {
+func (l Logs) JSON() cluster.Viewer {
+	return cluster.Viewer{Note: l.printNote, Line: func(line cluster.OutputLine) {
 		_ = json.NewEncoder(l.Out).Encode(line) // errors are ignored as for all output: its reader has gone
 	}}
 }
 
 // Headed returns a viewer that prints lines unchanged. If a line belongs to another run than the line before, a heading comes first.
-func (l Logs) Headed() operator.Viewer {
+func (l Logs) Headed() cluster.Viewer {
 	current, v := "", l.Bare()
 	show := v.Line
-	v.Line = func(line operator.OutputLine) {
+	v.Line = func(line cluster.OutputLine) {
 		if line.RunID != current {
 			fmt.Fprintf(l.Err, "==> run %s\n", line.RunID)
 			current = line.RunID
@@ -45,12 +45,12 @@ func (l Logs) Headed() operator.Viewer {
 }
 
 // Prefixed returns a viewer that begins each line with its time, its replica and, if withJob is set, its job. When a run begins, it prints a heading to Err.
-func (l Logs) Prefixed(withJob bool) operator.Viewer {
+func (l Logs) Prefixed(withJob bool) cluster.Viewer {
 	p := &prefixed{Logs: l, withJob: withJob, begun: map[string]journal.Record{}}
-	return operator.Viewer{Begin: p.beginRun, Line: p.printLine, Note: p.printRemark}
+	return cluster.Viewer{Begin: p.beginRun, Line: p.printLine, Note: p.printRemark}
 }
 
-func (l Logs) writerOf(line operator.OutputLine) io.Writer {
+func (l Logs) writerOf(line cluster.OutputLine) io.Writer {
 	if line.Stream == "stderr" {
 		return l.Err
 	}
@@ -82,7 +82,7 @@ func (p *prefixed) beginRun(r journal.Record) {
 	fmt.Fprintf(p.Err, "==> run %s%s on %s\n", r.RunID, job, p.originOf(r.Replica, "", slotNumber(r)))
 }
 
-func (p *prefixed) printLine(l operator.OutputLine) {
+func (p *prefixed) printLine(l cluster.OutputLine) {
 	fmt.Fprintln(p.writerOf(l), p.linePrefix(l.Time, p.originOf(l.Replica, l.Job, l.Slot))+l.Line)
 }
 

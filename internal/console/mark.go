@@ -3,8 +3,8 @@ package console
 import (
 	"strings"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // A mark is the sign and the colour of an outcome or a level. The sign alone suffices to recognize it, so output may be without colours.
@@ -20,7 +20,7 @@ var (
 	advice  = mark{"·", ""}
 )
 
-var levels = map[operator.Level]mark{operator.LevelError: bad, operator.LevelWarning: warning, operator.LevelAdvice: advice}
+var levels = map[cluster.Level]mark{cluster.LevelError: bad, cluster.LevelWarning: warning, cluster.LevelAdvice: advice}
 
 // markOf returns the mark of an outcome. An outcome that only a newer version defines is a warning.
 func markOf(outcome string) mark {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // RedisCells are the properties of a Redis server as texts. An unknown property is "".
@@ -14,7 +14,7 @@ type RedisCells struct {
 }
 
 // RedisCellsOf returns the properties of a server as texts.
-func RedisCellsOf(s operator.RedisServer) RedisCells {
+func RedisCellsOf(s cluster.RedisServer) RedisCells {
 	c := RedisCells{Keeps: string(s.Keeps), State: string(s.State), Version: s.Version, Persistence: string(s.Persistence), Clients: countOf(s.Clients), Replicas: countOf(s.Replicas)}
 	if s.UptimeS != nil {
 		c.Uptime = Span(time.Duration(min(*s.UptimeS, maxUptime)) * time.Second)
@@ -66,7 +66,7 @@ func sizeOf(n int64) string {
 }
 
 // printRedis prints the servers of Redis and their limits, in wide output only.
-func (p Printer) printRedis(st *operator.Status) {
+func (p Printer) printRedis(st *cluster.Status) {
 	if !p.Wide || st.Redis.Kind == "" {
 		return
 	}
@@ -74,7 +74,7 @@ func (p Printer) printRedis(st *operator.Status) {
 	t := newTable("REDIS", "KEEPS", "STATE", "VERSION", "UP FOR", "ROUND TRIP", "PERSISTENCE", "MEMORY", "CLIENTS", "REPLICAS")
 	for _, s := range st.Redis.Servers {
 		m := plain
-		if s.State != operator.RedisUp {
+		if s.State != cluster.RedisUp {
 			m = bad
 		}
 		c := RedisCellsOf(s)

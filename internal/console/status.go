@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // Status prints a cluster: its problems first, then its replicas, jobs, pools and locks.
-func (p Printer) Status(st *operator.Status) {
+func (p Printer) Status(st *cluster.Status) {
 	p.printSummary(st)
 	p.printProblems(st)
 	p.printPauses(st)
@@ -21,13 +21,13 @@ func (p Printer) Status(st *operator.Status) {
 	p.printRedis(st)
 }
 
-func (p Printer) printSummary(st *operator.Status) {
+func (p Printer) printSummary(st *cluster.Status) {
 	leader, up := "no leader", 0
 	if st.Leader != nil {
 		leader = "leader " + p.cutText(st.Leader.Replica, 12)
 	}
 	for _, r := range st.Replicas {
-		if r.State == operator.ReplicaUp {
+		if r.State == cluster.ReplicaUp {
 			up++
 		}
 	}
@@ -39,7 +39,7 @@ func (p Printer) printSummary(st *operator.Status) {
 }
 
 // printProblems prints the problems and since when each one exists.
-func (p Printer) printProblems(st *operator.Status) {
+func (p Printer) printProblems(st *cluster.Status) {
 	if len(st.Problems) > 0 {
 		fmt.Fprintln(p.Out)
 	}
@@ -61,7 +61,7 @@ func (p Printer) printProblems(st *operator.Status) {
 }
 
 // printPauses prints the paused jobs with the reasons for their pauses.
-func (p Printer) printPauses(st *operator.Status) {
+func (p Printer) printPauses(st *cluster.Status) {
 	first := len(st.Problems) == 0
 	for _, j := range st.Jobs {
 		if j.Paused && first {
@@ -74,7 +74,7 @@ func (p Printer) printPauses(st *operator.Status) {
 	}
 }
 
-func (p Printer) printReplicas(st *operator.Status) {
+func (p Printer) printReplicas(st *cluster.Status) {
 	if len(st.Replicas)+len(st.Lost) == 0 {
 		return
 	}
@@ -86,7 +86,7 @@ func (p Printer) printReplicas(st *operator.Status) {
 	t := newTable(title...)
 	for _, r := range st.Replicas {
 		m := plain
-		if r.State != operator.ReplicaUp || r.LowMargin() {
+		if r.State != cluster.ReplicaUp || r.LowMargin() {
 			m = warning
 		}
 		cells := []string{p.cutText(r.Name, 21), string(r.State), agoText(st.Now, r.Seen), agoText(st.Now, r.Started), p.cutText(r.Load(), 10), p.cutText(r.Clock().String(), 12),
@@ -110,12 +110,12 @@ func marginText(m *journal.LeaseMargin) string {
 	return m.String()
 }
 
-func (p Printer) printJobs(st *operator.Status) {
+func (p Printer) printJobs(st *cluster.Status) {
 	if len(st.Jobs) == 0 {
 		return
 	}
 	fmt.Fprintln(p.Out)
-	title := []string{"JOB", "LAST", fmt.Sprintf("LAST %d", operator.RecentRuns), "NEXT", "RUNS ON"}
+	title := []string{"JOB", "LAST", fmt.Sprintf("LAST %d", cluster.RecentRuns), "NEXT", "RUNS ON"}
 	if p.Wide {
 		title = append(title, "SCHEDULE", "WHY")
 	}
@@ -131,7 +131,7 @@ func (p Printer) printJobs(st *operator.Status) {
 }
 
 // jobMark returns the mark of a job that needs attention: its last outcome was not ok, or it is paused.
-func jobMark(j operator.Job) mark {
+func jobMark(j cluster.Job) mark {
 	switch {
 	case j.LastEnd != nil && markOf(j.LastEnd.Outcome) != good:
 		return markOf(j.LastEnd.Outcome)
@@ -141,7 +141,7 @@ func jobMark(j operator.Job) mark {
 	return plain
 }
 
-func lastText(st *operator.Status, r *journal.Record) string {
+func lastText(st *cluster.Status, r *journal.Record) string {
 	if r == nil {
 		return "-"
 	}
@@ -159,7 +159,7 @@ func lastText(st *operator.Status, r *journal.Record) string {
 	return text
 }
 
-func nextText(st *operator.Status, j operator.Job) string {
+func nextText(st *cluster.Status, j cluster.Job) string {
 	switch {
 	case !j.Enabled:
 		return "not enabled"
@@ -175,7 +175,7 @@ func nextText(st *operator.Status, j operator.Job) string {
 	return "-"
 }
 
-func heldBy(holders []operator.Holder) string {
+func heldBy(holders []cluster.Holder) string {
 	var names []string
 	for _, h := range holders {
 		names = append(names, fmt.Sprintf("%s/%d", h.Replica, h.Slot))

@@ -3,7 +3,7 @@ package replica
 import (
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cronclave/cronclave/internal/httpapi"
+	"github.com/cronclave/cronclave/internal/web"
 )
 
 const (
@@ -13,7 +13,7 @@ const (
 	// reads of /proc.
 	filesOfReplica = 120
 	// filesOfServer is the number of open files for the HTTP server: its clients' connections, and its own connections to Redis.
-	filesOfServer = httpapi.MaxConnections + 64
+	filesOfServer = web.MaxConnections + 64
 	// processesOfReplica is the number of threads of the replica and its warden, which count as processes.
 	processesOfReplica = 64
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/cluster"
 )
 
 func TestClockIsWarnedOfOnce(t *testing.T) {
@@ -23,7 +23,7 @@ func TestClockIsWarnedOfOnce(t *testing.T) {
 		{700, 200, ""}, {-700, 200, ""}, {1000, 1000, ""}, {-701, 200, "offset_ms=-701 error_ms=200"}, {-600, 300, ""}, {-600, 400, "agrees"},
 	} {
 		said.Reset()
-		w.checkOffset(operator.ClockOffset{MS: step.offset, ErrorMS: step.err}, log)
+		w.checkOffset(cluster.ClockOffset{MS: step.offset, ErrorMS: step.err}, log)
 		got := strings.TrimSpace(said.String())
 		if !strings.Contains(got, step.want) || (step.want == "") != (got == "") || strings.Contains(got, "\n") {
 			t.Errorf("at an offset of %d ms, give or take %d, the log says %q, want %q", step.offset, step.err, got, step.want)

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/web"
 )
 
 // readClusterEvery is the interval at which the leader reads the state of the cluster for its metrics. Each reading sends one batch of requests for all jobs.
@@ -40,14 +40,14 @@ type clusterReader struct {
 	elector *election.Elector
 	config  func() *config.Config
 	now     func() time.Time // the clock of Redis
-	ticks   operator.TickCache
+	ticks   cluster.TickCache
 }
 
 // readCluster returns the state of the cluster, or nil and an error.
-func (r *clusterReader) readCluster(ctx context.Context) (*httpapi.Cluster, error) {
+func (r *clusterReader) readCluster(ctx context.Context) (*web.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, readClusterEvery)
 	defer cancel()
-	known := &httpapi.Cluster{Replicas: map[string]int{}, Lost: map[string]time.Time{}}
+	known := &web.Cluster{Replicas: map[string]int{}, Lost: map[string]time.Time{}}
 	if err := r.readReplicas(ctx, known); err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (r *clusterReader) readCluster(ctx context.Context) (*httpapi.Cluster, erro
 }
 
 // readReplicas reads the replicas that are up, and those that were lost.
-func (r *clusterReader) readReplicas(ctx context.Context, known *httpapi.Cluster) error {
+func (r *clusterReader) readReplicas(ctx context.Context, known *web.Cluster) error {
 	replicas, err := r.journal.Replicas(ctx)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other replicas are valid
 		return err //nolint:wrapcheck // the error names the operation
@@ -74,7 +74,7 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *httpapi.Cluster
 		return err //nolint:wrapcheck // the same
 	}
 	now, up := r.now(), map[string]bool{}
-	for state, n := range operator.CountStates(replicas, now) {
+	for state, n := range cluster.CountStates(replicas, now) {
 		known.Replicas[string(state)] = n
 	}
 	for _, e := range replicas {
@@ -85,10 +85,10 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *httpapi.Cluster
 			known.Lost[l.Name] = l.Seen
 		}
 	}
-	if known.Expected = operator.Expected(replicas); known.Expected == 0 {
+	if known.Expected = cluster.Expected(replicas); known.Expected == 0 {
 		known.Expected = len(replicas) + len(known.Lost)
 	}
-	known.Configurations = len(operator.GroupByConfig(replicas))
+	known.Configurations = len(cluster.GroupByConfig(replicas))
 	return nil
 }
 
@@ -110,22 +110,22 @@ func (r *clusterReader) readPaused(ctx context.Context, jobs []string) (paused [
 }
 
 // readPools returns the number of held slots per pool.
-func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.Pool) (map[string]httpapi.PoolUse, error) {
-	list, use := slices.Sorted(maps.Keys(pools)), map[string]httpapi.PoolUse{}
+func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.Pool) (map[string]web.PoolUse, error) {
+	list, use := slices.Sorted(maps.Keys(pools)), map[string]web.PoolUse{}
 	for i, state := range r.elector.InspectPools(ctx, list) {
 		if state.Err != nil {
 			return nil, fmt.Errorf("inspect pool %s: %w", list[i], state.Err)
 		}
-		use[list[i]] = httpapi.PoolUse{Slots: pools[list[i]].Slots, Held: len(state.Running)}
+		use[list[i]] = web.PoolUse{Slots: pools[list[i]].Slots, Held: len(state.Running)}
 	}
 	return use, nil
 }
 
 // nextTicks returns the next ticks of the jobs that have one.
-func (r *clusterReader) nextTicks(jobs []journal.JobInfo) map[string]httpapi.NextTick {
-	next := make(map[string]httpapi.NextTick, len(jobs))
+func (r *clusterReader) nextTicks(jobs []journal.JobInfo) map[string]web.NextTick {
+	next := make(map[string]web.NextTick, len(jobs))
 	for job, tick := range r.ticks.NextTicks(r.config().Zones, jobs, r.now()) {
-		next[job] = httpapi.NextTick(tick)
+		next[job] = web.NextTick(tick)
 	}
 	return next
 }

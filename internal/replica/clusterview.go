@@ -9,13 +9,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cronclave/cronclave/internal/api"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/dashboard"
-	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/web"
+	"github.com/cronclave/cronclave/internal/web/api"
+	"github.com/cronclave/cronclave/internal/web/dashboard"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
@@ -23,7 +23,7 @@ import (
 type clusterView struct {
 	conn     *redisconn.Conn
 	journal  *journal.Journal
-	operator *operator.Shared
+	operator *cluster.Shared
 	login    bool                           // users log in, and so have names
 	zones    atomic.Pointer[cronspec.Zones] // zones of the configuration in use
 }
@@ -42,20 +42,20 @@ func openClusterView(redis *redisconn.Conn, cfg *config.Config, log hclog.Logger
 	}
 	v := &clusterView{conn: conn, journal: j, login: cfg.Server.TokenFile != "" || cfg.Server.OIDC != nil}
 	v.zones.Store(cfg.Zones)
-	o, err := operator.New(operator.Config{Conn: conn, Journal: j, Namespace: cfg.Namespace, Zones: v.zones.Load, OnAct: func(a journal.Act) {
+	o, err := cluster.New(cluster.Config{Conn: conn, Journal: j, Namespace: cfg.Namespace, Zones: v.zones.Load, OnAct: func(a journal.Act) {
 		log.Info("act", "act", a.Kind, "user", a.By, "jobs", a.Jobs, "reason", a.Reason)
 	}})
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	v.operator = operator.NewShared(o, statusAge)
+	v.operator = cluster.NewShared(o, statusAge)
 	return v, nil
 }
 
 // newAPI returns the handler of the HTTP API.
 func (v *clusterView) newAPI(version string, log hclog.Logger) (http.Handler, error) {
-	return api.New(api.Config{Operator: v.operator, Version: version, Log: log, Stopping: httpapi.Stopping, User: func(ctx context.Context) (string, bool) {
-		user := httpapi.UserOf(ctx)
+	return api.New(api.Config{Operator: v.operator, Version: version, Log: log, Stopping: web.Stopping, User: func(ctx context.Context) (string, bool) {
+		user := web.UserOf(ctx)
 		return user.Name, user.MayAct()
 	}})
 }
@@ -63,7 +63,7 @@ func (v *clusterView) newAPI(version string, log hclog.Logger) (http.Handler, er
 // newPages returns the handler of the dashboard.
 func (v *clusterView) newPages(base string) (http.Handler, error) {
 	return dashboard.New(dashboard.Config{Operator: v.operator, BasePath: base, Actor: func(r *http.Request) (string, bool) {
-		user := httpapi.UserOf(r.Context())
+		user := web.UserOf(r.Context())
 		if !v.login {
 			user.Name = ""
 		}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // condition holds the facts for the replica's registration that no other part of the replica stores.
@@ -46,7 +46,7 @@ func firstUnstartable(jobs map[string]string) map[string]string {
 			few = map[string]string{}
 		}
 		if len(few) < mostUnstartable {
-			few[job] = operator.FirstLine(jobs[job], mostUnable)
+			few[job] = cluster.FirstLine(jobs[job], mostUnable)
 		}
 	}
 	return few

@@ -6,8 +6,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
@@ -152,7 +152,7 @@ func (l *lossLog) logLoss(kind loss, since journal.Interval, log hclog.Logger) {
 	}
 	args := []any{"since", since.From.UTC().Format(time.RFC3339)}
 	if kind == lossOfData {
-		args = append(args, "code", operator.CodeDataLost)
+		args = append(args, "code", cluster.CodeDataLost)
 	}
 	if time.Since(l.warned[kind]) < warnOfLossAgainAfter {
 		log.Debug(message, args...)

@@ -9,15 +9,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
 // Keys with the time to live of a registration prove a loss only while they cannot have expired. The epoch does so at any time.
 func TestLossOfKeysThatMayHaveExpired(t *testing.T) {
 	t.Parallel()
-	const soon, late = operator.RegisterEvery, registerTTL - redisconn.Timeout
+	const soon, late = cluster.RegisterEvery, registerTTL - redisconn.Timeout
 	at := time.Now()
 	for name, tc := range map[string]struct {
 		after  time.Duration // since the last registration
@@ -79,8 +79,8 @@ func TestEvictedRegistrationIsNoLossOfData(t *testing.T) {
 			t.Helper()
 			m.log.Reset()
 			swept = 0
-			for range 3 * int(time.Minute/operator.RegisterEvery) {
-				time.Sleep(operator.RegisterEvery)
+			for range 3 * int(time.Minute/cluster.RegisterEvery) {
+				time.Sleep(cluster.RegisterEvery)
 				at = time.Now()
 				gone(t.Context(), "cronclave:default:replica:a-1", "cronclave:default:epoch")
 				m.turn(t.Context())

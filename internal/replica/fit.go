@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
 // checkFit returns an error that lists the jobs with settings that this machine can't provide, such as limits. It checks the jobs that this replica may run.
 // check finds the faults of one job.
-func checkFit(cfg *config.Config, check func(command.Spec) error) error {
+func checkFit(cfg *config.Config, check func(process.Spec) error) error {
 	labels := scheduler.Labels(cfg.Replica.Labels)
 	var faults []error
 	for i := range cfg.Jobs {
@@ -26,8 +26,8 @@ func checkFit(cfg *config.Config, check func(command.Spec) error) error {
 	return nil
 }
 
-func fitJob(j *config.Job, check func(command.Spec) error) error {
-	err := check(command.Spec{Nice: j.Nice, Limits: command.Limits(j.Limits)})
+func fitJob(j *config.Job, check func(process.Spec) error) error {
+	err := check(process.Spec{Nice: j.Nice, Limits: process.Limits(j.Limits)})
 	if err == nil {
 		return nil
 	}

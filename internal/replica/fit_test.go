@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -22,12 +22,12 @@ func TestWhatTheMachineCannotGive(t *testing.T) {
 		{Name: "limited", File: "more.toml", Line: 7, Enabled: true, Program: config.Program{Limits: config.Limits{Memory: 1 << 30}}, Slots: config.Slots{Where: zone}},
 		{Name: "off", Program: config.Program{Limits: config.Limits{Pids: 1}}},
 	}}
-	check := func(s command.Spec) error {
+	check := func(s process.Spec) error {
 		switch {
 		case s.Nice != nil && *s.Nice < 0:
-			return command.ErrNice
-		case s.Limits != command.Limits{}:
-			return command.ErrLimits
+			return process.ErrNice
+		case s.Limits != process.Limits{}:
+			return process.ErrLimits
 		}
 		return nil
 	}
@@ -73,13 +73,13 @@ func TestPeersOfAJob(t *testing.T) {
 func TestOutOfMemoryIsReported(t *testing.T) {
 	for _, tc := range []struct {
 		limit int64
-		exit  command.Exit
+		exit  process.Exit
 		want  string
 	}{
-		{64 << 20, command.Exit{Code: -1, Signal: "SIGKILL", OutOfMemory: true}, "out of memory (limits.memory is 64MiB): ended by SIGKILL"},
-		{0, command.Exit{Code: 137, OutOfMemory: true}, "out of memory: exit code 137"},
-		{64 << 20, command.Exit{Code: -1, Signal: "SIGKILL"}, "ended by SIGKILL"},
-		{64 << 20, command.Exit{Code: 3, OutOfMemory: true}, "<nil>"},
+		{64 << 20, process.Exit{Code: -1, Signal: "SIGKILL", OutOfMemory: true}, "out of memory (limits.memory is 64MiB): ended by SIGKILL"},
+		{0, process.Exit{Code: 137, OutOfMemory: true}, "out of memory: exit code 137"},
+		{64 << 20, process.Exit{Code: -1, Signal: "SIGKILL"}, "ended by SIGKILL"},
+		{64 << 20, process.Exit{Code: 3, OutOfMemory: true}, "<nil>"},
 	} {
 		r := &commandRunner{job: &config.Job{Program: config.Program{OKExitCodes: []int{0, 3}, Limits: config.Limits{Memory: tc.limit}}}}
 		if got := fmt.Sprint(r.resultOf(tc.exit).Err); got != tc.want {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 )
 
 // watchPools is a duty of the leader. It logs once per occurrence that a pool is full while runs wait for it. Without pools it sends nothing to Redis.
-func watchPools(ctx context.Context, o *operator.Operator, cfg func() *config.Config, now func() time.Time, log hclog.Logger) {
+func watchPools(ctx context.Context, o *cluster.Operator, cfg func() *config.Config, now func() time.Time, log hclog.Logger) {
 	watch := poolWatch{operator: o, now: now, log: log}
 	repeatEvery(ctx, lookAtPools, func() {
 		if pools := cfg().Pools; len(pools) > 0 {
@@ -32,7 +32,7 @@ func watchPools(ctx context.Context, o *operator.Operator, cfg func() *config.Co
 
 // A poolWatch stores which pools were full within the last minutes.
 type poolWatch struct {
-	operator *operator.Operator
+	operator *cluster.Operator
 	now      func() time.Time // the clock of Redis
 	log      hclog.Logger
 	known    map[string]fullPool
@@ -56,13 +56,13 @@ func (w *poolWatch) checkPools(ctx context.Context, pools map[string]config.Pool
 		return
 	}
 	for _, p := range w.duePools(full, w.now()) {
-		w.log.Warn("pool is full while others wait for a slot", "code", operator.CodePoolFull, "pool", p.Name, "holder", p.HeldBy(), "waiters", p.Waiters,
+		w.log.Warn("pool is full while others wait for a slot", "code", cluster.CodePoolFull, "pool", p.Name, "holder", p.HeldBy(), "waiters", p.Waiters,
 			"remedy", p.Remedy(), "since", p.Waiting[0].Since.UTC().Format(time.RFC3339))
 	}
 }
 
 // duePools returns the full pools for which a warning is due.
-func (w *poolWatch) duePools(full []operator.Pool, now time.Time) (list []operator.Pool) {
+func (w *poolWatch) duePools(full []cluster.Pool, now time.Time) (list []cluster.Pool) {
 	known := map[string]fullPool{}
 	for name, was := range w.known {
 		if was.since = (time.Time{}); now.Sub(was.seen) < freeFor {

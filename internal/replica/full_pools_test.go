@@ -9,9 +9,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -29,7 +29,7 @@ func TestFullPoolIsLoggedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := operator.New(operator.Config{Conn: conn, Journal: j, Namespace: "default"})
+	o, err := cluster.New(cluster.Config{Conn: conn, Journal: j, Namespace: "default"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +116,8 @@ func TestPoolThatIsFullAtTimesIsNotLogged(t *testing.T) {
 		var w poolWatch
 		for i := range 40 {
 			at := begin.Add(time.Duration(i) * lookAtPools)
-			p := operator.Pool{Lock: operator.Lock{Name: "p", Slots: 1, Waiting: []operator.Waiter{{Since: waiting(i, at)}}}}
-			var full []operator.Pool
+			p := cluster.Pool{Lock: cluster.Lock{Name: "p", Slots: 1, Waiting: []cluster.Waiter{{Since: waiting(i, at)}}}}
+			var full []cluster.Pool
 			if since := p.Waiting[0].Since; since == nil || since.Before(at) {
 				full = append(full, p)
 			}

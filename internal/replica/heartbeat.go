@@ -12,9 +12,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/dial"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/outgoing"
 )
 
@@ -104,7 +104,7 @@ func (h *heartbeat) reportResult(err error) {
 	what := ""
 	if err != nil {
 		const most = 200 // each registration repeats the text, every few seconds
-		what = operator.FirstLine(fmt.Sprintf("the heartbeat to %s failed: %v", to, err), most)
+		what = cluster.FirstLine(fmt.Sprintf("the heartbeat to %s failed: %v", to, err), most)
 	}
 	h.fault(what)
 }

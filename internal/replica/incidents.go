@@ -7,8 +7,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 const (
@@ -16,7 +16,7 @@ const (
 	// no harm. Longer ones may go unnoticed too if they fall between two registrations.
 	shortestOutage = 2 * time.Second
 	// longestRegistration is longer than any registration that times out. A registration that takes longer shows that the process stood still.
-	longestRegistration = operator.RegistrationDelay + time.Second
+	longestRegistration = cluster.RegistrationDelay + time.Second
 	// mostUnwritten is the maximum number of incidents that wait to be written to Redis.
 	mostUnwritten = 10
 )

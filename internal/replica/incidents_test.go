@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // An outage is noted once Redis answers, from the first request that failed to the first that did not. A shorter one is none, and one whose note fails is
@@ -119,7 +119,7 @@ func TestRefusalIsNoOutage(t *testing.T) {
 		m.turn(t.Context())
 		at, lost.command, refused.reply = at.Add(2*time.Second), "", reply
 		m.turn(t.Context())
-		at, refused.reply = at.Add(operator.RegisterEvery), ""
+		at, refused.reply = at.Add(cluster.RegisterEvery), ""
 		m.turn(t.Context())
 		all, err := j.Incidents(t.Context(), at)
 		if err != nil || len(all) != 1 || all[0].Length().Round(time.Second).String() != want {
@@ -130,7 +130,7 @@ func TestRefusalIsNoOutage(t *testing.T) {
 
 // A registration that takes longer than its time-out was held up by this process: it was stopped, and knows nothing of Redis.
 func TestStandstillIsNoOutage(t *testing.T) {
-	for took, want := range map[time.Duration]int{operator.RegistrationDelay: 1, 30 * time.Second: 0} {
+	for took, want := range map[time.Duration]int{cluster.RegistrationDelay: 1, 30 * time.Second: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			j, rdb := fakeJournal(t)
 			at := time.Now()

@@ -3,14 +3,14 @@ package replica
 import (
 	"time"
 
-	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
 // jobsOf converts the enabled jobs of a configuration to jobs of the scheduler.
-func jobsOf(cfg *config.Config, host *command.Host, open OpenOutput) []scheduler.Job {
+func jobsOf(cfg *config.Config, host *process.Host, open OpenOutput) []scheduler.Job {
 	var jobs []scheduler.Job
 	for i := range cfg.Jobs {
 		j := &cfg.Jobs[i]
@@ -42,7 +42,7 @@ func hashZones(cfg *config.Config, now time.Time) map[string]string {
 			zones = append(zones, j.Location)
 		}
 	}
-	return operator.HashZones(zones, now)
+	return cluster.HashZones(zones, now)
 }
 
 // noneIfZero converts a duration of the configuration to a duration of the scheduler. In the configuration 0 means none. For the scheduler -1 means none, and 0

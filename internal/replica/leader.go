@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
@@ -34,7 +34,7 @@ func (r *Replica) leadCluster(ctx context.Context, term *election.Term) {
 		r.log.Error("housekeeping cannot start", "error", err) // cannot happen: the locks exist
 		return
 	}
-	view, err := operator.New(operator.Config{Conn: r.redis, Journal: r.journal, Namespace: r.cfg.Load().Namespace, Zones: func() *cronspec.Zones { return r.cfg.Load().Zones }})
+	view, err := cluster.New(cluster.Config{Conn: r.redis, Journal: r.journal, Namespace: r.cfg.Load().Namespace, Zones: func() *cronspec.Zones { return r.cfg.Load().Zones }})
 	if err != nil {
 		r.log.Error("housekeeping cannot start", "error", err) // cannot happen either
 		return

@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -56,7 +56,7 @@ func TestLiveOutputOfAFollowedRun(t *testing.T) {
 	if err := j.Record(t.Context(), []journal.Record{ended}); err != nil {
 		t.Fatal(err)
 	}
-	o, err := operator.New(operator.Config{Conn: rdb, Journal: j, Namespace: "default"})
+	o, err := cluster.New(cluster.Config{Conn: rdb, Journal: j, Namespace: "default"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +64,8 @@ func TestLiveOutputOfAFollowedRun(t *testing.T) {
 	var lines []string
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := o.Follow(ctx, operator.FollowRequest{Job: "report", Run: "one"}, operator.Viewer{
-		Line: func(l operator.OutputLine) { lines = append(lines, l.Line) },
+	if err := o.Follow(ctx, cluster.FollowRequest{Job: "report", Run: "one"}, cluster.Viewer{
+		Line: func(l cluster.OutputLine) { lines = append(lines, l.Line) },
 		Note: func(_, text string) { t.Error(text) }, // its last output is missing, if its end does not come
 	}); err != nil {
 		t.Fatal(err)

@@ -6,18 +6,18 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // confirmLost is the time for which a replica must be missing before it counts as lost, from the expiry of its registration. An outage of Redis lets all
 // registrations expire, but all replicas return soon after it.
-const confirmLost = 2 * operator.RegisterEvery
+const confirmLost = 2 * cluster.RegisterEvery
 
 // watchReplicas is a duty of the leader. It logs the loss of each replica once, even if the leader changes.
 func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 	missing := lostWatch{}
-	repeatEvery(ctx, operator.RegisterEvery, func() {
+	repeatEvery(ctx, cluster.RegisterEvery, func() {
 		lost, err := j.LostReplicas(ctx)
 		if err != nil {
 			missing.since = nil // replicas may have been back in the meantime, so the confirmation starts over

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // TestReplicaIsLostWhenItStaysAway: after an outage of Redis no entry is there, and the replicas come back one after the other.
@@ -18,10 +18,10 @@ func TestReplicaIsLostWhenItStaysAway(t *testing.T) {
 		missing, lost []string
 	}{
 		{0, []string{"a-12345678", "b-12345678"}, nil},
-		{operator.RegisterEvery, []string{"a-12345678"}, nil},
-		{2 * operator.RegisterEvery, []string{"a-12345678", "b-12345678"}, []string{"a-12345678"}}, // b stood still again
-		{3 * operator.RegisterEvery, []string{"b-12345678"}, nil},
-		{4 * operator.RegisterEvery, []string{"b-12345678"}, []string{"b-12345678"}},
+		{cluster.RegisterEvery, []string{"a-12345678"}, nil},
+		{2 * cluster.RegisterEvery, []string{"a-12345678", "b-12345678"}, []string{"a-12345678"}}, // b stood still again
+		{3 * cluster.RegisterEvery, []string{"b-12345678"}, nil},
+		{4 * cluster.RegisterEvery, []string{"b-12345678"}, []string{"b-12345678"}},
 	} {
 		var missing []journal.LostReplica
 		for _, id := range step.missing {

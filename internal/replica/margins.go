@@ -5,19 +5,19 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // marginWindow is the time for which a registration shows a margin. A user who looks once a minute sees every low margin, and a slow minute is soon forgotten.
-// The window moves in steps of [operator.RegisterEvery].
+// The window moves in steps of [cluster.RegisterEvery].
 const marginWindow = time.Minute
 
 // margins holds the margins of the leases that were recently renewed or lost. Its zero value is ready for use. It is safe for concurrent use.
 type margins struct {
 	mu    sync.Mutex
 	began time.Time // start of step 0
-	steps [marginWindow / operator.RegisterEvery]struct {
+	steps [marginWindow / cluster.RegisterEvery]struct {
 		number int64 // number of the step; a smaller number than expected is from an earlier window
 		least  *journal.LeaseMargin
 	}
@@ -81,5 +81,5 @@ func (m *margins) currentStep() int64 {
 	if m.began.IsZero() {
 		m.began = now
 	}
-	return int64(now.Sub(m.began) / operator.RegisterEvery)
+	return int64(now.Sub(m.began) / cluster.RegisterEvery)
 }

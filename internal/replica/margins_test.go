@@ -5,14 +5,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/httpapi"
+	"github.com/cronclave/cronclave/internal/web"
 	"github.com/cronclave/cronclave/locking"
 )
 
 // TestRenewalsAndLossesAreNoted, whether or not the replica has metrics.
 func TestRenewalsAndLossesAreNoted(t *testing.T) {
 	t.Parallel()
-	for name, m := range map[string]*monitor{"without [server]": {}, "with [server]": {metrics: httpapi.NewMetrics("v1", nil, httpapi.Gauges{})}} {
+	for name, m := range map[string]*monitor{"without [server]": {}, "with [server]": {metrics: web.NewMetrics("v1", nil, web.Gauges{})}} {
 		var noted margins
 		m.leaseHooks(&noted).Renewed("{leader}:office", 10*time.Second, 30*time.Second)
 		if least := noted.leastMargin(); least == nil || least.String() != "10.0s of 30s" || least.Of != "the leadership" {

@@ -8,14 +8,14 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
 const (
 	// registerTTL is the time for which a registration lasts without renewal.
-	registerTTL = 3 * operator.RegisterEvery
+	registerTTL = 3 * cluster.RegisterEvery
 	// registerAgainAfter is the time from the start of a failed registration to the next attempt. After a time-out the next attempt starts at once, because the
 	// replica will soon count as silent. The time doubles with each failure, up to registerAgainMost.
 	registerAgainAfter = 500 * time.Millisecond
@@ -57,7 +57,7 @@ func (m *membership) run(ctx context.Context) {
 	beside.Go(func() { m.announcer.run(ctx) })
 	beside.Go(func() { m.publisher.run(ctx) })
 	m.canary = m.journal.Canary(m.peers.self)
-	renew := time.NewTicker(operator.RegisterEvery)
+	renew := time.NewTicker(cluster.RegisterEvery)
 	defer renew.Stop()
 	again, pause := time.NewTimer(0), registerAgainAfter
 	defer again.Stop()
@@ -91,7 +91,7 @@ func (m *membership) leaveRegistry(ctx context.Context) {
 // renewEntry renews the registration, and reports whether that succeeded. It also checks whether Redis has lost data since the last renewal. It ends before the
 // next renewal is due, because a late renewal makes a healthy replica count as silent.
 func (m *membership) renewEntry(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, operator.RegisterEvery)
+	ctx, cancel := context.WithTimeout(ctx, cluster.RegisterEvery)
 	defer cancel()
 	asked, began, entry := time.Now(), m.now(), m.problems.addSince(m.entry())
 	found, err := m.journal.Register(ctx, entry, registerTTL)
@@ -108,7 +108,7 @@ func (m *membership) renewEntry(ctx context.Context) bool {
 	if !found.Known {
 		m.peers.markIncomplete()
 	}
-	m.clock.checkOffset(operator.ClockOffsetOf(entry), m.log)
+	m.clock.checkOffset(cluster.ClockOffsetOf(entry), m.log)
 	replaceStale(ctx, m.replaces, m.journal, m.log)
 	m.replaces = nil
 	m.noteLoss(m.checkLoss(ctx, found, entry))
@@ -157,7 +157,7 @@ func (m *membership) meetPeers(ctx context.Context, self journal.Replica) succes
 		return successionUnknown
 	}
 	m.namesakes.checkNamesakes(namesakesOf(replicas, self), func(o journal.Replica) {
-		m.log.Warn("duplicate replica name; give each replica its own name with --replica", "code", operator.CodeSameName, "other_id", o.ID, "other_started", o.Started)
+		m.log.Warn("duplicate replica name; give each replica its own name with --replica", "code", cluster.CodeSameName, "other_id", o.ID, "other_started", o.Started)
 	})
 	m.peers.setAlive(replicas)
 	m.problems.checkPeers(replicas, self)

@@ -14,9 +14,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
@@ -105,7 +105,7 @@ func TestLossIsReportedByAllThatWereThere(t *testing.T) {
 		t.Errorf("noted %v, %v, want %v once", all, err, want)
 	}
 	for _, m := range []*member{a, b, newcomer} {
-		at = at.Add(operator.RegisterEvery)
+		at = at.Add(cluster.RegisterEvery)
 		m.turn(t.Context())
 		m.wantLoss(t, "")
 	}
@@ -123,7 +123,7 @@ func TestLossDiffersFromExpiryAndSuccession(t *testing.T) {
 		after time.Duration // since the last renewal
 		want  string
 	}{
-		"nothing": {func(context.Context, *testing.T, *redisconn.Conn, *journal.Journal, *time.Time) {}, operator.RegisterEvery, ""},
+		"nothing": {func(context.Context, *testing.T, *redisconn.Conn, *journal.Journal, *time.Time) {}, cluster.RegisterEvery, ""},
 		"it expired": {func(ctx context.Context, _ *testing.T, rdb *redisconn.Conn, _ *journal.Journal, _ *time.Time) {
 			rdb.Del(ctx, gone)
 		},
@@ -131,15 +131,15 @@ func TestLossDiffersFromExpiryAndSuccession(t *testing.T) {
 		"an old snapshot": {func(ctx context.Context, _ *testing.T, rdb *redisconn.Conn, _ *journal.Journal, _ *time.Time) {
 			rdb.Del(ctx, gone)
 		},
-			operator.RegisterEvery, "Redis lost its data"},
+			cluster.RegisterEvery, "Redis lost its data"},
 		"a successor": {func(_ context.Context, t *testing.T, _ *redisconn.Conn, j *journal.Journal, at *time.Time) {
 			startMember(t, j, "a-2", "a", at)
 			replaceStale(t.Context(), []journal.Replica{{ID: "a-1", Name: "a"}}, j, hclog.NewNullLogger())
-		}, 2 * operator.RegisterEvery, "registration removed"},
+		}, 2 * cluster.RegisterEvery, "registration removed"},
 		"all is lost": {func(ctx context.Context, _ *testing.T, rdb *redisconn.Conn, _ *journal.Journal, _ *time.Time) {
 			rdb.FlushAll(ctx)
 		},
-			operator.RegisterEvery, "Redis lost its data"},
+			cluster.RegisterEvery, "Redis lost its data"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,11 +163,11 @@ func TestLossBesideANamesake(t *testing.T) {
 	m := startMember(t, j, "a-2", "a", &at)
 	startMember(t, j, "a-3", "a", &at)
 	for range 2 {
-		at = at.Add(operator.RegisterEvery)
+		at = at.Add(cluster.RegisterEvery)
 		m.turn(t.Context())
 	}
 	rdb.Del(t.Context(), "cronclave:default:replica:a-2")
-	at = at.Add(operator.RegisterEvery)
+	at = at.Add(cluster.RegisterEvery)
 	m.log.Reset()
 	m.turn(t.Context())
 	m.wantLoss(t, "Redis lost its data")
@@ -180,11 +180,11 @@ func TestSuccessorMayHaveBeenListed(t *testing.T) {
 	at := time.Now()
 	m := startMember(t, j, "a-1", "a", &at)
 	startMember(t, j, "a-2", "a", &at)
-	at = at.Add(operator.RegisterEvery)
+	at = at.Add(cluster.RegisterEvery)
 	m.turn(t.Context())
 	m.wantLoss(t, "")
 	replaceStale(t.Context(), []journal.Replica{{ID: "a-1", Name: "a"}}, j, hclog.NewNullLogger())
-	at = at.Add(operator.RegisterEvery)
+	at = at.Add(cluster.RegisterEvery)
 	m.turn(t.Context())
 	m.wantLoss(t, "registration removed")
 }
@@ -198,7 +198,7 @@ func TestLossBesideADamagedRegistration(t *testing.T) {
 	startMember(t, j, "b-1", "b", &at)
 	rdb.Set(t.Context(), "cronclave:default:replica:b-1", "text", 0)
 	rdb.Del(t.Context(), "cronclave:default:replica:a-1")
-	at = at.Add(operator.RegisterEvery)
+	at = at.Add(cluster.RegisterEvery)
 	m.turn(t.Context())
 	m.wantLoss(t, "Redis lost its data")
 }
@@ -254,11 +254,11 @@ func TestLossIsReportedWhenAnswersAreLost(t *testing.T) {
 			rdb.AddHook(lost)
 			tc.lose(rdb, t)
 			lost.command = tc.command
-			at = at.Add(operator.RegisterEvery)
+			at = at.Add(cluster.RegisterEvery)
 			m.turn(t.Context())
 			m.wantLoss(t, "")
 			lost.command = ""
-			at = at.Add(operator.RegisterEvery)
+			at = at.Add(cluster.RegisterEvery)
 			m.turn(t.Context())
 			m.wantLoss(t, "Redis lost its data")
 		})
@@ -309,7 +309,7 @@ func TestRegistrationDoesNotNeedTheEpoch(t *testing.T) {
 	m.announcer.sweep = func(context.Context, ...string) error { swept++; return nil }
 	rdb.Del(t.Context(), epoch, format, "cronclave:default:jobs")
 	for range 2 {
-		at = at.Add(operator.RegisterEvery)
+		at = at.Add(cluster.RegisterEvery)
 		m.turn(t.Context())
 		m.wantLoss(t, "")
 	}
@@ -318,10 +318,10 @@ func TestRegistrationDoesNotNeedTheEpoch(t *testing.T) {
 		t.Errorf("%v, %v; the jobs were announced %d times", all, err, swept)
 	}
 	away.keys = nil
-	at = at.Add(operator.RegisterEvery)
+	at = at.Add(cluster.RegisterEvery)
 	m.turn(t.Context())
 	m.wantLoss(t, "Redis lost its data")
-	at = at.Add(operator.RegisterEvery)
+	at = at.Add(cluster.RegisterEvery)
 	m.turn(t.Context())
 	m.wantLoss(t, "")
 }

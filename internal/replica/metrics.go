@@ -12,25 +12,25 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/web"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
 // A monitor serves HTTP requests, and counts events for its metrics. Without [server] in the configuration it does nothing.
 type monitor struct {
-	metrics  *httpapi.Metrics // nil without [server]
-	web      *httpapi.Server  // nil without [server]
-	view     *clusterView     // nil without [server]
+	metrics  *web.Metrics // nil without [server]
+	web      *web.Server  // nil without [server]
+	view     *clusterView // nil without [server]
 	log      hclog.Logger
 	recalled atomic.Bool // the metrics contain the past of all jobs
-	cluster  atomic.Pointer[httpapi.Cluster]
+	cluster  atomic.Pointer[web.Cluster]
 }
 
 // openServer listens on the address of [server], if there is one. The replica calls it before it starts, so that an address in use is an error of the start.
-func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version string, gauges httpapi.Gauges, unready func() string, starting func() bool) error {
+func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version string, gauges web.Gauges, unready func() string, starting func() bool) error {
 	if cfg.Server.Listen == "" {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version 
 	if m.view, err = openClusterView(redis, cfg, m.log); err != nil {
 		return err
 	}
-	m.metrics = httpapi.NewMetrics(version, finalOutcomes(), gauges)
+	m.metrics = web.NewMetrics(version, finalOutcomes(), gauges)
 	m.setConfigured(cfg)
 	c.Metrics, c.Unready = m.metrics.Handler(), unready
 	c.SessionSecret = func(ctx context.Context, known string) (string, error) {
@@ -57,7 +57,7 @@ func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version 
 	if c.Pages, err = m.view.newPages(c.BasePath); err != nil {
 		return err
 	}
-	if m.web, err = httpapi.New(c); err != nil {
+	if m.web, err = web.New(c); err != nil {
 		return UsageError{fmt.Errorf("[server]: %w", err)}
 	}
 	return nil
@@ -149,7 +149,7 @@ func (m *monitor) countRecord(rec journal.Record) {
 		m.metrics.TryFailed(rec.Job)
 		return
 	}
-	o := httpapi.Outcome{Job: rec.Job, Outcome: rec.Outcome, Failed: rec.Failed(), Ticks: rec.Ticks, Finished: rec.Finished}
+	o := web.Outcome{Job: rec.Job, Outcome: rec.Outcome, Failed: rec.Failed(), Ticks: rec.Ticks, Finished: rec.Finished}
 	if slices.Contains(withReason, scheduler.Outcome(rec.Outcome)) {
 		o.Reason = rec.Reason
 	}
@@ -181,9 +181,9 @@ func (m *monitor) setConfigured(cfg *config.Config) {
 	if m.metrics == nil {
 		return
 	}
-	var jobs []httpapi.Job
+	var jobs []web.Job
 	for _, j := range cfg.EnabledJobs() {
-		jobs = append(jobs, httpapi.Job{Name: j.Name, Retries: j.Retry.Max > 0, Recovers: j.Recover > 0})
+		jobs = append(jobs, web.Job{Name: j.Name, Retries: j.Retry.Max > 0, Recovers: j.Recover > 0})
 	}
 	now := time.Now()
 	m.metrics.SetJobs(jobs, slices.Collect(maps.Keys(cfg.Pools)), now)
@@ -218,7 +218,7 @@ func (m *monitor) countRecoveries(records []journal.Record) {
 // waitingPools counts the runs that wait for a slot of a pool.
 type waitingPools struct {
 	scheduler.Pools
-	metrics *httpapi.Metrics
+	metrics *web.Metrics
 }
 
 // countedPools returns the pools for a scheduler. If there are metrics, the waiting runs are counted.

@@ -18,16 +18,16 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/embedded"
-	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/web"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
 // quietServer returns the metrics of a replica on which nothing happens, and the view that [monitor.openServer] opens with them.
-func quietServer() (*httpapi.Metrics, *clusterView) {
-	return httpapi.NewMetrics("v", finalOutcomes(), httpapi.Gauges{
+func quietServer() (*web.Metrics, *clusterView) {
+	return web.NewMetrics("v", finalOutcomes(), web.Gauges{
 		Leader: func() bool { return false }, RedisUp: func() bool { return true }, ClockOffset: func() (time.Duration, bool) { return 0, true },
-		Lateness: func() (time.Duration, bool) { return 0, true }, Cluster: func() *httpapi.Cluster { return nil },
+		Lateness: func() (time.Duration, bool) { return 0, true }, Cluster: func() *web.Cluster { return nil },
 		Running: func() int { return 0 }, ByJob: func() map[string]int { return nil }, LogDropped: func() uint64 { return 0 }}), new(clusterView)
 }
 
@@ -172,7 +172,7 @@ func TestPastOfAJob(t *testing.T) {
 	t.Parallel()
 	past := pastOf([]journal.Record{{Outcome: journal.OutcomeFailed, Retried: true, Finished: time.Unix(9, 0)}, {Outcome: journal.OutcomeSkipped, Finished: time.Unix(8, 0)},
 		{Outcome: journal.OutcomeMissed, Finished: time.Unix(7, 0)}, {Outcome: journal.OutcomeOK, Started: time.Unix(5, 0), Finished: time.Unix(6, 0)}})
-	if want := (httpapi.Past{OK: time.Unix(6, 0), Failure: time.Unix(7, 0), Oldest: time.Unix(5, 0)}); past != want {
+	if want := (web.Past{OK: time.Unix(6, 0), Failure: time.Unix(7, 0), Oldest: time.Unix(5, 0)}); past != want {
 		t.Errorf("%v, want %v", past, want)
 	}
 }
@@ -185,20 +185,20 @@ func TestNextTicks(t *testing.T) {
 	r := readerAt(func() time.Time { return now })
 	jobs := []journal.JobInfo{{Name: "work", Schedule: []string{"0 9 * * 1-5"}, Timezone: "UTC", Enabled: true, Digest: "1"},
 		{Name: "off", Schedule: []string{"@daily"}, Timezone: "UTC"}, {Name: "after", After: []string{"work"}, Timezone: "UTC", Enabled: true}}
-	expect := func(want map[string]httpapi.NextTick) {
+	expect := func(want map[string]web.NextTick) {
 		t.Helper()
 		if next := r.nextTicks(jobs); !maps.Equal(next, want) {
 			t.Errorf("at %v: %v, want %v", now, next, want)
 		}
 	}
 	const weekend = 72 * time.Hour
-	expect(map[string]httpapi.NextTick{"work": {At: now.Add(21 * time.Hour), Period: weekend}})
+	expect(map[string]web.NextTick{"work": {At: now.Add(21 * time.Hour), Period: weekend}})
 	now = now.Add(21 * time.Hour)
-	expect(map[string]httpapi.NextTick{"work": {At: now.Add(24 * time.Hour), Period: weekend}})
+	expect(map[string]web.NextTick{"work": {At: now.Add(24 * time.Hour), Period: weekend}})
 	jobs[0].Schedule, jobs[0].Digest = []string{"@hourly"}, "2"
-	expect(map[string]httpapi.NextTick{"work": {At: now.Add(time.Hour), Period: time.Hour}})
+	expect(map[string]web.NextTick{"work": {At: now.Add(time.Hour), Period: time.Hour}})
 	jobs = jobs[1:]
-	expect(map[string]httpapi.NextTick{})
+	expect(map[string]web.NextTick{})
 }
 
 // The period is the longest gap at every hour of a week: that of the night or the weekend also within it, and with many ticks before it. A reader that

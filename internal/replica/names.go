@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
@@ -35,7 +35,7 @@ func claimName(ctx context.Context, self journal.Replica, namespace string, j *j
 					self.Name, namespace, o.Started.UTC().Format(time.RFC3339))
 			}
 		}
-		waited := time.Since(begun) > operator.RegisterEvery+operator.RegistrationDelay
+		waited := time.Since(begun) > cluster.RegisterEvery+cluster.RegistrationDelay
 		if err == nil && len(open) == 0 || waited {
 			if err != nil { // a duplicate is reported later, when both replicas are registered
 				log.Warn("cannot check whether another replica has this name", "error", err)

@@ -6,9 +6,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -46,7 +46,7 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 		}
 		sc.Claimer, sc.Pools, sc.Journal, sc.GrantEvents = elector, elector, recorder{journal: cfg.Journal}, elector
 	}
-	command.KeepInherited()
+	process.KeepInherited()
 	processes, err := StartProcesses(cfg.Log, WardenLog{})
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (o *Once) Close() { o.processes.Close() }
 var anySchedule = []string{"@yearly"}
 
 // foregroundJobs returns the job to run. The job has no parents.
-func foregroundJobs(cfg OnceConfig, host *command.Host) []scheduler.Job {
+func foregroundJobs(cfg OnceConfig, host *process.Host) []scheduler.Job {
 	only := *cfg.Jobs
 	only.Jobs = []config.Job{*cfg.Job}
 	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // the caller handles retries
@@ -92,7 +92,7 @@ func foregroundJobs(cfg OnceConfig, host *command.Host) []scheduler.Job {
 }
 
 // Environment returns the environment of a run of a job, before files are read.
-func Environment(cfg *config.Config, job *config.Job, run *scheduler.Run) command.EnvSpec {
+func Environment(cfg *config.Config, job *config.Job, run *scheduler.Run) process.EnvSpec {
 	r := &commandRunner{job: job, namespace: cfg.Namespace, withheld: cfg.Withheld(job), trust: cfg.Trust}
 	return r.environmentOf(run)
 }

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // A problemWatch records the start of each problem of this replica about which status warns. Its zero value has no problems.
@@ -29,9 +29,9 @@ func (w *problemWatch) addSince(entry journal.Replica) journal.Replica {
 // problemsOf returns the codes of the problems that concern only the replica itself.
 func problemsOf(entry journal.Replica) (codes []string) {
 	for code, has := range map[string]bool{
-		operator.CodeConfigRefused: entry.Refused != "", operator.CodeCannotStart: entry.Unable != "" || len(entry.Unstartable) > 0, operator.CodeHeartbeat: entry.Heartbeat != "",
-		operator.CodeRedisAccess: entry.RedisAccess != "",
-		operator.CodeClockOff:    operator.ClockOffsetOf(entry).Excessive(),
+		cluster.CodeConfigRefused: entry.Refused != "", cluster.CodeCannotStart: entry.Unable != "" || len(entry.Unstartable) > 0, cluster.CodeHeartbeat: entry.Heartbeat != "",
+		cluster.CodeRedisAccess: entry.RedisAccess != "",
+		cluster.CodeClockOff:    cluster.ClockOffsetOf(entry).Excessive(),
 	} {
 		if has {
 			codes = append(codes, code)
@@ -43,13 +43,13 @@ func problemsOf(entry journal.Replica) (codes []string) {
 // checkPeers checks a list of all replicas for problems that concern several replicas.
 func (w *problemWatch) checkPeers(replicas []journal.Replica, self journal.Replica) {
 	w.peers = nil
-	if len(operator.GroupByConfig(replicas)) > 1 {
-		w.peers = append(w.peers, operator.CodeConfigDiffers)
+	if len(cluster.GroupByConfig(replicas)) > 1 {
+		w.peers = append(w.peers, cluster.CodeConfigDiffers)
 	}
-	if operator.CountUp(replicas, self.Seen) < operator.Expected(replicas) {
-		w.peers = append(w.peers, operator.CodeTooFew)
+	if cluster.CountUp(replicas, self.Seen) < cluster.Expected(replicas) {
+		w.peers = append(w.peers, cluster.CodeTooFew)
 	}
-	if slices.ContainsFunc(namesakesOf(replicas, self), func(o journal.Replica) bool { return operator.OccupiesName(o, self.Seen) }) {
-		w.peers = append(w.peers, operator.CodeSameName)
+	if slices.ContainsFunc(namesakesOf(replicas, self), func(o journal.Replica) bool { return cluster.OccupiesName(o, self.Seen) }) {
+		w.peers = append(w.peers, cluster.CodeSameName)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // Each problem has the time of the registration that first had it, until one does not have it any more.
@@ -22,15 +22,15 @@ func TestProblemsKeepTheirBeginning(t *testing.T) {
 		want  map[string]int    // the step in which each began
 	}{
 		{journal.Replica{}, twin, nil},
-		{journal.Replica{Refused: "a fault", ClockOffsetMS: 90_000}, twin, map[string]int{operator.CodeConfigRefused: 1, operator.CodeClockOff: 1, operator.CodeConfigDiffers: 1, operator.CodeSameName: 1}},
-		{journal.Replica{Refused: "another", Unable: "no memory"}, twin[:1], map[string]int{operator.CodeConfigRefused: 1, operator.CodeCannotStart: 2, operator.CodeConfigDiffers: 1, operator.CodeSameName: 1}},
-		{journal.Replica{ClockOffsetMS: 90_000, Heartbeat: "no answer"}, nil, map[string]int{operator.CodeClockOff: 3, operator.CodeHeartbeat: 3}},
+		{journal.Replica{Refused: "a fault", ClockOffsetMS: 90_000}, twin, map[string]int{cluster.CodeConfigRefused: 1, cluster.CodeClockOff: 1, cluster.CodeConfigDiffers: 1, cluster.CodeSameName: 1}},
+		{journal.Replica{Refused: "another", Unable: "no memory"}, twin[:1], map[string]int{cluster.CodeConfigRefused: 1, cluster.CodeCannotStart: 2, cluster.CodeConfigDiffers: 1, cluster.CodeSameName: 1}},
+		{journal.Replica{ClockOffsetMS: 90_000, Heartbeat: "no answer"}, nil, map[string]int{cluster.CodeClockOff: 3, cluster.CodeHeartbeat: 3}},
 		{journal.Replica{}, nil, nil},
 	} {
-		step.entry.Seen = begin.Add(time.Duration(i) * operator.RegisterEvery)
+		step.entry.Seen = begin.Add(time.Duration(i) * cluster.RegisterEvery)
 		want := map[string]time.Time{}
 		for code, n := range step.want {
-			want[code] = begin.Add(time.Duration(n) * operator.RegisterEvery)
+			want[code] = begin.Add(time.Duration(n) * cluster.RegisterEvery)
 		}
 		if got := w.addSince(step.entry).Since; !maps.Equal(got, want) {
 			t.Errorf("step %d: %v, want %v", i, got, want)
@@ -50,11 +50,11 @@ func TestTooFewReplicas(t *testing.T) {
 	}{
 		"another is up":        {journal.Replica{ID: "b-1", Name: "b", Seen: now}, false},
 		"another drains":       {journal.Replica{ID: "b-1", Name: "b", Seen: now, Draining: true}, true},
-		"another is silent":    {journal.Replica{ID: "b-1", Name: "b", Seen: now.Add(-operator.RegisterEvery - operator.RegistrationDelay)}, true},
+		"another is silent":    {journal.Replica{ID: "b-1", Name: "b", Seen: now.Add(-cluster.RegisterEvery - cluster.RegistrationDelay)}, true},
 		"another expects more": {journal.Replica{ID: "b-1", Name: "b", Seen: now, Expected: 3}, true},
 	} {
 		var w problemWatch
-		if w.checkPeers([]journal.Replica{self, tc.other}, self); slices.Contains(w.peers, operator.CodeTooFew) != tc.few {
+		if w.checkPeers([]journal.Replica{self, tc.other}, self); slices.Contains(w.peers, cluster.CodeTooFew) != tc.few {
 			t.Errorf("%s: %q", what, w.peers)
 		}
 	}
@@ -72,7 +72,7 @@ func TestSameNameIsThatOfAReplicaThatStays(t *testing.T) {
 	self := journal.Replica{ID: "a-1", Name: "a", Seen: now}
 	for what, other := range map[string]journal.Replica{
 		"it drains":      {ID: "a-2", Name: "a", Seen: now, Draining: true},
-		"it has crashed": {ID: "a-2", Name: "a", Seen: now.Add(-operator.RegisterEvery - operator.RegistrationDelay)},
+		"it has crashed": {ID: "a-2", Name: "a", Seen: now.Add(-cluster.RegisterEvery - cluster.RegistrationDelay)},
 		"another name":   {ID: "b-1", Name: "b", Seen: now},
 	} {
 		var w problemWatch

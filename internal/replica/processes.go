@@ -7,14 +7,14 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/warden"
 )
 
 // Processes runs commands. If this process dies or freezes, the warden kills them.
 type Processes struct {
 	// Host runs the commands.
-	Host   *command.Host
+	Host   *process.Host
 	warden *warden.Warden
 	log    hclog.Logger
 }
@@ -32,7 +32,7 @@ func StartProcesses(log hclog.Logger, own WardenLog) (*Processes, error) {
 	if p.warden, err = warden.Start(warden.Config{Logger: log, Stderr: own.Stderr, JSON: own.JSON}); err != nil {
 		return nil, err
 	}
-	if p.Host, err = command.NewHost(command.HostConfig{Logger: log, Warden: watchman{p.warden}}); err != nil {
+	if p.Host, err = process.NewHost(process.HostConfig{Logger: log, Warden: watchman{p.warden}}); err != nil {
 		p.Close()
 		return nil, fmt.Errorf("prepare to run commands: %w", err)
 	}
@@ -63,4 +63,4 @@ func (p *Processes) watchWarden(ctx context.Context, drain func(cause error)) {
 type watchman struct{ *warden.Warden }
 
 // Watch registers a run.
-func (w watchman) Watch(r command.Watched) command.Ward { return w.Warden.Watch(warden.Run(r)) }
+func (w watchman) Watch(r process.Watched) process.Ward { return w.Warden.Watch(warden.Run(r)) }

@@ -7,9 +7,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 const (
@@ -37,7 +37,7 @@ func (p *publisher) describeSoon() { p.news.give() }
 
 // run publishes until ctx ends.
 func (p *publisher) run(ctx context.Context) {
-	renew := time.NewTicker(operator.RegisterEvery)
+	renew := time.NewTicker(cluster.RegisterEvery)
 	defer renew.Stop()
 	for ctx.Err() == nil {
 		p.publishDue(ctx)
@@ -52,7 +52,7 @@ func (p *publisher) run(ctx context.Context) {
 
 // publishDue writes everything that is due. Its time limit ends before the published configuration expires.
 func (p *publisher) publishDue(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, operator.RegisterEvery)
+	ctx, cancel := context.WithTimeout(ctx, cluster.RegisterEvery)
 	defer cancel()
 	p.describeJobs(ctx)
 	p.publishConfiguration(ctx) // last, because it may take long

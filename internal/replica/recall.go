@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/web"
 )
 
 const (
@@ -26,7 +26,7 @@ func (m *monitor) recallPast(ctx context.Context, j *journal.Journal, cfg func()
 		return
 	}
 	var last time.Time
-	repeatEvery(ctx, operator.RegisterEvery, func() {
+	repeatEvery(ctx, cluster.RegisterEvery, func() {
 		all := !m.recalled.Swap(true)
 		if !all && (!leads() || time.Since(last) < refreshEvery) {
 			return
@@ -70,7 +70,7 @@ func (m *monitor) recallFrom(ctx context.Context, j *journal.Journal, jobs []str
 }
 
 // pastOf returns the times of the newest success, the newest failure and the oldest record. The records must be sorted from new to old.
-func pastOf(records []journal.Record) (past httpapi.Past) {
+func pastOf(records []journal.Record) (past web.Past) {
 	for _, rec := range records {
 		switch {
 		case rec.Retried:

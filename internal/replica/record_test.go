@@ -9,9 +9,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -89,7 +89,7 @@ func TestWhyKnowsPastDaysOfCalendars(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := operator.New(operator.Config{Conn: conn, Journal: j, Namespace: cfg.Namespace})
+	o, err := cluster.New(cluster.Config{Conn: conn, Journal: j, Namespace: cfg.Namespace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,14 +98,14 @@ func TestWhyKnowsPastDaysOfCalendars(t *testing.T) {
 		t.Fatal(err)
 	}
 	story, err := o.Why(t.Context(), "j", holiday.Format(time.RFC3339))
-	if err != nil || story.Fate != operator.NoTick || !strings.Contains(story.Lines[0], "a calendar of the job's except has this day") {
+	if err != nil || story.Fate != cluster.NoTick || !strings.Contains(story.Lines[0], "a calendar of the job's except has this day") {
 		t.Errorf("%+v, %v", story, err)
 	}
 	r := journal.Record{RunID: "after", Job: "j", Replica: "a", Outcome: "ok", Token: 1, Tick: holiday.AddDate(0, 0, 1), Started: holiday.AddDate(0, 0, 1), Finished: holiday.AddDate(0, 0, 1)}
 	if err := j.Record(t.Context(), []journal.Record{r}); err != nil {
 		t.Fatal(err)
 	}
-	if story, err := o.Why(t.Context(), "j", r.Tick.Format(time.RFC3339)); err != nil || story.Fate != operator.Over {
+	if story, err := o.Why(t.Context(), "j", r.Tick.Format(time.RFC3339)); err != nil || story.Fate != cluster.Over {
 		t.Errorf("the day after it: %+v, %v", story, err)
 	}
 }

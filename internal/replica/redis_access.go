@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/backoff"
-	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/cluster"
 )
 
 const (
@@ -38,7 +38,7 @@ func (w *accessWatch) run(ctx context.Context) {
 func (w *accessWatch) checkDangers(now time.Time) {
 	dangers := w.dangers(now)
 	const most = 300 // each registration repeats the text, every few seconds
-	what := operator.FirstLine(strings.Join(dangers, "; "), most)
+	what := cluster.FirstLine(strings.Join(dangers, "; "), most)
 	w.shown.Store(&what)
 	for _, danger := range dangers {
 		if last, known := w.warned[danger]; !known || now.Sub(last) >= accessWarnEvery {

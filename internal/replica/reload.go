@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // lookEvery is the interval at which a replica checks whether its configuration files have changed. A check takes one system call per file. A change is read
@@ -203,6 +203,6 @@ func (l *reloader) refuseConfig(err error) {
 		first += fmt.Sprintf(" (and %d more)", n-1)
 	}
 	const most = 500 // each registration repeats the text, every few seconds
-	l.refused.Store(new(operator.FirstLine(first, most)))
+	l.refused.Store(new(cluster.FirstLine(first, most)))
 	l.monitor.setRefused()
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
@@ -133,9 +133,9 @@ func registrations(t *testing.T, slow func(*membership, *redis.Client)) (seen []
 	begin = time.Now()
 	var end sync.WaitGroup
 	end.Go(func() { m.run(ctx) })
-	time.Sleep(4*operator.RegisterEvery - time.Millisecond)
+	time.Sleep(4*cluster.RegisterEvery - time.Millisecond)
 	m.renewSoon()
-	time.Sleep(operator.RegisterEvery)
+	time.Sleep(cluster.RegisterEvery)
 	cancel()
 	end.Wait()
 	return seen
@@ -154,7 +154,7 @@ func TestHungMasterCostsNothingOfOthers(t *testing.T) {
 		rdb.AddHook(&awayKeys{[]string{"cronclave:default:epoch", "cronclave:default:format"}, redisconn.Timeout})
 		entry := m.entry
 		m.entry = func() journal.Replica {
-			if late := time.Since(at); late >= operator.RegisterEvery+operator.RegistrationDelay {
+			if late := time.Since(at); late >= cluster.RegisterEvery+cluster.RegistrationDelay {
 				t.Errorf("silent after %v, for %v", at, late)
 			}
 			at = time.Now()
@@ -192,9 +192,9 @@ func TestLossIsShownAndJobsAreDescribedAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var end sync.WaitGroup
 		end.Go(func() { m.run(ctx) })
-		time.Sleep(operator.RegisterEvery + time.Second)
+		time.Sleep(cluster.RegisterEvery + time.Second)
 		rdb.FlushAll(ctx)
-		time.Sleep(operator.RegisterEvery - time.Second)
+		time.Sleep(cluster.RegisterEvery - time.Second)
 		synctest.Wait()
 		if jobs := rdb.HLen(ctx, "cronclave:default:jobs").Val(); jobs != 1 {
 			t.Errorf("%d jobs are described", jobs)

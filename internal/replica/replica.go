@@ -16,15 +16,15 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/backoff"
-	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/logging"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/proc"
+	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/warden"
+	"github.com/cronclave/cronclave/internal/web"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -94,7 +94,7 @@ func New(cfg Config) (*Replica, error) {
 func (r *Replica) prepareParts(cfg Config) (err error) {
 	logWarnings(cfg.Log, cfg.Jobs)
 	r.monitor.log = r.log
-	err = r.monitor.openServer(cfg.Jobs, cfg.Redis, r.version, httpapi.Gauges{
+	err = r.monitor.openServer(cfg.Jobs, cfg.Redis, r.version, web.Gauges{
 		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset, Cluster: r.monitor.cluster.Load, LogDropped: cfg.LogDropped,
 		Lateness: func() (time.Duration, bool) { return r.scheduler.Lateness() }, Running: func() int { return r.scheduler.Running() },
 		ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
@@ -105,7 +105,7 @@ func (r *Replica) prepareParts(cfg Config) (err error) {
 	if err = r.connectRedis(); err != nil {
 		return err
 	}
-	command.KeepInherited()
+	process.KeepInherited()
 	if r.processes, err = StartProcesses(r.log, cfg.WardenLog); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (r *Replica) connectRedis() (err error) {
 		return err
 	}
 	r.live = newLiveOutput(r.journal, r.log)
-	r.leadership, err = election.NewLeadership(election.LeadershipConfig{Locks: r.locks, Name: operator.Leadership})
+	r.leadership, err = election.NewLeadership(election.LeadershipConfig{Locks: r.locks, Name: cluster.Leadership})
 	return err
 }
 
@@ -307,7 +307,7 @@ func (r *Replica) announceStart() {
 		args = append(args, "quorum", r.redis.WhereLocks())
 	}
 	if len(cfg.Replica.Labels) > 0 {
-		args = append(args, "labels", operator.FormatLabels(cfg.Replica.Labels))
+		args = append(args, "labels", cluster.FormatLabels(cfg.Replica.Labels))
 	}
 	if r.trial {
 		r.log.Warn("starting with an embedded Redis: a trial that other machines do not reach", args...)
@@ -381,7 +381,7 @@ func (r *Replica) registryEntry() journal.Replica {
 		ID: r.id, Name: r.name, Process: proc.ID(), Version: r.version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
 		ZoneData: r.cfg.Load().Zones.Version(), Zones: hashZones(r.cfg.Load(), now),
 		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), ClockErrorMS: r.locks.Engine().EstimateError().Milliseconds(), Running: r.scheduler.Running(),
-		Expected: r.cfg.Load().Cluster.Replicas, Labels: r.cfg.Load().Replica.Labels, Draining: r.readiness.isPhase(draining), Unable: operator.FirstLine(r.scheduler.Unable(), mostUnable),
+		Expected: r.cfg.Load().Cluster.Replicas, Labels: r.cfg.Load().Replica.Labels, Draining: r.readiness.isPhase(draining), Unable: cluster.FirstLine(r.scheduler.Unable(), mostUnable),
 		Unstartable: firstUnstartable(r.scheduler.Unstartable()),
 	})
 }

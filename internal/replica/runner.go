@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/exhaustion"
+	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/safefile"
 	"github.com/cronclave/cronclave/internal/units"
 	"github.com/cronclave/cronclave/scheduler"
@@ -27,7 +27,7 @@ type OpenOutput func(job *config.Job, run *scheduler.Run) Output
 
 // A commandRunner runs a job's command as a tree of processes.
 type commandRunner struct {
-	host      *command.Host
+	host      *process.Host
 	job       *config.Job
 	namespace string
 	withheld  map[string]bool // variables that the job does not inherit from the replica
@@ -37,7 +37,7 @@ type commandRunner struct {
 
 // Run runs the command, and returns when the whole tree is dead.
 func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
-	env, err := command.Environment(ctx, r.environmentOf(run))
+	env, err := process.Environment(ctx, r.environmentOf(run))
 	if err != nil {
 		err = fmt.Errorf("prepare the environment: %w", err)
 		if exhaustion.Is(err) || errors.Is(err, safefile.ErrUnanswered) {
@@ -47,9 +47,9 @@ func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.R
 	}
 	output := r.open(r.job, run)
 	defer output.End()
-	exit := r.host.Run(ctx, run.Kill, command.Spec{
+	exit := r.host.Run(ctx, run.Kill, process.Spec{
 		Name: run.ID, Job: run.Job, Argv: r.job.Command, Dir: r.job.Dir, Env: env, User: r.job.User, Group: r.job.Group, NoNewPrivs: r.job.KeepsPrivileges(),
-		Umask: r.job.Umask, Nice: r.job.Nice, Limits: command.Limits(r.job.Limits), Lease: leaseOf(run), KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
+		Umask: r.job.Umask, Nice: r.job.Nice, Limits: process.Limits(r.job.Limits), Lease: leaseOf(run), KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
 		Line: output.Line, Begin: run.Begin, Started: run.Began,
 	})
 	return r.resultOf(exit)
@@ -74,14 +74,14 @@ const (
 func startTimeout(lease time.Duration) time.Duration { return max(min(lease, mostStart), leastStart) }
 
 // leaseOf returns the lease of a run; nil if it has none.
-func leaseOf(run *scheduler.Run) command.Lease {
+func leaseOf(run *scheduler.Run) process.Lease {
 	if run.Lease == nil {
 		return nil
 	}
 	return run.Lease
 }
 
-func (r *commandRunner) resultOf(exit command.Exit) scheduler.Result {
+func (r *commandRunner) resultOf(exit process.Exit) scheduler.Result {
 	result := scheduler.Result{Signal: exit.Signal, Output: exit.Tail, OutputCut: exit.Cut, LeftBehind: leftBehind(exit.Left)}
 	switch {
 	case exit.Err != nil:
@@ -97,7 +97,7 @@ func (r *commandRunner) resultOf(exit command.Exit) scheduler.Result {
 			result.Err = fmt.Errorf("exit code %d", exit.Code)
 		}
 	}
-	if errors.Is(exit.Err, command.ErrNotStarted) {
+	if errors.Is(exit.Err, process.ErrNotStarted) {
 		result.Err = notStarted{exit.Err}
 	}
 	switch {
@@ -121,7 +121,7 @@ func leftBehind(programs []string) string {
 	if len(programs) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("processes left behind, and stopped: %d (%s)", len(programs), command.ListPrograms(programs))
+	return fmt.Sprintf("processes left behind, and stopped: %d (%s)", len(programs), process.ListPrograms(programs))
 }
 
 // outOfMemory returns the error of a run without memory. It names the limit if the job has one.
@@ -132,14 +132,14 @@ func (r *commandRunner) outOfMemory(err error) error {
 	return fmt.Errorf("out of memory: %w", err)
 }
 
-func (r *commandRunner) environmentOf(run *scheduler.Run) command.EnvSpec {
+func (r *commandRunner) environmentOf(run *scheduler.Run) process.EnvSpec {
 	extra := map[string]string{}
 	for _, v := range Variables() {
 		if value, set := v.value(r, run); set {
 			extra[v.Name] = value
 		}
 	}
-	return command.EnvSpec{
+	return process.EnvSpec{
 		Base: os.Environ(), InheritEnv: r.job.InheritEnv, EnvTaken: r.withheld, User: r.job.User, Group: r.job.Group, EnvFile: r.job.EnvFile,
 		Env: r.job.Env, EnvFromFile: r.job.EnvFromFile, Trust: r.trust, Extra: extra,
 	}

@@ -10,16 +10,16 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/httpapi"
-	"github.com/cronclave/cronclave/internal/oidc"
 	"github.com/cronclave/cronclave/internal/reread"
 	"github.com/cronclave/cronclave/internal/safefile"
+	"github.com/cronclave/cronclave/internal/web"
+	"github.com/cronclave/cronclave/internal/web/oidc"
 )
 
 // serverConfig returns the configuration of the HTTP server. It reads the files of [server], and a fault in one of them is an error of the start. Files that
 // are replaced later are read again.
-func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (httpapi.Config, error) {
-	c := httpapi.Config{Listen: cfg.Listen, Hosts: cfg.Hosts, BasePath: cfg.Base(), TrustedProxies: cfg.TrustedProxies, Log: log}
+func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (web.Config, error) {
+	c := web.Config{Listen: cfg.Listen, Hosts: cfg.Hosts, BasePath: cfg.Base(), TrustedProxies: cfg.TrustedProxies, Log: log}
 	if cfg.URL != "" {
 		outside, err := url.Parse(cfg.URL)
 		if err != nil {
@@ -83,7 +83,7 @@ func openProvider(server config.Server, namespace string, log hclog.Logger) (*oi
 	}
 	provider, err := oidc.New(oidc.Config{Namespace: namespace, Issuer: cfg.Issuer, ClientID: cfg.ClientID, Secret: secret.Get, RedirectURL: server.RedirectURL(),
 		Scopes: cfg.Scopes, NameClaim: cfg.NameClaim, RoleClaim: cfg.RoleClaim,
-		Roles: []oidc.Role{{Name: string(httpapi.RoleOperator), Values: cfg.Operators}, {Name: string(httpapi.RoleViewer), Values: cfg.Viewers}}})
+		Roles: []oidc.Role{{Name: string(web.RoleOperator), Values: cfg.Operators}, {Name: string(web.RoleViewer), Values: cfg.Viewers}}})
 	if err != nil {
 		return nil, fmt.Errorf("[server.oidc]: %w", err)
 	}
@@ -92,8 +92,8 @@ func openProvider(server config.Server, namespace string, log hclog.Logger) (*oi
 
 func parseSecret(contents [][]byte) (string, error) { return oidc.ParseSecret(string(contents[0])) }
 
-func parseUsers(contents [][]byte) (httpapi.Users, error) {
-	return httpapi.ParseUsers(string(contents[0]))
+func parseUsers(contents [][]byte) (web.Users, error) {
+	return web.ParseUsers(string(contents[0]))
 }
 
 // parsePair parses the certificate file and the key file of the HTTP server.

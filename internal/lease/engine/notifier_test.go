@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/single"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 )
 
 // A subscription breaks with the grant on it: its waiter asks at once, and not when it would have anyway. By then the row would be another's.
@@ -25,7 +25,7 @@ func TestWaiterAsksWhenItsSubscriptionBreaks(t *testing.T) {
 		w.pass(100 * time.Millisecond)
 		w.cut(1)
 		other.release(held)
-		w.pass(single.PatienceInLine / 10)
+		w.pass(redis.PatienceInLine / 10)
 		select {
 		case err := <-got:
 			if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/quorum"
-	"github.com/cronclave/cronclave/internal/lease/single"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 )
 
 // openStore returns the store for a configuration. Only this file chooses between one master and a quorum.
@@ -18,7 +18,7 @@ func openStore(c *Client) lease.Store {
 		return quorum.New(quorum.Config{Nodes: cfg.Quorum, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, Idle: cfg.Idle, Clock: cfg.Clock,
 			Work: c.work, Observed: c.observed, HeldToken: c.keeper.tokenOf, Contended: cfg.Hooks.reportContention})
 	}
-	return single.New(single.Config{Redis: cfg.Redis, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, AckedReplicas: cfg.AckedReplicas,
+	return redis.New(redis.Config{Redis: cfg.Redis, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, AckedReplicas: cfg.AckedReplicas,
 		AckTimeout: cfg.AckTimeout, Idle: cfg.Idle, Clock: cfg.Clock, OnForbidden: cfg.OnForbidden,
 		Work: c.work, Observed: c.observed, HeldToken: c.keeper.tokenOf, AskToStop: c.keeper.askToStop, Contended: cfg.Hooks.reportContention})
 }
@@ -27,7 +27,7 @@ func openStore(c *Client) lease.Store {
 func checkServers(cfg Config) error {
 	switch {
 	case len(cfg.Quorum) == 0:
-		return single.Check(cfg.Redis)
+		return redis.Check(cfg.Redis)
 	case cfg.Redis != nil:
 		return errors.New("locking: set one of Config.Redis and Config.Quorum, not both")
 	}
@@ -78,7 +78,7 @@ var _ interface {
 	updater
 	remover
 	eventPublisher
-} = (*single.Store)(nil)
+} = (*redis.Store)(nil)
 
 // storeAs returns the store as a T. If the store does not implement T, the error is [ErrQuorum].
 func storeAs[T any](store lease.Store, what string) (T, error) {

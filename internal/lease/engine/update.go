@@ -8,11 +8,11 @@ import (
 
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/single"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 )
 
 // A Tx is one try of an update.
-type Tx = single.Tx
+type Tx = redis.Tx
 
 // Update changes keys without a lock (optimistic locking). change reads the keys and queues writes. The writes take effect in one step, unless
 // another client has changed one of the keys meanwhile; then Update calls change again. See package locking.

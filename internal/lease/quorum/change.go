@@ -9,7 +9,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/observed"
-	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/rules"
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
@@ -29,7 +29,7 @@ type change struct {
 	look      bool
 	everyone  bool // nodes that do not vote count, too; requires the answers of all nodes
 	// edit changes the register. It may be called several times. The result of the last call is used.
-	edit func(g *register.Register, v register.View)
+	edit func(g *rules.Register, v rules.View)
 	// failed is the error if the outcome is unknown; nil on success.
 	failed error
 	rows   int // the number of nodes that still had a row of the ended lease
@@ -139,7 +139,7 @@ func (t *change) handleLook(votes []vote) (time.Duration, bool) {
 
 // applyEdit applies the edit to the newest register among the votes.
 func (t *change) applyEdit(votes []vote) (before, after string) {
-	g, err := register.Read(valueOf(votes))
+	g, err := rules.Read(valueOf(votes))
 	if err != nil {
 		t.failed = fmt.Errorf("lock %q: %w", t.lock, err)
 		return "", ""
@@ -157,9 +157,9 @@ func (t *change) applyEdit(votes []vote) (before, after string) {
 }
 
 // viewOf returns the state of the rows in the votes. It lists a run in Shut if no majority can have a live row of that run.
-func (q *Store) viewOf(g *register.Register, votes []vote) register.View {
+func (q *Store) viewOf(g *rules.Register, votes []vote) rules.View {
 	states := count(votes, vote.hasState)
-	v := register.View{Slot: -1, Rows: liveRows(votes), Unheard: len(q.nodes) - states}
+	v := rules.View{Slot: -1, Rows: liveRows(votes), Unheard: len(q.nodes) - states}
 	v.Now, v.Latest, _ = q.clockBounds(q.cfg.Clock())
 	for id := range g.Runs {
 		live := 0
@@ -199,11 +199,11 @@ func randomPause(tries int) time.Duration {
 func (t *change) failWith(err error) { t.failed = err }
 
 // amendRun changes the run of a lease in the register. known is false if the register does not have the run. edit may be called several times.
-func (q *Store) amendRun(ctx context.Context, row *lease.HeldRow, edit func(g *register.Register, run *register.Run, now int64)) (known bool, err error) {
+func (q *Store) amendRun(ctx context.Context, row *lease.HeldRow, edit func(g *rules.Register, run *rules.Run, now int64)) (known bool, err error) {
 	id := row.Request.ID
 	t := &change{Store: q, lock: row.Request.Lock, permanent: row.Request.Permanent, look: true}
-	t.edit = func(g *register.Register, v register.View) {
-		var run register.Run
+	t.edit = func(g *rules.Register, v rules.View) {
+		var run rules.Run
 		if run, known = g.Runs[id]; known {
 			edit(g, &run, v.Now)
 			g.Runs[id] = run

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/rules"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
@@ -31,7 +31,7 @@ type claim struct {
 	floor int64
 	tried
 	value   string
-	out     register.Ruling
+	out     rules.Ruling
 	mine    bool // the ruling is a grant
 	shut    []string
 	suspect int // the number of runs whose holder may be dead
@@ -239,7 +239,7 @@ func (t *claim) retryIn(phase string) (time.Duration, bool) {
 // answerFromRead answers from the state of a majority, without a ballot, if the register does not have to change.
 func (t *claim) answerFromRead(votes []vote) (time.Duration, bool) {
 	value, _, agree := newestRegister(votes)
-	g, err := register.Read(value)
+	g, err := rules.Read(value)
 	if err != nil {
 		t.endVerdict(lease.Unknown, err)
 		return 0, true
@@ -264,7 +264,7 @@ func (t *claim) answerFromRead(votes []vote) (time.Duration, bool) {
 }
 
 // tryAnotherRow continues if no row is known to be free, and not all rows are known to be held.
-func (t *claim) tryAnotherRow(votes []vote, v register.View) (time.Duration, bool) {
+func (t *claim) tryAnotherRow(votes []vote, v rules.View) (time.Duration, bool) {
 	slot, free := t.anotherSlot(votes, v.Rows)
 	t.refused++
 	if t.r.Abstain || !free { // wait for the claims of other clients
@@ -279,9 +279,9 @@ func (t *claim) tryAnotherRow(votes []vote, v register.View) (time.Duration, boo
 }
 
 // decideClaim applies the rules of the register to the state in the votes. If the register changes, the next phase writes it.
-func (t *claim) decideClaim(votes []vote, v register.View) (time.Duration, bool) {
+func (t *claim) decideClaim(votes []vote, v rules.View) (time.Duration, bool) {
 	value, _, agree := newestRegister(votes)
-	g, err := register.Read(value)
+	g, err := rules.Read(value)
 	if err != nil {
 		t.endVerdict(lease.Unknown, err)
 		return 0, true
@@ -302,7 +302,7 @@ func (t *claim) decideClaim(votes []vote, v register.View) (time.Duration, bool)
 			return 0, false
 		}
 		v.Slot = -1
-		g, _ = register.Read(value)
+		g, _ = rules.Read(value)
 		t.out = g.Claim(t.r, t.cfg.Owner, v)
 	}
 	if t.phase == "prepare" && t.out.Word == "held" && !v.Full && t.refused < mostRefused {

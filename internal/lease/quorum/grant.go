@@ -6,29 +6,29 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/rules"
 )
 
 // viewOfVotes returns the view of the votes for this claim: the rows of other leases, and whether all slots are held.
-func (t *claim) viewOfVotes(votes []vote) register.View {
-	v := register.View{Slot: -1}
+func (t *claim) viewOfVotes(votes []vote) rules.View {
+	v := rules.View{Slot: -1}
 	v.Now, v.Latest, _ = t.clockBounds(t.cfg.Clock())
-	if g, err := register.Read(valueOf(votes)); err == nil {
+	if g, err := rules.Read(valueOf(votes)); err == nil {
 		v = t.viewOf(g, votes)
 		t.suspect = count(v.Shut, func(id string) bool { return g.Runs[id].Trigger != "" && id != t.r.ID })
 		v.Full = t.allHeld(g, v.Rows)
 	}
-	v.Rows = slices.DeleteFunc(v.Rows, func(r register.NodeRow) bool { return r.ID == t.r.ID })
+	v.Rows = slices.DeleteFunc(v.Rows, func(r rules.NodeRow) bool { return r.ID == t.r.ID })
 	v.Ballots = t.ballots
 	return v
 }
 
 // allHeld reports whether each slot is certainly held by another lease: a majority has given the slot to the same lease, and the run of that lease
 // has not ended. The nodes answer at different times, so one reply may have the end of a run while a majority still reports its row.
-func (t *claim) allHeld(g *register.Register, rows []register.NodeRow) bool {
+func (t *claim) allHeld(g *rules.Register, rows []rules.NodeRow) bool {
 	held := map[int]bool{}
 	for _, r := range rows {
-		if r.ID != t.r.ID && r.Votes >= t.majority && r.Slot < t.r.Slots && r.State != register.RowTentative && !r.Over(g) {
+		if r.ID != t.r.ID && r.Votes >= t.majority && r.Slot < t.r.Slots && r.State != rules.RowTentative && !r.Over(g) {
 			held[r.Slot] = true
 		}
 	}
@@ -36,7 +36,7 @@ func (t *claim) allHeld(g *register.Register, rows []register.NodeRow) bool {
 }
 
 // endGranted ends the claim with a grant. The lease counts from sent, so it does not end earlier on any node.
-func (t *claim) endGranted(votes []vote, sent time.Duration, out register.Ruling) {
+func (t *claim) endGranted(votes []vote, sent time.Duration, out rules.Ruling) {
 	now, _ := t.Estimate(t.cfg.Clock())
 	length := t.r.Lease
 	few := !t.account && count(votes, func(v vote) bool { return v.asked }) <= t.majority
@@ -54,7 +54,7 @@ func (t *claim) endGranted(votes []vote, sent time.Duration, out register.Ruling
 }
 
 // endWith ends the claim with an answer that is not a grant.
-func (t *claim) endWith(out register.Ruling) {
+func (t *claim) endWith(out rules.Ruling) {
 	t.offers.removeOffer(t.r.ID)
 	t.endVerdict(lease.Verdict(out.Word), nil)
 	t.result.Outcome, t.result.Until, t.result.Holder, t.result.Orphans = out.Outcome, clock.FromMicros(out.Until), out.Holder, t.orphans

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/rules"
 )
 
 // Inspect reads the registers of locks, and settles ticks if a request asks for it.
@@ -21,7 +21,7 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 		if !l.SettleThrough.IsZero() {
 			through = l.SettleThrough.Unix()
 		}
-		t.edit = func(g *register.Register, v register.View) {
+		t.edit = func(g *rules.Register, v rules.View) {
 			g.Acknowledge(l.Acked)
 			g.Abandon(l.Abandon)
 			before, since := g.Inspect(l, through, v.Now, v.Latest)
@@ -46,7 +46,7 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 }
 
 // stateOf returns the state of a lock from its register and its rows.
-func (q *Store) stateOf(g *register.Register, v register.View, before, floor int64) lease.State {
+func (q *Store) stateOf(g *rules.Register, v rules.View, before, floor int64) lease.State {
 	s := lease.State{Now: clock.FromMicros(v.Now), Floor: lease.Token(floor), Decided: clock.FromMicros(g.Decided() * 1e6), Before: clock.FromMicros(before * 1e6),
 		Pause: lease.ReadPause(g.Paused).Pause()}
 	for _, row := range v.Rows {
@@ -55,7 +55,7 @@ func (q *Store) stateOf(g *register.Register, v register.View, before, floor int
 			continue // the row belongs to an unfinished or abandoned claim, or to a run that has ended
 		}
 		if !known {
-			run = register.Run{Attempt: 1}
+			run = rules.Run{Attempt: 1}
 		}
 		s.Rows = append(s.Rows, lease.Row{ID: row.ID, Owner: row.Owner, Slot: row.Slot, Token: lease.Token(row.Token), Length: time.Duration(row.Lease) * time.Microsecond,
 			Expiry: clock.FromMicros(row.Expiry), Tick: clock.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo})
@@ -81,7 +81,7 @@ func (q *Store) stateOf(g *register.Register, v register.View, before, floor int
 // DeleteOrphans deletes orphans of a lock.
 func (q *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) error {
 	t := &change{Store: q, lock: lock, look: true}
-	t.edit = func(g *register.Register, _ register.View) {
+	t.edit = func(g *rules.Register, _ rules.View) {
 		for _, id := range ids {
 			delete(g.Orphans, id)
 		}

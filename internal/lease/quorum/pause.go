@@ -6,7 +6,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/rules"
 )
 
 // Pause writes pauses to the registers of locks.
@@ -16,7 +16,7 @@ func (q *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []leas
 	for i, r := range requests {
 		t := &change{Store: q, lock: r.Lock, permanent: r.Permanent}
 		edited := false
-		t.edit = func(g *register.Register, v register.View) {
+		t.edit = func(g *rules.Register, v rules.View) {
 			was := lease.ReadPause(g.Paused)
 			is := was.Next(r, v.Now)
 			g.Paused = is.Text()

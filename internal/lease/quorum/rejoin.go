@@ -9,7 +9,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/rules"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
@@ -192,7 +192,7 @@ func (q *rejoiner) reseedRegisters(sources, ready []int, everyone bool) bool {
 	for some := range slices.Chunk(locks, lease.MaxBatch/10) {
 		tasks := make([]task, len(some))
 		for i, key := range some {
-			tasks[i] = &seeding{change: change{Store: q.Store, lock: key, key: key, everyone: everyone, edit: func(*register.Register, register.View) {}}, ready: ready}
+			tasks[i] = &seeding{change: change{Store: q.Store, lock: key, key: key, everyone: everyone, edit: func(*rules.Register, rules.View) {}}, ready: ready}
 		}
 		ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), 4*q.cfg.Timeout)
 		q.runTasks(ctx, tasks)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/rules"
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
@@ -63,7 +63,7 @@ func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Relea
 	row := &r.Row.Request
 	t := &change{Store: q, lock: row.Lock, permanent: row.Permanent, id: row.ID, ends: true}
 	known := false
-	t.edit = func(g *register.Register, v register.View) {
+	t.edit = func(g *rules.Register, v rules.View) {
 		run, running := g.Runs[row.ID]
 		if !running {
 			run = g.Orphans[row.ID]

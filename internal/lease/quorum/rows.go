@@ -10,7 +10,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/rules"
 )
 
 // adoptedIDs returns the lease id of the orphan that the claim adopts, if any. Nodes must promise not to accept rows of this id.
@@ -47,14 +47,14 @@ func (t *claim) handleWon(votes []vote, sent time.Duration) (time.Duration, bool
 	slot, token, agree := mostAgreed(votes)
 	if agree < t.majority { // an earlier call with the same id has left rows
 		t.slot = max(slot, 0)
-		if g, err := register.Read(valueOf(votes)); err == nil {
+		if g, err := rules.Read(valueOf(votes)); err == nil {
 			t.mixed, t.keep = true, g.Runs[t.r.ID].Token
 		}
 		return t.retryIn("row")
 	}
 	t.slot = slot
 	if !t.account {
-		t.endGranted(votes, sent, register.Ruling{Run: register.Run{Slot: slot, Token: token, Attempt: 1}})
+		t.endGranted(votes, sent, rules.Ruling{Run: rules.Run{Slot: slot, Token: token, Attempt: 1}})
 		return 0, true
 	}
 	v := t.viewOfVotes(votes)
@@ -120,7 +120,7 @@ func (t *claim) handleLost(votes []vote) (time.Duration, bool) {
 // holdersConfirmed reports whether the previous round saw the same holders. During one round, a holder may give back a row and another client may
 // take a different row. A holder seen in both rounds held its row in between. If all holders were seen in both rounds, all rows were held at the same
 // time.
-func (t *claim) holdersConfirmed(rows []register.NodeRow) bool {
+func (t *claim) holdersConfirmed(rows []rules.NodeRow) bool {
 	if t.r.Slots == 1 {
 		return true
 	}
@@ -135,8 +135,8 @@ func (t *claim) holdersConfirmed(rows []register.NodeRow) bool {
 }
 
 // anotherSlot returns a slot that a majority may still give, and in which the register allows the tick.
-func (t *claim) anotherSlot(votes []vote, rows []register.NodeRow) (slot int, ok bool) {
-	g, err := register.Read(valueOf(votes))
+func (t *claim) anotherSlot(votes []vote, rows []rules.NodeRow) (slot int, ok bool) {
+	g, err := rules.Read(valueOf(votes))
 	if err != nil {
 		return 0, false
 	}
@@ -163,13 +163,13 @@ func (t *claim) anotherSlot(votes []vote, rows []register.NodeRow) (slot int, ok
 }
 
 // endHeld ends the claim with the verdict held. It returns the holder whose lease ends first, and the end of that lease.
-func (t *claim) endHeld(rows []register.NodeRow) {
+func (t *claim) endHeld(rows []rules.NodeRow) {
 	t.endVerdict(lease.Held, nil)
 	t.result.Orphans = t.orphans
-	slices.SortFunc(rows, func(a, b register.NodeRow) int {
+	slices.SortFunc(rows, func(a, b rules.NodeRow) int {
 		return cmp.Or(cmp.Compare(b.Votes, a.Votes), cmp.Compare(a.Expiry, b.Expiry))
 	})
-	rows = slices.DeleteFunc(rows, func(r register.NodeRow) bool { return r.Votes < rows[0].Votes })
+	rows = slices.DeleteFunc(rows, func(r rules.NodeRow) bool { return r.Votes < rows[0].Votes })
 	if len(rows) > 0 {
 		t.result.Until, t.result.Holder = clock.FromMicros(rows[0].Expiry), rows[0].Owner
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/rules"
 )
 
 // RecordAttempt writes the proposed attempt of a run to the register. It does nothing for a lease that is not accounted for, because such a lease
@@ -16,7 +16,7 @@ func (q *Store) RecordAttempt(row *lease.HeldRow, attempt int64) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*q.cfg.Timeout)
 	defer cancel()
-	known, err := q.amendRun(ctx, row, func(_ *register.Register, run *register.Run, _ int64) {
+	known, err := q.amendRun(ctx, row, func(_ *rules.Register, run *rules.Run, _ int64) {
 		run.Attempt = max(run.Attempt, int(attempt))
 	})
 	if err == nil && !known {
@@ -27,7 +27,7 @@ func (q *Store) RecordAttempt(row *lease.HeldRow, attempt int64) error {
 
 // MarkSucceeded records in the register that the work of a lease has succeeded.
 func (q *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
-	known, err := q.amendRun(ctx, row, func(g *register.Register, run *register.Run, now int64) {
+	known, err := q.amendRun(ctx, row, func(g *rules.Register, run *rules.Run, now int64) {
 		run.EndedWell = true
 		if followed && run.Tick > 0 {
 			g.RecordOutcome(run.Tick, true, row.Request.PerTick(), now)

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/rules"
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
@@ -17,10 +17,10 @@ func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()
 	answers := make([]lease.StopAnswer, len(requests))
-	changes, tasks, chosen := make([]*change, len(requests)), make([]task, len(requests)), make([]register.Choice, len(requests))
+	changes, tasks, chosen := make([]*change, len(requests)), make([]task, len(requests)), make([]rules.Choice, len(requests))
 	for i, r := range requests {
 		t := &change{Store: q, lock: r.Lock, permanent: r.Permanent, look: true}
-		t.edit = func(g *register.Register, v register.View) { chosen[i] = g.Stop(r, q.stateOf(g, v, 0, 0).Rows, v) }
+		t.edit = func(g *rules.Register, v rules.View) { chosen[i] = g.Stop(r, q.stateOf(g, v, 0, 0).Rows, v) }
 		changes[i], tasks[i] = t, t
 	}
 	q.runTasks(ctx, tasks)
@@ -36,7 +36,7 @@ func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 }
 
 // markRow marks a row on the nodes, so that its holder receives the stop request.
-func (q *Store) markRow(ctx context.Context, r lease.StopRequest, c register.Choice) lease.StopAnswer {
+func (q *Store) markRow(ctx context.Context, r lease.StopRequest, c rules.Choice) lease.StopAnswer {
 	k := nodeCall{script: q.scripts.Stop, keys: q.nodeKeys(r.Lock, c.Row.ID), id: c.Row.ID, idle: q.idleOf(r.Permanent), args: script.QuorumStopArgs{Slot: c.Row.Slot, Reason: c.Reason}.Encode()}
 	votes, _ := q.askNodes(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
 		return silentNodes(votes[0]) == 0 || late && countWords(votes[0], "told", "gone") >= q.majority

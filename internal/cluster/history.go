@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/multierr"
+)
+
+// A HistoryRequest selects the records to read.
+type HistoryRequest struct {
+	// Job is the name of a job; "" for all jobs.
+	Job string
+	// Outcomes are the outcomes to include; nil for all records. If it is set, failed attempts that their runs repeated are left out.
+	Outcomes []string
+	// Since and Until limit the end of runs, or the time at which ticks were settled: Since <= end < Until. Zero means no limit. For a run in progress, Until
+	// limits the start, and Since does not apply.
+	Since, Until time.Time
+	// Limit is the maximum number of records, the newest by their end; 0 for all that are kept.
+	Limit int
+	// Output is set to read the output tail of each run.
+	Output bool
+}
+
+// isFiltered reports whether the request selects records by outcome or time.
+func (q HistoryRequest) isFiltered() bool {
+	return q.Outcomes != nil || !q.Since.IsZero() || !q.Until.IsZero()
+}
+
+func (q HistoryRequest) includesRecord(r journal.Record) bool {
+	at := r.Finished
+	if r.Outcome == journal.OutcomeRunning {
+		at = r.Started
+	}
+	switch {
+	case q.Outcomes != nil && (r.Retried || !slices.Contains(q.Outcomes, r.Outcome)),
+		r.Outcome != journal.OutcomeRunning && at.Before(q.Since),
+		!q.Until.IsZero() && !at.Before(q.Until):
+		return false
+	}
+	return true
+}
+
+// A History is a list of records of runs, and of ticks that were settled without a run.
+type History struct {
+	// Records are sorted by [journal.Record.When], from new to old. They are never nil.
+	Records []journal.Record
+	// More is set if there are more records than the limit.
+	More bool
+	// Damage is an error about damaged data in Redis; nil if there is none.
+	Damage error
+}
+
+// History reads the newest records of runs, and of ticks that were settled without a run.
+func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, error) {
+	records, more, err := o.readRecords(ctx, req)
+	h := &History{Records: append([]journal.Record{}, records...), More: more} // never null
+	switch {
+	case errors.Is(err, journal.ErrCorrupt) && len(records) == 0:
+		return nil, fmt.Errorf("read the history of namespace %s: %w", o.cfg.Namespace, err)
+	case errors.Is(err, journal.ErrCorrupt): // the other records are valid
+		h.Damage = err
+	case err != nil:
+		return nil, o.historyError(err)
+	case len(records) == 0 && req.Job != "":
+		return h, o.mayHaveLogs(ctx, req.Job, "")
+	}
+	if req.Output {
+		return h, o.addOutput(ctx, h)
+	}
+	return h, nil
+}
+
+// readRecords reads the records of a request, and reports whether there are more. With an error about damaged data, the other records are valid.
+func (o *Operator) readRecords(ctx context.Context, req HistoryRequest) (records []journal.Record, more bool, err error) {
+	switch {
+	case req.isFiltered():
+		records, err = o.readFiltered(ctx, req)
+	case req.Limit > 0:
+		records, err = o.journal.Runs(ctx, req.Job, req.Limit+1, false)
+	default:
+		records, err = o.journal.Runs(ctx, req.Job, 0, false)
+	}
+	slices.SortStableFunc(records, func(a, b journal.Record) int { return endOf(b).Compare(endOf(a)) })
+	if more = req.Limit > 0 && len(records) > req.Limit; more {
+		records = records[:req.Limit]
+	}
+	slices.SortStableFunc(records, func(a, b journal.Record) int { return b.When().Compare(a.When()) })
+	return records, more, err
+}
+
+// readFiltered reads all records, one job after the other, and keeps those that match the request.
+func (o *Operator) readFiltered(ctx context.Context, req HistoryRequest) (records []journal.Record, err error) {
+	jobs := []string{req.Job}
+	if req.Job == "" {
+		if jobs, err = o.journal.RecordedJobs(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var damage multierr.List
+	for _, job := range jobs {
+		all, err := o.journal.Runs(ctx, job, 0, false)
+		if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+			return nil, err
+		}
+		damage.Add(err)
+		records = append(records, slices.DeleteFunc(all, func(r journal.Record) bool { return !req.includesRecord(r) })...)
+	}
+	return records, damage.Err()
+}
+
+// endOf returns the end of a run. For a run in progress it returns a time after all others.
+func endOf(r journal.Record) time.Time {
+	if r.Outcome == journal.OutcomeRunning {
+		return r.Started.AddDate(1000, 0, 0)
+	}
+	return r.Finished
+}
+
+func (o *Operator) addOutput(ctx context.Context, h *History) error {
+	err := o.journal.AddOutput(ctx, h.Records)
+	if errors.Is(err, journal.ErrCorrupt) {
+		h.Damage = multierr.Join(h.Damage, err)
+		return nil
+	}
+	if err != nil {
+		return o.historyError(err)
+	}
+	return nil
+}
+
+// Recent reads the newest [RecentRuns] records per job, from new to old, without failed attempts that their runs repeated. Damaged records are left out.
+func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]journal.Record, error) {
+	recent, err := o.journal.Recent(ctx, jobs, RecentRuns)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return nil, o.historyError(err)
+	}
+	for job, records := range recent {
+		recent[job] = withoutTries(records)
+	}
+	return recent, nil
+}
+
+// Failures reads the failures that ended within a window, the newest first. Damaged records are left out. With an error, the result has the failures that were
+// read before it.
+func (o *Operator) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
+	found, err := o.journal.FailuresBetween(ctx, req)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return found, o.historyError(err)
+	}
+	return found, nil
+}
+
+// A LogsRequest selects the runs whose output to read.
+type LogsRequest struct {
+	Job string
+	// Run is the id of one run; "" for the newest runs, at most Limit.
+	Run   string
+	Limit int
+}
+
+// Logs reads runs of a job with their output, as far as the history keeps it, from new to old.
+func (o *Operator) Logs(ctx context.Context, req LogsRequest) ([]journal.Record, error) {
+	if err := o.mayHaveLogs(ctx, req.Job, req.Run); err != nil {
+		return nil, err
+	}
+	if req.Run != "" {
+		r, err := o.mustFindRun(ctx, req.Job, req.Run)
+		return []journal.Record{r}, err
+	}
+	all, err := o.journal.Runs(ctx, req.Job, 0, false)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return nil, o.historyError(err)
+	}
+	runs := slices.DeleteFunc(append([]journal.Record{}, all...), func(r journal.Record) bool { return r.Started.IsZero() }) // never null
+	runs = runs[:min(len(runs), max(req.Limit, 0))]
+	if err := o.journal.AddOutput(ctx, runs); err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return nil, o.historyError(err)
+	}
+	return runs, nil
+}
+
+// mayHaveLogs returns an error if a job is unknown and has no records in the history. If run is not "", it returns nil, because the caller looks up that run.
+func (o *Operator) mayHaveLogs(ctx context.Context, job, run string) error {
+	if run != "" {
+		return nil
+	}
+	err := o.mustKnow(ctx, job)
+	if err == nil {
+		return nil
+	}
+	if records, _ := o.journal.Runs(ctx, job, 1, false); len(records) > 0 {
+		return nil
+	}
+	return err
+}
+
+// mustFindRun reads a run, and returns an error if the history does not have it.
+func (o *Operator) mustFindRun(ctx context.Context, job, id string) (journal.Record, error) {
+	r, ok, err := o.journal.Run(ctx, job, id)
+	switch {
+	case errors.Is(err, journal.ErrCorrupt):
+		return r, err
+	case err != nil:
+		return r, o.historyError(err)
+	case !ok:
+		return r, refusalError(ErrUnknownRun, "job %s has no run %q in the history", job, id)
+	}
+	return r, nil
+}

@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+// wallClock lists the layouts of an instant without a zone. Such an instant is a local time in the job's zone.
+var wallClock = []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04"}
+
+// An instant is a point in time that a user asks about.
+type instant struct {
+	at     time.Time
+	face   time.Time // the requested local time, as if it were UTC, if the zone's clock skipped it; at is then the end of the gap
+	remark string    // describes a change of the clock at the instant; "" if there is none
+}
+
+// readInstant parses RFC 3339, or a date and a local time in the zone. If the clock of the zone shows that time twice, it returns the first instant.
+func readInstant(text string, zone *time.Location) (instant, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return instant{at: at.In(zone)}, nil
+	}
+	for _, layout := range wallClock {
+		if face, err := time.Parse(layout, text); err == nil {
+			return onClock(face, zone), nil
+		}
+	}
+	return instant{}, refusalError(ErrInvalid, "%q is neither RFC 3339, as 2026-11-01T03:00:00Z, nor a date and a time in the job's zone, as '2026-11-01 03:00'", text)
+}
+
+// faceOf returns the local time in a zone at an instant, as if it were UTC.
+func faceOf(at time.Time, zone *time.Location) time.Time {
+	_, offset := at.In(zone).Zone()
+	return at.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// onClock returns the first instant at which the local time in a zone is face or later. face is a local time as if it were UTC.
+func onClock(face time.Time, zone *time.Location) instant {
+	const mostShift = 48 * time.Hour                                      // some zones have skipped a day
+	for from := face.Add(-mostShift); from.Before(face.Add(mostShift)); { // from one change of the clock to the next
+		end := cronspec.PeriodEnd(zone, from)
+		at := from.Add(face.Sub(faceOf(from, zone)))
+		if !at.Before(from) && (end.IsZero() || at.Before(end)) {
+			return instant{at: at.In(zone), remark: repeatedText(face, at, zone)}
+		}
+		if end.IsZero() {
+			break
+		}
+		if last, next := faceOf(end.Add(-time.Second), zone).Add(time.Second), faceOf(end, zone); !face.Before(last) && face.Before(next) {
+			return instant{end.In(zone), face, fmt.Sprintf("the clock of %s jumps from %s to %s", zone, last.Format("2006-01-02 15:04:05"), next.Format("2006-01-02 15:04:05"))}
+		}
+		from = end
+	}
+	return instant{at: face.In(zone)}
+}
+
+// repeatedText returns a remark if the clock of the zone shows the local time face again within two days; otherwise "".
+func repeatedText(face, at time.Time, zone *time.Location) string {
+	end := cronspec.PeriodEnd(zone, at)
+	if end.IsZero() {
+		return ""
+	}
+	again := end.Add(face.Sub(faceOf(end, zone)))
+	if again.Before(end) || again.Sub(at) > 48*time.Hour {
+		return ""
+	}
+	return fmt.Sprintf("the clock of %s is put back, and shows %s twice; this is the first time, the second is %s", zone, face.Format("2006-01-02 15:04:05"),
+		again.In(zone).Format(time.RFC3339))
+}
+
+// noTick returns the reason why an instant is not a tick of a job by its present schedule; "" if it is a tick.
+func noTick(zones *cronspec.Zones, info journal.JobInfo, i instant) (string, error) {
+	spec, zone, err := scheduleOf(zones, info)
+	if err != nil {
+		return "", fmt.Errorf("job %s: its schedule, as replicas describe it, can't be read: %w", info.Name, err)
+	}
+	skipped := !i.face.IsZero()
+	switch plain, named := matchesAt(info, i.at, zone), namesFace(info, faceOf(i.at, zone)); {
+	case skipped && !movedTo(info, i, zone):
+		return i.remark, nil
+	case isTick(spec, i.at):
+		return "", nil
+	case !plain && named:
+		return "the clock was put back, and shows this time twice: the first time was the tick", nil
+	case !plain:
+		return "its schedule does not name it", nil
+	}
+	return exceptionText(info, i.at, zone), nil
+}
+
+// exceptionText names the setting that excludes a tick.
+func exceptionText(info journal.JobInfo, at time.Time, zone *time.Location) string {
+	switch {
+	case at.Before(info.StartsAt):
+		return "it is before starts_at, " + info.StartsAt.In(zone).Format(time.RFC3339)
+	case !info.ExpiresAt.IsZero() && !at.Before(info.ExpiresAt):
+		return "it is not before expires_at, " + info.ExpiresAt.In(zone).Format(time.RFC3339)
+	case slices.Contains(info.ExceptDates, at.In(zone).Format(time.DateOnly)):
+		return "a calendar of the job's except has this day"
+	}
+	for _, expression := range info.Except {
+		if firesBy(info.Name, expression, at, zone) {
+			return fmt.Sprintf("except = %q takes it out", expression)
+		}
+	}
+	return "except takes it out"
+}
+
+// matchesAt reports whether a job's expressions match an instant. It ignores except, starts_at and expires_at.
+func matchesAt(info journal.JobInfo, at time.Time, zone *time.Location) bool {
+	return slices.ContainsFunc(info.Schedule, func(expression string) bool { return firesBy(info.Name, expression, at, zone) })
+}
+
+func firesBy(job, expression string, at time.Time, zone *time.Location) bool {
+	spec, err := cronspec.Parse([]string{expression}, cronspec.Options{Name: job, Location: zone})
+	return err == nil && isTick(spec, at)
+}
+
+// namesFace reports whether an expression matches the local time face. The instant may still not be a tick, because of a change of the clock.
+func namesFace(info journal.JobInfo, face time.Time) bool {
+	return slices.ContainsFunc(info.Schedule, func(expression string) bool {
+		return !strings.HasPrefix(expression, "@every") && firesBy(info.Name, expression, face, time.UTC)
+	})
+}
+
+// movedTo reports whether a job with a fixed time has its tick at the end of the gap in which the clock skipped that time. See package cronspec.
+func movedTo(info journal.JobInfo, i instant, zone *time.Location) bool {
+	return slices.ContainsFunc(info.Schedule, func(expression string) bool {
+		return !followsClock(expression) && firesBy(info.Name, expression, i.face, time.UTC) && firesBy(info.Name, expression, i.at, zone)
+	})
+}
+
+// followsClock reports whether the minute or the hour of an expression starts with "*".
+func followsClock(expression string) bool {
+	fields := strings.Fields(expression)
+	if len(fields) == 6 {
+		fields = fields[1:]
+	}
+	return len(fields) < 5 || strings.HasPrefix(fields[0], "*") || strings.HasPrefix(fields[1], "*")
+}
+
+func isTick(spec *cronspec.Schedule, at time.Time) bool {
+	return spec.Prev(at.Add(time.Nanosecond)).Equal(at)
+}

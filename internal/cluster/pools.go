@@ -1,0 +1,313 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/lease/engine"
+)
+
+// A Lock is a lock of `cronclave lock`, or a pool, with its holders and waiters.
+type Lock struct {
+	Name    string       `json:"name"`
+	Slots   int          `json:"slots"`
+	Holders []SlotHolder `json:"holders"` // by slot
+	Waiters int          `json:"waiters"`
+	// Waiting has the first [MostWaiting] waiters, by the start of their wait. Clients that use package locking directly are not among them.
+	Waiting []Waiter `json:"waiting"`
+}
+
+// A Pool is a semaphore that jobs share.
+type Pool struct {
+	Lock
+	Jobs []string `json:"jobs"` // names of the jobs whose runs need a slot
+}
+
+// A SlotHolder is a holder of a slot of a lock.
+type SlotHolder struct {
+	Owner   string     `json:"owner"`         // a replica or a process
+	Job     string     `json:"job,omitempty"` // "" if the holder is not a job
+	RunID   string     `json:"run_id,omitempty"`
+	Slot    int        `json:"slot"`
+	Token   int64      `json:"token"`
+	Since   *time.Time `json:"since,omitempty"`
+	Expires time.Time  `json:"expires"` // end of the lease, unless it is renewed
+}
+
+// A Waiter waits for a slot of a lock.
+type Waiter struct {
+	Owner string     `json:"owner"`
+	Job   string     `json:"job,omitempty"`
+	RunID string     `json:"run_id,omitempty"`
+	Since *time.Time `json:"since,omitempty"`
+}
+
+// MostWaiting is the maximum number of waiters of a lock in a status.
+const MostWaiting = 10
+
+// Full reports whether all slots are held while others wait.
+func (l *Lock) Full() bool { return l.Waiters > 0 && len(l.Holders) >= l.Slots }
+
+// PlainLock returns the internal name of the lock of `cronclave lock NAME`.
+func PlainLock(name string) string { return "{" + name + "}:lock" }
+
+// FullPools returns the full pools among the given ones. slots has the number of slots per pool. Jobs and waiters are read only if all slots of a pool are
+// held. Pools and jobs with damaged data are left out.
+func (o *Operator) FullPools(ctx context.Context, slots map[string]int) ([]Pool, error) {
+	r := statusReader{Operator: o}
+	held, err := r.heldPools(ctx, slots)
+	if err == nil && len(held) > 0 {
+		err = r.readPools(ctx, held)
+	}
+	if err != nil {
+		return nil, unavailableError("read the pools of namespace "+o.cfg.Namespace, err)
+	}
+	return slices.DeleteFunc(r.status.Pools, func(p Pool) bool { return !p.Full() }), nil
+}
+
+// heldPools returns the pools whose slots are all held.
+func (r *statusReader) heldPools(ctx context.Context, slots map[string]int) (held []string, err error) {
+	names := slices.Sorted(maps.Keys(slots))
+	for i, state := range r.elector.InspectPools(ctx, names) {
+		switch {
+		case errors.Is(state.Err, election.ErrCorrupt):
+		case state.Err != nil:
+			return nil, state.Err
+		case len(state.Running) >= slots[names[i]]:
+			held, r.status.Now = append(held, names[i]), state.Now
+		}
+	}
+	return held, nil
+}
+
+// readPools reads the pools with the given names.
+func (r *statusReader) readPools(ctx context.Context, names []string) (err error) {
+	if r.jobs, err = r.describedJobs(ctx); err != nil {
+		return err
+	}
+	r.jobs = slices.DeleteFunc(r.jobs, func(info journal.JobInfo) bool { return !slices.Contains(names, info.Pool) })
+	requests := make([]election.InspectRequest, len(r.jobs))
+	for i, info := range r.jobs {
+		requests[i] = election.InspectRequest{Job: info.Name}
+	}
+	for i, state := range r.elector.Inspect(ctx, requests) {
+		if state.Err != nil && !errors.Is(state.Err, election.ErrCorrupt) {
+			return state.Err
+		}
+		r.status.Jobs = append(r.status.Jobs, Job{Name: r.jobs[i].Name, Holders: holdersOf(state)})
+	}
+	uses, err := r.lockUses(ctx)
+	if err != nil {
+		return err
+	}
+	uses = slices.DeleteFunc(uses, func(use journal.LockUse) bool { return !use.Pool || !slices.Contains(names, use.Lock) })
+	r.findPools(uses)
+	return r.inspectLocks(ctx, uses)
+}
+
+// readLocks reads the pools that jobs or processes use, and the locks of `cronclave lock`.
+func (r *statusReader) readLocks(ctx context.Context) error {
+	uses, err := r.lockUses(ctx)
+	if err != nil {
+		return err
+	}
+	r.findPools(uses)
+	for _, use := range uses {
+		if !use.Pool && !slices.ContainsFunc(r.status.Locks, func(l Lock) bool { return l.Name == use.Lock }) {
+			r.status.Locks = append(r.status.Locks, Lock{Name: use.Lock, Slots: use.Slots})
+		}
+	}
+	slices.SortFunc(r.status.Locks, func(a, b Lock) int { return cmp.Compare(a.Name, b.Name) })
+	return r.inspectLocks(ctx, uses)
+}
+
+// lockUses returns the processes that use locks and pools, from old to new.
+func (r *statusReader) lockUses(ctx context.Context) ([]journal.LockUse, error) {
+	uses, err := r.journal.LockUses(ctx, r.status.Now)
+	if err = r.tolerateDamage(err); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(uses, func(a, b journal.LockUse) int { return a.Since.Compare(b.Since) })
+	return uses, nil
+}
+
+// inspectLocks reads the holders of the pools and locks.
+func (r *statusReader) inspectLocks(ctx context.Context, uses []journal.LockUse) error {
+	all := r.allLocks()
+	names := make([]engine.InspectRequest, len(all))
+	for i, l := range all {
+		names[i] = engine.InspectRequest{Lock: l.name}
+	}
+	for i, state := range r.locks.Engine().Inspect(ctx, names) {
+		err := r.tolerateLock(all[i].title, election.Plain(state.Err))
+		switch {
+		case err != nil:
+			return fmt.Errorf("look at %s: %w", all[i].title, err)
+		case state.Err != nil:
+			continue
+		}
+		all[i].setHolders(state.Rows, r.usersOf(all[i], uses), r.status.Now)
+	}
+	return nil
+}
+
+// A namedLock is a lock of a status with its internal name.
+type namedLock struct {
+	*Lock
+	pool        bool
+	name, title string
+}
+
+func (r *statusReader) allLocks() (all []namedLock) {
+	for i := range r.status.Pools {
+		p := &r.status.Pools[i].Lock
+		all = append(all, namedLock{p, true, election.PoolLock(p.Name), "pool " + p.Name})
+	}
+	for i := range r.status.Locks {
+		l := &r.status.Locks[i]
+		all = append(all, namedLock{l, false, PlainLock(l.Name), "lock " + l.Name})
+	}
+	return all
+}
+
+// findPools lists the pools that jobs and processes use. During a rollout replicas may have different numbers of slots; the greatest one is used.
+func (r *statusReader) findPools(uses []journal.LockUse) {
+	pools := map[string]*Pool{}
+	add := func(name string, slots int) *Pool {
+		p := pools[name]
+		if p == nil {
+			p = &Pool{Lock{Name: name}, []string{}}
+			pools[name] = p
+		}
+		p.Slots = max(p.Slots, slots)
+		return p
+	}
+	for _, info := range r.jobs {
+		if info.Pool != "" {
+			p := add(info.Pool, info.PoolSlots)
+			p.Jobs = append(p.Jobs, info.Name)
+		}
+	}
+	for _, use := range uses {
+		if use.Pool {
+			add(use.Lock, use.Slots)
+		}
+	}
+	for _, p := range pools {
+		r.status.Pools = append(r.status.Pools, *p)
+	}
+	slices.SortFunc(r.status.Pools, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// usersOf returns the runs and processes that hold a slot of a lock or wait for one, by id. A run that waits for a slot of a pool already holds a slot of its
+// job.
+func (r *statusReader) usersOf(l namedLock, uses []journal.LockUse) map[string]Waiter {
+	users := map[string]Waiter{}
+	for _, use := range uses {
+		if use.Pool == l.pool && use.Lock == l.Name {
+			users[use.ID] = Waiter{Owner: use.Owner, Since: &use.Since}
+		}
+	}
+	for i, info := range r.jobs {
+		if !l.pool || info.Pool != l.Name {
+			continue
+		}
+		for _, h := range r.status.Jobs[i].Holders {
+			users[h.RunID] = Waiter{Owner: h.Replica, Job: info.Name, RunID: h.RunID, Since: grantedAt(h.Token, r.status.Now)}
+		}
+	}
+	return users
+}
+
+// setHolders sets the holders of the lock. Users without a slot are its waiters.
+func (l *Lock) setHolders(rows []engine.Row, users map[string]Waiter, now time.Time) {
+	l.Holders, l.Waiting = []SlotHolder{}, []Waiter{}
+	for _, row := range rows {
+		id := engine.WorkOf(row.ID)
+		user := users[id]
+		delete(users, id)
+		l.Holders = append(l.Holders, SlotHolder{Owner: row.Owner, Job: user.Job, RunID: user.RunID, Slot: row.Slot, Token: int64(row.Token),
+			Since: grantedAt(int64(row.Token), now), Expires: row.Expiry})
+	}
+	slices.SortFunc(l.Holders, func(a, b SlotHolder) int { return cmp.Compare(a.Slot, b.Slot) })
+	for _, user := range users {
+		l.Waiting = append(l.Waiting, user)
+	}
+	slices.SortFunc(l.Waiting, func(a, b Waiter) int {
+		return cmp.Or(orZero(a.Since).Compare(orZero(b.Since)), cmp.Compare(a.Owner, b.Owner))
+	})
+	l.Waiters = len(l.Waiting)
+	l.Waiting = l.Waiting[:min(l.Waiters, MostWaiting)]
+}
+
+// orZero returns the time, or the zero time for nil.
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// grantedAt returns the time at which a token was granted; nil if it is unknown. A token is the time of its grant by the clock of Redis, in microseconds,
+// unless an earlier token was greater.
+func grantedAt(token int64, now time.Time) *time.Time {
+	at := time.UnixMicro(token).UTC()
+	if token <= 0 || at.After(now) {
+		return nil
+	}
+	return &at
+}
+
+// fullProblem returns the problem of a full pool with waiters.
+func (p *Pool) fullProblem() (problem Problem, full bool) {
+	if !p.Full() {
+		return problem, false
+	}
+	first := p.Waiting[0]
+	text := fmt.Sprintf("pool %s is full: %s for a slot, first %s; held by %s; %s", p.Name, waitsText(p.Waiters), nameUser(first.Job, first.Owner), p.HeldBy(), p.Remedy())
+	return Problem{Level: LevelAdvice, Code: CodePoolFull, Since: first.Since, Message: text}, true
+}
+
+// CodePoolFull is the code of the problem that runs wait for a full pool.
+const CodePoolFull = "pool_full"
+
+// HeldBy names the first holders of the pool, and counts the others.
+func (p *Pool) HeldBy() string {
+	const named = 3
+	var list []string
+	for _, h := range p.Holders[:min(named, len(p.Holders))] {
+		list = append(list, nameUser(h.Job, h.Owner))
+	}
+	text := strings.Join(list, ", ")
+	if more := len(p.Holders) - named; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// Remedy returns what a user can do about a full pool.
+func (p *Pool) Remedy() string {
+	return "wait, cancel a holder, or raise slots in [pools." + p.Name + "]"
+}
+
+func waitsText(n int) string {
+	if n == 1 {
+		return "1 waits"
+	}
+	return fmt.Sprintf("%d wait", n)
+}
+
+func nameUser(job, owner string) string {
+	if job == "" {
+		return owner
+	}
+	return "job " + job + " on " + owner
+}

@@ -1,0 +1,218 @@
+package cluster
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// A Level is the severity of a problem.
+type Level string
+
+// The levels.
+const (
+	LevelError   Level = "error"   // something has failed
+	LevelWarning Level = "warning" // something was missed or is faulty
+	LevelAdvice  Level = "advice"  // nothing has failed yet, or the failure is over
+)
+
+// A Problem is a failure, a warning or advice about a cluster.
+type Problem struct {
+	Level Level `json:"level"`
+	// Code is the code of a warning, or job_failed, job_missed, pool_full, replica_silent, replica_lost, stood_still, lease_margin, redis_lost_data or
+	// redis_was_away.
+	Code string `json:"code"`
+	// Job or Replica has the problem. If both are "", the cluster has it.
+	Job     string     `json:"job,omitempty"`
+	Replica string     `json:"replica,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+	Message string     `json:"message"`
+	// Failures describes the failures of a failing job. Since is then the end of the first one.
+	Failures *Streak `json:"failures,omitempty"`
+}
+
+// levels maps the codes of warnings to levels. All other codes have [LevelWarning].
+var levels = map[string]Level{
+	"no_replica": LevelError,
+	"embedded":   LevelAdvice, "settings_hidden": LevelAdvice, "snapshots_only": LevelAdvice, "no_persistence": LevelAdvice, "replicas_register": LevelAdvice, CodeZoneDataOlder: LevelAdvice,
+}
+
+// NeedsPerson reports whether a problem requires a person to act, because it is more than advice.
+func (st *Status) NeedsPerson() bool {
+	return slices.ContainsFunc(st.Problems, func(p Problem) bool { return p.Level != LevelAdvice })
+}
+
+// findProblems returns the problems of a cluster, causes before their consequences.
+func (st *Status) findProblems() []Problem {
+	list := []Problem{}
+	for _, w := range st.Warnings {
+		level := levels[w.Code]
+		if level == "" {
+			level = LevelWarning
+		}
+		from := st.origins[w]
+		list = append(list, Problem{Level: level, Code: w.Code, Replica: from.replica, Since: from.since, Message: w.Message})
+	}
+	for _, j := range st.Jobs {
+		if p, failed := j.failureProblem(); failed {
+			list = append(list, p)
+		}
+	}
+	list = append(list, st.pastFaults()...)
+	for _, pool := range st.Pools {
+		if p, full := pool.fullProblem(); full {
+			list = append(list, p)
+		}
+	}
+	for _, l := range st.Lost {
+		list = append(list, st.lostProblem(l))
+	}
+	sortByCause(list, st.Now)
+	return list
+}
+
+// lostProblem returns the problem of a lost replica. It is only advice if the expected number of replicas is up.
+func (st *Status) lostProblem(l LostReplica) Problem {
+	p := Problem{Level: LevelWarning, Code: "replica_lost", Replica: l.Name, Since: &l.Seen,
+		Message: fmt.Sprintf("the registration of replica %s expired: it died, or was cut off", l.Name)}
+	switch {
+	case st.Expected > 0 && st.up >= st.Expected:
+		p.Level = LevelAdvice
+		p.Message += fmt.Sprintf("; %d replicas are up, and [cluster].replicas expects %d", st.up, st.Expected)
+	case st.up > 0:
+		p.Message += "; its ticks go to the other replicas; start it again, or say that it is gone for good: cronclave forget " + l.Name
+	}
+	return p
+}
+
+// CodeDataLost is the code of the problem that Redis has lost its data.
+const CodeDataLost = "redis_lost_data"
+
+// pastFaults returns the recent problems of Redis and of replicas. Some of them are over.
+func (st *Status) pastFaults() (list []Problem) {
+	if in := newestIncident(st.Incidents, journal.DataLoss, st.Now); in != nil {
+		closed := ""
+		if until := st.LocksClosedUntil; until != nil {
+			closed = fmt.Sprintf("; locks stay closed until %s at most, for one lease, and their jobs start nothing until then", until.UTC().Format(time.RFC3339))
+		}
+		list = append(list, Problem{Level: LevelWarning, Code: CodeDataLost, Since: &in.To,
+			Message: fmt.Sprintf("Redis lost its data between %s (FLUSHALL, a restart without its data, or a failover): replicas have restored the locks that "+
+				"they know; the earlier history and audit log may be missing%s; check appendonly and acked_replicas", boundsText(in.Interval), closed)})
+	}
+	if in := newestIncident(st.Incidents, journal.Outage, st.Now); in != nil {
+		list = append(list, Problem{Level: LevelAdvice, Code: "redis_was_away", Since: &in.To,
+			Message: fmt.Sprintf("Redis did not answer %s for %v, between %s; cronclave why JOB TIME explains the ticks of that time", in.Replica,
+				in.Length().Round(time.Second), boundsText(in.Interval))})
+	}
+	for _, r := range st.Replicas {
+		list = append(list, r.recentProblems()...)
+	}
+	return list
+}
+
+// failureProblem returns the problem of a job whose last run failed or whose last tick was missed. A run that is being recovered does not count.
+func (j Job) failureProblem() (p Problem, failed bool) {
+	if !j.isFailing() {
+		return p, false
+	}
+	r := *j.LastEnd
+	p = Problem{Level: LevelError, Code: codeJobFailed, Job: j.Name, Since: &r.Finished, Failures: j.Failures}
+	if r.Outcome == journal.OutcomeMissed {
+		p.Level, p.Code = LevelWarning, codeJobMissed
+	}
+	p.Message = fmt.Sprintf("job %s %s", j.Name, r.Outcome)
+	if r.Replica != "" && !r.Started.IsZero() {
+		p.Message += " on " + r.Replica
+	}
+	if r.Reason != "" {
+		p.Message += ": " + FirstLine(r.Reason, 60)
+	}
+	if f := j.Failures; f != nil {
+		p.Since, p.Message = &f.Since, p.Message+f.String()
+	}
+	return p, true
+}
+
+func (j Job) isFailing() bool {
+	recovers := j.Last != nil && j.Last.Outcome == journal.OutcomeRunning && j.LastEnd != nil && !j.Last.Tick.IsZero() && j.Last.Tick.Equal(j.LastEnd.Tick)
+	return j.Enabled && j.LastEnd != nil && j.LastEnd.Failed() && !recovers
+}
+
+// withoutTries returns the newest records, without failed attempts that their runs repeated.
+func withoutTries(newestFirst []journal.Record) []journal.Record {
+	list := []journal.Record{} // never null
+	for _, r := range newestFirst {
+		if !r.Retried && len(list) < RecentRuns {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// lastEnd returns the record for [Job.LastEnd]; nil if there is none.
+func lastEnd(newestFirst []journal.Record) *journal.Record {
+	for i, r := range newestFirst {
+		switch r.Outcome {
+		case journal.OutcomeRunning, journal.OutcomeSkipped, journal.OutcomeCanceled:
+		default:
+			if !r.Retried {
+				return &newestFirst[i]
+			}
+		}
+	}
+	return nil
+}
+
+// A StatusRequest selects the jobs of a status. Jobs must match all fields that are set.
+type StatusRequest struct {
+	// Job is the name of a job. The status then has only problems of the job and of the cluster.
+	Job string
+	// Recent is the number of newest records per job; 0 for the maximum, [RecentRuns]. Nothing else in the status depends on it.
+	Recent int
+	// Failed selects jobs with a problem, Running jobs with a run, and Paused paused jobs.
+	Failed, Running, Paused bool
+	// Tag is a tag that the jobs have. Match is a shell pattern that their names match, or a part of their names.
+	Tag, Match string
+}
+
+// recordsPerJob returns the number of records per job.
+func (q StatusRequest) recordsPerJob() int {
+	if q.Recent <= 0 {
+		return RecentRuns
+	}
+	return min(q.Recent, RecentRuns)
+}
+
+// filterJobs keeps the jobs that match the request. It does not change the lists in place, because other callers may share them.
+func (st *Status) filterJobs(req StatusRequest) error {
+	if _, err := path.Match(req.Match, ""); err != nil {
+		return refusalError(ErrInvalid, "pattern %q: it is faulty; write one such as 'backup-*'", req.Match)
+	}
+	all := st.Jobs
+	st.Jobs = slices.DeleteFunc(slices.Clone(all), func(j Job) bool { return !req.includesJob(j) })
+	if req.Tag != "" && !slices.ContainsFunc(all, func(j Job) bool { return slices.Contains(j.Tags, req.Tag) }) {
+		return refusalError(ErrUnknownTag, "no job has the tag %q", req.Tag)
+	}
+	if req.Job != "" {
+		st.Problems = slices.DeleteFunc(slices.Clone(st.Problems), func(p Problem) bool { return p.Job != "" && p.Job != req.Job })
+	}
+	return nil
+}
+
+func (q StatusRequest) includesJob(j Job) bool {
+	matched, _ := path.Match(q.Match, j.Name)
+	switch {
+	case q.Job != "" && j.Name != q.Job,
+		q.Failed && !j.isFailing(),
+		q.Running && len(j.Holders) == 0,
+		q.Paused && !j.Paused,
+		q.Tag != "" && !slices.Contains(j.Tags, q.Tag),
+		q.Match != "" && !matched && !strings.Contains(j.Name, q.Match):
+		return false
+	}
+	return true
+}

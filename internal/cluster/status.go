@@ -1,0 +1,324 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+// A Status is the state of a cluster at one moment. Its JSON is part of the contract with users.
+type Status struct {
+	Namespace string    `json:"namespace"`
+	Now       time.Time `json:"now"` // by the clock of Redis
+	Leader    *Leader   `json:"leader,omitempty"`
+	Replicas  []Replica `json:"replicas"`                    // by name
+	Expected  int       `json:"expected_replicas,omitempty"` // number of replicas that should be up; 0 if no configuration sets it
+	Jobs      []Job     `json:"jobs"`                        // the selected jobs
+	JobCount  int       `json:"job_count"`
+	Pools     []Pool    `json:"pools"` // by name, like Locks
+	Locks     []Lock    `json:"locks"` // locks of `cronclave lock` that have been held, or waited for, for more than a second
+	// Lost are the replicas whose registration expired within the last day, although they were not stopped. An entry ends when a replica of the same name starts.
+	Lost []LostReplica `json:"lost"`
+	up   int           // replicas that are up and not draining
+	// Incidents are the outages of Redis and the losses of its data within the last week, from new to old.
+	Incidents []journal.Incident `json:"incidents"`
+	// DataLost is the newest loss of Redis' data within the last day; nil if there is none. LocksClosedUntil is the time until which locks stay closed after the
+	// loss; nil if all locks are open.
+	DataLost         *journal.Interval `json:"data_lost,omitempty"`
+	LocksClosedUntil *time.Time        `json:"locks_closed_until,omitempty"`
+	// Problems are sorted by cause: Redis, replicas, the configuration, jobs, and advice last. See [Status.Grouped].
+	Problems []Problem `json:"problems"`
+	// Warnings are faults of the cluster.
+	Warnings []redisconn.Warning `json:"warnings"`
+	origins  map[redisconn.Warning]origin
+	// Redis is the Redis of the locks and the history: its kind, its servers and its limits.
+	Redis redisconn.Deployment `json:"redis"`
+	// Settings are the settings of the job if one was requested; nil otherwise.
+	Settings *JobSettings `json:"settings,omitempty"`
+}
+
+// Leader is the replica that does the cluster's housekeeping.
+type Leader struct {
+	Replica string `json:"replica"`
+	Token   int64  `json:"token"`
+}
+
+// A Job is a job that a replica has described.
+type Job struct {
+	Name     string          `json:"name"`
+	Schedule []string        `json:"schedule"`
+	After    []string        `json:"after,omitempty"`
+	Timezone string          `json:"timezone"`
+	Enabled  bool            `json:"enabled"`
+	Paused   bool            `json:"paused"`
+	Last     *journal.Record `json:"last,omitempty"`
+	// LastEnd is the newest record of a run that ended by itself, or of a missed tick; nil if the records that were read have none. Canceled runs, skipped ticks,
+	// and failed attempts that their runs repeated do not count.
+	LastEnd *journal.Record `json:"last_end,omitempty"`
+	Next    *time.Time      `json:"next,omitempty"` // in the job's zone
+	Holders []Holder        `json:"holders"`
+	// Failures are the failures since the last success; nil if the job does not fail.
+	Failures *Streak `json:"failures,omitempty"`
+
+	Parallel int               `json:"parallel"`            // number of slots
+	JitterMS int64             `json:"jitter_ms,omitempty"` // maximum delay of a tick by its jitter
+	Pool     string            `json:"pool,omitempty"`      // each run needs a slot of this pool
+	Tags     []string          `json:"tags,omitempty"`
+	Where    map[string]string `json:"where,omitempty"`
+
+	PausedSince  *time.Time `json:"paused_since,omitempty"`
+	PausedUntil  *time.Time `json:"paused_until,omitempty"` // nil if the pause lasts until the job is resumed
+	PausedReason string     `json:"paused_reason,omitempty"`
+	PausedBy     string     `json:"paused_by,omitempty"` // the user
+
+	// Recent are the newest records, as many as requested, from new to old. Failed attempts that their runs repeated are left out.
+	Recent []journal.Record `json:"recent"`
+}
+
+// A Holder is a run that holds a slot of a job.
+type Holder struct {
+	Replica string     `json:"replica"`
+	RunID   string     `json:"run_id"`
+	Slot    int        `json:"slot"`
+	Token   int64      `json:"token"`
+	Tick    *time.Time `json:"tick,omitempty"`
+	Expires time.Time  `json:"expires"`
+}
+
+// RecentRuns is the number of records per job in a status. If they do not determine [Job.LastEnd], moreRecent records are read.
+const RecentRuns, moreRecent = 10, 100
+
+// maxUnclear limits the jobs for which moreRecent records are read, because status is polled.
+const maxUnclear = 100
+
+// Status reads the replicas, the leader, the jobs, and the faults of the cluster. Damaged data in Redis becomes a warning.
+func (o *Operator) Status(ctx context.Context, req StatusRequest) (*Status, error) {
+	all, err := o.readStatus(ctx, req.recordsPerJob())
+	if err != nil {
+		return nil, err
+	}
+	st, err := o.chooseStatus(ctx, all, req)
+	if err == nil && req.Job != "" {
+		st.Settings = o.Settings(ctx, st.Replicas, req.Job)
+	}
+	return st, err
+}
+
+// chooseStatus returns a status with the selected jobs. It does not change all.
+func (o *Operator) chooseStatus(ctx context.Context, all *Status, req StatusRequest) (*Status, error) {
+	st := *all
+	if err := st.filterJobs(req); err != nil || req.Job == "" || len(st.Jobs) > 0 {
+		return &st, err
+	}
+	if err := o.mustKnow(ctx, req.Job); err != nil {
+		return &st, err
+	}
+	return &st, refusalError(ErrNoReplica, "job %s: no replica has it", req.Job)
+}
+
+// readStatus reads the status of the whole cluster, with the given number of records per job.
+func (o *Operator) readStatus(ctx context.Context, records int) (*Status, error) {
+	r := statusReader{Operator: o, recent: records}
+	if err := r.readAll(ctx); err != nil {
+		return nil, unavailableError("read the status of namespace "+o.cfg.Namespace, withServers(err, r.status.Redis.Servers))
+	}
+	r.status.JobCount = len(r.status.Jobs)
+	r.status.Problems = r.status.findProblems()
+	return &r.status, nil
+}
+
+// A statusReader assembles a status. The order of its steps is the order of the warnings.
+type statusReader struct {
+	*Operator
+	recent   int // number of records per job
+	status   Status
+	replicas []journal.Replica
+	jobs     []journal.JobInfo
+	back     time.Time // time since which Redis answers; zero if it is unknown or long ago
+	awaited  bool      // replicas that are up may not have registered since then
+}
+
+func (r *statusReader) readAll(ctx context.Context) error {
+	health, err := r.cfg.Conn.Examine(ctx)
+	r.status = Status{Namespace: r.cfg.Namespace, Redis: health.Redis, Replicas: []Replica{}, Lost: []LostReplica{}, Jobs: []Job{}, Pools: []Pool{}, Locks: []Lock{}, Warnings: append([]redisconn.Warning{}, health.Warnings...)}
+	if err != nil {
+		r.addWarning("redis", "%v", err)
+	}
+	if r.status.Now, err = r.locks.ServerTime(ctx); err != nil {
+		return err
+	}
+	if err := r.readLeader(ctx); err != nil {
+		return err
+	}
+	if err := r.readIncidents(ctx); err != nil {
+		return err
+	}
+	if err := r.readReplicas(ctx); err != nil {
+		return err
+	}
+	if err := r.readJobs(ctx); err != nil {
+		return err
+	}
+	if err := r.readLocks(ctx); err != nil {
+		return err
+	}
+	r.warnOfClocks()
+	r.warnOfPlaces()
+	r.warnOfZones()
+	return nil
+}
+
+func (r *statusReader) readLeader(ctx context.Context) error {
+	leadership, err := election.NewLeadership(election.LeadershipConfig{Locks: r.locks, Name: Leadership})
+	if err != nil {
+		return err
+	}
+	leader, ok, err := leadership.Leader(ctx)
+	if err = r.tolerateLock("the leadership", err); err != nil {
+		return err
+	}
+	if ok {
+		r.status.Leader = &Leader{leader.Name, leader.Token}
+	}
+	return nil
+}
+
+func (r *statusReader) readJobs(ctx context.Context) (err error) {
+	r.jobs, err = r.journal.Jobs(ctx)
+	if err = r.tolerateDamage(err); err != nil {
+		return err
+	}
+	requests, names := make([]election.InspectRequest, len(r.jobs)), make([]string, len(r.jobs))
+	for i, info := range r.jobs {
+		requests[i], names[i] = election.InspectRequest{Job: info.Name}, info.Name
+	}
+	recent, err := r.readRecent(ctx, names)
+	if err != nil {
+		return err
+	}
+	for i, state := range r.elector.Inspect(ctx, requests) {
+		if err := r.tolerateLock("job "+names[i], state.Err); err != nil {
+			return err
+		}
+		if state.Err != nil {
+			state = election.State{Now: r.status.Now} // its holders and its pause are unknown
+		}
+		if closed := state.Closed; closed.After(r.status.Now) && (r.status.LocksClosedUntil == nil || closed.After(*r.status.LocksClosedUntil)) {
+			r.status.LocksClosedUntil = &closed
+		}
+		r.status.Jobs = append(r.status.Jobs, jobOf(r.Zones(), r.jobs[i], state, recent[names[i]], r.status.Now))
+	}
+	return r.addStreaks(ctx, recent)
+}
+
+// addStreaks adds the streaks of failures to the failing jobs.
+func (r *statusReader) addStreaks(ctx context.Context, recent map[string][]journal.Record) error {
+	var failing []string
+	for _, j := range r.status.Jobs {
+		if j.isFailing() {
+			failing = append(failing, j.Name)
+		}
+	}
+	if len(failing) == 0 {
+		return nil
+	}
+	streaks, err := r.journal.Streaks(ctx, failing)
+	if err = r.tolerateDamage(err); err != nil {
+		return err
+	}
+	few := slices.DeleteFunc(slices.Clone(failing), func(name string) bool { return r.recent >= RecentRuns || len(recent[name]) >= RecentRuns })
+	more, err := r.journal.Recent(ctx, few, RecentRuns) // the streak must not depend on the number of records requested
+	if err = r.tolerateDamage(err); err != nil {
+		return err
+	}
+	maps.Copy(recent, more)
+	for i := range r.status.Jobs {
+		if j := &r.status.Jobs[i]; j.isFailing() {
+			j.Failures = streakOf(recent[j.Name], streaks[j.Name], RecentRuns)
+		}
+	}
+	return nil
+}
+
+// readRecent reads the newest records of jobs. If these do not determine [Job.LastEnd] of a job, it reads more records of that job.
+func (r *statusReader) readRecent(ctx context.Context, names []string) (map[string][]journal.Record, error) {
+	recent, before := map[string][]journal.Record{}, 0
+	for _, n := range slices.Compact([]int{r.recent, RecentRuns, moreRecent}) {
+		unclear := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return len(recent[name]) < before || lastEnd(recent[name]) != nil })
+		if len(unclear) == 0 {
+			break
+		}
+		if n == moreRecent { // after a pause of some hours, the newest records of all jobs are skipped ticks
+			unclear = unclear[:min(len(unclear), maxUnclear)]
+		}
+		more, err := r.journal.Recent(ctx, unclear, n)
+		if before > 0 && errors.Is(err, journal.ErrCorrupt) { // there is already a warning about it
+			err = nil
+		}
+		if err = r.tolerateDamage(err); err != nil {
+			return nil, err
+		}
+		maps.Copy(recent, more)
+		before = n
+	}
+	return recent, nil
+}
+
+// jobOf returns a job of a status from its description, the state of its lock, and its newest records.
+func jobOf(zones *cronspec.Zones, info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
+	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone, Enabled: info.Enabled,
+		Holders: holdersOf(state), Next: nextTick(zones, info, now), Recent: withoutTries(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, JitterMS: info.JitterMS, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
+	if j.Paused = state.Pause.On(state.Now); j.Paused {
+		j.PausedSince, j.PausedUntil, j.PausedReason, j.PausedBy = &state.Pause.From, untilOf(state.Pause), state.Pause.Reason, state.Pause.By
+	}
+	if len(recent) > 0 {
+		j.Last = &recent[0]
+	}
+	return j
+}
+
+func holdersOf(state election.State) []Holder {
+	list := []Holder{}
+	for _, r := range state.Running {
+		list = append(list, Holder{Replica: r.Holder, RunID: r.ID, Slot: r.Slot, Token: r.Token, Tick: tickOf(r), Expires: r.Expires})
+	}
+	return list
+}
+
+// tickOf returns a run's tick; nil if it has none.
+func tickOf(r election.Run) *time.Time {
+	if r.Tick.IsZero() {
+		return nil
+	}
+	return &r.At
+}
+
+// tolerateDamage turns an error about damaged data into a warning, because the rest of the reply is valid.
+func (r *statusReader) tolerateDamage(err error) error {
+	if !errors.Is(err, journal.ErrCorrupt) {
+		return err
+	}
+	r.addWarning("corrupt_data", "%v", err)
+	return nil
+}
+
+// tolerateLock turns an error about the damaged data of one lock into a warning, because all other locks are valid.
+func (r *statusReader) tolerateLock(title string, err error) error {
+	if !errors.Is(err, election.ErrCorrupt) {
+		return err
+	}
+	r.addWarning("corrupt_data", "%s: %v; it does nothing until its key is mended or deleted (redis-cli DEL); after that its lock stays closed for one lease", title, err)
+	return nil
+}
+
+func (r *statusReader) addWarning(code, format string, args ...any) {
+	r.status.Warnings = append(r.status.Warnings, redisconn.Warning{Code: code, Message: fmt.Sprintf(format, args...)})
+}

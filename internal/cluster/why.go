@@ -1,0 +1,335 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+// A Fate shows what happened to a tick, or that an instant is not a tick.
+type Fate string
+
+// The fates.
+const (
+	NoTick  Fate = "no tick"
+	Due     Fate = "due"     // a tick in the future
+	Open    Fate = "open"    // a tick that is due, and neither granted nor settled
+	Running Fate = "running" // a run of the tick is in progress
+	Over    Fate = "over"    // the tick has an outcome
+	Unknown Fate = "unknown" // the remaining data does not show the fate
+)
+
+// A Story explains one instant of a job. Its JSON is part of the contract with users.
+type Story struct {
+	Job  string    `json:"job"`
+	At   time.Time `json:"at"` // in the job's zone
+	Fate Fate      `json:"fate"`
+	// Lines are the answer in sentences, the main one first.
+	Lines []string `json:"lines"`
+	// Runs are the records of the tick, by slot, attempt and end.
+	Runs []journal.Record `json:"runs"`
+}
+
+// Why explains what happened at an instant of a job, and why. at is RFC 3339, or a date and a local time in the job's zone. A job that no replica has any more
+// is explained from its history alone, in UTC.
+func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
+	if !journal.IsJobName(job) { // such a job has no lock to inspect
+		if err := o.mustKnow(ctx, job); err != nil {
+			return nil, err
+		}
+		return nil, refusalError(ErrUnknownJob, "%.40q cannot be the name of a job", job)
+	}
+	infos, err := o.describedJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := o.readFacts(ctx, infos, job, at)
+	if err != nil {
+		return nil, err
+	}
+	s.readActs(ctx, o)
+	if err := s.explainFate(); err != nil {
+		return nil, err
+	}
+	return &s.Story, o.explainParents(ctx, infos, s)
+}
+
+// readFacts returns an unexplained story of a job, without the audit log.
+func (o *Operator) readFacts(ctx context.Context, infos []journal.JobInfo, job, at string) (*story, error) {
+	info, described := findJob(infos, job)
+	if !described {
+		info = journal.JobInfo{Name: job, Timezone: "UTC"}
+	}
+	s := &story{info: info, zones: o.Zones()}
+	zone, err := s.zones.Location(s.info.Timezone)
+	if err != nil {
+		return nil, fmt.Errorf("job %s: its time zone, as replicas describe it: %w", job, err)
+	}
+	if s.instant, err = readInstant(at, zone); err != nil {
+		return nil, err
+	}
+	s.at = s.at.Truncate(time.Second)
+	if spec := namingSchedule(s.zones, infos, info); spec != nil {
+		s.name = spec.ID(s.at.UTC())
+	}
+	s.Story = Story{Job: job, At: s.at, Lines: []string{}, Runs: []journal.Record{}}
+	if err := s.readState(ctx, o); err != nil {
+		return nil, err
+	}
+	if !described && !s.hasRecords() {
+		if err := o.mustKnow(ctx, job); err != nil {
+			return nil, err
+		}
+		return nil, refusalError(ErrNoReplica, "job %s: no replica has it", job)
+	}
+	return s, nil
+}
+
+// A story is an explanation, and the facts on which it is based.
+type story struct {
+	Story
+	instant
+	info      journal.JobInfo
+	zones     *cronspec.Zones
+	state     election.State
+	past      []journal.Record   // all records of the job
+	incidents []journal.Incident // of Redis, from new to old
+	acts      []journal.Act      // the audit log, from old to new; read only for the requested job, if a pause skipped the tick
+	// actsErr is the error of reading the audit log. Even with an error, a part of the log may have been read.
+	actsErr error
+	// bySchedule is set if the records and the lock do not mention the instant.
+	bySchedule bool
+	name       time.Time // local time that identifies the tick; zero if its instant identifies it
+	since      string    // reason why the job has no tick, if it follows from the parents
+}
+
+func (s *story) readState(ctx context.Context, o *Operator) (err error) {
+	s.state = o.elector.Inspect(ctx, []election.InspectRequest{{Job: s.Job}})[0]
+	if s.state.Err != nil {
+		return unavailableError("inspect job "+s.Job, s.state.Err)
+	}
+	s.past, err = o.journal.Runs(ctx, s.Job, 0, false)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other records are valid
+		return o.historyError(err)
+	}
+	if s.incidents, err = o.journal.Incidents(ctx, s.state.Now); err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return o.historyError(err)
+	}
+	// A record that stands for many ticks names the last one in its output.
+	i := s.indexBefore()
+	if i < 0 {
+		return nil
+	}
+	if err := o.journal.AddOutput(ctx, s.past[i:i+1]); err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return o.historyError(err)
+	}
+	return nil
+}
+
+// readActs reads the audit log if the explanation needs it.
+func (s *story) readActs(ctx context.Context, o *Operator) {
+	if !s.needsActs() {
+		return
+	}
+	s.acts, s.actsErr = o.journal.Acts(ctx, journal.MaxActs)
+	slices.SortStableFunc(s.acts, func(a, b journal.Act) int { return a.Time.Compare(b.Time) })
+}
+
+// indexBefore returns the index of the newest record of a tick without a run, at or before the instant; -1 if there is none.
+func (s *story) indexBefore() int {
+	found := -1
+	for i, r := range s.past {
+		if r.Started.IsZero() && !r.Tick.IsZero() && !r.Tick.After(s.at) && (found < 0 || r.Tick.After(s.past[found].Tick)) {
+			found = i
+		}
+	}
+	return found
+}
+
+func (s *story) hasRecords() bool {
+	return slices.ContainsFunc(s.past, s.isOf)
+}
+
+// isOf reports whether a record belongs to the tick. For the replica that ran the tick, its local time may have been another instant.
+func (s *story) isOf(r journal.Record) bool {
+	return r.Tick.Equal(s.at) || r.TickLocal != "" && !s.tickID().Equal(s.at) && r.TickLocal == cronspec.LocalTime(s.tickID()).Format(journal.LocalFormat)
+}
+
+// tickID returns the identity of the tick on every replica: its local time, or its instant if it has none.
+func (s *story) tickID() time.Time {
+	if s.name.IsZero() {
+		return s.at
+	}
+	return s.name
+}
+
+// isHeldBy reports whether a run belongs to the tick.
+func (s *story) isHeldBy(h election.Run) bool { return h.Tick.Equal(s.tickID()) || h.At.Equal(s.at) }
+
+func (s *story) addLine(format string, args ...any) {
+	s.Lines = append(s.Lines, fmt.Sprintf(format, args...))
+}
+
+// formatTime returns an instant in the job's zone.
+func (s *story) formatTime(t time.Time) string {
+	return t.In(s.At.Location()).Format("2006-01-02 15:04:05 MST")
+}
+
+// explainFate sets the fate from the records of the tick and from the lock. If they have nothing, it sets the fate from the schedule.
+func (s *story) explainFate() error {
+	s.Fate = Unknown
+	if s.face.IsZero() || s.info.After != nil || movedTo(s.info, s.instant, s.At.Location()) {
+		s.explainRuns()
+		s.explainHolders()
+		s.explainSettlement()
+	}
+	if s.bySchedule = len(s.Lines) == 0; s.bySchedule {
+		if err := s.explainSchedule(); err != nil {
+			return err
+		}
+	}
+	explainIncidents(s)
+	switch {
+	case s.Fate == NoTick || s.remark == "":
+	case !s.face.IsZero():
+		s.addLine("%s, so the tick of %s is right after that", s.remark, s.face.Format("15:04:05"))
+	default:
+		s.addLine("%s", s.remark)
+	}
+	return nil
+}
+
+// explainSettlement explains a tick that was settled but has no record yet.
+func (s *story) explainSettlement() {
+	if len(s.Runs) > 0 {
+		return
+	}
+	for _, settled := range s.state.Settled {
+		if settled.Tick.Equal(s.tickID()) || !settled.After.IsZero() && s.tickID().After(settled.After) && s.tickID().Before(settled.Tick) {
+			outcome, reason, _ := strings.Cut(settled.Outcome, " ")
+			s.Fate = Over
+			s.addLine("%s: %s; no replica has recorded that yet", outcome, ReasonText(journal.Record{Outcome: outcome, Reason: reason}))
+			return
+		}
+	}
+}
+
+// explainSchedule explains an instant without a record: it is not a tick, it is in the future, or its record is gone.
+func (s *story) explainSchedule() error {
+	switch {
+	case !s.info.Enabled:
+		s.Fate = NoTick
+		s.addLine("no tick: job %s is not enabled", s.Job)
+		return nil
+	case len(s.info.After) > 0:
+		s.addLine("job %s runs after %s, and has no record of %s", s.Job, strings.Join(s.info.After, ", "), s.formatTime(s.at))
+		return nil
+	}
+	reason, err := noTick(s.zones, s.info, s.instant)
+	switch {
+	case err != nil:
+		return err
+	case reason != "":
+		s.Fate = NoTick
+		s.addLine("no tick of job %s: %s", s.Job, reason)
+		s.explainNeighbours()
+		if s.at.Before(s.state.Now) {
+			s.addLine("that is by the job's present schedule")
+		}
+	case s.at.After(s.state.Now):
+		s.Fate = Due
+		s.addLine("a tick that comes in %v", s.at.Sub(s.state.Now).Round(time.Second))
+		s.explainPause(s.state.Pause.On(s.at), "it is skipped if the job is still paused then")
+	default:
+		s.explainDue()
+	}
+	return nil
+}
+
+// explainDue explains a due tick without a record.
+func (s *story) explainDue() {
+	since := s.state.Now.Sub(s.at).Round(time.Second)
+	pauses := s.state.Pause.On(s.state.Now) || s.state.Pause.Covers(s.at)
+	switch {
+	case s.state.Decided.IsZero():
+		s.addLine("no tick of job %s has been decided in Redis: no replica has announced its schedule yet, or Redis has lost its data; see cronclave status", s.Job)
+	case slices.ContainsFunc(s.state.Open, s.tickID().Equal):
+		s.Fate = Open
+		s.addLine("the tick came %v ago; it was granted, given back before its run began, and waits for a replica", since)
+		s.explainPause(pauses, "its ticks are skipped")
+	case s.tickID().After(s.state.Decided) && len(s.state.Open) > 0:
+		s.addLine("the tick came %v ago; an earlier tick still waits, so Redis does not say yet how this one was decided", since)
+	case s.tickID().After(s.state.Decided):
+		s.Fate = Open
+		s.addLine("the tick came %v ago and has not started: it waits for its jitter, for a slot, for a replica that can run it, or for Redis", since)
+		s.explainPause(pauses, "its ticks are skipped")
+	default:
+		s.explainForgotten()
+	}
+}
+
+// explainForgotten explains a decided tick without a record.
+func (s *story) explainForgotten() {
+	if i := s.indexBefore(); i >= 0 && standsFor(s.past[i], s.at) {
+		r := s.past[i]
+		s.Fate = Over
+		s.addLine("%s: %s; the record of the tick of %s stands for many: %s", r.Outcome, ReasonText(r), s.formatTime(r.Tick), strings.TrimSpace(*r.Output))
+		return
+	}
+	if lostHistory(s, s.incidents...) {
+		s.addLine("whether this tick ran is not known; it will not run now")
+		return
+	}
+	s.addLine("whether this tick ran is not known; it will not run now. Its record was dropped, or the schedule did not have it then")
+	switch oldest := s.oldestTick(); {
+	case oldest.IsZero():
+		s.addLine("the history has nothing of job %s", s.Job)
+	case s.at.Before(oldest):
+		s.addLine("the history of job %s begins with the tick of %s; older records are dropped ([history] runs, max_age)", s.Job, s.formatTime(oldest))
+	}
+}
+
+// standsFor reports whether the record of an earlier tick stands for a gap that includes the instant. The output of such a record ends with the last tick of
+// the gap.
+func standsFor(r journal.Record, at time.Time) bool {
+	if r.Output == nil || !strings.Contains(*r.Output, "one record for") {
+		return false
+	}
+	_, last, _ := strings.Cut(*r.Output, " to ")
+	until, err := time.Parse(time.RFC3339, strings.TrimSpace(last))
+	return err == nil && !at.After(until)
+}
+
+// oldestTick returns the oldest tick with a record.
+func (s *story) oldestTick() (oldest time.Time) {
+	for _, r := range s.past {
+		if !r.Tick.IsZero() && (oldest.IsZero() || r.Tick.Before(oldest)) {
+			oldest = r.Tick
+		}
+	}
+	return oldest
+}
+
+func (s *story) explainNeighbours() {
+	spec, _, err := scheduleOf(s.zones, s.info)
+	if err != nil {
+		return
+	}
+	if before := spec.Prev(s.at); !before.IsZero() {
+		s.addLine("the tick before is %s", s.formatTime(before))
+	}
+	after := spec.Next(s.at)
+	if !s.face.IsZero() && isTick(spec, s.at) {
+		after = s.at
+	}
+	if !after.IsZero() {
+		s.addLine("the tick after is %s", s.formatTime(after))
+	}
+}

@@ -1,0 +1,224 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+const (
+	// mostParents is the maximum number of ancestors of a job that one story examines. chainTimeout is the time limit for reading them.
+	mostParents  = 50
+	chainTimeout = 10 * time.Second
+)
+
+// A chain has the ancestors of a job at one tick: its parents, and the parents of each parent without a record.
+type chain struct {
+	operator *Operator
+	infos    []journal.JobInfo
+	at       string // the tick, in the form that [Operator.Why] takes
+	parents  map[string]*parent
+}
+
+// A parent is one of the ancestors in a chain.
+type parent struct {
+	*story         // nil if the fate of the parent is unknown
+	unknown string // reason why it is unknown
+	settled bool   // whether settleFate was called for the parent
+}
+
+// explainParents adds lines about the ancestors of the job. A tick without a record gets the fate that follows from the ancestors.
+func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, s *story) error {
+	c := &chain{o, infos, s.At.UTC().Format(time.RFC3339), map[string]*parent{}}
+	within, cancel := context.WithTimeoutCause(ctx, chainTimeout, fmt.Errorf("no answer in %v", chainTimeout))
+	defer cancel()
+	c.readParents(within, s)
+	if ctx.Err() != nil {
+		return unavailableError("explain the jobs before job "+s.Job, context.Cause(ctx))
+	}
+	lines := c.settleFate(s, "it")
+	s.Lines = append(s.Lines, lines...)
+	return nil
+}
+
+// readParents reads the stories of a job's parents. If the fate of a parent depends on its own parents, it reads these too.
+func (c *chain) readParents(ctx context.Context, s *story) {
+	for queue := []*story{s}; len(queue) > 0; queue = queue[1:] {
+		for _, job := range queue[0].info.After {
+			if len(c.parents) == mostParents {
+				return
+			}
+			if c.parents[job] != nil {
+				continue
+			}
+			p := c.readParent(ctx, job)
+			if c.parents[job] = p; p.story != nil && p.bySchedule && p.Fate == Unknown {
+				queue = append(queue, p.story)
+			}
+		}
+	}
+}
+
+// readParent returns the story of one parent, of which only the fate and the main line are shown. If it fails, the story of the child is still shown.
+func (c *chain) readParent(ctx context.Context, job string) *parent {
+	s, err := c.operator.readFacts(ctx, c.infos, job, c.at)
+	if err == nil {
+		err = s.explainFate()
+	}
+	if timeout := context.Cause(ctx); err != nil && timeout != nil {
+		err = timeout
+	}
+	switch {
+	case errors.Is(err, ErrNoReplica), errors.Is(err, ErrUnknownJob):
+		return &parent{unknown: "no replica has this job"}
+	case err != nil:
+		return &parent{unknown: "not known: " + err.Error()}
+	}
+	s.past = nil // not needed any more; the histories of all parents together may be large
+	return &parent{story: s}
+}
+
+// settleFate returns the lines about a job's ancestors. If the tick of the job has no record, settleFate sets the fate that follows from them.
+func (c *chain) settleFate(s *story, name string) (lines []string) {
+	cause, more, states := "", 0, map[parentState]bool{}
+	for _, job := range s.info.After {
+		p := c.parents[job]
+		if p == nil {
+			more++
+			states[parentUnknown] = true
+			continue
+		}
+		lines = append(lines, c.parentLines(p, job, name)...)
+		state := p.chainState()
+		if states[state] = true; state == parentBad && cause == "" {
+			cause = p.causeText()
+		}
+	}
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("%s runs after more jobs, which are left out here: %d", name, more))
+	}
+	if fate := fateAfter(states); s.bySchedule && s.Fate == Unknown && fate != Unknown {
+		s.Fate, s.since, s.Lines = fate, cause, []string{s.chainText(fate, cause)}
+	}
+	return lines
+}
+
+// fateAfter returns the fate of a tick without a record, from the states of its parents.
+func fateAfter(parents map[parentState]bool) Fate {
+	switch {
+	case parents[parentBad]:
+		return NoTick
+	case parents[parentPending] && !parents[parentUnknown]: // a parent with an unknown state may have failed
+		return Due
+	}
+	return Unknown
+}
+
+// parentLines returns the line about a parent. On the first call for a parent it also returns the lines about the parent's own ancestors.
+func (c *chain) parentLines(p *parent, job, child string) []string {
+	if p.story == nil {
+		return []string{fmt.Sprintf("before %s, %s: %s", child, job, p.unknown)}
+	}
+	var before []string
+	if !p.settled {
+		p.settled = true
+		before = c.settleFate(p.story, job)
+	}
+	return append([]string{fmt.Sprintf("before %s, %s: %s", child, job, p.Lines[0])}, before...)
+}
+
+// causeText returns the reason why the jobs after this one have no tick.
+func (s *story) causeText() string {
+	switch outcome := s.badOutcome(); {
+	case s.since != "":
+		return s.since
+	case s.Fate == NoTick:
+		return fmt.Sprintf("job %s has no tick then", s.Job)
+	case outcome != "":
+		return fmt.Sprintf("the outcome of job %s is %s", s.Job, outcome)
+	}
+	return fmt.Sprintf("job %s did not end ok", s.Job)
+}
+
+// parentState is the effect of a job's tick on the jobs after it.
+type parentState string
+
+const (
+	parentBad     parentState = "bad"     // the jobs after it have no tick
+	parentPending parentState = "pending" // the jobs after it wait for it
+	parentOK      parentState = "ok"
+	parentUnknown parentState = "unknown"
+)
+
+func (p *parent) chainState() parentState {
+	if p.story == nil {
+		return parentUnknown
+	}
+	return p.parentState()
+}
+
+// parentState returns the state according to the last runs. Manual runs do not count, because no job runs after them.
+func (s *story) parentState() parentState {
+	switch {
+	case s.Fate == NoTick:
+		return parentBad
+	case s.goesOn():
+		return parentPending
+	case len(s.Runs) > 0:
+		return s.stateOfRuns()
+	case s.Fate == Over: // the tick had no run
+		return parentBad
+	case s.Fate == Due, s.Fate == Open:
+		return parentPending
+	}
+	return parentUnknown
+}
+
+// stateOfRuns returns the state of a tick whose runs have all ended.
+func (s *story) stateOfRuns() parentState {
+	runs := s.countingRuns()
+	switch {
+	case s.badOutcome() != "":
+		return parentBad
+	case len(runs) == 0, slices.ContainsFunc(runs, func(r journal.Record) bool { return r.Outcome == journal.OutcomeRunning }):
+		return parentUnknown
+	}
+	return parentOK
+}
+
+// goesOn reports whether a run of the tick has not ended: it holds a slot, or waits for its recovery.
+func (s *story) goesOn() bool {
+	return slices.ContainsFunc(slices.Concat(s.state.Running, s.state.Orphans), s.isHeldBy)
+}
+
+// countingRuns returns the last runs without the manual ones, because no job runs after a manual run.
+func (s *story) countingRuns() []journal.Record {
+	return slices.DeleteFunc(s.lastRuns(), isManual)
+}
+
+// badOutcome returns the outcome of the first slot whose last run did not end ok; "" if there is none.
+func (s *story) badOutcome() string {
+	for _, r := range s.countingRuns() { // sorted by slot
+		if r.Outcome != journal.OutcomeOK && r.Outcome != journal.OutcomeRunning {
+			return r.Outcome
+		}
+	}
+	return ""
+}
+
+// chainText returns the main line for a tick without a record whose fate follows from its parents.
+func (s *story) chainText(fate Fate, cause string) string {
+	parents := "job " + s.info.After[0] + " has"
+	if len(s.info.After) > 1 {
+		parents = "all of the jobs " + strings.Join(s.info.After, ", ") + " have"
+	}
+	if fate == NoTick {
+		return fmt.Sprintf("no tick of job %s: it runs only when %s ended ok, and that is not so for %s: %s", s.Job, parents, s.formatTime(s.at), cause)
+	}
+	return fmt.Sprintf("job %s has not run yet: it waits until %s ended ok", s.Job, parents)
+}

@@ -1,0 +1,221 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/script"
+)
+
+// An answer is the result of a request and, if the request waits, its place in the queue.
+type answer struct {
+	lease.Result
+	line inLine
+	late bool // the request reached Redis too late, so Redis did not execute it
+}
+
+// acquireArgs returns the arguments of a request.
+func acquireArgs(r lease.Request, owner string) []any {
+	return script.AcquireArgs{Request: r, Owner: owner, Patience: PatienceInLine}.Encode()
+}
+
+// mostTries is the number of tries for a request that reaches Redis too late because Redis's clock was stepped. The reply to the first try has the
+// new time.
+const mostTries = 3
+
+// Acquire asks for rows in one round trip. It repeats requests that were late in further round trips.
+func (c *Store) Acquire(ctx context.Context, requests []lease.Request, answer func(place int, r lease.Result)) {
+	var places []int // the original indexes of the repeated requests
+	for try := 1; len(requests) > 0; try++ {
+		var late []lease.Request
+		var latePlaces []int
+		for n, a := range c.acquireRound(ctx, requests) {
+			place := n
+			if places != nil {
+				place = places[n]
+			}
+			if a.late && try < mostTries {
+				late, latePlaces = append(late, requests[n]), append(latePlaces, place)
+				continue
+			}
+			answer(place, a.Result)
+		}
+		requests, places = late, latePlaces
+	}
+}
+
+// askRow asks once for one row.
+func (c *Store) askRow(ctx context.Context, r lease.Request) answer {
+	if result, ok := c.AcquireCompact(ctx, r); ok {
+		return answer{Result: result}
+	}
+	for try := 1; ; try++ {
+		if a := c.acquireRound(ctx, []lease.Request{r})[0]; !a.late || try == mostTries {
+			return a
+		}
+	}
+}
+
+// acquireRound makes one round trip for requests, and returns their answers.
+func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []answer {
+	answers := make([]answer, len(requests))
+	if err := c.cfg.Work.Ready(); err != nil {
+		for i, r := range requests {
+			answers[i].Result = lease.Failed(fmt.Errorf("acquire %q: %w", r.Lock, err))
+		}
+		return answers
+	}
+	if c.cfg.AckedReplicas > 0 { // the caller's ctx may leave time for settleOverdue
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
+		defer cancel()
+	}
+	calls := make([]call, len(requests))
+	for i := range requests {
+		r := &requests[i]
+		calls[i] = c.newCall(c.scripts.Acquire, r.Lock, r.ID, r.Permanent, acquireArgs(*r, c.cfg.Owner)...)
+		calls[i].heavy = calls[i].heavy || r.Slots > manySlots
+	}
+	replies := c.execCalls(ctx, calls)
+	settled := c.settleOverdue(ctx, requests, replies)
+	for i, r := range requests {
+		if a, done := settled[i]; done {
+			answers[i] = a
+			continue
+		}
+		answers[i] = c.answerOf(r, replies[i])
+	}
+	return answers
+}
+
+// settleOverdue settles overdue ticks, and returns their answers by index. All other replies wait for these answers, so it updates their time of
+// receipt.
+func (c *Store) settleOverdue(ctx context.Context, requests []lease.Request, replies []reply) map[int]answer {
+	var settled map[int]answer
+	for i, r := range replies {
+		if !c.isOverdue(requests[i], r) {
+			continue
+		}
+		if settled == nil {
+			settled = map[int]answer{}
+		}
+		settled[i] = c.settleLate(ctx, requests[i])
+	}
+	if settled != nil {
+		setReceived(replies, c.cfg.Clock())
+	}
+	return settled
+}
+
+func (c *Store) answerOf(r lease.Request, got reply) answer {
+	a := answer{Result: lease.Result{Verdict: lease.Verdict(got.verdict), Orphans: got.orphans}, late: got.verdict == "late"}
+	if got.err == nil && !got.acked && c.mustLast(r, got) {
+		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("acquire %q: %w", r.Lock, c.unackedError())
+		return a
+	}
+	switch got.verdict {
+	case "granted":
+		a.Grant = c.grantOf(r, got)
+		if err := a.Grant.Check(r); err != nil {
+			a.Verdict, a.Err = lease.Unknown, err
+		}
+	case "early", "closed":
+		a.Until, a.line = clock.FromMicros(got.Number(0)), inLine{since: got.sent, now: got.now}
+	case "held":
+		a.Until, a.Holder = clock.FromMicros(got.Number(0)), got.Text(1)
+	case "queued":
+		a.Verdict, a.Until, a.Holder = lease.Held, clock.FromMicros(got.Number(0)), got.Text(1)
+		a.line = inLine{since: got.sent, now: got.now, ahead: int(got.Number(2))}
+	case "unheard":
+	case "settled":
+		a.Outcome = got.Text(0)
+	case "decided":
+		a.Outcome, a.Until, a.Holder = got.Text(0), clock.FromMicros(got.Number(1)), got.Text(2)
+	case "limit":
+		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("lock %q asked for with %d slots has %d: %w", r.Lock, r.Slots, got.Number(0), lease.ErrLimit)
+	case "dead":
+		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("acquire %q: lease id %s: %w", r.Lock, r.ID, lease.ErrReleased)
+	case "late":
+		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("acquire %q: %w: the request reached the server too late", r.Lock, lease.ErrUnknown)
+	default:
+		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("acquire %q: %w", r.Lock, cmp.Or(got.err, lease.ErrUnknown))
+	}
+	return a
+}
+
+// grantOf returns the grant in a reply. The lease counts from the instant before the request was sent.
+func (c *Store) grantOf(r lease.Request, got reply) lease.Grant {
+	row := got.grantedRow()
+	g := lease.Grant{Slot: int(row.slot), Token: lease.Token(row.token), Tick: row.tick, Attempt: row.attempt, Expiry: row.expiry, Now: got.now, Known: got.knownState(),
+		Sent: got.sent, Received: got.received}
+	if got.form != nil {
+		g.Ticket = got.form
+	}
+	g.RenewAfter = c.RenewAfter(g.Left(r.Lease))
+	return g
+}
+
+// mustLast reports whether a verdict counts only once enough replicas have it, so that a failover can't undo it. Losing any other verdict does no
+// harm.
+func (c *Store) mustLast(r lease.Request, got reply) bool {
+	switch got.verdict {
+	case "granted":
+		return c.cfg.HeldToken(r.ID) != lease.Token(got.grantedRow().token) // if they are equal, replicas have acknowledged the grant before
+	case "settled", "decided":
+		return true
+	}
+	return false
+}
+
+// isOverdue reports whether a tick is past its deadline, and its grant to this request was not acknowledged by replicas, or was already withdrawn for
+// that reason ("dead").
+func (c *Store) isOverdue(r lease.Request, got reply) bool {
+	late := r.Tick != nil && !r.Tick.Deadline.IsZero() && got.now > clock.ToMicros(r.Tick.Deadline)
+	if got.err != nil || !late || c.cfg.AckedReplicas == 0 {
+		return false
+	}
+	return got.verdict == "dead" || got.verdict == "granted" && !got.acked && c.mustLast(r, got)
+}
+
+// settleLate gives an overdue grant back, and sends a request that settles the tick.
+func (c *Store) settleLate(ctx context.Context, r lease.Request) answer {
+	if _, err := c.Release(ctx, lease.Withdrawal(r)); err != nil {
+		return answer{Result: lease.Failed(fmt.Errorf("give back the late grant of %q: %w", r.Lock, err))}
+	}
+	again := r
+	again.ID, again.Abstain = rand.Text(), true // the id of the grant is dead
+	k := c.newCall(c.scripts.Acquire, again.Lock, again.ID, again.Permanent, acquireArgs(again, c.cfg.Owner)...)
+	a := c.answerOf(again, c.execCalls(ctx, []call{k})[0])
+	a.late = false // do not repeat the first request: its id is dead
+	return a
+}
+
+// AcquireCompact asks for a row with the short script for compact locks, if the lock was compact in the newest reply. ok is false if the request
+// needs lua/acquire.lua.
+func (c *Store) AcquireCompact(ctx context.Context, r lease.Request) (result lease.Result, ok bool) {
+	if c.cfg.AckedReplicas > 0 || !isPlain(r) || c.cfg.Work.Ready() != nil {
+		return result, false
+	}
+	know, _ := c.cfg.Observed.Last(r.Lock)
+	if !know.Compact || r.Validate() != nil {
+		return result, false
+	}
+	now := c.cfg.Clock()
+	if know.Stale(now, c.cfg.Idle) {
+		return result, false
+	}
+	k := c.compactGrant(r, know)
+	k.asked = now
+	got := c.execOne(ctx, k)
+	switch {
+	case got.err != nil:
+		return lease.Failed(fmt.Errorf("acquire %q: %w", r.Lock, got.err)), true
+	case got.verdict == notCompact:
+		return result, false
+	}
+	return c.answerOf(r, got).Result, true
+}

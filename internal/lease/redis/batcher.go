@@ -1,0 +1,141 @@
+package redis
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/cronclave/cronclave/internal/lease"
+)
+
+// A batcher lets single calls share round trips (group commit). Calls that arrive during a round trip share the next one. No call waits for later
+// calls. One caller, the leader, sends the calls of its group. Afterwards a waiting caller becomes the next leader.
+type batcher struct {
+	mu      sync.Mutex
+	waiting []*waitingCall
+	under   int // the number of leaders, whose round trip is under way or will begin
+	away    int // the number of calls in round trips that are under way
+}
+
+// maxInFlight is the maximum number of concurrent round trips: while Redis executes one, this process handles the replies of the other. A second
+// round trip begins only if at least crowd calls wait. It takes half of all calls, so that both round trips stay equally large.
+const maxInFlight, crowd = 2, 8
+
+// isWorth reports whether the waiting calls justify one more round trip. The caller holds mu.
+func (v *batcher) isWorth() bool {
+	n := len(v.waiting)
+	return n > 0 && (v.under == 0 || v.under < maxInFlight && n >= crowd)
+}
+
+// A waitingCall is one call, with the channel on which its caller receives its turn.
+type waitingCall struct {
+	call  call
+	reply reply
+	turns chan turn // capacity 1
+}
+
+// A turn is what a waiting caller has to do next.
+type turn int
+
+const (
+	leads turn = iota // make a round trip
+	done              // read the reply
+)
+
+// joinTimeoutPart divides the timeout of a round trip. A caller that has waited for this part of the timeout leads another round trip, so that a
+// connection that hangs does not delay it.
+const joinTimeoutPart = 4
+
+func (v *batcher) callsBack(n int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.away -= n
+}
+
+// goFirst returns true if no other call is under way or waiting. The caller then sends its call at once, in its own goroutine, and calls endTrip.
+func (v *batcher) goFirst() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.under > 0 || len(v.waiting) > 0 {
+		return false
+	}
+	v.under++
+	return true
+}
+
+// joinWaiting adds a waiting call. If the waiting calls justify a round trip, the caller that has waited longest leads it.
+func (v *batcher) joinWaiting(t *waitingCall) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.waiting = append(v.waiting, t)
+	if v.isWorth() {
+		v.appointLeader(v.waiting[0])
+	}
+}
+
+// appointLeader makes a waiting caller a leader, unless it already is one. The caller of appointLeader holds mu.
+func (v *batcher) appointLeader(t *waitingCall) {
+	select {
+	case t.turns <- leads:
+		v.under++
+	default:
+	}
+}
+
+// takeGroup removes and returns the calls of the next round trip. If one of their callers was appointed leader, it is dismissed.
+func (v *batcher) takeGroup() []*waitingCall {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := min(len(v.waiting), max(crowd, (len(v.waiting)+v.away+1)/maxInFlight), lease.MaxBatch)
+	group := slices.Clone(v.waiting[:n])
+	v.away += n
+	v.waiting = slices.Delete(v.waiting, 0, n)
+	for _, t := range group {
+		v.dismissLeader(t)
+	}
+	return group
+}
+
+// dismissLeader takes the turn to lead from a waiting caller. It returns false if the waiting caller has no such turn, or has begun to lead. The
+// caller of dismissLeader holds mu.
+func (v *batcher) dismissLeader(t *waitingCall) bool {
+	select {
+	case <-t.turns: // a waiting caller can only have the turn to lead
+		v.under--
+		return true
+	default:
+		return false
+	}
+}
+
+// endTrip ends a round trip. If the waiting calls justify another one, the caller that has waited longest leads it.
+func (v *batcher) endTrip() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.under--
+	if v.isWorth() {
+		v.appointLeader(v.waiting[0])
+	}
+}
+
+// leadNow makes a caller that still waits the leader of one more round trip.
+func (v *batcher) leadNow(t *waitingCall) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if slices.Contains(v.waiting, t) {
+		v.appointLeader(t)
+	}
+}
+
+// leaveWaiting removes a waiting call, unless the call was already taken by a leader.
+func (v *batcher) leaveWaiting(t *waitingCall) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	i := slices.Index(v.waiting, t)
+	if i < 0 {
+		return
+	}
+	v.waiting = slices.Delete(v.waiting, i, i+1)
+	if v.dismissLeader(t) && v.isWorth() {
+		v.appointLeader(v.waiting[0])
+	}
+}

@@ -1,0 +1,267 @@
+package redis
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// A routedCall is a call with the state of its routing to the server that has its lock.
+type routedCall struct {
+	call    int    // the index among the calls
+	to      string // the address to which a Cluster node redirected the call; "" if the key selects the node
+	ask     bool   // the redirection was ASK: send ASKING first, because the slot is still migrating to that node
+	load    bool   // the server has not loaded the script, so the command may need the script's text
+	retried bool   // a read-only server has refused the call once
+	alone   bool   // send it by itself: the server refused a batch call, perhaps because of another call's keys
+}
+
+// maxRounds bounds how often a call is sent. It may be redirected to another node and repeated with the text of its script, and both again if SCRIPT
+// FLUSH or another migration of the slot intervenes.
+const maxRounds = 8
+
+// execCalls sends calls in one pipeline per server, and returns a reply for each call. Each reply has its own error. A single call shares a round
+// trip with the calls of other callers, with two exceptions. In a Cluster, calls to a healthy node would wait for a node that hangs. While the client
+// closes, Close would wait for the timeouts of other calls.
+func (c *sender) execCalls(ctx context.Context, calls []call) []reply {
+	if len(calls) == 1 {
+		return []reply{c.execOne(ctx, calls[0])}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	return c.sendCalls(ctx, calls)
+}
+
+// execOne is execCalls for one call.
+func (c *sender) execOne(ctx context.Context, k call) reply {
+	if c.servers.cluster == nil && c.cfg.Work.Ready() == nil {
+		return c.execShared(ctx, k)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	return c.sendCalls(ctx, []call{k})[0]
+}
+
+// execAlone sends one call to the only server, without the overhead of routing.
+func (c *sender) execAlone(ctx context.Context, k call) reply {
+	ctx, cancel := c.deadlines.boundContext(ctx, c.cfg.Timeout)
+	defer cancel()
+	if k.sync { // WAIT needs a pipeline
+		return c.sendCalls(ctx, []call{k})[0]
+	}
+	s := server{redis: c.servers.single, clock: c.servers.only}
+	if err := c.learnTime(ctx, s); err != nil {
+		return reply{err: err}
+	}
+	for e, sent, round := (routedCall{}), k.asked, 1; ; round++ {
+		if sent == 0 || round > 1 {
+			sent = c.cfg.Clock()
+		}
+		micros, _ := s.clock.At(sent)
+		raw, err := c.sendCommand(ctx, k, e.load, micros+c.cfg.Timeout.Microseconds())
+		if next, ok := e.nextRoute(err, "", false); ok && round < maxRounds {
+			e = next
+			continue
+		}
+		received := sent
+		if m := k.script.Many; m == nil || m.Told > 0 { // other replies do not include Redis's time
+			received = c.cfg.Clock()
+		}
+		r := readOne(k, s.clock, raw, err, sent, received)
+		r.acked = c.isAcked(nil)
+		c.learnReply(k, r)
+		return r
+	}
+}
+
+// sendCommand sends a call to the only server as one command.
+func (c *sender) sendCommand(ctx context.Context, k call, load bool, until int64) ([]any, error) {
+	cmd := k.asCommand(ctx, load, until)
+	if m := k.script.Many; m != nil {
+		if err := transport.Process(ctx, c.servers.single, transport.Once{Cmd: cmd}); err != nil && cmd.Err() == nil {
+			return nil, err
+		}
+		raw, err := cmd.Slice()
+		return replyTo(m, 0, 1, raw, err)
+	}
+	pipe := c.servers.single.Pipeline() // in a pipeline, go-redis replaces a broken connection after any error
+	_ = pipe.Process(ctx, transport.Once{Cmd: cmd})
+	if err := transport.Exec(ctx, pipe); err != nil && cmd.Err() == nil {
+		return nil, err
+	}
+	return cmd.Slice()
+}
+
+// sendCalls is execCalls without shared round trips. It is for many calls, and for renewals, which must not wait for other calls.
+func (c *sender) sendCalls(ctx context.Context, calls []call) []reply {
+	replies := make([]reply, len(calls))
+	todo := make([]routedCall, len(calls))
+	for i := range calls {
+		todo[i].call = i
+	}
+	for round := 0; len(todo) > 0 && round < maxRounds; round++ {
+		batches := c.sortByServer(ctx, calls, replies, todo)
+		again := make([][]routedCall, len(batches))
+		var trips sync.WaitGroup
+		for n, b := range batches {
+			trips.Go(func() { again[n] = c.roundTrip(ctx, b, calls, replies) })
+		}
+		trips.Wait()
+		todo = slices.Concat(again...)
+	}
+	setReceived(replies, c.cfg.Clock())
+	return replies
+}
+
+// setReceived sets the time at which the callers get the replies: all callers get them together, after the last reply has arrived.
+func setReceived(replies []reply, now time.Duration) {
+	for i := range replies {
+		replies[i].received = now
+		setReceived(replies[i].parts, now)
+	}
+}
+
+// A batch has the calls of one round trip to one server.
+type batch struct {
+	server      server
+	routedCalls []routedCall
+}
+
+// sortByServer groups routed calls by server. If it finds no server for a call, it stores an error as the reply.
+func (c *sender) sortByServer(ctx context.Context, calls []call, replies []reply, todo []routedCall) []*batch {
+	var batches []*batch
+	byAddr, sentTo := map[string]*batch{}, map[string]server{}
+	var lost error // set if the state of the Cluster can't be read
+	for _, e := range todo {
+		s, known := sentTo[e.to]
+		err := lost
+		switch {
+		case err != nil || known:
+		case e.to == "":
+			s, err = c.servers.holderOf(ctx, calls[e.call].keys[0])
+			lost = err
+		default:
+			if s, err = c.servers.serverAt(ctx, e.to); err == nil {
+				sentTo[e.to] = s
+			}
+		}
+		if err != nil {
+			replies[e.call] = reply{err: transport.Unknown(err)}
+			continue
+		}
+		b := byAddr[s.addr]
+		if b == nil {
+			b = &batch{server: s}
+			byAddr[s.addr] = b
+			batches = append(batches, b)
+		}
+		b.routedCalls = append(b.routedCalls, e)
+	}
+	return batches
+}
+
+// roundTrip makes one round trip to one server, and returns the calls that have to be sent again. The fallback from EVALSHA to EVAL in go-redis does
+// not work in pipelines. Instead, if the server has not loaded a script, the first call of that script is sent again with the text.
+func (c *sender) roundTrip(ctx context.Context, b *batch, calls []call, replies []reply) (again []routedCall) {
+	if err := c.learnTime(ctx, b.server); err != nil {
+		for _, e := range b.routedCalls {
+			replies[e.call] = reply{err: err}
+		}
+		return nil
+	}
+	pipe := b.server.redis.Pipeline()
+	batchCalls := c.enqueueBatch(ctx, pipe, b, calls)
+	acks := c.awaitReplicas(ctx, pipe, b, calls)
+	sent := c.cfg.Clock()
+	_ = transport.Exec(ctx, pipe) // each command has its own error
+	received := c.cfg.Clock()
+	silent := false
+	for _, p := range batchCalls {
+		for n, e := range p.routedCalls {
+			raw, err := p.replyAt(n, calls[e.call].script.Many)
+			if next, ok := e.nextRoute(err, b.server.addr, len(p.routedCalls) > 1); ok {
+				replies[e.call] = reply{err: transport.Unknown(err)}
+				again = append(again, next)
+				continue
+			}
+			silent = silent || err != nil && !transport.IsReply(err)
+			replies[e.call] = readOne(calls[e.call], b.server.clock, raw, err, sent, received)
+			replies[e.call].acked = c.isAcked(acks)
+		}
+	}
+	for _, e := range b.routedCalls {
+		c.learnReply(calls[e.call], replies[e.call])
+	}
+	if silent {
+		c.servers.reloadState(ctx)
+	}
+	return again
+}
+
+// enqueueBatch puts the calls of a batch into a pipeline and returns them as batch calls. Redis refuses to execute them once the timeout of the round
+// trip has passed.
+func (c *sender) enqueueBatch(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) []*batchCall {
+	micros, _ := b.server.clock.At(c.cfg.Clock())
+	batchCalls := c.packCalls(b, calls)
+	for _, p := range batchCalls {
+		p.enqueueIn(ctx, pipe, calls, micros+c.cfg.Timeout.Microseconds())
+	}
+	return batchCalls
+}
+
+// nextRoute reports whether a call that Redis certainly did not execute can be sent again at once, and returns its next route: another server, or
+// with the script's text. Errors that take time to clear (TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS) go to the caller, which asks again
+// with the same id.
+func (e routedCall) nextRoute(err error, from string, inCompany bool) (next routedCall, ok bool) {
+	if err == nil {
+		return e, false
+	}
+	if inCompany && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "CROSSSLOT")) { // Redis checks all keys before it executes the command
+		e.alone = true
+		return e, true
+	}
+	if addr, moved := redis.IsMovedError(err); moved {
+		e.to, e.ask = redirectTarget(addr, from), false
+		return e, from != ""
+	}
+	if addr, ask := redis.IsAskError(err); ask {
+		e.to, e.ask = redirectTarget(addr, from), true
+		return e, from != ""
+	}
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		e.load = true
+		return e, true
+	}
+	if redis.IsReadOnlyError(err) && !e.retried { // the server is no longer a master; go-redis has dropped the connection and looks for the new master
+		e.retried = true
+		return e, true
+	}
+	return e, false
+}
+
+// awaitReplicas appends WAIT to a pipeline if a call needs the acknowledgement of replicas. WAIT must be on the same connection as the scripts,
+// because it covers only the writes of its own connection.
+func (c *sender) awaitReplicas(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) *redis.Cmd {
+	if !slices.ContainsFunc(b.routedCalls, func(e routedCall) bool { return calls[e.call].sync }) {
+		return nil
+	}
+	patience := c.cfg.AckTimeout
+	if end, ok := ctx.Deadline(); ok { // leave time for the reply
+		patience = max(min(patience, time.Until(end)/2), time.Millisecond)
+	}
+	return pipe.Do(ctx, "WAIT", c.cfg.AckedReplicas, patience.Milliseconds())
+}
+
+// isAcked reports whether enough replicas have acknowledged the writes. It returns true if none are required.
+func (c *sender) isAcked(acks *redis.Cmd) bool {
+	if c.cfg.AckedReplicas == 0 || acks == nil {
+		return c.cfg.AckedReplicas == 0
+	}
+	n, err := acks.Int()
+	return err == nil && n >= c.cfg.AckedReplicas
+}

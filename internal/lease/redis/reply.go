@@ -1,0 +1,57 @@
+package redis
+
+import (
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// A reply is the decoded reply of a script. Values has the values after the first seven, which all scripts have in common.
+type reply struct {
+	verdict string
+	orphans int
+	now     int64 // Redis's clock, in microseconds since 1970
+	floor   int64
+	longest int64
+	low     int64
+	ledger  string
+	paused  string
+	transport.Values
+	sent     time.Duration // the local clock before the request was sent
+	received time.Duration // the local clock when the caller got the reply, after all other replies of the round trip
+	acked    bool          // enough replicas have the write
+	err      error         // if set, the outcome is unknown
+
+	compact bool     // the lock is compact: see acquire_compact.lua
+	form    *compact // the states of the compact lock, if it was granted
+
+	place int     // for a set of locks: the position of the lock that refused, from 1
+	parts []reply // for a set of locks: the replies for its locks
+}
+
+// knownState returns the state of the lock in the reply.
+func (r *reply) knownState() lease.Known {
+	return lease.Known{Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: lease.JoinPause(r.paused, r.ledger)}
+}
+
+// inUse reports whether the reply shows that Redis has restarted the idle time of the lock.
+func (r reply) inUse() bool {
+	switch r.verdict {
+	case "granted", "renewed", "released", "closed", "settled", "queued", "passed", "stale", "paused":
+		return true
+	case "held":
+		return r.Number(0) > 0
+	}
+	return false
+}
+
+// A row is a granted row in a reply.
+type row struct{ slot, token, expiry, tick, attempt int64 }
+
+func (r reply) grantedRow() row {
+	if r.form != nil {
+		return row{token: r.now, expiry: r.now + r.form.lease, attempt: 1}
+	}
+	return row{r.Number(0), r.Number(1), r.Number(2), r.Number(3), r.Number(4)}
+}

@@ -1,0 +1,125 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// A Tx is one try of an update.
+type Tx struct {
+	// Read executes commands on the connection that watches the keys. A write through Read takes effect at once, and is repeated by the next try.
+	Read redis.Cmdable
+	// Write queues writes. Redis executes them in one step if no watched key has changed since the try began. Their results are available after the
+	// update.
+	Write redis.Pipeliner
+}
+
+// Update makes one try. again is true if nothing was written and another try may succeed.
+func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) error) (again bool, err error) {
+	if err = c.cfg.Work.Ready(); err != nil {
+		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
+	}
+	s, err := c.servers.holderOf(ctx, keys[0]) // the client of a Cluster would repeat the transaction by itself, even if the outcome is unknown
+	if err != nil {
+		return true, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
+	}
+	node, ok := s.redis.(redis.UniversalClient)
+	if !ok {
+		return false, fmt.Errorf("update %s: %T has no transactions", lease.QuoteNames(keys), s.redis)
+	}
+	t := transaction{Store: c, keys: keys}
+	// go-redis uses this context to unwatch the keys when it returns the connection to the pool. It can't be canceled, so that no pooled connection
+	// still watches keys.
+	err = node.Watch(context.WithoutCancel(ctx), func(tx *redis.Tx) error {
+		again, err = t.tryOnce(ctx, tx, change)
+		return err
+	})
+	if again {
+		c.servers.reloadState(ctx)
+	}
+	return again, err
+}
+
+// A transaction is one try of an update.
+type transaction struct {
+	*Store
+	keys []string
+}
+
+func (t transaction) tryOnce(ctx context.Context, tx *redis.Tx, change func(tx *Tx) error) (again bool, err error) {
+	if err := t.watchKeys(ctx, tx); err != nil {
+		return mayPass(err), fmt.Errorf("update %s: watch the keys: %w", lease.QuoteNames(t.keys), err)
+	}
+	try := &Tx{Read: tx, Write: tx.TxPipeline()}
+	if err := change(try); err != nil {
+		t.unwatchKeys(ctx, tx)
+		return false, err
+	}
+	switch {
+	case try.Write.Len() == 0:
+		t.unwatchKeys(ctx, tx)
+		return false, nil
+	case ctx.Err() != nil:
+		t.unwatchKeys(ctx, tx)
+		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), context.Cause(ctx))
+	}
+	return t.writeQueued(ctx, try.Write)
+}
+
+func (t transaction) watchKeys(ctx context.Context, tx *redis.Tx) (err error) {
+	defer transport.Shield(&err)
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
+	defer cancel()
+	return tx.Watch(ctx, t.keys...).Err()
+}
+
+// unwatchKeys ends the watch before the connection is reused. If it fails, the connection is broken and is not reused.
+func (t transaction) unwatchKeys(ctx context.Context, tx *redis.Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.Timeout)
+	defer cancel()
+	_ = transport.Process(ctx, tx, redis.NewStatusCmd(ctx, "unwatch"))
+}
+
+func (t transaction) writeQueued(ctx context.Context, pipe redis.Pipeliner) (again bool, err error) {
+	defer transport.Shield(&err)
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
+	defer cancel()
+	cmds, err := pipe.Exec(ctx)
+	if errors.Is(err, redis.Nil) { // a command found no value; only the errors of other commands matter
+		err = nil
+		if i := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !errors.Is(cmd.Err(), redis.Nil) }); i >= 0 {
+			err = cmds[i].Err()
+		}
+	}
+	switch {
+	case err == nil:
+		return false, nil
+	case errors.Is(err, redis.TxFailedErr):
+		return true, fmt.Errorf("update %s: the keys change all the time", lease.QuoteNames(t.keys))
+	case redis.HasErrorPrefix(err, "EXECABORT"): // Redis refused a command before it executed any
+		refused := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !redis.HasErrorPrefix(cmd.Err(), "EXECABORT") })
+		if refused >= 0 {
+			err = cmds[refused].Err()
+		}
+		return refused >= 0 && mayPass(err), fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), err)
+	case transport.IsReply(err):
+		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), err)
+	}
+	return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), transport.Unknown(err))
+}
+
+// mayPass reports whether an error that came before the execution may be temporary: a network error, or a server that is not ready yet.
+func mayPass(err error) bool {
+	if !transport.IsReply(err) {
+		return !errors.Is(err, redis.ErrClosed)
+	}
+	return slices.ContainsFunc([]string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "NOREPLICAS"},
+		func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
+}

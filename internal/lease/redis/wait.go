@@ -1,0 +1,142 @@
+package redis
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+)
+
+// PatienceInLine is the time for which a waiter keeps its place in the queue without another request. A waiter asks after a third of this time, or
+// after a tenth if it has no subscription: see nextTry. A third must be less than ASKS_AGAIN in acquire.lua, and a tenth less than CONFIRM in
+// queue.lua, which release_fast.lua repeats. The whole must be less than an hour, and less than the client's Idle.
+const PatienceInLine = 5 * time.Second
+
+// An inLine is a waiter's place in the queue, from the answer to its last request.
+type inLine struct {
+	since time.Duration // the local clock before the request was sent
+	now   int64         // Redis's clock in the answer
+	ahead int           // the number of waiters ahead in the queue
+}
+
+// confirmAfter is the time after which the keeper renews a lease that a message granted, unless a caller asks earlier. A lease that is released
+// before that needs no renewal.
+const confirmAfter = 50 * time.Millisecond
+
+// Wait waits in the lock's queue until a row is granted or ctx ends.
+func (c *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
+	w := &waiter{Store: c, request: r, channel: c.notifier.channelFor(r.Lock), notified: c.notifier.awaitGrant(r.ID),
+		retry: lease.NewRetry(c.cfg.Timeout)}
+	defer w.leaveQueue()
+	w.request.Channel = w.channel.wireName()
+	return w.inLine(ctx)
+}
+
+// A waiter is one call of [Store.Wait].
+type waiter struct {
+	*Store
+	request   lease.Request
+	channel   channel
+	notified  <-chan rowGrant
+	line      *line // nil before the first wait
+	part      func()
+	retry     *backoff.Backoff // for requests whose outcome is unknown
+	contended bool             // Contended was called
+	fault     error            // the error of the last request, if its outcome is unknown
+}
+
+func (w *waiter) leaveQueue() {
+	w.notifier.stopAwaiting(w.request.ID)
+	if w.part != nil {
+		w.part()
+	}
+}
+
+func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
+	for ctx.Err() == nil {
+		missed := w.notifier.missedSignal(w.channel)
+		a := w.askRow(ctx, w.request)
+		w.request.FirstTry = false
+		switch {
+		case a.Verdict == lease.Granted:
+			return a.Grant, nil
+		case a.Verdict == lease.Unknown && !a.Unsure():
+			return lease.Grant{}, a.Err
+		case a.Verdict == lease.Unknown:
+			if ctx.Err() == nil { // after the end of ctx, the error only says that ctx has ended
+				w.fault = a.Err
+			}
+			w.cfg.Work.Sleep(ctx, w.retry.Next())
+			continue
+		}
+		w.retry.Reset()
+		w.fault = nil
+		if !w.contended && a.Verdict == lease.Held {
+			w.contended = true
+			w.cfg.Contended(w.request.Lock, a.Holder)
+		}
+		if g, ok := w.standInLine(ctx, a, missed); ok {
+			return g, nil
+		}
+	}
+	return lease.Grant{}, lease.WaitError(ctx, w.fault)
+}
+
+// standInLine waits until a message announces a grant, or it is time to ask again. missed is closed if a message may have been missed since the last
+// request was sent. It is nil if there was no subscription at that time.
+func (w *waiter) standInLine(ctx context.Context, a answer, missed <-chan struct{}) (g lease.Grant, ok bool) {
+	if w.line == nil {
+		w.line, w.part = w.notifier.joinLine(w.channel)
+	}
+	turn := missed
+	if turn == nil {
+		turn = w.notifier.upSignal(w.line)
+	}
+	timer := time.NewTimer(w.nextTry(a, missed != nil))
+	defer timer.Stop()
+	select {
+	case n := <-w.notified:
+		return w.takeGrant(n, a.line)
+	case <-turn:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-w.cfg.Work.Life().Done():
+	}
+	return g, false
+}
+
+// nextTry returns the time until the next request if no message comes. The request must be early enough to keep the place in the queue, and to use a
+// grant whose message was lost. It is also due when the first lease may have expired; waiters ask in the order of the queue.
+func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
+	const step, most = 20 * time.Millisecond, time.Second
+	often := PatienceInLine / 3
+	if !subscribed {
+		often = PatienceInLine / 10
+	}
+	next := often - rand.N(often/5)
+	if a.Until.IsZero() || a.line.now == 0 {
+		return min(next, 100*time.Millisecond)
+	}
+	out := time.Duration(clock.ToMicros(a.Until)-a.line.now)*time.Microsecond - (w.cfg.Clock() - a.line.since)
+	return max(min(next, out+min(time.Duration(a.line.ahead+1)*step, most)), step)
+}
+
+// takeGrant returns the grant in a published message, which can be used at once. Sent is the local time of this waiter's last request, plus 99 % of
+// the time that has passed since then by Redis's clock. The keeper confirms the lease later. takeGrant returns false, and the waiter has to ask
+// Redis, if replicas must acknowledge the grant, if the request has a Delay, or if the message is implausible.
+func (w *waiter) takeGrant(n rowGrant, asked inLine) (g lease.Grant, ok bool) {
+	passed := time.Duration(n.now-asked.now) * time.Microsecond
+	now := w.cfg.Clock()
+	micros, known := w.servers.estimateAt(now)
+	if w.cfg.AckedReplicas > 0 || w.request.Delay > 0 || asked.now == 0 || passed < 0 ||
+		known && (n.now > micros+lease.MinuteMicros || n.token > micros+lease.DayMicros) {
+		return g, false
+	}
+	sent := min(asked.since+passed-passed/100, now)
+	g = lease.Grant{Slot: int(n.slot), Token: lease.Token(n.token), Attempt: 1, Expiry: n.expiry, Now: n.now, Known: lease.Known{Floor: n.token, Longest: n.longest},
+		Sent: sent, Received: now, RenewAfter: now + confirmAfter - sent, Provisional: true}
+	return g, g.Check(w.request) == nil
+}

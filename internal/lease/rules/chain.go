@@ -1,0 +1,131 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+)
+
+// mostFollowed bounds the outcomes that a lock keeps for followers. The oldest are dropped first.
+const mostFollowed = mostEntries
+
+// A follower is forgotten a day after the last request that named it. The time of that request is updated at most once an hour.
+const (
+	noteFollower   = int64(time.Hour / time.Microsecond)
+	forgetFollower = 24 * noteFollower
+)
+
+// A Follower is a lock whose ticks depend on the outcomes of this lock: see chain.lua.
+type Follower struct {
+	Used int64 `json:"used,omitempty"` // the newest tick whose outcome it no longer needs
+	Seen int64 `json:"seen"`           // the approximate time of the last request that named it
+}
+
+// spoiled is the outcome of a tick of which a run did not succeed.
+const spoiled = -1
+
+// The functions in this file have the same rules as chain.lua.
+
+// endedThrough returns the newest tick up to which all ticks have ended: they are decided, and none has a run or an orphan.
+func (g *Register) endedThrough(now int64) int64 {
+	through := g.low()
+	before := func(tick int64) {
+		if tick > 0 && tick <= through {
+			through = tick - 1
+		}
+	}
+	for tick, e := range g.Ticks {
+		if e.State == lease.TickReopened && tick*1e6 > g.here(now)-noteFollower { // replicas no longer request an older reopened tick
+			before(tick)
+		}
+	}
+	for _, run := range g.Runs {
+		before(run.Tick)
+	}
+	for _, run := range g.Orphans {
+		before(run.Tick)
+	}
+	return through
+}
+
+// comeDue sets the time at which outcomes become visible to followers, for ticks that have ended. It drops the spoiled ones.
+func (g *Register) comeDue(now int64) (through int64) {
+	through = g.endedThrough(now)
+	for tick, due := range g.Outcomes {
+		switch {
+		case tick > through:
+		case due == 0:
+			g.Outcomes[tick] = now
+		case due == spoiled:
+			delete(g.Outcomes, tick)
+		}
+	}
+	return through
+}
+
+// dropOutcomes forgets the outcomes up to the tick cut, and the oldest beyond the limit.
+func (g *Register) dropOutcomes(cut int64) {
+	maps.DeleteFunc(g.Outcomes, func(tick, _ int64) bool { return tick <= cut })
+	ticks := slices.Sorted(maps.Keys(g.Outcomes))
+	for _, tick := range ticks[:max(len(ticks)-mostFollowed, 0)] {
+		delete(g.Outcomes, tick)
+	}
+}
+
+// RecordOutcome records whether a run of a tick has succeeded. A tick with several grants keeps the worst outcome.
+func (g *Register) RecordOutcome(tick int64, well bool, perTick int, now int64) {
+	if g.Outcomes == nil {
+		g.Outcomes = map[int64]int64{}
+	}
+	switch due, known := g.Outcomes[tick]; {
+	case !well:
+		g.Outcomes[tick] = spoiled
+	case perTick <= 1 || !known || due != spoiled:
+		g.Outcomes[tick] = 0
+	}
+	g.comeDue(now)
+	g.dropOutcomes(0)
+}
+
+// spoil records that a run of a tick was lost. The tick counts as failed unless a recovery of the run succeeds.
+func (g *Register) spoil(tick int64) {
+	if tick > 0 && len(g.Followers) > 0 {
+		if g.Outcomes == nil {
+			g.Outcomes = map[int64]int64{}
+		}
+		g.Outcomes[tick] = spoiled
+	}
+}
+
+// Follow returns the ticks that succeeded, and the tick up to which all have ended, for a follower. used is the newest tick whose outcome the
+// follower no longer needs.
+func (g *Register) Follow(name string, used, now int64) (through int64, ended []lease.Ended) {
+	if g.Followers == nil {
+		g.Followers = map[string]Follower{}
+	}
+	f, known := g.Followers[name]
+	if used > 0 {
+		f.Used = used
+	}
+	if !known || f.Seen < now-noteFollower || f.Seen > now {
+		f.Seen = now
+	}
+	g.Followers[name] = f
+	maps.DeleteFunc(g.Followers, func(_ string, f Follower) bool { return f.Seen <= now-forgetFollower })
+	cut := f.Used
+	for _, other := range g.Followers {
+		cut = min(cut, other.Used)
+	}
+	through = g.comeDue(now)
+	g.dropOutcomes(cut)
+	for tick, due := range g.Outcomes {
+		if due > 0 {
+			ended = append(ended, lease.Ended{Tick: clock.FromMicros(tick * 1e6), Due: clock.FromMicros(due)})
+		}
+	}
+	lease.SortEnded(ended)
+	return through, ended
+}

@@ -1,0 +1,331 @@
+// Package register implements the rules of a lock in Go: which ticks may be granted, how runs of dead holders are recovered, and what a pause and a
+// stop request do. A quorum uses these rules. Tests compare them with the Lua scripts for a single master. The rules are pure functions: they use no
+// clock, no I/O and no randomness.
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+)
+
+// A Register is the state of a lock on a quorum: its ledger of ticks, its newest schedules, and its runs. A majority of the nodes accepts a new
+// register as one value: see docs/decisions/017-quorum-register.md. The rules and the field names are the same as in acquire.lua, release.lua and
+// inspect.lua. Instants are in microseconds, ticks in seconds since 1970.
+type Register struct {
+	Low     int64           `json:"low,omitempty"` // all ticks up to Low are decided; see From for the exception
+	Ticks   map[int64]Entry `json:"ticks,omitempty"`
+	Runs    map[string]Run  `json:"runs,omitempty"`    // by lease id; granted and not ended
+	Orphans map[string]Run  `json:"orphans,omitempty"` // by lease id; their holder died, and their outcome is not recorded
+	Digest  string          `json:"digest,omitempty"`
+	Since   int64           `json:"since,omitempty"`
+	Digest2 string          `json:"digest2,omitempty"`
+	Since2  int64           `json:"since2,omitempty"`
+	Last    int64           `json:"last,omitempty"` // the tick decided last, its outcome, and the lease id that decided it
+	How     string          `json:"how,omitempty"`
+	By      string          `json:"by,omitempty"`
+	Paused  string          `json:"paused,omitempty"` // as in pause.lua
+	From    int64           `json:"from,omitempty"`   // From and Behind are as in state.lua
+	Behind  int64           `json:"behind,omitempty"`
+	Missed  Missed          `json:"missed,omitzero"`
+	Rules   Rules           `json:"rules,omitzero"`
+
+	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // by tick: the time at which it and all earlier ticks had ended; 0 if they have not; or spoiled
+	Followers map[string]Follower `json:"followers,omitempty"` // by name
+	Settled   []Settled           `json:"settled,omitempty"`   // settlements that no replica has recorded: see [lease.Tick.KeepOutcome]
+
+	began int64 // the Since of this request's schedule
+}
+
+// A Missed describes ticks that were settled as too late at the instant At: the ticks after After and up to Through. See acquire.lua.
+type Missed struct {
+	After   int64 `json:"after,omitempty"`
+	Through int64 `json:"through,omitempty"`
+	At      int64 `json:"at,omitempty"`
+}
+
+// Rules identifies the time zone data of the newest announced schedule. Since is the time at which it replaced other data; 0 if it did not.
+type Rules struct {
+	Hash  string `json:"hash,omitempty"`
+	Since int64  `json:"since,omitempty"`
+}
+
+// A Settled is a stored [lease.Settlement].
+type Settled struct {
+	Tick int64  `json:"tick"`
+	At   int64  `json:"at"`
+	How  string `json:"how"` // encoded as in [lease.NewSettlement]
+}
+
+const mostSettled = 100 // only the newest are kept
+
+// An Entry is the state of a tick that [Register.Low] does not cover: decided before an older tick, granted in part, or reopened.
+type Entry struct {
+	Prev  int64  `json:"prev"`
+	State string `json:"state"`           // as in state.lua
+	Slots []int  `json:"slots,omitempty"` // set for lease.TickPart and lease.TickReopened
+	How   string `json:"how,omitempty"`   // set for lease.TickDecided
+}
+
+// A Run is a lease that is accounted for: a held lease, or an orphan.
+type Run struct {
+	Owner   string   `json:"owner"`
+	Slot    int      `json:"slot"`
+	Token   int64    `json:"token"`
+	Lease   int64    `json:"lease"`
+	Tick    int64    `json:"tick,omitempty"`
+	Attempt int      `json:"attempt"`
+	Trigger string   `json:"trigger,omitempty"`
+	Memo    string   `json:"memo,omitempty"`
+	Adopted *Adopted `json:"heir,omitempty"` // the orphan that the run has adopted; restored if the grant is undone
+
+	EndedWell  bool   `json:"ended_well,omitempty"`  // the holder has reported that the work succeeded
+	Abandoned  bool   `json:"abandoned,omitempty"`   // the tick of the orphan stays decided, even if its claimant withdraws
+	Stopped    string `json:"stopped,omitempty"`     // the reason why the holder is asked to stop
+	StoppedFor int64  `json:"stopped_for,omitempty"` // the tick that the run makes room for, if any
+}
+
+// An Adopted is an orphan that another run recovers.
+type Adopted struct {
+	ID  string `json:"id"`
+	Run Run    `json:"run"`
+}
+
+// Read decodes a stored register. It returns an empty register for "", and an error with [lease.ErrCorrupt] for a damaged value.
+func Read(value string) (*Register, error) {
+	g := &Register{}
+	if value != "" {
+		if err := json.Unmarshal([]byte(value), g); err != nil {
+			return nil, fmt.Errorf("%w: %w", lease.ErrUnknown, lease.Refused(fmt.Errorf("read the register: %w: %w", lease.ErrCorrupt, err)))
+		}
+		if fault := g.findFault(); fault != "" {
+			return nil, fmt.Errorf("%w: %w", lease.ErrUnknown, lease.Refused(fmt.Errorf("read the register: %w: %s", lease.ErrCorrupt, fault)))
+		}
+	}
+	g.began = g.Since
+	if g.Ticks == nil {
+		g.Ticks = map[int64]Entry{}
+	}
+	if g.Runs == nil {
+		g.Runs = map[string]Run{}
+	}
+	if g.Orphans == nil {
+		g.Orphans = map[string]Run{}
+	}
+	return g, nil
+}
+
+// Value encodes the register for storage.
+func (g *Register) Value() string {
+	text, _ := json.Marshal(g) // maps, numbers and strings give no error
+	return string(text)
+}
+
+const (
+	dayTicks    = 86400
+	mostEntries = 1000 // bounded because every claim reads all entries
+)
+
+func minuteAfter(now int64) int64 {
+	return min(now, math.MaxInt64-lease.MinuteMicros) + lease.MinuteMicros
+}
+
+// mend corrects values that are more than a minute ahead of the nodes' clocks, because they come from a time when the clocks were wrong.
+func (g *Register) mend(now int64) {
+	bound := minuteAfter(now)
+	if g.Low*1e6 > bound {
+		if g.From == g.Low {
+			g.From = now / 1e6
+		}
+		g.Low = now / 1e6
+	}
+	if g.Since > bound {
+		g.Since = now
+	}
+	g.began = g.Since
+	if g.Since2 > bound {
+		g.Since2 = now
+	}
+}
+
+// low returns the tick up to which all ticks are decided. After a change of the time zone, [Register.Low] is from the old zone, and low uses Since
+// instead.
+func (g *Register) low() int64 {
+	if g.From > 0 && g.From == g.Low {
+		return min(g.Low, g.Since/1e6)
+	}
+	return g.Low
+}
+
+func (g *Register) setLow(low int64) {
+	switch {
+	case low >= g.Low:
+		g.Low, g.From = low, 0
+	case low*1e6 > g.Since:
+		g.Since = low * 1e6
+	}
+}
+
+// Decided returns the tick up to which the request's schedule has no undecided ticks.
+func (g *Register) Decided() int64 { return max(g.low(), g.began/1e6) }
+
+// here returns, in microseconds, the greatest [lease.Tick.At] of a tick that is due at an instant.
+func (g *Register) here(now int64) int64 { return now - g.Behind*1e6 }
+
+// leaveZone forgets the ticks of the current time zone, and returns the newest decided tick, in microseconds.
+func (g *Register) leaveZone() int64 {
+	most := max(g.low(), g.Since/1e6)
+	for tick, e := range g.Ticks {
+		if e.State != lease.TickReopened {
+			most = max(most, tick)
+		}
+	}
+	clear(g.Ticks)
+	g.Missed = Missed{} // ticks have other numbers in another zone
+	g.Low = max(g.Low, most)
+	g.From = g.Low
+	return most * 1e6
+}
+
+// know records the schedule of a request. A new schedule begins now, so that an edited schedule never runs ticks of the past. The register has the
+// two newest schedules, so that no tick of either is lost during a rolling update. announced is true for the request of a replica that starts.
+func (g *Register) know(schedule string, announced bool, now int64) {
+	if schedule == g.Digest {
+		return
+	}
+	zone, fresh, left := lease.ZoneOf(schedule), g.here(now), g.Since
+	moves := g.Digest != "" && zone != lease.ZoneOf(g.Digest)
+	switch {
+	case schedule == g.Digest2 && !announced && !moves:
+		g.began = g.Since2
+		return
+	case schedule == g.Digest2 && !announced:
+		fresh = g.Since2
+	case moves && zone == lease.ZoneOf(g.Digest2):
+		fresh = max(fresh, g.Since2)
+	}
+	if moves {
+		left = g.leaveZone()
+	}
+	g.Digest2, g.Since2, g.Digest, g.Since, g.began = g.Digest, left, schedule, fresh, fresh
+}
+
+// followsDecided reports whether prev, the previous tick of some tick, and all ticks before prev are decided.
+func (g *Register) followsDecided(prev int64) bool { return prev <= g.low() || prev*1e6 <= g.began }
+
+// decide records the final outcome of a tick.
+func (g *Register) decide(tick, prev int64, how, by string, now int64) {
+	switch {
+	case tick > g.low() && g.followsDecided(prev):
+		g.setLow(tick)
+	case tick > g.low():
+		g.Ticks[tick] = Entry{Prev: prev, State: lease.TickDecided, How: how}
+	}
+	if tick <= g.low() {
+		delete(g.Ticks, tick)
+	}
+	g.advance(now)
+	g.Last, g.How, g.By = tick, how, by
+}
+
+// advance moves low over decided ticks that follow without a gap. It drops old reopened ticks, and the oldest entries beyond the limit.
+func (g *Register) advance(now int64) {
+	for moved := true; moved; {
+		moved = false
+		for tick, e := range g.Ticks {
+			if e.State == lease.TickDecided && tick > g.low() && g.followsDecided(e.Prev) {
+				g.setLow(tick)
+				moved = true
+			}
+			if e.State != lease.TickReopened && tick <= g.low() {
+				delete(g.Ticks, tick)
+			}
+		}
+	}
+	for tick, e := range g.Ticks {
+		if e.State == lease.TickReopened && tick < g.here(now)/1e6-dayTicks { // replicas no longer request a tick that is older than a day
+			delete(g.Ticks, tick)
+		}
+	}
+	ticks := slices.Sorted(maps.Keys(g.Ticks))
+	for _, tick := range ticks[:max(len(ticks)-mostEntries, 0)] { // these ticks follow a gap of undecided ticks
+		if g.Ticks[tick].State != lease.TickReopened {
+			g.setLow(max(g.low(), tick))
+		}
+		delete(g.Ticks, tick)
+	}
+}
+
+// reopen reopens the tick of a run that never started. For a tick with several grants, it reopens only the slot of the run.
+func (g *Register) reopen(tick int64, slot int, prev int64, perTick int) {
+	e, known := g.Ticks[tick]
+	again := Entry{Prev: prev, State: lease.TickReopened}
+	if known {
+		again.Prev = e.Prev
+	}
+	switch {
+	case known && e.State == lease.TickPart:
+		again.Slots = slices.DeleteFunc(slices.Clone(e.Slots), func(s int) bool { return s == slot })
+		if len(again.Slots) > 0 {
+			again.State = lease.TickPart
+		}
+	case perTick > 1:
+		again.Slots = []int{slot}
+		if known && e.State == lease.TickReopened {
+			again.Slots = append(slices.Clone(e.Slots), slot)
+		}
+	}
+	g.Ticks[tick] = again
+}
+
+// Inspect records the announced schedule, and settles the undecided ticks up to through once the deadline has passed. before is the value of
+// [Register.Decided] before the settlement. since is the Since of [Rules].
+func (g *Register) Inspect(r lease.InspectRequest, through, now, latest int64) (before, since int64) {
+	g.mend(latest)
+	if r.Schedule != "" {
+		g.Behind = r.Behind
+		g.know(r.Schedule, true, now)
+		since = g.announceRules(r.ZoneRules, now)
+	}
+	if r.SettleOutcome != "" && lease.ZoneOf(r.SettleSchedule) != lease.ZoneOf(g.Digest) {
+		g.know(r.SettleSchedule, false, now)
+	}
+	before = g.Decided()
+	if through <= before || now <= clock.ToMicros(r.SettleDeadline) {
+		return before, since
+	}
+	some := false // some of these ticks were decided before
+	for tick, e := range g.Ticks {
+		some = some || tick <= through && e.State != lease.TickReopened
+		if tick <= through && (e.State != lease.TickReopened || tick > before) {
+			delete(g.Ticks, tick)
+		}
+	}
+	if !some && lease.ZoneOf(g.Digest) != "" {
+		g.Missed = Missed{before, through, now}
+	}
+	g.setLow(through)
+	g.advance(now)
+	if how := r.SettleRecord(); how != "" {
+		g.keepSettled(through, now, fmt.Sprintf("%d\n%s", before, how))
+	}
+	return before, since
+}
+
+func (g *Register) announceRules(hash string, now int64) (since int64) {
+	if hash == "" {
+		return 0
+	}
+	if known := g.Rules.Hash; known != hash {
+		g.Rules = Rules{Hash: hash}
+		if known != "" {
+			g.Rules.Since = now
+		}
+	}
+	return g.Rules.Since
+}

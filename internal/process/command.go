@@ -1,0 +1,165 @@
+// Package command runs a command as a tree of processes. When [Host.Run] returns, the whole tree is dead.
+//
+// A job's command is rarely one process: shells fork, daemons leave their session, and a pipeline continues after its first member was killed. A lease would
+// not guarantee exclusivity ("at most parallel runs") if a grandchild still wrote after the release. So a run is a tree of processes, and two mechanisms keep
+// track of them:
+//
+//   - A cgroup (version 2) for each run, if the machine permits it. The command starts in it, so its descendants can't escape by setsid or by a double fork.
+//     One write to cgroup.kill kills them all.
+//   - A process group for each run, always. Without cgroups, a grandchild with a session of its own escapes SIGTERM to the group. The replica is a subreaper,
+//     so it becomes the parent of such orphans after the run, and kills those with the run's CRONCLAVE_RUN_ID in their environment. A process escapes if it
+//     has cleared its environment, or if it runs as a user whose processes the replica may not inspect.
+//
+// The leader of the group is the command itself. It stays unreaped (a zombie) until its group was killed. Until then the kernel does not reuse its PID, so
+// the signal can't hit another process.
+//
+// A replica that is dead or suspended can't kill anything. The [Warden], a helper process outside the replica, then kills the runs. A Host with a warden
+// registers each run there before its command starts.
+//
+// Production is on Linux. On macOS there are only process groups. On other platforms [NewHost] returns [ErrNotSupported].
+package process
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Errors of a command that could not be started, for errors.Is. [Exit.Status] has their exit codes.
+var (
+	// ErrNotFound reports that the command does not exist.
+	ErrNotFound = errors.New("command not found")
+	// ErrNotExecutable reports that the command exists, but the system can't execute it.
+	ErrNotExecutable = errors.New("command can't be executed")
+	// ErrNice reports that the command's priority can't be set, because a priority above the replica's own takes a privilege.
+	ErrNice = errors.New("the priority can't be set")
+	// ErrLimits reports that this machine can't enforce the limits of a run.
+	ErrLimits = errors.New("limits can't be kept on this machine")
+	// ErrUserLimit reports that the command's user has as many processes as the kernel permits.
+	ErrUserLimit = errors.New("the user's limit of processes is reached")
+	// ErrNotStarted reports that the command was not started and is not at fault: the machine lacks file descriptors, processes or memory, the warden is
+	// missing, or the start was abandoned. The command has done nothing.
+	ErrNotStarted = errors.New("not started")
+	// ErrNotSupported reports that commands don't run on this platform.
+	ErrNotSupported = errors.New("running commands is not supported on this platform")
+)
+
+// HostConfig has the dependencies of a [Host].
+type HostConfig struct {
+	// Logger gets the messages that belong to no single run, for example about a cgroup that could not be created. nil logs nothing.
+	Logger hclog.Logger
+	// Warden ends runs if this process can't. nil means no warden: runs then outlive a process that is killed.
+	Warden Warden
+}
+
+// Spec describes one execution of a command.
+type Spec struct {
+	// Name is the run's id, unique among the runs of this process. The run's cgroup is named after it. Without cgroups, an orphan whose environment has this
+	// id as CRONCLAVE_RUN_ID belongs to the run.
+	Name string
+	// Job is the job's name, for the log.
+	Job string
+	// Argv is the command and its arguments. A command with a slash is a path, relative to Dir. A command without a slash is looked up in the PATH of Env,
+	// not in the replica's PATH; empty and relative entries of PATH are ignored.
+	Argv []string
+	// Dir is the working directory. Defaults to the replica's.
+	Dir string
+	// Env is the whole environment, as NAME=value. See [Environment].
+	Env []string
+	// User and Group name the user and the group of the command, by name or by number; they default to the replica's. A User without a Group gets its
+	// primary group. A User always gets its own supplementary groups, and not the replica's. A Group without a User replaces only the primary group.
+	User, Group string
+	// NoNewPrivs denies the command's programs additional rights from a set-user-ID bit or from file capabilities. Linux only.
+	NoNewPrivs bool
+	// Umask is the command's file mode creation mask. Defaults to the replica's.
+	Umask *uint32
+	// Nice is the command's priority, from -20 (highest) to 19 (lowest). Defaults to the replica's.
+	Nice *int
+	// Limits bound the resources of the command and of all its descendants. Default to none.
+	Limits Limits
+	// Lease bounds the life of the run; nil sets no bound. KillGrace is the time between SIGTERM and SIGKILL before the lease ends, at most a third of the
+	// lease. The [Warden] uses both; the contexts stop and kill of [Host.Run] are independent of them. KillGrace also bounds the time for processes that the
+	// command leaves behind.
+	Lease     Lease
+	KillGrace time.Duration
+	// Begin is called immediately before the start. If it returns an error, the command is not started. Started is called after the start. Both may be nil.
+	Begin   func() error
+	Started func()
+	// Keep is the number of bytes that [Exit.Tail] keeps of the end of the output. Defaults to 0.
+	Keep int64
+	// Line receives each line of the output without its newline; stream is "stdout" or "stderr". Lines longer than 64 KiB come in pieces. Calls do not
+	// overlap, and none comes after Run has returned. Line must not keep the slice. May be nil.
+	Line func(stream string, line []byte)
+	// Attached gives this process's own stdin, stdout and stderr to the command; Keep and Line are then ignored. If this process has a terminal, the command
+	// may use it, and Ctrl-Z stops both processes.
+	Attached bool
+	// account describes the result of looking up User and Group, for the log.
+	account string
+	// Signals are passed on to the command's process group, as a terminal sends SIGINT to its foreground group on Ctrl-C. May be nil.
+	Signals <-chan os.Signal
+}
+
+// Limits bound the total resources of a run's processes. The kernel enforces them in the run's cgroup: see [Host.Check].
+type Limits struct {
+	// Memory is in bytes; 0 means no limit. If a run needs more, the kernel kills all its processes: see [Exit.OutOfMemory]. The memory is not swapped out.
+	Memory int64
+	// Pids is the maximum number of processes and threads; 0 means no limit. At the limit, fork fails.
+	Pids int
+}
+
+// Exit is the result of a run.
+type Exit struct {
+	// Code is the command's exit code, 0 to 255; -1 if a signal ended it or if it never started.
+	Code int
+	// Signal is the name of the signal that ended the command, such as "SIGKILL", or "".
+	Signal string
+	// Late reports whether the [Warden] stopped or killed the run, or prevented its start, because its lease was about to end. The result then says nothing
+	// about the command itself.
+	Late bool
+	// Killed is the time at which the [Warden] killed the run, or zero. This process may have been suspended since then.
+	Killed time.Time
+	// Left lists the programs of processes that were still running when the command exited by itself. They got SIGTERM, and SIGKILL a little later.
+	Left []string
+	// OutOfMemory reports whether the kernel killed processes of a failed run because memory was short, either in the run's own cgroup or in one above it.
+	OutOfMemory bool
+	// OOMKills is the number of processes in this process's cgroup that the kernel killed for memory during a failed run. They may belong to other runs.
+	OOMKills int64
+	// Tail is the end of the output, at most Spec.Keep bytes, with the lines of both streams in their order.
+	Tail []byte
+	// Cut is the number of bytes of output before Tail, if any output is kept.
+	Cut int64
+	// Err is the error that prevented the start or the wait. It may wrap [ErrNotFound] or [ErrNotExecutable]. Otherwise nil.
+	Err error
+}
+
+// Status returns the exit code that a shell would report: the command's own code, 128+N after signal N, 127 if the command was not found, 126 if it
+// can't be executed, and 1 if it could not be started for another reason.
+func (e Exit) Status() int {
+	switch {
+	case errors.Is(e.Err, ErrNotFound):
+		return 127
+	case errors.Is(e.Err, ErrNotExecutable):
+		return 126
+	case e.Err != nil:
+		return 1
+	case e.Signal != "":
+		return 128 + signalNumber(e.Signal)
+	}
+	return e.Code
+}
+
+// refusedExit returns the result of a run that was not started.
+func refusedExit(err error) Exit { return Exit{Code: -1, Err: err} }
+
+// fromNumbered returns the number of a signal that has no name, such as 42 for SIG42. It returns 0 for any other text.
+func fromNumbered(name string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "SIG"))
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,131 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/safefile"
+)
+
+// maxValue is the maximum length of a variable's value in bytes. Linux limits NAME=value to 128 KiB.
+const maxValue = 128 << 10
+
+// EnvSpec lists the parts of a job's environment. If several parts set a variable, the last of these fields takes precedence.
+type EnvSpec struct {
+	// Base is the replica's own environment, as from os.Environ.
+	Base []string
+	// InheritEnv passes on all of Base except CRONCLAVE_ variables and the service manager's variables. Without it, only PATH, HOME, LANG and TZ are passed
+	// on.
+	InheritEnv bool
+	// EnvTaken is the set of variables of Base that the configuration uses outside the job's own env. They are never passed on, because they may hold secrets
+	// of the daemon.
+	EnvTaken map[string]bool
+	// User sets HOME, USER, LOGNAME and SHELL; "" leaves them unchanged. A user without an entry in the user database gets / as HOME and /bin/sh as SHELL.
+	// EnvFile and EnvFromFile are opened with the rights of User and Group, if this process may assume them, so that a job gets no file that it could not
+	// read itself.
+	User, Group string
+	// Accounts caches the lookups of User and Group. nil looks them up each time.
+	Accounts *Accounts
+	// EnvFile is a file of NAME=value lines, in the format of [textfile.ParseEnv]; "" means no file. It is read each time.
+	EnvFile string
+	// Env is the job's env table.
+	Env map[string]string
+	// EnvFromFile maps variables to files. The value of a variable is the content of its file without one final newline.
+	EnvFromFile map[string]string
+	// Trust restricts who may own the files. The zero value permits everybody.
+	Trust safefile.Trust
+	// Extra has the variables that the replica sets, such as CRONCLAVE_JOB.
+	Extra map[string]string
+}
+
+// Environment returns a job's environment, sorted by name. Its errors contain names of variables, files and line numbers, but no values. It stops reading the
+// files when ctx ends.
+func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
+	env, _, err := s.buildEnv(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return sortedEntries(env), nil
+}
+
+// buildEnv returns the environment. filed contains each variable whose value came from a file.
+func (s *EnvSpec) buildEnv(ctx context.Context) (env map[string]string, filed map[string]bool, err error) {
+	env, filed = s.inheritedVars(), map[string]bool{}
+	if s.User != "" {
+		a := account{by: s.Accounts}
+		if _, err := a.setUser(s.User, s.Group); err != nil {
+			return nil, nil, err
+		}
+		maps.Copy(env, map[string]string{"HOME": a.home, "USER": a.name, "LOGNAME": a.name, "SHELL": a.shell})
+	}
+	files, err := s.newJobFiles(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.EnvFile != "" {
+		vars, err := files.readEnvFile(s.EnvFile)
+		if err != nil {
+			return nil, nil, err
+		}
+		maps.Copy(env, vars)
+		for name := range vars {
+			filed[name] = true
+		}
+	}
+	for name, value := range s.Env {
+		env[name], filed[name] = value, false
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.EnvFromFile)) {
+		value, err := files.readValue(s.EnvFromFile[name])
+		if err != nil {
+			return nil, nil, fmt.Errorf("env_from_file %s: %w", name, err)
+		}
+		env[name], filed[name] = value, true
+	}
+	maps.Copy(env, s.Extra)
+	return env, filed, checkVariables(env)
+}
+
+// supervision lists the variables that connect a process to its service manager (sd_notify(3), sd_watchdog_enabled(3), sd_listen_fds(3)). A job that
+// inherited them could report to the service manager as if it were the replica.
+var supervision = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID"}
+
+// inheritedVars returns the variables that the job gets from the replica's environment.
+func (s *EnvSpec) inheritedVars() map[string]string {
+	few := []string{"PATH", "HOME", "LANG", "TZ"}
+	env := map[string]string{}
+	for _, entry := range s.Base {
+		name, value, ok := strings.Cut(entry, "=")
+		switch {
+		case !ok, name == "": // Windows has variables such as "=C:"
+		case s.EnvTaken[name], strings.HasPrefix(name, "CRONCLAVE_"), slices.Contains(supervision, name):
+		case s.InheritEnv, slices.Contains(few, name):
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// checkVariables refuses variables that the system can't pass to a program.
+func checkVariables(env map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return fmt.Errorf("%q can't be a variable's name", name)
+		}
+		if strings.Contains(env[name], "\x00") {
+			return fmt.Errorf("the value of %s has a NUL byte in it", name)
+		}
+	}
+	return nil
+}
+
+func sortedEntries(env map[string]string) []string {
+	entries := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		entries = append(entries, name+"="+env[name])
+	}
+	return entries
+}

@@ -1,0 +1,238 @@
+//go:build linux || darwin
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/safefile"
+	"github.com/cronclave/cronclave/internal/textfile"
+)
+
+// newCommand prepares the process. It first checks the causes that the error of a failed start would not show clearly.
+func (s *Spec) newCommand(ctx context.Context) (*exec.Cmd, error) {
+	if len(s.Argv) == 0 || s.Argv[0] == "" {
+		return nil, fmt.Errorf("%w: it is empty", ErrNotFound)
+	}
+	if err := s.checkDir(ctx); err != nil {
+		return nil, err
+	}
+	path, err := s.lookupAgain(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cmd := &exec.Cmd{
+		Path:        path,
+		Args:        s.Argv,
+		Dir:         s.Dir,
+		Env:         append([]string{}, s.Env...), // never nil, because nil means the replica's own environment
+		SysProcAttr: &syscall.SysProcAttr{},
+	}
+	if s.User == "" && s.Group == "" {
+		return cmd, nil
+	}
+	a, err := (*Accounts)(nil).lookupIdentity(s.User, s.Group)
+	if err != nil {
+		return nil, err
+	}
+	s.account = a.String()
+	cmd.SysProcAttr.Credential = a.sysCredential(s.User == "")
+	return cmd, nil
+}
+
+// statWithin calls os.Stat. If ctx ends first, it returns an error.
+func statWithin(ctx context.Context, path string) (fs.FileInfo, error) {
+	return safefile.Ask(ctx, path, func() (fs.FileInfo, error) { return os.Stat(path) })
+}
+
+func (s *Spec) checkDir(ctx context.Context) error {
+	if s.Dir == "" {
+		return nil
+	}
+	switch info, err := statWithin(ctx, s.Dir); {
+	case err != nil:
+		return fmt.Errorf("dir %s: %w", s.Dir, withoutPath(err))
+	case !info.IsDir():
+		return fmt.Errorf("dir %s: %w", s.Dir, syscall.ENOTDIR)
+	}
+	return nil
+}
+
+// startError returns the error of a failed start. The kernel returns the same error numbers for changing the user, entering the folder and executing the
+// program, so the message names all three.
+func (s *Spec) startError(cmd *exec.Cmd, t tree, err error) error {
+	what := "start " + cmd.Path
+	if s.User != "" || s.Group != "" {
+		what += " as " + strings.Trim(s.User+":"+s.Group, ":")
+	}
+	if s.Dir != "" {
+		what += " in " + s.Dir
+	}
+	err = withoutPath(err)
+	switch gone := t.missingPart(); {
+	case gone != nil:
+		return fmt.Errorf("%s: %w", what, gone)
+	case errors.Is(err, syscall.EPERM) && cmd.SysProcAttr.Credential != nil:
+		return fmt.Errorf("%s: %w (only root may change the user; the replica's is %d)", what, err, os.Geteuid())
+	case errors.Is(err, errPrivileges):
+		return fmt.Errorf("%s: %w", what, err)
+	case errors.Is(err, syscall.ENOENT):
+		return fmt.Errorf("%s: %w", what, s.notThere(cmd))
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("%s: %w: neither a program for this machine nor a script with a #! line", what, ErrNotExecutable)
+	case errors.Is(err, syscall.ETXTBSY):
+		return fmt.Errorf("%s: %w: %w: another process has it open for writing", what, ErrNotExecutable, err)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("%s: %w: %w", what, ErrNotExecutable, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// scriptTimeout bounds the inspection of a program that was not started.
+const scriptTimeout = time.Second
+
+// notThere finds out what is missing after ENOENT. Everything existed a moment ago, so it repeats the checks.
+func (s *Spec) notThere(cmd *exec.Cmd) error {
+	ctx, cancel := context.WithTimeout(context.Background(), scriptTimeout)
+	defer cancel()
+	if err := s.checkDir(ctx); err != nil {
+		return err
+	}
+	if err := checkExecutable(ctx, cmd.Path); err != nil {
+		return err
+	}
+	if start, err := safefile.ReadStart(ctx, cmd.Path, safefile.Policy{}); err == nil {
+		if fault := textfile.InterpreterFault(start); fault != "" {
+			return fmt.Errorf("%w: %s", ErrNotExecutable, fault)
+		}
+	}
+	return fmt.Errorf("%w: its interpreter is missing", ErrNotExecutable) // the interpreter in the first line of a script or in an ELF header
+}
+
+// errPrivileges reports that the command's privileges could not be dropped.
+var errPrivileges = errors.New("its privileges cannot be dropped")
+
+// processLimit returns, as text, the number of processes and threads that a user may have. It is a limit of this process, which the command inherits.
+func processLimit() string {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur == unix.RLIM_INFINITY {
+		return "no more"
+	}
+	return strconv.FormatUint(uint64(limit.Cur), 10)
+}
+
+// withoutPath removes the path from a PathError, because the message around it names the path.
+func withoutPath(err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err
+	}
+	return err
+}
+
+// lookupAgain looks for the program, and retries for absentTime, because the program may be in the middle of being replaced. It does not retry for an
+// attached command, because a user waits.
+func (s *Spec) lookupAgain(ctx context.Context) (string, error) {
+	pause := backoff.New(firstRetry, lastRetry)
+	for since := time.Now(); ; {
+		path, err := lookupProgram(ctx, s.Argv[0], s.Dir, s.Env)
+		switch {
+		case !errors.Is(err, ErrNotFound) || s.Attached:
+			return path, err
+		case time.Since(since) >= absentTime || !pause.Wait(ctx):
+			return path, fmt.Errorf("%w (looked for during %s)", err, time.Since(since).Round(time.Second/10))
+		}
+	}
+}
+
+// lookupProgram returns the path of the file to execute: see [Spec.Argv].
+func lookupProgram(ctx context.Context, name, dir string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		path := name
+		if !filepath.IsAbs(path) {
+			abs, err := filepath.Abs(filepath.Join(dir, path))
+			if err != nil {
+				return "", fmt.Errorf("command %s: %w", name, err)
+			}
+			path = abs
+		}
+		return path, checkExecutable(ctx, path)
+	}
+	search, ok := lookupVariable(env, "PATH")
+	if !ok {
+		return "", fmt.Errorf("%w: %s: the environment has no PATH", ErrNotFound, name)
+	}
+	var found error // error of the first file with that name that can't be executed
+	for _, d := range filepath.SplitList(search) {
+		if !filepath.IsAbs(d) {
+			continue
+		}
+		path := filepath.Join(d, name)
+		err := checkExecutable(ctx, path)
+		if err == nil || errors.Is(err, safefile.ErrUnanswered) {
+			return path, err
+		}
+		if found == nil && errors.Is(err, ErrNotExecutable) {
+			found = err
+		}
+	}
+	if found != nil {
+		return "", found
+	}
+	return "", fmt.Errorf("%w: %s is not in the PATH %s", ErrNotFound, name, search)
+}
+
+// checkExecutable returns an error if a file can't be executed according to its mode.
+func checkExecutable(ctx context.Context, path string) error {
+	info, err := statWithin(ctx, path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%w: %s", ErrNotFound, path)
+	case err != nil:
+		return fmt.Errorf("%w: %s: %w", ErrNotExecutable, path, withoutPath(err))
+	case info.IsDir():
+		return fmt.Errorf("%w: %s is a directory", ErrNotExecutable, path)
+	case info.Mode()&0o111 == 0:
+		return fmt.Errorf("%w: %s has no execute permission", ErrNotExecutable, path)
+	}
+	return nil
+}
+
+// lookupVariable returns the value of a variable. If there are several entries, the last one counts, as in exec.Cmd.
+func lookupVariable(env []string, name string) (string, bool) {
+	for i := len(env) - 1; i >= 0; i-- {
+		if n, v, ok := strings.Cut(env[i], "="); ok && n == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// maskThroughShell sets the command's umask with a shell.
+func maskThroughShell(cmd *exec.Cmd, mask uint32) {
+	throughShell(cmd, `umask "$0"`, fmt.Sprintf("%04o", mask))
+}
+
+// throughShell replaces the command by a shell. The shell runs the line before with arg as $0, and then executes the command. It may add variables such as
+// PWD to the environment. If it can't execute the file, it exits with 126.
+func throughShell(cmd *exec.Cmd, before, arg string) {
+	cmd.Args = append([]string{"sh", "-c", before + ` && exec "$@"`, arg, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+}
+
+// niceError returns the error of a priority that can't be set. It does not wrap err, because EACCES would blame the program.
+func niceError(n int, err error) error {
+	return fmt.Errorf("%w: nice = %d: %s; one above the replica's own takes root, CAP_SYS_NICE or (on Linux) a higher RLIMIT_NICE", ErrNice, n, err.Error())
+}

@@ -1,0 +1,155 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/console"
+)
+
+// clusterPage shows the replicas, the differences between them, and the warnings about Redis.
+type clusterPage struct {
+	Mark      mark
+	Problems  []problem
+	Replicas  []replica
+	Lost      []lost
+	Answer    string // time that Redis took to answer
+	Redis     redisPart
+	Pools     locks
+	Locks     locks
+	Acts      []act // newest audit entries, the newest first
+	MoreActs  bool
+	LostActs  string // describes audit entries that are missing
+	Incidents []string
+}
+
+// A replica is a registered replica.
+type replica struct {
+	Mark                            mark
+	Name, State, Unable             string
+	Leads                           bool
+	Token                           int64
+	Seen, Started                   moment
+	Running                         []link
+	Load                            string
+	Clock, Margin                   gauge
+	Differs                         bool
+	Config, Digest, Build, ZoneData string
+}
+
+// A gauge is a value that the page highlights if it is bad.
+type gauge struct {
+	Text string
+	Bad  bool
+}
+
+// A lost replica is one whose registration has expired.
+type lost struct {
+	Name string
+	Seen moment
+}
+
+func (h *handler) showCluster(r *http.Request) (*page, error) {
+	began := time.Now()
+	if _, err := h.operator.Now(r.Context()); err != nil {
+		return nil, err
+	}
+	answer := time.Since(began)
+	st, err := h.readStatus(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	p := pageOf("cluster", console.Count(len(st.Replicas), "replica")+" up", st)
+	if n := len(st.Lost); n > 0 {
+		p.Title += fmt.Sprintf(", %d lost", n)
+	}
+	p.Every = renewMS
+	body := clusterOf(st, answer)
+	acts, lost, err := h.operator.Acts(r.Context(), actsShown+1)
+	if err != nil {
+		return nil, err
+	}
+	body.LostActs, body.MoreActs = lost, len(acts) > actsShown
+	body.Acts = actsOf(st.Now, acts[:min(len(acts), actsShown)])
+	p.Body = body
+	return p, nil
+}
+
+func clusterOf(st *cluster.Status, answer time.Duration) *clusterPage {
+	c := &clusterPage{Answer: durationText(max(answer, time.Millisecond))}
+	for _, l := range st.Lost {
+		c.Lost = append(c.Lost, lost{cleanText(l.Name), momentOf(st.Now, l.Seen)})
+	}
+	for _, p := range st.Problems {
+		if p.Job == "" && p.Replica == "" {
+			c.Problems = append(c.Problems, problemOf(st.Now, p))
+		}
+	}
+	digests := map[string]int{}
+	for _, e := range st.Replicas {
+		digests[e.ConfigDigest]++
+	}
+	for _, e := range st.Replicas {
+		c.Replicas = append(c.Replicas, replicaOf(st, e, digests))
+	}
+	c.Pools, c.Locks, c.Redis = poolsOf(st), locksOf(st), redisOf(st)
+	for _, in := range st.Incidents {
+		c.Incidents = append(c.Incidents, cleanText(console.IncidentText(in, func(t time.Time) string { return t.UTC().Format(stamp) })))
+	}
+	c.Mark = worstMark(st, c)
+	return c
+}
+
+// worstMark returns the worst mark among the replicas and the problems of a cluster.
+func worstMark(st *cluster.Status, c *clusterPage) mark {
+	marks := []mark{}
+	for _, e := range c.Replicas {
+		marks = append(marks, e.Mark)
+		if e.Margin.Bad {
+			marks = append(marks, markWarning)
+		}
+	}
+	for _, p := range c.Problems {
+		marks = append(marks, p.Mark)
+	}
+	switch {
+	case len(st.Replicas) == 0 || slices.Contains(marks, markBad):
+		return markBad
+	case len(c.Lost) > 0 || slices.Contains(marks, markWarning):
+		return markWarning
+	}
+	return markOK
+}
+
+func replicaOf(st *cluster.Status, e cluster.Replica, digests map[string]int) replica {
+	shown := replica{Mark: stateMarks[e.State], Name: cleanText(e.Name), State: string(e.State), Unable: cleanText(e.Unable), Seen: momentOf(st.Now, e.Seen), Started: momentOf(st.Now, e.Started),
+		Load: e.Load(), Clock: gauge{e.Clock().String(), e.Clock().Excessive()}, Digest: e.ConfigDigest, Config: fmt.Sprintf("%.8s", e.ConfigDigest), Build: cleanText(e.Version), ZoneData: cleanText(e.ZoneData)}
+	shown.Differs = 2*digests[e.ConfigDigest] <= len(st.Replicas) // set unless a majority has this digest; there may be no majority
+	if e.LeaseMargin != nil {
+		shown.Margin = gauge{e.LeaseMargin.String(), e.LowMargin()}
+	}
+	if st.Leader != nil && st.Leader.Replica == e.Name {
+		shown.Leads, shown.Token = true, st.Leader.Token
+	}
+	for _, j := range st.Jobs {
+		for _, holder := range j.Holders {
+			if holder.Replica == e.Name {
+				shown.Running = append(shown.Running, link{cleanText(j.Name), jobPath(j.Name)})
+			}
+		}
+	}
+	const most = 6
+	if n := len(shown.Running); n > most {
+		shown.Running = append(shown.Running[:most], link{Text: fmt.Sprintf("and %d more", n-most)})
+	}
+	return shown
+}
+
+// Warning returns the mark of highlighted cells.
+func (*clusterPage) Warning() mark { return markWarning }
+
+// Bad returns the mark of a lost replica.
+func (*clusterPage) Bad() mark { return markBad }

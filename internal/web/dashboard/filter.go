@@ -1,0 +1,134 @@
+package dashboard
+
+import (
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/cluster"
+)
+
+// A filter selects jobs by the fields of the search form. A job must match all fields that are set.
+type filter struct {
+	Query   string // part of a name, or a shell pattern
+	Tag     string
+	Outcome string // one of outcomeChoices, or ""
+	page    int    // page of the list of jobs, from 1
+}
+
+// outcomeChoices lists the outcomes and states that the search form offers.
+var outcomeChoices = []string{"failing", "running", "late", "paused", "ok", "failed", "timeout", "lost", "abandoned", "missed", "never ran"}
+
+func filterOf(q url.Values) filter {
+	n, _ := strconv.Atoi(q.Get("page"))
+	return filter{Query: strings.TrimSpace(cleanText(q.Get("q"))), Tag: cleanText(q.Get("tag")), Outcome: cleanText(q.Get("outcome")), page: max(n, 1)}
+}
+
+// Set reports whether the filter has a condition.
+func (f filter) Set() bool { return f.Query != "" || f.Tag != "" || f.Outcome != "" }
+
+// queryValues returns the query parameters of a link with the same filter.
+func (f filter) queryValues() url.Values {
+	q := url.Values{}
+	for name, value := range map[string]string{"q": f.Query, "tag": f.Tag, "outcome": f.Outcome} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q
+}
+
+// linkTo returns a link to a page with the same filter. more lists names and values of additional query parameters in turn.
+func (f filter) linkTo(to string, more ...string) string {
+	q := f.queryValues()
+	for i := 0; i+1 < len(more); i += 2 {
+		q.Set(more[i], more[i+1])
+	}
+	if len(q) == 0 {
+		return to
+	}
+	return to + "?" + q.Encode()
+}
+
+func (f filter) includesJob(j *cluster.Job, failing, late bool) bool {
+	if f.Outcome == "late" && !late {
+		return false
+	}
+	return f.matchesName(j.Name) && (f.Tag == "" || slices.Contains(cleanTags(j.Tags), f.Tag)) && f.matchesOutcome(j, failing)
+}
+
+func (f filter) matchesName(name string) bool {
+	if f.Query == "" {
+		return true
+	}
+	if strings.ContainsAny(f.Query, "*?[") {
+		matched, err := path.Match(f.Query, name)
+		return matched && err == nil
+	}
+	return strings.Contains(strings.ToLower(name), strings.ToLower(f.Query))
+}
+
+func (f filter) matchesOutcome(j *cluster.Job, failing bool) bool {
+	switch f.Outcome {
+	case "", "late":
+		return true
+	case "failing":
+		return failing
+	case "running":
+		return len(j.Holders) > 0
+	case "paused":
+		return j.Paused
+	case "never ran":
+		return j.Last == nil
+	}
+	return j.LastEnd != nil && j.LastEnd.Outcome == f.Outcome
+}
+
+// failingJobs returns the jobs with a problem. The value is the position of the job's first problem in the list of problems, from 1.
+func failingJobs(st *cluster.Status) map[string]int {
+	jobs := map[string]int{}
+	for i, p := range st.Problems {
+		if p.Job != "" {
+			jobs[p.Job] = i + 1
+		}
+	}
+	return jobs
+}
+
+// chooseJobs returns the jobs that match the filter: first the jobs with a problem, in the order of the problems, and then the others by name.
+func (f filter) chooseJobs(st *cluster.Status) []*cluster.Job {
+	bad, late := failingJobs(st), lateJobs(st)
+	var jobs, rest []*cluster.Job
+	for i := range st.Jobs {
+		switch j := &st.Jobs[i]; {
+		case !f.includesJob(j, bad[j.Name] > 0, late[j.Name] != ""):
+		case bad[j.Name] > 0:
+			jobs = append(jobs, j)
+		default:
+			rest = append(rest, j)
+		}
+	}
+	slices.SortFunc(jobs, func(a, b *cluster.Job) int { return bad[a.Name] - bad[b.Name] })
+	return append(jobs, rest...)
+}
+
+// cleanTags returns tags as pages and links contain them.
+func cleanTags(tags []string) []string {
+	list := make([]string, len(tags))
+	for i, tag := range tags {
+		list[i] = cleanText(tag)
+	}
+	return list
+}
+
+// tagsOf returns the tags of all jobs, sorted.
+func tagsOf(st *cluster.Status) []string {
+	var tags []string
+	for _, j := range st.Jobs {
+		tags = append(tags, cleanTags(j.Tags)...)
+	}
+	slices.Sort(tags)
+	return slices.Compact(tags)
+}

@@ -1,0 +1,168 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+const (
+	// runsOfAJob is the number of records on the page of a job.
+	runsOfAJob = 50
+	// ticksOfAJob is the number of coming ticks on the page of a job.
+	ticksOfAJob = 6
+)
+
+// jobPage shows one job: its settings, its runs, and the explanation of a recent tick.
+type jobPage struct {
+	Name, URL       string
+	Mark            mark
+	Verdict         string
+	Problems        []problem
+	Story           *story // see newestStory
+	Facts           []detail
+	Holders         []holder
+	Ticks           []coming
+	Zone            string
+	Plot            *plot
+	Records         records
+	Settings        *settings
+	Outputs         []output
+	Paused, Removed bool
+	CanTrigger      bool
+}
+
+// RunningMark returns the mark of runs that hold a slot of the job.
+func (*jobPage) RunningMark() mark { return markRunning }
+
+// coming is a coming tick as two clocks show it.
+type coming struct {
+	At        moment
+	Here, UTC string
+}
+
+func (h *handler) showJob(r *http.Request) (*page, error) {
+	ctx, name := r.Context(), r.PathValue("job")
+	st, err := h.readStatus(ctx)
+	if err != nil {
+		return nil, err
+	}
+	past, err := h.operator.History(ctx, cluster.HistoryRequest{Job: name, Limit: runsOfAJob})
+	if err != nil {
+		return nil, err
+	}
+	p := pageOf("job", "Job "+cleanText(name), st)
+	p.Every = renewMS
+	body := &jobPage{Name: cleanText(name), URL: jobPath(name), Records: recordsOf(st.Now, "Newest runs", past.Records), Plot: plotOf(st.Now, past.Records)}
+	body.Story = h.newestStory(ctx, st.Now, name, past.Records)
+	if body.Outputs, err = h.newestOutputs(ctx, name, past.Records); err != nil {
+		return nil, err
+	}
+	p.Body = body
+	i := slices.IndexFunc(st.Jobs, func(j cluster.Job) bool { return j.Name == name })
+	if i < 0 {
+		body.Removed, body.Mark, body.Verdict = true, markNotRun, "no replica has this job any more"
+		return p, nil
+	}
+	body.addDescription(st, &st.Jobs[i])
+	body.Settings = shownSettings(h.operator.Settings(ctx, st.Replicas, name))
+	return p, h.addTicks(ctx, body, st.Now, &st.Jobs[i])
+}
+
+// addDescription adds the settings of a job that is in the configuration of a replica.
+func (b *jobPage) addDescription(st *cluster.Status, j *cluster.Job) {
+	e := endOf(st.Now, j)
+	b.Mark, b.Verdict = e.Mark, strings.TrimSpace(e.Outcome+" "+e.When.Text)
+	if e.Outcome == "" {
+		b.Mark, b.Verdict = markNotRun, "never ran"
+	}
+	if len(j.Holders) > 0 {
+		b.Verdict += ", runs now"
+	}
+	for _, p := range st.Problems {
+		if concernsJob(p, j.Name) {
+			line := problemOf(st.Now, p)
+			if p.Code == cluster.CodeConfigDiffers {
+				line.Href = "#s-settings"
+			}
+			b.Problems = append(b.Problems, line)
+		}
+	}
+	b.Holders, b.Paused, b.CanTrigger, b.Zone = holdersOf(st.Now, j), j.Paused, j.Enabled, cleanText(j.Timezone)
+	b.Facts = factsOfJob(j)
+}
+
+// concernsJob reports whether a problem is about a job. Some warnings contain the job only in their message.
+func concernsJob(p cluster.Problem, job string) bool {
+	switch p.Code {
+	case "nowhere":
+		return strings.HasPrefix(p.Message, "no replica that is up has the labels of job "+job+" (")
+	case cluster.CodeConfigDiffers:
+		return strings.HasPrefix(p.Message, "the configurations differ: job "+job+": ")
+	}
+	return p.Job == job
+}
+
+func factsOfJob(j *cluster.Job) []detail {
+	facts := []detail{{"Schedule", cleanText(console.Scheduled(j.Schedule, j.After))}, {"Zone", cleanText(j.Timezone)}, {"Slots", fmt.Sprintf("%d of %d held", len(j.Holders), max(j.Parallel, 1))}}
+	if len(j.Tags) > 0 {
+		facts = append(facts, detail{"Tags", cleanText(strings.Join(j.Tags, ", "))})
+	}
+	if len(j.Where) > 0 {
+		facts = append(facts, detail{"Runs where", cleanText(cluster.FormatLabels(j.Where))})
+	}
+	if !j.Enabled {
+		facts = append(facts, detail{"Enabled", "no: it has no ticks"})
+	}
+	if j.Paused {
+		text := "since " + j.PausedSince.UTC().Format(stamp)
+		if j.PausedUntil != nil {
+			text += ", until " + j.PausedUntil.UTC().Format(stamp)
+		}
+		if note := pausedBy(j); note != "" {
+			text += ", " + note
+		}
+		facts = append(facts, detail{"Paused", text})
+	}
+	return facts
+}
+
+// addTicks adds the coming ticks of a job.
+func (h *handler) addTicks(ctx context.Context, b *jobPage, now time.Time, j *cluster.Job) error {
+	ticks, err := h.operator.NextTicks(ctx, []string{j.Name}, cluster.Window{From: now, Limit: ticksOfAJob})
+	if err != nil {
+		return err
+	}
+	for _, t := range ticks {
+		at := t.At.In(t.Zone)
+		b.Ticks = append(b.Ticks, coming{momentOf(now, at), at.Format("Mon 2006-01-02 15:04:05 MST"), at.UTC().Format("2006-01-02 15:04:05")})
+	}
+	return nil
+}
+
+// newestStory explains the newest tick among the latest records that did not end well or, if all did, the newest tick. It returns nil if there is no tick. It
+// ignores errors, because the page is useful without the explanation.
+func (h *handler) newestStory(ctx context.Context, now time.Time, job string, newestFirst []journal.Record) *story {
+	i := slices.IndexFunc(newestFirst, func(r journal.Record) bool { return !r.Tick.IsZero() })
+	if i < 0 {
+		return nil
+	}
+	for k, r := range newestFirst[:min(cluster.RecentRuns, len(newestFirst))] {
+		if r.Outcome != journal.OutcomeOK && r.Outcome != journal.OutcomeRunning && !r.Tick.IsZero() {
+			i = k
+			break
+		}
+	}
+	s, err := h.operator.Why(ctx, job, newestFirst[i].Tick.UTC().Format(time.RFC3339))
+	if err != nil {
+		return nil
+	}
+	return storyOf(now, s)
+}

@@ -1,0 +1,293 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+const (
+	// rowsOfAPage is the number of jobs per page of the overview. A page with 100 rows is smaller than 300 kB.
+	rowsOfAPage = 100
+	// problemsShown is the number of problems that are visible without a click.
+	problemsShown = 8
+	// renewMS is the interval at which the browser refreshes a page, in milliseconds. With the age of a cached status, a change is visible within 2 s.
+	renewMS = 1500
+)
+
+// overview shows the problems of the cluster, and all jobs with their runs and next ticks.
+type overview struct {
+	Mark           mark
+	Facts          []fact
+	Problems, More []problem
+	Filter         filter
+	Tags, Outcomes []string
+	Rows           []row
+	Matching       int
+	All            int
+	Pages          []link
+	Pause, Resume  string // paths of the forms that pause and resume the jobs of the filter
+}
+
+// A fact is a number with a label. Href is "" if it has no link.
+type fact struct{ Value, Name, Href string }
+
+// A link is one of several choices. The selected one has no Href.
+type link struct{ Text, Href string }
+
+// A problem is a problem of the cluster or of a job, as one line.
+type problem struct {
+	Mark    mark
+	Message string
+	Since   moment
+	Href    string // page of the job; "" if the problem is not about a job
+}
+
+// A row is a job in the list.
+type row struct {
+	Name, Href, Schedule string
+	Tags                 []string
+	Failing              bool
+	Strip                []cell // newest runs and ticks, the oldest first
+	End                  end
+	Next                 next
+	Holders              []holder
+	Late                 string // why the newest tick is late; "" if it is not
+}
+
+// A cell is a run or a tick in the strip of a row.
+type cell struct {
+	Mark        mark
+	Href, Title string
+}
+
+// An end is the last outcome of a job.
+type end struct {
+	Mark                mark
+	Outcome, More, Href string
+	Streak              string // number of failures in a row and time of the last success; "" if the job does not fail
+	When                moment
+}
+
+// next is the next tick of a job, or the reason that the job has none. For a paused job, it includes who paused the job and why.
+type next struct {
+	At         moment
+	Text, Note string
+}
+
+// A holder is a run that holds a slot.
+type holder struct {
+	Place string // replica and slot
+	RunID string
+	Token int64
+	Tick  moment
+}
+
+func (h *handler) showOverview(r *http.Request) (*page, error) {
+	st, err := h.readStatus(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	verdict, sign := verdictOf(st)
+	p := pageOf("overview", verdict, st)
+	p.Every = renewMS
+	f := filterOf(r.URL.Query())
+	jobs := f.chooseJobs(st)
+	o := &overview{Mark: sign, Facts: factsOf(st), Filter: f, Tags: tagsOf(st), Outcomes: outcomeChoices, Matching: len(jobs), All: len(st.Jobs),
+		Pause: f.linkTo("/pause"), Resume: f.linkTo("/resume")}
+	o.addProblems(st)
+	count := max((len(jobs)+rowsOfAPage-1)/rowsOfAPage, 1)
+	at := min(f.page, count)
+	o.Pages = pagesOf(f, at, count)
+	p.Body = o
+	return p, h.addRows(r.Context(), o, st, jobs[min((at-1)*rowsOfAPage, len(jobs)):min(at*rowsOfAPage, len(jobs))])
+}
+
+// addRows adds the rows of the jobs on this page of the list.
+func (h *handler) addRows(ctx context.Context, o *overview, st *cluster.Status, jobs []*cluster.Job) error {
+	recent, err := h.operator.Recent(ctx, namesOf(jobs))
+	if err != nil {
+		return err
+	}
+	bad, late := failingJobs(st), lateJobs(st)
+	for _, j := range jobs {
+		line := rowOf(st.Now, j, bad[j.Name] > 0)
+		line.Late = late[j.Name]
+		line.Strip = stripOf(st.Now, recent[j.Name])
+		o.Rows = append(o.Rows, line)
+	}
+	return nil
+}
+
+// pagesOf returns the links to the pages of a list, or nil if there is only one page.
+func pagesOf(f filter, at, count int) (links []link) {
+	for n := 1; n <= count && count > 1; n++ {
+		l := link{Text: strconv.Itoa(n)}
+		if n != at {
+			l.Href = f.linkTo("/", "page", l.Text)
+		}
+		links = append(links, l)
+	}
+	return links
+}
+
+func factsOf(st *cluster.Status) []fact {
+	up, running, paused := 0, 0, 0
+	for _, r := range st.Replicas {
+		if r.State == cluster.ReplicaUp {
+			up++
+		}
+	}
+	for _, j := range st.Jobs {
+		running += len(j.Holders)
+		if j.Paused {
+			paused++
+		}
+	}
+	leader := "none"
+	if st.Leader != nil {
+		leader = cleanText(st.Leader.Replica)
+	}
+	replicas := strconv.Itoa(up)
+	if up != len(st.Replicas) {
+		replicas = fmt.Sprintf("%d of %d", up, len(st.Replicas))
+	}
+	return []fact{{replicas, "replicas up", "/cluster"}, {leader, "leads", "/cluster"}, {strconv.Itoa(len(st.Jobs)), "jobs", "/"},
+		{strconv.Itoa(running), "running", "/?outcome=running"}, {strconv.Itoa(len(lateJobs(st))), "late", "/?outcome=late"}, {strconv.Itoa(paused), "paused", "/?outcome=paused"}}
+}
+
+// addProblems adds the problems of the cluster. It omits the problems of jobs, because the list of jobs shows those jobs first.
+func (o *overview) addProblems(st *cluster.Status) {
+	for _, p := range st.Problems {
+		if p.Job == "" {
+			o.Problems = append(o.Problems, problemOf(st.Now, p))
+		}
+	}
+	if len(o.Problems) > problemsShown {
+		o.Problems, o.More = o.Problems[:problemsShown], o.Problems[problemsShown:]
+	}
+}
+
+func problemOf(now time.Time, p cluster.Problem) problem {
+	line := problem{Mark: levelMarks[p.Level], Message: cleanText(p.Message)}
+	if p.Since != nil {
+		line.Since = momentOf(now, *p.Since)
+	}
+	switch {
+	case p.Job != "":
+		line.Href = jobPath(p.Job)
+	case p.Replica != "" || p.Code == cluster.CodeConfigDiffers:
+		line.Href = "/cluster"
+	}
+	return line
+}
+
+func rowOf(now time.Time, j *cluster.Job, failing bool) row {
+	return row{Name: cleanText(j.Name), Href: jobPath(j.Name), Schedule: cleanText(console.Scheduled(j.Schedule, j.After)), Tags: cleanTags(j.Tags), Failing: failing,
+		End: endOf(now, j), Next: nextOf(now, j), Holders: holdersOf(now, j)}
+}
+
+func namesOf(jobs []*cluster.Job) (names []string) {
+	for _, j := range jobs {
+		names = append(names, j.Name)
+	}
+	return names
+}
+
+// stripOf returns the newest records as cells, the oldest first.
+func stripOf(now time.Time, newestFirst []journal.Record) (cells []cell) {
+	for _, r := range slices.Backward(newestFirst) {
+		title := cleanText(r.Outcome) + " " + momentOf(now, r.When()).Text
+		if d, ok := durationOf(now, r); ok {
+			title += ", " + durationText(d)
+		}
+		cells = append(cells, cell{markOf(r.Outcome), runPath(r), title})
+	}
+	return cells
+}
+
+// endOf returns the last outcome of a job. If the newest records contain no outcome, it returns the newest record.
+func endOf(now time.Time, j *cluster.Job) (e end) {
+	r := j.LastEnd
+	if r == nil {
+		r = j.Last
+	}
+	if r == nil {
+		return e
+	}
+	e = end{Mark: markOf(r.Outcome), Outcome: cleanText(r.Outcome), When: momentOf(now, r.When()), Href: runPath(*r)}
+	if !r.Finished.IsZero() {
+		e.When = momentOf(now, r.Finished)
+	}
+	var more []string
+	if d, ok := durationOf(now, *r); ok {
+		more = append(more, durationText(d))
+	}
+	if r.FailedTries > 0 {
+		more = append(more, fmt.Sprintf("%d tries", r.FailedTries+1))
+	}
+	if e.Mark != markOK && r.Reason != "" {
+		more = append(more, cluster.FirstLine(cleanText(r.Reason), 60))
+	}
+	e.More, e.Streak = strings.Join(more, " · "), streakOf(now, j.Failures)
+	return e
+}
+
+// streakOf formats the number of failures in a row, and the time since the last success.
+func streakOf(now time.Time, f *cluster.Streak) string {
+	var parts []string
+	if f != nil && f.Count > 1 {
+		parts = append(parts, fmt.Sprintf("%d in a row for %s", f.Count, console.Span(now.Sub(f.Since))))
+	}
+	if f != nil && f.LastOK != nil {
+		parts = append(parts, "ok "+console.Span(now.Sub(*f.LastOK))+" ago")
+	}
+	if f != nil && f.AtLeast {
+		parts = append(parts, "maybe more")
+	}
+	return strings.Join(parts, " · ")
+}
+
+func nextOf(now time.Time, j *cluster.Job) next {
+	switch {
+	case !j.Enabled:
+		return next{Text: "not enabled"}
+	case j.Paused && j.PausedUntil == nil:
+		return next{Text: "paused", Note: pausedBy(j)}
+	case j.Paused:
+		return next{momentOf(now, *j.PausedUntil), "paused, ends", pausedBy(j)}
+	case j.Next != nil:
+		return next{At: momentOf(now, *j.Next)}
+	case len(j.After) > 0:
+		return next{Text: "after " + cleanText(strings.Join(j.After, ", "))}
+	}
+	return next{Text: "–"}
+}
+
+// pausedBy returns the user who paused a job, and the reason. It returns "" if neither is known.
+func pausedBy(j *cluster.Job) string {
+	text := cleanText(j.PausedReason)
+	if j.PausedBy != "" {
+		text = strings.TrimSuffix("by "+cleanText(j.PausedBy)+": "+text, ": ")
+	}
+	return text
+}
+
+func holdersOf(now time.Time, j *cluster.Job) (list []holder) {
+	for _, h := range j.Holders {
+		shown := holder{Place: fmt.Sprintf("%s/%d", cleanText(h.Replica), h.Slot), RunID: h.RunID, Token: h.Token}
+		if h.Tick != nil {
+			shown.Tick = momentOf(now, *h.Tick)
+		}
+		list = append(list, shown)
+	}
+	return list
+}

@@ -1,0 +1,178 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+)
+
+// healthConnections is the number of connections, out of MaxConnections, that are reserved for /healthz and /readyz while requests of users occupy all
+// others.
+const healthConnections = 16
+
+// doors is a listener with a limited number of connections. If the limit is reached, it closes a connection for each new one. It chooses among the
+// connections that serve no request of a user, takes the client address with the most connections, and closes the oldest one of that address. Idle
+// connections therefore never lock a client out. If requests of users occupy all connections, a new connection serves only health checks.
+type doors struct {
+	net.Listener
+	trusted []netip.Prefix // proxies, whose connections carry the requests of many clients
+
+	mu     sync.Mutex
+	normal []*door // connections for all requests, the oldest first
+	spare  []*door // connections for health checks only, the oldest first
+}
+
+// A door is one connection of a doors listener.
+type door struct {
+	net.Conn
+	of    *doors
+	peer  netip.Addr // remote address
+	spare bool       // serves health checks only
+
+	client netip.Addr // address that is counted: peer or, during a request through a trusted proxy, its client; guarded by of.mu
+	user   bool       // a request of a user is in progress; guarded by of.mu
+}
+
+func newDoors(l net.Listener, trusted []netip.Prefix) *doors {
+	return &doors{Listener: l, trusted: trusted}
+}
+
+// Accept waits for a connection. If there are too many, it closes an older one.
+func (d *doors) Accept() (net.Conn, error) {
+	conn, err := d.Listener.Accept()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the server knows the errors of a listener
+	}
+	peer := addressOf(conn.RemoteAddr().String())
+	at := &door{Conn: conn, of: d, peer: peer, client: countedAddress(peer)}
+	if given := d.addDoor(at); given != nil {
+		_ = given.Conn.Close() // the handler's read fails, and the HTTP server then calls Close
+	}
+	return at, nil
+}
+
+// addDoor adds a connection. It returns the connection that must be closed in exchange, or nil.
+func (d *doors) addDoor(at *door) (given *door) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.normal) >= MaxConnections-healthConnections {
+		given = d.weakestDoor(at)
+		at.spare = given == nil
+	}
+	if at.spare {
+		if len(d.spare) == healthConnections {
+			given = d.spare[0]
+			d.removeDoor(given)
+		}
+		d.spare = append(d.spare, at)
+		return given
+	}
+	if given != nil {
+		d.removeDoor(given)
+	}
+	d.normal = append(d.normal, at)
+	return given
+}
+
+// weakestDoor returns the connection to close for a new one: of the address with the most connections, counting the new one, the oldest connection without a
+// request of a user. It returns nil if requests of users occupy all connections. An idle connection of a trusted proxy is chosen last, because its next
+// request may come from any client.
+func (d *doors) weakestDoor(newcomer *door) (weakest *door) {
+	count := map[netip.Addr]int{newcomer.client: 1}
+	for _, one := range d.normal {
+		count[one.client]++
+	}
+	for at := range count {
+		if isTrusted(d.trusted, at) {
+			count[at] = 0
+		}
+	}
+	for _, one := range d.normal {
+		if !one.user && (weakest == nil || count[one.client] > count[weakest.client]) {
+			weakest = one
+		}
+	}
+	return weakest
+}
+
+// removeDoor removes a connection from its list. A second call does nothing.
+func (d *doors) removeDoor(at *door) {
+	list := &d.normal
+	if at.spare {
+		list = &d.spare
+	}
+	for i, one := range *list {
+		if one == at {
+			*list = append((*list)[:i], (*list)[i+1:]...)
+			return
+		}
+	}
+}
+
+// Close removes the connection from its list and closes it.
+func (at *door) Close() error {
+	at.of.mu.Lock()
+	at.of.removeDoor(at)
+	at.of.mu.Unlock()
+	return at.Conn.Close() //nolint:wrapcheck // it is the connection's own
+}
+
+type doorKey struct{}
+
+// withDoor puts the connection into the context of its requests.
+func (d *doors) withDoor(ctx context.Context, conn net.Conn) context.Context {
+	if over, ok := conn.(*tls.Conn); ok {
+		conn = over.NetConn()
+	}
+	at, _ := conn.(*door)
+	return context.WithValue(ctx, doorKey{}, at)
+}
+
+// doorOf returns the connection of a request. In tests without a connection it returns nil; the methods of a nil door do nothing.
+func doorOf(r *http.Request) *door {
+	at, _ := r.Context().Value(doorKey{}).(*door)
+	return at
+}
+
+// setClient records the client for which a trusted proxy sends the current request.
+func (at *door) setClient(client netip.Addr) {
+	if at != nil {
+		at.of.mu.Lock()
+		at.client = countedAddress(client)
+		at.of.mu.Unlock()
+	}
+}
+
+// markUser records that the current request belongs to a user, so the connection is not closed to make room for a new one.
+func (at *door) markUser() {
+	if at != nil {
+		at.of.mu.Lock()
+		at.user = true
+		at.of.mu.Unlock()
+	}
+}
+
+// endRequest resets what setClient and markUser recorded. An HTTP/1 connection has one request at a time.
+func (at *door) endRequest() {
+	if at != nil {
+		at.of.mu.Lock()
+		at.user, at.client = false, countedAddress(at.peer)
+		at.of.mu.Unlock()
+	}
+}
+
+// keepForHealth refuses all requests on connections that are reserved for health checks.
+func keepForHealth(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if at := doorOf(r); at != nil && at.spare {
+			w.Header().Set("Connection", "close")
+			w.Header().Set("Retry-After", "5")
+			refuseRequest(w, r, http.StatusServiceUnavailable, "requests of users have all connections of this replica; try again later, or another replica")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,213 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/logging"
+)
+
+// protect wraps the routes in the checks that every request must pass: host, origin, size and user. Health checks need no user.
+func protect(routes http.Handler, cfg Config, secret *sessionSecret, ended *endedSessions) http.Handler {
+	s := sessions{cfg, secret, ended, &rarely{}, &wrongTokens{of: map[netip.Addr]wrongCount{}}}
+	public := http.NewServeMux()
+	health := http.NewServeMux()
+	health.Handle("GET /healthz", healthz())
+	health.Handle("GET /readyz", readyz(cfg.Unready))
+	health.Handle("/", keepForHealth(public))
+	public.Handle("/", authenticate(routes, s))
+	if cfg.Users != nil || cfg.OIDC != nil {
+		s.addRoutes(public)
+	}
+	origins := http.NewCrossOriginProtection()
+	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuseRequest(w, r, http.StatusForbidden, "the request comes from a page of another site, or a proxy has changed its Host")
+	}))
+	hosts := append([]string{"localhost"}, cfg.Hosts...)
+	if cfg.OIDC != nil {
+		newSignIn(s).addSignInRoutes(public)
+		hosts = append(hosts, cfg.OIDC.RedirectURL().Hostname())
+	}
+	if cfg.URL != nil {
+		hosts = append(hosts, cfg.URL.Hostname())
+		_ = origins.AddTrustedOrigin(cfg.URL.Scheme + "://" + cfg.URL.Host) // cannot fail: the URL was validated with the configuration
+	}
+	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && host != "" {
+		hosts = append(hosts, host)
+	}
+	return withHeaders(believeProxies(takeBase(logPanics(checkHost(origins.Handler(limitBody(rebaseRedirects(health, cfg.BasePath))), hosts), cfg), cfg.BasePath), cfg.TrustedProxies), cfg)
+}
+
+// withHeaders sets the headers that every answer has. Routes whose answers may be cached overwrite Cache-Control.
+func withHeaders(next http.Handler, cfg Config) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		if cfg.isSecure(r) {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refuseRequest answers a refused request. For paths below apiPrefix the answer is application/problem+json, as for errors of the API.
+func refuseRequest(w http.ResponseWriter, r *http.Request, code int, detail string) {
+	if !strings.HasPrefix(r.URL.Path, apiPrefix) {
+		http.Error(w, detail, code)
+		return
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(code)
+	// a failed write means that the client has gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(code), "status": code, "detail": detail})
+}
+
+// apiPrefix begins the paths of the API.
+const apiPrefix = "/api/"
+
+// logPanics logs panics of handlers, and answers with status 500 if it still can. A panic after the client has gone is not a fault, and is logged at DEBUG.
+func logPanics(next http.Handler, cfg Config) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			switch fault := recover(); {
+			case fault == nil:
+			case r.Context().Err() != nil:
+				cfg.Log.Debug("HTTP client has gone before it had its answer", "url", r.URL.Path, "error", fault)
+			default:
+				cfg.Log.Error("HTTP request failed", "url", r.URL.Path, "error", fault, "stack", string(debug.Stack()))
+				refuseRequest(w, r, http.StatusInternalServerError, "a fault of the server: see its log")
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// maxBodyBytes is the size limit of a body. A list of a thousand names of jobs fits.
+const maxBodyBytes = 256 << 10
+
+// A timedBody calls read at the end of the body. The handler then gets a new read deadline.
+type timedBody struct {
+	io.ReadCloser
+	read func()
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF { //nolint:errorlint // as io.Reader has it
+		b.read()
+	}
+	return n, err //nolint:wrapcheck // io.EOF
+}
+
+// limitBody refuses bodies that are too long or too slow, and bodies of GET and HEAD requests.
+func limitBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			refuseRequest(w, r, http.StatusBadRequest, "a "+r.Method+" request has no body")
+			return
+		}
+		if r.ContentLength != 0 {
+			c := http.NewResponseController(w)
+			_ = c.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails only for a writer without deadlines, in tests
+			r.Body = &timedBody{r.Body, func() { _ = c.SetReadDeadline(time.Now().Add(requestTimeout)) }}
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// checkHost refuses requests for unknown host names. Otherwise a page of any site could make a browser on this machine call this server under a name of that
+// site, which its DNS server resolves to this machine (DNS rebinding). IP addresses are accepted because DNS rebinding needs a name. Requests without a Host
+// are accepted because only programs send them, such as health checks by HTTP/1.0; browsers always send one.
+func checkHost(next http.Handler, hosts []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := hostOf(r.Host)
+		known := host == "" || net.ParseIP(host) != nil || slices.ContainsFunc(hosts, func(name string) bool { return strings.EqualFold(name, host) })
+		if !known {
+			refuseRequest(w, r, http.StatusMisdirectedRequest, "the request has a host name that this replica does not answer to; add it to [server].hosts")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostOf returns a Host header without the port, the brackets of an IPv6 address, and the final dot.
+func hostOf(header string) string {
+	host, _, err := net.SplitHostPort(header)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(header, "["), "]")
+	}
+	return strings.TrimSuffix(host, ".")
+}
+
+// authenticate passes the requests of users on, with the user in the context, and refuses all others.
+func authenticate(next http.Handler, s sessions) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, is := s.userOf(r, time.Now())
+		page := r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, apiPrefix)
+		if is != known && r.Header.Get("Authorization") != "" {
+			s.logRefusal(r)
+			s.wrong.delayAnswer(r)
+		}
+		switch {
+		case is == known:
+			doorOf(r).markUser()
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+		case is == unsure:
+			refuseRequest(w, r, http.StatusServiceUnavailable, secretIsAway)
+		case page:
+			http.Redirect(w, r, loginPath(r, s.cfg, is)+"?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+		default:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="cronclave"`)
+			refuseRequest(w, r, http.StatusUnauthorized, missingCredential(s.cfg, is))
+		}
+	})
+}
+
+// loginPath returns the path to which a browser without a session is redirected. If its session from the provider has expired, the browser goes straight to
+// the provider, with two exceptions. A script's request goes to the login page, because it cannot follow a redirect to another site. A browser with a sign-in
+// in progress goes there too, because the provider may be broken, and the login page also has the form for tokens.
+func loginPath(r *http.Request, cfg Config, is standing) string {
+	if mode := r.Header.Get("Sec-Fetch-Mode"); is == ended && !cfg.underWay(r) && (mode == "" || mode == "navigate") {
+		return signInPath
+	}
+	return "/login"
+}
+
+// missingCredential returns the message for a request without a user.
+func missingCredential(cfg Config, is standing) string {
+	switch {
+	case is == ended:
+		return "the session has ended: load the page anew, which signs you in"
+	case cfg.Users == nil:
+		return "sign in at /login; for programs [server] needs a token_file"
+	}
+	return "no valid token; send Authorization: Bearer TOKEN"
+}
+
+// rarely counts requests and logs at most one line per minute.
+type rarely struct{ logging.Rarely }
+
+// warnRarely counts a request. If a line is due, it logs the number of requests since the last line, and the fields in more for the current request.
+func (f *rarely) warnRarely(log hclog.Logger, message string, r *http.Request, more ...any) {
+	if requests, due := f.Due(); due {
+		log.Warn(message, append([]any{"requests", requests, "address", r.RemoteAddr}, more...)...)
+	}
+}
+
+// logRefusal counts a request or a login with an unknown token, for the log.
+func (s sessions) logRefusal(r *http.Request) {
+	s.rejected.warnRarely(s.cfg.Log, "HTTP requests refused: their token is unknown", r)
+}

@@ -1,0 +1,109 @@
+package web
+
+import (
+	_ "embed"
+	"html/template"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+)
+
+var (
+	//go:embed login.html
+	loginText string
+	//go:embed login.css
+	loginStyle string
+)
+
+var loginPage = template.Must(template.New("login").Parse(loginText))
+
+// sessions logs browsers in and out, and identifies the users of requests.
+type sessions struct {
+	cfg      Config
+	secret   *sessionSecret // nil without Config.Users
+	ended    *endedSessions
+	rejected *rarely // counts requests and logins with an unknown token
+	wrong    *wrongTokens
+}
+
+func (s sessions) addRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) { s.showLogin(w, http.StatusOK, r.FormValue("next"), "") })
+	mux.HandleFunc("GET /login.css", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/css; charset=utf-8")
+		_, _ = io.WriteString(w, loginStyle) // a failed write means that the client has gone
+	})
+	if s.cfg.Users != nil {
+		mux.HandleFunc("POST /login", s.login)
+	}
+	mux.HandleFunc("POST /logout", s.logout)
+}
+
+// logout ends the sessions of a browser on all replicas.
+func (s sessions) logout(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, s.sessionCookie(r, "", -1))
+	now := time.Now()
+	for _, cookie := range r.CookiesNamed(s.cfg.cookieName(r)) {
+		if _, is := s.ofCookie(r.Context(), cookie.Value, now); is != known {
+			continue // not a session, or expired
+		}
+		if err := s.ended.endSession(r.Context(), cookie.Value, now.Add(sessionLength+clockTolerance)); err != nil {
+			s.cfg.Log.Warn("session ended on this replica alone", "error", err)
+			s.showLogin(w, http.StatusServiceUnavailable, "/", "You are logged out in this browser and on this replica. Redis does not answer, so a copy of the session stays valid on other replicas until it ends.")
+			return
+		}
+	}
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+func (s sessions) login(w http.ResponseWriter, r *http.Request) {
+	token, next := strings.TrimSpace(r.PostFormValue("token")), r.PostFormValue("next")
+	user := s.cfg.Users().findToken(token)
+	if user == nil || token == "" {
+		s.logRefusal(r)
+		s.wrong.delayAnswer(r)
+		s.showLogin(w, http.StatusUnauthorized, next, "No user has this token.")
+		return
+	}
+	secret := s.secret.readAgain(r.Context()) // another replica may have created a new secret a moment ago
+	if secret == "" {
+		s.showLogin(w, http.StatusServiceUnavailable, next, secretIsAway)
+		return
+	}
+	http.SetCookie(w, s.sessionCookie(r, user.signedSession(secret, time.Now().Add(sessionLength)), int(sessionLength.Seconds())))
+	http.Redirect(w, r, localPath(next), http.StatusSeeOther)
+}
+
+// secretIsAway is the answer to browsers while the secret that signs and verifies sessions is unavailable. Requests with tokens still pass.
+const secretIsAway = "This replica cannot read from Redis what it needs to check logins. Try again in a few seconds. If this goes on, see the log of the replica."
+
+func (s sessions) sessionCookie(r *http.Request, value string, age int) *http.Cookie {
+	return &http.Cookie{Name: s.cfg.cookieName(r), Value: value, Path: s.cfg.BasePath + "/", MaxAge: age, HttpOnly: true, Secure: s.cfg.isSecure(r), SameSite: http.SameSiteLaxMode}
+}
+
+func (s sessions) showLogin(w http.ResponseWriter, code int, next, fault string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	w.WriteHeader(code)
+	provider := ""
+	if s.cfg.OIDC != nil {
+		provider = s.cfg.OIDC.Host()
+	}
+	_ = loginPage.Execute(w, struct {
+		Base, Next, Fault, Provider string
+		Tokens                      bool
+	}{s.cfg.BasePath, localPath(next), fault, provider, s.cfg.Users != nil}) // a failed write means that the client has gone
+}
+
+// localPath returns path if it is a path of this server, and "/" otherwise. A link to the login page must not be able to redirect to another site.
+func localPath(path string) string {
+	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, `\`) || strings.ContainsFunc(path, unicode.IsControl) {
+		return "/"
+	}
+	return path
+}

@@ -1,0 +1,187 @@
+package web
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Metrics are the metrics of a replica for Prometheus. docs/metrics.md describes each of them. The methods are safe for concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+	perJob
+	duration prometheus.Histogram
+	delay    prometheus.Histogram
+	poolWait *prometheus.HistogramVec
+	waiting  *prometheus.GaugeVec
+	left     prometheus.Histogram
+	lost     prometheus.Counter
+	outages  prometheus.Counter
+	losses   prometheus.Counter
+	reloads  reloads
+
+	mu    sync.Mutex // guards jobs and pools, and the creation and deletion of their series
+	jobs  map[string]*jobTimes
+	pools map[string]bool
+}
+
+// reloads holds the metrics about the configuration in use.
+type reloads struct {
+	successful, at prometheus.Gauge
+	zoneData       *prometheus.GaugeVec
+}
+
+// An Outcome is the final outcome of a run, or of ticks that were not run.
+type Outcome struct {
+	Job, Outcome string
+	// Reason is the reason for the outcome, from a small fixed set, or "".
+	Reason string
+	// Failed is set if the outcome is a failure that needs attention.
+	Failed bool
+	// Ticks is the number of ticks with this outcome; 0 counts as 1.
+	Ticks    int
+	Finished time.Time
+	// Ran is set if there was a run. Took is then its duration.
+	Ran  bool
+	Took time.Duration
+}
+
+// The buckets are in seconds. To limit the number of series, no histogram has the label of a job: see docs/metrics.md.
+var (
+	durationBuckets = []float64{.1, .5, 1, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600} // the last bucket is the default timeout
+	delayBuckets    = []float64{.01, .03, .1, .3, 1, 3, 10, 30, 60, 300, 900, 3600}            // the last bucket is the longest default of start_deadline
+	poolBuckets     = []float64{.01, .1, 1, 10, 60, 300, 900, 3600}
+	leftBuckets     = []float64{.1, .3, 1, 2, 3, 5, 10, 20, 30, 60}
+)
+
+// NewMetrics returns the metrics of a replica. outcomes lists all possible outcomes of ticks and runs.
+func NewMetrics(version string, outcomes []string, g Gauges) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), perJob: newPerJob(outcomes), jobs: map[string]*jobTimes{}, pools: map[string]bool{},
+		duration: newHistogram("cronclave_run_duration_seconds", "How long runs took, of those that this replica counts in cronclave_outcomes_total.", durationBuckets),
+		delay:    newHistogram("cronclave_start_delay_seconds", "How long after they were due ticks were started on this replica.", delayBuckets),
+		poolWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cronclave_pool_wait_seconds", Buckets: poolBuckets,
+			Help: "How long runs on this replica waited for the slot of a pool that they got."}, []string{"pool"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cronclave_pool_waiting_runs",
+			Help: "Runs on this replica that wait for a slot of a pool."}, []string{"pool"}),
+		left:    newHistogram("cronclave_lease_renewal_left_seconds", "What was left of a lease when a renewal came through: near zero it was nearly lost.", leftBuckets),
+		lost:    prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_leases_lost_total", Help: "Leases that this replica lost."}),
+		outages: prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_redis_outages_total", Help: "Outages of Redis of two seconds or more that registrations of this replica met. They are 5 s apart, so shorter outages may be missing."}),
+		losses:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_redis_data_losses_total", Help: "Losses of the data in Redis, as this replica saw them."}),
+		reloads: reloads{
+			successful: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cronclave_config_last_reload_successful",
+				Help: "1 if the configuration in force is the newest one, 0 if a newer one was refused."}),
+			at: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cronclave_config_last_reload_success_timestamp_seconds",
+				Help: "When the configuration in force was read."}),
+			zoneData: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cronclave_zone_data_info",
+				Help: "1 for the version of the time zones by which this replica has ticks."}, []string{"version"}),
+		},
+	}
+	m.registry.MustRegister(m.duration, m.delay, m.poolWait, m.waiting, m.left, m.lost, m.outages, m.losses, m.reloads.successful, m.reloads.at, m.reloads.zoneData,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), cluster{g.RedisUp, g.Cluster})
+	m.registry.MustRegister(m.perJob.jobCollectors()...)
+	m.registry.MustRegister(g.newCollectors(version)...)
+	return m
+}
+
+func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+}
+
+// Ended counts the outcome of a run, or of ticks without a run. It also updates the times of the last success and the last failure of the job.
+func (m *Metrics) Ended(o Outcome) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	times := m.timesOf(o.Job)
+	n := float64(max(o.Ticks, 1))
+	m.outcomes.WithLabelValues(o.Job, o.Outcome).Add(n)
+	if o.Reason != "" {
+		m.reasons.WithLabelValues(o.Job, o.Outcome, o.Reason).Add(n)
+	}
+	if o.Ran {
+		took := max(o.Took, 0).Seconds() // negative if the clock was set back during the run
+		m.runTime.WithLabelValues(o.Job).Add(took)
+		m.duration.Observe(took)
+	}
+	switch {
+	case o.Outcome == "ok":
+		m.setLatest(&times.ok, o.Finished, m.lastOK.WithLabelValues, o.Job)
+	case o.Failed:
+		m.setLatest(&times.failure, o.Finished, m.lastFailure.WithLabelValues, o.Job)
+	}
+}
+
+// TryFailed counts a failed attempt that the same run repeats.
+func (m *Metrics) TryFailed(job string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.timesOf(job)
+	m.tries.WithLabelValues(job).Inc()
+}
+
+// Recovering counts a run that recovers an orphaned run.
+func (m *Metrics) Recovering(job string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.timesOf(job)
+	m.recoveries.WithLabelValues(job).Inc()
+}
+
+// Started records the time from a tick's due time to its start.
+func (m *Metrics) Started(delay time.Duration) { m.delay.Observe(max(delay, 0).Seconds()) }
+
+// Waited records the time that a run waited for a slot of a pool. It is called when the run has the slot.
+func (m *Metrics) Waited(pool string, wait time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pools[pool] = true
+	m.poolWait.WithLabelValues(pool).Observe(wait.Seconds())
+}
+
+// Waiting counts a run as waiting for a slot of a pool until the returned function is called. If the pool has already been removed, the next SetJobs deletes
+// the series.
+func (m *Metrics) Waiting(pool string) (over func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pools[pool] = true
+	series := m.waiting.WithLabelValues(pool)
+	series.Inc()
+	return series.Dec
+}
+
+// Renewed records the time that a lease still had left when it was renewed.
+func (m *Metrics) Renewed(left time.Duration) { m.left.Observe(left.Seconds()) }
+
+// Lost counts a lost lease.
+func (m *Metrics) Lost() { m.lost.Inc() }
+
+// Incident counts an incident of Redis: a loss of its data if dataLost is set, and otherwise an outage.
+func (m *Metrics) Incident(dataLost bool) {
+	if dataLost {
+		m.losses.Inc()
+	} else {
+		m.outages.Inc()
+	}
+}
+
+// Configured records the time from which the configuration has been in use, and the version of its time zone data.
+func (m *Metrics) Configured(at time.Time, zoneData string) {
+	m.reloads.zoneData.Reset()
+	m.reloads.zoneData.WithLabelValues(zoneData).Set(1)
+	m.reloads.successful.Set(1)
+	m.reloads.at.Set(unixSeconds(at))
+}
+
+// Refused records that a newer configuration was refused.
+func (m *Metrics) Refused() { m.reloads.successful.Set(0) }
+
+// unixSeconds returns a time in seconds since 1970, as Prometheus expects it.
+func unixSeconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
+
+// Handler returns the handler of the route /metrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+}

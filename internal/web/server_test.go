@@ -1,0 +1,142 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+func quietGauges() Gauges {
+	return Gauges{Leader: func() bool { return true }, RedisUp: func() bool { return true },
+		ClockOffset: func() (time.Duration, bool) { return 1500 * time.Millisecond, true },
+		Lateness:    func() (time.Duration, bool) { return 250 * time.Millisecond, true },
+		Running:     func() int { return 3 }, ByJob: func() map[string]int { return map[string]int{"a": 2, "b": 1} }, LogDropped: func() uint64 { return 4 },
+		Cluster: func() *Cluster { return nil }}
+}
+
+// serve runs a server until the test ends.
+func serve(t *testing.T, token string) (s *Server, m *Metrics) {
+	t.Helper()
+	return serveMetrics(t, token, quietGauges())
+}
+
+func serveMetrics(t *testing.T, token string, g Gauges) (s *Server, m *Metrics) {
+	t.Helper()
+	m = NewMetrics("v1", []string{"ok", "failed", "missed"}, g)
+	cfg := Config{Listen: "127.0.0.1:0", Metrics: m.Handler()}
+	if token != "" {
+		users, err := ParseUsers(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Users = func() Users { return users }
+		cfg.SessionSecret = func(context.Context, string) (string, error) { return clusterSecret, nil }
+	}
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, m
+}
+
+func request(t *testing.T, s *Server, method, path, authorization string) (code int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.Addr()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if authorization != "" {
+		req.Header.Set("Authorization", authorization)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func TestWhoIsLetIn(t *testing.T) {
+	guarded, _ := serve(t, "s3cr3t-s3cr3t-s3cr3t")
+	open, _ := serve(t, "")
+	for _, tt := range []struct {
+		server                      *Server
+		method, path, authorization string
+		want                        int
+	}{
+		{guarded, "GET", "/metrics", "Bearer s3cr3t-s3cr3t-s3cr3t", 200},
+		{guarded, "GET", "/metrics", "bearer  s3cr3t-s3cr3t-s3cr3t", 200},
+		{guarded, "GET", "/metrics", "", 401},
+		{guarded, "GET", "/metrics", "Bearer", 401},
+		{guarded, "GET", "/metrics", "Bearer s3cr3t-s3cr3t-s3cr3", 401},
+		{guarded, "GET", "/metrics", "Bearer s3cr3t-s3cr3t-s3cr3tt", 401},
+		{guarded, "GET", "/metrics", "Basic s3cr3t-s3cr3t-s3cr3t", 401},
+		{guarded, "GET", "/nothing", "", 401}, // a client without the token does not learn which pages there are
+		{guarded, "GET", "/nothing", "Bearer s3cr3t-s3cr3t-s3cr3t", 404},
+		{open, "GET", "/metrics", "", 200},
+		{open, "POST", "/metrics", "", 405},
+		{open, "GET", "/", "", 404},
+	} {
+		if code, body := request(t, tt.server, tt.method, tt.path, tt.authorization); code != tt.want || strings.Contains(body, "s3cr3t-s3cr3t-s3cr3t") {
+			t.Errorf("%s %s with %q: %d, want %d: %s", tt.method, tt.path, tt.authorization, code, tt.want, body)
+		}
+	}
+}
+
+func TestFaultyConfig(t *testing.T) {
+	taken, m := serve(t, "")
+	if _, err := New(Config{Listen: taken.Addr(), Metrics: m.Handler()}); err == nil || !strings.Contains(err.Error(), taken.Addr()) {
+		t.Errorf("an address that is taken: %v", err)
+	}
+	if _, err := New(Config{Listen: "127.0.0.1:0"}); err == nil {
+		t.Error("without metrics")
+	}
+	if _, err := New(Config{Listen: "127.0.0.1:0", Metrics: m.Handler(), Users: func() Users { return nil }}); err == nil {
+		t.Error("without a secret of sessions")
+	}
+}
+
+// A fault of a request goes to the replica's log.
+func TestFaultsAreLogged(t *testing.T) {
+	var written bytes.Buffer
+	s, err := New(Config{Listen: "127.0.0.1:0", Log: hclog.New(&hclog.LoggerOptions{Output: &written, JSONFormat: true}),
+		Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a fault of ours") })})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	if code, body := request(t, s, "GET", "/metrics", ""); code != http.StatusInternalServerError || strings.Contains(body, "a fault of ours") {
+		t.Errorf("a panic is answered with %d %s", code, body)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	first, _, _ := strings.Cut(written.String(), "\n")
+	var line map[string]any
+	if err := json.Unmarshal([]byte(first), &line); err != nil || line["@level"] != "error" || !strings.Contains(first, "a fault of ours") {
+		t.Errorf("logged is %s: %v", written.String(), err)
+	}
+}

@@ -1,0 +1,215 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// sessionLength is the lifetime of a session after a login with a token.
+	sessionLength = 12 * time.Hour
+	// personSessionLength is the lifetime of a session after a sign-in at the provider. The browser keeps the cookie longer: an expired session sends the
+	// browser to the provider again, without a click if the person is still signed in there. A person who is removed at the provider loses access within this
+	// time.
+	personSessionLength = time.Hour
+	// clockTolerance is the maximum time by which the clock of the replica that signed a session may be ahead of this one.
+	clockTolerance = 5 * time.Minute
+)
+
+// After a login with a token, the session cookie is "name.expiry.signature": the user's name, the expiry in seconds since 1970, and an HMAC of both. The key
+// of the HMAC is derived from the hash of the user's token and from a secret that all replicas share through Redis. So any replica can verify a session
+// without storing it, and the session ends when the token is removed.
+//
+// After a sign-in at the provider, the cookie is "oidc.name.role.expiry.signature". Its key is derived from the client secret, so the session ends when the
+// client secret changes.
+
+// cookieName returns the name of the session cookie. Under HTTPS the name has a prefix. "__Host-" keeps pages of sibling domains from setting the cookie.
+// Browsers accept that prefix only with the path "/", so with a base path it is "__Secure-".
+func (c Config) cookieName(r *http.Request) string {
+	switch {
+	case !c.isSecure(r):
+		return "cronclave"
+	case c.BasePath != "":
+		return "__Secure-cronclave"
+	}
+	return "__Host-cronclave"
+}
+
+// externalURL returns the URL of the server for browsers: the configured URL, or the provider's redirect URL. It returns nil if neither is set.
+func (c Config) externalURL() *url.URL {
+	if c.URL == nil && c.OIDC != nil {
+		return c.OIDC.RedirectURL()
+	}
+	return c.URL
+}
+
+// isSecure reports whether the browser sent the request by HTTPS, to this server or to a proxy with an https URL. If the port in Host is not the port of that
+// URL, the request bypassed the proxy by plain HTTP, and the browser would not return a cookie that is restricted to HTTPS.
+func (c Config) isSecure(r *http.Request) bool {
+	to := c.externalURL()
+	if c.TLS != nil || to == nil {
+		return c.TLS != nil
+	}
+	_, port, err := net.SplitHostPort(r.Host)
+	return to.Scheme == "https" && strings.EqualFold(hostOf(r.Host), to.Hostname()) && (err != nil || port == cmp.Or(to.Port(), "443"))
+}
+
+// signText returns an HMAC of a text, for a cookie or a URL.
+func signText(key []byte, text string) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// signedSession returns the cookie for a new session of the user.
+func (u *userToken) signedSession(secret string, until time.Time) string {
+	text := u.encodedName() + "." + strconv.FormatInt(until.Unix(), 10)
+	return text + "." + u.signSession(secret, text)
+}
+
+func (u *userToken) encodedName() string { return base64.RawURLEncoding.EncodeToString([]byte(u.Name)) }
+
+// signSession signs a session. The key needs the hash of the token and the secret, so the token file alone or Redis alone does not suffice to forge a
+// session.
+func (u *userToken) signSession(secret, text string) string {
+	key := hmac.New(sha256.New, []byte(secret))
+	key.Write([]byte("session "))
+	key.Write(u.hash[:])
+	return signText(key.Sum(nil), text)
+}
+
+// tokenSession is the parsed cookie of a login with a token. The signature is not verified yet.
+type tokenSession struct{ name, text, signature string }
+
+// readSession parses a cookie. It returns false if the cookie is malformed or has expired.
+func readSession(cookie string, now time.Time) (tokenSession, bool) {
+	part := strings.Split(cookie, ".")
+	if len(part) != 3 {
+		return tokenSession{}, false
+	}
+	until, err := strconv.ParseInt(part[1], 10, 64)
+	latest := now.Add(sessionLength + clockTolerance).Unix() // no replica signs a session that ends later
+	return tokenSession{part[0], part[0] + "." + part[1], part[2]}, err == nil && now.Unix() < until && until <= latest
+}
+
+// ofSession returns the user of a session if the signature is valid for the secret.
+func (us Users) ofSession(s tokenSession, secret string) (User, bool) {
+	for i := range us {
+		if secret != "" && us[i].encodedName() == s.name && hmac.Equal([]byte(us[i].signSession(secret, s.text)), []byte(s.signature)) {
+			return us[i].User, true
+		}
+	}
+	return User{}, false
+}
+
+// personCookie begins the cookies of sessions from the provider.
+const personCookie = "oidc."
+
+// personSession returns the cookie for a person who signed in at the provider.
+func personSession(key []byte, user User, until time.Time) string {
+	text := personCookie + base64.RawURLEncoding.EncodeToString([]byte(user.Name)) + "." + string(user.Role) + "." + strconv.FormatInt(until.Unix(), 10)
+	return text + "." + signText(key, text)
+}
+
+// personOf returns the person of a cookie if the signature is valid and the session has not expired.
+func personOf(key []byte, cookie string, now time.Time) (User, standing) {
+	part := strings.Split(cookie, ".")
+	if len(part) != 5 || part[0]+"." != personCookie || !hmac.Equal([]byte(signText(key, strings.Join(part[:4], "."))), []byte(part[4])) {
+		return User{}, unknown
+	}
+	name, err := base64.RawURLEncoding.DecodeString(part[1])
+	until, faulty := strconv.ParseInt(part[3], 10, 64)
+	switch {
+	case err != nil || faulty != nil, until > now.Add(personSessionLength+clockTolerance).Unix(): // no replica signs a session that ends later
+		return User{}, unknown
+	case now.Unix() >= until:
+		return User{}, ended
+	}
+	return User{string(name), Role(part[2])}, known
+}
+
+// standing is the result of the authentication of a request.
+type standing int
+
+const (
+	unknown standing = iota
+	ended            // the session of a person has expired; the provider may renew it without a click
+	unsure           // the secret to verify the session is not known yet
+	known
+)
+
+// userOf returns the user of a request: by the token in its Authorization header or, without that header, by its session cookie. If neither tokens nor a
+// provider are configured, every client is anonymous.
+func (s sessions) userOf(r *http.Request, now time.Time) (User, standing) {
+	if s.cfg.Users == nil && s.cfg.OIDC == nil {
+		return anonymous, known
+	}
+	if header := r.Header.Get("Authorization"); header != "" {
+		return s.ofToken(header)
+	}
+	best := unknown
+	for _, cookie := range r.CookiesNamed(s.cfg.cookieName(r)) { // pages of a sibling domain may have set more of them
+		user, is := s.ofCookie(r.Context(), cookie.Value, now)
+		if is == known {
+			return user, known
+		}
+		best = max(best, is)
+	}
+	return User{}, best
+}
+
+// ofCookie returns the user of the session in a cookie.
+func (s sessions) ofCookie(ctx context.Context, cookie string, now time.Time) (user User, is standing) {
+	switch {
+	case s.ended.hasEnded(cookie):
+		return User{}, unknown
+	case s.cfg.OIDC != nil && strings.HasPrefix(cookie, personCookie):
+		return personOf(s.cfg.OIDC.Key(sessionKey), cookie, now)
+	case s.cfg.Users != nil:
+		return s.ofSession(ctx, cookie, now)
+	}
+	return User{}, unknown
+}
+
+// ofToken returns the user of an Authorization header.
+func (s sessions) ofToken(header string) (User, standing) {
+	scheme, token, _ := strings.Cut(header, " ")
+	if s.cfg.Users == nil || !strings.EqualFold(scheme, "Bearer") {
+		return User{}, unknown
+	}
+	if user, ok := s.cfg.Users().Find(strings.TrimSpace(token)); ok {
+		return user, known
+	}
+	return User{}, unknown
+}
+
+// ofSession returns the user of the session in a cookie. Before it refuses a session, it reads the secret again: if Redis has lost its data, another replica
+// may have created a new secret.
+func (s sessions) ofSession(ctx context.Context, cookie string, now time.Time) (User, standing) {
+	session, ok := readSession(cookie, now)
+	if !ok {
+		return User{}, unknown
+	}
+	users, secret := s.cfg.Users(), s.secret.knownOrRead(ctx)
+	user, ok := users.ofSession(session, secret)
+	if !ok {
+		secret = s.secret.readAgain(ctx)
+		user, ok = users.ofSession(session, secret)
+	}
+	switch {
+	case ok:
+		return user, known
+	case secret == "":
+		return User{}, unsure
+	}
+	return User{}, unknown
+}
