@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -204,4 +205,15 @@ func inTOML(v any) string {
 // quoted is a list of names in Markdown.
 func quoted(names []string) string {
 	return "`" + strings.Join(names, "`, `") + "`"
+}
+
+// A synonym means a key that there is, or will be, and is none itself.
+func TestSynonymsMeanKeys(t *testing.T) {
+	t.Parallel()
+	known := append(jobKeys().Names(), jobKeys().Later...)
+	for name, key := range synonyms {
+		if !slices.Contains(known, key) || slices.Contains(known, name) {
+			t.Errorf("%s for %s", name, key)
+		}
+	}
 }

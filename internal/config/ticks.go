@@ -2,7 +2,10 @@ package config
 
 import (
 	"errors"
+	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config/document"
@@ -188,4 +191,224 @@ func finishCatchUp(r *schema.Reader, v document.Value, d *draft) {
 	case d.PerTick > 1 && !d.wrong["per_tick"]:
 		r.Fault(d.nearestPlace("catch_up", "per_tick"), "catch_up = %q needs per_tick = 1, not %d: a tick that has run on some replicas was not missed", d.CatchUp, d.PerTick)
 	}
+}
+
+// calendars maps the name of a calendar to its days, each as "2026-12-25".
+type calendars map[string][]string
+
+func calendarKeys() schema.Section[[]string] {
+	return schema.Section[[]string]{Keys: []schema.Key[[]string]{
+		schema.Field("dates", "list of dates", func(to *[]string) *[]string { return to }, func(r *schema.Reader, v document.Value) ([]string, bool) {
+			return schema.List(r, v, `a list of days such as ["2026-12-25"]`, func(item document.Value) (string, bool) { return readDay(r, item) })
+		}, "The days of the calendar. A day counts by the time zone of the job that excepts it. Required.").Allow("at least one, such as `\"2026-12-25\"`"),
+	}}
+}
+
+// readCalendars reads [calendars], a table of named lists of days.
+func readCalendars(r *schema.Reader, v document.Value, to calendars) {
+	eachNamed(r, v, "calendar", func(calendar document.Value) {
+		var dates []string
+		calendarKeys().Read(r, calendar, &dates)
+		if r.Missing(calendar, "dates") {
+			r.Fault(calendar.AtKey(), "[%s] has no dates; set dates", calendar.Path)
+		}
+		to[calendar.Name] = dates
+	})
+}
+
+var datePattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
+
+// readDay reads a day from a string or from a TOML date.
+func readDay(r *schema.Reader, v document.Value) (string, bool) {
+	if t, isTime := v.Raw.(time.Time); isTime && t.Location().String() == "date-local" { // the TOML library gives this location to dates
+		return t.Format(time.DateOnly), true
+	}
+	return schema.Parsed(r, v, `a day without a time, such as "2026-12-25"`, func(s string) (string, error) {
+		_, err := time.Parse(time.DateOnly, s)
+		switch {
+		case !datePattern.MatchString(s):
+			return s, errors.New(`is not a day; write one such as "2026-12-25"`)
+		case err != nil:
+			return s, errors.New("is no day of the calendar")
+		}
+		return s, nil
+	})
+}
+
+// readInstant reads an RFC 3339 time from a string or from a TOML date-time. It refuses a time without an offset, because the meaning of such a time depends
+// on the machine.
+func readInstant(r *schema.Reader, v document.Value) (time.Time, bool) {
+	const want = `a time with its offset from UTC, such as "2026-01-31T09:00:00Z" or "2026-01-31T09:00:00+01:00"`
+	if t, isTime := v.Raw.(time.Time); isTime {
+		if strings.HasSuffix(t.Location().String(), "-local") { // the TOML library gives such a location to times without an offset
+			r.Fault(v, "%q must be %s; this has no offset", v.Name, want)
+			return time.Time{}, false
+		}
+		if !validOffset(v.Written()) {
+			r.Fault(v, "%q must be %s; an offset is at most 23:59", v.Name, want)
+			return time.Time{}, false
+		}
+		return t.UTC(), true
+	}
+	return schema.Parsed(r, v, want, func(s string) (time.Time, error) {
+		t, err := time.Parse(time.RFC3339, s)
+		if err != nil || !validOffset(s) {
+			return t, errors.New("is not " + want)
+		}
+		return t.UTC(), nil
+	})
+}
+
+var offsetPattern = regexp.MustCompile(`[+-]([0-9]{2}):([0-9]{2})$`)
+
+// validOffset reports whether RFC 3339 permits the offset of a time. The TOML library and package time also accept offsets such as +24:00 and +01:60.
+func validOffset(s string) bool {
+	m := offsetPattern.FindStringSubmatch(s)
+	return m == nil || m[1] <= "23" && m[2] <= "59"
+}
+
+// readExceptions reads names of calendars and cron expressions. An empty list removes the exceptions of [defaults].
+func readExceptions(r *schema.Reader, v document.Value) ([]expression, bool) {
+	if list, isList := v.Raw.([]any); isList && len(list) == 0 {
+		return nil, true
+	}
+	return readExpressions(r, v, `the name of a calendar or an expression such as "* * 24 12 *", in a string, or a list of them`)
+}
+
+// finishExcept looks up the calendars of the job's exceptions and returns the cron expressions. An exception that contains a blank or begins with @ is an
+// expression.
+func finishExcept(r *schema.Reader, d *draft, known calendars) (exprs []expression) {
+	for _, e := range d.except {
+		dates, found := known[e.Text]
+		switch {
+		case e.Open:
+		case strings.HasPrefix(e.Text, "@") || strings.ContainsAny(e.Text, " \t"):
+			exprs = append(exprs, e)
+		case found:
+			d.ExceptDates = append(d.ExceptDates, dates...)
+		default:
+			remedy := `define [calendars.NAME], or write an expression such as "* * 24 12 *"`
+			r.Fault(e.Value, "except %q is no calendar%s", e.Raw, suggestName(e.Expansion, slices.Collect(maps.Keys(known)), remedy))
+		}
+	}
+	d.Except = textsOf(exprs)
+	slices.Sort(d.ExceptDates)
+	d.ExceptDates = slices.Compact(d.ExceptDates)
+	return exprs
+}
+
+// jobNames reads a list of job names. [checkChains] reports unknown names after all jobs were read.
+func jobNames(r *schema.Reader, v document.Value) ([]expression, bool) {
+	const want = `a list of jobs such as ["extract"]`
+	return schema.List(r, v, want, func(item document.Value) (expression, bool) {
+		e, ok := r.Text(item, want)
+		if ok && e.Text == "" {
+			r.Fault(item, "%q must not name a job without a name", item.Name)
+		}
+		return expression{item, e}, ok && e.Text != ""
+	})
+}
+
+// finishAfter removes the schedule of a job with `after`. A schedule in the job's own table is a fault. A schedule in [defaults] is meant for the other jobs
+// and is ignored. A job with its own schedule ignores the `after` of [defaults].
+func finishAfter(r *schema.Reader, v document.Value, d *draft) {
+	after, chained := d.at["after"]
+	own := after.Path == v.Path+".after"
+	if _, scheduled := v.Get("schedule"); !chained || scheduled && !own {
+		d.before = nil
+		return
+	}
+	for _, key := range scheduleKeys {
+		if at, set := d.at[key]; set && at.Path == v.Path+"."+key {
+			r.Fault(at.AtKey(), "%s does not go with after: the ticks of this job are those of the jobs before it; remove it", key)
+		}
+		delete(d.at, key)
+	}
+	d.exprs, d.except = nil, nil
+	d.StartsAt, d.ExpiresAt, d.Jitter, d.CatchUp, d.CatchUpWindow = time.Time{}, time.Time{}, 0, "", 0
+	d.After = textsOf(d.before)
+	slices.Sort(d.After)
+	d.After = slices.Compact(d.After)
+}
+
+// link is a name in a job's `after`, with its place.
+type link struct {
+	job string
+	expression
+}
+
+// checkChains reports names in `after` that belong to no job, jobs in `after` that are not enabled, and cycles.
+func checkChains(r *document.Report, jobs []Job, links []link) {
+	byName, before := map[string]*Job{}, map[string][]link{}
+	for i := range jobs {
+		byName[jobs[i].Name] = &jobs[i]
+	}
+	for _, l := range links {
+		switch j := byName[l.Text]; {
+		case l.Open:
+		case j == nil:
+			r.Fault(l.Value, "after %q is no job%s", l.Raw, suggestName(l.Expansion, slices.Collect(maps.Keys(byName)), "write the name of a job, as in [jobs.NAME]"))
+		case !j.Enabled && byName[l.job].Enabled:
+			r.Fault(l.Value, "after %q is not enabled, so %s would never run; set enabled = false there, too", l.Raw, l.job)
+		default:
+			before[l.job] = append(before[l.job], l)
+		}
+	}
+	c := circles{Report: r, before: before, done: map[string]bool{}}
+	for _, j := range jobs {
+		c.visitJob(j.Name)
+		if links := before[j.Name]; len(links) > 0 && j.Enabled && len(zonesBefore(byName, before, j.Name, map[string]bool{})) > 1 {
+			r.Warn(links[0].Value, "%s comes from schedules of several kinds or zones: it runs for the instants that all of them name, and may run twice, or not, while replicas have "+
+				"different data of a zone; give them fixed times in one zone", j.Name)
+		}
+	}
+}
+
+// zonesBefore returns the time zones of the schedules at the start of a chain of jobs. Ticks of such schedules are identified by local time in their zone.
+// The zone "" stands for schedules whose ticks are identified by instants.
+func zonesBefore(jobs map[string]*Job, before map[string][]link, job string, seen map[string]bool) (zones map[string]bool) {
+	zones = map[string]bool{}
+	if seen[job] {
+		return zones
+	}
+	seen[job] = true
+	if spec := jobs[job].Spec; spec != nil {
+		zone := ""
+		if spec.Nominal() {
+			zone = spec.Zone().String()
+		}
+		zones[zone] = true
+	}
+	for _, l := range before[job] {
+		maps.Copy(zones, zonesBefore(jobs, before, l.Text, seen))
+	}
+	return zones
+}
+
+// circles searches `after` for cycles.
+type circles struct {
+	*document.Report
+	before map[string][]link
+	path   []link // the links from the first job to the one that is being visited
+	done   map[string]bool
+}
+
+func (c *circles) visitJob(job string) {
+	for _, l := range c.before[job] {
+		if c.done[job] {
+			return
+		}
+		c.path = append(c.path, l)
+		if from := slices.IndexFunc(c.path, func(o link) bool { return o.job == l.Text }); from >= 0 {
+			var round []string
+			for _, o := range c.path[from:] {
+				round = append(round, o.job)
+			}
+			c.Fault(l.Value, "after forms a cycle: %s, %s; remove one of them", strings.Join(round, ", "), l.Text)
+		} else {
+			c.visitJob(l.Text)
+		}
+		c.path = c.path[:len(c.path)-1]
+	}
+	c.done[job] = true
 }

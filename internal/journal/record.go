@@ -257,3 +257,100 @@ func isRunID(s string) bool {
 		return r <= ' ' || r > '~' || r == '|'
 	})
 }
+
+// A LeaseMargin is the time that was left of a lease when it was renewed; 0 if the lease was lost.
+type LeaseMargin struct {
+	// Of names the holder: a job, a pool, or the leadership; "" in entries of older versions.
+	Of      string `json:"of,omitempty"`
+	LeftMS  int64  `json:"left_ms"`
+	LeaseMS int64  `json:"lease_ms"` // length of the lease
+}
+
+// The values of LeaseMargin.Of. The name of the job or pool follows the first two.
+const (
+	MarginOfJob        = "job "
+	MarginOfPool       = "pool "
+	MarginOfLeadership = "the leadership"
+)
+
+// mostOf is the maximum length of the name of a holder, in bytes.
+const mostOf = 300
+
+// Lost reports whether the lease was lost.
+func (m LeaseMargin) Lost() bool { return m.LeftMS == 0 }
+
+// Low reports whether less than half of the lease was left. A renewal is sent after a third of the lease, so about two thirds are normal. With the longest
+// grace, a run is stopped when 38 % are left. Half of the lease is a warning before that point.
+func (m LeaseMargin) Low() bool { return 2*m.LeftMS < m.LeaseMS }
+
+// Below reports whether m is a smaller fraction of its lease than other. Fractions are compared because a short lease has less time left without being closer
+// to its end.
+func (m LeaseMargin) Below(other LeaseMargin) bool {
+	return float64(m.LeftMS)*float64(other.LeaseMS) < float64(other.LeftMS)*float64(m.LeaseMS)
+}
+
+// String returns a text such as "19.7s of 30s".
+func (m LeaseMargin) String() string {
+	return fmt.Sprintf("%.1fs of %gs", float64(m.LeftMS)/1000, float64(m.LeaseMS)/1000)
+}
+
+func (m *LeaseMargin) isSound() bool {
+	return m == nil || m.LeftMS >= 0 && m.LeftMS <= m.LeaseMS && m.LeaseMS > 0 && m.LeaseMS <= longestLease.Milliseconds() &&
+		len(m.Of) <= mostOf && utf8.ValidString(m.Of)
+}
+
+const (
+	// blocksPerRun is the number of blocks per record that the history keeps. With several, a partly filled block wastes little of MaxBytes, and many small
+	// outputs do not displace each other.
+	blocksPerRun = 8
+	minBlock     = 256 // bytes; a smaller block would cost more than it holds
+)
+
+// blocks describes the space for a job's output: the size of a block in bytes, and the number of blocks.
+type blocks struct{ size, count int }
+
+// blocksOf divides the space into blocks.
+func blocksOf(maxBytes int64, runs int) blocks {
+	size := min(max(maxBytes/int64(blocksPerRun*runs), minBlock), maxBytes)
+	return blocks{int(size), int(maxBytes / size)}
+}
+
+// outputPrefix returns the prefix of all blocks of one run's output. Blocks are members of a sorted set with equal scores, so Redis orders them by their bytes.
+// The prefix begins with the end of the run, so that the oldest output comes first.
+func outputPrefix(ended time.Time, id string) string {
+	return fmt.Sprintf("%016x|%s|", ended.UnixMicro(), id)
+}
+
+// splitOutput divides output into members of the set of blocks. If output exceeds the whole space, only its end is kept. Empty output becomes one empty block.
+func (b blocks) splitOutput(prefix, output string) []string {
+	if room := b.size * b.count; len(output) > room {
+		output = output[len(output)-room:]
+	}
+	var members []string
+	for i := 0; i == 0 || len(output) > 0; i++ {
+		n := min(len(output), b.size)
+		members = append(members, fmt.Sprintf("%s%06x|%s", prefix, i, output[:n]))
+		output = output[n:]
+	}
+	return members
+}
+
+// joinBlocks returns the output in blocks that were found under prefix, in order; nil if there are none. If the first blocks were trimmed, the result is still
+// the end of the output.
+func joinBlocks(prefix string, members []string) *string {
+	if len(members) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	for _, m := range members {
+		_, data, _ := strings.Cut(strings.TrimPrefix(m, prefix), "|")
+		b.WriteString(data)
+	}
+	s := b.String()
+	return &s
+}
+
+// outputRange returns the range of members that begin with prefix, which ends in "|".
+func outputRange(prefix string) (from, to string) {
+	return "[" + prefix, "(" + prefix[:len(prefix)-1] + "}" // "}" follows "|" in ASCII
+}

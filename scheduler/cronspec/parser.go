@@ -2,6 +2,7 @@ package cronspec
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -209,4 +210,124 @@ func (p *parser) checkComes(w *wall, words []word) error {
 			fmt.Sprintf("the clock of %s always skips this time", w.zone))
 	}
 	return nil
+}
+
+// A ParseError is an error in one expression, with its position and a hint. [Schedule.Remarks] also uses it.
+type ParseError struct {
+	// Except is true if the expression is in [Options.Except], and false if it is an expression of the schedule.
+	Except bool
+	// Index is the index of the expression in its list, from 0.
+	Index int
+	// Offset is the offset in the expression, in bytes, at which the error was found. If something is missing at the end, Offset is the length of the
+	// expression.
+	Offset int
+	// Message describes the error, in lower case and without a full stop.
+	Message string
+	// Hint describes the remedy. It may be empty.
+	Hint string
+}
+
+// Error returns the position, the message and the hint in one line.
+func (e *ParseError) Error() string {
+	list := ""
+	if e.Except {
+		list = "except, "
+	}
+	text := fmt.Sprintf("%sexpression %d, byte %d: %s", list, e.Index, e.Offset, e.Message)
+	if e.Hint != "" {
+		text += " (" + e.Hint + ")"
+	}
+	return text
+}
+
+// quote returns a part of the input in quotes. It shortens long input so that messages stay readable.
+func quote(text string) string {
+	const most = 32
+	if len(text) > most {
+		text = text[:most] + "..."
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// foreignHint recognises notations of other cron dialects, and returns a hint with a replacement. text is the part that could not be parsed.
+func foreignHint(text string) string {
+	upper := strings.ToUpper(text)
+	last := strings.HasPrefix(upper, "L") || len(upper) == len("FRIL") && strings.HasSuffix(upper, "L")
+	switch {
+	case strings.HasPrefix(upper, "?"):
+		return `"?" is Quartz's; write "*"`
+	case strings.HasPrefix(upper, "#"):
+		return `the n-th weekday of a month ("#") is not supported; use a weekday alone and let the command look at the date`
+	case text == "h":
+		return `the place spread by the job's name is a capital "H"`
+	case upper == "W", upper == "LW":
+		return `the nearest weekday ("W") is not supported; use MON-FRI as the day of week`
+	case last:
+		return `the last day ("L") is not supported; use the days 28-31 and let the command look at the date`
+	}
+	return ""
+}
+
+// Remarks returns a remark for each part of an expression that other cron programs interpret differently, and for a [Schedule.Mixed] schedule.
+// Message has the interpretation of this package. Hint has a notation without the problem; it may be empty.
+func (s *Schedule) Remarks() []*ParseError { return s.remarks }
+
+// addRemark adds a remark on the current expression.
+func (p *parser) addRemark(offset int, message, hint string) {
+	*p.remarks = append(*p.remarks, &ParseError{Except: p.except, Index: p.index, Offset: offset, Message: message, Hint: hint})
+}
+
+// remarkGap adds a remark on a fixed-time expression if daylight saving skips several of its times at once. Here they become one tick, but Debian's
+// cron runs each of them.
+func (p *parser) remarkGap(w *wall, offset int) {
+	if w.clock || p.except {
+		return
+	}
+	for from := int64(lawEnds); from < lawEnds+2*365*secondsPerDay; {
+		before := periodAt(w.zone, from)
+		if before.end == math.MaxInt64 {
+			return
+		}
+		from = before.end
+		after := periodAt(w.zone, from)
+		if n := w.timesWithin(before.wallClock(from), after.wallClock(from)); n > 1 {
+			p.addRemark(offset, fmt.Sprintf("the clock of %s skips %d of these times at once in spring; they are one run here; Debian's cron runs each of them", w.zone, n), "")
+			return
+		}
+	}
+}
+
+// timesWithin returns the number of matching local times in [from, to).
+func (w *wall) timesWithin(from, to int64) (n int) {
+	for at := from - 1; ; n++ {
+		next, ok := w.nextOnFace(at, to)
+		if !ok || next >= to {
+			return n
+		}
+		at = next
+	}
+}
+
+// readingOfStep returns the remark on a value with a step, such as "5/15".
+func (k kind) readingOfStep(low, high, step int) (message, hint string) {
+	return fmt.Sprintf("%d/%d is %s here; Debian's cron refuses it", low, step, k.formatSet(stepSet(low, high, step))), fmt.Sprintf("%d-%d/%d means the same everywhere", low, high, step)
+}
+
+// readingOfSunday returns the remark on a range that ends with Sunday, such as FRI-SUN.
+func readingOfSunday(low int) (message, hint string) {
+	return fmt.Sprintf("the range is %s to Sunday here; Debian's cron and cronie accept it, and it matches no day there", time.Weekday(low)), fmt.Sprintf("%d-7 means the same everywhere", low)
+}
+
+// remarkMixed adds a remark on the first fixed-time expression of a schedule that also has other expressions.
+func (s *Schedule) remarkMixed() {
+	if !s.Mixed() {
+		return
+	}
+	for _, r := range s.rules {
+		if w, ok := r.(*wall); ok && !w.clock {
+			s.remarks = append(s.remarks, &ParseError{Index: w.index, Message: "its times are fixed, and other expressions of the list follow the clock: the ticks of this job are " +
+				"identified by their instants, so one may run twice while replicas have different data of its zone", Hint: "two jobs, one for each kind, do not"})
+			return
+		}
+	}
 }

@@ -1,3 +1,53 @@
+// Package cronspec computes the instants of cron schedules, with the same result on every machine.
+//
+// A schedule is a list of expressions. An expression has the five fields of cron, or six fields with the seconds first, or is a name such as "@daily"
+// or "@every 90s". [Parse] parses a list for a time zone. The instants of a schedule are called ticks. [Schedule.Next] and [Schedule.Prev] return the
+// tick after or before an instant. The result does not depend on a clock, on the machine's time zone, or on start times. So replicas with the same
+// configuration compute the same ticks without communication.
+//
+// To get the same ticks on every machine, take zones from [LoadLocation], which uses only the built-in zone data, or from [Zones] with the same data
+// on every machine. [time.LoadLocation] prefers the zone files of the machine, which may differ between machines.
+//
+// # Two kinds of clock
+//
+// The fields are matched with SpecSchedule.Next of robfig/cron, but only against local times: a date and a time of day without a zone. The zone is
+// then applied as in Debian's cron, with two kinds of expressions:
+//
+//   - If the minute or the hour field starts with "*", the expression follows the clock: it fires whenever the clock of the zone shows a matching
+//     time. It fires twice in an hour that is repeated, and never in an hour that is skipped.
+//   - Any other expression is a fixed-time expression: it fires at the first instant at which the clock shows a matching time or a later time. So all
+//     matching times in a skipped hour or day become one tick right after it, and a matching time that the clock shows twice fires only once.
+//
+// # The day rule
+//
+// As in Debian's cron, a day must match both the day-of-month and the day-of-week field if one of these fields starts with "*" (also "*/2").
+// Otherwise it is enough that one field matches.
+//
+// # H
+//
+// "H" stands for a value that depends only on the field and the job's name, so that a thousand hourly jobs do not all start on the hour. "H" is one
+// value of the field, and "H(0-29)" one value of the range. "H/15" is every 15th value, beginning at one of the first 15 values. "H(0-29)/10" is
+// every 10th value of the range. In the day-of-month field, "H" is at most 28, so that every month has the day. The index of the value among the
+// candidates is
+//
+//	SHA-256("H" NUL field NUL job), first 8 bytes as a big-endian number,
+//	modulo the number of candidates
+//
+// In this formula, field is "second", "minute", "hour", "day of month", "month" or "day of week". The formula will not change between versions.
+//
+// # Exceptions
+//
+// [Options] can except instants, which are then not ticks: Next and Prev skip them. Schedules with different exceptions have different keys and
+// digests. An expression in Except excepts exactly its own instants: "0 12 * * *" excepts noon, and "* * 12 * * *" the whole hour. The rules above,
+// such as the daylight-saving rules, also apply to expressions in Except. For example, "30 2 * * *" excepts all instants of the schedule "30 2 * *
+// *". But "* 2 * * *" does not except its tick on a day on which 2:30 is skipped, because this tick is not between 2:00 and 3:00. A date in
+// ExceptDates excepts all instants of that day, by the clock of the zone.
+//
+// # Limits
+//
+// Ticks are whole seconds between the years 1 and 9999. Parse refuses a schedule without any tick within the 400-year cycle of the calendar. It also
+// refuses a schedule if all instants of many successive days with instants are excepted. This limit is the number of days in 40 years, a time in
+// which every kind of year occurs.
 package cronspec
 
 import (
@@ -5,7 +55,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -200,3 +252,67 @@ func (s *Schedule) Key() string { return s.key }
 // Digest returns a hash of [Schedule.Key], 16 hexadecimal digits. For a schedule with nominal ticks, the digest begins with 8 digits of a hash of the
 // zone's name and a dot. So the digest shows whether the zone changed. Identities from different zones cannot be compared.
 func (s *Schedule) Digest() string { return s.digest }
+
+// An every is an "@every" expression, with its interval in seconds. Its instants are the multiples of the interval in Unix time, so that they do not
+// depend on the start time of a replica.
+type every int64
+
+// nextInstant implements [rule].
+func (e every) nextInstant(after, limit int64) (int64, bool) {
+	step := int64(e)
+	past := floorMod(after, step)
+	if limit-after < step-past {
+		return 0, false
+	}
+	return after - past + step, true
+}
+
+// floorMod returns the non-negative remainder of a modulo n.
+func floorMod(a, n int64) int64 {
+	past := a % n
+	if past < 0 {
+		past += n
+	}
+	return past
+}
+
+// parseEvery parses the duration after "@every". offset is its position in the expression.
+func (p *parser) parseEvery(text string, offset int) (every, error) {
+	if text == "" {
+		return 0, p.newFault(offset, "@every without a duration", `write for example "@every 90s"`)
+	}
+	d, err := parseDuration(text)
+	switch {
+	case err != nil:
+		return 0, p.newFault(offset, quote(text)+" is not a duration", `durations look like "90s", "1h30m" or "2d"`)
+	case d < time.Second:
+		return 0, p.newFault(offset, fmt.Sprintf("@every %s is too short", text), "at least 1s")
+	case d%time.Second != 0:
+		hint := fmt.Sprintf("whole seconds only, for example %s", d.Round(time.Second))
+		return 0, p.newFault(offset, fmt.Sprintf("@every %s is not a whole number of seconds", text), hint)
+	}
+	return every(d / time.Second), nil
+}
+
+// parseDuration parses a Go duration that may begin with a number of days, such as "1d12h".
+func parseDuration(text string) (time.Duration, error) {
+	const day = 24 * time.Hour
+	number, rest, found := strings.Cut(text, "d")
+	if !found {
+		return time.ParseDuration(text)
+	}
+	days, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("days: %w", err)
+	}
+	var d time.Duration
+	if rest != "" {
+		if d, err = time.ParseDuration(rest); err != nil {
+			return 0, err
+		}
+	}
+	if d < 0 || days > uint64((math.MaxInt64-d)/day) {
+		return 0, strconv.ErrRange
+	}
+	return time.Duration(days)*day + d, nil
+}

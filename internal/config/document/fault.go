@@ -1,7 +1,9 @@
 package document
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -51,4 +53,77 @@ func (f Faults) Split() (faults, warnings Faults) {
 		}
 	}
 	return faults, warnings
+}
+
+// Report collects the faults and warnings of a configuration up to a limit. It counts all of them. The zero value is empty.
+type Report struct {
+	found              Faults
+	failures, warnings int // include faults and warnings beyond the limit
+}
+
+// Add adds a fault, up to the limit.
+func (r *Report) Add(f Fault) {
+	if r.failures++; r.failures <= maxFaults {
+		r.found = append(r.found, f)
+	}
+}
+
+// Skip reports whether the limit of faults is reached. In this case it counts a fault that is not kept. Callers use it to avoid the cost of finding the
+// fault's position and building its message, which grows with the file.
+func (r *Report) Skip() bool {
+	if r.Full() {
+		r.failures++
+		return true
+	}
+	return false
+}
+
+// Fault adds a fault at a value.
+func (r *Report) Fault(v Value, format string, args ...any) {
+	if !r.Skip() {
+		r.Add(v.src.newFault(v.at.val, format, args...))
+	}
+}
+
+// Mistyped adds the fault of a value with the wrong type.
+func (r *Report) Mistyped(v Value, want string) {
+	r.Fault(v, "%q must be %s; this is %s", v.Name, want, v.Kind())
+}
+
+// Warn adds a warning at a value.
+func (r *Report) Warn(v Value, format string, args ...any) {
+	if r.warnings++; r.warnings > maxFaults {
+		return
+	}
+	f := v.src.newFault(v.at.val, format, args...)
+	f.Warning = true
+	r.found = append(r.found, f)
+}
+
+// Full reports whether the limit of faults is reached.
+func (r *Report) Full() bool { return r.failures > maxFaults }
+
+// FullOfWarnings reports whether the limit of warnings is reached.
+func (r *Report) FullOfWarnings() bool { return r.warnings >= maxFaults }
+
+// Failures returns the number of faults, without warnings.
+func (r *Report) Failures() int { return r.failures }
+
+// Sorted returns faults and warnings by file, line and column. files has the order in which the files were read. Sorted removes duplicates, because a fault
+// in [defaults] is found again for every job.
+func (r *Report) Sorted(files map[string]int) Faults {
+	found := r.found
+	if r.Full() {
+		found = append(found, Fault{File: found[0].File, Line: 1, Column: 1,
+			Message: fmt.Sprintf("more than %d faults; these are the first that were found", maxFaults)})
+	}
+	slices.SortStableFunc(found, func(a, b Fault) int {
+		return cmp.Or(
+			cmp.Compare(files[a.File], files[b.File]),
+			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Message, b.Message),
+		)
+	})
+	return slices.Compact(found)
 }

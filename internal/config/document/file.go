@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 )
@@ -131,4 +132,153 @@ func (f *File) Unread(word string) bool {
 		return strings.Contains(f.text.string, word)
 	}
 	return slices.ContainsFunc(f.twins, func(t twin) bool { return strings.Contains(f.text.string[t.from:t.upTo], word) })
+}
+
+// text is the content of a file. It converts byte offsets to lines and columns.
+type text struct {
+	string
+	lines []int // byte offset of the start of each line
+	chars []int // number of characters before each block of stride bytes
+}
+
+// stride is the block size of text.chars in bytes. Without blocks, each lookup in a long line would count the characters of the whole line.
+const stride = 1 << 10
+
+func newText(s string) text {
+	t := text{string: strings.TrimPrefix(s, "\ufeff"), lines: []int{0}}
+	chars := 0
+	for i := range len(t.string) {
+		if i%stride == 0 {
+			t.chars = append(t.chars, chars)
+		}
+		if utf8.RuneStart(t.string[i]) {
+			chars++
+		}
+		if t.string[i] == '\n' {
+			t.lines = append(t.lines, i+1)
+		}
+	}
+	return t
+}
+
+// charsBefore returns the number of characters that begin before a byte offset.
+func (t text) charsBefore(at int) int {
+	if len(t.chars) == 0 {
+		return 0
+	}
+	from := min(at/stride, len(t.chars)-1)
+	n := t.chars[from]
+	for i := from * stride; i < at; i++ {
+		if utf8.RuneStart(t.string[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// lineAndColumn converts a byte offset to a line and a column. Both count from 1; columns count characters.
+func (t text) lineAndColumn(at int) (line, column int) {
+	at = min(max(at, 0), len(t.string))
+	line, found := slices.BinarySearch(t.lines, at)
+	if !found {
+		line-- // at is inside a line, which begins before at
+	}
+	return line + 1, t.charsBefore(at) - t.charsBefore(t.lines[line]) + 1
+}
+
+// invalidUTF8 returns the offset of the first byte that is not UTF-8, or -1. It also finds a second byte order mark at the start, and byte order marks of
+// other encodings, which the TOML library would drop.
+func (t text) invalidUTF8() int {
+	for at := 0; at < len(t.string); {
+		r, n := utf8.DecodeRuneInString(t.string[at:])
+		if r == utf8.RuneError && n == 1 || r == '\ufeff' && at == 0 {
+			return at
+		}
+		at += n
+	}
+	return -1
+}
+
+// withoutTwins replaces duplicate definitions by blanks, so that all other positions stay the same. In an inline table it also replaces the comma after the
+// definition.
+func (t text) withoutTwins(twins []twin) string {
+	if len(twins) == 0 {
+		return t.string
+	}
+	blank := []byte(t.string)
+	for _, twin := range twins {
+		upTo := twin.upTo
+		if rest := strings.TrimLeft(t.string[upTo:], " \t"); strings.HasPrefix(rest, ",") {
+			upTo = len(blank) - len(rest) + 1
+		}
+		for i := twin.from; i < upTo; i++ {
+			if blank[i] != '\n' {
+				blank[i] = ' '
+			}
+		}
+	}
+	return string(blank)
+}
+
+// The limits of a configuration. The scanner enforces them before the TOML library decodes the text, because the memory that the library needs grows with the
+// depth and the number of values and with the length of keys.
+const (
+	// MaxFileBytes is the maximum length of one file in bytes, enough for about 25,000 jobs.
+	MaxFileBytes  = 4 << 20
+	maxTotalBytes = 16 << 20 // maximum length of all files together
+	maxFiles      = 10_000
+	maxDepth      = 32        // maximum depth of nested brackets and braces
+	maxParts      = 32        // maximum number of parts of a dotted key
+	maxKey        = 1 << 10   // maximum length of one part of a key
+	maxString     = 256 << 10 // maximum length of a string in the file; Linux permits 128 KiB for an argument or a variable
+	maxValues     = 250_000   // maximum number of values and table headers in all files
+	maxKeyBytes   = 64 << 20  // maximum length of all keys together, each including the names of the tables around it
+	maxFaults     = 1000      // maximum number of faults that are reported; the same limit applies to warnings
+	maxTwins      = 100       // maximum number of duplicate definitions that are reported per file
+)
+
+// partCost is the cost of one part of a key, in addition to the length of the name.
+const partCost = 16
+
+const (
+	tooDeep      = "nested more than 32 deep"
+	tooManyParts = "a key of more than 32 parts"
+	keyTooLong   = "a key of more than 1 KiB"
+	textTooLong  = "a string of more than 256 KiB"
+)
+
+// Bounds has the remaining budget of each limit, for all files together.
+type Bounds struct {
+	files, bytes, values, keyBytes int
+}
+
+// NewBounds returns the limits of a whole configuration.
+func NewBounds() *Bounds {
+	return &Bounds{files: maxFiles, bytes: maxTotalBytes, values: maxValues, keyBytes: maxKeyBytes}
+}
+
+// Take subtracts a file of the given length from the budget. It returns an error if a limit is exceeded.
+func (b *Bounds) Take(bytes int) error {
+	b.files--
+	b.bytes -= bytes
+	switch {
+	case b.files < 0:
+		return fmt.Errorf("more than %d files", maxFiles)
+	case b.bytes < 0:
+		return fmt.Errorf("the configuration is longer than %d MiB in all files", maxTotalBytes>>20)
+	}
+	return nil
+}
+
+// spendValues subtracts values and the cost of their keys from the budget. It returns a message if a limit is exceeded, or "".
+func (b *Bounds) spendValues(values, keyBytes int) string {
+	b.values -= values
+	b.keyBytes -= keyBytes
+	switch {
+	case b.values < 0:
+		return fmt.Sprintf("more than %d values and headers in all files", maxValues)
+	case b.keyBytes < 0:
+		return fmt.Sprintf("the names of keys and the tables around them are longer than %d MiB in all files", maxKeyBytes>>20)
+	}
+	return ""
 }

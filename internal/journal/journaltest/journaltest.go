@@ -4,9 +4,18 @@
 package journaltest
 
 import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/journal"
 )
 
 // Run runs the suite. connect returns a client, with ContextTimeoutEnabled, of
@@ -69,5 +78,163 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 		"namespaces share nothing":        namespaces,
 	} {
 		t.Run(name, func(t *testing.T) { test(newSuite(t, connect(t))) })
+	}
+}
+
+// suite is what one test has.
+type suite struct {
+	*testing.T
+	ctx       context.Context
+	client    redis.UniversalClient
+	namespace string
+	now       time.Time
+}
+
+func newSuite(t *testing.T, client redis.UniversalClient) *suite {
+	s := &suite{T: t, ctx: t.Context(), client: client, namespace: "test-" + rand.Text()}
+	now, err := client.Time(s.ctx).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.now = now.UTC().Truncate(time.Second)
+	t.Cleanup(func() {
+		s.ctx = context.Background() // the test's has ended
+		for _, key := range s.allKeys() {
+			client.Del(s.ctx, key)
+		}
+	})
+	return s
+}
+
+// journal with defaults where cfg says nothing.
+func (s *suite) journal(cfg journal.Config) *journal.Journal {
+	s.Helper()
+	cfg.Redis = s.client
+	cfg.Namespace = cmp.Or(cfg.Namespace, s.namespace)
+	cfg.Timeout = 20 * time.Second // the machine may be slow
+	j, err := journal.New(cfg)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return j
+}
+
+// ended is a record of run id that started i seconds before now and took 1 ms.
+func (s *suite) ended(job, id, outcome string, i int) journal.Record {
+	r := s.running(job, id, i)
+	r.Outcome = outcome
+	r.Finished = r.Started.Add(time.Millisecond)
+	r.DurationMS = new(int64(1))
+	return r
+}
+
+func (s *suite) running(job, id string, i int) journal.Record {
+	at := s.now.Add(-time.Duration(i) * time.Second)
+	return journal.Record{RunID: id, Job: job, Tick: at, Trigger: "schedule", Slot: new(0), Attempt: 1,
+		Token: at.UnixMicro(), Replica: "r1", Outcome: journal.OutcomeRunning, Started: at}
+}
+
+func (s *suite) record(j *journal.Journal, records ...journal.Record) {
+	s.Helper()
+	if err := j.Record(s.ctx, records); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *suite) runs(j *journal.Journal, job string, n int) []journal.Record {
+	s.Helper()
+	records, err := j.Runs(s.ctx, job, n, true)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return records
+}
+
+// expect compares the records of a job with "id outcome reason" of each.
+func (s *suite) expect(j *journal.Journal, job string, want ...string) {
+	s.Helper()
+	if got := describe(s.runs(j, job, 0)); !slices.Equal(got, want) {
+		s.Errorf("recorded of %q:\n got %q\nwant %q", job, got, want)
+	}
+}
+
+func describe(records []journal.Record) []string {
+	var all []string
+	for _, r := range records {
+		all = append(all, strings.TrimSpace(r.RunID+" "+r.Outcome+" "+r.Reason))
+	}
+	return all
+}
+
+// allKeys of the namespace, and of namespaces that begin with its name.
+func (s *suite) allKeys() []string {
+	s.Helper()
+	var (
+		mu   sync.Mutex // nodes of a Cluster are scanned at once
+		keys []string
+	)
+	scan := func(ctx context.Context, c redis.Cmdable) error {
+		it := c.Scan(ctx, 0, "*"+s.namespace+"*", 1000).Iterator()
+		for it.Next(ctx) {
+			mu.Lock()
+			keys = append(keys, it.Val())
+			mu.Unlock()
+		}
+		return it.Err()
+	}
+	var err error
+	if c, ok := s.client.(*redis.ClusterClient); ok {
+		err = c.ForEachMaster(s.ctx, func(ctx context.Context, c *redis.Client) error { return scan(ctx, c) })
+	} else {
+		err = scan(s.ctx, s.client)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// key of a job, as in the package comment of journal.
+func (s *suite) key(job, name string) string {
+	return "cronclave:" + s.namespace + ":{" + job + "}:" + name
+}
+
+// stored counts the records of a job in Redis: its index and its hash.
+func (s *suite) stored(job string) (indexed, texts int) {
+	s.Helper()
+	n, err := s.client.ZCard(s.ctx, s.key(job, "runs")).Result()
+	if err != nil {
+		s.Fatal(err)
+	}
+	m, err := s.client.HLen(s.ctx, s.key(job, "records")).Result()
+	if err != nil {
+		s.Fatal(err)
+	}
+	return int(n), int(m)
+}
+
+// outputBytes counts the output of a job in Redis, without the bytes that keep the order.
+func (s *suite) outputBytes(job string) int {
+	s.Helper()
+	blocks, err := s.client.ZRange(s.ctx, s.key(job, "output"), 0, -1).Result()
+	if err != nil {
+		s.Fatal(err)
+	}
+	n := 0
+	for _, b := range blocks {
+		n += len(strings.SplitN(b, "|", 4)[3])
+	}
+	return n
+}
+
+// eventually asks again until ok, since the server's clock can't be moved.
+func (s *suite) eventually(what string, ok func() bool) {
+	s.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			s.Fatal("still not so: ", what)
+		}
+		<-time.After(10 * time.Millisecond)
 	}
 }
