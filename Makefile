@@ -21,15 +21,18 @@ build: ## build a static binary into ./bin
 
 # Tests with real processes, or with bounds in real time: beside others that compile or compute, a process would take longer to start than the second
 # that lies between two of its ticks. They run when all is built. The other packages only compute.
-ALONE   := ./cmd/cronclave ./internal/web/api ./internal/process ./internal/journal ./internal/logging ./internal/web/oidc ./internal/redisconn ./internal/safefile ./internal/warden ./integration
-COMPUTE  = $(filter-out $(ALONE) ./integration/architecture,$(subst $(shell go list -m),.,$(shell go list ./...)))
+ALONE   := ./cmd/cronclave ./internal/web/api ./internal/process ./internal/journal ./internal/logging ./internal/web/oidc ./internal/redisconn ./internal/safefile ./internal/warden
+COMPUTE  = $(filter-out $(ALONE),$(subst $(shell go list -m),.,$(shell go list ./...)))
+# integration is a module of its own; its root package has the tests with real processes.
+INTEGRATION_COMPUTE = $(filter-out . ./architecture ./docs,$(subst $(shell go -C integration list -m),.,$(shell go -C integration list ./...)))
 
-# vet and the rules of the architecture are in lint.
-GO_TEST  = CRONCLAVE_TEST_INSTALL=1 go test -vet=off -count=1 -timeout 35m
-# Tests with real processes wait for most of their time: two packages at a time, and in ./integration, where a test has several processes, four tests.
-OTHERS_TEST = $(GO_TEST) $(RACE) -p 2 -parallel 6
-INTEGRATION_TEST = $(GO_TEST) $(RACE) -p 1 -parallel 4
-OTHERS = $(filter-out ./integration,$(ALONE))
+# vet, the rules of the architecture and the tests of the pages are in lint.
+FLAGS = -vet=off -count=1 -timeout 35m $(RACE)
+ROOT_TEST = CRONCLAVE_TEST_INSTALL=1 go test $(FLAGS)
+INTEGRATION_TEST = CRONCLAVE_TEST_INSTALL=1 go test -C integration $(FLAGS)
+# Tests with real processes wait for most of their time: two packages at a time, and in integration, where a test has several processes, four tests.
+TWO = -p 2 -parallel 6
+ONE = -p 1 -parallel 4
 
 # All of it is compiled with the same flags, so that each package is compiled once. The Lua VM of the embedded Redis does without the race detector: each script runs in one
 # goroutine, and the tests take a third less time. No package with generic functions could do so: the linker may take its copies for those of other packages.
@@ -45,6 +48,7 @@ test-build:
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
 	go build $(RACE) -tags failpoints -o /dev/null ./cmd/cronclave
 	go list $(RACE) -test -export ./... >/dev/null
+	go -C integration list $(RACE) -test -export ./... >/dev/null
 
 # There is memory, and much is garbage.
 test-compute test-alone test-long-compute test-long-alone: export GOGC := 400
@@ -59,20 +63,22 @@ test-long: test-build test-long-alone test-long-compute test-bench ## run the te
 SHORT := -short
 
 test-compute:
-	$(GO_TEST) $(RACE) $(SHORT) -parallel 4 $(COMPUTE)
+	$(ROOT_TEST) $(SHORT) -parallel 4 $(COMPUTE); root=$$?; $(INTEGRATION_TEST) $(SHORT) -parallel 4 $(INTEGRATION_COMPUTE) && exit $$root
 
 test-bench: ## run the tests of the benchmarks, which compile the locks of other libraries
 	go -C bench test -count=1 ./...
 
 test-alone:
-	$(OTHERS_TEST) $(SHORT) $(OTHERS); others=$$?; $(INTEGRATION_TEST) $(SHORT) ./integration && exit $$others
+	$(ROOT_TEST) $(TWO) $(SHORT) $(ALONE); root=$$?; $(INTEGRATION_TEST) $(ONE) $(SHORT) . && exit $$root
 
 test-long-compute:
-	$(GO_TEST) $(RACE) $(shell integration/tiers.sh slow $(COMPUTE))
-	GOGC=800 GOFLAGS="$$PLAIN_GOFLAGS" $(GO_TEST) -v $(shell integration/tiers.sh whole $(COMPUTE))
+	$(ROOT_TEST) $(shell integration/tiers.sh slow . $(COMPUTE))
+	$(INTEGRATION_TEST) $(shell integration/tiers.sh slow integration $(INTEGRATION_COMPUTE))
+	GOGC=800 GOFLAGS="$$PLAIN_GOFLAGS" $(ROOT_TEST) -race=false -v $(shell integration/tiers.sh whole . $(COMPUTE))
+	GOGC=800 GOFLAGS="$$PLAIN_GOFLAGS" $(INTEGRATION_TEST) -race=false -v $(shell integration/tiers.sh whole integration $(INTEGRATION_COMPUTE))
 
 test-long-alone:
-	$(OTHERS_TEST) $(shell integration/tiers.sh slow $(OTHERS)); others=$$?; $(INTEGRATION_TEST) $(shell integration/tiers.sh slow ./integration) && exit $$others
+	$(ROOT_TEST) $(TWO) $(shell integration/tiers.sh slow . $(ALONE)); root=$$?; $(INTEGRATION_TEST) $(ONE) $(shell integration/tiers.sh slow integration .) && exit $$root
 
 N := 10
 
@@ -82,14 +88,16 @@ test-repeat: ## run make test N=10 times, each from a fresh clone with a cold bu
 lint: ## vet, gofmt, staticcheck, and the rules on who may import what
 	GOFLAGS= GOBIN=$(CURDIR)/bin go install $(STATICCHECK)
 	go vet ./...
-	go vet -tags mutants ./integration/mutants
+	go -C integration vet ./...
+	go -C integration vet -tags mutants ./mutants
 	go vet -tags failpoints ./scheduler
 	go -C bench vet ./...
 	go -C integration/browser vet -tags browser ./...
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "not formatted by gofmt:"; echo "$$files"; exit 1; }
 	bin/staticcheck ./...
+	cd integration && ../bin/staticcheck ./...
 	cd bench && ../bin/staticcheck ./...
-	go test -count=1 ./integration/architecture ./integration/docs
+	go test -C integration -count=1 ./architecture ./docs
 
 # The list of vulnerabilities is at vuln.go.dev alone, so a machine without the internet cannot look.
 vulncheck: ## look for known vulnerabilities in the code that the program calls
@@ -98,10 +106,12 @@ vulncheck: ## look for known vulnerabilities in the code that the program calls
 
 golangci: ## the wider set of linters in .golangci.yml (the first time builds golangci-lint, which takes minutes)
 	go run $(GOLANGCI_LINT) run ./...
+	cd integration && go run $(GOLANGCI_LINT) run ./...
 	cd bench && go run $(GOLANGCI_LINT) run ./...
 
 bench: ## run the benchmarks, then our locks beside those of other libraries (needs redis-server; six minutes)
 	go test -run '^$$' -bench . -benchmem -timeout 30m ./...
+	go test -C integration -run '^$$' -bench . -benchmem -timeout 30m ./...
 	go -C bench run .
 
 # SUITE:PACKAGE of Debian; the versions in trixie and sid move. To test your own server, pass its absolute path: make engines ENGINES=/usr/local/bin/valkey-server
@@ -114,30 +124,31 @@ FUZZTIME := 1m
 
 fuzz: ## run every fuzz target, those of the scripts in Redis among them, for a minute each; FUZZTIME=10s for less
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
-		for target in $$(go test -list '^Fuzz' $$dir | grep '^Fuzz'); do \
+		for target in $$(go test -C $$dir -list '^Fuzz' . | grep '^Fuzz'); do \
 			echo "== $$dir $$target"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
+			go test -C $$dir -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .; \
 		done; \
 	done
 
 evidence: ## write the tests and mutants of each promise to bin/evidence.md
 	@mkdir -p bin
-	go test -count=1 -run '^TestEvidence$$' ./integration/mutants -page $(CURDIR)/bin/evidence.md
+	go test -C integration -count=1 -run '^TestEvidence$$' ./mutants -page $(CURDIR)/bin/evidence.md
 
 mutants: ## break each promise on purpose and demand that its test notices, for hours; RUN=NAME runs one
-	CRONCLAVE_TEST_INSTALL=1 go test -tags mutants -count=1 -v -timeout 0 -run 'TestMutants/$(RUN)' ./integration/mutants
+	CRONCLAVE_TEST_INSTALL=1 go test -C integration -tags mutants -count=1 -v -timeout 0 -run 'TestMutants/$(RUN)' ./mutants
 
 model: ## search the model of the protocol for broken promises, and compare it with the scripts; about eight minutes and 4 GB of memory
-	go test -count=1 -v -timeout 30m -run 'TestFullModel|TestModelAgreesWithScripts' ./integration/model -full -traces 10000
+	go test -C integration -count=1 -v -timeout 30m -run 'TestFullModel|TestModelAgreesWithScripts' ./model -full -traces 10000
 
 histories: ## record 120,000 operations on locks over bad links, a third as many on a quorum, and judge them; about twenty minutes
-	CRONCLAVE_TEST_INSTALL=1 go test $(RACE) -count=1 -v -timeout 120m -run 'TestHistories' ./integration -histories 120000
+	CRONCLAVE_TEST_INSTALL=1 go test -C integration $(RACE) -count=1 -v -timeout 120m -run 'TestHistories' . -histories 120000
 
 memory: ## measure what is in Redis with 1,000 jobs after 100,000 runs; about a minute
-	CRONCLAVE_TEST_INSTALL=1 go test -count=1 -v -timeout 20m -run 'TestMemoryInRedisIsBounded' ./integration -memory 100000
+	CRONCLAVE_TEST_INSTALL=1 go test -C integration -count=1 -v -timeout 20m -run 'TestMemoryInRedisIsBounded' . -memory 100000
 
 quorum: ## run only the tests of quorums of independent masters; about six minutes
-	CRONCLAVE_TEST_INSTALL=1 go test -race -count=1 -timeout 30m -run 'Quorum' ./internal/lease/engine ./internal/lease/quorum ./scheduler ./integration ./integration/model/quorum
+	CRONCLAVE_TEST_INSTALL=1 go test -race -count=1 -timeout 30m -run 'Quorum' ./internal/lease/engine ./internal/lease/quorum ./scheduler
+	CRONCLAVE_TEST_INSTALL=1 go test -C integration -race -count=1 -timeout 30m -run 'Quorum' . ./model/quorum
 
 vm: ## run the tests of processes in a small virtual machine that has cgroup v2, as root and as nobody; ten minutes, fewer with KVM
 	CRONCLAVE_TEST_INSTALL=1 integration/vm/run.sh
@@ -151,7 +162,7 @@ browser: ## answer the questions of an on-call engineer on the pages of three re
 DURATION := 1h
 
 soak: ## fifty jobs of each second on five replicas, and a fault every ten seconds, for an hour; DURATION=10m for less
-	CRONCLAVE_TEST_INSTALL=1 CRONCLAVE_TEST_RACE=0 CRONCLAVE_TEST_SOAK=$(DURATION) go test -count=1 -v -timeout 0 -run '^TestSoak$$' ./integration
+	CRONCLAVE_TEST_INSTALL=1 CRONCLAVE_TEST_RACE=0 CRONCLAVE_TEST_SOAK=$(DURATION) go test -C integration -count=1 -v -timeout 0 -run '^TestSoak$$' .
 
 alerts: ## check the alert rules, and that each fires when it should (the first time builds promtool, which takes minutes; PROMTOOL=promtool takes yours)
 	$(PROMTOOL) check rules deploy/prometheus/alerts.yml

@@ -57,6 +57,9 @@ func build(pkg string) (string, error) {
 	pkg, tag, _ := strings.Cut(pkg, "#")
 	executable := filepath.Join(builds.dir, path.Base(pkg)+tag)
 	cmd := exec.Command("go", "build", fmt.Sprintf("-race=%t", raceWanted()), "-tags", tag, "-o", executable, pkg)
+	if pkg == cronclaveProgram {
+		cmd.Dir = ".." // in its own module: with the versions that users get
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
 	}

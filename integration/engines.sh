@@ -18,7 +18,6 @@ done
 cd "$(dirname "$0")/.."
 : "${1:?usage: engines.sh ENGINE...}"
 mkdir -p bin/engines
-GO_TEST='go test -vet=off -count=1 -timeout 20m'
 
 # RACE is -race, or empty.
 real='TestLockingOnRealRedis TestJournalOnRealRedis TestPrintedRights TestRightsOnOtherServers TestStatusShowsRedisAndLoad TestOnSentinel TestSentinelFailover TestOnCluster TestResharding
@@ -30,10 +29,10 @@ pattern() { echo "^($(echo $* | tr ' ' '|'))\$"; }
 # named prints the name and version that a server reports: "valkey 9.1.2".
 named() { "$1" --version | sed -nE 's/^(Redis|Valkey) server v=([^ ]+) .*/\1 \2/p' | tr RV rv; }
 
-# tested runs tests of a package: tested LOG PACKAGE NAMES. It fails if the output does not have one result for each of the names: a test that was renamed or skipped is no success.
+# tested runs tests of a package of the module in a folder: tested LOG FOLDER PACKAGE NAMES. It fails if the output does not have one result for each of the names: a test that was renamed or skipped is no success.
 tested() {
-	log=$1 package=$2 names=$3 failed=0
-	$GO_TEST ${RACE-} -v -parallel 3 -run "$(pattern $names)" "$package" >"$log" 2>&1 || failed=1
+	log=$1 folder=$2 package=$3 names=$4 failed=0
+	go test -C "$folder" -vet=off -count=1 -timeout 20m ${RACE-} -v -parallel 3 -run "$(pattern $names)" "$package" >"$log" 2>&1 || failed=1
 	grep -E '^(integration: real Redis|--- |ok|FAIL|panic)' "$log" || failed=1
 	passed=$(grep -c '^--- PASS' "$log") || :
 	wanted=$(echo $names | wc -w)
@@ -68,7 +67,7 @@ scripts() {
 		sleep 0.1
 	done
 	export CRONCLAVE_TEST_REDIS="unix://$dir/redis.sock"
-	tested "$1" ./internal/lease/engine "$engine" && result=0 || result=1
+	tested "$1" . ./internal/lease/engine "$engine" && result=0 || result=1
 	unset CRONCLAVE_TEST_REDIS
 	stop
 	return $result
@@ -90,6 +89,6 @@ for each; do
 	echo "== $each: $name =="
 	logs=$PWD/bin/engines/$(echo "$name" | tr ' ' -)
 	scripts "$logs-scripts.log" || status=1
-	tested "$logs.log" ./integration "$real" || status=1
+	tested "$logs.log" integration . "$real" || status=1
 done
 exit $status

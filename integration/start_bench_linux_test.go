@@ -55,7 +55,7 @@ func buildForStarts(b *testing.B) startPrograms {
 	dir := b.TempDir()
 	p := startPrograms{filepath.Join(dir, "cronclave"), filepath.Join(dir, "note")}
 	for _, args := range [][]string{
-		{"go", "build", "-trimpath", "-ldflags", "-s -w", "-o", p.cronclave, cronclaveProgram},
+		{"go", "build", "-C", "..", "-trimpath", "-ldflags", "-s -w", "-o", p.cronclave, cronclaveProgram},
 		{"cc", "-static", "-O2", "-Wall", "-o", p.note, "testdata/note/note.c"},
 	} {
 		cmd := exec.Command(args[0], args[1:]...)

@@ -57,12 +57,17 @@ func TestLuaIsInLockingAlone(t *testing.T) {
 	}
 }
 
-// list asks go list for the module's packages. With -e a package that does not compile is listed all the same: its
+// list asks go list for the packages of the program's module and of this one. With -e a package that does not compile is listed all the same: its
 // own build complains about that.
 func list(t *testing.T, goos string) []pkg {
 	t.Helper()
+	return append(listModule(t, root, goos), listModule(t, root+"/integration", goos)...)
+}
+
+func listModule(t *testing.T, dir, goos string) []pkg {
+	t.Helper()
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,Imports,TestGoFiles,TestImports,XTestGoFiles,XTestImports", "./...")
-	cmd.Dir = root
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0", "GOFLAGS=") // the race detector, which flags may ask for, needs cgo
 	out, err := cmd.Output()
 	if err != nil {

@@ -69,7 +69,7 @@ func ratchetFaults(path string, found figures, limit map[string]int) (faults []s
 		case got.count > within:
 			faults = append(faults, fmt.Sprintf("%s: %s is %d, and was %d at most: %s", path, m, got.count, most, got.where))
 		case got.count < most:
-			faults = append(faults, fmt.Sprintf("%s: %s is %d, and %d are allowed: lower that with go test ./integration/architecture -update", path, m, got.count, most))
+			faults = append(faults, fmt.Sprintf("%s: %s is %d, and %d are allowed: lower that with go test -C integration ./architecture -update", path, m, got.count, most))
 		}
 	}
 	return faults

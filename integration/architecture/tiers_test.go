@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -85,7 +86,7 @@ func makeCalls(script string) (calls []string) {
 	return calls
 }
 
-// goTests returns the commands of make that run tests of this module. raceInFlags says that the Makefile exports -race in GOFLAGS, which a command can override.
+// goTests returns the commands of make that run tests. raceInFlags says that the Makefile exports -race in GOFLAGS, which a command can override.
 func goTests(text string, raceInFlags bool) (commands []goTest, err error) {
 	all := strings.Split(text, "go test ") // a line may have several
 	for n, args := range all[1:] {
@@ -95,7 +96,7 @@ func goTests(text string, raceInFlags bool) (commands []goTest, err error) {
 		if !strings.Contains(before, "GOFLAGS=") {
 			c.race = raceInFlags
 		}
-		words := strings.Fields(strings.ReplaceAll(line, ";", " ; "))
+		words, module := strings.Fields(strings.ReplaceAll(line, ";", " ; ")), ""
 		for i, word := range words {
 			switch {
 			case word == "-run":
@@ -110,8 +111,12 @@ func goTests(text string, raceInFlags bool) (commands []goTest, err error) {
 				c.short = true
 			case word == "-race":
 				c.race = true
-			case strings.HasPrefix(word, "./"):
-				c.packages = append(c.packages, strings.TrimPrefix(word, "./"))
+			case word == "-race=false":
+				c.race = false
+			case word == "-C":
+				module = words[i+1]
+			case word == "." || strings.HasPrefix(word, "./"):
+				c.packages = append(c.packages, path.Join(module, word))
 			}
 		}
 		commands = append(commands, c)
@@ -249,6 +254,10 @@ go test -v -run '^(TestWhole)$' ./a
 	plain, err := goTests("X=1 go test ./a; GOFLAGS=\"$Y\" go test ./b; go test -p 8 ./c\n", true)
 	if err != nil || len(plain) != 3 || !plain[0].race || plain[1].race || plain[2].alone {
 		t.Errorf("with the detector in the flags: %+v, %v", plain, err)
+	}
+	nested, err := goTests("go test -C a -race . ./b\n", false)
+	if err != nil || len(nested) != 1 || !slices.Equal(nested[0].packages, []string{"a", "a/b"}) {
+		t.Errorf("in a module of a folder: %+v, %v", nested, err)
 	}
 	if _, err := goTests("go test -skip TestHard ./a\n", false); err == nil {
 		t.Error("-skip is not refused")

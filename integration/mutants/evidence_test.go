@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -336,16 +337,20 @@ func (e *evidence) faults() []string {
 	return faults
 }
 
-// target is the package of a mutant's test, and the pattern after -run.
+// target returns the package of a mutant's test, below the repository, and the pattern after -run.
 func (m mutant) target() (dir, pattern string) {
+	module := ""
 	for i, word := range m.test {
-		if d, ok := strings.CutPrefix(word, "./"); ok {
-			dir = d
-		} else if word == "-run" && i+1 < len(m.test) {
-			pattern = m.test[i+1]
+		switch before := m.test[max(0, i-1)]; {
+		case before == "-C":
+			module = word
+		case before == "-run":
+			pattern = word
+		case word == "." || strings.HasPrefix(word, "./"):
+			dir = word
 		}
 	}
-	return dir, pattern
+	return path.Join(module, dir), pattern
 }
 
 // selects returns the tests that a pattern of -run finds or, where it runs the conformance suite, the theorems.

@@ -216,7 +216,7 @@ type outcome struct {
 
 // goTest runs the command in the copy. Its error says that the outcome could not be found out.
 func (r *runner) goTest(ctx context.Context, test []string) (outcome, error) {
-	cmd := exec.CommandContext(ctx, "go", slices.Insert(slices.Clone(test), 1, "-json")...)
+	cmd := exec.CommandContext(ctx, "go", append(slices.Clone(test), "-json")...)
 	cmd.Dir = r.tree
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -49,7 +49,7 @@ cp integration/vm/init "$root/init"
 for name in internal/process internal/warden cmd/cronclave; do CGO_ENABLED=0 go test -c -o "$root/tests/" "./$name"; done
 # One test at a time: some hold processes to deadlines, and an emulated processor is slow.
 for user in 0 65534; do
-	for tests in command.test warden.test 'cronclave.test -test.run=Limits|OutOfMemory'; do
+	for tests in process.test warden.test 'cronclave.test -test.run=Limits|OutOfMemory'; do
 		echo "$user /tests/$tests -test.timeout=25m -test.parallel=1 $*"
 	done
 done >"$root/plan"
