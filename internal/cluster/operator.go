@@ -1,4 +1,4 @@
-// Package operator shows and controls a cluster from outside. It reads the status, the history and the output of runs. It triggers and cancels runs, and pauses
+// Package cluster shows and controls a cluster from outside. It reads the status, the history and the output of runs. It triggers and cancels runs, and pauses
 // and resumes jobs. It needs only Redis, and not the configuration of a replica. The command line and the HTTP server are thin layers above it. Replicas use
 // its functions to compare configurations, clocks and names.
 package cluster
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
@@ -134,4 +135,150 @@ func (o *Operator) mustKnow(ctx context.Context, job string) error {
 // historyError returns the error of a failed reading of the history.
 func (o *Operator) historyError(err error) error {
 	return unavailableError(fmt.Sprintf("read the history of namespace %s", o.cfg.Namespace), err)
+}
+
+// The reasons for failed operations, for errors.Is. The text of an error has more detail, and does not need the reason.
+var (
+	// ErrUnavailable means that Redis did not answer, or refused a command. The error is an [UnavailableError].
+	ErrUnavailable = errors.New("redis is unavailable")
+	// ErrInvalid means that a request can never succeed, whatever the state of the cluster.
+	ErrInvalid = errors.New("invalid request")
+	// ErrUnknownJob means that no configuration and no replica has the job. The error is an [UnknownJobError].
+	ErrUnknownJob = errors.New("unknown job")
+	// ErrUnknownTag means that no known job has the tag.
+	ErrUnknownTag = errors.New("unknown tag")
+	// ErrNoJobs means that no job is known at all.
+	ErrNoJobs = errors.New("no jobs")
+	// ErrUnknownRun means that the job has no such run.
+	ErrUnknownRun = errors.New("unknown run")
+	// ErrNotATick means that an instant is not a tick of the job's schedule.
+	ErrNotATick = errors.New("not a tick")
+	// ErrDisabled means that the job is not enabled, so no replica runs it.
+	ErrDisabled = errors.New("disabled job")
+	// ErrNoReplica means that no replica can run the job now.
+	ErrNoReplica = errors.New("no replica for the job")
+	// ErrTooMany means that too many trigger requests are waiting, or that the user has requested too many acts.
+	ErrTooMany = journal.ErrTooMany
+	// ErrNotStarted means that the context ended before a run was started.
+	ErrNotStarted = errors.New("not started")
+)
+
+// An UnavailableError means that an operation failed because of Redis.
+type UnavailableError struct {
+	// Doing is the operation, such as "read the history".
+	Doing string
+	// Err is the cause.
+	Err error
+}
+
+func unavailableError(doing string, err error) error { return &UnavailableError{doing, err} }
+
+func (e *UnavailableError) Error() string { return e.Doing + ": " + e.Err.Error() }
+
+// Unwrap returns ErrUnavailable and the cause.
+func (e *UnavailableError) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
+
+// An UnknownJobError names an unknown job.
+type UnknownJobError struct {
+	Job string
+	// Suggestion is the name that was probably meant; "" if none is close.
+	Suggestion string
+	// Removed is set if the job is unknown but has runs in the history.
+	Removed bool
+}
+
+// UnknownJob returns the error for a job that is not among known, with a suggestion.
+func UnknownJob(job string, known []string) *UnknownJobError {
+	return &UnknownJobError{Job: job, Suggestion: Nearest(job, known)}
+}
+
+func (e *UnknownJobError) Error() string {
+	switch {
+	case e.Removed:
+		return fmt.Sprintf("job %q has runs in the history but is no longer configured, here or on any replica", e.Job)
+	case e.Suggestion != "":
+		return fmt.Sprintf("no job %q; did you mean %q?", e.Job, e.Suggestion)
+	}
+	return fmt.Sprintf("no job %q", e.Job)
+}
+
+// Unwrap returns ErrUnknownJob.
+func (e *UnknownJobError) Unwrap() error { return ErrUnknownJob }
+
+// A refusal is an error with a reason for errors.Is. Its text is the text of its cause.
+type refusal struct{ reason, cause error }
+
+func refusalError(reason error, format string, args ...any) error {
+	return &refusal{reason, fmt.Errorf(format, args...)}
+}
+
+func (r *refusal) Error() string   { return r.cause.Error() }
+func (r *refusal) Unwrap() []error { return []error{r.reason, r.cause} }
+
+// Nearest returns the name that a user most likely meant by a mistyped one; "" if none is close. A name is close if typed is a prefix of it, or if at most a
+// third of its letters differ.
+func Nearest(typed string, names []string) string {
+	typed = strings.ToLower(typed)
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	for most := 0; most <= max(1, len(typed)/3); most++ {
+		for _, name := range names {
+			if lower := strings.ToLower(name); strings.HasPrefix(lower, typed) || editDistance(typed, lower) <= most {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// editDistance returns the Levenshtein distance: the number of bytes to insert, delete or replace to turn one text into the other.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1) // distances from a's first i bytes to each prefix of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			above := row[j+1]
+			if a[i] == b[j] {
+				row[j+1] = diagonal
+			} else {
+				row[j+1] = 1 + min(diagonal, above, row[j])
+			}
+			diagonal = above
+		}
+	}
+	return row[len(b)]
+}
+
+// RedisServer is a Redis server in a status.
+type RedisServer = redisconn.Server
+
+// RedisUp is the state of a Redis server that answers and can be used.
+const RedisUp = redisconn.ServerUp
+
+// mostNamed is the maximum number of servers that an error names.
+const mostNamed = 3
+
+// withServers adds the servers that are not up to the error of a status that could not be read. If the only server is down, it adds nothing, because the error
+// already says so.
+func withServers(err error, servers []RedisServer) error {
+	var named []string
+	down := 0
+	for _, s := range servers {
+		if s.State == RedisUp || len(servers) == 1 && s.State == redisconn.ServerAway {
+			continue
+		}
+		if down++; down <= mostNamed {
+			named = append(named, fmt.Sprintf("%s is %s: %s", s.Address, s.State, s.Fault))
+		}
+	}
+	switch {
+	case down == 0:
+		return err
+	case down > mostNamed:
+		named = append(named, fmt.Sprintf("and %d more", down-mostNamed))
+	}
+	return fmt.Errorf("%w (%s)", err, strings.Join(named, "; "))
 }

@@ -5,20 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/locking"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -426,5 +428,86 @@ func TestJSONHasNoNullLists(t *testing.T) {
 		if text, err := json.Marshal(v); err != nil || strings.Contains(string(text), "null") {
 			t.Errorf("%s %v", text, err)
 		}
+	}
+}
+
+// commands counts the commands of a client that it is for, and has them fail if it has an error.
+type commands struct {
+	counted func(args []any) bool
+	n       atomic.Int64
+	failing error
+}
+
+// count counts the commands of a cluster's client from now on.
+func (c *cluster) count(t *testing.T, counted func(args []any) bool) *commands {
+	t.Helper()
+	h := &commands{counted: counted}
+	c.conn.AddHook(h)
+	return h
+}
+
+func (h *commands) add(cmds ...redis.Cmder) {
+	for _, cmd := range cmds {
+		if h.counted(cmd.Args()) {
+			h.n.Add(1)
+		}
+	}
+}
+
+func (h *commands) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (h *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.add(cmd); h.failing != nil && h.counted(cmd.Args()) {
+			cmd.SetErr(h.failing)
+			return h.failing
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.add(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+func TestNearestName(t *testing.T) {
+	t.Parallel()
+	names := []string{"backup", "nightly-backup", "report", "b"}
+	for typed, want := range map[string]string{
+		"bakcup": "backup", "Backup": "backup", "nightly": "nightly-backup", "nihgtly-backup": "nightly-backup",
+		"reprot": "report", "re": "report", "x": "b", "vacuum": "", "c2": "", "nosuch": "",
+	} {
+		if got := Nearest(typed, names); got != want {
+			t.Errorf("nearest to %q is %q, want %q", typed, got, want)
+		}
+	}
+	if got := Nearest("x", nil); got != "" {
+		t.Errorf("of none: %q", got)
+	}
+}
+
+// TestFailedStatusNamesServers: without a status, its error is the only place that shows which servers of Redis are ill.
+func TestFailedStatusNamesServers(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("i/o timeout")
+	away, full := RedisServer{Address: "a", State: "away", Fault: "refused"}, RedisServer{Address: "b", State: "read-only", Fault: "it is full"}
+	up := RedisServer{Address: "c", State: RedisUp}
+	for want, servers := range map[string][]RedisServer{
+		"i/o timeout":                              {up, up},
+		"i/o timeout (a is away: refused)":         {up, away, up},
+		"i/o timeout (b is read-only: it is full)": {full},
+		"i/o timeout (a is away: refused; b is read-only: it is full; a is away: refused; and 2 more)": {away, full, away, full, away},
+	} {
+		if err := withServers(cause, servers); err.Error() != want || !errors.Is(err, cause) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if err := withServers(cause, []RedisServer{away}); err.Error() != cause.Error() {
+		t.Errorf("the only server is away: %v", err)
 	}
 }

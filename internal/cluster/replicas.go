@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
 // A ReplicaState is the state of a replica.
@@ -177,4 +180,131 @@ func stateOf(e journal.Replica, now, back time.Time) ReplicaState {
 		return ReplicaUnable
 	}
 	return ReplicaUp
+}
+
+// CountStates counts replicas by state, according to their registrations. The result has every state, even with a count of 0.
+func CountStates(replicas []journal.Replica, now time.Time) map[ReplicaState]int {
+	count := map[ReplicaState]int{ReplicaUp: 0, ReplicaDraining: 0, ReplicaUnable: 0, ReplicaSilent: 0}
+	for _, r := range replicas {
+		count[stateOf(r, now, time.Time{})]++
+	}
+	return count
+}
+
+// MaxClockOffset is the largest offset of a replica's clock that causes no warning, in milliseconds.
+const MaxClockOffset = 500
+
+// A ClockOffset is the difference between a clock and the clock of Redis, in milliseconds. A replica measures it by a call to Redis. Because the call takes
+// time, the true difference is only known to be within ErrorMS of MS.
+type ClockOffset struct{ MS, ErrorMS int64 }
+
+// ClockOffsetOf returns the offset that a replica has registered.
+func ClockOffsetOf(r journal.Replica) ClockOffset {
+	return ClockOffset{r.ClockOffsetMS, r.ClockErrorMS}
+}
+
+// Least returns the smallest absolute value that the true offset can have.
+func (o ClockOffset) Least() int64 { return max(o.MS, -o.MS) - o.ErrorMS }
+
+// Excessive reports whether the offset is certainly larger than [MaxClockOffset].
+func (o ClockOffset) Excessive() bool { return o.Least() > MaxClockOffset }
+
+// String returns the offset. If the error is a large part of MaxClockOffset, the text includes it.
+func (o ClockOffset) String() string {
+	if o.ErrorMS < MaxClockOffset/10 {
+		return fmt.Sprintf("%+dms", o.MS)
+	}
+	return fmt.Sprintf("%+dms ±%dms", o.MS, o.ErrorMS)
+}
+
+const (
+	// Leadership is the name of the leadership for the cluster's housekeeping in package election.
+	Leadership = "leader"
+	// RegisterEvery is the interval at which a replica renews its registration.
+	RegisterEvery = 5 * time.Second
+	// RegistrationDelay is the maximum delay of a renewal by a replica that is up, because a call to Redis may take as long as its time-out.
+	RegistrationDelay = 2 * redisconn.Timeout
+)
+
+// OccupiesName reports whether a replica is up and not draining, so that no other replica may have its name. A replica that does not renew its registration in
+// time has crashed.
+func OccupiesName(e journal.Replica, now time.Time) bool {
+	return !e.Draining && now.Sub(e.Seen) < RegisterEvery+RegistrationDelay
+}
+
+// FormatLabels returns labels as zone=a, rack=7.
+func FormatLabels(labels map[string]string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, name+"="+labels[name])
+	}
+	return strings.Join(list, ", ")
+}
+
+// FirstLine returns the first line of a text, cut to at most most characters.
+func FirstLine(text string, most int) string {
+	line, _, _ := strings.Cut(text, "\n")
+	if letters := []rune(line); len(letters) > most {
+		return string(letters[:most-1]) + "…"
+	}
+	return line
+}
+
+// registerWithin is the time within which all replicas that are up have registered, from the first answer of Redis.
+const registerWithin = RegisterEvery + RegistrationDelay
+
+// registerAgain is the maximum time from the end of an outage to the registration of a replica that was cut off. It allows for a pause and one attempt that
+// times out.
+const registerAgain = 2 * RegistrationDelay
+
+// lastIncident returns the end of the newest incident after which replicas that are up may not have registered yet; zero if there is none. An outage no longer
+// counts once a replica has registered more than registerAgain after its end. By then all replicas that the outage affected have registered.
+func lastIncident(newestFirst []journal.Incident, replicas []journal.Replica) time.Time {
+	for _, in := range newestFirst {
+		if in.Kind == journal.DataLoss || !slices.ContainsFunc(replicas, func(e journal.Replica) bool { return e.Seen.After(in.To.Add(registerAgain)) }) {
+			return in.To
+		}
+	}
+	return time.Time{}
+}
+
+// answersSince returns the time since which Redis has answered all replicas with its present data; zero if it is long ago. The argument since is the end of the
+// last incident. If a Redis server started later, its start counts instead.
+func answersSince(since time.Time, servers []redisconn.Server, now time.Time) time.Time {
+	const long = 3600
+	for _, s := range servers {
+		if s.UptimeS == nil || *s.UptimeS > long || s.Keeps == redisconn.KeepsLocks {
+			continue
+		}
+		if started := now.Add(-time.Duration(*s.UptimeS) * time.Second); started.After(since) {
+			since = started
+		}
+	}
+	return since
+}
+
+// newestIncident returns the newest incident of a kind within the last day, or nil.
+func newestIncident(newestFirst []journal.Incident, kind string, now time.Time) *journal.Incident {
+	for i, in := range newestFirst {
+		if in.Kind == kind && now.Sub(in.To) <= journal.RememberLost {
+			return &newestFirst[i]
+		}
+	}
+	return nil
+}
+
+// lostActs describes the entries of the audit log that a loss of Redis' data may have removed; "" if there is no such loss. A loss does not count if an act
+// from before it is still there, because the loss concerned other data.
+func lostActs(newestFirst []journal.Incident, acts []journal.Act) string {
+	for _, in := range newestFirst {
+		if in.Kind == journal.DataLoss && !slices.ContainsFunc(acts, func(a journal.Act) bool { return a.Time.Before(in.From) }) {
+			return fmt.Sprintf("Redis lost its data between %s: earlier acts may be missing, also if their pauses are in force", boundsText(in.Interval))
+		}
+	}
+	return ""
+}
+
+// boundsText returns the two ends of an interval.
+func boundsText(i journal.Interval) string {
+	return i.From.UTC().Format(time.RFC3339) + " and " + i.To.UTC().Format(time.RFC3339)
 }

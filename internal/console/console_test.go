@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -282,6 +283,116 @@ func TestSpans(t *testing.T) {
 	for d, want := range map[time.Duration]string{-time.Second: "0s", 59900 * time.Millisecond: "59s", time.Minute: "1m", 61 * time.Minute: "1h", 47 * time.Hour: "47h", 49 * time.Hour: "2d"} {
 		if got := Span(d); got != want {
 			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestSettingsReadWell(t *testing.T) {
+	t.Parallel()
+	known := func(timeout string, replicas ...string) cluster.JobForm {
+		return cluster.JobForm{State: cluster.FormKnown, Replicas: replicas, Settings: []journal.Setting{{Key: "schedule", Value: `"@daily"`}, {Key: "timeout", Value: timeout}, {Key: "env_from_file", Value: "–"}}}
+	}
+	for _, tt := range []struct {
+		settings cluster.JobSettings
+		want     string
+	}{
+		{cluster.JobSettings{Agreement: cluster.SettingsAgree, Forms: []cluster.JobForm{known(`"1h"`, "r1", "r2")}}, `
+configuration: the same on r1, r2
+  schedule          "@daily"
+  timeout           "1h"
+  env_from_file     –
+`},
+		{cluster.JobSettings{Agreement: cluster.SettingsDiffer, Differing: []string{"timeout"}, More: 1, Forms: []cluster.JobForm{known(`"1h"`, "r1", "r2"), known(`"2h"`, "r3"),
+			{State: cluster.FormAbsent, Replicas: []string{"r4"}}, {State: cluster.FormUnknown, Replicas: strings.Split("s1 s2 s3 s4 s5 s6 s7", " ")}}}, `
+! configuration: the replicas differ; give all the same files
+! r4: no such job in the configuration
+! s1, s2, s3, s4, s5, s6 and 1 more: not known: not published yet, an older version, or too many
+  jobs
+! 1 more form not shown
+  schedule          "@daily"
+! timeout           r1, r2: "1h"
+                    r3: "2h"
+  env_from_file     –
+`},
+		{cluster.JobSettings{Agreement: cluster.SettingsHidden, Forms: []cluster.JobForm{known(`"1h"`, "r1"), known(`"1h"`, "r2")}}, `
+! configuration: the replicas differ in something that is not shown: an argument of the command, a
+  value of a variable, a day of a calendar, or the slots of a pool
+  schedule          "@daily"
+  timeout           "1h"
+  env_from_file     –
+`},
+		{cluster.JobSettings{Agreement: cluster.SettingsDiffer, Differing: []string{"timeout"}, Forms: []cluster.JobForm{known(`"1h"`, "r1"), known(`"2h"`, "r2"), known(`"2h"`, "r3")}}, `
+! configuration: the replicas differ, some of them only in something that is not shown: an argument
+  of the command, a value of a variable, a day of a calendar, or the slots of a pool; give all the
+  same files
+  schedule          "@daily"
+! timeout           r1: "1h"
+                    r2: "2h"
+                    r3: "2h"
+  env_from_file     –
+`},
+		{cluster.JobSettings{Agreement: cluster.SettingsUnknown}, "\n! configuration: not known, since no replica is up\n"},
+		{cluster.JobSettings{Agreement: cluster.SettingsUnknown, Fault: "read: timeout"}, "\n! configuration: not known: read: timeout\n"},
+		{cluster.JobSettings{Agreement: cluster.SettingsAbsent, Forms: []cluster.JobForm{{State: cluster.FormAbsent, Replicas: []string{"r1"}}}},
+			"\n! configuration: no replica has the job\n! r1: no such job in the configuration\n"},
+	} {
+		if got := printed(func(p Printer) { p.printSettings(&tt.settings) }, Printer{}); got != tt.want {
+			t.Errorf("%s\nwant %s", got, tt.want)
+		}
+	}
+}
+
+func TestActsReadWell(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	until, tick := at.Add(time.Hour), at.Add(-time.Hour)
+	var got bytes.Buffer
+	Printer{Out: &got}.Acts(at.Add(time.Minute), []journal.Act{
+		{Time: at, By: "ann", Kind: "pause", Jobs: []string{"a", "b"}, JobCount: 7, Until: &until, Reason: "new disks"},
+		{Time: at, By: "somebody@a-host-with-a-long-name.example", Kind: "trigger", Jobs: []string{"backup"}, JobCount: 1, Tick: &tick},
+		{Time: at, By: "ann", Kind: "cancel", Jobs: []string{"backup"}, JobCount: 1, RunID: "run-1"},
+	})
+	const want = `TIME    USER                  ACT      JOBS                                      REASON
+1m ago  ann                   pause    a, b and 5 more, until 2026-03-01T13:00…  new disks
+1m ago  somebody@a-host-wit…  trigger  backup, tick 2026-03-01T11:00:00Z         -
+1m ago  ann                   cancel   backup, run run-1                         -
+`
+	if got.String() != want {
+		t.Errorf("%s", got.String())
+	}
+}
+
+// Lines of several runs stand behind their times, replicas and jobs, aligned; a gap stands where it is.
+func TestFollowedLinesHavePrefixes(t *testing.T) {
+	t.Parallel()
+	slot := 1
+	first, second := journal.Record{RunID: "a1", Job: "backup", Replica: "r1"}, journal.Record{RunID: "b2", Job: "load", Replica: "r2", Slot: &slot}
+	show := func(viewer func(Logs) cluster.Viewer) (out, err string) {
+		var stdout, stderr strings.Builder
+		v := viewer(Logs{Out: &stdout, Err: &stderr})
+		if v.Begin != nil {
+			v.Begin(first)
+			v.Begin(second)
+		}
+		v.Line(cluster.OutputLine{RunID: "a1", Stream: "stdout", Line: "one", Job: "backup", Replica: "r1", Time: now})
+		v.Line(cluster.OutputLine{RunID: "b2", Stream: "stderr", Line: "two", Job: "load", Replica: "r2", Slot: 1, Time: now.Add(time.Second)})
+		v.Line(cluster.OutputLine{RunID: "a1", Stream: "stdout", Line: "three", Job: "backup", Replica: "r1"})
+		v.Note("b2", "… 12 kB left out …")
+		v.Note("other", "gone")
+		return stdout.String(), stderr.String()
+	}
+	for name, tc := range map[string]struct {
+		viewer   func(Logs) cluster.Viewer
+		out, err string
+	}{
+		"of several jobs": {func(l Logs) cluster.Viewer { return l.Prefixed(true) }, "12:00:00 r1 backup | one\n--:--:-- r1 backup | three\n",
+			"==> run a1 of job backup on r1\n==> run b2 of job load on r2/1\n12:00:01 r2/1 load | two\n--:--:-- r2/1 load | … 12 kB left out …\ncronclave: run other: gone\n"},
+		"of one job": {func(l Logs) cluster.Viewer { return l.Prefixed(false) }, "12:00:00 r1 | one\n--:--:-- r1   | three\n",
+			"==> run a1 on r1\n==> run b2 on r2/1\n12:00:01 r2/1 | two\n--:--:-- r2/1 | … 12 kB left out …\ncronclave: run other: gone\n"},
+		"plain": {Logs.Headed, "one\nthree\n", "==> run a1\n==> run b2\ntwo\n==> run a1\ncronclave: run b2: … 12 kB left out …\ncronclave: run other: gone\n"},
+		"bare":  {Logs.Bare, "one\nthree\n", "two\ncronclave: run b2: … 12 kB left out …\ncronclave: run other: gone\n"},
+	} {
+		if out, err := show(tc.viewer); out != tc.out || err != tc.err {
+			t.Errorf("%s:\n%s---\n%s", name, out, err)
 		}
 	}
 }

@@ -2,9 +2,12 @@ package console
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
@@ -116,4 +119,207 @@ func (p Printer) formatStamp(t time.Time) string {
 		return "-"
 	}
 	return p.inZone(t).Format(time.RFC3339)
+}
+
+// Acts prints entries of the audit log. Times are relative to now.
+func (p Printer) Acts(now time.Time, acts []journal.Act) {
+	t := newTable("TIME", "USER", "ACT", "JOBS", "REASON")
+	for _, a := range acts {
+		t.addRow(plain, agoText(now, a.Time), p.cutText(a.By, 20), a.Kind, p.cutText(ActJobs(a), 40), p.cutText(cmp.Or(a.Reason, "-"), 20))
+	}
+	t.print(p)
+}
+
+// ActJobs returns the jobs of an audit entry, with the run, the tick or the end of the pause that it is about. An entry about a replica has no jobs.
+func ActJobs(a journal.Act) string {
+	if a.Replica != "" {
+		return "replica " + a.Replica
+	}
+	text := strings.Join(a.Jobs, ", ")
+	if more := a.JobCount - len(a.Jobs); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	switch {
+	case a.RunID != "":
+		text += ", run " + a.RunID
+	case a.Tick != nil:
+		text += ", tick " + Stamp(*a.Tick)
+	case a.Until != nil:
+		text += ", until " + Stamp(*a.Until)
+	}
+	if a.Unchanged > 0 {
+		text += ": " + Unchanged(a)
+	}
+	return text
+}
+
+// Unchanged describes an audit entry without effect. If several such acts share the entry, the text contains their number.
+func Unchanged(a journal.Act) string {
+	if a.Unchanged > 1 {
+		return fmt.Sprintf("the newest of %d that changed nothing", a.Unchanged)
+	}
+	return "changed nothing"
+}
+
+// Paused prints, for each job, the result of a pause or a resume.
+func (p Printer) Paused(jobs []cluster.PausedJob) {
+	for _, j := range jobs {
+		switch {
+		case j.Paused:
+			fmt.Fprintf(p.Out, "paused %s until %s\n", j.Job, pauseEnd(j))
+		case j.WasPaused:
+			fmt.Fprintf(p.Out, "resumed %s\n", j.Job)
+		default:
+			fmt.Fprintf(p.Out, "%s was not paused\n", j.Job)
+		}
+	}
+}
+
+// pauseEnd returns the end of a pause and its reason.
+func pauseEnd(j cluster.PausedJob) string {
+	text := "it is resumed"
+	if j.Until != nil {
+		text = Stamp(*j.Until)
+	}
+	if j.Reason != "" {
+		text += ": " + j.Reason
+	}
+	return text
+}
+
+// Canceled prints the runs of a job whose replicas were asked to stop them.
+func (p Printer) Canceled(job string, runs []cluster.CanceledRun) {
+	if len(runs) == 0 {
+		fmt.Fprintf(p.Out, "nothing runs of job %s\n", job)
+		return
+	}
+	for _, r := range runs {
+		fmt.Fprintf(p.Out, "asked replica %s to stop run %s of job %s (slot %d, token %d)\n", r.Replica, r.RunID, r.Job, r.Slot, r.Token)
+	}
+}
+
+// Story prints the explanation of what happened to a job at an instant, and the records of the tick.
+func (p Printer) Story(s *cluster.Story) {
+	fmt.Fprintf(p.Out, "job %s at %s: %s\n", s.Job, s.At.Format("2006-01-02 15:04:05 MST"), s.Fate)
+	for _, line := range s.Lines {
+		for n, part := range p.splitLines(line, 4) {
+			fmt.Fprintf(p.Out, "%*s%s\n", 2+2*min(n, 1), "", part)
+		}
+	}
+	if len(s.Runs) > 0 {
+		fmt.Fprintln(p.Out)
+		p.History(s.Runs)
+	}
+}
+
+// Logs prints the output of runs as they write it. Lines of stdout go to Out. Lines of stderr and remarks about the output go to Err.
+type Logs struct {
+	Out, Err io.Writer
+	Zone     *time.Location // zone of the times in front of lines
+}
+
+// Bare returns a viewer that prints lines without any addition.
+func (l Logs) Bare() cluster.Viewer {
+	return cluster.Viewer{Note: l.printNote, Line: func(line cluster.OutputLine) { fmt.Fprintln(l.writerOf(line), line.Line) }}
+}
+
+// JSON returns a viewer that prints each line as a JSON object.
+func (l Logs) JSON() cluster.Viewer {
+	return cluster.Viewer{Note: l.printNote, Line: func(line cluster.OutputLine) {
+		_ = json.NewEncoder(l.Out).Encode(line) // errors are ignored as for all output: its reader has gone
+	}}
+}
+
+// Headed returns a viewer that prints lines unchanged. If a line belongs to another run than the line before, a heading comes first.
+func (l Logs) Headed() cluster.Viewer {
+	current, v := "", l.Bare()
+	show := v.Line
+	v.Line = func(line cluster.OutputLine) {
+		if line.RunID != current {
+			fmt.Fprintf(l.Err, "==> run %s\n", line.RunID)
+			current = line.RunID
+		}
+		show(line)
+	}
+	return v
+}
+
+// Prefixed returns a viewer that begins each line with its time, its replica and, if withJob is set, its job. When a run begins, it prints a heading to Err.
+func (l Logs) Prefixed(withJob bool) cluster.Viewer {
+	p := &prefixed{Logs: l, withJob: withJob, begun: map[string]journal.Record{}}
+	return cluster.Viewer{Begin: p.beginRun, Line: p.printLine, Note: p.printRemark}
+}
+
+func (l Logs) writerOf(line cluster.OutputLine) io.Writer {
+	if line.Stream == "stderr" {
+		return l.Err
+	}
+	return l.Out
+}
+
+func (l Logs) printNote(run, text string) { fmt.Fprintf(l.Err, "cronclave: run %s: %s\n", run, text) }
+
+// prefixed prints the lines of several runs.
+type prefixed struct {
+	Logs
+	withJob bool
+	begun   map[string]journal.Record // records of runs that have begun, by run id
+	width   int                       // width of the longest origin so far
+}
+
+// mostBegun is the maximum number of runs in prefixed.begun.
+const mostBegun = 1000
+
+func (p *prefixed) beginRun(r journal.Record) {
+	if len(p.begun) >= mostBegun {
+		clear(p.begun)
+	}
+	p.begun[r.RunID] = r
+	job := ""
+	if p.withJob {
+		job = " of job " + r.Job
+	}
+	fmt.Fprintf(p.Err, "==> run %s%s on %s\n", r.RunID, job, p.originOf(r.Replica, "", slotNumber(r)))
+}
+
+func (p *prefixed) printLine(l cluster.OutputLine) {
+	fmt.Fprintln(p.writerOf(l), p.linePrefix(l.Time, p.originOf(l.Replica, l.Job, l.Slot))+l.Line)
+}
+
+// printRemark prints a remark about a run with the same prefix as the run's lines. A run that is not in begun gets a note with its id.
+func (p *prefixed) printRemark(run, text string) {
+	r, known := p.begun[run]
+	if !known {
+		p.printNote(run, text)
+		return
+	}
+	fmt.Fprintln(p.Err, p.linePrefix(time.Time{}, p.originOf(r.Replica, r.Job, slotNumber(r)))+text)
+}
+
+// originOf returns the replica, the slot unless it is 0, and the job if withJob is set.
+func (p *prefixed) originOf(replica, job string, slot int) string {
+	if slot > 0 {
+		replica = fmt.Sprintf("%s/%d", replica, slot)
+	}
+	if p.withJob && job != "" {
+		replica += " " + job
+	}
+	return replica
+}
+
+// linePrefix returns the text in front of a line. Origins are padded to the width of the longest one so far.
+func (p *prefixed) linePrefix(at time.Time, origin string) string {
+	clock := "--:--:--"
+	if !at.IsZero() {
+		clock = Printer{Zone: p.Zone}.inZone(at).Format(time.TimeOnly)
+	}
+	p.width = max(p.width, utf8.RuneCountInString(origin))
+	return clock + " " + origin + strings.Repeat(" ", p.width-utf8.RuneCountInString(origin)) + " | "
+}
+
+func slotNumber(r journal.Record) int {
+	if r.Slot == nil {
+		return 0
+	}
+	return *r.Slot
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cronclave/cronclave/internal/cluster"
@@ -92,4 +93,130 @@ func pauseOf(p Printer, st *cluster.Status, j cluster.Job) string {
 		text += ": " + j.PausedReason
 	}
 	return text
+}
+
+// settingIndent is the column at which the values of settings begin, after their keys.
+const settingIndent = 20
+
+// printSettings prints the settings of a job, and how they differ between replicas. A form is a version of the settings, shared by some replicas.
+func (p Printer) printSettings(s *cluster.JobSettings) {
+	fmt.Fprintln(p.Out)
+	title := "configuration: " + Agreement(s)
+	if s.Agreement != cluster.SettingsAgree || s.Fault != "" {
+		p.printItem(warning, title)
+	} else {
+		for _, line := range p.splitLines(title, 0) {
+			p.printLine(plain, line)
+		}
+	}
+	for _, f := range s.Forms {
+		if note := FormNote(f); note != "" {
+			p.printItem(warning, p.replicasOf(f)+": "+note)
+		}
+	}
+	if s.More > 0 {
+		p.printItem(warning, Count(s.More, "more form")+" not shown")
+	}
+	for _, key := range s.Keys() {
+		if slices.Contains(s.Differing, key) {
+			p.printDiffering(s, key)
+			continue
+		}
+		value, _ := usualForm(s).Setting(key)
+		p.printSetting(plain, key, value)
+	}
+}
+
+// NoSuchKey is printed as the value of a key that the version of a replica does not have.
+const NoSuchKey = "no such key in this version"
+
+// printDiffering prints, for a key with different values, the value and the replicas of each form.
+func (p Printer) printDiffering(s *cluster.JobSettings, key string) {
+	name := key
+	for _, f := range s.Forms {
+		if f.State != cluster.FormKnown {
+			continue
+		}
+		value, ok := f.Setting(key)
+		if !ok {
+			value = NoSuchKey
+		}
+		p.printSetting(warning, name, p.replicasOf(f)+": "+value)
+		name = ""
+	}
+}
+
+// printSetting prints a key and its value. If key is "", the value belongs to the key above.
+func (p Printer) printSetting(m mark, key, value string) {
+	sign := m.sign
+	if sign == "" || key == "" {
+		sign = " "
+	}
+	for _, line := range p.splitLines(value, settingIndent) {
+		p.printLine(m, strings.TrimRight(fmt.Sprintf("%s %-*s %s", sign, settingIndent-3, key, line), " "))
+		sign, key = " ", ""
+	}
+}
+
+// usualForm returns the form that most replicas have, among the forms with known settings.
+func usualForm(s *cluster.JobSettings) (known cluster.JobForm) {
+	if i := slices.IndexFunc(s.Forms, func(f cluster.JobForm) bool { return f.State == cluster.FormKnown }); i >= 0 {
+		known = s.Forms[i]
+	}
+	return known
+}
+
+func (p Printer) replicasOf(f cluster.JobForm) string { return p.cutText(Replicas(f), 40) }
+
+// mostNames is the maximum number of replicas that are listed for a form.
+const mostNames = 6
+
+// Replicas lists the replicas that have a form, up to six by name.
+func Replicas(f cluster.JobForm) string {
+	if more := len(f.Replicas) - mostNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(f.Replicas[:mostNames], ", "), more)
+	}
+	return strings.Join(f.Replicas, ", ")
+}
+
+// notShown describes differences that are not visible in the settings.
+const notShown = "something that is not shown: an argument of the command, a value of a variable, a day of a calendar, or the slots of a pool"
+
+// Agreement returns a text about whether all replicas have the same settings of a job.
+func Agreement(s *cluster.JobSettings) string {
+	if s.Fault != "" {
+		return agreementText(s) + ": " + s.Fault
+	}
+	return agreementText(s)
+}
+
+func agreementText(s *cluster.JobSettings) string {
+	switch {
+	case s.Fault != "" && len(s.Forms) == 0:
+		return "not known"
+	case len(s.Forms) == 0:
+		return "not known, since no replica is up"
+	case s.Agreement == cluster.SettingsDiffer && s.Hidden():
+		return "the replicas differ, some of them only in " + notShown + "; give all the same files"
+	case s.Agreement == cluster.SettingsDiffer:
+		return "the replicas differ; give all the same files"
+	case s.Agreement == cluster.SettingsHidden:
+		return "the replicas differ in " + notShown
+	case s.Agreement == cluster.SettingsUnknown:
+		return "not known of all replicas"
+	case s.Agreement == cluster.SettingsAbsent:
+		return "no replica has the job"
+	}
+	return "the same on " + Replicas(s.Forms[0])
+}
+
+// FormNote returns why the settings of a form are missing, or "" if they are known.
+func FormNote(f cluster.JobForm) string {
+	switch f.State {
+	case cluster.FormAbsent:
+		return "no such job in the configuration"
+	case cluster.FormUnknown:
+		return "not known: not published yet, an older version, or too many jobs"
+	}
+	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
@@ -207,4 +208,191 @@ func Count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// printLocks prints the pools, and the locks that processes use by `cronclave lock`.
+func (p Printer) printLocks(st *cluster.Status) {
+	pools := make([]cluster.Lock, len(st.Pools))
+	for i, pool := range st.Pools {
+		pools[i] = pool.Lock
+	}
+	p.lockTable("POOL", st.Now, pools)
+	p.lockTable("LOCK", st.Now, st.Locks)
+}
+
+// mostHolders is the maximum number of holders of a lock that are printed, except in wide output.
+const mostHolders = 5
+
+func (p Printer) lockTable(title string, now time.Time, locks []cluster.Lock) {
+	if len(locks) == 0 {
+		return
+	}
+	fmt.Fprintln(p.Out)
+	columns := []string{title, "SLOTS", "HELD BY", "SINCE", "WAITING"}
+	if p.Wide {
+		columns = append(columns, "TOKEN", "LEASE UNTIL")
+	}
+	t := newTable(columns...)
+	for _, l := range locks {
+		p.lockRows(t, now, l)
+	}
+	t.print(p)
+}
+
+// lockRows adds one row per holder of a lock. A lock without a holder gets one row.
+func (p Printer) lockRows(t *table, now time.Time, l cluster.Lock) {
+	m := plain
+	if l.Full() {
+		m = warning
+	}
+	head := []string{p.cutText(l.Name, 18), fmt.Sprintf("%d of %d", len(l.Holders), l.Slots)}
+	waiting := p.waitersText(now, l)
+	if len(l.Holders) == 0 {
+		t.addRow(m, append(head, "-", "-", waiting)...)
+		return
+	}
+	for i, h := range l.Holders {
+		if rest := len(l.Holders) - i; i == mostHolders-1 && rest > 1 && !p.Wide {
+			t.addRow(m, "", "", fmt.Sprintf("and %d more", rest), "", "")
+			return
+		}
+		cells := append(head, p.cutMiddle(holderName(h.Job, h.Owner), 28), sinceText(now, h.Since), waiting)
+		if p.Wide {
+			cells = append(cells, fmt.Sprint(h.Token), p.formatTime(h.Expires))
+		}
+		t.addRow(m, cells...)
+		head, waiting = []string{"", ""}, ""
+	}
+}
+
+// waitersText returns the number of waiters and the first waiter. Wide output contains all waiters.
+func (p Printer) waitersText(now time.Time, l cluster.Lock) string {
+	if l.Waiters == 0 {
+		return "-"
+	}
+	text := fmt.Sprintf("%d: ", l.Waiters)
+	for i, w := range l.Waiting {
+		if i > 0 && !p.Wide {
+			break
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += holderName(w.Job, w.Owner)
+		if w.Since != nil {
+			text += " for " + Span(now.Sub(*w.Since))
+		}
+	}
+	return p.cutText(text, 30)
+}
+
+// holderName returns the name of a holder or a waiter: a job on its replica, or a process.
+func holderName(job, owner string) string {
+	if job == "" {
+		return owner
+	}
+	return job + " on " + owner
+}
+
+func sinceText(now time.Time, t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return agoText(now, *t)
+}
+
+// RedisCells are the properties of a Redis server as texts. An unknown property is "".
+type RedisCells struct {
+	Keeps, State, Version, Uptime, RoundTrip, Persistence, Memory, Clients, Replicas string
+}
+
+// RedisCellsOf returns the properties of a server as texts.
+func RedisCellsOf(s cluster.RedisServer) RedisCells {
+	c := RedisCells{Keeps: string(s.Keeps), State: string(s.State), Version: s.Version, Persistence: string(s.Persistence), Clients: countOf(s.Clients), Replicas: countOf(s.Replicas)}
+	if s.UptimeS != nil {
+		c.Uptime = Span(time.Duration(min(*s.UptimeS, maxUptime)) * time.Second)
+	}
+	if s.RoundTripMS != nil {
+		c.RoundTrip = fmt.Sprintf("%.1f ms", *s.RoundTripMS)
+	}
+	switch {
+	case s.MemoryUsed == nil:
+	case s.MemoryLimit == nil:
+		c.Memory = sizeOf(*s.MemoryUsed)
+	case *s.MemoryLimit == 0:
+		c.Memory = sizeOf(*s.MemoryUsed) + ", no limit"
+	default:
+		c.Memory = sizeOf(*s.MemoryUsed) + " of " + sizeOf(*s.MemoryLimit)
+	}
+	return c
+}
+
+// maxUptime limits the uptime in seconds, because a damaged value could overflow a duration.
+const maxUptime = 100 * 365 * 24 * 3600
+
+// IncidentText describes an incident of Redis: its kind, its time, and the replica that saw it. stamp formats the times.
+func IncidentText(in journal.Incident, stamp func(time.Time) string) string {
+	if in.Kind == journal.DataLoss {
+		return fmt.Sprintf("lost its data between %s and %s (seen by %s)", stamp(in.From), stamp(in.To), in.Replica)
+	}
+	return fmt.Sprintf("no answer for %s, until %s (seen by %s)", Span(in.Length()), stamp(in.To), in.Replica)
+}
+
+func countOf(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprint(*n)
+}
+
+// sizeOf formats a size in bytes, in the greatest unit for which the number is at least 1.
+func sizeOf(n int64) string {
+	size, unit := float64(n), 0
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	for ; size >= 1024 && unit < len(units)-1; unit++ {
+		size /= 1024
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", size, units[unit])
+}
+
+// printRedis prints the servers of Redis and their limits, in wide output only.
+func (p Printer) printRedis(st *cluster.Status) {
+	if !p.Wide || st.Redis.Kind == "" {
+		return
+	}
+	fmt.Fprintln(p.Out)
+	t := newTable("REDIS", "KEEPS", "STATE", "VERSION", "UP FOR", "ROUND TRIP", "PERSISTENCE", "MEMORY", "CLIENTS", "REPLICAS")
+	for _, s := range st.Redis.Servers {
+		m := plain
+		if s.State != cluster.RedisUp {
+			m = bad
+		}
+		c := RedisCellsOf(s)
+		cells := []string{s.Address, c.Keeps, c.State, c.Version, c.Uptime, c.RoundTrip, c.Persistence, c.Memory, c.Clients, c.Replicas}
+		for i, cell := range cells {
+			if cell == "" {
+				cells[i] = "-"
+			}
+		}
+		t.addRow(m, cells...)
+	}
+	t.print(p)
+	if more := st.Redis.ServerCount - len(st.Redis.Servers); more > 0 {
+		fmt.Fprintf(p.Out, "and %d more\n", more)
+	}
+	for _, s := range st.Redis.Servers {
+		if s.Fault != "" {
+			p.printItem(bad, s.Address+": "+s.Fault)
+		}
+	}
+	for _, in := range st.Incidents {
+		p.printItem(advice, IncidentText(in, p.formatStamp))
+	}
+	fmt.Fprintf(p.Out, "\nlimits of this Redis (%s):\n", st.Redis.Kind)
+	for _, text := range st.Redis.Limits {
+		p.printItem(advice, text)
+	}
 }

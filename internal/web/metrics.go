@@ -1,6 +1,7 @@
 package web
 
 import (
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -184,4 +185,157 @@ func unixSeconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
 // Handler returns the handler of the route /metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+}
+
+// Gauges are functions that return current values. Each scrape calls them, so they must be safe for concurrent use.
+type Gauges struct {
+	Leader      func() bool                  // reports whether the replica leads
+	RedisUp     func() bool                  // reports whether Redis answers; may block for a while
+	ClockOffset func() (time.Duration, bool) // this machine's clock minus the clock of Redis, if known
+	Lateness    func() (time.Duration, bool) // time since the oldest undecided tick was due, if known
+	Running     func() int                   // number of runs in progress
+	ByJob       func() map[string]int        // number of runs in progress per job; jobs without a run are absent
+	LogDropped  func() uint64                // number of lines dropped from the log
+	Cluster     func() *Cluster              // state that the leader last read; nil on other replicas, and after an error
+}
+
+// newCollectors returns the gauges of the replica itself.
+func (g Gauges) newCollectors(version string) []prometheus.Collector {
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	ifKnown := func(value func() (time.Duration, bool)) func() float64 {
+		return func() float64 {
+			if d, known := value(); known {
+				return d.Seconds()
+			}
+			return math.NaN()
+		}
+	}
+	return []prometheus.Collector{
+		gauge("cronclave_leader", "1 for the replica that leads the cluster's housekeeping, else 0.", func() float64 { return boolValue(g.Leader()) }),
+		gauge("cronclave_clock_offset_seconds", "This machine's clock less that of Redis; NaN until that is known.", ifKnown(g.ClockOffset)),
+		gauge("cronclave_lateness_seconds", "For how long the oldest tick has been due that has no outcome yet, as far as this replica knows; NaN while it does not schedule.",
+			ifKnown(g.Lateness)),
+		gauge("cronclave_runs", "Runs under way on this replica.", func() float64 { return float64(g.Running()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cronclave_log_lines_dropped_total",
+			Help: "Lines that were dropped from the log, since its reader was too slow, or stuck."}, func() float64 { return float64(g.LogDropped()) }),
+		byJob{prometheus.NewDesc("cronclave_job_runs", "Runs of a job under way on this replica; jobs without one are left out.", []string{jobLabel}, nil), g.ByJob},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cronclave_build_info", Help: "1, with the version as a label.",
+			ConstLabels: prometheus.Labels{"version": version}}, func() float64 { return 1 }),
+	}
+}
+
+// byJob is a gauge with the label of a job. Only jobs with a run have a series, so there are no more series than runs.
+type byJob struct {
+	desc   *prometheus.Desc
+	values func() map[string]int
+}
+
+// Describe sends the description of the metric.
+func (b byJob) Describe(ch chan<- *prometheus.Desc) { ch <- b.desc }
+
+// Collect sends the values of all jobs.
+func (b byJob) Collect(ch chan<- prometheus.Metric) {
+	for job, n := range b.values() {
+		ch <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, float64(n), job)
+	}
+}
+
+func boolValue(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Cluster is the state of the whole cluster, as the leader last read it. It is immutable.
+type Cluster struct {
+	Replicas       map[string]int       // number of replicas in each state, including states with none
+	Expected       int                  // number of replicas that should be up
+	Lost           map[string]time.Time // time at which each lost replica was last seen, by name
+	Configurations int                  // number of different configurations in the cluster
+	Paused         []string             // names of the paused jobs
+	Ticks          map[string]NextTick  // next tick by job; jobs without a next tick are absent
+	Pools          map[string]PoolUse
+}
+
+// NextTick is the next due time of a job. Period is the longest gap between the job's coming ticks.
+type NextTick struct {
+	At     time.Time
+	Period time.Duration
+}
+
+// PoolUse is the total number of slots of a pool, and the number of held ones.
+type PoolUse struct{ Slots, Held int }
+
+// cluster is the collector for the state of Redis and of the cluster. A scrape sends only the request of redisUp, and otherwise reports the state that was
+// read last, so it does not wait for a Redis that hangs.
+type cluster struct {
+	redisUp func() bool
+	known   func() *Cluster
+}
+
+func clusterDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("cronclave_"+name, help, labels, nil)
+}
+
+var (
+	descRedisUp  = clusterDesc("redis_up", "1 if Redis answers this replica, else 0.")
+	descReplicas = clusterDesc("replicas", "Replicas by what they do. Reported by the leader.", "state")
+	descExpected = clusterDesc("replicas_expected",
+		"Replicas that should be up: [cluster].replicas, or else those that are registered and those that were lost within the last day. Reported by the leader.")
+	descLost = clusterDesc("replica_lost_timestamp_seconds",
+		"When a replica was last seen whose registration has expired within the last day, and that none of its name has followed. Reported by the leader.", "name")
+	descConfigurations = clusterDesc("configurations", "Different configurations that replicas have. Reported by the leader.")
+	descPaused         = clusterDesc("job_paused", "1 for a job that is paused; other jobs are left out. Reported by the leader.", jobLabel)
+	descNext           = clusterDesc("job_next_tick_timestamp_seconds", "When a job is next due by its schedule, also while it is paused. Reported by the leader.", jobLabel)
+	descPeriod         = clusterDesc("job_period_seconds", "The longest time between two of the coming ticks of a job. Reported by the leader.", jobLabel)
+	descSlots          = clusterDesc("pool_slots", "Slots of a pool. Reported by the leader.", "pool")
+	descHeld           = clusterDesc("pool_held_slots", "Slots of a pool that are held. Reported by the leader.", "pool")
+)
+
+// Describe sends the descriptions of the metrics.
+func (c cluster) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descRedisUp, descReplicas, descExpected, descLost, descConfigurations, descPaused, descNext, descPeriod, descSlots, descHeld} {
+		ch <- d
+	}
+}
+
+// Collect sends all values. While Redis does not answer, it sends only redis_up, because the state of the cluster may be out of date.
+func (c cluster) Collect(ch chan<- prometheus.Metric) {
+	send := func(d *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	up := c.redisUp()
+	send(descRedisUp, boolValue(up))
+	known := c.known()
+	if !up || known == nil {
+		return
+	}
+	known.sendMetrics(send)
+}
+
+func (k *Cluster) sendMetrics(send func(d *prometheus.Desc, value float64, labels ...string)) {
+	for state, n := range k.Replicas {
+		send(descReplicas, float64(n), state)
+	}
+	send(descExpected, float64(k.Expected))
+	for name, seen := range k.Lost {
+		send(descLost, unixSeconds(seen), name)
+	}
+	send(descConfigurations, float64(k.Configurations))
+	for _, job := range k.Paused {
+		send(descPaused, 1, job)
+	}
+	for job, next := range k.Ticks {
+		send(descNext, unixSeconds(next.At), job)
+		if next.Period > 0 {
+			send(descPeriod, next.Period.Seconds(), job)
+		}
+	}
+	for pool, use := range k.Pools {
+		send(descSlots, float64(use.Slots), pool)
+		send(descHeld, float64(use.Held), pool)
+	}
 }

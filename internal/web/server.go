@@ -11,12 +11,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/cronclave/cronclave/internal/web/oidc"
+	"github.com/hashicorp/go-hclog"
 )
 
 // Config configures a [Server].
@@ -201,4 +201,72 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("serve on %s: %w", s.Addr(), err)
+}
+
+// takeBase removes the base path from the paths of requests. Some requests come without it: a proxy has removed it, or a health check was sent directly to
+// the server.
+func takeBase(next http.Handler, base string) http.Handler {
+	if base == "" {
+		return next
+	}
+	below := http.StripPrefix(base, next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == base:
+			http.Redirect(w, r, base+"/", http.StatusPermanentRedirect)
+		case strings.HasPrefix(r.URL.Path, base+"/"):
+			below.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// rebaseRedirects adds the base path to redirects, because the handler below does not use it.
+func rebaseRedirects(next http.Handler, base string) http.Handler {
+	if base == "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&rebased{w, base}, r) })
+}
+
+type rebased struct {
+	http.ResponseWriter
+	base string
+}
+
+func (w *rebased) WriteHeader(code int) {
+	h := w.Header()
+	if to := h.Get("Location"); strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") {
+		h.Set("Location", w.base+to)
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap returns the wrapped writer, for [http.ResponseController].
+func (w *rebased) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// healthz always answers 200. If the process does not answer, its supervisor restarts it.
+func healthz() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") })
+}
+
+// readyz answers 200 if the replica claims ticks. Otherwise it answers 503 with the reason.
+func readyz(unready func() string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if unready != nil {
+			if reason := unready(); reason != "" {
+				writeText(w, http.StatusServiceUnavailable, reason)
+				return
+			}
+		}
+		writeText(w, http.StatusOK, "ok")
+	})
+}
+
+func writeText(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	fmt.Fprintln(w, text)
 }

@@ -6,12 +6,20 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/logging"
+	"github.com/hashicorp/go-hclog"
 )
 
 const (
@@ -212,4 +220,190 @@ func (s sessions) ofSession(ctx context.Context, cookie string, now time.Time) (
 		return User{}, unsure
 	}
 	return User{}, unknown
+}
+
+const (
+	// secretEvery is the interval at which a replica reads the secret from Redis. Each read restores a secret that Redis has lost, and picks up a new secret
+	// that another replica has created.
+	secretEvery = 5 * time.Second
+	// secretPause is the minimum time between two reads of the secret. It keeps requests with forged cookies from causing many calls to Redis.
+	secretPause = time.Second
+)
+
+// sessionSecret is this replica's copy of the cluster's secret that signs sessions. It is safe for concurrent use.
+type sessionSecret struct {
+	read   func(ctx context.Context, known string) (string, error)
+	log    hclog.Logger
+	failed logging.Rarely
+	known  atomic.Pointer[string] // nil before the first successful read
+
+	mu    sync.Mutex // held during a read, so that concurrent requests share the result
+	asked time.Time  // end of the last read
+}
+
+func newSessionSecret(cfg Config) *sessionSecret {
+	return &sessionSecret{read: cfg.SessionSecret, log: cfg.Log}
+}
+
+// knownOrRead returns the known secret, or reads it. It returns "" if no read has succeeded yet.
+func (s *sessionSecret) knownOrRead(ctx context.Context) string {
+	if known := s.lastKnown(); known != "" {
+		return known
+	}
+	return s.readAgain(ctx)
+}
+
+// readAgain reads the secret from Redis, unless the last read was a moment ago, and returns it. If the read fails, it returns the known secret.
+func (s *sessionSecret) readAgain(ctx context.Context) string {
+	return s.renewSecret(context.WithoutCancel(ctx)) // a client that disconnects must not cancel a read whose result others share
+}
+
+func (s *sessionSecret) renewSecret(ctx context.Context) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.lastKnown()
+	if time.Since(s.asked) < secretPause {
+		return known
+	}
+	secret, err := s.read(ctx, known)
+	if err == nil && secret == "" { // reading was not allowed yet: Redis was not asked, so the next read need not wait
+		return known
+	}
+	s.asked = time.Now()
+	if err != nil {
+		if ctx.Err() == nil {
+			s.warnUnread(known, err)
+		}
+		return known
+	}
+	s.known.Store(&secret)
+	return secret
+}
+
+func (s *sessionSecret) lastKnown() string {
+	if known := s.known.Load(); known != nil {
+		return *known
+	}
+	return ""
+}
+
+// warnUnread logs a failed read of the secret. With a known secret it logs at DEBUG, because sessions still work.
+func (s *sessionSecret) warnUnread(known string, err error) {
+	if known != "" {
+		s.log.Debug("cannot read the secret of sessions; the known one stays", "error", err)
+		return
+	}
+	if _, due := s.failed.Due(); due {
+		s.log.Warn("cannot read the secret of sessions; logins with a token fail", "error", err)
+	}
+}
+
+// keepRenewed calls renew at once and then periodically, until ctx ends.
+func keepRenewed(ctx context.Context, renew func(context.Context)) {
+	ticks := time.NewTicker(secretEvery)
+	defer ticks.Stop()
+	for ctx.Err() == nil {
+		renew(ctx)
+		select {
+		case <-ctx.Done():
+		case <-ticks.C:
+		}
+	}
+}
+
+// maxEnded is the maximum number of sessions in a [SessionList].
+const maxEnded = 10_000
+
+// A SessionList is the list of sessions that were logged out before they expired, on any replica.
+type SessionList interface {
+	// EndSessions adds sessions to the list: their ids and expiries. The list may drop expired sessions. If it has more than maxEnded entries, it drops those
+	// that expire first.
+	EndSessions(ctx context.Context, ended map[string]time.Time) error
+	// EndedSessions returns the ids and expiries of the sessions in the list.
+	EndedSessions(ctx context.Context) (map[string]time.Time, error)
+}
+
+// endedSessions is this replica's copy of the shared list. It is refreshed every few seconds; logouts on this replica are added at once. It is safe for
+// concurrent use.
+type endedSessions struct {
+	list SessionList // nil if replicas do not share a list
+	log  hclog.Logger
+
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+func newEndedSessions(cfg Config) *endedSessions {
+	return &endedSessions{list: cfg.Ended, log: cfg.Log, until: map[string]time.Time{}}
+}
+
+// sessionID returns the id of a session, a hash of its cookie. Redis stores only the hash, so nobody can read a valid cookie there.
+func sessionID(cookie string) string {
+	sum := sha256.Sum256([]byte(cookie))
+	return hex.EncodeToString(sum[:16])
+}
+
+// hasEnded reports whether a session was logged out.
+func (e *endedSessions) hasEnded(cookie string) bool {
+	if e == nil { // in tests without sessions
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, ended := e.until[sessionID(cookie)]
+	return ended
+}
+
+// endSession ends a session on all replicas. If it returns an error, the session has ended on this replica only.
+func (e *endedSessions) endSession(ctx context.Context, cookie string, until time.Time) error {
+	id := sessionID(cookie)
+	e.mu.Lock()
+	e.until[id] = until
+	e.dropSurplus()
+	e.mu.Unlock()
+	if e.list == nil {
+		return nil
+	}
+	return e.list.EndSessions(ctx, map[string]time.Time{id: until}) //nolint:wrapcheck // it names the operation
+}
+
+// syncList reads the shared list, removes expired sessions from the copy, and restores entries that Redis has lost.
+func (e *endedSessions) syncList(ctx context.Context) {
+	if e.list == nil {
+		return
+	}
+	listed, err := e.list.EndedSessions(ctx)
+	if err != nil {
+		e.log.Debug("cannot read the list of ended sessions; the known ones stay", "error", err)
+		return
+	}
+	now := time.Now()
+	e.mu.Lock()
+	maps.DeleteFunc(e.until, func(_ string, until time.Time) bool { return now.After(until) })
+	maps.Copy(e.until, listed)
+	e.dropSurplus()
+	missing := maps.Clone(e.until)
+	e.mu.Unlock()
+	maps.DeleteFunc(missing, func(id string, _ time.Time) bool { _, there := listed[id]; return there })
+	if len(missing) == 0 {
+		return
+	}
+	if err := e.list.EndSessions(ctx, missing); err != nil {
+		e.log.Debug("cannot restore the list of ended sessions", "error", err)
+	}
+}
+
+// dropSurplus drops the same sessions as the shared list does. Otherwise each syncList would add a session that Redis then drops again. The caller holds the
+// lock.
+func (e *endedSessions) dropSurplus() {
+	surplus := len(e.until) - maxEnded
+	if surplus <= 0 {
+		return
+	}
+	ids := slices.SortedFunc(maps.Keys(e.until), func(a, b string) int {
+		return cmp.Or(cmp.Compare(e.until[a].UnixMilli(), e.until[b].UnixMilli()), cmp.Compare(a, b))
+	})
+	for _, id := range ids[:surplus] {
+		delete(e.until, id)
+	}
 }

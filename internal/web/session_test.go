@@ -1,17 +1,27 @@
 package web
 
 import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
+	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/web/oidc"
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
 )
 
 // TestPersonSessions has cookies with which a person is let in or not.
@@ -137,5 +147,284 @@ func TestViewersOfTheProviderMayNotAct(t *testing.T) {
 		if v.get(s, "/x"); user.Name != "oidc:ann@example.com" || user.MayAct() != may {
 			t.Errorf("%s: %+v may act: %t", group, user, user.MayAct())
 		}
+	}
+}
+
+// secretCluster is an embedded Redis and the servers of the replicas on it, in fake time.
+type secretCluster struct {
+	t      *testing.T
+	ctx    context.Context
+	redis  *embedded.Server
+	client *redis.Client
+	users  Users
+	log    bytes.Buffer
+	reads  atomic.Int64 // of the secret
+}
+
+func inCluster(t *testing.T, test func(*secretCluster)) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := embedded.Start(embedded.Config{DialOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		client := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
+		defer client.Close()
+		ctx, end := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer end()
+		test(&secretCluster{t: t, ctx: ctx, redis: s, client: client, users: annAndBob(t)})
+	})
+}
+
+// replica starts a server that has read nothing yet.
+func (c *secretCluster) replica() http.Handler {
+	c.t.Helper()
+	j, err := journal.New(journal.Config{Redis: c.client, Namespace: "default"})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cfg := Config{Listen: "127.0.0.1:0", Users: func() Users { return c.users }, Log: hclog.New(&hclog.LoggerOptions{Output: &c.log, Level: hclog.Debug}),
+		SessionSecret: func(ctx context.Context, known string) (string, error) {
+			c.reads.Add(1)
+			return j.SessionSecret(ctx, known)
+		}}
+	secret := newSessionSecret(cfg)
+	go keepRenewed(c.ctx, func(ctx context.Context) { secret.renewSecret(ctx) }) // until the test ends
+	synctest.Wait()
+	return protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, UserOf(r.Context()).Name) }), cfg, secret, newEndedSessions(cfg))
+}
+
+// send sends a request with headers, each "Name: value".
+func (c *secretCluster) send(replica http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
+	if body == "" {
+		r = httptest.NewRequest(method, "http://127.0.0.1"+path, nil)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	replica.ServeHTTP(w, r)
+	return w
+}
+
+func (c *secretCluster) logIn(replica http.Handler) *httptest.ResponseRecorder {
+	return c.send(replica, "POST", "/login", url.Values{"token": {annsToken}}.Encode(), "Content-Type: application/x-www-form-urlencoded")
+}
+
+// cookie logs ann in at a replica.
+func (c *secretCluster) cookie(replica http.Handler) string {
+	c.t.Helper()
+	w := c.logIn(replica)
+	for _, cookie := range w.Result().Cookies() {
+		return "Cookie: cronclave=" + cookie.Value
+	}
+	c.t.Fatalf("login: %d %s", w.Code, w.Body)
+	return ""
+}
+
+// wants demands the code of an answer to a page, and a text in it.
+func (c *secretCluster) wants(replica http.Handler, what, header string, code int, text string) {
+	c.t.Helper()
+	if w := c.send(replica, "GET", "/api/x", "", header); w.Code != code || !strings.Contains(w.Body.String(), text) {
+		c.t.Errorf("%s: %d %s, want %d %s", what, w.Code, w.Body, code, text)
+	}
+}
+
+// secret is what Redis has.
+func (c *secretCluster) secret() string {
+	c.t.Helper()
+	secret, err := c.client.Get(c.ctx, "cronclave:default:session-secret").Result()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return secret
+}
+
+// TestForgedSessions: neither a reader of the token file alone, nor one of Redis alone, can make a cookie, and none lasts for longer than a login.
+func TestForgedSessions(t *testing.T) {
+	inCluster(t, func(c *secretCluster) {
+		replica := c.replica()
+		ann, secret := &c.users[0], c.secret()
+		until := func(d time.Duration) string {
+			return base64.RawURLEncoding.EncodeToString([]byte("ann")) + "." + strconv.FormatInt(time.Now().Add(d).Unix(), 10)
+		}
+		with := func(key []byte) string { return until(hour) + "." + signText(key, until(hour)) }
+		for what, tt := range map[string]struct {
+			cookie string
+			code   int
+		}{
+			"a good one":            {ann.signedSession(secret, time.Now().Add(sessionLength)), 200},
+			"of a clock ahead":      {ann.signedSession(secret, time.Now().Add(sessionLength+clockTolerance)), 200},
+			"for too long":          {ann.signedSession(secret, time.Now().Add(sessionLength+clockTolerance+time.Second)), 401},
+			"for ever":              {ann.signedSession(secret, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)), 401},
+			"ended":                 {ann.signedSession(secret, time.Now()), 401},
+			"by the hash alone":     {with(ann.hash[:]), 401},
+			"by the hash, no text":  {ann.signedSession("", time.Now().Add(hour)), 401},
+			"by the secret alone":   {with([]byte(secret)), 401},
+			"by no key":             {with(nil), 401},
+			"of another secret":     {ann.signedSession(clusterSecret, time.Now().Add(hour)), 401},
+			"of another user":       {(&userToken{User{Name: "ann"}, c.users[1].hash}).signedSession(secret, time.Now().Add(hour)), 401},
+			"an expiry of nonsense": {"YW5u.x." + signText(nil, "YW5u.x"), 401},
+		} {
+			if w := c.send(replica, "GET", "/x", "", "Cookie: cronclave="+tt.cookie); w.Code != tt.code {
+				t.Errorf("%s: %d %s", what, w.Code, w.Body)
+			}
+		}
+		if strings.Contains(c.log.String(), secret) {
+			t.Errorf("the log has the secret: %s", &c.log)
+		}
+	})
+}
+
+// TestSessionsOfACluster: each replica accepts the sessions of all others, also after Redis has lost its data.
+func TestSessionsOfACluster(t *testing.T) {
+	inCluster(t, func(c *secretCluster) {
+		first, second := c.replica(), c.replica()
+		cookie, secret := c.cookie(first), c.secret()
+		c.wants(second, "another replica", cookie, 200, "ann")
+		c.client.FlushAll(c.ctx)
+		time.Sleep(secretEvery) // fake time
+		synctest.Wait()
+		if c.secret() != secret {
+			t.Error("the secret is not restored")
+		}
+		c.wants(c.replica(), "a replica that started after the loss", cookie, 200, "ann")
+
+		c.client.FlushAll(c.ctx)
+		time.Sleep(secretPause)        // fake time
+		newer := c.cookie(c.replica()) // before the others have restored the old secret
+		if c.secret() == secret {
+			t.Fatal("the secret is the old one")
+		}
+		c.wants(first, "a session of the new secret", newer, 200, "ann")
+
+		c.client.FlushAll(c.ctx)
+		time.Sleep(secretPause) // fake time
+		third := c.replica()
+		_ = c.cookie(third)
+		time.Sleep(secretPause) // fake time
+		c.wants(third, "a login at a replica that has not noticed the loss", c.cookie(first), 200, "ann")
+		c.wants(first, "a session of the old one", cookie, 401, "no valid token")
+	})
+}
+
+// TestRedisIsAwayForSessions: sessions go on with the secret that a replica knows. One that knows none does not log users out.
+func TestRedisIsAwayForSessions(t *testing.T) {
+	inCluster(t, func(c *secretCluster) {
+		first := c.replica()
+		cookie, secret := c.cookie(first), c.secret()
+		c.redis.Close()
+		time.Sleep(secretEvery) // fake time
+		synctest.Wait()
+		c.wants(first, "a replica that knows the secret", cookie, 200, "ann")
+		if strings.Contains(c.log.String(), "[WARN]") {
+			t.Errorf("log %s", &c.log)
+		}
+		second := c.replica()
+		c.wants(second, "a replica that does not", cookie, 503, "cannot read from Redis")
+		c.wants(second, "a token", "Authorization: Bearer "+annsToken, 200, "ann")
+		c.wants(second, "nothing", "", 401, "no valid token")
+		c.wants(second, "a cookie of nonsense", "Cookie: cronclave=x.y.z", 401, "no valid token")
+		if w := c.send(second, "GET", "/x", "", cookie, "Accept: text/html"); w.Code != 503 || !strings.Contains(w.Body.String(), "cannot read from Redis") {
+			t.Errorf("a page: %d %s", w.Code, w.Body)
+		}
+		if w := c.logIn(second); w.Code != 503 || len(w.Result().Cookies()) > 0 || !strings.Contains(w.Body.String(), "cannot read from Redis") {
+			t.Errorf("login: %d %s", w.Code, w.Body)
+		}
+		if n := strings.Count(c.log.String(), "cannot read the secret of sessions; logins with a token fail"); n != 1 || strings.Contains(c.log.String(), secret) {
+			t.Errorf("logged %d times: %s", n, &c.log)
+		}
+	})
+}
+
+// A replica that waits for Redis reads and writes no secret, and warns of nothing. A login at the moment in which it is ready is not turned away.
+func TestWaitingReplicaMakesNoSecret(t *testing.T) {
+	var log bytes.Buffer
+	secret := ""
+	s := newSessionSecret(Config{Log: hclog.New(&hclog.LoggerOptions{Output: &log}), SessionSecret: func(context.Context, string) (string, error) { return secret, nil }})
+	if got := s.readAgain(t.Context()); got != "" || log.Len() > 0 || s.known.Load() != nil {
+		t.Errorf("%q, log %s", got, &log)
+	}
+	secret = clusterSecret
+	if got := s.knownOrRead(t.Context()); got != secret {
+		t.Errorf("%q as soon as Redis may be asked", got)
+	}
+}
+
+// TestMadeUpCookiesCostRedisNothing but one reading a second.
+func TestMadeUpCookiesCostRedisNothing(t *testing.T) {
+	inCluster(t, func(c *secretCluster) {
+		replica := c.replica()
+		made := "Cookie: cronclave=" + c.users[0].signedSession(clusterSecret, time.Now().Add(hour))
+		for range 3 {
+			time.Sleep(secretPause) // fake time
+			before := c.reads.Load()
+			for range 100 {
+				c.wants(replica, "made up", made, 401, "no valid token")
+			}
+			if c.reads.Load() != before+1 {
+				t.Errorf("%d readings", c.reads.Load()-before)
+			}
+		}
+	})
+}
+
+// countedEnds is the list in Redis, and the number of additions to it.
+type countedEnds struct {
+	*journal.Journal
+	calls int
+}
+
+func (c *countedEnds) EndSessions(ctx context.Context, ended map[string]time.Time) error {
+	c.calls++
+	return c.Journal.EndSessions(ctx, ended)
+}
+
+// TestMoreEndedSessionsThanTheListKeeps: those that end first are forgotten here too, and the others are added at once when Redis has lost them, and once.
+func TestMoreEndedSessionsThanTheListKeeps(t *testing.T) {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	options, err := redis.ParseURL(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.ContextTimeoutEnabled = true
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	j, err := journal.New(journal.Config{Redis: client, Namespace: "test", Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := &countedEnds{Journal: j}
+	e := newEndedSessions(Config{Ended: list, Log: hclog.NewNullLogger()})
+	const surplus = 50
+	began := time.Now()
+	for i := range maxEnded + surplus { // pairs end at one time
+		e.until[fmt.Sprintf("session-%05d", i)] = began.Add(time.Hour + time.Duration(i/2)*time.Second)
+	}
+	for range 3 {
+		e.syncList(t.Context())
+	}
+	if list.calls != 1 || len(e.until) != maxEnded {
+		t.Errorf("%d additions, %d sessions; want one of %d", list.calls, len(e.until), maxEnded)
+	}
+	listed, err := j.EndedSessions(t.Context())
+	if err != nil || len(listed) != maxEnded {
+		t.Fatalf("%d sessions are listed, %v", len(listed), err)
+	}
+	if !maps.EqualFunc(listed, e.until, func(a, b time.Time) bool { return a.UnixMilli() == b.UnixMilli() }) {
+		t.Error("this replica and Redis know different sessions")
+	}
+	if err := e.endSession(t.Context(), "cookie", began.Add(24*time.Hour)); err != nil || !e.hasEnded("cookie") || len(e.until) != maxEnded {
+		t.Errorf("one more: %v, of %d", err, len(e.until))
+	}
+	if _, there := e.until[fmt.Sprintf("session-%05d", surplus)]; there {
+		t.Error("the session that ends first is still there")
 	}
 }

@@ -1,8 +1,17 @@
 package web
 
 import (
+	"cmp"
+	"crypto/hmac"
+	cryptorand "crypto/rand"
+	"encoding/base64"
 	"errors"
+	"maps"
+	"math/rand/v2"
 	"net/http"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/web/oidc"
@@ -159,4 +168,175 @@ func redirectPrivately(w http.ResponseWriter, r *http.Request, to string) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// An attempt is a sign-in in progress. It is stored only in a cookie of the browser, "id.expiry.next.signature", so the browser can return to any replica.
+// The state, the nonce and the PKCE verifier are derived from the id and the key, so a stolen cookie does not reveal them.
+type attempt struct {
+	id    string // the slot, followed by random text
+	until int64  // seconds since 1970
+	next  string // path to which the browser goes after the sign-in
+}
+
+// isExpired reports whether the time for the sign-in has passed.
+func (a attempt) isExpired(now time.Time) bool { return now.Unix() >= a.until }
+
+// attemptState is the progress of a sign-in on this replica after its callback.
+type attemptState int
+
+const (
+	unanswered attemptState = iota // the provider was not asked or was unavailable, so the browser may load the callback again
+	asking                         // a request is waiting for the provider's answer
+	answered                       // the sign-in is over: its code cannot be used again
+)
+
+// mostAttempts is the maximum number of sign-ins that a replica remembers. It is larger than MaxConnections, which bounds the number of requests that wait
+// for the provider.
+const mostAttempts = 4096
+
+// attempts tracks the sign-ins whose callback reached this replica. A browser could repeat its callback any number of times, so the replica sends at most one
+// request per sign-in to the provider at a time, and none after an answer. Other replicas do not share this state, but the provider accepts a code only once.
+type attempts struct {
+	mu    sync.Mutex
+	state map[attempt]attemptState // sign-ins in the state unanswered are absent
+}
+
+// stateOf returns the state of a sign-in.
+func (as *attempts) stateOf(a attempt) attemptState {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	return as.state[a]
+}
+
+// claimCode reports whether the caller may send the code of a sign-in to the provider. If so, the caller must call settleClaim afterwards.
+func (as *attempts) claimCode(a attempt, now time.Time) bool {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if as.state[a] != unanswered {
+		return false
+	}
+	as.makeRoom(now)
+	as.state[a] = asking
+	return true
+}
+
+// settleClaim ends a claim. The state must be answered or unanswered.
+func (as *attempts) settleClaim(a attempt, state attemptState) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if as.state[a] = state; state == unanswered {
+		delete(as.state, a)
+	}
+}
+
+// makeRoom does nothing below mostAttempts sign-ins. Otherwise it removes the expired ones, and then answered ones until there is room. If the callback of a
+// removed sign-in is loaded again, it costs one more request to the provider.
+func (as *attempts) makeRoom(now time.Time) {
+	if len(as.state) < mostAttempts {
+		return
+	}
+	maps.DeleteFunc(as.state, func(a attempt, _ attemptState) bool { return a.isExpired(now) })
+	for a, state := range as.state {
+		if len(as.state) < mostAttempts {
+			return
+		}
+		if state == answered {
+			delete(as.state, a)
+		}
+	}
+}
+
+// attemptLength is the time limit for a person to complete a sign-in at the provider.
+const attemptLength = 10 * time.Minute
+
+// attemptKey and sessionKey name the purposes of two keys that are derived from the client secret: see [oidc.Provider.Key].
+const attemptKey, sessionKey = "sign-in", "session"
+
+const (
+	// slots limits the number of sign-ins that one browser may have in progress, for example in several tabs. Each sign-in uses one slot, a single character,
+	// and has its own cookie.
+	slots = "0123456789"
+	// maxNext is the maximum length of the path in a cookie. It keeps the total size of the cookies of all slots below 8 KiB, a size that proxies and this
+	// server accept. Any site can make a browser begin sign-ins, and larger cookies would lock that browser out.
+	maxNext = 300
+)
+
+// newAttempt begins a sign-in in a free slot, which is a slot for which the browser has no cookie. It chooses at random, because several tabs that begin at
+// the same time see the same slots as free. If no slot is free, it reuses any slot.
+func (s *signIn) newAttempt(r *http.Request, next string, now time.Time) attempt {
+	if next = localPath(next); len(next) > maxNext {
+		next = "/"
+	}
+	free := strings.Map(func(slot rune) rune {
+		if s.cfg.underWayIn(r, string(slot)) {
+			return -1
+		}
+		return slot
+	}, slots)
+	from := cmp.Or(free, slots)
+	slot := from[rand.IntN(len(from))]
+	return attempt{string(slot) + cryptorand.Text(), now.Add(attemptLength).Unix(), next}
+}
+
+// underWayIn reports whether the browser has a cookie for a slot.
+func (c Config) underWayIn(r *http.Request, slot string) bool {
+	_, err := r.Cookie(c.attemptName(r, slot))
+	return err == nil
+}
+
+// underWay reports whether a browser has a sign-in in progress.
+func (c Config) underWay(r *http.Request) bool {
+	return strings.ContainsFunc(slots, func(slot rune) bool { return c.underWayIn(r, string(slot)) })
+}
+
+// attemptName returns the name of the cookie for a slot.
+func (c Config) attemptName(r *http.Request, slot string) string {
+	return c.cookieName(r) + "-sign-in-" + slot
+}
+
+// slotName returns the slot of the sign-in. The OAuth state begins with the same character.
+func (a attempt) slotName() string { return a.id[:1] }
+
+func (a attempt) encodeText() string {
+	return a.id + "." + strconv.FormatInt(a.until, 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(a.next))
+}
+
+func (a attempt) signedCookie(key []byte) string {
+	return a.encodeText() + "." + signText(key, a.encodeText())
+}
+
+func (a attempt) deriveSecrets(key []byte) oidc.Attempt {
+	return oidc.Attempt{State: a.slotName() + signText(key, "state "+a.id), Nonce: signText(key, "nonce "+a.id), Verifier: signText(key, "verifier "+a.id)}
+}
+
+func (s *signIn) attemptCookie(r *http.Request, slot, value string, age int) *http.Cookie {
+	c := s.sessionCookie(r, value, age)
+	c.Name = s.cfg.attemptName(r, slot)
+	return c
+}
+
+// attemptOf returns the sign-in to which a callback belongs. The cookie and the state must match, so that only the browser that began a sign-in can complete
+// it.
+func (s *signIn) attemptOf(r *http.Request, key []byte, now time.Time) (attempt, bool) {
+	state := r.FormValue("state")
+	if state == "" {
+		return attempt{}, false
+	}
+	c, err := r.Cookie(s.cfg.attemptName(r, state[:1]))
+	if err != nil {
+		return attempt{}, false
+	}
+	a, ok := readAttempt(key, c.Value)
+	return a, ok && !a.isExpired(now) && hmac.Equal([]byte(a.deriveSecrets(key).State), []byte(state))
+}
+
+// readAttempt parses a cookie and verifies that a replica has signed it.
+func readAttempt(key []byte, cookie string) (attempt, bool) {
+	part := strings.Split(cookie, ".")
+	if len(part) != 4 || !hmac.Equal([]byte(signText(key, strings.Join(part[:3], "."))), []byte(part[3])) {
+		return attempt{}, false
+	}
+	until, err := strconv.ParseInt(part[1], 10, 64)
+	next, faulty := base64.RawURLEncoding.DecodeString(part[2])
+	return attempt{part[0], until, string(next)}, err == nil && faulty == nil && part[0] != ""
 }

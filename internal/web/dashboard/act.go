@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/units"
 )
@@ -122,4 +125,174 @@ func (h *handler) pauseJobs(r *http.Request, jobs []string) error {
 	}
 	_, err := h.operator.Pause(r.Context(), req)
 	return err
+}
+
+// mostNamed is the maximum number of jobs in a form. Even with the longest names, such a form is smaller than mostForm.
+const mostNamed = 1000
+
+// A bulk is the preview of an action on many jobs. The form sends the names in the preview, so the action affects exactly the jobs that the user saw.
+type bulk struct {
+	Verb, Action, Back string
+	Pausing            bool
+	Rows               []row
+	Same               int // number of jobs that are already in the wanted state
+	More               int // number of matching jobs that do not fit into the form
+}
+
+func (h *handler) previewPause(r *http.Request) (*page, error) {
+	return h.previewBulk(r, "Pause", true)
+}
+func (h *handler) previewResume(r *http.Request) (*page, error) {
+	return h.previewBulk(r, "Resume", false)
+}
+
+// previewBulk returns the preview for the jobs that match the filter of a request.
+func (h *handler) previewBulk(r *http.Request, verb string, pausing bool) (*page, error) {
+	st, err := h.readStatus(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	f := filterOf(r.URL.Query())
+	return bulkOf(st, f, &bulk{Verb: verb, Action: r.URL.Path, Back: f.linkTo("/"), Pausing: pausing}), nil
+}
+
+// bulkOf adds the jobs that match the filter to b, and returns its page.
+func bulkOf(st *cluster.Status, f filter, b *bulk) *page {
+	bad := failingJobs(st)
+	for _, j := range f.chooseJobs(st) {
+		affected := b.Pausing || j.Paused // pausing a paused job changes the end and the reason of the pause
+		if affected && len(b.Rows) == mostNamed {
+			b.More++
+			continue
+		}
+		if j.Paused == b.Pausing {
+			b.Same++
+		}
+		if affected {
+			b.Rows = append(b.Rows, rowOf(st.Now, j, bad[j.Name] > 0))
+		}
+	}
+	p := pageOf("bulk", fmt.Sprintf("%s %s?", b.Verb, console.Count(len(b.Rows), "job")), st)
+	p.Here, p.Body = "overview", b
+	return p
+}
+
+// namedJobs returns the names of jobs in a form.
+func namedJobs(r *http.Request) ([]string, error) {
+	jobs := r.PostForm["job"]
+	if len(jobs) == 0 {
+		return nil, fmt.Errorf("%w: no jobs are selected", cluster.ErrInvalid)
+	}
+	return jobs, nil
+}
+
+func (h *handler) pauseMany(r *http.Request) (string, error) {
+	jobs, err := namedJobs(r)
+	if err != nil {
+		return "", err
+	}
+	return pathSaying("/", "paused"), h.pauseJobs(r, jobs)
+}
+
+func (h *handler) resumeMany(r *http.Request) (string, error) {
+	jobs, err := namedJobs(r)
+	if err != nil {
+		return "", err
+	}
+	_, err = h.operator.Resume(r.Context(), cluster.ResumeRequest{Selection: cluster.Selection{Jobs: jobs}, Requester: h.requesterOf(r)})
+	return pathSaying("/", "resumed"), err
+}
+
+// sayings are the messages after an action. A link contains only the key of a message, so a forged link cannot put its own text on a page.
+var sayings = map[string]string{
+	"asked":    "The run was asked for. It starts as soon as a replica has a place for it, within a minute, or not at all.",
+	"started":  "The run has started.",
+	"stopping": "The replicas were asked to stop the runs. They get SIGTERM, and SIGKILL after their grace.",
+	"idle":     "The runs had ended, so there was nothing to stop.",
+	"paused":   "Paused: ticks are skipped until the pause ends. Runs that are under way go on.",
+	"resumed":  "Resumed: the job runs from its next tick on.",
+}
+
+func saidText(q url.Values) string { return sayings[q.Get("said")] }
+
+func pathSaying(path, key string) string { return path + "?said=" + key }
+
+const (
+	// actsShown is the maximum number of audit entries on the page of the cluster.
+	actsShown = 20
+	// actsOfAPage is the number of entries per page of the audit log.
+	actsOfAPage = 100
+)
+
+// auditPage shows the audit log, the newest entry first.
+type auditPage struct {
+	Acts  []act
+	Lost  string // describes entries that are missing
+	Pages []link
+}
+
+// An act is an entry of the audit log, which records what a user did.
+type act struct {
+	When             moment
+	By, Kind, Reason string
+	Note             string // end of a pause, or tick that was triggered again
+	Run              link
+	Jobs             []link
+	More             int // number of further jobs, which have no link
+}
+
+func (h *handler) showAudit(r *http.Request) (*page, error) {
+	st, err := h.readStatus(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	acts, lost, err := h.operator.Acts(r.Context(), journal.MaxActs)
+	if err != nil {
+		return nil, err
+	}
+	p := pageOf("audit", "Audit log", st)
+	p.Here = "cluster"
+	count := max((len(acts)+actsOfAPage-1)/actsOfAPage, 1)
+	at, _ := strconv.Atoi(r.URL.Query().Get("page")) // any other text selects the first page
+	at = min(max(at, 1), count)
+	body := &auditPage{Lost: lost, Acts: actsOf(st.Now, acts[(at-1)*actsOfAPage:min(at*actsOfAPage, len(acts))])}
+	for n := 1; n <= count && count > 1; n++ {
+		l := link{Text: strconv.Itoa(n)}
+		if n != at {
+			l.Href = "/audit?page=" + l.Text
+		}
+		body.Pages = append(body.Pages, l)
+	}
+	p.Body = body
+	return p, nil
+}
+
+func actsOf(now time.Time, newestFirst []journal.Act) (list []act) {
+	for _, a := range newestFirst {
+		list = append(list, actOf(now, a))
+	}
+	return list
+}
+
+func actOf(now time.Time, a journal.Act) act {
+	const linked = 5
+	shown := act{When: momentOf(now, a.Time), By: cleanText(a.By), Kind: cleanText(a.Kind), Reason: cluster.FirstLine(cleanText(a.Reason), 200), More: a.JobCount - min(len(a.Jobs), linked)}
+	for _, name := range a.Jobs[:min(len(a.Jobs), linked)] {
+		shown.Jobs = append(shown.Jobs, link{cleanText(name), jobPath(name)})
+	}
+	switch {
+	case a.Replica != "":
+		shown.Note = "replica " + cleanText(a.Replica)
+	case a.Until != nil:
+		shown.Note = "until " + a.Until.UTC().Format(stamp)
+	case a.Tick != nil:
+		shown.Note = "tick " + a.Tick.UTC().Format(stamp)
+	}
+	if a.Unchanged > 0 {
+		shown.Note = strings.TrimPrefix(shown.Note+", "+console.Unchanged(a), ", ")
+	}
+	if a.RunID != "" && len(a.Jobs) == 1 {
+		shown.Run = link{"run " + fmt.Sprintf("%.8s", cleanText(a.RunID)), jobPath(a.Jobs[0]) + "/runs/" + url.PathEscape(a.RunID)}
+	}
+	return shown
 }

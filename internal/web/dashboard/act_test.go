@@ -3,12 +3,16 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
@@ -178,4 +182,117 @@ func (s *site) publish(ctx context.Context, run string, c journal.Chunk) {
 	s.t.Helper()
 	_, err := s.journal.Publish(ctx, "report", run, c)
 	s.must(err)
+}
+
+// TestPreviewFitsAForm: more jobs than a form may name are not in it, and the page says so.
+func TestPreviewFitsAForm(t *testing.T) {
+	t.Parallel()
+	files, err := readAssets("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := parsePages(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := &cluster.Status{Now: noon}
+	for i := range 1002 {
+		st.Jobs = append(st.Jobs, cluster.Job{Name: fmt.Sprintf("job-%04d-%s", i, strings.Repeat("x", 100)), Enabled: true})
+	}
+	h := &handler{actor: func(*http.Request) (string, bool) { return "alice", true }, assets: files, pages: parsed}
+	s := &site{t: t, handler: h.viewHandler(func(r *http.Request) (*page, error) {
+		return bulkOf(st, filterOf(r.URL.Query()), &bulk{Verb: "Pause", Action: "/pause", Pausing: true}), nil
+	})}
+	s.shows("/pause", "Pause 1000 jobs?", "2 more match")
+	form := s.form("/pause", "/pause")
+	if len(form["job"]) != 1000 || len(form.Encode()) > 256<<10 {
+		t.Errorf("%d jobs, %d bytes", len(form["job"]), len(form.Encode()))
+	}
+}
+
+// TestStopIsForTheRunsShown: a run that began after the page was made goes on.
+func TestStopIsForTheRunsShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	form := s.form("/jobs/report", "/jobs/report/cancel")
+	if !slices.Equal(form["run"], []string{"run-0"}) {
+		t.Errorf("%v", form)
+	}
+	if w := s.post("/jobs/report/cancel", url.Values{"run": {"over", "over too"}}); w.Header().Get("Location") != "/jobs/report?said=idle" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := s.post("/jobs/report/cancel", url.Values{"run": {"over", "run-0"}}); w.Header().Get("Location") != "/jobs/report?said=stopping" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// form is what a browser sends of a form of a page, which goes to an action.
+func (s *site) form(path, action string) url.Values {
+	s.t.Helper()
+	nodes, err := parse(s.get(path).Body.String())
+	s.must(err)
+	values := url.Values{}
+	within := -1 // how deep the form is
+	for _, n := range nodes {
+		switch {
+		case n.name == "form" && n.attrs["action"] == action && n.attrs["method"] == "post":
+			within = len(n.path)
+		case within >= 0 && len(n.path) <= within:
+			return values
+		case within >= 0 && n.name == "input" && n.attrs["name"] != "":
+			values.Add(n.attrs["name"], n.attrs["value"])
+		}
+	}
+	if within < 0 {
+		s.t.Fatalf("%s has no form for %s", path, action)
+	}
+	return values
+}
+
+// FuzzForms sends any form to each action, and any query to each page: none makes the server fail. No replica is up, so that no answer waits for a run.
+func FuzzForms(f *testing.F) {
+	s := newSite(f, "")
+	var infos []journal.JobInfo
+	for name, schedule := range map[string]string{"report": "@hourly", "backup": "0 3 * * *"} {
+		infos = append(infos, journal.JobInfo{Name: name, Schedule: []string{schedule}, Timezone: "Europe/Berlin", Enabled: true, Parallel: 1, PerTick: 1, Tags: []string{"night"}, Seen: time.Now()})
+	}
+	s.must(s.journal.DescribeJobs(f.Context(), infos))
+	at := time.Now().Add(-time.Minute)
+	s.must(s.journal.Record(f.Context(), []journal.Record{{RunID: "run-1", Job: "report", Tick: at, Slot: slot(0), Attempt: 1, Token: 7, Replica: "r1", Outcome: journal.OutcomeFailed, Reason: hostile,
+		Started: at, Finished: at.Add(time.Second), DurationMS: ms(1000), Output: text(hostile)}}))
+	patterns := slices.Concat(slices.Sorted(maps.Keys((&handler{}).actionRoutes())), slices.Sorted(maps.Keys((&handler{}).viewRoutes())), []string{"GET /go", "GET /palette.json", "GET /calendar.ics", "GET /assets/{id}"})
+	for i := range patterns {
+		for _, form := range []string{"", "job=report&reason=x", "job=report&job=backup&for=2h&reason=disks", "for=-1h", "for=9999999999999h", "run=run-1&run=", "tick=2026-03-01T03:00:00Z", "tick=9999-12-31T23:59:59Z",
+			"tick=0001-01-01T00:00:00%2B23:59", "reason=a%0Ab", "reason=%ff%00", "job=%zz", "a;b", "at=2026-11-01+03:00&span=7d&by=job&zone=Asia/Tokyo", "at=9999-12-31T23:59:59Z&span=30d", "at=0001-01-01T00:00:00Z",
+			"q=%5B&tag=night&outcome=failing&page=99999999999999999999", "zone=../../etc/passwd", "said=%3Cb%3E", "page=-1&limit=0"} {
+			f.Add(uint8(i), "report", "run-1", form)
+		}
+		f.Add(uint8(i), "", "/../", "x")
+		f.Add(uint8(i), "<b>\x00\xff", strings.Repeat("x", 300), "job="+strings.Repeat("y", 300))
+	}
+	f.Fuzz(func(t *testing.T, route uint8, job, id, form string) {
+		method, path, _ := strings.Cut(patterns[int(route)%len(patterns)], " ")
+		path = strings.NewReplacer("{$}", "", "{job}", url.PathEscape(job), "{id}", url.PathEscape(id)).Replace(path)
+		r := httptest.NewRequest(method, "/", nil)
+		var err error
+		if r.URL, err = url.Parse(path); err != nil {
+			t.Skip()
+		}
+		if method == http.MethodPost {
+			r = httptest.NewRequest(method, "/", strings.NewReader(form))
+			r.URL, _ = url.Parse(path)
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		} else {
+			r.URL.RawQuery = form
+		}
+		w := httptest.NewRecorder()
+		s.handler.ServeHTTP(w, r)
+		if w.Code >= 500 {
+			t.Fatalf("%s %s %q: %d %s", method, path, form, w.Code, w.Body)
+		}
+		if w.Code == http.StatusSeeOther && !strings.HasPrefix(w.Header().Get("Location"), "/") || strings.HasPrefix(w.Header().Get("Location"), "//") {
+			t.Fatalf("%s %s %q leads to %q", method, path, form, w.Header().Get("Location"))
+		}
+	})
 }

@@ -3,8 +3,12 @@ package dashboard
 import (
 	"fmt"
 	"net/url"
+	"regexp"
+	"strings"
 	"time"
+	"unicode"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 )
@@ -66,4 +70,66 @@ func runPath(r journal.Record) string {
 
 func whyPath(job string, at time.Time) string {
 	return jobPath(job) + "/why?at=" + url.QueryEscape(at.UTC().Format(time.RFC3339))
+}
+
+// A mark shows a state by a sign, a shape and a colour. The sign alone suffices to recognize the state. The style sheet defines the shape and the colour for
+// each class.
+type mark struct{ Class, Sign string }
+
+var (
+	markOK      = mark{"ok", "✓"}
+	markBad     = mark{"bad", "✗"}
+	markWarning = mark{"warn", "!"}
+	markRunning = mark{"run", "▸"}
+	markNotRun  = mark{"off", "–"} // skipped or canceled; also a draining replica
+	markAdvice  = mark{"note", "·"}
+	markComing  = mark{"next", "○"}
+)
+
+var levelMarks = map[cluster.Level]mark{cluster.LevelError: markBad, cluster.LevelWarning: markWarning, cluster.LevelAdvice: markAdvice}
+
+var stateMarks = map[cluster.ReplicaState]mark{cluster.ReplicaUp: markOK, cluster.ReplicaDraining: markNotRun, cluster.ReplicaUnable: markBad, cluster.ReplicaSilent: markWarning}
+
+// markOf returns the mark of an outcome. An outcome that only a newer version defines is a warning.
+func markOf(outcome string) mark {
+	switch outcome {
+	case journal.OutcomeOK:
+		return markOK
+	case journal.OutcomeRunning:
+		return markRunning
+	case journal.OutcomeSkipped, journal.OutcomeCanceled:
+		return markNotRun
+	case journal.OutcomeFailed, journal.OutcomeTimeout, journal.OutcomeLost, journal.OutcomeAbandoned:
+		return markBad
+	}
+	return markWarning
+}
+
+// escapes matches terminal escape sequences: control sequences, strings such as window titles, and sequences of few characters. A string may have at most 256
+// characters in one line. If it is longer, only its introducer matches, because otherwise an unterminated string would remove the rest of the output.
+var escapes = regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]|\x1b(?:[\]P^_X](?:[^\x07\x1b\n]{0,256}(?:\x07|\x1b\\))?|[ -/]*[0-~])?`)
+
+// cleanText returns text from outside as a page may show it. It removes escape sequences, control characters and characters that change the direction of
+// writing, and replaces invalid bytes. Of each line it keeps only the part after the last carriage return, as a terminal does. The templates escape the text
+// for HTML.
+func cleanText(text string) string {
+	text = escapes.ReplaceAllString(strings.ToValidUTF8(text, "\uFFFD"), "")
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	if strings.Contains(text, "\r") {
+		lines := strings.Split(text, "\n")
+		for i, line := range lines {
+			line = strings.TrimRight(line, "\r")
+			lines[i] = line[strings.LastIndexByte(line, '\r')+1:]
+		}
+		text = strings.Join(lines, "\n")
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t':
+			return r
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029':
+			return -1
+		}
+		return r
+	}, text)
 }

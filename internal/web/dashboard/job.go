@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -165,4 +166,157 @@ func (h *handler) newestStory(ctx context.Context, now time.Time, job string, ne
 		return nil
 	}
 	return storyOf(now, s)
+}
+
+// settings are the settings of a job on all replicas. A form is a version of the settings, shared by some replicas. Keys with different values are shown side
+// by side.
+type settings struct {
+	Mark      mark
+	Note      string
+	Replicas  []string // replicas of each form with known settings
+	Differing []setting
+	Same      []setting
+	Others    []detail // replicas of each form with unknown settings
+	More      string
+}
+
+// A setting is a key with its value in each form, or with one value if all forms agree.
+type setting struct {
+	Key    string
+	Values []string
+}
+
+// Warning returns the mark of keys with different values.
+func (*settings) Warning() mark { return markWarning }
+
+func shownSettings(s *cluster.JobSettings) *settings {
+	shown := &settings{Mark: markOK, Note: cleanText(console.Agreement(s))}
+	if s.Agreement != cluster.SettingsAgree || s.Fault != "" {
+		shown.Mark = markWarning
+	}
+	if s.More > 0 {
+		shown.More = console.Count(s.More, "more form") + " not shown."
+	}
+	var known []cluster.JobForm
+	for _, f := range s.Forms {
+		if note := console.FormNote(f); note != "" {
+			shown.Others = append(shown.Others, detail{cleanText(console.Replicas(f)), note})
+			continue
+		}
+		known = append(known, f)
+		shown.Replicas = append(shown.Replicas, cleanText(console.Replicas(f)))
+	}
+	for _, key := range s.Keys() {
+		row := setting{Key: cleanText(key)}
+		if !slices.Contains(s.Differing, key) {
+			value, _ := known[0].Setting(key)
+			row.Values = []string{cleanText(value)}
+			shown.Same = append(shown.Same, row)
+			continue
+		}
+		for _, f := range known {
+			value, ok := f.Setting(key)
+			if !ok {
+				value = console.NoSuchKey
+			}
+			row.Values = append(row.Values, cleanText(value))
+		}
+		shown.Differing = append(shown.Differing, row)
+	}
+	return shown
+}
+
+// plotHeight is the height of the bars' area in pixels. Horizontal sizes are in percent, so that text keeps its size.
+const plotHeight = 96
+
+// A plot is a bar chart of the durations of the newest runs.
+type plot struct {
+	Bars           []bar
+	Most, Median   string
+	MedianY        string
+	Height, Bottom int
+}
+
+// A bar is the bar of a run.
+type bar struct {
+	Mark                 mark
+	X, Width, Y, H, Mid  string
+	Href, Title, Outcome string
+}
+
+// plotOf returns the plot of the runs among the records, or nil if fewer than two have a duration.
+func plotOf(now time.Time, newestFirst []journal.Record) *plot {
+	var runs []journal.Record
+	var lengths []time.Duration
+	for _, r := range slices.Backward(newestFirst) {
+		if d, ok := durationOf(now, r); ok {
+			runs, lengths = append(runs, r), append(lengths, d)
+		}
+	}
+	if len(runs) < 2 {
+		return nil
+	}
+	most := max(slices.Max(lengths), time.Millisecond)
+	height := func(d time.Duration) float64 { return max(float64(d)/float64(most)*plotHeight, 2) }
+	p := &plot{Most: durationText(most), Height: plotHeight + 22, Bottom: plotHeight + 15}
+	step := 100 / float64(max(len(runs), 12))
+	for i, r := range runs {
+		tall := height(lengths[i])
+		p.Bars = append(p.Bars, bar{Mark: markOf(r.Outcome), X: percent(float64(i) * step), Width: percent(step * .72), Y: decimal(plotHeight - tall), H: decimal(tall),
+			Mid: percent((float64(i) + .36) * step), Href: runPath(r), Outcome: cleanText(r.Outcome), Title: cleanText(r.Outcome) + ", " + durationText(lengths[i]) + ", " + r.When().UTC().Format(stamp)})
+	}
+	slices.Sort(lengths)
+	median := lengths[len(lengths)/2]
+	p.Median, p.MedianY = durationText(median), decimal(plotHeight-height(median))
+	return p
+}
+
+func percent(f float64) string { return decimal(f) + "%" }
+
+func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }
+
+// A story explains what happened to a job at an instant.
+type story struct {
+	Job, JobHref, At, Fate, Href string
+	Mark                         mark
+	Lines                        []string
+	Records                      records
+}
+
+func storyOf(now time.Time, s *cluster.Story) *story {
+	t := &story{Job: cleanText(s.Job), JobHref: jobPath(s.Job), At: s.At.Format(stamp), Fate: string(s.Fate), Href: whyPath(s.Job, s.At), Mark: fateMarks[s.Fate], Records: recordsOf(now, "Records of the tick", s.Runs)}
+	if t.Mark == (mark{}) {
+		t.Mark = markAdvice
+	}
+	if s.Fate == cluster.Over && len(s.Runs) > 0 {
+		t.Mark = markOf(s.Runs[len(s.Runs)-1].Outcome)
+	}
+	for _, l := range s.Lines {
+		t.Lines = append(t.Lines, cleanText(l))
+	}
+	return t
+}
+
+var fateMarks = map[cluster.Fate]mark{cluster.Due: markComing, cluster.Open: markWarning, cluster.Running: markRunning}
+
+// showWhy shows the story of a job at the instant that the form contains.
+func (h *handler) showWhy(r *http.Request) (*page, error) {
+	now, err := h.operator.Now(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	s, err := h.operator.Why(r.Context(), r.PathValue("job"), strings.TrimSpace(r.URL.Query().Get("at")))
+	if err != nil {
+		return nil, err
+	}
+	st, err := h.readStatus(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	p := pageOf("why", fmt.Sprintf("%s at %s", cleanText(s.Job), s.At.Format(stamp)), st)
+	p.Now, p.Body = now, storyOf(now, s)
+	if slices.Contains([]cluster.Fate{cluster.Due, cluster.Open, cluster.Running}, s.Fate) {
+		p.Every = renewMS
+	}
+	return p, nil
 }

@@ -3,15 +3,24 @@
 package oidc
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
 
+	gooidc "github.com/coreos/go-oidc/v3/oidc"
 	"github.com/cronclave/cronclave/internal/dial"
+	"golang.org/x/oauth2"
 )
 
 // Config configures a [Provider].
@@ -150,4 +159,209 @@ func ParseSecret(text string) (string, error) {
 		return "", fmt.Errorf("a client secret of %d characters can be guessed; have the provider make one of %d or more", len(secret), minSecretLength)
 	}
 	return secret, nil
+}
+
+// Begin returns the URL of the provider to which the browser must be redirected.
+func (p *Provider) Begin(ctx context.Context, a Attempt) (string, error) {
+	m, err := p.cachedMetadata(ctx)
+	if err != nil {
+		return "", err
+	}
+	return p.oauthConfig(m).AuthCodeURL(a.State, gooidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
+}
+
+// Identify returns the person who has signed in. It exchanges the code for an ID token and verifies the token. Its errors contain no code and no token.
+func (p *Provider) Identify(ctx context.Context, code string, a Attempt) (Identity, error) {
+	m, err := p.cachedMetadata(ctx)
+	if err != nil {
+		return Identity{}, err
+	}
+	tokens, err := p.oauthConfig(m).Exchange(gooidc.ClientContext(ctx, p.client), code, oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return Identity{}, exchangeFault(err)
+	}
+	raw, ok := tokens.Extra("id_token").(string)
+	if !ok {
+		return Identity{}, &UnavailableError{"it sent no ID token", nil}
+	}
+	keys := &watchedKeys{KeySet: m.keys}
+	token, err := gooidc.NewVerifier(p.cfg.Issuer, keys, m.verify).Verify(ctx, raw)
+	if unavailable := (*UnavailableError)(nil); errors.As(keys.fault, &unavailable) {
+		return Identity{}, unavailable
+	}
+	if err != nil {
+		return Identity{}, fmt.Errorf("verify the ID token: %s", shortText(err))
+	}
+	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(a.Nonce)) != 1 {
+		return Identity{}, errors.New("verify the ID token: its nonce is that of another sign-in")
+	}
+	var claims map[string]any
+	if err := token.Claims(&claims); err != nil {
+		return Identity{}, fmt.Errorf("read the claims of the ID token: %s", shortText(err))
+	}
+	if fault := p.cfg.audienceFault(token.Audience, claims["azp"]); fault != "" {
+		return Identity{}, errors.New("verify the ID token: " + fault)
+	}
+	return p.cfg.identityOf(token.Subject, claims)
+}
+
+// audienceFault returns a fault if a token was not issued for this client alone, and "" otherwise. A token with several audiences must name the client for
+// which it was issued (azp).
+func (c Config) audienceFault(audience []string, party any) string {
+	name, isName := party.(string)
+	switch {
+	case party == nil && len(audience) == 1:
+		return ""
+	case party == nil:
+		return "it has several audiences, and does not name the one that it was issued to (azp)"
+	case !isName || name != c.ClientID:
+		return "it was issued to another client (azp)"
+	}
+	return ""
+}
+
+func (p *Provider) oauthConfig(m *metadata) *oauth2.Config {
+	return &oauth2.Config{ClientID: p.cfg.ClientID, ClientSecret: p.cfg.Secret(), Endpoint: m.endpoint, RedirectURL: p.cfg.RedirectURL, Scopes: m.scopes}
+}
+
+// watchedKeys is a key set that remembers its last error. The verifier returns only the text of that error.
+type watchedKeys struct {
+	gooidc.KeySet
+	fault error
+}
+
+func (k *watchedKeys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	payload, err := k.KeySet.VerifySignature(ctx, token)
+	k.fault = err
+	return payload, err //nolint:wrapcheck // the verifier says what it did
+}
+
+// errorCode matches the well-formed error codes of OAuth 2.
+var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
+
+// CallbackFault returns the error for a callback that contains an OAuth error code instead of an authorization code.
+func CallbackFault(name string) error {
+	if slices.Contains(atFault, name) {
+		return &UnavailableError{"it answered with " + name, nil}
+	}
+	return errors.New("the provider answered with " + errorName(name))
+}
+
+// atFault lists the OAuth error codes that mean a fault of the provider.
+var atFault = []string{"server_error", "temporarily_unavailable"}
+
+// errorName returns an OAuth error code from outside. If the code is malformed, it returns a fixed text.
+func errorName(name string) string {
+	if !errorCode.MatchString(name) {
+		return "an error without a name"
+	}
+	return name
+}
+
+// exchangeFault converts an error of the token endpoint. It drops the provider's text, which may contain the code or the secret.
+func exchangeFault(err error) error {
+	var unavailable *UnavailableError
+	var refused *oauth2.RetrieveError
+	switch {
+	case errors.As(err, &unavailable):
+		return unavailable
+	case !errors.As(err, &refused):
+		return &UnavailableError{"it sent no tokens that can be read", nil}
+	case slices.Contains(atFault, refused.ErrorCode):
+		return &UnavailableError{"it answered with " + refused.ErrorCode, nil}
+	case refused.ErrorCode == "invalid_client", refused.ErrorCode == "unauthorized_client":
+		return &UnavailableError{"it does not accept the client_id and client secret of this cluster (" + refused.ErrorCode + ")", nil}
+	case refused.ErrorCode != "invalid_grant" && !slices.Contains([]int{http.StatusBadRequest, http.StatusUnauthorized}, refused.Response.StatusCode):
+		return &UnavailableError{fmt.Sprintf("it answered with the status %d", refused.Response.StatusCode), errors.New("exchange of the code")}
+	}
+	return fmt.Errorf("exchange the code: the provider refused it: %s", errorName(refused.ErrorCode))
+}
+
+// emailClaim is the claim with a person's e-mail address. It is used as a name or for roles only if verifiedClaim is true. Otherwise people could enter any
+// address.
+const emailClaim, verifiedClaim = "email", "email_verified"
+
+// maxName is the maximum number of characters of a name. maxSubject is the limit of the OpenID Connect specification for a subject.
+const maxName, maxSubject = 128, 255
+
+// identityOf returns the person that the claims of a verified ID token describe. It refuses a person without a name or a role.
+func (c Config) identityOf(subject string, claims map[string]any) (Identity, error) {
+	if subject == "" {
+		return Identity{}, &RefusedError{Reason: `your ID token has no claim "sub"`}
+	}
+	if !isPresentable(subject, maxSubject) {
+		return Identity{}, &RefusedError{Reason: `the claim "sub" of your ID token is not well-formed`}
+	}
+	name, reason := c.nameOf(claims)
+	if reason != "" {
+		return Identity{}, &RefusedError{reason, subject}
+	}
+	role, reason := c.roleOf(claims)
+	if reason != "" {
+		return Identity{}, &RefusedError{reason, subject}
+	}
+	return Identity{name, role, subject}, nil
+}
+
+// nameOf returns a person's name, or the reason for which the claims have no valid name.
+func (c Config) nameOf(claims map[string]any) (name, reason string) {
+	if slices.Contains([]string{c.NameClaim, c.RoleClaim}, emailClaim) && claims[verifiedClaim] != true && claims[verifiedClaim] != "true" {
+		return "", `the provider has not verified your e-mail address (claim "email_verified")`
+	}
+	name, _ = claims[c.NameClaim].(string)
+	switch {
+	case name == "":
+		return "", fmt.Sprintf("your ID token has no claim %q, which has the name", c.NameClaim)
+	case !isPresentable(name, maxName):
+		return "", fmt.Sprintf("your name in the claim %q has characters that cannot be shown, or more than %d of them", c.NameClaim, maxName)
+	}
+	return name, ""
+}
+
+// elsewhereClaim is the claim that lists claims which the provider left out of the token. Entra ID leaves out the groups of a person with more than 200
+// groups.
+const elsewhereClaim = "_claim_names"
+
+// roleOf returns the first of [Config.Roles] that the claims give, or the reason for which they give none.
+func (c Config) roleOf(claims map[string]any) (role, reason string) {
+	values := valuesOf(claims[c.RoleClaim])
+	if elsewhere, _ := claims[elsewhereClaim].(map[string]any); len(values) == 0 && elsewhere[c.RoleClaim] != nil {
+		return "", fmt.Sprintf("the claim %q has too many values, so the provider has left it out of your ID token (claim %q)", c.RoleClaim, elsewhereClaim)
+	}
+	if len(values) == 0 {
+		return "", fmt.Sprintf("your ID token has no claim %q, which gives the role", c.RoleClaim)
+	}
+	for _, role := range c.Roles {
+		if slices.ContainsFunc(role.Values, func(value string) bool { return slices.Contains(values, value) }) {
+			return role.Name, ""
+		}
+	}
+	return "", fmt.Sprintf("no value of your claim %q gives a role here", c.RoleClaim)
+}
+
+// isPresentable reports whether a name can be shown unchanged. Other names are refused instead of cleaned, because cleaning could make two names equal.
+func isPresentable(name string, most int) bool {
+	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= most && strings.TrimSpace(name) == name && !strings.ContainsFunc(name, isInvisible)
+}
+
+// isInvisible reports whether a character is invisible, including invisible letters and marks. Two names that differ only in such a character would look the
+// same.
+func isInvisible(r rune) bool {
+	const blankBraille = '\u2800'
+	return !unicode.IsPrint(r) || r == blankBraille || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// valuesOf returns the values of a claim that is a string or a list of strings.
+func valuesOf(claim any) (values []string) {
+	switch claim := claim.(type) {
+	case string:
+		return []string{claim}
+	case []any:
+		for _, item := range claim {
+			if value, ok := item.(string); ok {
+				values = append(values, value)
+			}
+		}
+	}
+	return values
 }

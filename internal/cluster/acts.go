@@ -1,0 +1,385 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/multierr"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// A Requester names the user who requests an act, and the reason. Both are written to the audit log.
+type Requester struct {
+	// By is the name of the user. Required.
+	By string
+	// Reason is one line of at most 200 characters, for display only; may be "".
+	Reason string
+}
+
+// requesterFault returns an error if the audit log would refuse the requester.
+func (r Requester) requesterFault() error {
+	switch {
+	case r.By == "":
+		return refusalError(ErrInvalid, "the name of the user is missing")
+	case utf8.RuneCountInString(r.Reason) > maxReason:
+		return refusalError(ErrInvalid, "the reason has %d characters: write at most %d", utf8.RuneCountInString(r.Reason), maxReason)
+	case strings.ContainsFunc(r.Reason, unicode.IsControl):
+		return refusalError(ErrInvalid, "the reason is %q: it must be one line, without tabs", r.Reason)
+	}
+	return nil
+}
+
+// maxReason is the maximum length of a reason, in characters.
+const maxReason = 200
+
+// auditAct writes an act to the audit log, and returns the entry. Call it before the act is carried out. After an error the act must not be carried out.
+// lasting is the length of a pause that ends by itself; otherwise 0.
+func (o *Operator) auditAct(ctx context.Context, r Requester, act journal.Act, lasting time.Duration) (journal.Act, error) {
+	act.By, act.Reason = r.By, r.Reason
+	act, err := o.journal.Audit(ctx, act, lasting)
+	if err == nil && o.cfg.OnAct != nil {
+		o.cfg.OnAct(act)
+	}
+	switch {
+	case errors.Is(err, journal.ErrInvalid): // a malformed name
+		return act, &refusal{ErrInvalid, err}
+	case errors.Is(err, journal.ErrTooManyActs):
+		return act, &refusal{ErrTooMany, fmt.Errorf("%s: nothing was done: %w", act.Kind, err)}
+	case err != nil:
+		return act, unavailableError(fmt.Sprintf("%s: nothing was done, as the audit log cannot be written", act.Kind), err)
+	}
+	return act, nil
+}
+
+// markUnchanged marks the entry of an act that changed nothing. If Redis does not answer, the entry stays as it is.
+func (o *Operator) markUnchanged(ctx context.Context, entry journal.Act) {
+	if entry.ID != "" {
+		_ = o.journal.Unchanged(ctx, entry) // after an error the log is only longer
+	}
+}
+
+// Acts returns the newest acts, from new to old. Damaged entries are left out. lost describes the entries that a loss of Redis' data may have removed. It is ""
+// if no loss is known, or if acts older than the loss are still there.
+func (o *Operator) Acts(ctx context.Context, most int) (acts []journal.Act, lost string, err error) {
+	acts, err = o.journal.Acts(ctx, most)
+	if err == nil || errors.Is(err, journal.ErrCorrupt) {
+		var incidents []journal.Incident
+		now, _ := o.locks.ServerTime(ctx) // after an error now is zero, and no loss is found
+		if incidents, err = o.journal.Incidents(ctx, now); len(acts) < most {
+			lost = lostActs(incidents, acts)
+		}
+	}
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return nil, "", unavailableError("read the audit log of namespace "+o.cfg.Namespace, err)
+	}
+	return append([]journal.Act{}, acts...), lost, nil
+}
+
+// maxPaused is the maximum number of jobs that one round trip pauses.
+const maxPaused = 500
+
+// A Selection selects jobs: by name, by one of several tags, or all.
+type Selection struct {
+	Jobs, Tags []string
+	All        bool
+}
+
+// A PauseRequest selects the jobs to pause.
+type PauseRequest struct {
+	Selection
+	Requester
+	// For is the length of the pause, by the clock of Redis. 0 means until the jobs are resumed.
+	For time.Duration
+}
+
+// A ResumeRequest selects the jobs to resume.
+type ResumeRequest struct {
+	Selection
+	Requester
+}
+
+// A PausedJob is a job after a pause or resume. Its JSON is part of the contract with users.
+type PausedJob struct {
+	Job       string     `json:"job"`
+	Paused    bool       `json:"paused"`
+	WasPaused bool       `json:"was_paused"`
+	Since     *time.Time `json:"since,omitempty"`
+	Until     *time.Time `json:"until,omitempty"` // nil if the pause lasts until the job is resumed
+	Reason    string     `json:"reason,omitempty"`
+	By        string     `json:"by,omitempty"` // the user who paused it
+}
+
+// Pause pauses jobs: their ticks are skipped. A job that is already paused gets the new end and reason. The list is nil if Pause failed before it tried to
+// pause a job. Otherwise, the list has the jobs that were paused, even with an error.
+func (o *Operator) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
+	if err := req.Requester.requesterFault(); err != nil {
+		return nil, err
+	}
+	order := election.PauseOrder{For: req.For, Outcome: scheduler.SkippedPaused, Reason: req.Reason, By: req.By}
+	if err := order.Validate(); err != nil {
+		return nil, &refusal{ErrInvalid, err}
+	}
+	return o.pauseOrResume(ctx, req.Selection, req.Requester, journal.Act{Kind: journal.ActPause}, req.For, func(jobs []string) []election.Paused {
+		return o.elector.Pause(ctx, jobs, order)
+	})
+}
+
+// Resume ends the pauses of jobs. Its results have the same meaning as the results of [Operator.Pause].
+func (o *Operator) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, error) {
+	return o.pauseOrResume(ctx, req.Selection, req.Requester, journal.Act{Kind: journal.ActResume}, 0, func(jobs []string) []election.Paused {
+		return o.elector.Resume(ctx, jobs)
+	})
+}
+
+// pauseOrResume pauses or resumes jobs. It returns the error of the first job that failed.
+func (o *Operator) pauseOrResume(ctx context.Context, s Selection, by Requester, act journal.Act, lasting time.Duration, do func([]string) []election.Paused) ([]PausedJob, error) {
+	if err := by.requesterFault(); err != nil {
+		return nil, err
+	}
+	jobs, err := o.selectedJobs(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	act.Jobs = jobs
+	entry, err := o.auditAct(ctx, by, act, lasting)
+	if err != nil {
+		return nil, err
+	}
+	done, changed := []PausedJob{}, false
+	var fault error
+	for some := range slices.Chunk(jobs, maxPaused) {
+		for _, p := range do(some) {
+			switch {
+			case p.Err == nil:
+				done = append(done, pausedJob(p))
+				changed = changed || isChange(p)
+			case fault == nil:
+				fault = p.Err
+			}
+		}
+	}
+	if !changed && fault == nil {
+		o.markUnchanged(ctx, entry)
+	}
+	return done, pauseError(fault, len(jobs)-len(done))
+}
+
+// isChange reports whether a pause or resume has changed the pause of a job: whether it is on, its end, its reason or its user.
+func isChange(p election.Paused) bool {
+	before, after := p.Before.On(p.Now), p.After.On(p.Now)
+	return before != after || after && (!p.Before.Until.Equal(p.After.Until) || p.Before.Reason != p.After.Reason || p.Before.By != p.After.By)
+}
+
+func pausedJob(p election.Paused) PausedJob {
+	j := PausedJob{Job: p.Job, Paused: p.After.On(p.Now), WasPaused: p.Before.On(p.Now)}
+	if j.Paused {
+		j.Since, j.Until, j.Reason, j.By = &p.After.From, untilOf(p.After), p.After.Reason, p.After.By
+	}
+	return j
+}
+
+// untilOf returns the end of a pause; nil if it has none.
+func untilOf(p election.Pause) *time.Time {
+	if p.Until.IsZero() {
+		return nil
+	}
+	return &p.Until
+}
+
+// pauseError returns the error for jobs that failed.
+func pauseError(err error, jobs int) error {
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, election.ErrUnknown):
+		return &refusal{ErrInvalid, err}
+	}
+	return unavailableError(fmt.Sprintf("no answer from Redis for %d of the jobs, so the result is unknown; run the command again", jobs), err)
+}
+
+// selectedJobs returns the names of the selected jobs, among those in the local configuration and those that replicas have described.
+func (o *Operator) selectedJobs(ctx context.Context, s Selection) ([]string, error) {
+	if len(s.Jobs) == 0 && len(s.Tags) == 0 && !s.All {
+		return nil, refusalError(ErrInvalid, "no jobs are selected")
+	}
+	tags, err := o.tagsByJob(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names, known []string
+	for name, has := range tags {
+		known = append(known, has...)
+		if s.All || slices.Contains(s.Jobs, name) || slices.ContainsFunc(has, func(tag string) bool { return slices.Contains(s.Tags, tag) }) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range s.Jobs {
+		if slices.Contains(names, name) {
+			continue
+		}
+		if err := o.mustKnow(ctx, name); err != nil {
+			return nil, err
+		}
+		names = append(names, name) // a replica has just described it
+	}
+	for _, tag := range s.Tags {
+		if !slices.Contains(known, tag) {
+			return nil, unknownTag(tag, known)
+		}
+	}
+	if len(names) == 0 {
+		return nil, refusalError(ErrNoJobs, "no job is known in namespace %s: neither the configuration nor a replica has one", o.cfg.Namespace)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// tagsByJob returns the tags of each known job, by its name.
+func (o *Operator) tagsByJob(ctx context.Context) (map[string][]string, error) {
+	infos, err := o.describedJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tags := map[string][]string{}
+	for _, j := range o.cfg.Jobs {
+		tags[j.Name] = j.Tags
+	}
+	for _, info := range infos {
+		tags[info.Name] = slices.Concat(tags[info.Name], info.Tags)
+	}
+	return tags, nil
+}
+
+func unknownTag(tag string, known []string) error {
+	if near := Nearest(tag, known); near != "" {
+		return refusalError(ErrUnknownTag, "no job has the tag %q; did you mean %q?", tag, near)
+	}
+	return refusalError(ErrUnknownTag, "no job has the tag %q", tag)
+}
+
+// A CancelRequest selects the runs to stop.
+type CancelRequest struct {
+	Requester
+	Job string
+	// Run is the id of one run; "" for all runs of the job.
+	Run string
+}
+
+// A CanceledRun is a run whose replica was asked to stop it. Its JSON is part of the contract with users.
+type CanceledRun struct {
+	RunID   string     `json:"run_id"`
+	Job     string     `json:"job"`
+	Replica string     `json:"replica"`
+	Slot    int        `json:"slot"`
+	Token   int64      `json:"token"`
+	Tick    *time.Time `json:"tick,omitempty"`
+}
+
+// Cancel asks the replicas to stop runs of a job. It does not wait for the runs to stop. The list is never nil. Runs are stopped even if the audit log cannot
+// be written, because with a quorum the log is in another Redis than the locks. Cancel then returns both the runs and an error. If nothing runs, Cancel returns
+// no error, unless the request names a run. It then returns [ErrUnknownRun].
+func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
+	if err := req.requesterFault(); err != nil {
+		return []CanceledRun{}, err
+	}
+	var unknown *UnknownJobError
+	if err := o.mustKnow(ctx, req.Job); errors.As(err, &unknown) && !unknown.Removed { // a removed job may still have runs
+		return []CanceledRun{}, err
+	}
+	entry, unaudited := o.auditAct(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0)
+	if errors.Is(unaudited, ErrInvalid) {
+		return []CanceledRun{}, unaudited
+	}
+	runs, err := o.elector.Cancel(ctx, req.Job, req.Run)
+	canceled := []CanceledRun{}
+	for _, r := range runs {
+		canceled = append(canceled, CanceledRun{RunID: r.ID, Job: req.Job, Replica: r.Holder, Slot: r.Slot, Token: r.Token, Tick: tickOf(r)})
+	}
+	switch {
+	case errors.Is(err, election.ErrUnknown):
+		return canceled, unavailableError("cancel job "+req.Job, err)
+	case err != nil: // a malformed name
+		return canceled, &refusal{ErrInvalid, err}
+	case len(canceled) > 0 && unaudited != nil:
+		return canceled, fmt.Errorf("the runs are to stop, but that is in no audit log: %w", unaudited)
+	case len(canceled) > 0:
+		return canceled, nil
+	}
+	if unaudited == nil {
+		o.markUnchanged(ctx, entry)
+	}
+	if err := o.mustKnow(ctx, req.Job); err != nil {
+		return canceled, err
+	}
+	if req.Run != "" {
+		return canceled, refusalError(ErrUnknownRun, "job %s has no run %s that is under way", req.Job, req.Run)
+	}
+	return canceled, nil
+}
+
+// ErrNotLost means that no lost replica has the name.
+var ErrNotLost = errors.New("not a lost replica")
+
+// Forget removes a lost replica from the status, because the replica will not return. It refuses to remove a replica that is up.
+func (o *Operator) Forget(ctx context.Context, name string, by Requester) error {
+	if err := by.requesterFault(); err != nil {
+		return err
+	}
+	up, err := o.journal.Replicas(ctx)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return unavailableError("read the replicas", err)
+	}
+	if slices.ContainsFunc(up, func(e journal.Replica) bool { return e.Name == name }) {
+		return refusalError(ErrNotLost, "replica %s is registered, so it is up, or was 15 seconds ago: nothing was done; stop it first", name)
+	}
+	lost, ids, err := o.lostReplicas(ctx)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return unavailableError("read the lost replicas", err)
+	}
+	if !slices.ContainsFunc(lost, func(l journal.NamedLost) bool { return l.Name == name }) {
+		var names []string
+		for _, l := range lost {
+			names = append(names, l.Name)
+		}
+		if near := Nearest(name, names); near != "" {
+			return refusalError(ErrNotLost, "no lost replica %q; did you mean %q?", name, near)
+		}
+		return refusalError(ErrNotLost, "no lost replica %q; cronclave status lists the lost ones", name)
+	}
+	if _, err := o.auditAct(ctx, by, journal.Act{Kind: journal.ActForget, Jobs: []string{}, Replica: name}, 0); err != nil {
+		return err
+	}
+	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil && !errors.Is(err, journal.ErrCorrupt) { // a damaged list has no names to remove
+		return unavailableError("forget replica "+name, err)
+	}
+	return nil
+}
+
+// lostReplicas returns the lost replicas. A leader has recorded the loss of some. The others have disappeared, but no leader has recorded them yet; missing has
+// their ids, by name. With an error that wraps [journal.ErrCorrupt], the lists are valid.
+func (o *Operator) lostReplicas(ctx context.Context) (lost []journal.NamedLost, missing map[string][]string, err error) {
+	lost, damaged := o.journal.RecentlyLost(ctx)
+	unnoted, more := o.journal.LostReplicas(ctx)
+	for _, err := range []error{damaged, more} {
+		if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+			return nil, nil, err //nolint:wrapcheck // the error names the operation
+		}
+	}
+	missing = map[string][]string{}
+	for _, m := range unnoted {
+		name := journal.NameOf(m.ID)
+		missing[name] = append(missing[name], m.ID)
+		if !slices.ContainsFunc(lost, func(l journal.NamedLost) bool { return l.Name == name }) {
+			lost = append(lost, journal.NamedLost{Name: name, Seen: m.Seen})
+		}
+	}
+	return lost, missing, multierr.Join(damaged, more)
+}
