@@ -1,15 +1,25 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/logging"
 	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/safefile"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 // app is one execution of the program: its streams, and the global flags of all commands.
@@ -103,4 +113,196 @@ func orDefault[T comparable](v, def T) T {
 		return def
 	}
 	return v
+}
+
+// loadIfAny reads the configuration if the user gave a path or the default file exists. Otherwise it returns an empty configuration, for commands that need
+// only Redis. faults is the number of faults. If there are any, the returned configuration has only the namespace and the access to Redis.
+func (a *app) loadIfAny() (cfg *config.Config, faults int, err error) {
+	path, named := a.configFile()
+	if !named {
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			return a.noConfig(), 0, nil
+		}
+	}
+	cfg, err = a.loadConfig()
+	var found config.Faults
+	if !errors.As(err, &found) {
+		return cfg, 0, err
+	}
+	for _, f := range found {
+		if !f.Warning {
+			faults++
+		}
+	}
+	cfg, err = a.clusterAccess(path, console.Count(faults, "fault"))
+	return cfg, faults, err
+}
+
+// clusterAccess returns the namespace and the access to Redis from a faulty configuration. Flags and environment variables take precedence. It requires them
+// if the faults make the values uncertain.
+func (a *app) clusterAccess(path, faults string) (*config.Config, error) {
+	known := config.ReadAccess(path, config.Options{})
+	namespace := a.namespace
+	if namespace == "" {
+		if known.NamespaceErr != nil {
+			return nil, usageError("the namespace is not known: %s has %s, and %w; use --namespace, or mend the faults that cronclave check prints", path, faults, known.NamespaceErr)
+		}
+		namespace = known.Namespace
+	}
+	if known.RedisErr != nil {
+		if a.redisURL == "" && os.Getenv(envRedis) == "" {
+			return nil, usageError("no Redis named: %s has %s, and %w; use --redis or CRONCLAVE_REDIS, or mend the faults that cronclave check prints", path, faults, known.RedisErr)
+		}
+	}
+	withheld := ""
+	if known.RedisErr != nil && known.Redis.PasswordFile != "" { // the servers of the password are uncertain, and so is the use of TLS
+		known.Redis.PasswordFile = ""
+		withheld = "; its password_file is not sent, since its [redis] is faulty: use CRONCLAVE_REDIS with the password"
+	}
+	fmt.Fprintf(a.err, "cronclave: warning: %s has %s; its jobs are ignored (run cronclave check)%s\n", path, faults, withheld)
+	return &config.Config{Namespace: namespace, Redis: known.Redis, History: config.WholeHistory()}, nil
+}
+
+// The environment variables that cronclave reads. readVariables documents them.
+const (
+	envConfig      = "CRONCLAVE_CONFIG"
+	envRedis       = "CRONCLAVE_REDIS"
+	envClockOffset = "CRONCLAVE_CLOCK_OFFSET"
+	envRunID       = "CRONCLAVE_RUN_ID"
+	envNoColor     = "NO_COLOR"
+	envTerm        = "TERM"
+	envUser        = "USER"
+	envGC          = "GOGC"
+)
+
+// readVariable describes an environment variable that cronclave reads.
+type readVariable struct{ name, doc string }
+
+func readVariables() []readVariable {
+	return []readVariable{
+		{envConfig, "The configuration, where no `-c` names one."},
+		{envRedis, "The URL of Redis, where no `--redis` names one; in the place of `[redis].url` and `quorum`. It may hold a password."},
+		{envClockOffset, "`run`: a duration that is added to the replica's clock, to rehearse with wrong clocks."},
+		{envRunID, "Set for a job's command. A cronclave process with it leaves its environment readable for the same user, so that the replica finds it, unless `" + envRedis + "` is set."},
+		{envNoColor, "If it is set, logs, `demo`, `status` and `history` have no colours."},
+		{envTerm, "If it is `dumb`, `demo`, `status` and `history` have no colours."},
+		{envUser, "`trigger` records it, with the name of the host, as the one that asked."},
+		{envGC, "Go's garbage collection. `run` takes 400 where it is not set."},
+	}
+}
+
+// trustOfRoot returns the trust for files whose content this command executes. A command that runs as root refuses files that other users can change.
+func trustOfRoot() safefile.Trust {
+	if os.Geteuid() == 0 {
+		return safefile.Administrators
+	}
+	return safefile.Everybody
+}
+
+// duration is the value of a flag, in the syntax of the configuration: 90s, 1h30m or 30d.
+type duration time.Duration
+
+// durationFlag adds a flag for a duration. The current value of *d is the default.
+func durationFlag(flags *pflag.FlagSet, d *time.Duration, name, usage string) {
+	flags.Var((*duration)(d), name, usage)
+}
+
+func (d *duration) Type() string { return "duration" }
+
+// String returns "" for 0, so that the help shows no default.
+func (d *duration) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return time.Duration(*d).String()
+}
+
+func (d *duration) Set(s string) error {
+	v, err := units.ParseDuration(s)
+	*d = duration(v)
+	return err //nolint:wrapcheck // pflag names the flag and the value
+}
+
+// streams are stdin, stdout and stderr of a command.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// printJSON prints a value as indented JSON.
+func (s streams) printJSON(v any) error {
+	e := json.NewEncoder(s.out)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("print JSON: %w", err)
+	}
+	return nil
+}
+
+const (
+	// logPatience is the maximum time to wait for the reader of the log when a command ends. lastLog is that time if the process is ended by force.
+	logPatience, lastLog = time.Second, 50 * time.Millisecond
+)
+
+// newLogger returns a logger that writes to stderr. By default it writes text to a terminal, and JSON otherwise. It never waits for the reader of stderr.
+func (a *app) newLogger() (hclog.Logger, error) {
+	o, err := a.logOptions()
+	if err != nil {
+		return nil, err
+	}
+	out := a.err
+	if !console.IsTerminal(out) {
+		out = console.Behind(out) // the log detects the lost reader of a file by itself; stderr must not end the process by SIGPIPE
+	}
+	log, writer := logging.New(out, o)
+	a.logWriter.Store(writer)
+	return log, nil
+}
+
+func (a *app) logOptions() (logging.Options, error) {
+	o := logging.Options{Level: hclog.LevelFromString(a.logLevel)}
+	if o.Level == hclog.NoLevel {
+		return o, usageError("--log-level %q: it is one of trace, debug, info, warn, error", a.logLevel)
+	}
+	terminal := console.IsTerminal(a.err)
+	switch {
+	case a.logFormat == "json", a.logFormat == "" && !terminal:
+		o.JSON = true
+	case a.logFormat == "text", a.logFormat == "":
+		o.Color = terminal && os.Getenv(envNoColor) == ""
+	default:
+		return o, usageError("--log-format %q: it is text or json", a.logFormat)
+	}
+	return o, nil
+}
+
+// messageWriter returns the writer for messages that are not log lines. If there is a logger, it is the writer of the log. Messages and log lines then stay
+// in order, and no message waits for the reader of stderr.
+func (a *app) messageWriter() io.Writer {
+	if w := a.logWriter.Load(); w != nil {
+		return w
+	}
+	return a.err
+}
+
+// logDropped returns the number of lines that the log has dropped.
+func (a *app) logDropped() uint64 {
+	if w := a.logWriter.Load(); w != nil {
+		return w.Dropped()
+	}
+	return 0
+}
+
+// closeLog waits for the reader of the log: up to logPatience, or up to lastLog if forced has ended.
+func (a *app) closeLog(forced context.Context) {
+	w := a.logWriter.Load()
+	if w == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(forced, logPatience)
+	if forced.Err() != nil {
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(forced), lastLog)
+	}
+	defer cancel()
+	w.Close(ctx)
 }

@@ -5,10 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -387,5 +392,145 @@ func TestHistoryNotesItsDefault(t *testing.T) {
 		if code != 0 || said.String() != tc.want {
 			t.Errorf("%v: %d, %q, want %q\n%s", tc.args, code, &said, tc.want, &out)
 		}
+	}
+}
+
+// TestPasswordIsNotSentInTheClear names a server by redis:// that the file names by rediss://. It hears no password, and the user is told why.
+func TestPasswordIsNotSentInTheClear(t *testing.T) {
+	t.Parallel()
+	heard, addr := demandPassword(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "jobs.toml")
+	text := "[redis]\nurl = \"rediss://" + addr + "/0\"\npassword_file = \"password\"\n"
+	for name, text := range map[string]string{file: text, filepath.Join(dir, "password"): password + "\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var said bytes.Buffer
+	code := runCommandLine(t.Context(), []string{"history", "--config", file, "--redis", "redis://" + addr + "/0"}, streams{out: io.Discard, err: &said})
+	if code != exitUnavailable || !strings.Contains(said.String(), "the password of [redis].password_file was not sent") {
+		t.Errorf("exit code %d, said %s", code, &said)
+	}
+	if text := heard(); text == "" || strings.Contains(text, password) {
+		t.Errorf("the server has heard %q", text)
+	}
+}
+
+// demandPassword is a server that answers everything with NOAUTH. heard is what it was sent.
+func demandPassword(t *testing.T) (heard func() string, addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var text strings.Builder
+	var serving sync.WaitGroup
+	serve := func(conn net.Conn) {
+		defer conn.Close()
+		buffer := make([]byte, 4096)
+		for {
+			n, err := conn.Read(buffer)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			text.Write(buffer[:n])
+			mu.Unlock()
+			for range bytes.Count(buffer[:n], []byte("*")) { // one for each command
+				_, _ = io.WriteString(conn, "-NOAUTH Authentication required.\r\n")
+			}
+		}
+	}
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		serving.Wait()
+	})
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return text.String()
+	}, l.Addr().String()
+}
+
+// lockNames matches locks by the names of package locking. A name with the prefix of the keys is a key, which is named as it is in Redis.
+var lockNames = regexp.MustCompile(`(?:^|[^:])\{[^{} ]*\}:`)
+
+// TestErrorsNameJobsAndNotLocks collects what all commands and a replica say where Redis refuses what they ask of their locks, and where other programs
+// have data under their keys.
+func TestErrorsNameJobsAndNotLocks(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "jobs.toml")
+	if err := os.WriteFile(file, []byte(`
+[jobs.beat]
+schedule = "* * * * * *"
+command  = "true"
+[jobs.load]
+schedule = "* * * * * *"
+command  = "true"
+pool     = "warehouse"
+[pools.warehouse]
+slots = 1
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, foreign := range map[string]bool{"refused scripts": false, "foreign data": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := miniredis.RunT(t)
+			var refused atomic.Bool
+			s.Server().SetPreHook(func(p *server.Peer, cmd string, _ ...string) bool {
+				refuses := cmd == "INFO" || refused.Load() && (cmd == "EVAL" || cmd == "EVALSHA") // lock asks for the server's settings, which this one has not
+				if refuses {
+					p.WriteError("NOPERM this user has no permissions to run the '" + strings.ToLower(cmd) + "' command")
+				}
+				return refuses
+			})
+			start := func(args ...string) *program {
+				line := slices.Concat([]string{"sh", "-c", `exec "$@" 2>&1`, "sh", "cronclave", "--config", file}, args)
+				return startProcess(t, []string{"CRONCLAVE_REDIS=redis://" + s.Addr() + "/0"}, line...)
+			}
+			replica := start("run", "--log-level", "trace")
+			said := replica.read(t, "finished.*load") // both jobs are known, and due each second
+			spoil := func() {
+				refused.Store(!foreign)
+				for _, name := range []string{"{beat}:job", "{warehouse}:pool", "{deploy}:lock", "{leader}:office"} {
+					if foreign {
+						s.Del("cronclave:default:" + name) // else a hash stays one
+						_ = s.Set("cronclave:default:"+name, "of something else")
+					}
+				}
+			}
+			spoil()
+			said += replica.read(t, "claim refused|due ticks wait|can be acquired")
+			replica.signal(t, syscall.SIGTERM)
+			said += replica.end(t, 0)
+			spoil() // damage that the process may have mended
+			for _, args := range [][]string{
+				{"exec", "beat"}, {"exec", "load"}, {"cancel", "beat"}, {"pause", "beat"}, {"resume", "beat"}, {"trigger", "beat"}, {"status"}, {"history"},
+				{"lock", "deploy", "--", "true"}, {"lock", "deploy", "--fair", "--wait", "1s", "--", "true"}, {"lock", "--pool", "warehouse", "--", "true"},
+			} {
+				p := start(args...)
+				text, _ := io.ReadAll(p.out)
+				_ = p.Wait() // only the text counts
+				said += strings.Join(args, " ") + ": " + string(text)
+			}
+			wantWords(t, said, []string{`job "beat"`, `lock "deploy"`, `pool "warehouse"`})
+			for line := range strings.Lines(said) {
+				if lockNames.MatchString(line) {
+					t.Errorf("a lock by the name that it has in the program: %s", line)
+				}
+			}
+		})
 	}
 }

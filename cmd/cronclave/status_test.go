@@ -3,11 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica"
 )
 
@@ -63,6 +68,96 @@ func TestStatusShowsTheNextTick(t *testing.T) {
 		}
 		if !next.Equal(want[got.Name]) {
 			t.Errorf("%s: next is %v, want %v", got.Name, next, want[got.Name])
+		}
+	}
+}
+
+// TestStatusShowsPauses with their end and reason, as long as they are on; and jobs of which only replicas know are paused by their tags.
+func TestStatusShowsPauses(t *testing.T) {
+	t.Parallel()
+	s, _, j := startJournal(t)
+	var infos []journal.JobInfo
+	for _, name := range []string{"backup", "report", "free"} {
+		infos = append(infos, journal.JobInfo{Name: name, Schedule: []string{"@daily"}, Timezone: "UTC", Enabled: true, Seen: time.Now()})
+	}
+	infos[0].Tags = []string{"disk"}
+	if err := j.DescribeJobs(t.Context(), infos); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		var out, said bytes.Buffer
+		if code := runCommandLine(t.Context(), append(args, "--redis", s.URL()), streams{out: &out, err: &said}); code != 0 {
+			t.Fatalf("exit code %d\n%s", code, &said)
+		}
+		return out.String()
+	}
+	if before := run("status"); strings.Contains(before, "is paused") {
+		t.Errorf("nothing is paused:\n%s", before)
+	}
+	run("pause", "--tag", "disk", "--for", "2h", "--reason", "new disks")
+	run("pause", "report")
+	shown := run("status")
+	for _, want := range []string{`(?m)^- job backup is paused by \S+@\S+ since \ds, until 20\S+ \S+ UTC: new disks$`, `(?m)^- job report is paused by \S+@\S+ since \ds, until it is resumed$`,
+		`(?m)^backup .* paused, 1h left `, `(?m)^report .* paused `} {
+		if !regexp.MustCompile(want).MatchString(shown) {
+			t.Errorf("status has no %s:\n%s", want, shown)
+		}
+	}
+	run("resume", "report")
+	var st cluster.Status
+	if err := json.Unmarshal([]byte(run("status", "--json")), &st); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range st.Jobs {
+		paused := job.Name == "backup"
+		if job.Paused != paused || (job.PausedSince != nil) != paused || (job.PausedUntil != nil) != paused || job.Next == nil {
+			t.Errorf("%+v", job)
+		}
+		if paused && (job.PausedReason != "new disks" || job.PausedUntil.Sub(*job.PausedSince) != 2*time.Hour) {
+			t.Errorf("%+v", job)
+		}
+	}
+}
+
+// TestStatusNamesJobsWithoutAPlace: of each that has ticks, and whose labels no replica has. Replicas and jobs of a version before there were
+// labels have none, and ask for none.
+func TestStatusNamesJobsWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	s, _, j := startJournal(t)
+	var jobs []journal.JobInfo
+	for name, where := range map[string]map[string]string{
+		"anywhere": nil, "here": {"zone": "a"}, "there": {"zone": "b"}, "nowhere": {"zone": "b", "disk": "ssd"}, "off": {"zone": "z"},
+	} {
+		jobs = append(jobs, journal.JobInfo{Name: name, Schedule: []string{"@daily"}, Timezone: "UTC", Where: where, Enabled: name != "off", Seen: time.Now()})
+	}
+	if err := j.DescribeJobs(t.Context(), jobs); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		id     string // of the replica that comes
+		labels map[string]string
+		want   []string // jobs without a place
+	}{
+		{"old", nil, []string{"here (zone=a)", "nowhere (disk=ssd, zone=b)", "there (zone=b)"}},
+		{"a", map[string]string{"zone": "a", "disk": "ssd"}, []string{"nowhere (disk=ssd, zone=b)", "there (zone=b)"}},
+		{"b", map[string]string{"zone": "b"}, []string{"nowhere (disk=ssd, zone=b)"}},
+		{"c", map[string]string{"zone": "b", "disk": "ssd"}, nil},
+	} {
+		if _, err := j.Register(t.Context(), journal.Replica{ID: step.id, Name: step.id, Seen: time.Now(), Labels: step.labels}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		var got, want []redisconn.Warning
+		for _, w := range warningsOf(t, s.URL()) {
+			if w.Code == "nowhere" {
+				got = append(got, w)
+			}
+		}
+		for _, job := range step.want {
+			want = append(want, redisconn.Warning{Code: "nowhere", Message: "no replica that is up has the labels of job " + job + ": its ticks are missed; start a replica with these labels, or change the job's where"})
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("with %s: %q, want %q", step.id, got, want)
 		}
 	}
 }

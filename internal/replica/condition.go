@@ -1,10 +1,18 @@
 package replica
 
 import (
+	"context"
 	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
 )
@@ -50,4 +58,216 @@ func firstUnstartable(jobs map[string]string) map[string]string {
 		}
 	}
 	return few
+}
+
+// A problemWatch records the start of each problem of this replica about which status warns. Its zero value has no problems.
+type problemWatch struct {
+	since map[string]time.Time // by the code of the warning
+	peers []string             // codes of problems with other replicas, at the last check
+}
+
+// addSince adds the starts of the current problems to a registration.
+func (w *problemWatch) addSince(entry journal.Replica) journal.Replica {
+	since := map[string]time.Time{}
+	for _, code := range append(problemsOf(entry), w.peers...) {
+		if since[code] = entry.Seen.UTC(); !w.since[code].IsZero() {
+			since[code] = w.since[code]
+		}
+	}
+	w.since, entry.Since = since, since
+	return entry
+}
+
+// problemsOf returns the codes of the problems that concern only the replica itself.
+func problemsOf(entry journal.Replica) (codes []string) {
+	for code, has := range map[string]bool{
+		cluster.CodeConfigRefused: entry.Refused != "", cluster.CodeCannotStart: entry.Unable != "" || len(entry.Unstartable) > 0, cluster.CodeHeartbeat: entry.Heartbeat != "",
+		cluster.CodeRedisAccess: entry.RedisAccess != "",
+		cluster.CodeClockOff:    cluster.ClockOffsetOf(entry).Excessive(),
+	} {
+		if has {
+			codes = append(codes, code)
+		}
+	}
+	return codes
+}
+
+// checkPeers checks a list of all replicas for problems that concern several replicas.
+func (w *problemWatch) checkPeers(replicas []journal.Replica, self journal.Replica) {
+	w.peers = nil
+	if len(cluster.GroupByConfig(replicas)) > 1 {
+		w.peers = append(w.peers, cluster.CodeConfigDiffers)
+	}
+	if cluster.CountUp(replicas, self.Seen) < cluster.Expected(replicas) {
+		w.peers = append(w.peers, cluster.CodeTooFew)
+	}
+	if slices.ContainsFunc(namesakesOf(replicas, self), func(o journal.Replica) bool { return cluster.OccupiesName(o, self.Seen) }) {
+		w.peers = append(w.peers, cluster.CodeSameName)
+	}
+}
+
+// marginWindow is the time for which a registration shows a margin. A user who looks once a minute sees every low margin, and a slow minute is soon forgotten.
+// The window moves in steps of [cluster.RegisterEvery].
+const marginWindow = time.Minute
+
+// margins holds the margins of the leases that were recently renewed or lost. Its zero value is ready for use. It is safe for concurrent use.
+type margins struct {
+	mu    sync.Mutex
+	began time.Time // start of step 0
+	steps [marginWindow / cluster.RegisterEvery]struct {
+		number int64 // number of the step; a smaller number than expected is from an earlier window
+		least  *journal.LeaseMargin
+	}
+}
+
+// noteRenewed records the renewal of a lease. It must not block, because the watchdog waits for it.
+func (m *margins) noteRenewed(lock string, left, length time.Duration) {
+	m.noteMargin(journal.LeaseMargin{Of: holderOf(lock), LeftMS: max(min(left, length).Milliseconds(), 1), LeaseMS: length.Milliseconds()})
+}
+
+// noteLost records the loss of a lease, as a margin of 0.
+func (m *margins) noteLost(lock string, length time.Duration, _ error) {
+	m.noteMargin(journal.LeaseMargin{Of: holderOf(lock), LeaseMS: length.Milliseconds()})
+}
+
+// holderOf names the holder of a lock's lease for display. It returns "" for other locks, such as the lock of a trigger request, which is held only until the
+// run has a lease of its own.
+func holderOf(lock string) string {
+	if job, ok := election.JobOf(lock); ok {
+		return journal.MarginOfJob + job
+	}
+	if pool, ok := election.PoolOf(lock); ok {
+		return journal.MarginOfPool + pool
+	}
+	if _, ok := election.LeadershipOf(lock); ok {
+		return journal.MarginOfLeadership
+	}
+	return ""
+}
+
+// noteMargin records a margin. It ignores margins without a holder.
+func (m *margins) noteMargin(now journal.LeaseMargin) {
+	if now.Of == "" {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	number := m.currentStep()
+	step := &m.steps[number%int64(len(m.steps))]
+	if step.least == nil || step.number != number || now.Below(*step.least) {
+		step.number, step.least = number, &now
+	}
+}
+
+// leastMargin returns the margin in the window that is the smallest fraction of its lease; nil if no lease was renewed or lost.
+func (m *margins) leastMargin() (least *journal.LeaseMargin) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	oldest := m.currentStep() - int64(len(m.steps)) + 1
+	for _, step := range m.steps {
+		if step.least != nil && step.number >= oldest && (least == nil || step.least.Below(*least)) {
+			least = step.least
+		}
+	}
+	return least
+}
+
+// currentStep returns the number of the current step. The caller holds mu.
+func (m *margins) currentStep() int64 {
+	now := time.Now() // compared by the monotonic clock, which is never set
+	if m.began.IsZero() {
+		m.began = now
+	}
+	return int64(now.Sub(m.began) / cluster.RegisterEvery)
+}
+
+const (
+	// beatEvery is the interval at which a replica checks that its process runs.
+	beatEvery = time.Second
+	// longStandstill is the delay of such a check from which the process counts as having stood still, because it was stopped or got no CPU time. That is long
+	// enough to miss ticks.
+	longStandstill = 3 * time.Second
+)
+
+// watchStandstill calls found after each standstill of this process of at least longStandstill, until ctx ends. now returns the time by the clock of Redis.
+// Time in which the whole machine was suspended does not count.
+func watchStandstill(ctx context.Context, now func() time.Time, found func(journal.Interval)) {
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	for last := time.Now(); ; last = time.Now() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if late := time.Since(last) - beatEvery; late >= longStandstill {
+			until := now()
+			found(journal.Interval{From: until.Add(-late), To: until})
+		}
+	}
+}
+
+// stoodStill logs a standstill, and adds it to the registration.
+func (r *Replica) stoodStill(i journal.Interval) {
+	r.standstill.Store(&i)
+	r.log.Warn("this replica stood still: its process was stopped, or got no CPU time; its leases may have ended, and its runs been killed",
+		"code", "stood_still", "since", i.From.UTC().Format(time.RFC3339), "stood_still", i.Length().Round(time.Second).String())
+	r.membership.renewSoon()
+}
+
+// A clockWatch warns if this machine's clock is off. It warns again only after the clock has been right.
+type clockWatch struct{ off bool }
+
+// checkOffset checks the offset of this machine's clock. After a warning, the clock counts as right only below half of operator.MaxClockOffset, so that an
+// offset near the limit does not fill the log.
+func (w *clockWatch) checkOffset(o cluster.ClockOffset, log hclog.Logger) {
+	switch {
+	case !w.off && o.Excessive():
+		w.off = true
+		log.Warn("this machine's clock differs from that of Redis; ticks still run once and on time, but synchronize the clock (NTP)", "code", cluster.CodeClockOff, "offset_ms", o.MS, "error_ms", o.ErrorMS)
+	case w.off && o.Least() < cluster.MaxClockOffset/2:
+		w.off = false
+		log.Info("this machine's clock agrees with that of Redis again", "offset_ms", o.MS, "error_ms", o.ErrorMS)
+	}
+}
+
+const (
+	accessLookEvery = 30 * time.Second
+	accessWarnEvery = 24 * time.Hour
+)
+
+// An accessWatch checks the secrets and certificates for Redis. Connections last long, so a fault would otherwise show only when a new connection fails.
+type accessWatch struct {
+	dangers func(now time.Time) []string
+	shown   *atomic.Pointer[string] // text that status shows
+	log     hclog.Logger
+	warned  map[string]time.Time // time of the last warning, by danger
+}
+
+// run checks the dangers periodically until ctx ends.
+func (w *accessWatch) run(ctx context.Context) {
+	w.warned = map[string]time.Time{}
+	for ctx.Err() == nil {
+		w.checkDangers(time.Now())
+		backoff.Sleep(ctx, accessLookEvery)
+	}
+}
+
+// checkDangers sets the text that status shows, and logs each danger once a day.
+func (w *accessWatch) checkDangers(now time.Time) {
+	dangers := w.dangers(now)
+	const most = 300 // each registration repeats the text, every few seconds
+	what := cluster.FirstLine(strings.Join(dangers, "; "), most)
+	w.shown.Store(&what)
+	for _, danger := range dangers {
+		if last, known := w.warned[danger]; !known || now.Sub(last) >= accessWarnEvery {
+			w.warned[danger] = now
+			w.log.Warn("the connection to Redis is in danger", "reason", danger)
+		}
+	}
+	for danger, last := range w.warned {
+		if now.Sub(last) > 2*accessWarnEvery {
+			delete(w.warned, danger)
+		}
+	}
 }

@@ -2,6 +2,8 @@ package replica
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -95,4 +97,136 @@ func TestEvictedRegistrationIsNoLossOfData(t *testing.T) {
 		renewals("lost", rdb.Del, 3)
 		m.wantLoss(t, "Redis lost its data")
 	})
+}
+
+// An outage is noted once Redis answers, from the first request that failed to the first that did not. A shorter one is none, and one whose note fails is
+// noted after the next registration.
+func TestOutagesAreNoted(t *testing.T) {
+	t.Parallel()
+	_, rdb, j := startJournal(t)
+	began := time.Now().UTC().Truncate(15 * time.Second)
+	at := began
+	a, b := startMember(t, j, "a-1", "a", &at), startMember(t, j, "b-1", "b", &at)
+	counted := 0
+	a.incidents.count = func(string) { counted++ }
+	lost := &lostAnswers{}
+	rdb.AddHook(lost)
+	turn := func(after time.Duration, lose string) {
+		lost.command, at = lose, began.Add(after)
+		a.turn(t.Context())
+		b.turn(t.Context())
+	}
+	turn(5*time.Second, "zadd")
+	turn(6*time.Second, "")
+	turn(10*time.Second, "")
+	turn(15*time.Second, "zadd")
+	turn(16*time.Second, "zadd")
+	turn(19*time.Second, "hsetnx")
+	turn(24*time.Second, "")
+	all, err := j.Incidents(t.Context(), at)
+	var got []string
+	for _, in := range all {
+		got = append(got, fmt.Sprintf("%s %v-%v %s", in.Kind, in.From.Sub(began), in.To.Sub(began), in.Replica))
+	}
+	if want := "outage 15s-19s a"; strings.Join(got, ", ") != want || err != nil || counted != 1 {
+		t.Errorf("%q, %v, counted %d, want %q once", got, err, counted, want)
+	}
+	if len(a.incidents.unwritten)+len(b.incidents.unwritten) > 0 {
+		t.Error("some are written again")
+	}
+	for n := range 2 * mostUnwritten {
+		a.incidents.addIncident(journal.Outage, journal.Interval{From: at, To: at.Add(time.Duration(n))})
+	}
+	if n := len(a.incidents.unwritten); n != mostUnwritten {
+		t.Errorf("%d wait", n)
+	}
+}
+
+// After a failover to a slower clock a loss of data ends before it began. Neither that nor an incident that can never be written holds up those after it.
+func TestInvalidIncidentHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	_, _, j := startJournal(t)
+	at := time.Now()
+	m := startMember(t, j, "a-1", "a", &at)
+	m.incidents.addIncident(journal.DataLoss, journal.Interval{From: at, To: at.Add(-time.Hour)})
+	m.incidents.addIncident(journal.Outage, journal.Interval{From: at.Add(-time.Second), To: at.AddDate(10_000, 0, 0)})
+	m.incidents.addIncident(journal.Outage, journal.Interval{From: at.Add(-3 * time.Second), To: at})
+	m.turn(t.Context())
+	all, err := j.Incidents(t.Context(), at)
+	if err != nil || len(all) != 2 || all[0].Kind != journal.Outage || all[1].Length() != 0 || !all[1].To.Equal(at.Add(-time.Hour)) || len(m.incidents.unwritten) > 0 {
+		t.Errorf("%v, %v; %v wait", all, err, m.incidents.unwritten)
+	}
+}
+
+// refusals has Redis refuse the registrations.
+type refusals struct{ reply refusal }
+
+// refusal is a reply of Redis.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
+func (*refusals) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*refusals) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *refusals) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if h.reply == "" || !slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "zadd" }) {
+			return next(ctx, cmds)
+		}
+		for _, c := range cmds {
+			c.SetErr(h.reply)
+		}
+		return h.reply
+	}
+}
+
+// A refusal is an answer of Redis, and ends an outage, except from a server that is starting or that has no master.
+func TestRefusalIsNoOutage(t *testing.T) {
+	t.Parallel()
+	for reply, want := range map[refusal]string{
+		"OOM command not allowed when used memory > 'maxmemory'.":           "2s",
+		"NOPERM this user has no permissions to run the 'zadd' command":     "2s",
+		"READONLY You can't write against a read only replica.":             "2s",
+		"WRONGTYPE Operation against a key holding the wrong kind of value": "2s",
+		"LOADING Redis is loading the dataset in memory":                    "7s",
+		"CLUSTERDOWN The cluster is down":                                   "7s",
+		"MASTERDOWN Link with MASTER is down":                               "7s",
+	} {
+		_, rdb, j := startJournal(t)
+		at := time.Now()
+		m := startMember(t, j, "a-1", "a", &at)
+		lost, refused := &lostAnswers{"zadd"}, &refusals{}
+		rdb.AddHook(refused)
+		rdb.AddHook(lost)
+		m.turn(t.Context())
+		at, lost.command, refused.reply = at.Add(2*time.Second), "", reply
+		m.turn(t.Context())
+		at, refused.reply = at.Add(cluster.RegisterEvery), ""
+		m.turn(t.Context())
+		all, err := j.Incidents(t.Context(), at)
+		if err != nil || len(all) != 1 || all[0].Length().Round(time.Second).String() != want {
+			t.Errorf("%s: %v, %v, want one of %s", reply, all, err, want)
+		}
+	}
+}
+
+// A registration that takes longer than its time-out was held up by this process: it was stopped, and knows nothing of Redis.
+func TestStandstillIsNoOutage(t *testing.T) {
+	for took, want := range map[time.Duration]int{cluster.RegistrationDelay: 1, 30 * time.Second: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			j, rdb := fakeJournal(t)
+			at := time.Now()
+			m := startMember(t, j, "a-1", "a", &at)
+			m.now = time.Now
+			rdb.AddHook(&unanswered{0, time.Second, took, time.Now()})
+			m.renewEntry(t.Context())
+			m.renewEntry(t.Context())
+			all, err := j.Incidents(t.Context(), time.Now())
+			if all = slices.DeleteFunc(all, func(in journal.Incident) bool { return in.Kind != journal.Outage }); err != nil || len(all) != want {
+				t.Errorf("after a registration of %v: %v, %v, want %d", took, all, err, want)
+			}
+		})
+	}
 }

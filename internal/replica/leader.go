@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,4 +119,156 @@ func (h *housekeeping) removeGoneLocks(ctx context.Context, gone map[string]time
 		h.log.Info("locks removed of jobs that no replica has", "jobs", removed, "after", forgetAfter.String())
 	}
 	return errors.Join(err, h.journal.DropGone(ctx, removed...))
+}
+
+// watchAgreement is a duty of the leader. Until ctx ends, it logs when replicas begin to disagree on the configuration, and when they agree again. Two checks
+// in a row must find the same state, because replicas differ for a moment while a new configuration is rolled out.
+func watchAgreement(ctx context.Context, p *peers, j *journal.Journal, log hclog.Logger) {
+	var last, logged string // groups of replicas as text; "" if the replicas agree
+	repeatEvery(ctx, cluster.RegisterEvery, func() {
+		known := p.all.Load()
+		if known == nil {
+			return
+		}
+		c, now := cluster.GroupByConfig(known.replicas), ""
+		if len(c) > 1 {
+			now = c.String()
+		}
+		settled := now == last
+		last = now
+		switch {
+		case !settled || now == logged:
+			return
+		case now == "":
+			log.Info("replicas agree on the configuration again", "code", cluster.CodeConfigDiffers)
+		default:
+			where, err := c.Differences(ctx, j)
+			if err != nil && ctx.Err() != nil {
+				return
+			}
+			log.Warn("replicas run different configurations", "code", cluster.CodeConfigDiffers, "replicas", now, "differ", strings.Join(where, "; "))
+		}
+		logged = now
+	})
+}
+
+// confirmLost is the time for which a replica must be missing before it counts as lost, from the expiry of its registration. An outage of Redis lets all
+// registrations expire, but all replicas return soon after it.
+const confirmLost = 2 * cluster.RegisterEvery
+
+// watchReplicas is a duty of the leader. It logs the loss of each replica once, even if the leader changes.
+func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
+	missing := lostWatch{}
+	repeatEvery(ctx, cluster.RegisterEvery, func() {
+		lost, err := j.LostReplicas(ctx)
+		if err != nil {
+			missing.since = nil // replicas may have been back in the meantime, so the confirmation starts over
+			log.Debug("cannot look for lost replicas", "error", err)
+			return
+		}
+		for _, l := range missing.confirmedLost(lost, time.Now()) {
+			name := journal.NameOf(l.ID)
+			claimed, err := j.ClaimLost(ctx, l)
+			if err != nil {
+				log.Debug("cannot claim a lost replica", "replica_lost", name, "error", err)
+			}
+			if claimed {
+				log.Warn("replica lost", "replica_lost", name, "last_seen", l.Seen.UTC().Format(time.RFC3339))
+			}
+		}
+	})
+}
+
+// A lostWatch distinguishes lost replicas from replicas that are only late.
+type lostWatch struct{ since map[string]time.Time }
+
+// confirmedLost returns the replicas that were missing in all checks for at least confirmLost.
+func (w *lostWatch) confirmedLost(lost []journal.LostReplica, now time.Time) (all []journal.LostReplica) {
+	since := map[string]time.Time{}
+	for _, l := range lost {
+		first, known := w.since[l.ID]
+		if !known {
+			first = now
+		}
+		since[l.ID] = first
+		if now.Sub(first) >= confirmLost {
+			all = append(all, l)
+		}
+	}
+	w.since = since
+	return all
+}
+
+const (
+	// lookAtPools is the interval at which the leader checks for full pools.
+	lookAtPools = 15 * time.Second
+	// fullFor is the time for which a pool must have been full, and its first waiter must have waited, before a warning is logged. Short waits are normal for jobs
+	// that share a pool.
+	fullFor = time.Minute
+	// freeFor is the time for which a pool must not have been full before a new warning about it is logged.
+	freeFor = 5 * time.Minute
+)
+
+// watchPools is a duty of the leader. It logs once per occurrence that a pool is full while runs wait for it. Without pools it sends nothing to Redis.
+func watchPools(ctx context.Context, o *cluster.Operator, cfg func() *config.Config, now func() time.Time, log hclog.Logger) {
+	watch := poolWatch{operator: o, now: now, log: log}
+	repeatEvery(ctx, lookAtPools, func() {
+		if pools := cfg().Pools; len(pools) > 0 {
+			watch.checkPools(ctx, pools)
+		}
+	})
+}
+
+// A poolWatch stores which pools were full within the last minutes.
+type poolWatch struct {
+	operator *cluster.Operator
+	now      func() time.Time // the clock of Redis
+	log      hclog.Logger
+	known    map[string]fullPool
+}
+
+// A fullPool is a pool that was full recently.
+type fullPool struct {
+	since  time.Time // time since which every check has found the pool full; zero if the last check did not
+	seen   time.Time // time of the last check that found the pool full
+	logged bool
+}
+
+func (w *poolWatch) checkPools(ctx context.Context, pools map[string]config.Pool) {
+	slots := map[string]int{}
+	for name, p := range pools {
+		slots[name] = p.Slots
+	}
+	full, err := w.operator.FullPools(ctx, slots)
+	if err != nil {
+		w.log.Debug("cannot look for full pools", "error", err)
+		return
+	}
+	for _, p := range w.duePools(full, w.now()) {
+		w.log.Warn("pool is full while others wait for a slot", "code", cluster.CodePoolFull, "pool", p.Name, "holder", p.HeldBy(), "waiters", p.Waiters,
+			"remedy", p.Remedy(), "since", p.Waiting[0].Since.UTC().Format(time.RFC3339))
+	}
+}
+
+// duePools returns the full pools for which a warning is due.
+func (w *poolWatch) duePools(full []cluster.Pool, now time.Time) (list []cluster.Pool) {
+	known := map[string]fullPool{}
+	for name, was := range w.known {
+		if was.since = (time.Time{}); now.Sub(was.seen) < freeFor {
+			known[name] = was
+		}
+	}
+	for _, p := range full {
+		is := known[p.Name]
+		if is.since, is.seen = w.known[p.Name].since, now; is.since.IsZero() {
+			is.since = now
+		}
+		if waits := p.Waiting[0].Since; !is.logged && now.Sub(is.since) >= fullFor && waits != nil && now.Sub(*waits) >= fullFor {
+			is.logged = true
+			list = append(list, p)
+		}
+		known[p.Name] = is
+	}
+	w.known = known
+	return list
 }

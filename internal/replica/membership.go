@@ -3,14 +3,18 @@ package replica
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/scheduler"
 )
 
 const (
@@ -162,4 +166,185 @@ func (m *membership) meetPeers(ctx context.Context, self journal.Replica) succes
 	m.peers.setAlive(replicas)
 	m.problems.checkPeers(replicas, self)
 	return m.successors.findSuccessor(replicas, self)
+}
+
+// An announcer restores the data of all jobs in a Redis that may have lost it, from this replica's copy. Each inspection of a job sends the copy. Otherwise,
+// Redis would receive the copy only when the job is next due. Until then it could grant the lock to a replica without a copy.
+type announcer struct {
+	sweep func(context.Context, ...string) error // inspects all jobs
+	log   hclog.Logger
+	due   atomic.Bool // Redis may lack some of the data
+	begin notice      // wakes run
+}
+
+// announceIfDue starts an announcement if one is due. Call it after a successful registration, because an announcement fails while Redis does not answer.
+func (a *announcer) announceIfDue() {
+	if a.due.Swap(false) {
+		a.begin.give()
+	}
+}
+
+// run announces until ctx ends. An announcement as a whole has no time limit, because it would start over after one. Each of its requests has a time limit.
+func (a *announcer) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.begin:
+			a.announceAll(ctx)
+		}
+	}
+}
+
+func (a *announcer) announceAll(ctx context.Context) {
+	if err := a.sweep(ctx); err != nil {
+		a.log.Debug("jobs not re-announced yet", "error", err)
+		a.due.Store(true)
+	}
+}
+
+const (
+	describeEvery = time.Minute
+	// publishAgainAfter is the pause after a failed write of the configuration.
+	publishAgainAfter = time.Minute
+)
+
+// A publisher keeps the descriptions and the settings of this replica's jobs in Redis, for readers without its configuration. The leader removes jobs that no
+// replica has described for some minutes.
+type publisher struct {
+	journal *journal.Journal
+	log     hclog.Logger
+	version string                // version of the program
+	config  func() *config.Config // the configuration in use
+	now     func() time.Time      // the clock of Redis
+	news    notice                // Redis may lack the current descriptions of the jobs
+
+	described   time.Time // time of the last description of the jobs
+	unpublished time.Time // time of the last failed write of the configuration
+}
+
+// describeSoon makes run describe the jobs at once.
+func (p *publisher) describeSoon() { p.news.give() }
+
+// run publishes until ctx ends.
+func (p *publisher) run(ctx context.Context) {
+	renew := time.NewTicker(cluster.RegisterEvery)
+	defer renew.Stop()
+	for ctx.Err() == nil {
+		p.publishDue(ctx)
+		select {
+		case <-ctx.Done():
+		case <-renew.C:
+		case <-p.news:
+			p.described = time.Time{}
+		}
+	}
+}
+
+// publishDue writes everything that is due. Its time limit ends before the published configuration expires.
+func (p *publisher) publishDue(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, cluster.RegisterEvery)
+	defer cancel()
+	p.describeJobs(ctx)
+	p.publishConfiguration(ctx) // last, because it may take long
+}
+
+// describeJobs writes the descriptions of the jobs once per describeEvery.
+func (p *publisher) describeJobs(ctx context.Context) {
+	if time.Since(p.described) < describeEvery {
+		return
+	}
+	if err := p.journal.DescribeJobs(ctx, DescribeJobs(p.config(), p.now())); err != nil {
+		p.log.Debug("jobs not described", "error", err)
+		return
+	}
+	p.described = time.Now()
+}
+
+// publishConfiguration keeps the digests and the settings of this replica's jobs in Redis. From them, readers find the jobs that differ between replicas, and
+// the differences. After a failed write it writes nothing for publishAgainAfter, so that a write that exceeds its time-out is not repeated all the time. In
+// that time it still renews what is published.
+func (p *publisher) publishConfiguration(ctx context.Context) {
+	cfg, written := p.config(), false
+	write := func() journal.Configuration {
+		written = true
+		return configurationOf(cfg)
+	}
+	if time.Since(p.unpublished) < publishAgainAfter {
+		write = nil
+	}
+	err := p.journal.KeepConfiguration(ctx, journal.ConfigID{Digest: cfg.Digest(), Version: p.version}, registerTTL, write)
+	switch {
+	case err == nil, errors.Is(ctx.Err(), context.Canceled): // a replica that is ending publishes nothing
+	case errors.Is(err, journal.ErrCorrupt):
+		p.log.Debug("the published configuration was damaged", "error", err)
+	case !written:
+		p.log.Debug("the published configuration is not renewed; trying again at the next renewal", "error", err)
+	default:
+		p.unpublished = time.Now()
+		p.log.Warn("configuration not published; until it is, others do not know how this replica's jobs differ", "error", err)
+	}
+}
+
+// peers holds the replicas that were alive at the last reading of the registry.
+type peers struct {
+	self string
+	all  atomic.Pointer[aliveReplicas]
+}
+
+type aliveReplicas struct {
+	replicas []journal.Replica
+	ids      []string  // ids of all replicas, computed once because most jobs need them
+	since    time.Time // time of the first successful reading after the last failure or loss of data; zero if there was none yet
+	at       time.Time // time of the newest reading
+}
+
+// idsWithLabels returns this replica's id and the ids of the replicas with the given labels.
+func (p *peers) idsWithLabels(where scheduler.Labels) (self string, ids []string) {
+	known := p.all.Load()
+	if known == nil {
+		return p.self, nil
+	}
+	if len(where) == 0 {
+		return p.self, known.ids
+	}
+	for _, r := range known.replicas {
+		if scheduler.Labels(r.Labels).Include(where) {
+			ids = append(ids, r.ID)
+		}
+	}
+	return p.self, ids
+}
+
+// isGone reports whether a replica is certainly no longer registered. To be certain, this replica must have read the registry for as long as a registration
+// lasts, without a failure or a loss of data. In that time each replica that reaches Redis has registered.
+func (p *peers) isGone(id string) bool {
+	known := p.all.Load()
+	if id == p.self || known == nil || known.since.IsZero() || known.at.Sub(known.since) < registerTTL || time.Since(known.at) > registerTTL {
+		return false
+	}
+	return !slices.Contains(known.ids, id)
+}
+
+// setAlive records the replicas that are alive now.
+func (p *peers) setAlive(replicas []journal.Replica) {
+	ids := make([]string, len(replicas))
+	for i, r := range replicas {
+		ids[i] = r.ID
+	}
+	now := time.Now()
+	next := &aliveReplicas{replicas: replicas, ids: ids, since: now, at: now}
+	if last := p.all.Load(); last != nil && !last.since.IsZero() {
+		next.since = last.since
+	}
+	p.all.Store(next)
+}
+
+// markIncomplete records that the list may be incomplete, because it could not be read or Redis has lost its data.
+func (p *peers) markIncomplete() {
+	if last := p.all.Load(); last != nil {
+		doubted := *last
+		doubted.since = time.Time{}
+		p.all.Store(&doubted)
+	}
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/exhaustion"
 	"github.com/cronclave/cronclave/internal/process"
@@ -143,4 +145,81 @@ func (r *commandRunner) environmentOf(run *scheduler.Run) process.EnvSpec {
 		Base: os.Environ(), InheritEnv: r.job.InheritEnv, EnvTaken: r.withheld, User: r.job.User, Group: r.job.Group, EnvFile: r.job.EnvFile,
 		Env: r.job.Env, EnvFromFile: r.job.EnvFromFile, Trust: r.trust, Extra: extra,
 	}
+}
+
+// A Variable is an environment variable that cronclave sets for a job's command.
+type Variable struct {
+	Name, Doc string
+	value     func(*commandRunner, *scheduler.Run) (value string, set bool)
+}
+
+// Variables returns all variables that cronclave sets for a job's command. Package config refuses jobs that set them.
+func Variables() []Variable {
+	always := func(name, doc string, of func(*commandRunner, *scheduler.Run) string) Variable {
+		return Variable{name, doc, func(r *commandRunner, run *scheduler.Run) (string, bool) { return of(r, run), true }}
+	}
+	ofTick := func(name, doc string, of func(time.Time) string) Variable {
+		return Variable{name, doc, func(_ *commandRunner, run *scheduler.Run) (string, bool) { return of(run.Tick), !run.Tick.IsZero() }}
+	}
+	return []Variable{
+		always("CRONCLAVE_JOB", "The job's name.", func(_ *commandRunner, run *scheduler.Run) string { return run.Job }),
+		always("CRONCLAVE_NAMESPACE", "The cluster's namespace.", func(r *commandRunner, _ *scheduler.Run) string { return r.namespace }),
+		always("CRONCLAVE_REPLICA", "The name of the replica.", func(_ *commandRunner, run *scheduler.Run) string { return run.Replica }),
+		always("CRONCLAVE_RUN_ID", "The run's id, which the history shows. Tries of `retry` share it.", func(_ *commandRunner, run *scheduler.Run) string { return run.ID }),
+		ofTick("CRONCLAVE_TICK", "The tick in RFC 3339, UTC. Not set outside the schedule.", func(tick time.Time) string { return tick.UTC().Format(time.RFC3339) }),
+		ofTick("CRONCLAVE_TICK_UNIX", "The tick in seconds since 1970. Not set outside the schedule.", func(tick time.Time) string { return strconv.FormatInt(tick.Unix(), 10) }),
+		always("CRONCLAVE_ATTEMPT", "1 for the first try of the tick, 2 for the second, and so on. Numbers can have gaps.",
+			func(_ *commandRunner, run *scheduler.Run) string { return strconv.Itoa(run.Attempt) }),
+		{"CRONCLAVE_FENCING_TOKEN", "The fencing token: a decimal number below 2^53. Not set without a lock.", func(_ *commandRunner, run *scheduler.Run) (string, bool) {
+			return strconv.FormatInt(run.Token, 10), run.Token != 0
+		}},
+		always("CRONCLAVE_SLOT", "The slot of the run, from 0.", func(_ *commandRunner, run *scheduler.Run) string { return strconv.Itoa(run.Slot) }),
+		always("CRONCLAVE_SLOTS", "How many slots the job has (`parallel`).", func(_ *commandRunner, run *scheduler.Run) string { return strconv.Itoa(run.Slots) }),
+		always("CRONCLAVE_TRIGGER", "What caused the run: `schedule`, `manual`, `catch_up` or `recovery`.", func(_ *commandRunner, run *scheduler.Run) string { return run.Trigger }),
+	}
+}
+
+// jobsOf converts the enabled jobs of a configuration to jobs of the scheduler.
+func jobsOf(cfg *config.Config, host *process.Host, open OpenOutput) []scheduler.Job {
+	var jobs []scheduler.Job
+	for i := range cfg.Jobs {
+		j := &cfg.Jobs[i]
+		if !j.Enabled {
+			continue
+		}
+		zone := j.Location
+		if len(j.After) > 0 { // the parents of a chained job determine its ticks
+			zone = nil
+		}
+		jobs = append(jobs, scheduler.Job{
+			Name: j.Name, Schedule: j.Schedule, After: j.After, Location: zone, Jitter: j.Jitter,
+			Except: j.Except, ExceptDates: j.ExceptDates, StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
+			Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, StartDeadline: j.StartDeadline,
+			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, StartTimeout: startTimeout(j.Lease), OutlivesLease: j.OutlivesLease, Where: j.Where,
+			Overlap: scheduler.Overlap(j.Overlap), CatchUp: scheduler.CatchUp{Policy: scheduler.CatchUpPolicy(j.CatchUp), Window: j.CatchUpWindow},
+			Retry: scheduler.Retry(j.Retry), Recover: scheduler.Recover{Max: j.Recover}, Pool: scheduler.Pool{Name: j.Pool, Slots: j.PoolSlots},
+			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), trust: cfg.Trust, open: open},
+		})
+	}
+	return jobs
+}
+
+// hashZones returns hashes of the time zones in which the jobs of a configuration have ticks.
+func hashZones(cfg *config.Config, now time.Time) map[string]string {
+	var zones []*time.Location
+	for _, j := range cfg.EnabledJobs() {
+		if len(j.After) == 0 {
+			zones = append(zones, j.Location)
+		}
+	}
+	return cluster.HashZones(zones, now)
+}
+
+// noneIfZero converts a duration of the configuration to a duration of the scheduler. In the configuration 0 means none. For the scheduler -1 means none, and 0
+// means the default.
+func noneIfZero(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
 }

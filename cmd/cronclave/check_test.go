@@ -6,6 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/locking"
 )
 
 // TestCheckKnowsTheKernelsLimits checks jobs that no kernel starts: a command and a variable of 128 KiB, and an environment that is too long with the variables of this
@@ -42,5 +45,12 @@ func TestCheckKnowsTheKernelsLimits(t *testing.T) {
 		if said := strings.ReplaceAll(startProcess(t, tt.env, line...).end(t, 2), file, ""); !regexp.MustCompile(tt.want).MatchString(said) {
 			t.Errorf("%s: %.500s, want %s", name, said, tt.want)
 		}
+	}
+}
+
+// A lease that the configuration allows is one that can be granted.
+func TestLongestLeaseIsTheSameEverywhere(t *testing.T) {
+	if config.MaxLease != locking.MaxLease {
+		t.Errorf("%v in a configuration, and %v in a lock", config.MaxLease, locking.MaxLease)
 	}
 }

@@ -12,3 +12,6 @@ func keepSignals() {}
 
 // ignoredAtStart reports whether this process ignored a signal at its start.
 func ignoredAtStart(s syscall.Signal) bool { return signal.Ignored(s) }
+
+// protectMemory does nothing, because only Linux has this protection.
+func protectMemory() {}
