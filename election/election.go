@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -283,91 +284,157 @@ func (e *Elector) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 // Now returns the time of the server's clock, estimated from its replies. ok is false before the first reply.
 func (e *Elector) Now() (now time.Time, ok bool) { return e.locks.EstimatedTime() }
 
-// A Term is a lease that gives the right to run a tick, or to be the leader. It is safe for concurrent use.
-type Term struct {
-	lease *engine.Lease
-	slot  *Term            // the slot of a pool, or nil: see [Term.With]
-	both  *engine.LeaseSet // both leases; nil without a slot
+// An InspectRequest asks for the state of a job.
+type InspectRequest struct {
+	Job string
+	// Schedule, if set, announces the schedule of a starting replica. If the cluster does not have this schedule yet, its ticks begin now.
+	Schedule string
+	// Behind is the number of seconds by which the name of a tick that is due now is behind its instant. ZoneRules identifies the zone data from which
+	// the instants are computed. Both are zero if ticks are identified by their instants.
+	Behind    int64
+	ZoneRules string
+	// SettleThrough, if set, settles all undecided ticks up to this tick, if the server's clock is past SettleDeadline. The ticks in [State.Open] are
+	// not settled: they must be claimed one by one.
+	SettleThrough, SettleDeadline time.Time
+	// SettleOutcome is the outcome of the settled ticks, and SettleSchedule is their schedule. The server keeps one settlement for all of these ticks
+	// until a replica has acknowledged that they are recorded: see [State.Settled].
+	SettleOutcome, SettleSchedule string
+	// Follower, if set, is the name of a job that runs after this job, and requests the ticks that ended well. The follower no longer needs the outcomes
+	// of ticks up to Used.
+	Follower string
+	Used     time.Time
+	// Acked has the ticks of [State.Settled] whose outcomes are recorded. The server forgets them.
+	Acked []time.Time
+	// Abandon has the ids of orphans that are about to be recorded as abandoned. From then on their claimants can no longer withdraw the claims: see
+	// [Run.Abandoned].
+	Abandon []string
 }
 
-// ID returns the id of the claim.
-func (t *Term) ID() string { return t.lease.ID() }
-
-// Slot returns the number of the granted slot, from 0.
-func (t *Term) Slot() int { return t.lease.Slot() }
-
-// Token returns the fencing token: of two terms of one job or leadership, the later has the greater token.
-func (t *Term) Token() int64 { return int64(t.lease.Token()) }
-
-// Attempt returns the attempt number: 1 for the first attempt, and more for a recovery or a retry.
-func (t *Term) Attempt() int { return engine.RunOf(t.lease).Attempt() }
-
-// Context returns a context that ends before the lease expires, or when the term is ended. context.Cause returns the reason.
-func (t *Term) Context() context.Context { return t.leaseSpan().Context() }
-
-// Endangered returns a channel that is closed if renewals have failed and only a third of the lease is left.
-func (t *Term) Endangered() <-chan struct{} { return t.leaseSpan().Endangered() }
-
-// Confirmed returns a channel that is closed when the term has its whole length. It is closed from the start, unless the reply to the grant arrived
-// late: see [locking.Lease.Confirmed].
-func (t *Term) Confirmed() <-chan struct{} { return t.lease.Confirmed() }
-
-// Remaining returns the time until the term ends unless it is renewed.
-func (t *Term) Remaining() time.Duration { return t.leaseSpan().Remaining() }
-
-// Length returns the length of the term without renewal.
-func (t *Term) Length() time.Duration { return t.leaseSpan().Length() }
-
-// Deadline returns the instant at which the term ends unless it is renewed. [locking.Lease.Deadline] describes the clock.
-func (t *Term) Deadline() time.Duration { return t.leaseSpan().Deadline() }
-
-// OnExtend calls f with the new deadline after each renewal, until stop is called. f must return at once.
-func (t *Term) OnExtend(f func(deadline time.Duration)) (stop func()) {
-	return t.leaseSpan().OnExtend(f)
+// A State is the state of a job in the cluster. Times are by the server's clock.
+type State struct {
+	Now     time.Time
+	Decided time.Time   // every tick up to Decided is decided, except the ticks in Open
+	Open    []time.Time // ticks whose grant was given back before the run began, oldest first
+	Before  time.Time   // Decided before SettleThrough was applied
+	Closed  time.Time   // the server lost the lock's data, and grants nothing before this time; otherwise zero or past
+	Pause   Pause       // the newest pause
+	Running []Run
+	Orphans []Run        // runs whose holder died or handed them over, until [Elector.DeleteOrphans]
+	Through time.Time    // for a follower: the runs of every tick up to Through have ended
+	Ended   []Ended      // for a follower: the ticks up to Through that ended well, oldest first
+	Settled []Settlement // ticks settled by a claim with KeepOutcome, or by an inspection with SettleOutcome, and not yet in Acked
+	// RulesSince is the time since which the cluster has used the announced ZoneRules. It is zero if the cluster used no other rules before.
+	RulesSince time.Time
+	Err        error // if not nil, the state is unknown
 }
 
-// End releases the term. Call End only when the work is over, because another run may start at once. [locking.ErrLost] means that the term had
-// already ended.
-func (t *Term) End(ctx context.Context) error {
-	slot := t.endSlot(ctx)
-	return joinEndErrors("end", slot, t.lease.Release(ctx))
+// A Settlement is a tick that was settled without a run, with its outcome and the time. If After is set, the Settlement stands for all undecided
+// ticks after After, up to the tick.
+type Settlement = engine.Settlement
+
+// An Ended is a tick whose runs have all ended well. Due is the time since which this tick and all earlier ticks are decided and have no runs left.
+type Ended = engine.Ended
+
+// A Run is a granted run, as the server shows it to all replicas.
+type Run struct {
+	ID, Holder string
+	Slot       int
+	Token      int64
+	Tick       time.Time // see [Claim]; zero outside the schedule
+	At         time.Time // the instant of the tick, from the replica that first won it
+	Attempt    int
+	Trigger    string
+	Expires    time.Time // zero for an orphan
+	EndedWell  bool      // the holder of the orphan died after the work had succeeded: see [Term.MarkSucceeded]
+	Stopped    string    // the reason for which the holder of an orphan was asked to stop; "" if it was not
+	Abandoned  bool      // the orphan was abandoned: see [InspectRequest.Abandon]
+	// Claimant is the identity of the replica that claimed the run, and Deadline the latest start of the run. Both are set only for a first attempt that
+	// was never renewed: its claimant may not have received the grant, and may still withdraw the claim.
+	Claimant string
+	Deadline time.Time
 }
 
-// NextAttempt increments the attempt number of the run, and returns the new number when the server has acknowledged it. The attempt must not begin
-// earlier, because a recovery could get the same number. NextAttempt retries until ctx or the lease of the term ends.
-func (t *Term) NextAttempt(ctx context.Context) (int, error) {
-	n, err := engine.RunOf(t.lease).NextAttempt(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("next attempt: %w", Plain(err))
+// Inspect returns the states of many jobs in one round trip. A claimant with the verdict [Held] should inspect the job just after Until, to notice a
+// dead holder.
+func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []State {
+	requests := make([]engine.InspectRequest, len(inspections))
+	for i, q := range inspections {
+		requests[i] = engine.InspectRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule, Behind: q.Behind, ZoneRules: q.ZoneRules,
+			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline, SettleOutcome: q.SettleOutcome, SettleSchedule: q.SettleSchedule,
+			Follower: q.Follower, Used: q.Used, Acked: q.Acked, Abandon: q.Abandon}
 	}
-	return n, nil
+	states := make([]State, len(inspections))
+	for i, s := range e.locks.Inspect(ctx, requests) {
+		states[i] = State{Now: s.Now, Decided: s.Decided, Open: s.Open, Before: s.Before, Closed: s.Closed, Pause: s.Pause, Running: runsOf(s.Rows), Orphans: runsOf(s.Orphans),
+			Through: s.Through, Ended: s.Ended, Settled: s.Settled, RulesSince: s.RulesSince, Err: Plain(s.Err)}
+	}
+	return states
 }
 
-// ReleaseWith is [Term.End] for a job that other jobs run after. The server keeps well, which reports whether the run succeeded, for these jobs: see
-// [InspectRequest.Follower].
-func (t *Term) ReleaseWith(ctx context.Context, well bool) error {
-	slot := t.endSlot(ctx)
-	return joinEndErrors("end", slot, engine.RunOf(t.lease).ReleaseWith(ctx, well))
+func runsOf(rows []engine.Row) []Run {
+	out := make([]Run, len(rows))
+	for i, r := range rows {
+		claimant, deadline, at := readMemo(r.Memo)
+		out[i] = Run{ID: r.ID, Holder: r.Owner, Slot: r.Slot, Token: int64(r.Token), Tick: r.Tick, At: orTick(at, r.Tick),
+			Attempt: r.Attempt, Trigger: r.Trigger, Expires: r.Expiry, EndedWell: r.EndedWell, Stopped: r.Stopped, Abandoned: r.Abandoned}
+		if r.Attempt == 1 && !r.Renewed {
+			out[i].Claimant, out[i].Deadline = claimant, deadline
+		}
+	}
+	return out
 }
 
-// MarkSucceeded tells the server that the run has succeeded. It is called before the run is recorded and the term ends. If the holder dies in
-// between, the replica that finds the orphan records a success and does not recover the run. followed is true if other jobs run after this job.
-func (t *Term) MarkSucceeded(ctx context.Context, followed bool) error {
-	if err := engine.RunOf(t.lease).MarkSucceeded(ctx, followed); err != nil {
-		return fmt.Errorf("end of a run: %w", Plain(err))
+// DeleteOrphans deletes orphans of a job after their outcomes are recorded.
+func (e *Elector) DeleteOrphans(ctx context.Context, job string, ids ...string) error {
+	if err := e.locks.DeleteOrphans(ctx, lockOf(job), ids...); err != nil {
+		return fmt.Errorf("delete orphans of job %s: %w", job, Plain(err))
 	}
 	return nil
 }
 
-// HandOver ends the term of a run that another replica is to recover. The run is an orphan at once. attempt is the number of the last attempt that
-// has begun. Call HandOver only when the work is over, like [Term.End].
-func (t *Term) HandOver(ctx context.Context, attempt int) error {
-	slot := t.endSlot(ctx)
-	return joinEndErrors("leave", slot, engine.RunOf(t.lease).HandOver(ctx, attempt))
+// Forget deletes the data of jobs that are no longer configured on any replica from the server, and returns the deleted jobs. It keeps a job that is
+// running, has orphans, is paused, or was used after unusedSince by the server's clock. If a deleted job is configured again, its schedule begins
+// anew.
+func (e *Elector) Forget(ctx context.Context, jobs []string, unusedSince time.Time) (forgotten []string, err error) {
+	locks := make([]string, len(jobs))
+	for i, job := range jobs {
+		locks[i] = lockOf(job)
+	}
+	removed, err := e.locks.Remove(ctx, locks, unusedSince)
+	for i, gone := range removed {
+		if gone {
+			forgotten = append(forgotten, jobs[i])
+		}
+	}
+	if err != nil {
+		return forgotten, fmt.Errorf("remove the locks of removed jobs: %w", Plain(err))
+	}
+	return forgotten, nil
 }
 
-// Undo gives back a term whose work never began. Its tick is undecided again, or its adopted orphan waits for another recovery.
-func (t *Term) Undo(ctx context.Context) error {
-	slot := t.endSlot(ctx)
-	return joinEndErrors("return", slot, engine.RunOf(t.lease).Undo(ctx))
+// lockName matches a quoted lock name in an error text of package locking, such as `lock "{backup}:job"`: the hash tag, then the kind of the lock. It
+// does not match a Redis key, which has a prefix, so that users can search for the key in Redis.
+var lockName = regexp.MustCompile(`(?:\block )?"\{([^{}"]+)\}:([a-z]+)(?::[^"]+)?"`)
+
+// A plainError is an error whose text has job and pool names in place of lock names.
+type plainError struct {
+	error
+	text string
+}
+
+func (e plainError) Error() string { return e.text }
+func (e plainError) Unwrap() error { return e.error }
+
+// Plain replaces the lock names in an error of package locking by names that users know, such as lock "{backup}:job" by job "backup". Every error
+// that leaves this package has been passed through Plain.
+func Plain(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	plain := lockName.ReplaceAllString(text, `$2 "$1"`)
+	if plain == text {
+		return err
+	}
+	return plainError{err, plain}
 }

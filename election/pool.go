@@ -2,7 +2,6 @@ package election
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -58,41 +57,15 @@ func (e *Elector) TryAcquirePool(ctx context.Context, entry Entry) (term *Term, 
 	return &Term{lease: lease}, true, nil
 }
 
-// With combines the term with the slot of a pool, for a run that needs both. The combined term ends when either of them ends. Ending the combined
-// term ends both, the slot first. After the call, t and slot must not be used on their own.
-func (t *Term) With(slot *Term) *Term {
-	return &Term{lease: t.lease, slot: slot, both: engine.LeaseSetOf(t.lease, slot.lease)}
-}
-
-// A span is the lease of a term, or the set of its two leases.
-type span interface {
-	Context() context.Context
-	Endangered() <-chan struct{}
-	Remaining() time.Duration
-	Length() time.Duration
-	Deadline() time.Duration
-	OnExtend(f func(deadline time.Duration)) (stop func())
-}
-
-func (t *Term) leaseSpan() span {
-	if t.both != nil {
-		return t.both
+// InspectPools returns the held slots of pools, in the field Running of each state. The states do not include waiting clients.
+func (e *Elector) InspectPools(ctx context.Context, pools []string) []State {
+	requests := make([]engine.InspectRequest, len(pools))
+	for i, pool := range pools {
+		requests[i] = engine.InspectRequest{Lock: PoolLock(pool)}
 	}
-	return t.lease
-}
-
-// endSlot releases the pool slot of the term, if the term has one.
-func (t *Term) endSlot(ctx context.Context) error {
-	if t.slot == nil {
-		return nil
+	states := make([]State, len(pools))
+	for i, s := range e.locks.Inspect(ctx, requests) {
+		states[i] = State{Now: s.Now, Running: runsOf(s.Rows), Err: Plain(s.Err)}
 	}
-	return t.slot.End(ctx)
-}
-
-// joinEndErrors joins the errors from ending a slot and a lease.
-func joinEndErrors(what string, slot, lease error) error {
-	if err := errors.Join(slot, lease); err != nil {
-		return fmt.Errorf("%s of term: %w", what, Plain(err))
-	}
-	return nil
+	return states
 }

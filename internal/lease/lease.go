@@ -7,10 +7,18 @@
 package lease
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
 // A Token is a fencing token: Redis's clock at the grant in microseconds, or one more than the newest token of the lock if that is greater (a hybrid
@@ -52,4 +60,133 @@ func Sound(n, most int64) bool { return n >= 0 && n <= most }
 // OneLine reports whether a text is valid UTF-8, has at most most bytes, and has no control characters.
 func OneLine(s string, most int) bool {
 	return len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+var (
+	// ErrUnknown means that Redis did not answer in time. Redis may or may not have carried out the request.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrRefused comes with ErrUnknown if a repeated request would fail as well: Redis rejects the credentials, its ACL forbids a command that is
+	// needed, or the key holds something other than a lock.
+	ErrRefused = errors.New("refused by the server")
+	// ErrLost is the cause of a lease's context if the lease was not renewed in time, or if another lease has its row.
+	ErrLost = errors.New("lease lost")
+	// ErrReleased is the cause of a lease's context after the lease was released.
+	ErrReleased = errors.New("lease released")
+	// ErrLimit means that the lock is in use with another number of slots.
+	ErrLimit = errors.New("lock is in use with another number of slots")
+	// ErrClosed is returned by a client that was closed.
+	ErrClosed = errors.New("client is closed")
+	// ErrQuorum is returned by methods that need a single Redis master if the client uses a quorum.
+	ErrQuorum = errors.New("not possible on a quorum")
+	// ErrCorrupt means that a key of the lock, or a reply, holds data that no client has written: a number out of range, another type, or text that is
+	// not a row. The error names the damaged key and field. Other locks still work. The error comes with [ErrUnknown] and [ErrRefused] until the key is
+	// repaired or deleted.
+	ErrCorrupt = errors.New("damaged data in Redis")
+)
+
+// Refused wraps an error as [ErrRefused], which means that a repeated request would fail as well.
+func Refused(err error) error { return refused{err} }
+
+type refused struct{ error }
+
+func (r refused) Unwrap() error { return r.error }
+
+func (r refused) Is(target error) bool {
+	return target == ErrRefused || target == ErrCorrupt && WrongType(r.error)
+}
+
+// WrongType reports whether an error means that a key holds something other than a lock. Some Redis versions put other text before WRONGTYPE in the
+// error of a script.
+func WrongType(err error) bool { return strings.Contains(err.Error(), "WRONGTYPE") }
+
+// KeyParts has the suffixes of a lock's keys. A key is the name of the lock, a colon, and a suffix.
+var KeyParts = []string{"ledger", "orphans", "queue", "patience", "dead", "fence"}
+
+// CheckName returns an error for a name whose keys would be on different nodes of a Cluster, or would be keys of another lock.
+func CheckName(name string) error {
+	if name == "" {
+		return errors.New("the name is empty")
+	}
+	if !strings.ContainsAny(name, "{}") {
+		return nil
+	}
+	start, end := strings.IndexByte(name, '{'), strings.IndexByte(name, '}')
+	if strings.Count(name, "{") != 1 || strings.Count(name, "}") != 1 || end <= start+1 {
+		return errors.New("a name may have one hash tag in braces, as in {orders}:archive")
+	}
+	after := name[end+1:]
+	last := after[strings.LastIndexByte(after, ':')+1:]
+	if len(last) < len(after) && slices.Contains(KeyParts, last) {
+		return fmt.Errorf("a name with a hash tag can't end with :%s: another key of that tag does", last)
+	}
+	if strings.Contains(after, ":dead:") {
+		return errors.New("a name with a hash tag can't contain :dead: behind it: other keys of that tag do")
+	}
+	return nil
+}
+
+// QuoteNames returns at most five quoted names for an error, and the number of the others.
+func QuoteNames(names []string) string {
+	if len(names) == 0 {
+		return "nothing"
+	}
+	var all []string
+	for i, name := range names {
+		if i == 5 {
+			all = append(all, fmt.Sprintf("%d more", len(names)-i))
+			break
+		}
+		all = append(all, strconv.Quote(name))
+	}
+	return strings.Join(all, ", ")
+}
+
+// ParseRow parses a row in the format of the scripts: "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo".
+func ParseRow(s string) (Row, bool) {
+	part := strings.SplitN(s, "\n", 8)
+	if len(part) < 8 {
+		return Row{}, false
+	}
+	return Row{
+		ID: part[0], Owner: part[1], Length: time.Duration(ParseNumber(part[2])) * time.Microsecond, Token: Token(ParseNumber(part[3])),
+		Tick: clock.FromMicros(ParseNumber(part[4]) * 1e6), Attempt: int(ParseNumber(part[5])), Trigger: part[6], Memo: part[7],
+	}, true
+}
+
+// ParseNumber parses a number that a script wrote. It returns 0 for any other text.
+func ParseNumber(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }
+
+// The states of a tick in a lock's ledger, as in state.lua.
+const (
+	TickDecided  = "done" // decided; the outcome has the result
+	TickPart     = "part" // granted in some slots, open to other slots
+	TickReopened = "open" // given back because its run never started: open to all slots, or only to some
+)
+
+// OutcomeGranted is the outcome of a tick that was granted.
+const OutcomeGranted = "granted"
+
+// ShortestPause is the shortest pause between two requests of a call that polls.
+const ShortestPause = 10 * time.Millisecond
+
+// NewRetry returns the backoff for requests whose outcome is unknown. timeout is the timeout of a round trip.
+func NewRetry(timeout time.Duration) *backoff.Backoff {
+	return backoff.New(5*time.Millisecond, timeout)
+}
+
+// RetryAfter returns the time until the next request: pause, or less if the blocking lease ends earlier, at runsOut. now is Redis's clock. Either
+// instant is zero if it is unknown.
+func RetryAfter(pause time.Duration, runsOut, now time.Time) time.Duration {
+	if now.IsZero() || runsOut.IsZero() {
+		return pause
+	}
+	return min(pause, max(runsOut.Sub(now), 0)+ShortestPause/2+rand.N(ShortestPause))
+}
+
+// WaitError returns the error of a wait that ended because its context ended. fault, if not nil, is the error of the last request.
+func WaitError(ctx context.Context, fault error) error {
+	if fault != nil {
+		return fmt.Errorf("%w (%w)", fault, context.Cause(ctx))
+	}
+	return context.Cause(ctx)
 }

@@ -277,3 +277,183 @@ func thousandRows(b *bench) {
 		b.Errorf("slot %d, want %d", l.Slot(), rows-3)
 	}
 }
+
+func delays() []theorem {
+	return []theorem{
+		{"ExpiredSlotStaysShutForTheDelay", delayAfterExpiry, queue}, // Promise: P3
+		{"ReleasedSlotIsOpenAtOnce", noDelayAfterRelease, queue},
+		{"DelayOfOneThatWaitedCounts", delayOfAWaiter, queue},
+		{"DelayOutlastsIdle", delayOutlastsIdle, queue},
+		{"DelayAndLimitArePutBackWithTheRow", delayPutBack, queue},
+		{"GrantThatNobodyConfirmsHasNoDelay", noDelayWithoutAHolder, queue},
+	}
+}
+
+func delayAfterExpiry(b *bench) {
+	r := engine.Request{Delay: time.Hour}
+	held := b.wins(b.a, r)
+	b.expire(held)
+	a := b.gets(b.b, r, engine.Held)
+	if left := a.Until.Sub(b.now()); left < 50*time.Minute || left > time.Hour || a.Holder != "" {
+		b.Errorf("held by %q for %v", a.Holder, left)
+	}
+	b.set("delayed", "0 1;")
+	b.release(b.wins(b.b, r))
+}
+
+func noDelayAfterRelease(b *bench) {
+	r := engine.Request{Delay: time.Hour, Slots: 2}
+	b.expire(b.wins(b.a, r))
+	second := b.wins(b.b, r)
+	if second.Slot() != 1 {
+		b.Errorf("slot %d, the other is shut", second.Slot())
+	}
+	b.gets(b.b, r, engine.Held)
+	b.release(second)
+	b.release(b.wins(b.b, r))
+}
+
+func delayOfAWaiter(b *bench) {
+	held := b.wins(b.a, engine.Request{})
+	next := linesUp(b, b.b, 1, engine.WithDelay(time.Hour))
+	b.release(held)
+	b.expire(grantOf(b, next))
+	b.gets(b.a, engine.Request{Delay: time.Hour}, engine.Held)
+}
+
+// The lock is remembered for as long as its slot is shut.
+func delayOutlastsIdle(b *bench) {
+	for slots := 1; slots <= 2; slots++ {
+		name := fmt.Sprint(lock, slots)
+		b.wins(b.a, engine.Request{Lock: name, Slots: slots, Delay: time.Hour})
+		if left := b.rdb.PTTL(b.ctx, b.prefix+"{"+name+"}").Val(); left < time.Hour+long-time.Minute {
+			b.Errorf("%s is forgotten after %v", name, left)
+		}
+	}
+}
+
+func delayPutBack(b *bench) {
+	l := b.wins(b.a, engine.Request{Lease: renewing, Delay: time.Hour})
+	b.forget()
+	heldAgain(b, l)
+	b.gets(b.b, engine.Request{Slots: 5}, engine.Unknown)
+	b.open()
+	b.gets(b.b, engine.Request{Slots: 5}, engine.Unknown)
+	b.expire(l)
+	b.gets(b.b, engine.Request{Delay: time.Hour}, engine.Held)
+}
+
+// The lock was released by its last holder, so no delay follows, although the next in line is
+// dead: it never held a lease.
+func noDelayWithoutAHolder(b *bench) {
+	r := engine.Request{Delay: time.Hour}
+	held := b.wins(b.a, r)
+	leaves(b, engine.WithDelay(time.Hour))
+	b.release(held)
+	rows := b.state().Rows
+	if len(rows) != 1 {
+		b.Fatalf("rows: %v", rows)
+	}
+	b.set("e0", b.now().Add(-time.Millisecond).UnixMicro())
+	b.release(b.wins(b.b, r))
+}
+
+func fanOut() []theorem {
+	return []theorem{
+		{"PerTickFansOutEachSlotOnce", perTick, nothing},
+		{"FanOutNeedsNoFreeSlotOfItsOwnTickTwice", fanOutReleased, nothing},
+		{"FanOutThatBeganIsNeverSkippedNorLate", fanOutBegan, nothing},
+		{"SmallerPerTickOfARollOutCounts", fanOutSmaller, nothing},
+		{"SlotGivenBackOfAFanOutIsTheOnlyOneOpen", fanOutGivenBack, nothing}, // Promise: P1
+		{"SlotGivenBackOutOfTurnIsTheOnlyOneOpen", fanOutGivenBackOutOfTurn, nothing},
+	}
+}
+
+// shareOf asks for one of three slots of a tick that two may have.
+func shareOf(b *bench, n int) engine.Request {
+	t := b.tick(n)
+	t.PerTick = 2
+	return engine.Request{Slots: 3, AnyLimit: true, Tick: t}
+}
+
+func perTick(b *bench) {
+	b.known()
+	first, second := b.wins(b.a, shareOf(b, 1)), b.wins(b.b, shareOf(b, 1))
+	if first.Slot() != 0 || second.Slot() != 1 || second.Token() <= first.Token() {
+		b.Errorf("slots %d, %d, tokens %d, %d", first.Slot(), second.Slot(), first.Token(), second.Token())
+	}
+	b.gets(b.a, shareOf(b, 1), engine.Decided)
+	b.release(first)
+	b.release(second)
+	b.gets(b.a, shareOf(b, 1), engine.Decided)
+	b.wins(b.a, shareOf(b, 2))
+}
+
+func fanOutReleased(b *bench) {
+	b.known()
+	first := b.wins(b.a, shareOf(b, 1))
+	b.release(first) // its slot is free, and used
+	if l := b.wins(b.b, shareOf(b, 1)); l.Slot() == first.Slot() {
+		b.Errorf("slot %d was granted twice for one tick", l.Slot())
+	}
+}
+
+func fanOutBegan(b *bench) {
+	b.known()
+	b.wins(b.a, shareOf(b, 1))
+	b.wins(b.a, shareOf(b, 2))
+	b.wins(b.a, shareOf(b, 2))
+	r := shareOf(b, 1)
+	r.Tick.IfHeld = "skipped"
+	b.gets(b.b, r, engine.Held)
+	r.Tick.Deadline, r.Tick.IfLate = b.now().Add(-time.Minute), "missed"
+	if a := b.gets(b.b, r, engine.Decided); a.Outcome != "granted" {
+		b.Errorf("decided as %q", a.Outcome)
+	}
+}
+
+func fanOutSmaller(b *bench) {
+	b.known()
+	r := shareOf(b, 1)
+	r.Tick.PerTick = 3
+	b.wins(b.a, r)
+	b.wins(b.a, r)
+	b.gets(b.b, shareOf(b, 1), engine.Decided) // two are enough for this one
+}
+
+func fanOutGivenBack(b *bench) {
+	b.known()
+	runs(b, b.a, 0)
+	first := b.wins(b.a, shareOf(b, 1))
+	second := b.wins(b.b, shareOf(b, 1))
+	b.release(first)
+	b.giveBack(second)
+	onlySlotOneIsOpen(b)
+}
+
+func fanOutGivenBackOutOfTurn(b *bench) {
+	b.known()
+	first := b.wins(b.a, shareOf(b, 1)) // 0 is open: 1 is out of turn
+	second := b.wins(b.b, shareOf(b, 1))
+	b.release(first)
+	b.giveBack(second)
+	onlySlotOneIsOpen(b)
+}
+
+func onlySlotOneIsOpen(b *bench) {
+	b.Helper()
+	r := shareOf(b, 1)
+	r.Tick.IfHeld = "skipped"
+	blocker := b.wins(b.a, engine.Request{Slots: 2, AnyLimit: true, Permanent: true})
+	third := b.wins(b.a, engine.Request{Slots: 3, AnyLimit: true, Permanent: true})
+	other := b.wins(b.a, engine.Request{Slots: 3, AnyLimit: true, Permanent: true})
+	b.gets(b.b, r, engine.Held) // it ran in slot 0: never skipped
+	b.release(blocker)
+	b.gets(b.b, r, engine.Held) // slot 0 had its grant
+	b.release(third)
+	b.release(other)
+	if l := b.wins(b.b, r); l.Slot() != 1 {
+		b.Errorf("slot %d was granted for a tick that it ran already", l.Slot())
+	}
+	b.gets(b.a, r, engine.Decided)
+}

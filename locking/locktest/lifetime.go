@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -214,3 +215,167 @@ func scriptFlush(b *bench) {
 }
 
 func flushNode(ctx context.Context, node *redis.Client) error { return node.ScriptFlush(ctx).Err() }
+
+func removing() []theorem {
+	return []theorem{
+		{"RemovedLockLeavesNothingAndItsTicksStayDecided", removed, memory}, // Promise: P1
+		{"LockThatWasUsedSinceIsNotRemoved", usedSince, memory},
+		{"HeldLockIsNotRemoved", heldIsKept, memory},           // Promise: P3
+		{"LockWithAnOrphanIsNotRemoved", orphanIsKept, memory}, // Promise: P6
+		{"PausedLockIsNotRemoved", pauseIsKept, memory},        // Promise: P6
+	}
+}
+
+// removes asks for the removal of the lock, and fails the test unless it does as wanted.
+func removes(b *bench, unusedSince time.Time, want bool) {
+	b.Helper()
+	got, err := b.b.Remove(b.ctx, []string{lock, "never"}, unusedSince)
+	if err != nil || got[0] != want || !got[1] {
+		b.Fatalf("removed: %v, %v; want %v", got, err, want)
+	}
+	if n := b.rdb.Exists(b.ctx, b.keys()[0]).Val(); n == 1 == want {
+		b.Errorf("%d keys are left", n)
+	}
+}
+
+func removed(b *bench) {
+	b.known()
+	runs(b, b.a, 1)
+	runs(b, b.a, 4) // out of turn: the ledger has an entry
+	removes(b, b.now(), true)
+	if n := b.rdb.Exists(b.ctx, b.keys()...).Val(); n != 0 {
+		b.Errorf("%d keys are left", n)
+	}
+	newcomer := b.client("newcomer")
+	for _, c := range []*engine.Client{newcomer, b.b} { // the client that has removed it holds nothing against the server
+		b.gets(c, engine.Request{Tick: b.tick(1)}, engine.Decided)
+		b.gets(c, engine.Request{Tick: b.tick(2)}, engine.Decided)
+	}
+	b.gets(b.a, engine.Request{Tick: b.tick(4)}, engine.Closed) // a client that has not still knows the lock
+}
+
+func usedSince(b *bench) {
+	b.known()
+	before := b.now()
+	removes(b, before.Add(-time.Minute), true)
+	b.known()
+	runs(b, b.a, 1)
+	removes(b, before, false)
+	removes(b, b.now(), true)
+}
+
+func heldIsKept(b *bench) {
+	b.known()
+	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "schedule"})
+	removes(b, b.now(), false)
+	b.release(l)
+	removes(b, b.now(), true)
+}
+
+func orphanIsKept(b *bench) {
+	b.known()
+	died(b, "dead", 1)
+	removes(b, b.now(), false)
+	if s := b.state(); len(s.Orphans) != 1 {
+		b.Fatalf("orphans: %+v", s.Orphans)
+	}
+	if err := b.b.DeleteOrphans(b.ctx, lock, "dead"); err != nil {
+		b.Fatal(err)
+	}
+	removes(b, b.now(), true)
+}
+
+// pauseIsKept until it is over, also where only the client that removes the lock knows of it.
+func pauseIsKept(b *bench) {
+	b.known()
+	pause(b, b.a, engine.PauseRequest{})
+	removes(b, b.now(), false)
+	pause(b, b.a, engine.PauseRequest{For: time.Hour})
+	removes(b, b.now(), false)
+	b.forget()
+	removes(b, b.now(), false)
+	if s := b.state(); !s.Pause.On(s.Now) {
+		b.Errorf("the lock tells %+v", s.Pause)
+	}
+	pause(b, b.a, engine.PauseRequest{End: true})
+	removes(b, b.now(), true)
+}
+
+func updating() []theorem {
+	return []theorem{
+		{"UpdatesAreNotLost", updatesCount, transactions},
+		{"UpdateIsTriedAgainAfterAConflict", updateConflicts, transactions},
+		{"UpdateThatIsRefusedIsNotTriedAgain", updateRefused, transactions},
+	}
+}
+
+func numberKey(b *bench) string { return b.prefix + "{update}:n" }
+
+// increments is a change that reads and writes two numbers; then runs in between.
+func increments(b *bench, then func()) func(tx *engine.Tx) error {
+	return func(tx *engine.Tx) error {
+		n, err := tx.Read.Get(b.ctx, numberKey(b)).Int()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		then()
+		tx.Write.Set(b.ctx, numberKey(b), n+1, 0)
+		tx.Write.Set(b.ctx, numberKey(b)+":too", n+1, 0)
+		return nil
+	}
+}
+
+func numbers(b *bench) (n, too int) {
+	b.Helper()
+	n, err := b.rdb.Get(b.ctx, numberKey(b)).Int()
+	too, err2 := b.rdb.Get(b.ctx, numberKey(b)+":too").Int()
+	if err := errors.Join(err, err2); err != nil {
+		b.Fatal(err)
+	}
+	return n, too
+}
+
+func updatesCount(b *bench) {
+	var all sync.WaitGroup
+	for _, c := range []*engine.Client{b.a, b.a, b.b, b.b} {
+		all.Go(func() {
+			for range 10 {
+				if err := c.Update(b.ctx, []string{numberKey(b)}, increments(b, func() {})); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n, too := numbers(b); n != 40 || too != 40 {
+		b.Errorf("%d and %d after 40 updates", n, too)
+	}
+}
+
+func updateConflicts(b *bench) {
+	tries := 0
+	err := b.a.Update(b.ctx, []string{numberKey(b) + ":too", numberKey(b)}, increments(b, func() {
+		if tries++; tries <= 3 {
+			b.rdb.Incr(b.ctx, numberKey(b))
+		}
+	}))
+	if n, too := numbers(b); err != nil || tries != 4 || n != 4 || too != 4 {
+		b.Errorf("%d tries, %d and %d, %v", tries, n, too, err)
+	}
+}
+
+func updateRefused(b *bench) {
+	tries := 0
+	err := b.a.Update(b.ctx, []string{numberKey(b)}, func(tx *engine.Tx) error {
+		tries++
+		tx.Write.Set(b.ctx, numberKey(b), 1, 0)
+		tx.Write.Do(b.ctx, "HSET", numberKey(b)) // which lacks its arguments
+		return nil
+	})
+	if err == nil || errors.Is(err, engine.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) || tries != 1 || !strings.Contains(err.Error(), "wrong number") {
+		b.Errorf("%d tries, %v", tries, err)
+	}
+	if n, err := b.rdb.Exists(b.ctx, numberKey(b)).Result(); n != 0 || err != nil {
+		b.Errorf("it was done in part: %d, %v", n, err)
+	}
+}

@@ -134,3 +134,138 @@ func (s *Semaphore) tryUntilKnown(ctx context.Context, r Request) Answer {
 func (c *Client) tryFor(lease time.Duration) time.Duration {
 	return min(lease, time.Duration(c.store.RoundTrips())*c.cfg.Timeout)
 }
+
+// Lock waits until the caller holds the mutex, first come, first served, or ctx ends: see [Semaphore.Acquire].
+func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.sem.Acquire(ctx) }
+
+// Acquire waits for a row in the lock's queue, which is served in order: a release hands the row to the first in line and notifies only that waiter.
+// See package locking.
+func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
+	r := s.newRequest()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("lock %q: %w", r.Lock, context.Cause(ctx))
+	}
+	if !s.client.work.Begin() { // Close waits for it
+		return nil, fmt.Errorf("lock %q: %w", r.Lock, ErrClosed)
+	}
+	defer s.client.work.Done()
+	return s.client.waitForRow(ctx, r)
+}
+
+// waitForRow waits for a row, and returns its lease.
+func (c *Client) waitForRow(ctx context.Context, r Request) (*Lease, error) {
+	if err := errors.Join(r.Validate(), lease.CheckName(r.Lock)); err != nil {
+		return nil, fmt.Errorf("lock %q: %w", r.Lock, err)
+	}
+	began := c.cfg.Clock()
+	g, err := c.store.Wait(ctx, r)
+	if err != nil {
+		c.withdrawRequest(r)
+		return nil, fmt.Errorf("lock %q: %w", r.Lock, err)
+	}
+	l := c.keeper.add(newLease(c, &r, &g))
+	c.cfg.Hooks.reportWait(r.Lock, c.cfg.Clock()-began)
+	return l, nil
+}
+
+// AcquireConfirmed is [Semaphore.Acquire] for work that takes time to stop. It returns the lease once the lease has its full length. See package
+// locking.
+func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
+	if s.client.work.Begin() { // if not, Acquire fails
+		defer s.client.work.Done()
+	}
+	for {
+		lease, err := s.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-lease.Confirmed():
+			return lease, nil
+		case <-lease.Context().Done():
+			lost := s.request.WithDefaults()
+			lost.ID = lease.ID()
+			s.client.withdrawRequest(lost) // a renewal whose reply was lost may have extended the lease
+		}
+	}
+}
+
+// LockReentrant is [Mutex.Lock] for callers that may hold the mutex already (a reentrant lock). See package locking.
+func (m *Mutex) LockReentrant(ctx context.Context) (context.Context, *Lease, error) {
+	if inner, lease, err := m.reenterHeld(ctx); lease != nil || err != nil {
+		return inner, lease, err
+	}
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return ctx, nil, err
+	}
+	lease.countHolds()
+	return lease.carryIn(ctx), lease, nil
+}
+
+// TryLockReentrant is [Mutex.LockReentrant] without waiting, like [Mutex.TryLock]. ok reports whether this caller holds the mutex now.
+func (m *Mutex) TryLockReentrant(ctx context.Context) (inner context.Context, lease *Lease, ok bool, err error) {
+	if inner, lease, err = m.reenterHeld(ctx); lease != nil || err != nil {
+		return inner, lease, lease != nil, err
+	}
+	lease, ok, err = m.TryLock(ctx)
+	if !ok {
+		return ctx, nil, false, err
+	}
+	lease.countHolds()
+	return lease.carryIn(ctx), lease, true, nil
+}
+
+// A carriedKey is the context key for the lease of a lock. It has the Redis key of the lock instead of the name, because "x" and "{x}" are the same
+// lock.
+type carriedKey struct {
+	client *Client
+	key    string
+}
+
+// A carried is a lease in a context, and the Done channel of that context.
+type carried struct {
+	lease *Lease
+	done  <-chan struct{}
+}
+
+// reenterHeld takes one more hold of the lease that ctx carries. It returns a nil lease if ctx carries no held lease of this mutex.
+func (m *Mutex) reenterHeld(ctx context.Context) (context.Context, *Lease, error) {
+	if ctx.Err() != nil {
+		return ctx, nil, fmt.Errorf("lock %q: %w", m.sem.request.Lock, context.Cause(ctx))
+	}
+	held, ok := ctx.Value(carriedKey{m.sem.client, m.sem.client.lockKey(m.sem.request.Lock)}).(carried)
+	switch {
+	case !ok || !held.lease.addHold():
+		return ctx, nil, nil
+	case ctx.Done() == held.done:
+		return ctx, held.lease, nil
+	}
+	return held.lease.carryIn(ctx), held.lease, nil
+}
+
+// carryIn derives a context that carries the lease and ends with it.
+func (l *Lease) carryIn(ctx context.Context) context.Context {
+	inner, end := context.WithCancelCause(ctx)
+	forget := context.AfterFunc(l.ctx, func() { end(context.Cause(l.ctx)) })
+	context.AfterFunc(inner, func() { forget() }) // remove the callback from the lease, which may outlive many contexts
+	return context.WithValue(inner, carriedKey{l.client, l.client.lockKey(l.lockName())}, carried{l, inner.Done()})
+}
+
+// countHolds makes a new lease count its holds.
+func (l *Lease) countHolds() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds = holds{counted: true, n: 1}
+}
+
+// addHold takes one more hold, unless the lease has ended or is being released.
+func (l *Lease) addHold() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holds.n == 0 || l.ctx.Err() != nil || l.client.cfg.Clock() >= l.deadline {
+		return false
+	}
+	l.holds.n++
+	return true
+}

@@ -3,10 +3,15 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/rules"
+	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // Acquire asks for a row for each request: see [lease.Store].
@@ -47,4 +52,361 @@ func (q *Store) now() time.Time {
 func (q *Store) acquireOne(ctx context.Context, r lease.Request) (result lease.Result) {
 	q.Acquire(ctx, []lease.Request{r}, func(_ int, got lease.Result) { result = got })
 	return result
+}
+
+// longestRest bounds the pause between two requests.
+const longestRest = 100 * time.Millisecond
+
+// Wait repeats a request with growing pauses until it is granted or ctx ends.
+func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
+	contended := false
+	var fault error // the error of the last request, if its outcome is unknown
+	for again := backoff.New(lease.ShortestPause, longestRest); ; {
+		a := q.acquireOne(ctx, r)
+		if a.Verdict != lease.Unknown {
+			fault = nil
+		}
+		switch {
+		case a.Verdict == lease.Granted:
+			return a.Grant, nil
+		case a.Verdict == lease.Unknown && !a.Unsure():
+			return lease.Grant{}, a.Err
+		case a.Verdict == lease.Unknown && ctx.Err() == nil: // after the end of ctx, the error only says that ctx has ended
+			fault = a.Err
+		case a.Verdict == lease.Held && !contended:
+			contended = true
+			q.cfg.Contended(r.Lock, a.Holder)
+		}
+		select {
+		case <-ctx.Done():
+			return lease.Grant{}, lease.WaitError(ctx, fault)
+		case <-q.cfg.Work.Life().Done():
+			return lease.Grant{}, lease.ErrClosed // the client was closed
+		case <-time.After(lease.RetryAfter(again.Next(), a.Until, q.now())):
+		}
+	}
+}
+
+// A claim executes a request: it asks a majority of nodes for the same row and, if the request is accounted for, for a change of the register.
+type claim struct {
+	*Store
+	r         lease.Request
+	place     int // the index among the requests
+	answer    func(place int, r lease.Result)
+	result    lease.Result
+	account   bool   // the request is accounted for, so its grant must be in the register
+	older     *claim // the previous claim of the batch on the same lock
+	splitVote bool   // the result is held only because the votes were split; a row may be free
+
+	// phase is "first" (ask only the first node for a row), "row" (ask all nodes for a row), "read" (read the state of the nodes), "prepare" (a ballot
+	// without a row) or "accept" (write the register).
+	phase string
+	slot  int
+	token int64
+	floor int64
+	tried
+	value   string
+	out     rules.Ruling
+	mine    bool // the ruling is a grant
+	shut    []string
+	suspect int // the number of runs whose holder may be dead
+	orphans int
+	placed  bool // nodes may have a row of this claim
+	ballots []int64
+	kept
+	holders []string // the lease ids that held rows in the last round
+}
+
+// A tried counts the tries of a claim.
+type tried struct {
+	tries      int
+	firstTries int // repetitions of phase "first" because the floor of the first node had moved
+	refused    int // rounds without a row although no other claim had a majority for the row
+	unsettled  int // rounds in which no ballot of the register had a majority
+}
+
+// A kept describes rows of the claim's lease id that nodes have from earlier calls.
+type kept struct {
+	mixed bool  // an earlier try has left rows with different slots or tokens
+	keep  int64 // the token of the lease's run in the register, or 0; rows with this token stay
+}
+
+func (q *Store) newClaim(r lease.Request, place int, answer func(place int, r lease.Result)) *claim {
+	t := &claim{Store: q, r: r, place: place, answer: answer, phase: "row", account: r.Accounted()}
+	now, _ := q.Estimate(q.cfg.Clock())
+	switch {
+	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // the claim must not take a row, or not yet
+		t.phase = "read"
+	case t.account && t.isTight():
+		t.phase = "first"
+	}
+	return t
+}
+
+func (t *claim) lockName() string { return t.r.Lock }
+
+// toFirst reports whether the next call is only for the first node: see [claim.tookFirst].
+func (t *claim) toFirst() bool {
+	t.beginRounds()
+	return t.phase == "first"
+}
+
+// mostRefused is the number of split votes after which a claim returns the verdict held.
+const mostRefused = 16
+
+// beginRounds prepares the first round. If the previous tick of the batch is still open, this claim must not take a row that becomes free meanwhile.
+func (t *claim) beginRounds() {
+	if o := t.older; o != nil && t.r.Tick != nil && o.r.Tick != nil && (o.splitVote || o.result.Verdict == lease.Unknown) {
+		t.r.Abstain, t.phase = true, "read"
+	}
+	t.older = nil
+}
+
+func (t *claim) nextCall() (nodeCall, int) {
+	t.beginRounds()
+	k := nodeCall{script: t.Store.scripts.Claim, keys: t.nodeKeys(t.r.Lock, t.r.ID), id: t.r.ID, idle: t.idleOf(t.r.Permanent)}
+	wave := len(t.nodes)
+	switch t.phase {
+	case "row", "first":
+		promise := script.PromiseRow
+		if !t.account {
+			promise, wave = script.PromiseNothing, t.majority
+		}
+		t.token, t.placed = t.proposeToken(t.r.Lock, t.floorOfRow()), true
+		k.args = script.QuorumClaimArgs{Slot: t.slot, Slots: t.r.Slots, Lease: t.r.Lease, Delay: t.r.Delay, Strict: !t.r.AnyLimit, Token: t.token,
+			Promise: promise, Owner: t.cfg.Owner, Moves: t.movesArg(), Shut: t.adoptedIDs(), TombstoneLife: script.TombstoneLife(t.cfg.Timeout),
+			All: t.account || t.r.Slots > 1}.Encode()
+		t.ballots = append(t.ballots, t.token)
+	case "read":
+		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Slots: t.r.Slots, All: true}.Encode()
+	case "prepare":
+		t.token = t.proposeToken(t.r.Lock, t.floor)
+		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Slots: t.r.Slots, Token: t.token, Promise: script.PromiseAny, Shut: t.shut,
+			TombstoneLife: script.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
+	default:
+		slot, token := script.NoSlot, int64(0)
+		if t.mine {
+			slot, token = t.out.Run.Slot, t.out.Run.Token
+			t.offers.add(t.r.ID, t.cfg.Clock(), t.cfg.Timeout+t.r.Lease+t.r.Delay)
+		}
+		k.script, k.keys = t.Store.scripts.Accept, append(k.keys, t.indexKey())
+		k.args = script.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: slot, Lease: t.r.Lease, Token: token}.Encode()
+	}
+	k.patience = 1 + t.tries/8 // otherwise no claim would succeed if all nodes are slow
+	return k, wave
+}
+
+// floorOfRow returns the floor for a token that may be granted. Such a token must not be earlier than the tick. A token that is only a ballot may be
+// earlier: a claim that announces its schedule before its tick would otherwise propose a token far ahead of the nodes' clocks, which they refuse.
+func (t *claim) floorOfRow() int64 {
+	if t.r.Tick == nil {
+		return t.floor
+	}
+	return max(t.floor, clock.ToMicros(t.r.Tick.NotBefore)-1)
+}
+
+// wanted has, for each phase, the reply that a majority must give.
+var wanted = map[string]string{"row": "yes", "prepare": "promised", "accept": "accepted"}
+
+func (t *claim) isSure(votes []vote, late bool) bool {
+	if t.phase == "first" {
+		return late || slices.ContainsFunc(votes, vote.hasAnswered)
+	}
+	silent := silentNodes(votes)
+	word := wanted[t.phase]
+	if word != "" {
+		yes := countWords(votes, word)
+		if yes >= t.majority { // the finding that all rows are held needs more votes than a majority
+			return t.phase != "prepare" || t.r.Tick == nil || t.r.Tick.IfHeld == "" || silent == 0 || late
+		}
+		if yes+silent >= t.majority {
+			return false
+		}
+	}
+	switch t.phase {
+	case "read":
+		return silent == 0 || late && count(votes, vote.hasState) >= t.majority
+	case "row":
+		if !t.account {
+			return true
+		}
+	default:
+		return true
+	}
+	_, _, agree := newestRegister(votes) // if a majority has the same ballot, the claim needs no second phase
+	states := count(votes, vote.hasState)
+	return agree >= t.majority || states >= t.majority && late || states+silent < t.majority
+}
+
+func (t *claim) handleVotes(votes []vote, sent time.Duration) (pause time.Duration, done bool) {
+	if pause, done = t.handlePhase(votes, sent); done {
+		t.answer(t.place, t.result)
+	}
+	return pause, done
+}
+
+// handlePhase handles the votes of one phase.
+func (t *claim) handlePhase(votes []vote, sent time.Duration) (time.Duration, bool) {
+	t.floor = max(t.floor, floorOf(votes))
+	switch t.phase {
+	case "first":
+		return t.tookFirst(votes)
+	case "row":
+		if done := t.endedEarly(votes); done {
+			return 0, true
+		}
+		if countWords(votes, "yes") >= t.majority {
+			return t.handleWon(votes, sent)
+		}
+		return t.handleLost(votes)
+	case "read":
+		if count(votes, vote.hasState) < t.majority {
+			return t.retryIn("read")
+		}
+		return t.answerFromRead(votes)
+	case "prepare":
+		if countWords(votes, "promised") < t.majority {
+			return t.retryIn("prepare")
+		}
+		return t.decideClaim(votes, t.viewOfVotes(votes))
+	}
+	return t.handleAccepted(votes, sent)
+}
+
+// endedEarly handles replies that end a claim, no matter what other nodes answer.
+func (t *claim) endedEarly(votes []vote) bool {
+	switch {
+	case countWords(votes, "dead") > 0:
+		t.endVerdict(lease.Unknown, fmt.Errorf("lease id %s: %w", t.r.ID, lease.ErrReleased))
+	case countWords(votes, "limit") > len(t.nodes)-t.majority || countWords(votes, "limit") > 0 && countWords(votes, "yes") < t.majority:
+		n := slices.IndexFunc(votes, func(v vote) bool { return v.hasAnswered() && v.word == "limit" })
+		t.result = lease.Failed(fmt.Errorf("lock %q asked for with %d slots has %d: %w", t.r.Lock, t.r.Slots, votes[n].asClaim().limit, lease.ErrLimit))
+	default:
+		return false
+	}
+	return true
+}
+
+func (t *claim) endVerdict(v lease.Verdict, err error) {
+	t.result = lease.Result{Verdict: v}
+	if err != nil {
+		t.result.Err = fmt.Errorf("acquire %q: %w", t.r.Lock, err)
+	}
+}
+
+// failWith ends the claim with the verdict unknown. If the lease can't have been granted, it takes back the rows of the claim, so that they do not
+// block other claims.
+func (t *claim) failWith(err error) {
+	t.endVerdict(lease.Unknown, transport.Unknown(err))
+	t.answer(t.place, t.result)
+	if t.cfg.HeldToken(t.r.ID) == 0 {
+		t.dropRows()
+	}
+}
+
+// retryIn continues with a phase after a pause.
+func (t *claim) retryIn(phase string) (time.Duration, bool) {
+	t.phase = phase
+	t.tries++
+	return randomPause(t.tries), false
+}
+
+// answerFromRead answers from the state of a majority, without a ballot, if the register does not have to change.
+func (t *claim) answerFromRead(votes []vote) (time.Duration, bool) {
+	value, _, agree := newestRegister(votes)
+	g, err := rules.Read(value)
+	if err != nil {
+		t.endVerdict(lease.Unknown, err)
+		return 0, true
+	}
+	before := g.Value()
+	v := t.viewOfVotes(votes)
+	t.orphans = len(g.Orphans) + t.suspect
+	out := g.Claim(t.r, t.cfg.Owner, v)
+	t.splitVote = out.Word == "held" && !v.Full
+	switch {
+	case out.Word == "held" && !v.Full && t.refused < mostRefused && (!t.r.Abstain || len(v.Rows) > 0): // a row may still be free
+		return t.tryAnotherRow(votes, v)
+	case g.Value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another client is writing the register; a ballot would only interrupt it
+		t.unsettled++
+		return t.retryIn("read")
+	case g.Value() != before || agree < t.majority:
+		t.phase = "prepare"
+		return 0, false
+	}
+	t.endWith(out)
+	return 0, true
+}
+
+// tryAnotherRow continues if no row is known to be free, and not all rows are known to be held.
+func (t *claim) tryAnotherRow(votes []vote, v rules.View) (time.Duration, bool) {
+	slot, free := t.anotherSlot(votes, v.Rows)
+	t.refused++
+	if t.r.Abstain || !free { // wait for the claims of other clients
+		return t.retryIn("read")
+	}
+	moved := slot != t.slot
+	if t.slot = slot; moved && t.refused < 3 {
+		t.phase = "first"
+		return 0, false
+	}
+	return t.retryIn(t.retryPhase())
+}
+
+// decideClaim applies the rules of the register to the state in the votes. If the register changes, the next phase writes it.
+func (t *claim) decideClaim(votes []vote, v rules.View) (time.Duration, bool) {
+	value, _, agree := newestRegister(votes)
+	g, err := rules.Read(value)
+	if err != nil {
+		t.endVerdict(lease.Unknown, err)
+		return 0, true
+	}
+	before := g.Value()
+	t.orphans = len(g.Orphans) + t.suspect
+	switch t.phase { // a lease is dead if a majority has promised not to accept its row
+	case "prepare":
+		g.EndDead(intersection(t.shut, v.Shut), t.token)
+	case "row":
+		g.EndDead(intersection([]string{t.r.Adopt}, v.Shut), t.token)
+	}
+	t.out = g.Claim(t.r, t.cfg.Owner, v)
+	if t.out.Word == "slot" {
+		if slot, ok := t.anotherSlot(votes, v.Rows); ok && t.refused < mostRefused {
+			t.slot = slot
+			t.refused++
+			return 0, false
+		}
+		v.Slot = -1
+		g, _ = rules.Read(value)
+		t.out = g.Claim(t.r, t.cfg.Owner, v)
+	}
+	if t.phase == "prepare" && t.out.Word == "held" && !v.Full && t.refused < mostRefused {
+		t.refused++
+		return t.retryIn("read")
+	}
+	t.splitVote = t.out.Word == "held" && !v.Full
+	t.mine = t.out.Word == lease.OutcomeGranted
+	t.value = g.Value()
+	if !t.mine && t.value == before && agree >= t.majority {
+		t.endWith(t.out)
+		return 0, true
+	}
+	t.phase = "accept"
+	return 0, false
+}
+
+// handleAccepted handles the replies to the new register.
+func (t *claim) handleAccepted(votes []vote, sent time.Duration) (time.Duration, bool) {
+	if countWords(votes, "accepted") < t.majority {
+		if t.mine {
+			return t.retryIn("row")
+		}
+		return t.retryIn("prepare")
+	}
+	if t.mine {
+		t.endGranted(votes, sent, t.out)
+	} else {
+		t.endWith(t.out)
+	}
+	return 0, true
 }

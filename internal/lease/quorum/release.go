@@ -3,6 +3,9 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/backoff"
@@ -108,4 +111,75 @@ func (q *Store) releaseEverywhere(k nodeCall, lease time.Duration) {
 			sure:   func([][]vote, bool) bool { return false },
 			missed: func(n *node) { n.keepMissed(k, end) }})
 	})
+}
+
+// SpreadAfter is the time after which the first renewal brings a lease from a majority to all nodes. If some nodes do not answer, the next renewals
+// follow after pauses that double, up to a third of the lease.
+const SpreadAfter = 50 * time.Millisecond
+
+// A ticket is the state that the store keeps for a lease: see [lease.Ticket].
+type ticket struct {
+	narrow bool         // no more than a majority was asked for the row
+	repair atomic.Int64 // a time.Duration: the next pause while some nodes may not have the lease
+}
+
+func newTicket(narrow bool) *ticket {
+	t := &ticket{narrow: narrow}
+	t.repair.Store(int64(2 * SpreadAfter))
+	return t
+}
+
+// isNarrow reports whether no more than a majority was asked for a row.
+func isNarrow(row *lease.HeldRow) bool {
+	t, ok := row.Grant.Ticket.(*ticket)
+	return ok && t.narrow
+}
+
+// nextRenewal returns the time until the next renewal of a lease that was just renewed: after, or less if some nodes may not have the lease.
+func nextRenewal(row *lease.HeldRow, after time.Duration, everywhere bool) time.Duration {
+	t, ok := row.Grant.Ticket.(*ticket)
+	if !ok {
+		return after
+	}
+	if everywhere {
+		t.repair.Store(int64(SpreadAfter))
+		return after
+	}
+	repair := time.Duration(t.repair.Load())
+	t.repair.Store(int64(min(2*repair, row.Request.Lease)))
+	return min(after, repair)
+}
+
+// An offers has the lease ids that may have been granted: nodes were asked to accept a register that grants them, and the outcome is unknown. The
+// votes for these ids must not be taken back, because other clients would then consider the run dead, and its tick would be lost. The caller repeats
+// the request with the same id later. An offers is safe for concurrent use.
+type offers struct {
+	mu    sync.Mutex
+	until map[string]time.Duration // by lease id: the local instant after which no node has a row
+}
+
+// add adds a lease id that may be granted.
+func (o *offers) add(id string, now time.Duration, lease time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.until, func(_ string, end time.Duration) bool { return end < now })
+	if o.until == nil {
+		o.until = map[string]time.Duration{}
+	}
+	o.until[id] = now + lease
+}
+
+// isOpen reports whether a lease id may have been granted.
+func (o *offers) isOpen(id string, now time.Duration) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	end, ok := o.until[id]
+	return ok && end >= now
+}
+
+// removeOffer removes a lease id whose outcome is known.
+func (o *offers) removeOffer(id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.until, id)
 }

@@ -6,11 +6,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/rules"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // adoptedIDs returns the lease id of the orphan that the claim adopts, if any. Nodes must promise not to accept rows of this id.
@@ -174,4 +176,151 @@ func (t *claim) endHeld(rows []rules.NodeRow) {
 		t.result.Until, t.result.Holder = clock.FromMicros(rows[0].Expiry), rows[0].Owner
 	}
 	t.dropRows()
+}
+
+// maxFirstTries is the number of times that a claim asks the first node again after that node's floor has moved. After that, the claim asks all
+// nodes, because the clock of the first node may be wrong.
+const maxFirstTries = 2
+
+// isTight reports whether no more than a majority of nodes is trusted to answer, so that a claim needs a row from each of them.
+func (q *Store) isTight() bool {
+	_, trusted, _ := q.nodeOrder()
+	return trusted <= q.majority
+}
+
+// retryPhase returns the phase for a repetition after split votes. Usually the claim asks only the first node. Every fourth time it asks all nodes,
+// because a dead client may have left a row on the first node.
+func (t *claim) retryPhase() string {
+	if t.refused%4 == 0 {
+		return "row"
+	}
+	return "first"
+}
+
+// tookFirst handles the reply of the first node after a call to that node only. Of several concurrent claims, the one with the row on the first node
+// asks the other nodes; the other claims ask no node for a row. If claims asked all nodes at once, each could get the row on another node, and none
+// would get a majority, again and again. That happens to simultaneous claims if two of five masters hang.
+//
+// The order affects only how soon a claim succeeds, not the correctness. Clients that trust different nodes ask different nodes first, so their votes
+// may still be split.
+func (t *claim) tookFirst(votes []vote) (time.Duration, bool) {
+	t.phase = "row"
+	n := slices.IndexFunc(votes, vote.hasAnswered)
+	if n < 0 { // ask the other nodes
+		return 0, false
+	}
+	switch votes[n].word {
+	case "held":
+		t.phase = "read"
+		if len(t.ballots) == 1 { // no node has a row of this claim
+			t.placed = false
+		}
+	case "stale": // the reply has the floor of the node
+		if t.firstTries++; t.firstTries <= maxFirstTries {
+			t.phase = "first"
+			t.tries++
+			return randomPause(min(t.tries, 2)) / 4, false
+		}
+	}
+	return 0, false
+}
+
+// viewOfVotes returns the view of the votes for this claim: the rows of other leases, and whether all slots are held.
+func (t *claim) viewOfVotes(votes []vote) rules.View {
+	v := rules.View{Slot: -1}
+	v.Now, v.Latest, _ = t.clockBounds(t.cfg.Clock())
+	if g, err := rules.Read(valueOf(votes)); err == nil {
+		v = t.viewOf(g, votes)
+		t.suspect = count(v.Shut, func(id string) bool { return g.Runs[id].Trigger != "" && id != t.r.ID })
+		v.Full = t.allHeld(g, v.Rows)
+	}
+	v.Rows = slices.DeleteFunc(v.Rows, func(r rules.NodeRow) bool { return r.ID == t.r.ID })
+	v.Ballots = t.ballots
+	return v
+}
+
+// allHeld reports whether each slot is certainly held by another lease: a majority has given the slot to the same lease, and the run of that lease
+// has not ended. The nodes answer at different times, so one reply may have the end of a run while a majority still reports its row.
+func (t *claim) allHeld(g *rules.Register, rows []rules.NodeRow) bool {
+	held := map[int]bool{}
+	for _, r := range rows {
+		if r.ID != t.r.ID && r.Votes >= t.majority && r.Slot < t.r.Slots && r.State != rules.RowTentative && !r.Over(g) {
+			held[r.Slot] = true
+		}
+	}
+	return len(held) >= t.r.Slots
+}
+
+// endGranted ends the claim with a grant. The lease counts from sent, so it does not end earlier on any node.
+func (t *claim) endGranted(votes []vote, sent time.Duration, out rules.Ruling) {
+	now, _ := t.Estimate(t.cfg.Clock())
+	length := t.r.Lease
+	few := !t.account && count(votes, func(v vote) bool { return v.asked }) <= t.majority
+	t.result = lease.Result{Verdict: lease.Granted, Orphans: t.orphans, Grant: lease.Grant{
+		Slot: out.Run.Slot, Token: lease.Token(out.Run.Token), Tick: out.Run.Tick, Attempt: int64(out.Run.Attempt), Expiry: now + length.Microseconds(), Now: now,
+		Known: lease.Known{Floor: t.token, Longest: length.Microseconds()}, Sent: sent, Received: t.cfg.Clock(),
+		RenewAfter: min(t.RenewAfter(length), SpreadAfter), Ticket: newTicket(few)}}
+	if err := t.result.Grant.Check(t.r); err != nil {
+		t.result.Verdict, t.result.Err = lease.Unknown, err
+	}
+	t.offers.removeOffer(t.r.ID)
+	if n := len(t.ballots); n > 1 && out.Run.Token > t.ballots[n-2] { // nodes that were not asked again may have rows of earlier tries
+		t.Store.dropVotes(t.r.Lock, t.r.ID, t.ballots[n-2], t.r.Lease)
+	}
+}
+
+// endWith ends the claim with an answer that is not a grant.
+func (t *claim) endWith(out rules.Ruling) {
+	t.offers.removeOffer(t.r.ID)
+	t.endVerdict(lease.Verdict(out.Word), nil)
+	t.result.Outcome, t.result.Until, t.result.Holder, t.result.Orphans = out.Outcome, clock.FromMicros(out.Until), out.Holder, t.orphans
+	t.dropRows()
+}
+
+// dropRows takes back the rows that nodes may have given to this claim, unless the claim may have been granted. Nodes refuse earlier requests that
+// arrive later.
+func (t *claim) dropRows() {
+	if !t.placed || t.offers.isOpen(t.r.ID, t.cfg.Clock()) {
+		return
+	}
+	t.placed, t.floor = false, max(t.floor, t.token)
+	t.Store.dropVotes(t.r.Lock, t.r.ID, t.token, t.r.Lease)
+}
+
+// liveRows returns the rows that are held or still in the delay after their lease, by the clocks of the nodes that report them.
+func liveRows(votes []vote) []rules.NodeRow {
+	var rows []rules.NodeRow
+	for _, v := range votes {
+		if !v.hasState() {
+			continue
+		}
+		list := v.asClaim().rows
+		for i := 0; i+1 < len(list); i += 2 {
+			row, delay, ok := parseNodeRow(transport.Text(list[i+1]))
+			if row.Slot = int(transport.Number(list[i])); !ok || row.Expiry+delay <= v.now {
+				continue
+			}
+			at := slices.IndexFunc(rows, func(r rules.NodeRow) bool { return r.Slot == row.Slot && r.ID == row.ID })
+			if at < 0 {
+				rows = append(rows, row)
+				at = len(rows) - 1
+			}
+			rows[at].Votes++
+			rows[at].Expiry = max(rows[at].Expiry, row.Expiry)
+			if rows[at].State == rules.RowTentative || row.State == rules.RowEntered {
+				rows[at].State = row.State
+			}
+		}
+	}
+	return rows
+}
+
+// parseNodeRow parses "id\ntoken\nexpiry\nlease\ndelay\nstate\nowner", as lua/quorum.lua writes it.
+func parseNodeRow(s string) (row rules.NodeRow, delay int64, ok bool) {
+	part := strings.SplitN(s, "\n", 7)
+	if len(part) < 7 {
+		return rules.NodeRow{}, 0, false
+	}
+	return rules.NodeRow{ID: part[0], Token: lease.ParseNumber(part[1]), Expiry: lease.ParseNumber(part[2]), Lease: lease.ParseNumber(part[3]),
+		State: part[5], Owner: part[6]}, lease.ParseNumber(part[4]), true
 }

@@ -4,12 +4,16 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/background"
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/observed"
+	"github.com/cronclave/cronclave/internal/lease/rules"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
@@ -76,3 +80,260 @@ func (q *Store) Close() error {
 
 // RoundTrips returns the number of round trips of a claim, which has two phases.
 func (q *Store) RoundTrips() int { return 2 }
+
+// New returns the store and starts its rejoiner, which lets nodes that have lost their data vote again. The rejoiner ends with cfg.Work.
+func New(cfg Config) *Store {
+	e := &env{clock: cfg.Clock, timeout: cfg.Timeout, scripts: script.ForQuorum(), memberKey: script.MemberKey(cfg.Prefix)}
+	q := &Store{cfg: cfg, scripts: e.scripts, masters: newMasters(e, cfg.Nodes)}
+	r := newRejoiner(q)
+	e.wakeUp = r.wakeUp
+	cfg.Work.Go(r.runLoop)
+	return q
+}
+
+// Check returns an error if the masters of a quorum can't be used.
+func Check(nodes []transport.Client) error {
+	if n := len(nodes); n < 3 || n%2 == 0 {
+		return fmt.Errorf("locking: Config.Quorum has %d masters: it must be an odd number, 3 at least", n)
+	}
+	for i, r := range nodes {
+		if one, ok := r.(*redis.Client); !ok || one == nil {
+			return fmt.Errorf("locking: Config.Quorum[%d] must be the client of one independent master", i)
+		}
+		if slices.Contains(nodes[:i], r) {
+			return fmt.Errorf("locking: Config.Quorum[%d] is there twice", i)
+		}
+		if !transport.ObeysContext(r) {
+			return fmt.Errorf("locking: set ContextTimeoutEnabled in the options of Config.Quorum[%d]: without it a hung socket can outlast a lease", i)
+		}
+	}
+	return nil
+}
+
+// Inspect reads the registers of locks, and settles ticks if a request asks for it.
+func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lease.State {
+	states := make([]lease.State, len(locks))
+	changes, tasks := make([]*change, len(locks)), make([]task, len(locks))
+	for i, l := range locks {
+		t := &change{Store: q, lock: l.Lock, permanent: l.Permanent, look: true}
+		through := int64(0)
+		if !l.SettleThrough.IsZero() {
+			through = l.SettleThrough.Unix()
+		}
+		t.edit = func(g *rules.Register, v rules.View) {
+			g.Acknowledge(l.Acked)
+			g.Abandon(l.Abandon)
+			before, since := g.Inspect(l, through, v.Now, v.Latest)
+			states[i] = q.stateOf(g, v, before, t.floor)
+			if since > 0 {
+				states[i].RulesSince = clock.FromMicros(since)
+			}
+			if l.Follower != "" {
+				through, ended := g.Follow(l.Follower, max(l.Used.Unix(), 0), v.Now)
+				states[i].Through, states[i].Ended = clock.FromMicros(through*1e6), ended
+			}
+		}
+		changes[i], tasks[i] = t, t
+	}
+	q.runTasks(ctx, tasks)
+	for i, t := range changes {
+		if t.failed != nil {
+			states[i] = lease.State{Err: fmt.Errorf("look at %q: %w", locks[i].Lock, t.failed)}
+		}
+	}
+	return states
+}
+
+// stateOf returns the state of a lock from its register and its rows.
+func (q *Store) stateOf(g *rules.Register, v rules.View, before, floor int64) lease.State {
+	s := lease.State{Now: clock.FromMicros(v.Now), Floor: lease.Token(floor), Decided: clock.FromMicros(g.Decided() * 1e6), Before: clock.FromMicros(before * 1e6),
+		Pause: lease.ReadPause(g.Paused).Pause()}
+	for _, row := range v.Rows {
+		run, known := g.Runs[row.ID]
+		if !known && (row.State != "" || row.Votes+v.Unheard < q.majority) {
+			continue // the row belongs to an unfinished or abandoned claim, or to a run that has ended
+		}
+		if !known {
+			run = rules.Run{Attempt: 1}
+		}
+		s.Rows = append(s.Rows, lease.Row{ID: row.ID, Owner: row.Owner, Slot: row.Slot, Token: lease.Token(row.Token), Length: time.Duration(row.Lease) * time.Microsecond,
+			Expiry: clock.FromMicros(row.Expiry), Tick: clock.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo})
+	}
+	for id, run := range g.Orphans {
+		s.Orphans = append(s.Orphans, lease.Row{ID: id, Owner: run.Owner, Slot: run.Slot, Token: lease.Token(run.Token),
+			Length: time.Duration(run.Lease) * time.Microsecond, Tick: clock.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo,
+			EndedWell: run.EndedWell, Stopped: run.Stopped, Abandoned: run.Abandoned})
+	}
+	for tick, e := range g.Ticks {
+		if e.State == lease.TickReopened {
+			s.Open = append(s.Open, clock.FromMicros(tick*1e6))
+		}
+	}
+	for _, e := range g.Settled {
+		s.Settled = append(s.Settled, lease.NewSettlement(e.Tick, e.At, e.How))
+	}
+	slices.SortFunc(s.Open, time.Time.Compare)
+	slices.SortFunc(s.Rows, func(a, b lease.Row) int { return a.Slot - b.Slot })
+	return s
+}
+
+// DeleteOrphans deletes orphans of a lock.
+func (q *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) error {
+	t := &change{Store: q, lock: lock, look: true}
+	t.edit = func(g *rules.Register, _ rules.View) {
+		for _, id := range ids {
+			delete(g.Orphans, id)
+		}
+	}
+	q.runTasks(ctx, []task{t})
+	return t.failed
+}
+
+// Renew asks all nodes to renew a batch of leases. A result counts if a majority agrees.
+func (q *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewed {
+	calls := make([]nodeCall, len(batch))
+	for i, l := range batch {
+		r, g := &l.Row.Request, &l.Row.Grant
+		calls[i] = nodeCall{script: q.scripts.Renew, keys: q.nodeKeys(r.Lock, r.ID), id: r.ID, idle: q.idleOf(r.Permanent),
+			args: script.QuorumRenewArgs{Slot: g.Slot, Lease: r.Lease, Token: g.Token, Owner: q.cfg.Owner, Delay: r.Delay, Slots: r.Slots}.Encode()}
+	}
+	votes, sent := q.askNodes(ctx, poll{calls: calls, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
+		return !slices.ContainsFunc(votes, func(of []vote) bool {
+			renewed, silent := countWords(of, "renewed"), silentNodes(of)
+			return silent > 0 && (!late || renewed < q.majority && renewed+silent >= q.majority)
+		})
+	}})
+	renewed := make([]lease.Renewed, len(batch))
+	for i, of := range votes {
+		renewed[i] = q.mergeRenewed(of, batch[i], sent)
+	}
+	return renewed
+}
+
+// mergeRenewed merges the votes for one lease. The lease is lost if so many nodes refused that no majority is left.
+func (q *Store) mergeRenewed(votes []vote, r lease.Renewal, sent time.Duration) lease.Renewed {
+	switch have := countWords(votes, "renewed"); {
+	case have >= q.majority:
+		length := r.Row.Request.Lease
+		next := q.RenewAfter(length)
+		if !r.Aside {
+			next = nextRenewal(r.Row, next, have == len(q.nodes))
+		}
+		return lease.Renewed{Done: true, Left: length, Stop: stopOf(votes), Sent: sent, Next: next}
+	case countWords(votes, "lost") > len(q.nodes)-q.majority:
+		n := slices.IndexFunc(votes, func(v vote) bool { return v.hasAnswered() && v.word == "lost" })
+		return lease.Renewed{Lost: true, Why: votes[n].Text(0)}
+	}
+	return lease.Renewed{Err: q.errorOf(votes)}
+}
+
+// RenewAfter returns a third of the time left, so that two renewals may fail. It returns at most [QuietBefore], so that masters that lost their data
+// receive a renewal before a new quorum can begin.
+func (q *Store) RenewAfter(left time.Duration) time.Duration { return min(left/3, QuietBefore) }
+
+// RecordAttempt writes the proposed attempt of a run to the register. It does nothing for a lease that is not accounted for, because such a lease
+// leaves no orphan.
+func (q *Store) RecordAttempt(row *lease.HeldRow, attempt int64) error {
+	if !row.Request.Accounted() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*q.cfg.Timeout)
+	defer cancel()
+	known, err := q.amendRun(ctx, row, func(_ *rules.Register, run *rules.Run, _ int64) {
+		run.Attempt = max(run.Attempt, int(attempt))
+	})
+	if err == nil && !known {
+		err = fmt.Errorf("%w: its run has ended for the others", lease.ErrLost)
+	}
+	return err
+}
+
+// MarkSucceeded records in the register that the work of a lease has succeeded.
+func (q *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
+	known, err := q.amendRun(ctx, row, func(g *rules.Register, run *rules.Run, now int64) {
+		run.EndedWell = true
+		if followed && run.Tick > 0 {
+			g.RecordOutcome(run.Tick, true, row.Request.PerTick(), now)
+		}
+	})
+	if err == nil && !known {
+		return fmt.Errorf("mark the work under a lease of %q as succeeded: %w", row.Request.Lock, lease.ErrLost)
+	}
+	return err
+}
+
+// Stop writes the stop requests to the registers, and then marks the holders' rows on all nodes that answer. A holder gets the mark with the reply to
+// its next renewal; one marked node is enough. The register must be first: if a holder dies after it has received the request, its orphan then has
+// the stop reason.
+func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.StopAnswer {
+	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
+	defer cancel()
+	answers := make([]lease.StopAnswer, len(requests))
+	changes, tasks, chosen := make([]*change, len(requests)), make([]task, len(requests)), make([]rules.Choice, len(requests))
+	for i, r := range requests {
+		t := &change{Store: q, lock: r.Lock, permanent: r.Permanent, look: true}
+		t.edit = func(g *rules.Register, v rules.View) { chosen[i] = g.Stop(r, q.stateOf(g, v, 0, 0).Rows, v) }
+		changes[i], tasks[i] = t, t
+	}
+	q.runTasks(ctx, tasks)
+	for i, r := range requests {
+		switch failed := changes[i].failed; {
+		case failed != nil:
+			answers[i].Err = fmt.Errorf("stop a holder of %q: %w", r.Lock, failed)
+		case chosen[i].Found:
+			answers[i] = q.markRow(ctx, r, chosen[i])
+		}
+	}
+	return answers
+}
+
+// markRow marks a row on the nodes, so that its holder receives the stop request.
+func (q *Store) markRow(ctx context.Context, r lease.StopRequest, c rules.Choice) lease.StopAnswer {
+	k := nodeCall{script: q.scripts.Stop, keys: q.nodeKeys(r.Lock, c.Row.ID), id: c.Row.ID, idle: q.idleOf(r.Permanent), args: script.QuorumStopArgs{Slot: c.Row.Slot, Reason: c.Reason}.Encode()}
+	votes, _ := q.askNodes(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
+		return silentNodes(votes[0]) == 0 || late && countWords(votes[0], "told", "gone") >= q.majority
+	}})
+	switch {
+	case countWords(votes[0], "told") > 0:
+		return lease.StopAnswer{ID: c.Row.ID, Owner: c.Row.Owner, Slot: c.Row.Slot}
+	case countWords(votes[0], "gone") >= q.majority:
+		return lease.StopAnswer{}
+	}
+	return lease.StopAnswer{Err: fmt.Errorf("stop a holder of %q: %w", r.Lock, q.errorOf(votes[0]))}
+}
+
+// stopOf returns the stop reason in the replies to a renewal; "" if there is none.
+func stopOf(votes []vote) string {
+	n := slices.IndexFunc(votes, func(v vote) bool { return v.hasAnswered() && v.word == "renewed" && v.Text(0) != "" })
+	if n < 0 {
+		return ""
+	}
+	return votes[n].Text(0)
+}
+
+// Pause writes pauses to the registers of locks.
+func (q *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []lease.PauseAnswer {
+	answers := make([]lease.PauseAnswer, len(requests))
+	changes, tasks := make([]*change, len(requests)), make([]task, len(requests))
+	for i, r := range requests {
+		t := &change{Store: q, lock: r.Lock, permanent: r.Permanent}
+		edited := false
+		t.edit = func(g *rules.Register, v rules.View) {
+			was := lease.ReadPause(g.Paused)
+			is := was.Next(r, v.Now)
+			g.Paused = is.Text()
+			answers[i].Now, answers[i].After = clock.FromMicros(v.Now), is.Pause()
+			if !edited { // a repeated call may read what the first call wrote
+				answers[i].Before, edited = was.Pause(), true
+			}
+		}
+		changes[i], tasks[i] = t, t
+	}
+	q.runTasks(ctx, tasks)
+	for i, t := range changes {
+		if t.failed != nil {
+			answers[i] = lease.PauseAnswer{Err: fmt.Errorf("pause %q: %w", requests[i].Lock, t.failed)}
+		}
+	}
+	return answers
+}

@@ -5,10 +5,14 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // An answer is the result of a request and, if the request waits, its place in the queue.
@@ -218,4 +222,124 @@ func (c *Store) AcquireCompact(ctx context.Context, r lease.Request) (result lea
 		return result, false
 	}
 	return c.answerOf(r, got).Result, true
+}
+
+// AcquireSet asks once for a row of each lock. If it returns no grants, refused is the name of the lock that refused, and refusal its result.
+func (c *Store) AcquireSet(ctx context.Context, requests []lease.Request) (grants []lease.Grant, refusal lease.Result, refused string) {
+	if err := c.cfg.Work.Ready(); err != nil {
+		return nil, lease.Failed(fmt.Errorf("lock %q and more: %w", requests[0].Lock, err)), ""
+	}
+	got := c.execCalls(ctx, []call{c.setCall(requests)})[0]
+	switch {
+	case got.err == nil && got.verdict == "granted" && len(got.parts) == len(requests):
+		grants, result := c.grantAll(requests, got)
+		return grants, result, ""
+	case got.err == nil && got.verdict == "refused" && got.place >= 1 && got.place <= len(requests) && len(got.parts) > 0:
+		r := requests[got.place-1]
+		return nil, c.answerOf(r, got.parts[0]).Result, r.Lock
+	case got.err == nil && got.verdict == "late":
+		return nil, c.answerOf(requests[0], reply{verdict: "late", acked: true}).Result, ""
+	}
+	return nil, c.answerOf(requests[0], reply{err: cmp.Or(got.err, lease.ErrUnknown)}).Result, ""
+}
+
+// setCall returns the call for a set of locks.
+func (c *Store) setCall(requests []lease.Request) call {
+	k := call{script: c.scripts.AcquireSet, lock: requests[0].Lock, id: requests[0].ID}
+	for _, r := range requests {
+		part := c.newCall(c.scripts.Acquire, r.Lock, r.ID, false, acquireArgs(r, c.cfg.Owner)...)
+		k.parts, k.keys = append(k.parts, part), append(k.keys, part.keys...)
+		k.undo = append(k.undo, c.releaseCall(lease.Withdrawal(r)))
+	}
+	k.sync = k.parts[0].sync
+	return k
+}
+
+// grantAll returns the grants of a set.
+func (c *Store) grantAll(requests []lease.Request, got reply) ([]lease.Grant, lease.Result) {
+	grants := make([]lease.Grant, len(requests))
+	now := c.cfg.Clock()
+	for i, r := range requests {
+		part := got.parts[i]
+		if !got.acked && c.mustLast(r, part) {
+			return nil, lease.Failed(fmt.Errorf("acquire %q: %w", r.Lock, c.unackedError()))
+		}
+		grants[i] = c.grantOf(r, part)
+		grants[i].Received = now
+		if err := grants[i].Check(r); err != nil {
+			return nil, lease.Failed(err)
+		}
+	}
+	return grants, lease.Result{Verdict: lease.Granted}
+}
+
+// A compact is the state of a compact lock before and after a plain request: see acquire_compact.lua. The scripts for compact locks only compare and
+// replace strings. This file builds these strings.
+type compact struct {
+	keys           []string // the first is the key of the lock
+	lease, longest int64    // in microseconds: the lease of the request, and the longest lease of the lock after it
+	token          string   // set once the request is granted
+	held, free     string   // the fields after the token, while the lock is held and after the release
+	life           int64    // the time, in milliseconds, after which Redis expires the lock
+}
+
+// isPlain reports whether a request sets only a new lease id, the length of the lease, and possibly AnyLimit or Channel.
+func isPlain(r lease.Request) bool {
+	return r.FirstTry && r.Slots == 1 && r.Tick == nil && r.Trigger == "" && r.Memo == "" && r.Adopt == "" && !r.Permanent && !r.Abstain && r.Delay == 0
+}
+
+// newCompact returns the state of a lock before and after a request. longest is the longest lease so far, and was is the current text after the
+// token.
+func newCompact(r lease.Request, longest int64, owner string, idle time.Duration) (f *compact, was string) {
+	f = &compact{lease: r.Lease.Microseconds()}
+	f.longest = max(longest, f.lease)
+	was = freeFor(longest)
+	if f.free = was; f.longest != longest {
+		f.free = freeFor(f.longest)
+	}
+	f.held = " " + strconv.FormatInt(f.lease, 10) + f.free[len(" 0"):] + " " + r.ID + "\n" + owner
+	f.life = (max(idle.Microseconds(), 2*f.longest) + f.lease) / 1000 // a release does not change the expiry
+	return f, was
+}
+
+// freeFor returns the text after the token of a free lock, given its longest lease.
+func freeFor(longest int64) string { return " 0 " + strconv.FormatInt(longest, 10) }
+
+func (c *sender) compactGrant(r lease.Request, know observed.State) call {
+	key := c.key(r.Lock)
+	form, was := newCompact(r, know.Longest, c.cfg.Owner, c.cfg.Idle)
+	form.keys = []string{key, script.Tombstone(key, r.ID)}
+	args := script.AcquireCompactArgs{Floor: know.Floor, Free: was, Held: form.held, Life: form.life}
+	return call{lock: r.Lock, id: r.ID, idle: c.cfg.Idle.Microseconds(), form: form, read: readCompactGrant}.
+		withScript(c.scripts.AcquireCompact, form.keys, args.Append)
+}
+
+func (c *sender) compactRelease(r *lease.Request, form *compact) call {
+	args := script.ReleaseCompactArgs{Held: form.token + form.held, Free: form.token + form.free}
+	return call{lock: r.Lock, id: r.ID, idle: c.cfg.Idle.Microseconds(), form: form, read: readCompactRelease}.
+		withScript(c.scripts.ReleaseCompact, form.keys[:1], args.Append)
+}
+
+// notCompact is the verdict if the lock is not compact, so that the request needs the full scripts.
+const notCompact = "not compact"
+
+// readCompactGrant decodes the reply of lua/acquire_compact.lua: Redis's time, and 1 if the request is granted.
+func readCompactGrant(k call, raw []any) reply {
+	k.form.token = transport.Text(raw[0])
+	now, err := strconv.ParseInt(k.form.token, 10, 64)
+	switch {
+	case err != nil:
+		return reply{err: transport.Unknown(fmt.Errorf("the server's clock: %w", err))}
+	case transport.Number(raw[1]) == 0:
+		return reply{verdict: notCompact, now: now}
+	}
+	return reply{verdict: "granted", now: now, floor: now, longest: k.form.longest, form: k.form}
+}
+
+// readCompactRelease decodes the reply of lua/release_compact.lua, which does not include Redis's time.
+func readCompactRelease(_ call, raw []any) reply {
+	if transport.Number(raw[0]) == 0 {
+		return reply{verdict: notCompact}
+	}
+	return reply{verdict: "released"}
 }

@@ -1,7 +1,10 @@
 package redis
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
@@ -46,4 +49,92 @@ func lostWhy(got reply) string {
 		return got.Text(0) + ", now held by " + by
 	}
 	return got.Text(0)
+}
+
+// releaseCall returns the call for a release.
+func (c *Store) releaseCall(r lease.ReleaseRequest) call {
+	row := &r.Row.Request
+	args := script.ReleaseArgs{TombstoneLife: script.TombstoneLife(c.cfg.Timeout), Mode: script.ReleaseEnd}
+	switch {
+	case r.Mode == lease.ReleaseHandOver:
+		args.Mode, args.Attempt = script.ReleaseHandOver, r.Attempt
+	case r.Outcome != "":
+		args.Previous, args.PerTick, args.Outcome = row.Previous(), row.PerTick(), r.Outcome
+	case r.Mode == lease.ReleaseUndo:
+		args.Mode, args.Previous, args.PerTick, args.Zone = script.ReleaseUndo, row.Previous(), row.PerTick(), row.Zone()
+	}
+	k := c.newCall(c.scripts.Release, row.Lock, row.ID, row.Permanent, args.Encode()...)
+	if r.Acked && c.cfg.AckedReplicas > 0 {
+		k.awaitAcks()
+	}
+	return k
+}
+
+// ReleaseSoon ends a lease. If the lease was not renewed and its lock is still compact, it uses the compact form.
+func (c *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (answer lease.Released, err error) {
+	if form, ok := r.Row.Grant.Ticket.(*compact); ok && r.Fresh && r.Held && r.Mode == lease.ReleaseEnd {
+		verdict, err := c.releaseCompact(ctx, r, form, begun)
+		if err == nil && verdict != notCompact {
+			return lease.Released(verdict), nil
+		}
+		if err != nil { // the compact form leaves no tombstone that would prove the release
+			r.Doubt = true
+			return c.releaseUntil(ctx, r, begun)
+		}
+	}
+	// The first try usually succeeds, so it does not need the timer of releaseUntil.
+	if answer, err = c.releaseOnce(ctx, r); err == nil {
+		return r.Sure(answer), nil
+	}
+	return c.releaseUntil(ctx, r, begun)
+}
+
+// releaseUntil is Release with a limit of two timeouts, counted from begun.
+func (c *Store) releaseUntil(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (answer lease.Released, err error) {
+	ctx, cancel := context.WithTimeout(ctx, begun+2*c.cfg.Timeout-c.cfg.Clock())
+	defer cancel()
+	answer, err = c.Release(ctx, r)
+	return r.Sure(answer), err
+}
+
+func (c *Store) releaseOnce(ctx context.Context, r lease.ReleaseRequest) (lease.Released, error) {
+	got := c.execCalls(ctx, []call{c.releaseCall(r)})[0]
+	if r.Acked && got.err == nil && !got.acked {
+		return "", c.unackedError()
+	}
+	return lease.Released(got.verdict), got.err
+}
+
+// Release ends a lease. It retries until ctx ends.
+func (c *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lease.Released, err error) {
+	for retry := lease.NewRetry(c.cfg.Timeout); ; {
+		if answer, err = c.releaseOnce(ctx, r); err == nil || errors.Is(err, lease.ErrRefused) {
+			return answer, err
+		}
+		if !retry.Wait(ctx) {
+			return "", fmt.Errorf("%w (%w)", err, ctx.Err())
+		}
+	}
+}
+
+// releaseCompact releases a lease that [Store.AcquireCompact] granted, if the lock is still compact. Otherwise the verdict is notCompact.
+func (c *Store) releaseCompact(ctx context.Context, r lease.ReleaseRequest, form *compact, begun time.Duration) (verdict string, err error) {
+	k := c.compactRelease(&r.Row.Request, form)
+	k.asked = begun
+	got := c.execOne(ctx, k)
+	return got.verdict, got.err
+}
+
+// MarkSucceeded records that the work of a lease has succeeded.
+func (c *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
+	r := &row.Request
+	got := c.execCalls(ctx, []call{c.newCall(c.scripts.MarkSucceeded, r.Lock, r.ID, r.Permanent,
+		script.MarkSucceededArgs{PerTick: r.PerTick(), Followed: followed}.Encode()...)})[0]
+	switch {
+	case got.verdict == "noted":
+		return nil
+	case got.verdict == "late":
+		got.err = fmt.Errorf("%w: the request reached the server too late", lease.ErrUnknown)
+	}
+	return fmt.Errorf("mark the work under a lease of %q as succeeded: %w", r.Lock, cmp.Or(got.err, lease.ErrLost))
 }

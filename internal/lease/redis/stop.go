@@ -5,9 +5,14 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // Stop asks holders to stop. It marks the leases and publishes a message. The reply to the next renewal also has the reason.
@@ -38,4 +43,63 @@ func parseStop(line string) (id, reason string, ok bool) {
 	}
 	id, reason, ok = strings.Cut(rest, "\t")
 	return id, reason, ok && id != "" && reason != "" && lease.OneLine(reason, lease.MaxHeard)
+}
+
+// Pause sets or ends the pauses of locks, and publishes the changes.
+func (c *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []lease.PauseAnswer {
+	calls := make([]call, len(requests))
+	for i, r := range requests {
+		calls[i] = c.newCall(c.scripts.Pause, r.Lock, "", r.Permanent, script.PauseArgs(r).Encode()...)
+	}
+	answers := make([]lease.PauseAnswer, len(requests))
+	var news []byte
+	for i, got := range c.execCalls(ctx, calls) {
+		r := requests[i]
+		if answers[i] = c.pauseAnswer(r, got); answers[i].Err == nil {
+			known := got.knownState()
+			news = granted{lock: r.Lock, ledger: known.Ledger, now: got.now, floor: known.Floor, longest: known.Longest, low: known.Low,
+				permanent: r.Permanent}.appendLine(news)
+		}
+	}
+	if len(news) > 0 {
+		// An error does no harm: a client without the message gets the pause in the reply to its next request.
+		_ = transport.Process(ctx, c.cfg.Redis, redis.NewIntCmd(ctx, "publish", c.grantChannel(), news))
+	}
+	return answers
+}
+
+func (c *Store) pauseAnswer(r lease.PauseRequest, got reply) lease.PauseAnswer {
+	err := got.err
+	switch {
+	case err != nil:
+	case got.verdict != "paused":
+		err = fmt.Errorf("%w: the request reached the server too late", lease.ErrUnknown)
+	case !got.acked:
+		err = c.unackedError()
+	default:
+		return lease.PauseAnswer{Now: clock.FromMicros(got.now), Before: lease.ReadPause(got.Text(0)).Pause(), After: lease.ReadPause(got.paused).Pause()}
+	}
+	return lease.PauseAnswer{Err: fmt.Errorf("pause %q: %w", r.Lock, err)}
+}
+
+// Remove deletes locks that are no longer used.
+func (c *Store) Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error) {
+	calls := make([]call, len(locks))
+	for i, lock := range locks {
+		if err := lease.CheckName(lock); err != nil {
+			return nil, fmt.Errorf("remove lock %q: %w", lock, err)
+		}
+		calls[i] = c.newCall(c.scripts.Remove, lock, "", true, script.RemoveArgs{UnusedSince: unusedSince}.Encode()...)
+	}
+	removed = make([]bool, len(locks))
+	for i, got := range c.execCalls(ctx, calls) {
+		if got.err != nil {
+			err = fmt.Errorf("remove lock %q: %w", locks[i], got.err)
+			continue
+		}
+		if removed[i] = got.verdict == "removed"; removed[i] {
+			c.cfg.Observed.Delete(locks[i]) // otherwise this client would later assume that Redis has lost the lock's data
+		}
+	}
+	return removed, err
 }

@@ -2,10 +2,16 @@
 package redis
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/background"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
@@ -46,3 +52,184 @@ func (c *Store) RenewAfter(left time.Duration) time.Duration { return left / 3 }
 
 // RecordAttempt does nothing, because a renewal records the attempt.
 func (c *Store) RecordAttempt(*lease.HeldRow, int64) error { return nil }
+
+// A Config is the configuration of a store on one master.
+type Config struct {
+	Redis         transport.Client
+	Prefix        string
+	Owner         string
+	Timeout       time.Duration // the timeout of a round trip
+	AckedReplicas int           // the number of replicas that must acknowledge a write
+	AckTimeout    time.Duration
+	Idle          time.Duration // the time after which an unused lock expires
+	Clock         func() time.Duration
+	OnForbidden   func(channel string, err error)
+
+	Work      *background.Group
+	Observed  *observed.Cache
+	HeldToken func(id string) lease.Token // returns the token of the client's lease with this id; 0 if it holds none
+	AskToStop func(id, reason string)     // asks the holder of the client's lease with this id to stop
+	Contended func(lock, holder string)   // reports that a waiting caller's lock has another holder
+}
+
+// A sender sends calls to the Redis servers.
+type sender struct {
+	cfg          Config
+	scripts      script.Single
+	servers      *servers
+	batcher      batcher // for single calls
+	acknowledged batcher // for single calls that replicas must acknowledge
+	deadlines    deadlines
+}
+
+// unackedError returns the error for a write that too few replicas have acknowledged, so that a failover may undo it.
+func (c *sender) unackedError() error {
+	return fmt.Errorf("%w: not acknowledged by %d replicas within %v", lease.ErrUnknown, c.cfg.AckedReplicas, c.cfg.AckTimeout)
+}
+
+// ServerTime returns an estimate of Redis's time. It makes a call only if there is no estimate yet.
+func (c *sender) ServerTime(ctx context.Context) (time.Time, error) {
+	if t, ok := c.now(); ok {
+		return t, nil
+	}
+	s, err := c.servers.holderOf(ctx, c.cfg.Prefix)
+	if err == nil {
+		err = c.learnTime(ctx, s)
+	}
+	t, _ := c.now()
+	return t, transport.Unknown(err)
+}
+
+func (c *sender) now() (t time.Time, known bool) {
+	micros, known := c.Estimate(c.cfg.Clock())
+	return clock.FromMicros(micros), known
+}
+
+// Estimate returns an estimate of Redis's time at a local instant.
+func (c *sender) Estimate(local time.Duration) (micros int64, known bool) {
+	return c.servers.estimateAt(local)
+}
+
+// Margin returns the maximum error of the estimate.
+func (c *sender) Margin(local time.Duration) time.Duration { return c.servers.marginAt(local) }
+
+// learnTime makes sure that there is an estimate of a server's clock, which is needed to bound the execution of requests.
+func (c *sender) learnTime(ctx context.Context, s server) (err error) {
+	defer transport.Shield(&err)
+	if _, known := s.clock.At(0); known {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	sent := c.cfg.Clock()
+	t, err := s.redis.Time(ctx).Result()
+	if err != nil {
+		c.servers.reloadState(ctx)
+		return fmt.Errorf("read the server's clock: %w", transport.Unknown(err))
+	}
+	s.clock.Observe(t.UnixMicro(), sent, c.cfg.Clock())
+	return nil
+}
+
+// key returns the first key of a lock. The other keys begin with it, and have its hash tag.
+func (c *sender) key(lock string) string { return script.Key(c.cfg.Prefix, lock) }
+
+// keys returns the keys of a lock and a lease id.
+func (c *sender) keys(lock, id string) []string { return script.Keys(c.key(lock), id) }
+
+// newCall returns a call of a script, with the observed state of the lock.
+func (c *sender) newCall(s *script.Script, lock, id string, permanent bool, args ...any) call {
+	keys, idle := c.keys(lock, id), time.Duration(0)
+	if !permanent {
+		keys, idle = append(keys, keys[0]+":queue", keys[0]+":patience"), c.cfg.Idle // permanent locks have no queue
+	}
+	return c.callOn(keys, idle, s, lock, id, args...)
+}
+
+// A script reads all rows of a lock and its whole ledger, whose entries have about thirty bytes. Beyond these bounds, the number of slots and the
+// bytes of the ledger, a call is heavy.
+const manySlots, longLedger = 50, 1500
+
+func (c *sender) callOn(keys []string, idle time.Duration, s *script.Script, lock, id string, args ...any) call {
+	know := c.cfg.Observed.Of(lock, c.cfg.Clock, c.cfg.Idle)
+	k := call{script: s, lock: lock, keys: keys, id: id, idle: idle.Microseconds(), heavy: len(know.Ledger) > longLedger,
+		sync: c.cfg.AckedReplicas > 0 && s != c.scripts.Release && !s.ReadOnly} // a failover that undoes a release does no harm: the lease expires
+	k.args = append(script.Common{ID: id, Idle: k.idle, Floor: know.Floor, Longest: know.Longest, Low: know.Low,
+		Pause: know.Paused, Ledger: know.Ledger, Sync: k.sync}.Encode(), args...)
+	return k
+}
+
+// grantChannel returns the channel to which grants are published.
+func (c *sender) grantChannel() string { return c.cfg.Prefix + "granted" }
+
+// StepClock shifts the estimate of Redis's clock, as if all earlier replies had shown the shifted time. It is for tests.
+func (c *sender) StepClock(by time.Duration) {
+	server, local := c.servers.clockFor(""), c.cfg.Clock()
+	micros, _ := server.At(local)
+	server.Observe(micros+by.Microseconds(), local, local)
+}
+
+// A deadlines bounds calls by the timeout of a round trip. Calls whose context can't be canceled share a timer if they begin at about the same time,
+// so they may time out early by a sixteenth of the timeout. A timer for each call would be 2 % of the cost of an uncontended call. The zero value is
+// ready for use.
+type deadlines struct {
+	mu     sync.Mutex
+	shared context.Context
+	end    context.CancelFunc // the cancel function of shared; never called, because calls may still use shared
+	renew  time.Time          // when shared must be replaced, because too little of its time is left
+}
+
+// boundContext derives a context that ends within the timeout.
+func (d *deadlines) boundContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if _, bounded := ctx.Deadline(); bounded || ctx.Done() != nil {
+		return context.WithTimeout(ctx, timeout)
+	}
+	return sharing{d.sharedContext(timeout), ctx}, func() {}
+}
+
+func (d *deadlines) sharedContext(timeout time.Duration) context.Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now := time.Now(); d.shared == nil || !now.Before(d.renew) {
+		d.shared, d.end = context.WithTimeout(context.Background(), timeout)
+		d.renew = now.Add(timeout / 16)
+	}
+	return d.shared
+}
+
+// A sharing is a context with the deadline of a shared context and the values of the caller's context.
+type sharing struct {
+	context.Context
+	own context.Context
+}
+
+func (s sharing) Value(key any) any { return s.own.Value(key) }
+
+// learnReply records the lock's state from a reply, unless a failover may undo that state. Otherwise this client could send the new master a grant
+// that the master never had and that no replica used. The tick would then never run.
+func (c *sender) learnReply(k call, r reply) {
+	if len(k.parts) > 0 {
+		c.learnSet(k, r)
+		return
+	}
+	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // the last three replies have no state of the lock
+		return
+	}
+	news := observed.State{Compact: r.compact || r.form != nil, Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: r.ledger, Paused: r.paused, Seen: r.sent, Permanent: k.idle == 0}
+	c.cfg.Observed.Learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
+}
+
+// learnSet records the state of each lock of a set. acquire_set.lua describes the order of the replies.
+func (c *sender) learnSet(k call, r reply) {
+	parts := r.parts
+	if r.verdict == "refused" && len(parts) > 0 && r.place >= 1 && r.place <= len(k.parts) {
+		refusal := parts[0]
+		refusal.acked = r.acked
+		c.learnReply(k.parts[r.place-1], refusal)
+		parts = parts[1:]
+	}
+	for i := range min(len(parts), len(k.parts)) {
+		parts[i].acked = r.acked
+		c.learnReply(k.parts[i], parts[i])
+	}
+}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -211,4 +212,144 @@ func (g *Register) claimSlot(r lease.Request, owner string, v View) Ruling {
 	}
 	g.Runs[r.ID] = run
 	return Ruling{Word: lease.OutcomeGranted, Run: run}
+}
+
+// A Choice is the row whose holder is asked to stop, and the reason. Found is false if there is none.
+type Choice struct {
+	Row    lease.Row
+	Reason string
+	Found  bool
+}
+
+// Stop selects one of the held rows by the rules of stop.lua, and records the stop reason in the register. A lease that is not accounted for is not
+// in the register, so it gets the reason only on its rows.
+func (g *Register) Stop(r lease.StopRequest, rows []lease.Row, v View) Choice {
+	if r.ID != "" {
+		i := slices.IndexFunc(rows, func(row lease.Row) bool { return row.ID == r.ID })
+		if i < 0 {
+			return Choice{}
+		}
+		return g.toStop(rows[i], r.Reason, g.Runs[r.ID].StoppedFor)
+	}
+	tick := r.Tick.Unix()
+	if g.isDecided(tick) || len(rows) < r.Slots {
+		return Choice{}
+	}
+	var oldest, leaving *lease.Row
+	for i := range rows {
+		row, run := &rows[i], g.Runs[rows[i].ID]
+		switch {
+		case run.Stopped != "" && run.StoppedFor == tick:
+			return Choice{*row, run.Stopped, true}
+		case run.Stopped != "" && g.isDecided(run.StoppedFor): // the run is stopping, but not to make room for an undecided tick
+			if leaving == nil {
+				leaving = row
+			}
+		case run.Stopped == "" && run.beganBefore(row.Token, tick, r, v) && (oldest == nil || row.Token < oldest.Token):
+			oldest = row
+		}
+	}
+	switch {
+	case leaving != nil:
+		return g.toStop(*leaving, r.Reason, tick)
+	case oldest != nil:
+		return g.toStop(*oldest, r.Reason, tick)
+	}
+	return Choice{}
+}
+
+// toStop records why a run is asked to stop, and the tick that the run makes room for. It does not replace an earlier reason.
+func (g *Register) toStop(row lease.Row, reason string, tick int64) Choice {
+	run, accounted := g.Runs[row.ID]
+	if !accounted {
+		return Choice{row, reason, true}
+	}
+	if run.Stopped == "" {
+		run.Stopped = reason
+	}
+	run.StoppedFor = tick
+	g.Runs[row.ID] = run
+	return Choice{row, run.Stopped, true}
+}
+
+// isDecided reports whether a tick is decided, so that no run has to make room for it.
+func (g *Register) isDecided(tick int64) bool {
+	e, known := g.Ticks[tick]
+	return known && e.State == lease.TickDecided || tick <= g.low() && !(known && e.State == lease.TickReopened)
+}
+
+// beganBefore reports whether a run began before a tick was due. The token is the time of the grant. A token far ahead of the nodes' clocks comes
+// from a wrong clock, and counts as earlier. A recovery began with the run that it recovers.
+func (run Run) beganBefore(token lease.Token, tick int64, r lease.StopRequest, v View) bool {
+	return run.Tick < tick && (int64(token) < clock.ToMicros(r.From) || int64(token) > minuteAfter(v.Latest) || run.Adopted != nil)
+}
+
+// End removes the run of a request from the register. With undo, the run never began, and its tick is reopened. If the schedule has changed to
+// another time zone meanwhile, the tick can't be reopened; the run then becomes an abandoned orphan, which a replica records.
+func (g *Register) End(r *lease.Request, undo bool) (changed bool) {
+	id := r.ID
+	run, held := g.Runs[id]
+	if !held {
+		var orphaned bool
+		if run, orphaned = g.Orphans[id]; !orphaned {
+			return false
+		}
+	}
+	switch {
+	case undo && held && run.Adopted != nil: // the orphan waits for another recovery and keeps its first stop reason
+		of := run.Adopted.Run
+		of.Stopped = cmp.Or(of.Stopped, run.Stopped)
+		g.Orphans[run.Adopted.ID] = of
+	case undo && run.Attempt > 1:
+		return false // the lease of a recovery has ended, and its orphan has the tick
+	case undo && !held && (run.Abandoned || run.EndedWell || run.Stopped != ""):
+		return false // the tick stays decided, and a replica records the orphan
+	case undo && run.Tick > 0 && g.Digest != "" && r.Zone() != lease.ZoneOf(g.Digest):
+		g.HandOver(id, run.Attempt)
+		return true
+	case undo && run.Tick > 0:
+		g.reopen(run.Tick, run.Slot, r.Previous(), r.PerTick())
+	}
+	delete(g.Runs, id)
+	delete(g.Orphans, id)
+	return true
+}
+
+// HandOver makes a run with a trigger an abandoned orphan. attempt is the last attempt that has begun.
+func (g *Register) HandOver(id string, attempt int) {
+	run, held := g.Runs[id]
+	delete(g.Runs, id)
+	if held && run.Trigger != "" {
+		run.Adopted, run.Attempt = nil, attempt
+		g.Orphans[id] = run
+	}
+	g.Abandon([]string{id})
+}
+
+// Abandon marks orphans whose tick must stay decided. A replica calls it before it records them as abandoned.
+func (g *Register) Abandon(ids []string) {
+	for _, id := range ids {
+		if run, ok := g.Orphans[id]; ok {
+			run.Abandoned = true
+			g.Orphans[id] = run
+		}
+	}
+}
+
+// EndDead ends runs whose lease has ended: a majority has promised not to accept their rows up to a token. Runs with a trigger become orphans.
+func (g *Register) EndDead(dead []string, upTo int64) {
+	for _, id := range dead {
+		run, ok := g.Runs[id]
+		if !ok || run.Token > upTo {
+			continue
+		}
+		delete(g.Runs, id)
+		if run.Trigger != "" {
+			run.Adopted = nil
+			g.Orphans[id] = run
+			if !run.EndedWell {
+				g.spoil(run.Tick)
+			}
+		}
+	}
 }

@@ -1,0 +1,110 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease/engine"
+)
+
+// The values of [Term.StopReason].
+const (
+	StopByUser   = "user"     // see [Elector.Cancel]
+	StopReplaced = "replaced" // see [Claim.Replace]
+)
+
+// Cancel requests the stop of all runs of a job, or only of the given run if run is not "". It returns the runs for which the server has accepted the
+// request: their holders are notified through [Term.Stopping]. Cancel does not wait until the runs have stopped.
+func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
+	state := e.Inspect(ctx, []InspectRequest{{Job: job}})[0]
+	if state.Err != nil {
+		return nil, fmt.Errorf("cancel job %s: %w", job, state.Err)
+	}
+	var asked []Run
+	var requests []engine.StopRequest
+	for _, r := range state.Running {
+		if run == "" || r.ID == run {
+			asked = append(asked, r)
+			requests = append(requests, engine.StopRequest{Lock: lockOf(job), Permanent: true, ID: r.ID, Reason: StopByUser})
+		}
+	}
+	var told []Run
+	for i, a := range e.locks.Stop(ctx, requests) {
+		if a.Err != nil {
+			return told, fmt.Errorf("cancel job %s: run %s: %w", job, asked[i].ID, Plain(a.Err))
+		}
+		if a.ID != "" {
+			told = append(told, asked[i])
+		}
+	}
+	return told, nil
+}
+
+// stopReplaced requests the stop of a run for each claim with Replace that found all slots held. Errors are ignored, because the next claim of the
+// tick repeats the request.
+func (e *Elector) stopReplaced(ctx context.Context, claims []Claim, results []Result) {
+	var requests []engine.StopRequest
+	for i, c := range claims {
+		if c.Replace && results[i].Verdict == Held {
+			requests = append(requests, engine.StopRequest{Lock: lockOf(c.Job), Permanent: true, Reason: StopReplaced,
+				Slots: c.Slots, Tick: c.Tick, From: c.NotBefore})
+		}
+	}
+	if len(requests) > 0 {
+		e.locks.Stop(ctx, requests)
+	}
+}
+
+// A Pause is a period in which the ticks of a job are settled without a run. Manual runs and recoveries go on.
+type Pause = engine.Pause
+
+// A PauseOrder describes a pause.
+type PauseOrder struct {
+	// For is the length of the pause by the server's clock. If it is zero, the pause lasts until the job is resumed.
+	For time.Duration
+	// Outcome is the outcome of the ticks in the pause. Required.
+	Outcome string
+	// Reason is for display only: one line of at most 200 characters.
+	Reason string
+	// By is the user who requested the pause, for display only.
+	By string
+}
+
+// Validate returns an error if the order is invalid.
+func (o PauseOrder) Validate() error { return o.pauseRequest().Validate() }
+
+func (o PauseOrder) pauseRequest() engine.PauseRequest {
+	return engine.PauseRequest{For: o.For, Outcome: o.Outcome, Reason: o.Reason, By: o.By}
+}
+
+// A Paused is the result of [Elector.Pause] or [Elector.Resume] for one job.
+type Paused struct {
+	Job           string
+	Now           time.Time // by the server's clock
+	Before, After Pause
+	Err           error // the order was invalid, or the result is unknown
+}
+
+// Pause pauses jobs in one round trip. If a job is already paused, the new order replaces the old one.
+func (e *Elector) Pause(ctx context.Context, jobs []string, order PauseOrder) []Paused {
+	return e.pauseJobs(ctx, jobs, order.pauseRequest())
+}
+
+// Resume ends the pauses of jobs in one round trip. Ticks from the time of the pause do not run later.
+func (e *Elector) Resume(ctx context.Context, jobs []string) []Paused {
+	return e.pauseJobs(ctx, jobs, engine.PauseRequest{End: true})
+}
+
+func (e *Elector) pauseJobs(ctx context.Context, jobs []string, r engine.PauseRequest) []Paused {
+	requests := make([]engine.PauseRequest, len(jobs))
+	for i, job := range jobs {
+		requests[i] = r
+		requests[i].Lock, requests[i].Permanent = lockOf(job), true
+	}
+	all := make([]Paused, len(jobs))
+	for i, a := range e.locks.Pause(ctx, requests) {
+		all[i] = Paused{Job: jobs[i], Now: a.Now, Before: a.Before, After: a.After, Err: Plain(a.Err)}
+	}
+	return all
+}

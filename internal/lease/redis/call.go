@@ -1,0 +1,234 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// A call is one execution of a script.
+type call struct {
+	script *script.Script
+	lock   string
+	keys   []string // the first key selects the server, which has all keys
+	id     string
+	args   []any                         // the script's ARGV, without the instant at [script.NotAfter]
+	words  []any                         // the encoded command, which ends with args; nil if it was not encoded yet
+	idle   int64                         // in microseconds, 0 for permanent locks
+	sync   bool                          // its reply counts only once enough replicas have the write
+	heavy  bool                          // it may block Redis for long
+	asked  time.Duration                 // a very recent local time, if the code that made the call has read the clock; otherwise 0
+	read   func(k call, raw []any) reply // decodes the reply of a script for many requests: the shared values, and one value for this call
+	form   *compact                      // the state of a compact lock before and after the call; nil for other scripts
+	parts  []call                        // for a set of locks: the calls for its locks; only script, lock, keys, id and sync of the set are used then
+	undo   []call                        // for a set of locks: the calls that undo parts
+}
+
+// awaitAcks makes the reply count only once enough replicas have the write.
+func (k *call) awaitAcks() { k.sync, k.args[script.Sync] = true, script.SyncOn }
+
+// appendArgs appends the script's ARGV to the words of a command. The script refuses to run after the instant until.
+func (k call) appendArgs(words []any, until int64) []any {
+	if len(k.parts) > 0 {
+		words = append(words, k.id, until, len(k.parts), len(k.parts[0].args))
+		for _, part := range slices.Concat(k.parts, k.undo) {
+			words = part.appendArgs(words, until)
+		}
+		return words
+	}
+	at := len(words)
+	words = append(words, k.args...)
+	k.setNotAfter(words[at:], until)
+	return words
+}
+
+// setNotAfter sets the argument with the instant after which the script refuses to run.
+func (k call) setNotAfter(args []any, until int64) {
+	switch m := k.script.Many; {
+	case m == nil:
+		args[script.NotAfter] = until
+	case m.Bounded:
+		args[0] = script.Digits(until)
+	}
+}
+
+// A batchCall is one command for a Redis server. It has one call, or several calls of the same script: see batch.lua.
+type batchCall struct {
+	routedCalls []routedCall
+	load        bool // the command includes the script's text
+	cmd         *redis.Cmd
+}
+
+// mostTogether bounds the calls in a batchCall, because a running script blocks Redis: this many calls take about a millisecond. A heavy call is sent
+// by itself.
+const mostTogether = 50
+
+// packCalls combines calls of the same script into batch calls. It does so only if a single server has all keys.
+func (c *sender) packCalls(b *batch, calls []call) []*batchCall {
+	var batchCalls []*batchCall
+	open := map[string]*batchCall{} // by script: the newest batch call
+	loaded := map[string]bool{}
+	for _, e := range b.routedCalls {
+		k := calls[e.call]
+		alone := !c.servers.one || k.script.Batch == nil && k.script.Many == nil || k.heavy || e.alone
+		if p := open[k.script.SHA]; p != nil && !alone && len(p.routedCalls) < mostTogether && k.sameShape(calls[p.routedCalls[0].call]) {
+			p.routedCalls = append(p.routedCalls, e)
+			continue
+		}
+		p := &batchCall{routedCalls: []routedCall{e}}
+		batchCalls = append(batchCalls, p)
+		if !alone {
+			open[k.script.SHA] = p
+		}
+	}
+	for _, p := range batchCalls {
+		s := p.scriptOf(calls)
+		for _, e := range p.routedCalls {
+			p.load = p.load || e.load && !loaded[s.SHA]
+		}
+		loaded[s.SHA] = loaded[s.SHA] || p.load
+	}
+	return batchCalls
+}
+
+// sameShape reports whether two calls of a script have equally many keys and equally many arguments.
+func (k call) sameShape(other call) bool {
+	return len(k.keys) == len(other.keys) && len(k.args) == len(other.args)
+}
+
+// scriptOf returns the script that the batch call executes.
+func (p *batchCall) scriptOf(calls []call) *script.Script {
+	s := calls[p.routedCalls[0].call].script
+	if len(p.routedCalls) > 1 && s.Many == nil {
+		return s.Batch
+	}
+	return s
+}
+
+// enqueueIn puts a batch call into a pipeline.
+func (p *batchCall) enqueueIn(ctx context.Context, pipe redis.Pipeliner, calls []call, until int64) {
+	if p.routedCalls[0].ask {
+		pipe.Do(ctx, "ASKING")
+	}
+	_ = pipe.Process(ctx, p.asCommand(ctx, calls, until)) // this only queues the command
+}
+
+// asCommand encodes the batch call as one command. Redis refuses to execute it after the instant until of its clock.
+func (p *batchCall) asCommand(ctx context.Context, calls []call, until int64) redis.Cmder {
+	s := p.scriptOf(calls)
+	first, n := calls[p.routedCalls[0].call], len(p.routedCalls)
+	words := s.Called(p.load, n*len(first.keys), len(first.args)+8*(n-1))
+	for _, e := range p.routedCalls {
+		words = calls[e.call].appendKeys(words)
+	}
+	switch {
+	case n == 1:
+		words = first.appendArgs(words, until)
+	case s.Many != nil:
+		words = first.appendArgs(words, until)
+		for _, e := range p.routedCalls[1:] {
+			words = append(words, calls[e.call].args[s.Many.Shared:]...)
+		}
+	default:
+		words = p.appendAll(words, calls, until)
+	}
+	p.cmd = redis.NewCmd(ctx, words...)
+	return transport.Once{Cmd: p.cmd}
+}
+
+// compactArgs is the maximum number of arguments of a script for a compact lock.
+const compactArgs = 5
+
+// withScript sets the script of a call, and encodes the command in advance, because most calls are sent only once and by themselves.
+func (k call) withScript(s *script.Script, keys []string, appendArgs func(words []any) []any) call {
+	k.script, k.keys = s, keys
+	words := k.appendKeys(s.Called(false, len(keys), compactArgs))
+	k.words = appendArgs(words)
+	k.args = k.words[len(words):]
+	return k
+}
+
+// asCommand encodes the call as one command. Redis refuses to execute it after the instant until of its clock.
+func (k call) asCommand(ctx context.Context, load bool, until int64) *redis.Cmd {
+	if k.words != nil && !load {
+		k.setNotAfter(k.args, until)
+		return redis.NewCmd(ctx, k.words...)
+	}
+	words := k.script.Called(load, len(k.keys), len(k.args))
+	return redis.NewCmd(ctx, k.appendArgs(k.appendKeys(words), until)...)
+}
+
+func (k call) appendKeys(words []any) []any {
+	for _, key := range k.keys {
+		words = append(words, key)
+	}
+	return words
+}
+
+// appendAll appends the arguments of the first call and, for each other call, the arguments that differ from the first call.
+func (p *batchCall) appendAll(words []any, calls []call, until int64) []any {
+	words = append(words, len(p.routedCalls), 0)
+	head := len(words)
+	words = calls[p.routedCalls[0].call].appendArgs(words, until)
+	width := len(words) - head
+	words[head-1] = width
+	for _, e := range p.routedCalls[1:] {
+		count := len(words)
+		words = append(words, 0)
+		for i, arg := range calls[e.call].args {
+			if arg != words[head+i] && i != script.NotAfter {
+				words = append(words, i+1, arg)
+			}
+		}
+		words[count] = (len(words) - count) / 2
+	}
+	return words
+}
+
+// replyAt returns the reply to the routed call at an index.
+func (p *batchCall) replyAt(n int, m *script.Many) ([]any, error) {
+	raw, err := p.cmd.Slice()
+	if m != nil {
+		return replyTo(m, n, len(p.routedCalls), raw, err)
+	}
+	if err != nil || len(p.routedCalls) == 1 {
+		return raw, err
+	}
+	if len(raw) != len(p.routedCalls) {
+		return nil, fmt.Errorf("%w: %d replies from the server to %d requests", lease.ErrUnknown, len(raw), len(p.routedCalls))
+	}
+	one, _ := raw[n].([]any)
+	if len(one) == 2 && transport.Text(one[0]) == "error" {
+		return nil, serverError(transport.Text(one[1]))
+	}
+	return one, nil
+}
+
+// replyTo returns the part of a reply that belongs to one request, for a script that serves many requests.
+func replyTo(m *script.Many, n, requests int, raw []any, err error) ([]any, error) {
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(raw) == m.Told+1 && requests == 1:
+		return raw, nil
+	case len(raw) != m.Told+requests:
+		return nil, fmt.Errorf("%w: %d values from the server for %d requests", lease.ErrUnknown, len(raw), requests)
+	}
+	return append(raw[:m.Told:m.Told], raw[m.Told+n]), nil
+}
+
+// A serverError is Redis's error for one of several requests.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+
+// RedisError lets [redis.HasErrorPrefix] accept the error.
+func (serverError) RedisError() {}
