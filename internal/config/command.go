@@ -19,14 +19,14 @@ func commandKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		{
 			Name: "command", Kind: "list of strings, or string", Read: readCommand, Value: commandOf,
-			Doc: "A list is a program and its arguments, and runs directly; a string runs with `shell`. Required.",
+			Doc: "A list runs directly, as program and arguments; a string runs with `shell`. Required.",
 		},
 		schema.Field("shell", schema.KindStrings, func(d *draft) *[]string { return &d.shell }, func(r *schema.Reader, v document.Value) ([]string, bool) {
 			return readArguments(r, v, `a list of strings such as ["/bin/bash", "-eo", "pipefail", "-c"]`)
-		}, "The program and arguments before a `command` that is a string.").DefaultOf(func(d *draft) any { return d.shell }).
+		}, "Program and arguments before a `command` that is a string.").DefaultOf(func(d *draft) any { return d.shell }).
 			ValueOf(func(d *draft) any { return programOf(d.shell) }),
-		pathKey("dir", func(d *draft) *string { return &d.Dir }, "The folder in which the command runs.").By("the replica's"),
-		schema.Field("ok_exit_codes", "list of integers", func(d *draft) *[]int { return &d.OKExitCodes }, exitCodes, "Exit codes of a run that ended `ok`.").
+		pathKey("dir", func(d *draft) *string { return &d.Dir }, "Working directory.").By("the replica's"),
+		schema.Field("ok_exit_codes", "list of integers", func(d *draft) *[]int { return &d.OKExitCodes }, exitCodes, "Exit codes of an `ok` run.").
 			Allow("0 to 255").DefaultOf(func(d *draft) any { return d.OKExitCodes }),
 	}
 }
@@ -118,13 +118,13 @@ func ownVariables() []string {
 // environmentKeys returns the keys for the environment of a job's command.
 func environmentKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
-		{Name: "env", Kind: "table of strings", Read: readEnv, Value: variablesOf, Doc: "Variables of the command. A job's own are added to those of `[defaults]`."},
+		{Name: "env", Kind: "table of strings", Read: readEnv, Value: variablesOf, Doc: "Variables of the command, added to those of `[defaults]`."},
 		pathKey("env_file", func(d *draft) *string { return &d.EnvFile },
-			"A file of `NAME=VALUE` lines, read with the rights of the job's user when a run starts. `env` goes before it."),
+			"File of `NAME=VALUE` lines, read at each start with the rights of the job's user. `env` overrides it."),
 		{Name: "env_from_file", Kind: "table of paths", Read: readEnvFromFile, Value: filedOf,
-			Doc: "Variables whose values are in files, such as `{ PGPASSWORD = \"/run/secrets/pg\" }`; read when a run starts."},
+			Doc: "Variables with values in files, such as `{ PGPASSWORD = \"/run/secrets/pg\" }`, read at each start."},
 		schema.Bool("inherit_env", func(d *draft) *bool { return &d.InheritEnv },
-			"Whether the command gets the replica's environment, less what the configuration took from it; else `PATH`, `HOME`, `LANG` and `TZ`."),
+			"Passes on the replica's environment, except variables that the configuration uses. Otherwise: `PATH`, `HOME`, `LANG`, `TZ`."),
 	}
 }
 
@@ -236,18 +236,18 @@ func finishUser(r *schema.Reader, d *draft) {
 func machineKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Field("where", "table of strings", func(d *draft) *map[string]string { return &d.Where }, readLabels,
-			"Labels that a replica must have to run the job. `{}` takes back that of `[defaults]`."),
-		schema.String("user", func(d *draft) *string { return &d.User }, "The user that the command runs as; cronclave must be root. Sets `HOME`, `USER`, `LOGNAME` and `SHELL`."),
-		schema.String("group", func(d *draft) *string { return &d.Group }, "The group that the command runs as; cronclave must be root.").By("the user's"),
+			"Labels that a replica needs to run the job. `{}` overrides `[defaults]`."),
+		schema.String("user", func(d *draft) *string { return &d.User }, "User of the command; cronclave must be root. Sets `HOME`, `USER`, `LOGNAME` and `SHELL`."),
+		schema.String("group", func(d *draft) *string { return &d.Group }, "Group of the command; cronclave must be root.").By("the user's"),
 		schema.Field("no_new_privs", schema.KindBool, func(d *draft) **bool { return &d.NoNewPrivs }, optionalField((*schema.Reader).Boolean),
-			"No program that the command starts gets more rights than it has, as by set-user-ID bits (sudo).").By("true with `user`, else false").
+			"Denies more rights to programs of the command, such as sudo (set-user-ID).").By("true with `user`, otherwise false").
 			ValueOf(func(d *draft) any { return d.KeepsPrivileges() }),
-		schema.Field("umask", schema.KindString, func(d *draft) **uint32 { return &d.Umask }, optionalField(readUmask), "The umask of the command.").
+		schema.Field("umask", schema.KindString, func(d *draft) **uint32 { return &d.Umask }, optionalField(readUmask), "Umask of the command.").
 			Allow("three octal digits, such as `\"027\"`").By("the replica's").ValueOf(umaskOf),
-		schema.Field("nice", schema.KindInteger, func(d *draft) **int { return &d.Nice }, optionalField(readNice), "The scheduling priority; 19 lets all others go first.").
+		schema.Field("nice", schema.KindInteger, func(d *draft) **int { return &d.Nice }, optionalField(readNice), "Scheduling priority; 19 is the lowest.").
 			Allow("-20 to 19").By("the replica's"),
 		schema.Table("limits", func(d *draft) *Limits { return &d.Limits }, limitsKeys(),
-			"What a run may take, with all its processes: see [limits](#limits). Needs a writable cgroup (v2)."),
+			"[Limits](#limits) of a run with all its processes. Needs a writable cgroup (v2)."),
 	}
 }
 
@@ -289,9 +289,9 @@ const leastMemory = 1 << 20
 func limitsKeys() schema.Section[Limits] {
 	return schema.Section[Limits]{Keys: []schema.Key[Limits]{
 		schema.Field("memory", schema.KindSize, func(l *Limits) *int64 { return &l.Memory }, readMemory,
-			"Memory of all processes of a run together; the kernel kills the run beyond it.").Allow("1MiB or more").
+			"Memory of all processes of a run. Beyond it, the kernel kills the run.").Allow("1MiB or more").
 			DefaultOf(func(l *Limits) any { return schema.Bytes(l.Memory) }).Optional(),
-		schema.Integer("pids", 1, mostPids, func(l *Limits) *int { return &l.Pids }, "Processes and threads of a run together; beyond it, forks fail.").Optional(),
+		schema.Integer("pids", 1, mostPids, func(l *Limits) *int { return &l.Pids }, "Processes and threads of a run. Beyond it, forks fail.").Optional(),
 	}}
 }
 

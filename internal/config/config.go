@@ -222,17 +222,17 @@ func defaultKeys() schema.Section[draft] {
 // aboutKeys returns the keys that describe a job or configure its output.
 func aboutKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
-		schema.Bool("enabled", func(d *draft) *bool { return &d.Enabled }, "Whether the job runs at all."),
-		schema.String("description", func(d *draft) *string { return &d.Description }, "What the job is for; the completion of job names shows it."),
-		schema.Strings("tags", func(d *draft) *[]string { return &d.Tags }, "Labels of the job, by which `pause` and `resume` choose jobs."),
-		schema.Table("output", func(d *draft) *Output { return &d.Output }, outputKeys(), "What becomes of what a run prints: see [output](#output)."),
+		schema.Bool("enabled", func(d *draft) *bool { return &d.Enabled }, "Whether the job runs."),
+		schema.String("description", func(d *draft) *string { return &d.Description }, "Purpose of the job, shown by shell completion."),
+		schema.Strings("tags", func(d *draft) *[]string { return &d.Tags }, "Labels by which `pause` and `resume` select jobs."),
+		schema.Table("output", func(d *draft) *Output { return &d.Output }, outputKeys(), "Where the [output](#output) of a run goes."),
 	}
 }
 
 func outputKeys() schema.Section[Output] {
 	return schema.Section[Output]{Keys: []schema.Key[Output]{
-		schema.Size("keep", 64<<20, func(to *Output) *int64 { return &to.Keep }, "How much of the end of it the history keeps. Bounded by `[history].max_bytes`."),
-		schema.Bool("log", func(to *Output) *bool { return &to.Log }, "Whether all of it goes to the replica's log, line by line."),
+		schema.Size("keep", 64<<20, func(to *Output) *int64 { return &to.Keep }, "The history keeps this much of the end, within `[history].max_bytes`."),
+		schema.Bool("log", func(to *Output) *bool { return &to.Log }, "Also writes each line to the replica's log."),
 	}}
 }
 

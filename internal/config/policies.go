@@ -17,14 +17,14 @@ const mostSlots = 1000
 // slotKeys returns the keys that limit the concurrent runs of a job, and that select what happens to a tick without a free slot.
 func slotKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
-		schema.Integer("parallel", 1, mostSlots, func(d *draft) *int { return &d.Parallel }, "Slots of the job: how many of its runs there may be at once in the cluster."),
+		schema.Integer("parallel", 1, mostSlots, func(d *draft) *int { return &d.Parallel }, "Slots: concurrent runs of the job in the cluster."),
 		schema.Integer("per_tick", 1, mostSlots, func(d *draft) *int { return &d.PerTick },
-			"At most so many runs of each tick, each in a slot of its own. Must be written where `parallel` is more than 1; at most `parallel`."),
-		schema.Integer("per_replica", 1, mostSlots, func(d *draft) *int { return &d.PerReplica }, "How many of the slots one replica may hold; at most `parallel`."),
+			"Maximum runs of each tick, each in its own slot; at most `parallel`. Required if `parallel` is more than 1."),
+		schema.Integer("per_replica", 1, mostSlots, func(d *draft) *int { return &d.PerReplica }, "Slots that one replica may hold; at most `parallel`."),
 		overlapKey(),
 		schema.Field("pool", schema.KindString, func(d *draft) *schema.Expansion { return &d.pool }, poolName,
-			"Each run also needs a slot of this pool; it waits for one until its `start_deadline`, and is then missed.").
-			Allow("the name of a `[pools.NAME]`, or `\"\"` for none").ValueOf(func(d *draft) any { return d.Pool }),
+			"Each run also needs a slot of this pool. It waits until its `start_deadline`, and is then missed.").
+			Allow("a `[pools.NAME]`, or `\"\"` for none").ValueOf(func(d *draft) any { return d.Pool }),
 	}
 }
 
@@ -32,7 +32,7 @@ func slotKeys() []schema.Key[draft] {
 // override [defaults] with the default.
 func overlapKey() schema.Key[draft] {
 	key := schema.Word("overlap", func(d *draft) *string { return &d.Overlap },
-		"When all slots are held at a tick: skip it, let the first such tick wait, or stop the oldest run and start.", "skip", "queue", "replace")
+		"If all slots are held: skip the tick, let the first such tick wait, or stop the oldest run and start.", "skip", "queue", "replace")
 	read := key.Read
 	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
 		if v.Raw == "allow" {
@@ -61,7 +61,7 @@ func readPools(r *schema.Reader, v document.Value, to map[string]Pool) {
 
 func poolKeys() schema.Section[Pool] {
 	return schema.Section[Pool]{Keys: []schema.Key[Pool]{
-		schema.Integer("slots", 1, mostSlots, func(p *Pool) *int { return &p.Slots }, "How many runs, and commands of `lock --pool`, may be in the pool at once. Required.").Optional(),
+		schema.Integer("slots", 1, mostSlots, func(p *Pool) *int { return &p.Slots }, "Maximum of concurrent runs and `lock --pool` commands. Required.").Optional(),
 	}}
 }
 
@@ -111,10 +111,10 @@ const (
 // attemptKeys returns the keys for repeated attempts of a job.
 func attemptKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
-		schema.Table("retry", func(d *draft) *Retry { return &d.Retry }, retryKeys(), "Tries a run that failed or timed out again: see [retry](#retry)."),
+		schema.Table("retry", func(d *draft) *Retry { return &d.Retry }, retryKeys(), "[Repeats](#retry) a run that failed or timed out."),
 		{
 			Name: "recover", Kind: "boolean, or table", Read: readRecover, Default: func(d *draft) any { return d.Recover > 0 }, Value: recoverOf,
-			Doc: "Runs a tick again whose replica died, was drained or lost its lease: see [recover](#recover). Needs `per_tick` 1.",
+			Doc: "[Repeats](#recover) a tick whose replica died, drained or lost its lease. Needs `per_tick = 1`.",
 		},
 	}
 }
@@ -122,12 +122,12 @@ func attemptKeys() []schema.Key[draft] {
 // stopKeys returns the keys that limit the duration of a run and define how it is stopped.
 func stopKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
-		schema.Limit("timeout", "none", func(d *draft) *time.Duration { return &d.Timeout }, "How long a try may take before it is stopped by SIGTERM."),
-		schema.Duration("kill_grace", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.KillGrace }, "The time from SIGTERM to SIGKILL."),
+		schema.Limit("timeout", "none", func(d *draft) *time.Duration { return &d.Timeout }, "Maximum duration of a try. Then SIGTERM stops it."),
+		schema.Duration("kill_grace", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.KillGrace }, "Time from SIGTERM to SIGKILL."),
 		schema.Duration("lease", time.Second, MaxLease, func(d *draft) *time.Duration { return &d.Lease },
-			"The length of a run's lease, which is renewed after a third of it. When a replica dies, its slots are free after this time."),
+			"Length of a run's lease, renewed after a third. If a replica dies, its slots are free after this time."),
 		schema.Field("on_lease_lost", schema.KindString, func(d *draft) *bool { return &d.OutlivesLease }, readOnLeaseLost,
-			"What a run does whose lease is lost. With `continue` another may run beside it, and only the token protects.").
+			"What a run does that lost its lease. With `continue`, another may overlap, and only the fencing token protects.").
 			Allow("`\"stop\"`, `\"continue\"`").
 			DefaultOf(func(d *draft) any { return map[bool]string{false: "stop", true: "continue"}[d.OutlivesLease] }),
 	}
@@ -140,12 +140,12 @@ func readOnLeaseLost(r *schema.Reader, v document.Value) (bool, bool) {
 
 func retryKeys() schema.Section[Retry] {
 	return schema.Section[Retry]{Keys: []schema.Key[Retry]{
-		schema.Integer("max", 0, mostAttempts, func(t *Retry) *int { return &t.Max }, "How many more tries a failed run gets. Required, in the job or in `[defaults]`; 0 is none.").Optional().
+		schema.Integer("max", 0, mostAttempts, func(t *Retry) *int { return &t.Max }, "Further tries of a failed run. Required here or in `[defaults]`.").Optional().
 			ValueOf(func(t *Retry) any { return max(t.Max, 0) }),
 		schema.Duration("delay", time.Millisecond, schema.AnyLength, func(t *Retry) *time.Duration { return &t.Delay },
-			"The pause before the second try. It doubles with each try; up to half of it is taken off by chance.").By("5s, or `max_delay` if that is less"),
+			"Pause before the second try. It doubles with each try, less a random part of up to half.").By("5s, at most `max_delay`"),
 		schema.Duration("max_delay", time.Millisecond, schema.AnyLength, func(t *Retry) *time.Duration { return &t.MaxDelay },
-			"The longest pause. Not less than `delay`.").By("5m, or `delay` if that is more"),
+			"Longest pause, at least `delay`.").By("5m, at least `delay`"),
 	}}
 }
 
@@ -188,7 +188,7 @@ func recoverOf(d *draft) any {
 
 func recoverKeys() schema.Section[int] {
 	return schema.Section[int]{Keys: []schema.Key[int]{
-		schema.Integer("max", 0, mostAttempts, func(n *int) *int { return n }, "How many attempts a tick may have beyond the first.").
+		schema.Integer("max", 0, mostAttempts, func(n *int) *int { return n }, "Further attempts of a tick after the first.").
 			DefaultOf(func(*int) any { return usualRecover }),
 	}}
 }

@@ -28,16 +28,16 @@ func redisKeys() schema.Section[Redis] {
 		Keys: []schema.Key[Redis]{
 			schema.Field("url", "Redis URL", func(to *Redis) *string { return &to.URL }, func(r *schema.Reader, v document.Value) (string, bool) {
 				return redisURL(r, v, "url", func(RedisURL) error { return nil })
-			}, "Where Redis is: see [Redis URLs](#redis-urls). `--redis` and `CRONCLAVE_REDIS` go before it."),
+			}, "[URL](#redis-urls) of Redis. `--redis` and `CRONCLAVE_REDIS` override it."),
 			schema.Field("quorum", "list of Redis URLs", func(to *Redis) *[]string { return &to.Quorum }, readQuorum,
-				"Independent masters that hold locks and ticks. `url` is required beside it, and keeps the history.").
-				Allow("an odd number, 3 at least, each of one server"),
-			schema.Path("password_file", func(to *Redis) *string { return &to.PasswordFile }, "A file with the password. Not beside a password in `url`."),
-			schema.Table("tls", func(to *Redis) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "Certificates for TLS. With Sentinel or Cluster the table also turns TLS on; for one server write `rediss://`. See [`[redis].tls`](#redistls)."),
-			schema.Table("sentinel", func(to *Redis) *SentinelAccess { to.Sentinel = &SentinelAccess{}; return to.Sentinel }, sentinelKeys(), "The password and the certificates of the Sentinels, if they have their own. See [`[redis].sentinel`](#redissentinel)."),
+				"Independent masters that hold locks and ticks. `url` is then required, for the history.").
+				Allow("an odd number, at least 3, each of one server"),
+			schema.Path("password_file", func(to *Redis) *string { return &to.PasswordFile }, "File with the password, unless `url` has one."),
+			schema.Table("tls", func(to *Redis) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "[Certificates](#redistls). The table turns TLS on for Sentinel and Cluster; one server needs `rediss://`."),
+			schema.Table("sentinel", func(to *Redis) *SentinelAccess { to.Sentinel = &SentinelAccess{}; return to.Sentinel }, sentinelKeys(), "[Password and certificates](#redissentinel) of the Sentinels, if they have their own."),
 			schema.Integer("acked_replicas", 0, mostAcked, func(to *Redis) *int { return &to.AckedReplicas },
-				"How many replicas of Redis must have a grant or a renewal before it counts. Not with `quorum`."),
-			schema.Duration("ack_timeout", leastAckTimeout, mostAckTimeout, func(to *Redis) *time.Duration { return &to.AckTimeout }, "How long these replicas have for it."),
+				"Replicas of Redis that must acknowledge each grant and renewal. Not with `quorum`."),
+			schema.Duration("ack_timeout", leastAckTimeout, mostAckTimeout, func(to *Redis) *time.Duration { return &to.AckTimeout }, "Time limit for the acknowledgments."),
 		},
 	}
 }
@@ -46,9 +46,9 @@ func sentinelKeys() schema.Section[SentinelAccess] {
 	return schema.Section[SentinelAccess]{
 		Once: true,
 		Keys: []schema.Key[SentinelAccess]{
-			schema.String("user", func(to *SentinelAccess) *string { return &to.User }, "The ACL user; together with `password_file`.").By("default"),
-			schema.Path("password_file", func(to *SentinelAccess) *string { return &to.PasswordFile }, "A file with the password of all Sentinels (`requirepass`, or that of the user)."),
-			schema.Table("tls", func(to *SentinelAccess) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "Certificates as in [`[redis].tls`](#redistls), for the Sentinels alone. The table turns TLS on for them.").By("as for their master"),
+			schema.String("user", func(to *SentinelAccess) *string { return &to.User }, "ACL user; needs `password_file`.").By("default"),
+			schema.Path("password_file", func(to *SentinelAccess) *string { return &to.PasswordFile }, "File with the password of all Sentinels."),
+			schema.Table("tls", func(to *SentinelAccess) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "[Certificates](#redistls) for the Sentinels only. The table turns TLS on for them.").By("as for their master"),
 		},
 	}
 }
@@ -57,10 +57,10 @@ func tlsKeys() schema.Section[TLS] {
 	return schema.Section[TLS]{
 		Once: true,
 		Keys: []schema.Key[TLS]{
-			schema.Path("ca_file", func(to *TLS) *string { return &to.CAFile }, "PEM file of the authority that signed the server's certificate.").By("the machine's authorities"),
-			schema.Path("cert_file", func(to *TLS) *string { return &to.CertFile }, "PEM file of the client's certificate; together with `key_file`."),
+			schema.Path("ca_file", func(to *TLS) *string { return &to.CAFile }, "PEM file of the authority for the server's certificate.").By("the machine's authorities"),
+			schema.Path("cert_file", func(to *TLS) *string { return &to.CertFile }, "PEM file of the client's certificate; needs `key_file`."),
 			schema.Path("key_file", func(to *TLS) *string { return &to.KeyFile }, "PEM file of its key."),
-			schema.String("server_name", func(to *TLS) *string { return &to.ServerName }, "The name that the server's certificate must be for.").By("the host of the URL"),
+			schema.String("server_name", func(to *TLS) *string { return &to.ServerName }, "Name that the server's certificate must contain.").By("the host of the URL"),
 		},
 	}
 }

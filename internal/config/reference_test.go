@@ -33,7 +33,7 @@ func TestReference(t *testing.T) {
 		}
 	}
 	parts["tables"] = docpage.Table([]string{"table", "holds"}, tableRows())
-	parts["later"] = "Known, and refused as not supported yet: the table " + quoted(topKeys().Later) + ", and of jobs the keys " + quoted(jobKeys().Later) + ".\n"
+	parts["later"] = "Not supported yet, and refused: the table " + quoted(topKeys().Later) + ", and of jobs " + quoted(jobKeys().Later) + ".\n"
 	faults, err := docpage.Sync(page, "config", parts, *update)
 	if err != nil {
 		t.Fatal(err)

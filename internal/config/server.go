@@ -21,21 +21,21 @@ func serverKeys() schema.Section[Server] {
 		Once: true,
 		Keys: []schema.Key[Server]{
 			schema.Field("listen", "address", func(to *Server) *string { return &to.Listen }, readListen,
-				"Where the replica answers HTTP requests. Required in this table.").Allow("`\"HOST:PORT\"`; port 0 is any free one"),
+				"Address of the HTTP server. Required.").Allow("`\"HOST:PORT\"`; port 0 is any free one"),
 			schema.Path("token_file", func(to *Server) *string { return &to.TokenFile },
-				"A file with users, a line `NAME:ROLE:HASH` each, or one token: see [access](access.md#http). This or `oidc` is required unless `listen` is a loopback address."),
-			schema.Table("oidc", func(to *Server) *OIDC { to.OIDC = newOIDC(); return to.OIDC }, oidcKeys(), "Has people sign in at an OpenID Connect provider: see [`[server].oidc`](#serveroidc)."),
+				"File with [users](access.md#http), a line `NAME:ROLE:HASH` each, or one token. Required without `oidc`, except on loopback."),
+			schema.Table("oidc", func(to *Server) *OIDC { to.OIDC = newOIDC(); return to.OIDC }, oidcKeys(), "Sign-in at an [OpenID Connect provider](#serveroidc)."),
 			schema.Field("url", "URL", func(to *Server) *string { return &to.URL }, outsideURL,
-				"Where browsers find the pages, if a proxy stands before the server: see [access](access.md#behind-a-proxy). Its path is the `base_path`. Its host needs no entry in `hosts`.").
+				"Address of the pages [behind a proxy](access.md#behind-a-proxy). Implies `base_path`, and permits its host.").
 				Allow("`https://HOST[:PORT][/PATH]` or `http://`"),
 			schema.Field("base_path", "path", func(to *Server) *string { return &to.BasePath }, basePath,
-				"What all paths of the pages and the API begin with in browsers, if a proxy has other services beside them. Requests may have it or not.").
-				Allow("`\"/PATH\"`, not the first part of one of our own paths").By("the path of `url`"),
+				"Prefix of all paths behind a proxy with other services. The proxy may remove or keep it.").
+				Allow("`\"/PATH\"`, not beginning like a path of the server").By("the path of `url`"),
 			schema.Field("trusted_proxies", schema.KindStrings, func(to *Server) *[]netip.Prefix { return &to.TrustedProxies }, trustedProxies,
-				"Proxies whose `X-Forwarded-For` is believed: the client is the last address in it that is none of these.").Allow("IP addresses and networks such as `10.0.0.0/8`"),
+				"Proxies whose `X-Forwarded-For` is trusted. The client is the last other address in it.").Allow("IP addresses and networks such as `10.0.0.0/8`"),
 			schema.Field("hosts", schema.KindStrings, func(to *Server) *[]string { return &to.Hosts }, readHosts,
-				"Names by which clients may ask, beside `localhost`, the hosts of `listen`, `url` and `redirect_url`, and IP addresses.").Allow("host names without scheme and port"),
-			schema.Table("tls", func(to *Server) *Server { return to }, serverTLSKeys(), "Has the server answer by HTTPS: see [`[server].tls`](#servertls)."),
+				"Permitted `Host` names, besides `localhost`, IP addresses, and the hosts of `listen`, `url` and `redirect_url`.").Allow("names without scheme and port"),
+			schema.Table("tls", func(to *Server) *Server { return to }, serverTLSKeys(), "[Certificate](#servertls) for HTTPS."),
 		},
 	}
 }
@@ -44,8 +44,8 @@ func serverTLSKeys() schema.Section[Server] {
 	return schema.Section[Server]{
 		Once: true,
 		Keys: []schema.Key[Server]{
-			schema.Path("cert_file", func(to *Server) *string { return &to.CertFile }, "PEM file of the server's certificate. Required in this table."),
-			schema.Path("key_file", func(to *Server) *string { return &to.KeyFile }, "PEM file of its key. Required in this table."),
+			schema.Path("cert_file", func(to *Server) *string { return &to.CertFile }, "PEM file of the server's certificate. Required."),
+			schema.Path("key_file", func(to *Server) *string { return &to.KeyFile }, "PEM file of its key. Required."),
 		},
 	}
 }
@@ -241,20 +241,20 @@ func oidcKeys() schema.Section[OIDC] {
 		Once: true,
 		Keys: []schema.Key[OIDC]{
 			schema.Field("issuer", "URL", func(to *OIDC) *string { return &to.Issuer }, providerURL,
-				"The provider, as its ID tokens name it. Required in this table.").Allow("`https://`; `http://` on loopback"),
-			schema.String("client_id", func(to *OIDC) *string { return &to.ClientID }, "The id of this client at the provider. Required in this table."),
-			schema.Path("client_secret_file", func(to *OIDC) *string { return &to.ClientSecretFile }, "A file with the client secret, which is random and of 16 characters or more. All replicas need the same. Required in this table."),
+				"The provider, as its ID tokens name it. Required.").Allow("`https://`; `http://` on loopback"),
+			schema.String("client_id", func(to *OIDC) *string { return &to.ClientID }, "Client id at the provider. Required."),
+			schema.Path("client_secret_file", func(to *OIDC) *string { return &to.ClientSecretFile }, "File with the client secret: random, at least 16 characters, the same for all replicas. Required."),
 			schema.Field("redirect_url", "URL", func(to *OIDC) *string { return &to.RedirectURL }, providerURL,
-				"Where the provider leads browsers back to, as it is registered there. Its host needs no entry in `hosts`. Required in this table unless `url` is set.").
+				"Return address registered at the provider. Permits its host. Required without `url`.").
 				Allow("as `issuer`, with the path `" + callbackPath + "` below `base_path`").By("this path below `url`"),
-			schema.Strings("scopes", func(to *OIDC) *[]string { return &to.Scopes }, "What is asked for beside `openid`.").
-				By("profile, email, and that named as `role_claim` if the provider offers it"),
-			schema.String("name_claim", func(to *OIDC) *string { return &to.NameClaim }, "The claim with the name that the audit log shows, behind `oidc:`. `email` counts only if `email_verified` is true.").
+			schema.Strings("scopes", func(to *OIDC) *[]string { return &to.Scopes }, "Requested in addition to `openid`.").
+				By("profile, email, and the `role_claim` if the provider offers it"),
+			schema.String("name_claim", func(to *OIDC) *string { return &to.NameClaim }, "Claim with the user's name, shown after `oidc:` in the audit log. `email` must be verified.").
 				DefaultOf(func(of *OIDC) any { return of.NameClaim }),
-			schema.String("role_claim", func(to *OIDC) *string { return &to.RoleClaim }, "The claim that gives the role: a string or a list of strings.").
+			schema.String("role_claim", func(to *OIDC) *string { return &to.RoleClaim }, "Claim with the role: a string or a list of strings.").
 				DefaultOf(func(of *OIDC) any { return of.RoleClaim }),
-			schema.Strings("operators", func(to *OIDC) *[]string { return &to.Operators }, "Values of `role_claim` that make people operators. This or `viewers` is required."),
-			schema.Strings("viewers", func(to *OIDC) *[]string { return &to.Viewers }, "Values that make people viewers, unless they are operators."),
+			schema.Strings("operators", func(to *OIDC) *[]string { return &to.Operators }, "Values of `role_claim` for operators. This or `viewers` is required."),
+			schema.Strings("viewers", func(to *OIDC) *[]string { return &to.Viewers }, "Values for viewers. Operators take precedence."),
 		},
 	}
 }
@@ -332,8 +332,8 @@ func heartbeatKeys() schema.Section[Heartbeat] {
 		Once: true,
 		Keys: []schema.Key[Heartbeat]{
 			schema.Field("url", "URL", func(to *Heartbeat) *string { return &to.URL }, webURL,
-				"What the leader asks for with GET. It may be a secret. Required in this table.").Allow("`http://` or `https://`"),
-			schema.Duration("every", leastHeartbeat, schema.AnyLength, func(h *Heartbeat) *time.Duration { return &h.Every }, "How often the leader asks."),
+				"Requested by the leader with GET. It may be a secret. Required.").Allow("`http://` or `https://`"),
+			schema.Duration("every", leastHeartbeat, schema.AnyLength, func(h *Heartbeat) *time.Duration { return &h.Every }, "Interval of the requests."),
 		},
 	}
 }

@@ -20,21 +20,21 @@ var scheduleKeys = []string{"schedule", "timezone", "jitter", "except", "starts_
 func tickKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Field("schedule", "string, or list of strings", func(d *draft) *[]expression { return &d.exprs }, readSchedule,
-			"When the job runs: see [schedules](#schedules). Required, unless there is `after`."),
+			"When the job runs: see [schedules](#schedules). Required without `after`."),
 		schema.Field("after", schema.KindStrings, func(d *draft) *[]expression { return &d.before }, jobNames,
-			"Runs the job once for each tick for which all these jobs ended `ok`. It takes no other key of this table but `start_deadline`.").Allow("names of jobs"),
+			"Runs once per tick for which all these jobs ended `ok`. Of this table, permits only `start_deadline`.").Allow("names of jobs"),
 		timezoneKey(),
 		schema.Field("except", "string, or list of strings", func(d *draft) *[]expression { return &d.except }, readExceptions,
-			"Instants that are no ticks: see [exceptions](#exceptions).").Allow("names of calendars, and expressions"),
-		schema.Field("starts_at", "time", func(d *draft) *time.Time { return &d.StartsAt }, readInstant, "No tick before.").Allow("RFC 3339, with an offset"),
+			"Instants without a tick: see [exceptions](#exceptions).").Allow("calendars and expressions"),
+		schema.Field("starts_at", "time", func(d *draft) *time.Time { return &d.StartsAt }, readInstant, "No tick before this time.").Allow("RFC 3339, with an offset"),
 		schema.Field("expires_at", "time", func(d *draft) *time.Time { return &d.ExpiresAt }, readInstant, "No tick from then on.").Allow("RFC 3339, with an offset"),
 		schema.Duration("jitter", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.Jitter },
-			"Delays each tick by up to so much, by a hash of job and tick that is the same on every replica; never past the next tick."),
+			"Delays each tick by up to this much, never past the next tick. A hash of job and tick decides, alike on all replicas."),
 		schema.Limit("start_deadline", "auto", func(d *draft) *time.Duration { return &d.StartDeadline },
-			"How late a tick may start before it is missed. `auto`: until the job's next tick, at most 1h; with `overlap = \"queue\"`, 1h."),
+			"How late a tick may start. `auto`: until the next tick, at most 1h; with `overlap = \"queue\"`, 1h."),
 		schema.Word("catch_up", func(d *draft) *string { return &d.CatchUp },
-			"Which ticks still run after their deadline, of those that would be missed for the reasons down, labels, redis, overload or late.", "none", "latest", "all"),
-		schema.Duration("catch_up_window", time.Second, schema.AnyLength, func(d *draft) *time.Duration { return &d.CatchUpWindow }, "How old a tick may be that is caught up.").ValueOf(caughtUp),
+			"Which ticks run after their deadline if the reason is down, labels, redis, overload or late.", "none", "latest", "all"),
+		schema.Duration("catch_up_window", time.Second, schema.AnyLength, func(d *draft) *time.Duration { return &d.CatchUpWindow }, "Maximum age of a tick that is caught up.").ValueOf(caughtUp),
 	}
 }
 
@@ -42,7 +42,7 @@ func tickKeys() []schema.Key[draft] {
 func timezoneKey() schema.Key[draft] {
 	always := func(read zoneReader) zoneReader { return read }
 	key := zoneKey("timezone", func(d *draft) **time.Location { return &d.Location }, func(d *draft) *cronspec.Zones { return d.zones }, always,
-		"The time zone of the schedule.").Allow("an IANA name").By("that of the top level")
+		"Time zone of the schedule.").Allow("an IANA name").By("the top level's")
 	read := key.Read
 	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
 		read(r, v, d)
@@ -200,7 +200,7 @@ func calendarKeys() schema.Section[[]string] {
 	return schema.Section[[]string]{Keys: []schema.Key[[]string]{
 		schema.Field("dates", "list of dates", func(to *[]string) *[]string { return to }, func(r *schema.Reader, v document.Value) ([]string, bool) {
 			return schema.List(r, v, `a list of days such as ["2026-12-25"]`, func(item document.Value) (string, bool) { return readDay(r, item) })
-		}, "The days of the calendar. A day counts by the time zone of the job that excepts it. Required.").Allow("at least one, such as `\"2026-12-25\"`"),
+		}, "Days, in the time zone of the job that excepts them. Required.").Allow("at least one, such as `\"2026-12-25\"`"),
 	}}
 }
 

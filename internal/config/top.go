@@ -44,15 +44,15 @@ func topKeys() schema.Section[top] {
 func clusterKeys() []schema.Key[top] {
 	return []schema.Key[top]{
 		schema.Field("namespace", schema.KindString, func(t *top) *string { return &t.Namespace }, readOnce(readNamespace),
-			"Replicas with the same Redis and the same namespace form one cluster.").
+			"Replicas with the same Redis and namespace form one cluster.").
 			Allow("a [name](#names)").DefaultOf(func(t *top) any { return t.Namespace }),
 		zoneKey("timezone", func(t *top) **time.Location { return &t.Timezone }, func(t *top) *cronspec.Zones { return t.Zones }, readOnce[*time.Location],
-			"The time zone of jobs that name none. It is never the machine's.").
+			"Time zone of jobs without their own. It is never the machine's.").
 			Allow("an IANA name, such as `\"Europe/Berlin\"`").DefaultOf(func(t *top) any { return t.Timezone.String() }),
 		zoneDataKey(),
 		{
 			Name: "include", Kind: schema.KindStrings, Allowed: "paths and patterns, such as `\"jobs.d/*.toml\"`",
-			Doc:  "More files of this configuration, relative to the file that names them. A pattern without a match is fine.",
+			Doc:  "More files, relative to this one. A pattern may match nothing.",
 			Read: func(*schema.Reader, document.Value, *top) {}, // the loader reads this key
 		},
 	}
@@ -81,17 +81,17 @@ func tableKeys() []schema.Key[top] {
 		}}
 	}
 	return []schema.Key[top]{
-		table("redis", "Where Redis is.", func(r *schema.Reader, v document.Value, t *top) { redisKeys().Read(r, v, &t.Redis) }),
-		table("replica", "How much a replica takes on, and how it stops.", func(r *schema.Reader, v document.Value, t *top) { replicaKeys().Read(r, v, &t.Replica) }),
-		table("cluster", "What the replicas are together.", func(r *schema.Reader, v document.Value, t *top) { clusterSection().Read(r, v, &t.Cluster) }),
-		table("history", "What Redis keeps for each job.", func(r *schema.Reader, v document.Value, t *top) { historyKeys().Read(r, v, &t.History) }),
-		table("server", "Where a replica answers HTTP requests.", func(r *schema.Reader, v document.Value, t *top) { serverKeys().Read(r, v, &t.Server) }),
-		table("heartbeat", "What the leader requests, so that a service notices when the cluster is gone.",
+		table("redis", "How to reach Redis.", func(r *schema.Reader, v document.Value, t *top) { redisKeys().Read(r, v, &t.Redis) }),
+		table("replica", "Load and drain of a replica.", func(r *schema.Reader, v document.Value, t *top) { replicaKeys().Read(r, v, &t.Replica) }),
+		table("cluster", "The expected cluster.", func(r *schema.Reader, v document.Value, t *top) { clusterSection().Read(r, v, &t.Cluster) }),
+		table("history", "What Redis keeps per job.", func(r *schema.Reader, v document.Value, t *top) { historyKeys().Read(r, v, &t.History) }),
+		table("server", "The HTTP server of a replica.", func(r *schema.Reader, v document.Value, t *top) { serverKeys().Read(r, v, &t.Server) }),
+		table("heartbeat", "A URL that the leader requests, so that a service notices a dead cluster.",
 			func(r *schema.Reader, v document.Value, t *top) { heartbeatKeys().Read(r, v, &t.Heartbeat) }),
-		table("pools", "Semaphores that jobs share, each a table with a name.", func(r *schema.Reader, v document.Value, t *top) { readPools(r, v, t.Pools) }),
-		table("calendars", "Lists of days that jobs may except, each a table with a name.", func(r *schema.Reader, v document.Value, t *top) { readCalendars(r, v, t.calendars) }),
+		table("pools", "Semaphores that jobs share.", func(r *schema.Reader, v document.Value, t *top) { readPools(r, v, t.Pools) }),
+		table("calendars", "Days that jobs may except.", func(r *schema.Reader, v document.Value, t *top) { readCalendars(r, v, t.calendars) }),
 		table("defaults", "Keys of all jobs.", func(_ *schema.Reader, v document.Value, t *top) { t.defaults = append(t.defaults, v) }),
-		table("jobs", "The jobs, each a table with a name.", func(r *schema.Reader, v document.Value, t *top) {
+		table("jobs", "The jobs.", func(r *schema.Reader, v document.Value, t *top) {
 			eachNamed(r, v, "job", func(job document.Value) { t.jobs = append(t.jobs, job) })
 		}),
 	}
@@ -102,9 +102,9 @@ func replicaKeys() schema.Section[Replica] {
 		Once: true,
 		Keys: []schema.Key[Replica]{
 			schema.Duration("drain_timeout", 0, schema.AnyLength, func(to *Replica) *time.Duration { return &to.DrainTimeout },
-				"How long SIGTERM waits for running jobs, their `kill_grace` included. Runs that are left then are stopped."),
-			schema.Integer("max_running", 1, 100_000, func(to *Replica) *int { return &to.MaxRunning }, "How many runs a replica has at once. A full one leaves its ticks to the others."),
-			schema.Field("labels", "table of strings", func(to *Replica) *map[string]string { return &to.Labels }, readLabels, "What jobs ask for by `where`, such as `{ zone = \"a\" }`."),
+				"Time for runs to end after SIGTERM, including `kill_grace`. The rest are stopped."),
+			schema.Integer("max_running", 1, 100_000, func(to *Replica) *int { return &to.MaxRunning }, "Concurrent runs of a replica. A full replica leaves ticks to others."),
+			schema.Field("labels", "table of strings", func(to *Replica) *map[string]string { return &to.Labels }, readLabels, "Matched by `where` of jobs, such as `{ zone = \"a\" }`."),
 		},
 	}
 }
@@ -117,7 +117,7 @@ func clusterSection() schema.Section[ClusterSettings] {
 		Once: true,
 		Keys: []schema.Key[ClusterSettings]{
 			schema.Integer("replicas", 1, mostReplicas, func(to *ClusterSettings) *int { return &to.Replicas },
-				"The number of replicas that should be up. Fewer for a minute is a warning. While this many are up, a lost replica is only advice.").Optional(),
+				"Expected replicas. Fewer for a minute is a warning; while this many are up, a lost replica is only advice.").Optional(),
 		},
 	}
 }
@@ -129,9 +129,9 @@ func historyKeys() schema.Section[History] {
 	return schema.Section[History]{
 		Once: true,
 		Keys: []schema.Key[History]{
-			schema.Integer("runs", 1, mostRuns, func(to *History) *int { return &to.Runs }, "How many runs and settled ticks are kept for each job."),
+			schema.Integer("runs", 1, mostRuns, func(to *History) *int { return &to.Runs }, "Runs and settled ticks kept per job."),
 			schema.Duration("max_age", time.Second, schema.AnyLength, func(to *History) *time.Duration { return &to.MaxAge }, "How long they are kept."),
-			schema.Size("max_bytes", 0, func(to *History) *int64 { return &to.MaxBytes }, "How much output of a job's runs is kept together."),
+			schema.Size("max_bytes", 0, func(to *History) *int64 { return &to.MaxBytes }, "Total output kept per job."),
 		},
 	}
 }
@@ -333,8 +333,8 @@ func nearestZone(zones *cronspec.Zones, name string) string {
 // zoneDataKey returns the key zone_data. [top.readZones] reads its value before all other keys, because some of them name zones.
 func zoneDataKey() schema.Key[top] {
 	key := schema.Path("zone_data", func(t *top) *string { return &t.ZoneData },
-		"Time zones for this replica in place of those built in: see [time zones](jobs.md#zone-data).").
-		Allow("a folder or zip archive with its version, such as `\"/usr/share/zoneinfo\"`").By("the built-in data")
+		"Time zones for this replica instead of the [built-in ones](jobs.md#zone-data).").
+		Allow("folder or zip archive with a version, such as `\"/usr/share/zoneinfo\"`").By("the built-in data")
 	key.Read = func(*schema.Reader, document.Value, *top) {}
 	return key
 }
