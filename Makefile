@@ -11,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long test-repeat test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories memory quorum vm browser soak alerts clean
+.PHONY: help build test test-long test-repeat test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories way memory quorum vm browser soak alerts clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -142,6 +142,10 @@ model: ## search the model of the protocol for broken promises, and compare it w
 
 histories: ## record 120,000 operations on locks over bad links, a third as many on a quorum, and judge them; about twenty minutes
 	CRONCLAVE_TEST_INSTALL=1 go test -C integration $(RACE) -count=1 -v -timeout 120m -run 'TestHistories' . -histories 120000
+
+way: ## count the functions, files and packages that a tick, a renewal, a trigger request and a status run through; two minutes. LIST=tick prints them
+	@server=$$(command -v redis-server) || { [ -x bin/way/bin/redis-server ] || integration/redis-root.sh bin/way >/dev/null; server=bin/way/bin/redis-server; }; \
+	go run ./integration/way -redis-server "$$server" -list '$(LIST)'
 
 memory: ## measure what is in Redis with 1,000 jobs after 100,000 runs; about a minute
 	CRONCLAVE_TEST_INSTALL=1 go test -C integration -count=1 -v -timeout 20m -run 'TestMemoryInRedisIsBounded' . -memory 100000
