@@ -144,8 +144,8 @@ histories: ## record 120,000 operations on locks over bad links, a third as many
 	CRONCLAVE_TEST_INSTALL=1 go test -C integration $(RACE) -count=1 -v -timeout 120m -run 'TestHistories' . -histories 120000
 
 way: ## count the functions, files and packages that a tick, a renewal, a trigger request and a status run through; two minutes. LIST=tick prints them
-	@server=$$(command -v redis-server) || { [ -x bin/way/bin/redis-server ] || integration/redis-root.sh bin/way >/dev/null; server=bin/way/bin/redis-server; }; \
-	go run ./integration/way -redis-server "$$server" -list '$(LIST)'
+	@server=$$(command -v redis-server) || { [ -x bin/way/bin/redis-server ] || integration/redis-root.sh bin/way >/dev/null; server=$(CURDIR)/bin/way/bin/redis-server; }; \
+	go -C integration run ./way -root $(CURDIR) -redis-server "$$server" -list '$(LIST)'
 
 memory: ## measure what is in Redis with 1,000 jobs after 100,000 runs; about a minute
 	CRONCLAVE_TEST_INSTALL=1 go test -C integration -count=1 -v -timeout 20m -run 'TestMemoryInRedisIsBounded' . -memory 100000
