@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -223,6 +224,88 @@ func TestLostReplyOfASkipBehindABacklog(t *testing.T) {
 			if len(told[s]) != 1 {
 				t.Errorf("tick %d has the outcomes %v", s, told[s])
 			}
+		}
+	})
+}
+
+// Ticks that are missed because a replica stands still have the reason overload, and those that are missed because the server is away the reason redis.
+// Promise: P6
+func TestOverloadIsNotBlamedOnTheServer(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.join("r", []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond, startDeadline(2*time.Second))}, c.stands(95*time.Second, 128*time.Second))
+		c.at(195 * time.Second)
+		c.away(195*time.Second, 228*time.Second, (*wire).refuse)
+		c.at(300 * time.Second)
+		told := c.told("j")
+		for s, want := range map[int]string{90: "ok", 100: "missed overload", 110: "missed overload", 120: "missed overload", 130: "ok",
+			190: "ok", 200: "missed redis", 210: "missed redis", 220: "missed redis", 230: "ok"} {
+			if got := fmt.Sprint(told[s]); got != "["+want+"]" {
+				t.Errorf("tick %d: %s, want %s", s, got, want)
+			}
+		}
+	})
+}
+
+// slowClaimer takes a while for each batch.
+type slowClaimer struct {
+	scheduler.Claimer
+	delay time.Duration
+}
+
+func (s slowClaimer) Claim(ctx context.Context, claims []election.Claim) []election.Result {
+	results := s.Claimer.Claim(ctx, claims)
+	pass(s.delay)
+	return results
+}
+
+// A replica with more ticks than it can claim until their deadlines, at a server that answers, records the others as missed for overload.
+// Promise: P6
+func TestTooMuchToAsk(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.quiet = true
+		var jobs []scheduler.Job
+		for i := range 600 { // in three batches
+			jobs = append(jobs, c.job(fmt.Sprintf("j%d", i), "30 * * * * *", time.Millisecond, startDeadline(time.Second)))
+		}
+		c.join("r", jobs, func(cfg *scheduler.Config) {
+			cfg.MaxRunning = len(jobs)
+			cfg.Claimer = slowClaimer{cfg.Claimer, 700 * time.Millisecond}
+		})
+		c.at(50 * time.Second)
+		got := map[string]int{}
+		for _, j := range jobs {
+			for outcome, n := range c.outcomes(j.Name) {
+				got[outcome] += n
+			}
+		}
+		want(t, "outcomes", got, map[string]int{"ok": 500, "missed overload": 100})
+	})
+}
+
+// A replica knows for how long its oldest tick has been due. Ticks that wait for the end of a run of their job are not late, and nothing is after a drain.
+// Promise: P6
+func TestLateness(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		queue := func(j *scheduler.Job) { j.Overlap, j.Jitter = scheduler.OverlapQueue, 0 }
+		r := c.join("r", []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second, startDeadline(time.Minute)), c.job("long", "*/10 * * * * *", 18*time.Second, queue)})
+		lateness := func(want time.Duration) {
+			t.Helper()
+			if late, ok := r.Lateness(); !ok || (late-want).Abs() > 100*time.Millisecond {
+				t.Errorf("after %v: late by %v, known %v; want %v", time.Since(c.start), late, ok, want)
+			}
+		}
+		c.at(9 * time.Second)
+		lateness(0)
+		c.at(25 * time.Second) // the second run of long waits for the first
+		lateness(0)
+		c.away(29*time.Second, 38*time.Second, (*wire).refuse)
+		c.at(38 * time.Second)
+		lateness(8 * time.Second)
+		c.at(46 * time.Second)
+		lateness(0)
+		r.leave()
+		if late, ok := r.Lateness(); ok {
+			t.Errorf("after the drain it is late by %v", late)
 		}
 	})
 }

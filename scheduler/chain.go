@@ -1,18 +1,25 @@
 package scheduler
 
-// Chains (After): a job runs once for each tick that all its parents ended ok.
-//
-// Such a job (a child) has no schedule of its own. The candidates for its ticks are the instants that the schedules of all its ancestors have in
-// common. A candidate becomes due when this tick and all earlier ticks of every parent are decided and their runs have ended, according to the data
-// in Redis. If the tick of one parent did not end ok, the child has no tick.
-
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
+
+// Chains (After): a job runs once for each tick that all its parents ended ok.
+//
+// Such a job (a child) has no schedule of its own. The candidates for its ticks are the instants that the schedules of all its ancestors have in
+// common. A candidate becomes due when this tick and all earlier ticks of every parent are decided and their runs have ended, according to the data
+// in Redis. If the tick of one parent did not end ok, the child has no tick.
 
 // A chain replaces the schedule of a child. Its ticks are the common instants of its ancestors' schedules at which all parents ended ok. A tick that
 // did not end ok for a parent is not a tick of the child, and the child's ledger in Redis has no entry for it.
@@ -102,4 +109,146 @@ func (j *Job) afterFault() string {
 		}
 	}
 	return ""
+}
+
+// linkTasks sets the chain of each child, and the children of each job.
+func linkTasks(tasks map[string]*task) error {
+	l := linker{tasks: tasks, specs: map[*task][]*cronspec.Schedule{}}
+	for _, name := range slices.Sorted(maps.Keys(tasks)) {
+		if t := tasks[name]; t != nil {
+			l.visitTask(t)
+		}
+	}
+	linkChildren(tasks)
+	return errors.Join(l.faults...)
+}
+
+// linkChildren sets the children of each job.
+func linkChildren(tasks map[string]*task) {
+	for _, t := range tasks {
+		if t != nil {
+			t.children = nil
+		}
+	}
+	for _, t := range tasks {
+		if t == nil || !t.isChained() {
+			continue
+		}
+		for _, name := range t.chain.after {
+			if before := tasks[name]; before != nil {
+				before.children = append(before.children, t)
+			}
+		}
+	}
+}
+
+// A linker walks from each job to its parents.
+type linker struct {
+	tasks  map[string]*task
+	specs  map[*task][]*cronspec.Schedule // the schedules of each visited task
+	path   []string                       // the names of the tasks on the way from the first task to the current one
+	faults []error
+}
+
+func (l *linker) addFault(format string, args ...any) {
+	l.faults = append(l.faults, fmt.Errorf(format, args...))
+}
+
+// visitTask sets the chain of a task and of all its ancestors. It returns the schedules of the task or its ancestors, sorted and without duplicates.
+func (l *linker) visitTask(t *task) []*cronspec.Schedule {
+	specs, done := l.specs[t]
+	switch from := slices.Index(l.path, t.Name); {
+	case done:
+		return specs
+	case from >= 0:
+		l.addFault("job %s: After forms a cycle: %s", t.Name, strings.Join(append(slices.Clone(l.path[from:]), t.Name), ", "))
+		return nil
+	case !t.isChained():
+		return []*cronspec.Schedule{t.Spec}
+	}
+	l.path = append(l.path, t.Name)
+	after := slices.Compact(slices.Sorted(slices.Values(t.After)))
+	for _, name := range after {
+		before, known := l.tasks[name]
+		if !known {
+			l.addFault("job %s: After names %q, and there is no such job", t.Name, name)
+		}
+		if before != nil { // an invalid parent is nil, and its fault was reported by newTask
+			specs = append(specs, l.visitTask(before)...)
+		}
+	}
+	l.path = l.path[:len(l.path)-1]
+	slices.SortFunc(specs, func(a, b *cronspec.Schedule) int { return cmp.Compare(a.Key(), b.Key()) })
+	specs = slices.CompactFunc(specs, func(a, b *cronspec.Schedule) bool { return a.Key() == b.Key() })
+	l.specs[t] = specs
+	t.chain = &chain{after: after, specs: specs, digest: digestOf(after, specs)}
+	return specs
+}
+
+func digestOf(after []string, specs []*cronspec.Schedule) string {
+	text := "after " + strings.Join(after, ", ")
+	for _, s := range specs {
+		text += "\n" + s.Key()
+	}
+	sum := sha256.Sum256([]byte(text))
+	digest := hex.EncodeToString(sum[:8])
+	if allNominal(specs) {
+		zone, _, _ := strings.Cut(specs[0].Digest(), ".")
+		return zone + "." + digest
+	}
+	return digest
+}
+
+// A tick of a chain has the same name as the parents' ticks if all schedules name their ticks by the local time of the same zone. Otherwise the names
+// of the parents differ, and ticks are matched by their instants. Each replica computes the instants from its own zone data.
+
+// allNominal reports whether all schedules name their ticks by the local time of the same zone.
+func allNominal(specs []*cronspec.Schedule) bool {
+	return len(specs) > 0 && !slices.ContainsFunc(specs, func(s *cronspec.Schedule) bool {
+		return !s.Nominal() || !specs[0].Nominal() || s.Zone().String() != specs[0].Zone().String()
+	})
+}
+
+// instantOf returns the instant of the tick with this name.
+func (c *chain) instantOf(name time.Time) time.Time {
+	if !allNominal(c.specs) {
+		return name
+	}
+	at, _ := c.specs[0].Instant(name)
+	return at
+}
+
+// hasTick reports whether all schedules of the chain have a tick with this name.
+func (c *chain) hasTick(name time.Time) bool {
+	if !allNominal(c.specs) {
+		return c.hasInstant(name)
+	}
+	return !slices.ContainsFunc(c.specs, func(s *cronspec.Schedule) bool { _, ok := s.Instant(name); return !ok })
+}
+
+// nameFrom translates the name of a parent's tick to the name of the same tick in this chain. If the parent has no tick with this name, nameFrom
+// returns the instant of the parent's last tick before it.
+func (c *chain) nameFrom(before *task, name time.Time) time.Time {
+	if allNominal(c.specs) || name.IsZero() {
+		return name
+	}
+	if before.isChained() {
+		return before.chain.instantOf(name)
+	}
+	if at, ok := before.Spec.Instant(name); ok || !before.Spec.Nominal() {
+		return at
+	}
+	return before.Spec.UpTo(name)
+}
+
+// nameFor translates the name of a tick of this chain to the name of the same tick in a parent.
+func (c *chain) nameFor(before *task, name time.Time) time.Time {
+	specs := []*cronspec.Schedule{before.Spec}
+	if before.isChained() {
+		specs = before.chain.specs
+	}
+	if allNominal(c.specs) || name.IsZero() || !allNominal(specs) {
+		return name
+	}
+	return specs[0].IDAt(name)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -13,12 +14,22 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 )
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(mute{}) // it logs every connection that a test cuts
+	goleak.VerifyTestMain(m)
+}
+
+type mute struct{}
+
+func (mute) Printf(context.Context, string, ...any) {}
 
 // cluster is a number of replicas on one in-process Redis, all inside a bubble of fake time. It knows what the jobs'
 // functions have seen, which is the truth, and what the replicas have told the journal.
@@ -367,4 +378,83 @@ func (c *cluster) told(job string) map[int][]string {
 		slices.Sort(out[s])
 	}
 	return out
+}
+
+// want compares, for one line of a test.
+func want[T any](t *testing.T, what string, got, expected T) {
+	t.Helper()
+	if g, w := fmt.Sprint(got), fmt.Sprint(expected); g != w {
+		t.Errorf("%s:\n got %s\nwant %s", what, g, w)
+	}
+}
+
+// seconds lists from, from+step, ... up to to.
+func seconds(from, to, step int) []int {
+	var out []int
+	for s := from; s <= to; s += step {
+		out = append(out, s)
+	}
+	return out
+}
+
+// checkRuns holds the promises that every test must keep: a tick is granted at most perTick times and each slot
+// once (P1), not before its instant (P2), never more than parallel at once (P3), with growing tokens (P4).
+func (c *cluster) checkRuns(job string, parallel, perTick int) {
+	c.t.Helper()
+	c.checkAttempts(job, perTick)
+	grants := map[string]int{}
+	var newest int64
+	all := c.runs(job)
+	for i, r := range all {
+		tick := fmt.Sprintf("%s %d", r.Job, c.second(r.Tick))
+		grants[tick]++
+		grants[fmt.Sprintf("%s slot %d", tick, r.Slot)]++
+		if n := grants[tick]; !r.Tick.IsZero() && n > perTick {
+			c.t.Errorf("P1: %s ran %d times", tick, n)
+		}
+		if n := grants[fmt.Sprintf("%s slot %d", tick, r.Slot)]; !r.Tick.IsZero() && n > 1 {
+			c.t.Errorf("P1: %s ran %d times in slot %d", tick, n, r.Slot)
+		}
+		if r.from.Before(r.Tick) {
+			c.t.Errorf("P2: %s ran %v early", tick, r.Tick.Sub(r.from))
+		}
+		beside := 0
+		for _, o := range all[:i] {
+			if o.to.IsZero() || o.to.After(r.from) {
+				beside++
+			}
+		}
+		if beside >= parallel {
+			c.t.Errorf("P3: %s began beside %d others", tick, beside)
+		}
+		if parallel == 1 && r.Token <= newest {
+			c.t.Errorf("P4: %s has token %d after %d", tick, r.Token, newest)
+		}
+		newest = r.Token
+	}
+}
+
+// spelled are schedules by hand: functions that return whether an instant is a tick, without any parser.
+var spelled = map[string]func(t time.Time) bool{
+	"often":       func(t time.Time) bool { return t.Second()%2 == 0 },
+	"overlaps":    func(t time.Time) bool { return t.Second()%5 == 0 },
+	"parallel":    func(t time.Time) bool { return t.Second()%10 == 0 },
+	"short-lease": func(t time.Time) bool { return t.Second()%10 == 0 },
+	"queues":      func(t time.Time) bool { return t.Second()%5 == 0 },
+	"replaces":    func(t time.Time) bool { return t.Second()%10 == 0 },
+	"pooled":      func(t time.Time) bool { return t.Second()%10 == 0 },
+	"caught-up":   func(t time.Time) bool { return t.Second()%10 == 0 },
+	"stubborn":    func(t time.Time) bool { return t.Second() == 0 },
+	"stumbles":    func(t time.Time) bool { return t.Second()%20 == 0 },
+}
+
+// due lists the ticks of a job after the start of the test up to an instant, second by second.
+func (c *cluster) due(job string, until time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		for t := c.start.Add(time.Second); !t.After(until); t = t.Add(time.Second) {
+			if spelled[job](t.UTC()) && !yield(t) {
+				return
+			}
+		}
+	}
 }

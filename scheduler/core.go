@@ -187,3 +187,86 @@ func (j *Job) startDecided(granted, expires time.Time) time.Time {
 	}
 	return earlier(expires, granted.Add(j.StartTimeout+startMargin))
 }
+
+// places counts the occupied places of this replica. Each run and each claim that may become a run occupies one place. It belongs to the loop.
+type places struct {
+	most    int
+	taken   int
+	unready bool // no run may be started now, so no place is free
+}
+
+// free returns the number of free places.
+func (p *places) free() int {
+	if p.unready {
+		return 0
+	}
+	return p.most - p.taken
+}
+
+// takePlace occupies a place for a run of a job.
+func (p *places) takePlace(t *task) {
+	t.Running++
+	p.taken++
+}
+
+// releasePlace frees a place of a job.
+func (p *places) releasePlace(t *task) {
+	t.Running--
+	p.taken--
+}
+
+// placeTick occupies a place for a tick that is about to be claimed.
+func (p *places) placeTick(k *tick) {
+	k.Placed = true
+	p.takePlace(taskOf(k))
+}
+
+// unplaceTick frees the place of a tick, if the tick has one.
+func (p *places) unplaceTick(k *tick) {
+	if k.Placed {
+		k.Placed = false
+		p.releasePlace(taskOf(k))
+	}
+}
+
+// A lane sends requests to Redis in batches, one batch at a time. Requests that become due while a batch is under way go into the next batch. So
+// requests do not overtake each other, and do not pile up if Redis is slow. T is the type of a queued request, B the type of a batch with its
+// answers.
+//
+// A lane belongs to the loop, which receives from answers and passes each batch to settleBatch.
+type lane[T, B any] struct {
+	due     *agenda.Queue[T] // queued requests, ordered by their time to be sent
+	answers chan B           // capacity 1: sending an answer never blocks
+	busy    bool             // a batch is under way
+	deal    func(B)          // handles an answered batch
+}
+
+func newLane[T, B any](due *agenda.Queue[T], deal func(B)) lane[T, B] {
+	return lane[T, B]{due: due, answers: make(chan B, 1), deal: deal}
+}
+
+// nextSend returns the time at which to send the next batch. ok is false while a batch is under way or the queue is empty.
+func (l *lane[T, B]) nextSend() (at time.Time, ok bool) {
+	if l.busy {
+		return time.Time{}, false
+	}
+	return l.due.First()
+}
+
+// sendBatch calls ask in a new goroutine, to send the batch and fill in the answers.
+func (l *lane[T, B]) sendBatch(b B, ask func(*B)) {
+	l.busy = true
+	go func() {
+		ask(&b)
+		l.answers <- b
+	}()
+}
+
+// settleBatch handles an answered batch, after which the next batch can be sent.
+func (l *lane[T, B]) settleBatch(b B) {
+	l.busy = false
+	l.deal(b)
+}
+
+// discardBatch drops an answered batch that is no longer needed.
+func (l *lane[T, B]) discardBatch(B) { l.busy = false }

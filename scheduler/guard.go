@@ -161,3 +161,25 @@ func stopAll(alarms ...*alarm) {
 		}
 	}
 }
+
+// whyStopped returns ErrCanceled or ErrReplaced if the holder of a term was asked to stop, or nil if it was not.
+func whyStopped(term *election.Term) error {
+	if term == nil {
+		return nil
+	}
+	switch term.StopReason() {
+	case "":
+		return nil
+	case election.StopReplaced:
+		return ErrReplaced
+	}
+	return ErrCanceled
+}
+
+// stopRequested returns a channel that is closed when the holder of a term is asked to stop.
+func stopRequested(term *election.Term) <-chan struct{} {
+	if term == nil {
+		return nil
+	}
+	return term.Stopping()
+}

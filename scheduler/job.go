@@ -2,14 +2,10 @@ package scheduler
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
 )
@@ -68,75 +64,6 @@ type Job struct {
 	OutlivesLease bool
 }
 
-// A Runner does the work of a job.
-type Runner interface {
-	// Run does the work, and returns when all processes and goroutines of the work have ended. When ctx ends, Run stops the work gracefully;
-	// context.Cause returns the reason: [ErrTimeout], [ErrDrain], [ErrLost], [ErrCanceled] or [ErrReplaced]. When run.Kill ends, Run kills the work. If
-	// another process has stopped the work in time because the lease was about to end, Run returns a Result with the Err ErrLost.
-	Run(ctx context.Context, run *Run) Result
-}
-
-// A Run is one execution of a job.
-type Run struct {
-	ID      string // the id of the run and of its lease
-	Job     string
-	Replica string
-	Tick    time.Time // zero for a run outside the schedule
-	Local   time.Time // the local time that identifies the tick, with UTC as its zone; zero if Tick identifies it
-	// Due is the earliest start: Tick plus the jitter, or for a job with After the end of the parents' runs. It is zero for recoveries and manual runs.
-	Due         time.Time
-	Trigger     string // schedule, catch_up, recovery or manual
-	Slot, Slots int
-	Attempt     int             // 1 for the first attempt of a tick; each retry and each recovery adds 1
-	Token       int64           // the fencing token; 0 without a lock
-	Lease       Lease           // the run must have ended before the lease does; nil without a lock, or with OutlivesLease
-	Kill        context.Context // ends when the work must be killed at once
-	Logger      hclog.Logger    // adds the keys of the run to each line
-
-	startBy time.Time // the latest end of the wait for a slot of the pool; if zero, Job.poolWait bounds the wait
-	// insist is the instant until which a failed start is repeated, because no other replica can start the run. If it is zero, the grant is given back
-	// after a failed start.
-	insist   time.Time
-	followed bool   // a child of the job needs the outcome of this tick
-	start    *start // the start of the current try
-	life     *life  // the phase of the run
-	returned bool   // the end of the run is returned to a caller, which logs it
-}
-
-// newRunID returns a random id of 16 characters with 80 random bits.
-func newRunID() string { return strings.ToLower(rand.Text()[:16]) }
-
-// A Lease is the lease of a run, as its [Runner] sees it. A Runner can pass the deadline to another process, which kills the work in time even if
-// this process is paused. [election.Term] implements it.
-type Lease interface {
-	// Length returns the length of the lease without renewal.
-	Length() time.Duration
-	// Deadline returns the instant at which the lease ends unless it is renewed, by CLOCK_BOOTTIME.
-	Deadline() time.Duration
-	// OnExtend calls f with the new deadline after each renewal, until stop is called. f must return at once.
-	OnExtend(f func(deadline time.Duration)) (stop func())
-}
-
-// A Result is the result of a run. The run succeeded if Err is nil.
-type Result struct {
-	Err      error
-	ExitCode *int   // the exit status of a command; may be nil
-	Signal   string // the signal that ended a command
-	Output   []byte // the tail of the output, for the journal
-	// OutputCut is the number of bytes of output that are missing before Output.
-	OutputCut int64
-	// EndedAgo is the time from the end of the work to the return of Run. It is positive only if another process killed the work while this process was
-	// paused.
-	EndedAgo time.Duration
-	// LeftBehind names processes that the work left behind when it ended by itself, and that had to be stopped. If LeftBehind is not empty, a request to
-	// stop the run does not change its outcome.
-	LeftBehind string
-}
-
-// A Func is a [Runner] that calls a Go function. The function must return when its context ends. A goroutine cannot be killed, so after the loss of a
-// lease only the fencing token protects the resource. A run fails if the function returns an error or panics.
-type Func func(ctx context.Context, run *Run) error
-
 // Run calls f.
 func (f Func) Run(ctx context.Context, run *Run) Result { return Result{Err: f(ctx, run)} }
 
@@ -177,3 +104,93 @@ func (j Job) validate() error {
 	fault(j.Jitter < 0 || j.StartDeadline < 0 || j.StartTimeout < 0, "Jitter, StartDeadline and StartTimeout must not be negative")
 	return errors.Join(faults...)
 }
+
+// An Overlap is the policy for a tick that finds all slots of its job held, by runs of earlier ticks or outside the schedule.
+type Overlap string
+
+// The overlap policies.
+const (
+	OverlapSkip  Overlap = "skip"  // the tick is skipped; the default
+	OverlapQueue Overlap = "queue" // the first such tick waits for a slot until its StartDeadline; the ticks after it are skipped
+	// OverlapReplace stops the oldest run that began before the tick, on any replica. That run ends as canceled (replaced), and then the tick runs. If
+	// newer ticks need all the slots before the tick runs, the tick is skipped. Late ticks that waited because Redis or all replicas were down run one
+	// after the other, without replacing each other. But if the run of such a late tick lasts longer than the period of the schedule, the newest tick
+	// replaces it.
+	OverlapReplace Overlap = "replace"
+)
+
+func (o Overlap) findFault() string {
+	switch o {
+	case OverlapSkip, OverlapQueue, OverlapReplace:
+		return ""
+	}
+	return fmt.Sprintf("Overlap is %q: it must be %q, %q or %q", o, OverlapSkip, OverlapQueue, OverlapReplace)
+}
+
+// A CatchUp selects the ticks that still run after their StartDeadline. Only ticks that were late because no replica was up, or Redis did not answer,
+// are caught up. A paused replica counts as down. A tick for which the replicas had no free place is not caught up.
+type CatchUp struct {
+	// Policy selects the ticks. Defaults to CatchUpNone.
+	Policy CatchUpPolicy
+	// Window is the maximum age of these ticks. Defaults to 24h.
+	Window time.Duration
+}
+
+// A CatchUpPolicy selects the late ticks that still run.
+type CatchUpPolicy string
+
+// The catch-up policies. A job that is new to the cluster, or whose schedule was changed, has nothing to catch up.
+const (
+	CatchUpNone   CatchUpPolicy = "none"   // all late ticks are missed; the default
+	CatchUpLatest CatchUpPolicy = "latest" // only the newest late tick runs, unless a later tick is already due
+	CatchUpAll    CatchUpPolicy = "all"    // all late ticks run one after the other, oldest first; at most the last 1,000
+)
+
+func (c CatchUp) withDefaults() CatchUp {
+	return CatchUp{orDefault(c.Policy, CatchUpNone), orDefault(c.Window, 24*time.Hour)}
+}
+
+func (c CatchUp) findFault(perTick int) string {
+	switch {
+	case c.Policy != CatchUpNone && c.Policy != CatchUpLatest && c.Policy != CatchUpAll:
+		return fmt.Sprintf("CatchUp is %q: it must be %q, %q or %q", c.Policy, CatchUpNone, CatchUpLatest, CatchUpAll)
+	case c.Window < 0:
+		return fmt.Sprintf("CatchUp.Window is %v: it must not be negative", c.Window)
+	case c.Policy != CatchUpNone && perTick > 1:
+		return fmt.Sprintf("CatchUp is %q: it must be %q where PerTick is more than 1", c.Policy, CatchUpNone)
+	}
+	return ""
+}
+
+// Recover runs a tick again if the replica of its run died, drained or lost the lease. Any replica may run it. With Recover, a tick runs at least
+// once instead of at most once. Each recovery has a greater token, a new run id, and the trigger "recovery". The zero value means no recovery.
+type Recover struct {
+	// Max is the maximum number of attempts after the first; at most 100. The tries of [Retry] count as attempts, too.
+	Max int
+}
+
+func (r Recover) findFault(perTick int) string {
+	switch {
+	case r.Max < 0 || r.Max > 100:
+		return fmt.Sprintf("Recover.Max is %d: it must be from 0 to 100", r.Max)
+	case r.Max > 0 && perTick > 1:
+		return fmt.Sprintf("Recover needs PerTick 1, and it is %d: a recovery would not know whose share of the tick it has", perTick)
+	}
+	return ""
+}
+
+// Labels are names and values that a replica has, or that a job requires of its replicas.
+type Labels map[string]string
+
+// Include reports whether l contains all of others.
+func (l Labels) Include(others Labels) bool {
+	for name, want := range others {
+		if value, has := l[name]; !has || value != want {
+			return false
+		}
+	}
+	return true
+}
+
+// ErrElsewhere means that this replica must not run a job, because it lacks labels in the job's Where.
+var ErrElsewhere = errors.New("this replica lacks labels that the job requires")

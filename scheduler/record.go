@@ -2,8 +2,11 @@ package scheduler
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
@@ -29,13 +32,6 @@ const reasonDrain = "drain"
 
 // SkippedPaused is the outcome and reason of the ticks of a paused job, for [election.PauseOrder].
 const SkippedPaused = string(Skipped) + " paused"
-
-// The causes with which the context of a run ends.
-var (
-	ErrTimeout = errors.New("the job's timeout has passed")
-	ErrDrain   = errors.New("the replica is draining")
-	ErrLost    = errors.New("the lease was lost")
-)
 
 // A Record is the outcome of a tick, or the state of a run. Times are by the clock of Redis, or by [Config.Clock] until the clock of Redis is known.
 type Record struct {
@@ -94,3 +90,76 @@ const (
 	recovered = "recovery"
 	manual    = "manual"
 )
+
+// setOutcome sets the outcome of a run from the cause of its stop, or from the result if it was not stopped. A failure after the lease has expired
+// counts as lost, because the run may have been killed while this process stood still.
+func (r *Record) setOutcome(result Result, cause error, lapsed bool) {
+	r.ExitCode, r.Signal, r.Output, r.OutputCut = result.ExitCode, result.Signal, result.Output, result.OutputCut
+	r.Detail = result.LeftBehind
+	if cause == nil && result.Err != nil && (lapsed || errors.Is(result.Err, ErrLost)) {
+		cause = ErrLost
+	}
+	switch {
+	case errors.Is(cause, ErrTimeout):
+		r.Outcome = TimedOut
+	case errors.Is(cause, ErrDrain):
+		r.Outcome, r.Reason = Canceled, reasonDrain
+	case errors.Is(cause, ErrReplaced):
+		r.Outcome, r.Reason = Canceled, "replaced"
+	case errors.Is(cause, ErrLost):
+		r.Outcome = Lost
+	case errors.Is(cause, errStartTimeout): // the run was stopped for its StartTimeout, but the work began before the stop
+		r.Outcome, r.Reason = Failed, cause.Error()
+	case cause != nil:
+		r.Outcome, r.Reason = Canceled, "user"
+	case result.Err != nil:
+		r.Outcome, r.Reason = Failed, result.Err.Error()
+	default:
+		r.Outcome = OK
+	}
+}
+
+// tryRecord returns the record of a try that another try follows. Its id consists of the run id and the attempt number.
+func (r *Record) tryRecord(began time.Time) Record {
+	one := *r
+	one.RunID, one.Started, one.Retried, one.FailedTries = fmt.Sprintf("%s.%d", r.RunID, r.Attempt), began, true, 0
+	return one
+}
+
+// beginAttempt resets the record of a run for its next attempt.
+func (r *Record) beginAttempt(attempt int) {
+	r.Attempt, r.Outcome, r.Reason, r.Detail, r.FailedTries = attempt, Running, "", "", r.FailedTries+1
+	r.Finished, r.ExitCode, r.Signal, r.Output, r.OutputCut = time.Time{}, nil, "", nil, 0
+}
+
+// logLevel returns the log level for an outcome: ERROR for a failed run, WARN for a failed run that will be recovered, a missed tick, or a run that a
+// drain stopped for good, and INFO for the rest. pending means that a recovery follows.
+func (o Outcome) logLevel(reason string, pending bool) hclog.Level {
+	switch o {
+	case Failed, TimedOut, Lost, Abandoned:
+		if pending {
+			return hclog.Warn
+		}
+		return hclog.Error
+	case Missed:
+		return hclog.Warn
+	case Canceled:
+		if reason == reasonDrain && !pending {
+			return hclog.Warn
+		}
+	}
+	return hclog.Info
+}
+
+// logEnd logs the end of a run. For a run of [Scheduler.RunNow] it uses DEBUG, because the caller reports the end.
+func (r *Record) logEnd(run *Run, what string, pending bool, more ...any) {
+	level := r.Outcome.logLevel(r.Reason, pending)
+	if run.returned {
+		level = hclog.Debug
+	}
+	args := append(more, r.logFields()...)
+	if r.FailedTries > 0 {
+		args = append(args, "failed_tries", r.FailedTries)
+	}
+	run.Logger.Log(level, what, args...)
+}

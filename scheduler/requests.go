@@ -1,11 +1,41 @@
 package scheduler
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
+
+// A Request asks the cluster for one run of a job outside its schedule. Times are by the clock of Redis.
+type Request struct {
+	ID, Job string
+	// Tick, if not zero, is a past tick of the job that is to run again. It must be an instant of the job's schedule.
+	Tick time.Time
+	// No replica starts the run at Expires or later.
+	Created, Expires time.Time
+}
+
+// An Answer reports the progress of a [Request]. An empty Outcome means that Replica has taken the request and waits for a slot.
+type Answer struct {
+	Request string
+	// Outcome is Running when the run was started. Skipped, Missed and Failed mean that the request is decided without a run, for the given Reason.
+	Outcome        Outcome
+	Reason         string
+	Replica, RunID string
+}
+
+// Requests delivers the trigger requests of users.
+type Requests interface {
+	// Subscribe calls f with requests, from one goroutine, until ctx ends. It may pass the same request several times.
+	Subscribe(ctx context.Context, f func([]Request))
+	// ClaimTrigger grants a request to at most one replica at a time: see [election.Elector.ClaimTrigger].
+	ClaimTrigger(ctx context.Context, pendingRequest election.TriggerRequest) election.Result
+	// Answer sends an answer to the requester. It must return soon, and must be safe for concurrent use.
+	Answer(ctx context.Context, a Answer) error
+}
 
 const (
 	// requestLease is the time after which another replica may take over the request of a replica that died before it began the run.
@@ -120,4 +150,239 @@ func (q *requests) settleHandled(e handledRequest) {
 		q.recoveries.roomFor(e.task, e.job, e.term, now)
 	}
 	q.wakeParked(now, e.task)
+}
+
+// A requestHandler makes one attempt to claim and run a trigger request.
+type requestHandler struct {
+	exec     *executor
+	requests Requests
+	claimer  Claimer
+	identity string // the identity of this replica
+	request  Request
+	job      *Job
+	isTick   bool // false if the request has a tick that is not a tick of the job
+	bound    bool // this replica has no free place for the job, and must not start the run
+}
+
+// run claims the request and, if it is granted, executes the run. again is the time of the next attempt, or zero if the request is decided. term is
+// the ended term of the run, or nil if there was no run.
+func (h requestHandler) run() (again time.Time, term *election.Term) {
+	ctx := h.exec.draining
+	r := h.requests.ClaimTrigger(context.WithoutCancel(ctx), election.TriggerRequest{Job: h.job.Name, ID: h.request.ID, Claimant: newRunID(),
+		Created: h.request.Created, Expires: h.request.Expires, Lease: requestLease})
+	switch r.Verdict {
+	case election.Granted:
+		return h.handleGranted(ctx, r.Term)
+	case election.Settled:
+		h.recordNotRun(Missed, "late")
+		return time.Time{}, nil
+	case election.Taken:
+		if r.Until.IsZero() {
+			return time.Time{}, nil
+		}
+		return r.Until.Add(inspectMargin), nil
+	case election.Before:
+		return time.Time{}, nil
+	case election.CannotTell:
+		if !errors.Is(r.Err, election.ErrUnknown) {
+			h.exec.log.Error("a request could not be claimed", "job", h.job.Name, "request", h.request.ID, "error", r.Err)
+			return time.Time{}, nil
+		}
+	}
+	return h.exec.now().Add(heldPause), nil
+}
+
+// handleGranted handles a granted request: no other replica may run it while the term right lasts.
+func (h requestHandler) handleGranted(ctx context.Context, right *election.Term) (again time.Time, term *election.Term) {
+	if why := h.tickFault(); why != "" {
+		return h.refuseTick(right, why), nil
+	}
+	term, why := h.awaitSlot(ctx, right)
+	switch {
+	case term != nil:
+	case why == "overlap":
+		return h.endWithoutRun(right, Skipped, why), nil
+	case why == "slots":
+		return h.endWithoutRun(right, Missed, why), nil
+	case why != "":
+		return h.endWithoutRun(right, Failed, why), nil
+	default:
+		return h.giveBack(right), nil
+	}
+	if err := h.exec.breaker.probeStart(); err != nil { // before commitRequest, after which no other replica can run the request
+		h.exec.breaker.noteFailedStart(err)
+		_ = term.Undo(context.Background()) // the return goes on in the background
+		return h.giveBack(right), nil
+	}
+	if !h.commitRequest(ctx, right) {
+		_ = term.Undo(context.Background()) // the return goes on in the background
+		return h.exec.now().Add(heldPause), nil
+	}
+	h.executeRun(term)
+	return time.Time{}, term
+}
+
+// tickFault returns the reason for which the tick of a request can't run, or "" if it can.
+func (h requestHandler) tickFault() string {
+	tick := h.request.Tick
+	switch {
+	case tick.IsZero():
+		return ""
+	case !h.isTick:
+		return tick.UTC().Format(time.RFC3339) + " is no tick of the job"
+	case tick.After(h.exec.now()):
+		return tick.UTC().Format(time.RFC3339) + " is yet to come"
+	}
+	return ""
+}
+
+// giveBack gives the request back, so that any replica can claim it. It returns the time of this replica's next attempt.
+func (h requestHandler) giveBack(right *election.Term) (again time.Time) {
+	if err := right.Undo(context.Background()); err != nil {
+		h.exec.log.Debug("a request could not be given back; others have it when its lease has ended", "request", h.request.ID, "error", err)
+	}
+	return h.exec.now().Add(heldPause)
+}
+
+// commitRequest ends the term right, after which no other replica can run the request. It returns false if the result is uncertain: then the run must
+// not start.
+func (h requestHandler) commitRequest(ctx context.Context, right *election.Term) bool {
+	if ctx.Err() != nil || right.Context().Err() != nil || right.Remaining() < requestLease/2 { // End may take so long that the lease expires first
+		h.giveBack(right)
+		return false
+	}
+	err := right.End(context.Background())
+	if errors.Is(err, election.ErrUnknown) { // a second End returns the result of the first
+		err = right.End(context.Background())
+	}
+	if err != nil {
+		h.exec.log.Warn("trigger request not started: cannot confirm that no other replica runs it", "job", h.job.Name, "request", h.request.ID, "error", err)
+	}
+	return err == nil
+}
+
+// awaitSlot waits for a slot of the job until the request expires. If it returns a reason in why, the request is decided without a run. If both
+// results are empty, the request is left to other replicas. If a previous claimant of the request has died, the request is not skipped for overlap,
+// because that claimant may still hold the slot.
+func (h requestHandler) awaitSlot(ctx context.Context, right *election.Term) (term *election.Term, why string) {
+	c := election.Claim{Job: h.job.Name, ID: newRunID(), Trigger: manual, Slots: h.job.Parallel, PerTick: h.job.PerTick, Lease: h.job.Lease,
+		Abstain: h.bound, Claimant: h.identity, Deadline: h.request.Expires}
+	doubted := false
+	defer func() {
+		if doubted && term == nil {
+			h.claimer.Withdraw(c)
+		}
+	}()
+	for told := false; ctx.Err() == nil && right.Context().Err() == nil; told = true {
+		if !h.exec.now().Before(h.request.Expires) {
+			return nil, "slots"
+		}
+		switch r := h.claimer.Claim(context.WithoutCancel(ctx), []election.Claim{c})[0]; {
+		case r.Verdict == election.Granted:
+			return r.Term, ""
+		case r.Verdict == election.CannotTell && !errors.Is(r.Err, election.ErrUnknown):
+			return nil, r.Err.Error()
+		case r.Verdict == election.CannotTell:
+			doubted = true
+		case r.Verdict == election.Unheard:
+			if h.exec.awaitWithdrawal(h.claimer, c) {
+				c.ID, doubted = newRunID(), false
+				continue
+			}
+		case r.Verdict == election.Held && h.bound && r.By == "": // a slot is free, but this replica must not take it
+			return nil, ""
+		case r.Verdict == election.Held && right.Attempt() == 1 && h.job.Overlap == OverlapSkip:
+			return nil, "overlap"
+		}
+		if !told {
+			h.sendAnswer(Answer{})
+		}
+		h.restBetween(ctx, right)
+	}
+	return nil, ""
+}
+
+// restBetween pauses between two attempts to get a slot.
+func (h requestHandler) restBetween(ctx context.Context, right *election.Term) {
+	timer := time.NewTimer(min(heldPause, max(h.request.Expires.Sub(h.exec.now()), agenda.ClockSlack)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-right.Context().Done():
+	}
+}
+
+// endWithoutRun decides the request without a run, and records the outcome. again is zero if this succeeded.
+func (h requestHandler) endWithoutRun(right *election.Term, outcome Outcome, reason string) (again time.Time) {
+	if err := right.End(context.Background()); err != nil {
+		return h.exec.now().Add(heldPause)
+	}
+	h.recordNotRun(outcome, reason)
+	return time.Time{}
+}
+
+// refuseTick decides a request whose Tick is not a past tick of the job. It writes no record, because the history would show it as the outcome of a
+// tick.
+func (h requestHandler) refuseTick(right *election.Term, why string) (again time.Time) {
+	if err := right.End(context.Background()); err != nil {
+		return h.exec.now().Add(heldPause)
+	}
+	h.answerNotRun(Failed, why)
+	return time.Time{}
+}
+
+// recordNotRun records the outcome of a request without a run, and sends it to the requester.
+func (h requestHandler) recordNotRun(outcome Outcome, reason string) {
+	h.exec.recorder.add(Record{RunID: h.request.ID, Job: h.job.Name, Tick: h.request.Tick, Trigger: manual, Replica: h.exec.replica,
+		Outcome: outcome, Reason: reason, Finished: h.exec.now()})
+	h.answerNotRun(outcome, reason)
+}
+
+// answerNotRun logs the outcome of a request without a run, and sends it to the requester.
+func (h requestHandler) answerNotRun(outcome Outcome, reason string) {
+	h.exec.log.Log(outcome.logLevel(reason, false), "trigger request not run", "job", h.job.Name, "request", h.request.ID, "outcome", string(outcome), "reason", reason)
+	h.sendAnswer(Answer{Outcome: outcome, Reason: reason})
+}
+
+// executeRun executes the run. It sends the answer in parallel, so that a slow answer does not delay the run.
+func (h requestHandler) executeRun(term *election.Term) {
+	run := &Run{ID: term.ID(), Job: h.job.Name, Tick: h.request.Tick, Trigger: manual, Slot: term.Slot(), Slots: h.job.Parallel,
+		Attempt: term.Attempt(), Token: term.Token(), insist: h.request.Expires}
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		h.sendAnswer(Answer{Outcome: Running, RunID: run.ID})
+	}()
+	h.exec.executeRun(context.Background(), h.job, run, term)
+	<-told
+}
+
+// answerTries is the minimum number of attempts to deliver an outcome before sendAnswer gives up.
+const answerTries = 3
+
+// sendAnswer sends an answer to the requester. If the answer has an outcome, it retries until the outcome is delivered, the request expires, or the
+// drain begins, because Redis may be down for a while.
+func (h requestHandler) sendAnswer(say Answer) {
+	say.Request, say.Replica = h.request.ID, h.exec.replica
+	tries := answerTries
+	if say.Outcome == "" { // a progress report may get lost
+		tries = 1
+	}
+	awaited := func() bool {
+		return say.Outcome != "" && h.exec.draining.Err() == nil && h.exec.now().Before(h.request.Expires)
+	}
+	retry := newBackoff()
+	for n := 1; ; n++ {
+		ctx, cancel := context.WithTimeout(h.exec.parting, recordTimeout)
+		err := h.requests.Answer(ctx, say)
+		cancel()
+		if err == nil {
+			return
+		}
+		if n >= tries && !awaited() || !retry.Wait(h.exec.parting) {
+			h.exec.log.Warn("cannot deliver trigger answer", "job", h.job.Name, "request", h.request.ID, "error", err)
+			return
+		}
+	}
 }

@@ -1,129 +1,111 @@
 package scheduler
 
-// The life of a run, from the grant of its tick to the release of its lease:
-//
-//	granted -> awaiting its pool -> running -> stopping -> dead -> recorded -> released
-//
-// After a dead try, another try may follow. A run whose work never begins is released without a record, and its grant is given back. phase.go has all
-// transitions. They guarantee that no lease is released while a process of the run may still be alive.
-
 import (
 	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
 	"time"
 
-	"github.com/cronclave/cronclave/election"
+	"github.com/hashicorp/go-hclog"
 )
 
-// executeRun executes a granted run. If the job has a pool, it first waits for a slot of the pool; during this wait the run keeps its slot of the job
-// and its place on this replica. If the tick was given back, the record of the ending is empty.
-func (x *executor) executeRun(ctx context.Context, job *Job, run *Run, term *election.Term) ending {
-	failpoint("granted", run)
-	run.life = x.newLife(run)
-	if job.Pool.Name == "" || term == nil {
-		return x.carryOut(ctx, job, run, term)
-	}
-	run.life.moveTo(phase{name: phaseAwaitingPool})
-	slot, why := x.enterPool(ctx, job, run, term)
-	if why != nil {
-		return ending{record: x.withholdRun(job, run, term, why)}
-	}
-	return x.carryOut(ctx, job, run, term.With(slot))
+// A Runner does the work of a job.
+type Runner interface {
+	// Run does the work, and returns when all processes and goroutines of the work have ended. When ctx ends, Run stops the work gracefully;
+	// context.Cause returns the reason: [ErrTimeout], [ErrDrain], [ErrLost], [ErrCanceled] or [ErrReplaced]. When run.Kill ends, Run kills the work. If
+	// another process has stopped the work in time because the lease was about to end, Run returns a Result with the Err ErrLost.
+	Run(ctx context.Context, run *Run) Result
 }
 
-// An ending is the result of a run.
-type ending struct {
-	record    Record
-	unstarted error // the reason if the work never began: the grant was given back, and there is no record
-	// unreturned is closed when the Runner of the last try has returned. After a try that was called off, the Runner may still be running.
-	unreturned <-chan struct{}
+// A Run is one execution of a job.
+type Run struct {
+	ID      string // the id of the run and of its lease
+	Job     string
+	Replica string
+	Tick    time.Time // zero for a run outside the schedule
+	Local   time.Time // the local time that identifies the tick, with UTC as its zone; zero if Tick identifies it
+	// Due is the earliest start: Tick plus the jitter, or for a job with After the end of the parents' runs. It is zero for recoveries and manual runs.
+	Due         time.Time
+	Trigger     string // schedule, catch_up, recovery or manual
+	Slot, Slots int
+	Attempt     int             // 1 for the first attempt of a tick; each retry and each recovery adds 1
+	Token       int64           // the fencing token; 0 without a lock
+	Lease       Lease           // the run must have ended before the lease does; nil without a lock, or with OutlivesLease
+	Kill        context.Context // ends when the work must be killed at once
+	Logger      hclog.Logger    // adds the keys of the run to each line
+
+	startBy time.Time // the latest end of the wait for a slot of the pool; if zero, Job.poolWait bounds the wait
+	// insist is the instant until which a failed start is repeated, because no other replica can start the run. If it is zero, the grant is given back
+	// after a failed start.
+	insist   time.Time
+	followed bool   // a child of the job needs the outcome of this tick
+	start    *start // the start of the current try
+	life     *life  // the phase of the run
+	returned bool   // the end of the run is returned to a caller, which logs it
 }
 
-// carryOut runs the job with all its tries, records the end, and ends the term. When ctx ends, the run is stopped.
-func (x *executor) carryOut(ctx context.Context, job *Job, run *Run, term *election.Term) ending {
-	log := x.runLogger(run)
-	run.Replica, run.Logger = x.replica, log
-	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Local: run.Local, Trigger: run.Trigger, Slot: run.Slot, Attempt: run.Attempt,
-		Token: run.Token, Replica: x.replica, Outcome: Running, Started: x.now()}
-	watched := logLostLease(job, run, term)
-	end := x.runTries(ctx, job, run, term, &record)
-	watched()
-	if end.state == notStarted {
-		return x.undoGrant(job, run, term, &record, end)
+// Begin must be called by the Runner of a job with a [Job.StartTimeout], right before the step by which its work begins, such as the start of a
+// process. If Begin returns an error, the grant was given back: the Runner must not begin the work, and must return the error. After the step, the
+// Runner calls [Run.Began]. If the step failed because this replica lacks a resource, the Runner returns an error that wraps [ErrNotStarted]. For
+// other jobs, Begin does nothing.
+func (r *Run) Begin() error {
+	if r.start == nil || r.start.is(started) {
+		return nil
 	}
-	failpoint("ended", run)
-	x.markSucceeded(job, run, term, &record)
-	failpoint("told", run)
-	x.recordEnd(record, job.Lease/4) // before the release: if this replica died in between, the run would stay "running" in the history for ever
-	run.life.moveTo(phase{name: phaseRecorded})
-	failpoint("recorded", run)
-	if term != nil {
-		if err := x.endTerm(job, run, term, &record, end.state == interrupted); err != nil {
-			log.Warn("the lease could not be released; it ends by itself", "error", err)
-		}
+	return r.start.enterStarting()
+}
+
+// Began must be called by the Runner right after the step by which its work begins: see [Run.Begin].
+func (r *Run) Began() {
+	if r.start != nil {
+		r.start.confirmStarted()
 	}
-	run.life.moveTo(phase{name: phaseReleased})
-	failpoint("released", run)
-	record.logEnd(run, "finished", term != nil && x.leavesToRecovery(job, run, &record, end.state == interrupted), x.earlierFailures(&record)...)
-	return ending{record: record, unreturned: end.unreturned}
 }
 
-// A tryEnd is the result of all tries of a run.
-type tryEnd struct {
-	state      endState
-	why        error           // the reason if state is notStarted
-	unreturned <-chan struct{} // see [ending]
-}
-
-type endState int
-
-const (
-	concluded   endState = iota // the record has the outcome of the run
-	interrupted                 // another try was due but must not begin here; a recovery may run it
-	notStarted                  // no try has begun its work
+// The causes with which the context of a run ends when a user or a newer tick stops it.
+var (
+	ErrCanceled = errors.New("the run was canceled")
+	ErrReplaced = errors.New("a newer tick replaces the run")
 )
 
-// runTries runs the tries of a run. At the end, record has the outcome of the last try. Each earlier try has its own record.
-func (x *executor) runTries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) (end tryEnd) {
-	var last *pastTry
-	for asked := x.now(); ; {
-		opening, this, before := *record, run, last
-		run.life.moveTo(phase{name: phaseRunning, try: run.Attempt})
-		begin, result, cause := x.launchTry(ctx, job, run, term, func(at time.Time) { x.recordBegun(this, opening, at, before) })
-		run.life.moveTo(phase{name: phaseDead})
-		end.unreturned = begin.over
-		if end.why = begin.unstartedCause(result, cause); end.why != nil {
-			if x.unstartedTry(ctx, run, term, last, asked, end.why) {
-				continue
-			}
-			if end.state = notStarted; last != nil {
-				*record = last.run
-				end.state = x.noMoreTries(ctx, job, term, record)
-			}
-			return end
-		}
-		began := begin.beganAt(asked)
-		if last == nil {
-			record.Started = began
-		}
-		record.Finished = later(x.now().Add(-result.EndedAgo), began)
-		record.setOutcome(result, cause, hasLapsed(job, term))
-		if last != nil && !begin.is(started) { // this try was stopped before its work began; it still counts, so the try before it gets its record
-			x.recorder.add(last.try)
-		}
-		if run.Attempt > job.Retry.Max || record.Outcome != Failed && record.Outcome != TimedOut {
-			return end
-		}
-		pause := job.Retry.pauseBefore(run.Attempt)
-		last = &pastTry{run: *record, try: record.tryRecord(began)}
-		run.Logger.Info("try failed", append(last.try.logFields(), "attempt", run.Attempt, "retry_in", pause.Round(time.Millisecond).String())...)
-		attempt, ok := x.nextTry(ctx, job, run, term, pause)
-		if !ok {
-			end.state = x.noMoreTries(ctx, job, term, record)
-			return end
-		}
-		next := *run
-		next.Attempt = attempt
-		run, asked = &next, x.now()
-		record.beginAttempt(attempt)
-	}
+// The causes with which the context of a run ends.
+var (
+	ErrTimeout = errors.New("the job's timeout has passed")
+	ErrDrain   = errors.New("the replica is draining")
+	ErrLost    = errors.New("the lease was lost")
+)
+
+// A Lease is the lease of a run, as its [Runner] sees it. A Runner can pass the deadline to another process, which kills the work in time even if
+// this process is paused. [election.Term] implements it.
+type Lease interface {
+	// Length returns the length of the lease without renewal.
+	Length() time.Duration
+	// Deadline returns the instant at which the lease ends unless it is renewed, by CLOCK_BOOTTIME.
+	Deadline() time.Duration
+	// OnExtend calls f with the new deadline after each renewal, until stop is called. f must return at once.
+	OnExtend(f func(deadline time.Duration)) (stop func())
 }
+
+// A Result is the result of a run. The run succeeded if Err is nil.
+type Result struct {
+	Err      error
+	ExitCode *int   // the exit status of a command; may be nil
+	Signal   string // the signal that ended a command
+	Output   []byte // the tail of the output, for the journal
+	// OutputCut is the number of bytes of output that are missing before Output.
+	OutputCut int64
+	// EndedAgo is the time from the end of the work to the return of Run. It is positive only if another process killed the work while this process was
+	// paused.
+	EndedAgo time.Duration
+	// LeftBehind names processes that the work left behind when it ended by itself, and that had to be stopped. If LeftBehind is not empty, a request to
+	// stop the run does not change its outcome.
+	LeftBehind string
+}
+
+// A Func is a [Runner] that calls a Go function. The function must return when its context ends. A goroutine cannot be killed, so after the loss of a
+// lease only the fencing token protects the resource. A run fails if the function returns an error or panics.
+type Func func(ctx context.Context, run *Run) error
+
+// newRunID returns a random id of 16 characters with 80 random bits.
+func newRunID() string { return strings.ToLower(rand.Text()[:16]) }

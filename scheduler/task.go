@@ -11,6 +11,18 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
+// A named identifies a tick. name is the same on every replica. at is the instant of the tick, computed from one replica's zone data. Both are equal
+// if the schedule identifies ticks by their instants. See [cronspec.Schedule.ID].
+type named struct{ name, at time.Time }
+
+// localTime returns the local time that identifies the tick, with UTC as its zone, or zero if the instant identifies the tick.
+func (n named) localTime() time.Time {
+	if n.name.Equal(n.at) {
+		return time.Time{}
+	}
+	return cronspec.LocalTime(n.name)
+}
+
 // Short names for types of the agenda.
 type (
 	line = agenda.Job
@@ -143,15 +155,24 @@ func (t *task) scheduleKey() string {
 	return t.Spec.Key()
 }
 
-// poolFault returns an error if a job has a Pool and Config.Pools is missing.
-func (c *Config) poolFault(jobs []Job) error {
-	if c.Pools != nil || c.Claimer == nil {
-		return nil
-	}
-	for _, j := range jobs {
-		if j.Pool.Name != "" {
-			return fmt.Errorf("job %s: it has a Pool, and Config.Pools is missing", j.Name)
+// newTasks validates jobs and returns their tasks by name. Jobs with the same schedule share it, because there may be many of them.
+func newTasks(jobs []Job, labels Labels) (map[string]*task, error) {
+	var faults []error
+	tasks, specs := map[string]*task{}, map[string]*cronspec.Schedule{}
+	for _, job := range jobs {
+		t, err := newTask(job)
+		if err == nil {
+			t.Elsewhere = !labels.Include(job.Where)
 		}
+		if err == nil && !t.isChained() {
+			specs[t.Spec.Key()] = orDefault(specs[t.Spec.Key()], t.Spec)
+			t.Spec = specs[t.Spec.Key()]
+		}
+		if _, twice := tasks[job.Name]; twice {
+			err = errors.Join(err, fmt.Errorf("job %s: there are two of this name", job.Name))
+		}
+		faults = append(faults, err)
+		tasks[job.Name] = t
 	}
-	return nil
+	return tasks, errors.Join(append(faults, linkTasks(tasks))...)
 }

@@ -1,6 +1,7 @@
 package agenda
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cronclave/cronclave/scheduler/cronspec"
@@ -134,4 +135,122 @@ func (j *Job) Overdue() (due time.Time, ok bool) {
 // awaitsRun reports whether a tick waits for the end of a run of its job, on any replica.
 func (k *Tick) awaitsRun() bool {
 	return !k.held.IsZero() || k.Cause.Reason == Slots || !k.Placed && k.Job.Running >= k.Job.PerReplica
+}
+
+// Catching up: a tick that no replica decided before its deadline may still start until the end of its catch-up window. The ticks of a job start
+// oldest first. With the policy "latest" only the newest tick may still start, and only until a later tick is due.
+
+// Extended returns the instant until which a tick may start if it is caught up. newest is true if no later tick is due. The result depends only on
+// the tick, so that every replica computes the same instant. Otherwise one replica could settle a tick as missed that another replica still wants to
+// run.
+func (r *Rules) Extended(at, deadline time.Time, newest bool) time.Time {
+	if end := at.Add(r.CatchUpWindow); end.After(deadline) && (r.CatchUp == CatchUpAll || r.CatchUp == CatchUpLatest && newest) {
+		return end
+	}
+	return deadline
+}
+
+// isUnseen reports whether, as far as this replica knows, no replica was able to decide a tick. It returns true if this replica was late or
+// overloaded, because all other replicas may have been down. It returns false if a replica found no free slot or place for the tick.
+func (k *Tick) isUnseen() bool {
+	return slices.Contains([]Reason{Down, Redis, Late, Overload}, k.Cause.Reason)
+}
+
+// LastChance returns the latest start of a tick: its deadline, or the end of its catch-up window if no replica was able to run it.
+func (k *Tick) LastChance() time.Time {
+	if k.Trigger == CaughtUp || !k.isUnseen() {
+		return k.Deadline
+	}
+	open := k.Job.Open
+	return k.Rules.Extended(k.At, k.Deadline, len(open) > 0 && open[len(open)-1] == k)
+}
+
+// CatchUp moves the deadline of a late tick to its last chance, if it is to be caught up. From then on, the reason for which the tick waits no longer
+// matters.
+func (k *Tick) CatchUp(now time.Time) {
+	if end := k.LastChance(); now.After(k.Deadline) && end.After(k.Deadline) {
+		k.Deadline, k.Trigger = end, CaughtUp
+		k.waitInLine()
+	}
+}
+
+// WasCaughtUp reports whether a tick that was given back, and is reopened after its deadline, may still be caught up. Either it was being caught up
+// when it was granted, or no replica was up to reopen it earlier.
+func (k *Tick) WasCaughtUp(now time.Time) bool {
+	passed := !k.Next.IsZero() && !k.Next.After(now)
+	return now.After(k.Deadline) && (k.Rules.CatchUp == CatchUpAll || k.Rules.CatchUp == CatchUpLatest && !passed)
+}
+
+// passOver ends the catch-up of the newest open tick of a job with the policy "latest", because a later tick is due.
+func (a *Agenda) passOver(j *Job, now time.Time) {
+	if j.CatchUp != CatchUpLatest || len(j.Open) == 0 {
+		return
+	}
+	k := j.Open[len(j.Open)-1]
+	own := j.Deadline(k.At, k.Next)
+	if !k.LastChance().After(own) {
+		return
+	}
+	k.Deadline, k.Trigger = own, Scheduled
+	at := own.Add(j.settleDelay() + time.Millisecond)
+	if planned, ok := k.inAsks.When(); ok && planned.Before(at) {
+		at = planned
+	}
+	if k.canAsk() {
+		a.Ask(k, at, now)
+	}
+}
+
+// Replacing: a tick that finds all slots held stops the oldest run, and waits for the slot of that run. This tick is contending. If newer ticks need
+// all the slots, an older waiting tick is displaced, which means that it is skipped. Ticks of a backlog do not replace each other, unless the first
+// of them has found all slots held for longer than a period of the schedule.
+
+// Replaces reports whether a claim of the tick should stop a run. The claim should do so only if this replica could then start the tick: either the
+// tick already has a place, or the stopped run may free one.
+func (k *Tick) Replaces() bool {
+	return k.Rules.Overlap == Replace && k.MayWin() && (k.Placed || k.Job.Running > 0)
+}
+
+// Contend makes a new tick contending after its claim has stopped a run. A tick of a backlog stays InLine, so it is displaced only if the backlog is
+// stuck.
+func (k *Tick) Contend() {
+	if k.Claim().Replaces && k.Standing == Fresh {
+		k.Standing = Contending
+	}
+}
+
+// findsStuck reports whether the older tick o has found all slots held for longer than a period of the schedule, counted to k. Then the backlog is
+// stuck: its runs last so long that waiting ticks would wait until their deadlines.
+func (k *Tick) findsStuck(o *Tick) bool {
+	return o.Waits() && o.Standing != Displaced && !o.held.IsZero() && o.held.Before(k.Previous)
+}
+
+// displaceOlder displaces older waiting ticks of a job if the new tick k and other newer ticks need all the slots.
+func (a *Agenda) displaceOlder(k *Tick, now time.Time) {
+	if k.Rules.Overlap != Replace {
+		return
+	}
+	stuck := slices.ContainsFunc(k.olderTicks(), k.findsStuck)
+	needed := k.Rules.PerTick
+	for _, o := range slices.Backward(k.olderTicks()) {
+		if o.Standing != Contending && !(stuck && o.Standing == InLine) {
+			continue
+		}
+		if needed += o.Rules.PerTick; needed <= k.Rules.Parallel {
+			continue
+		}
+		o.Standing = Displaced
+		if o.canAsk() {
+			a.Ask(o, now, now)
+		}
+	}
+}
+
+// WakeContending schedules claims of contending and displaced ticks now. It is called when a run of the job has ended on this replica.
+func (a *Agenda) WakeContending(j *Job, now time.Time) {
+	for _, k := range j.Open {
+		if (k.Standing == Contending || k.Standing == Displaced) && k.canAsk() {
+			a.Ask(k, now, now)
+		}
+	}
 }

@@ -2,8 +2,10 @@ package scheduler_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +13,100 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler"
 )
+
+// board is where people ask for runs, and replicas say what became of it.
+type board struct {
+	c *cluster
+
+	mu       sync.Mutex
+	requests []scheduler.Request
+	answers  map[string][]scheduler.Answer
+	told     chan struct{} // closed when something is asked for
+}
+
+func (c *cluster) board() *board {
+	return &board{c: c, answers: map[string][]scheduler.Answer{}, told: make(chan struct{})}
+}
+
+// requests are those of one replica, which hears of each again and again, as long as it lives.
+type requests struct {
+	*board
+	*election.Elector
+	fault func(election.Result) // when it has taken something
+}
+
+// serve has a replica handle the requests on a board.
+func (b *board) serve(cfg *scheduler.Config) { b.serveWith(nil)(cfg) }
+
+func (b *board) serveWith(fault func(election.Result)) func(cfg *scheduler.Config) {
+	return func(cfg *scheduler.Config) {
+		s := cfg.Claimer.(spy)
+		cfg.Requests = requests{board: b, Elector: s.Elector, fault: fault}
+	}
+}
+
+func (r requests) Subscribe(ctx context.Context, f func([]scheduler.Request)) {
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		var open []scheduler.Request
+		for _, q := range r.requests {
+			if time.Now().Before(q.Expires) {
+				open = append(open, q, q)
+			}
+		}
+		told := r.told
+		r.mu.Unlock()
+		if len(open) > 0 {
+			f(open)
+		}
+		select {
+		case <-ctx.Done():
+		case <-told:
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (r requests) ClaimTrigger(ctx context.Context, e election.TriggerRequest) election.Result {
+	got := r.Elector.ClaimTrigger(ctx, e)
+	if r.fault != nil {
+		r.fault(got)
+	}
+	return got
+}
+
+func (r requests) Answer(_ context.Context, a scheduler.Answer) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answers[a.Request] = append(r.answers[a.Request], a)
+	return nil
+}
+
+// ask asks for a run of a job within a minute.
+func (b *board) ask(id, job string, edits ...func(*scheduler.Request)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := scheduler.Request{ID: id, Job: job, Created: time.Now(), Expires: time.Now().Add(time.Minute)}
+	for _, edit := range edits {
+		edit(&q)
+	}
+	b.requests = append(b.requests, q)
+	close(b.told)
+	b.told = make(chan struct{})
+}
+
+// want demands the last answers that were given.
+func (b *board) want(id string, outcome scheduler.Outcome, reason string) scheduler.Answer {
+	b.c.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	final := slices.DeleteFunc(slices.Clone(b.answers[id]), func(a scheduler.Answer) bool { return a.Outcome == "" })
+	if len(final) != 1 || final[0].Outcome != outcome || final[0].Reason != reason {
+		b.c.t.Errorf("answers to %s: %+v, want one: %s %s", id, b.answers[id], outcome, reason)
+		return scheduler.Answer{}
+	}
+	return final[0]
+}
 
 // yearly has no tick while a test lasts.
 const yearly = "0 0 31 12 *"
@@ -414,5 +510,61 @@ func TestRequestOfAPausedJob(t *testing.T) {
 		b.want("now", scheduler.Running, "")
 		b.want("past", scheduler.Running, "")
 		want(t, "outcomes", c.outcomes("j"), map[string]int{"ok": 3, "skipped paused": 1})
+	})
+}
+
+// unreachable takes no answers before an instant, as a journal whose server is being replaced by another.
+type unreachable struct {
+	scheduler.Requests
+	until time.Time
+}
+
+func (d unreachable) Answer(ctx context.Context, a scheduler.Answer) error {
+	if time.Now().Before(d.until) {
+		return errors.New("no server is there")
+	}
+	return d.Requests.Answer(ctx, a)
+}
+
+// A requester gets the outcome also if the journal takes no answers for some time, and is never told that a run was not started that is under way.
+// Promise: P5
+func TestAnswerOutlastsAFailover(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		away := time.Now().Add(31 * time.Second)
+		c.joinAll(3, []scheduler.Job{c.job("report", yearly, time.Second), c.job("long", yearly, 20*time.Second)}, b.serve,
+			func(cfg *scheduler.Config) { cfg.Requests = unreachable{cfg.Requests, away} })
+		c.at(time.Second)
+		b.ask("q", "report")
+		b.ask("first", "long")
+		c.at(10 * time.Second)
+		b.ask("second", "long")
+		c.at(30 * time.Second)
+		if n := len(c.runs("report")); n != 1 {
+			t.Fatalf("%d runs", n)
+		}
+		c.at(35 * time.Second)
+		b.want("q", scheduler.Running, "")
+		b.want("first", scheduler.Running, "")
+		b.want("second", scheduler.Skipped, "overlap")
+	})
+}
+
+// TestUnansweredRequestHoldsUpNoDrain: a replica that drains gives up soon.
+// Promise: P9
+func TestUnansweredRequestHoldsUpNoDrain(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		r := c.replica("r0", []scheduler.Job{c.job("report", yearly, time.Second)}, b.serve,
+			func(cfg *scheduler.Config) { cfg.Requests = unreachable{cfg.Requests, time.Now().Add(time.Hour)} })
+		r.run()
+		c.at(time.Second)
+		b.ask("q", "report")
+		c.at(20 * time.Second)
+		began := time.Now()
+		r.leave()
+		if took := time.Since(began); took > 3*time.Second || len(c.runs("report")) != 1 {
+			t.Errorf("the drain took %v, after %d runs", took, len(c.runs("report")))
+		}
 	})
 }
