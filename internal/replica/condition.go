@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
@@ -60,10 +61,11 @@ func firstUnstartable(jobs map[string]string) map[string]string {
 	return few
 }
 
-// A problemWatch records the start of each problem of this replica about which status warns. Its zero value has no problems.
+// A problemWatch records the start of each problem of this replica about which status warns, and publishes its begin and its end. Its zero value has no problems.
 type problemWatch struct {
-	since map[string]time.Time // by the code of the warning
-	peers []string             // codes of problems with other replicas, at the last check
+	events *events.Bus
+	since  map[string]time.Time // by the code of the warning
+	peers  []string             // codes of problems with other replicas, at the last check
 }
 
 // addSince adds the starts of the current problems to a registration.
@@ -72,6 +74,13 @@ func (w *problemWatch) addSince(entry journal.Replica) journal.Replica {
 	for _, code := range append(problemsOf(entry), w.peers...) {
 		if since[code] = entry.Seen.UTC(); !w.since[code].IsZero() {
 			since[code] = w.since[code]
+		} else {
+			w.events.Publish(events.ProblemBegan{Code: code, At: since[code]})
+		}
+	}
+	for code, began := range w.since {
+		if since[code].IsZero() {
+			w.events.Publish(events.ProblemEnded{Code: code, Interval: journal.Interval{From: began, To: entry.Seen.UTC()}})
 		}
 	}
 	w.since, entry.Since = since, since

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/web"
 	"github.com/cronclave/cronclave/locking"
@@ -20,7 +22,19 @@ import (
 // Each problem has the time of the registration that first had it, until one does not have it any more.
 func TestProblemsKeepTheirBeginning(t *testing.T) {
 	t.Parallel()
-	var w problemWatch
+	var published []string
+	w := problemWatch{events: events.NewBus(hclog.NewNullLogger())}
+	w.events.Subscribe(func(e events.Event) {
+		switch e := e.(type) {
+		case events.ProblemBegan:
+			published = append(published, "+"+e.Code)
+		case events.ProblemEnded:
+			published = append(published, "-"+e.Code)
+		}
+	})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	before := map[string]time.Time{}
 	begin := time.Now().UTC()
 	twin := []journal.Replica{{ID: "a-1", Name: "a", ConfigDigest: "1", Seen: begin}, {ID: "a-2", Name: "a", ConfigDigest: "2", Seen: begin}}
 	for i, step := range []struct {
@@ -42,6 +56,24 @@ func TestProblemsKeepTheirBeginning(t *testing.T) {
 		if got := w.addSince(step.entry).Since; !maps.Equal(got, want) {
 			t.Errorf("step %d: %v, want %v", i, got, want)
 		}
+		var changes []string
+		for code, since := range want {
+			if !since.Equal(before[code]) {
+				changes = append(changes, "+"+code)
+			}
+		}
+		for code := range before {
+			if want[code].IsZero() {
+				changes = append(changes, "-"+code)
+			}
+		}
+		published = nil
+		w.events.Run(ended)
+		slices.Sort(changes)
+		if slices.Sort(published); !slices.Equal(published, changes) {
+			t.Errorf("step %d: published %q, want %q", i, published, changes)
+		}
+		before = want
 		w.checkPeers(step.met, twin[0])
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
@@ -182,7 +183,7 @@ const (
 type incidents struct {
 	journal *journal.Journal
 	replica string
-	count   func(kind string)
+	events  *events.Bus
 
 	silent    time.Time // start of the time without an answer; zero while Redis answers
 	unwritten []journal.Incident
@@ -207,13 +208,13 @@ func (i *incidents) noteAnswer(at time.Time) {
 	i.silent = time.Time{}
 }
 
-// addIncident counts an incident and queues it for the journal. If Redis failed over to a server whose clock is behind, the incident would end before it began.
+// addIncident publishes an incident and queues it for the journal. If Redis failed over to a server whose clock is behind, the incident would end before it began.
 // Its start is then moved to its end.
 func (i *incidents) addIncident(kind string, during journal.Interval) {
-	i.count(kind)
 	if during.From.After(during.To) {
 		during.From = during.To
 	}
+	i.events.Publish(events.ProblemEnded{Code: kind, Interval: during})
 	i.unwritten = append(i.unwritten, journal.Incident{Kind: kind, Interval: journal.Interval{From: during.From.UTC(), To: during.To.UTC()}, Replica: i.replica})
 	i.unwritten = i.unwritten[max(len(i.unwritten)-mostUnwritten, 0):]
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/replica/leader"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -204,7 +205,6 @@ func (a *announcer) announceAll(ctx context.Context) {
 }
 
 const (
-	describeEvery = time.Minute
 	// publishAgainAfter is the pause after a failed write of the configuration.
 	publishAgainAfter = time.Minute
 )
@@ -249,9 +249,9 @@ func (p *publisher) publishDue(ctx context.Context) {
 	p.publishConfiguration(ctx) // last, because it may take long
 }
 
-// describeJobs writes the descriptions of the jobs once per describeEvery.
+// describeJobs writes the descriptions of the jobs once per leader.DescribeEvery.
 func (p *publisher) describeJobs(ctx context.Context) {
-	if time.Since(p.described) < describeEvery {
+	if time.Since(p.described) < leader.DescribeEvery {
 		return
 	}
 	if err := p.journal.DescribeJobs(ctx, DescribeJobs(p.config(), p.now())); err != nil {
@@ -324,6 +324,14 @@ func (p *peers) isGone(id string) bool {
 		return false
 	}
 	return !slices.Contains(known.ids, id)
+}
+
+// alive returns the replicas that were alive at the last reading; nil before the first.
+func (p *peers) alive() []journal.Replica {
+	if known := p.all.Load(); known != nil {
+		return known.replicas
+	}
+	return nil
 }
 
 // setAlive records the replicas that are alive now.

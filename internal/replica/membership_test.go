@@ -16,6 +16,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
@@ -25,7 +26,7 @@ type member struct {
 	*membership
 	log      bytes.Buffer
 	evicting bool // Redis drops keys that expire
-	losses   int  // of data, since the last look
+	ended    []string
 }
 
 // startMember registers a replica. at is the server's clock.
@@ -39,15 +40,25 @@ func startMember(t *testing.T, j *journal.Journal, id, name string, at *time.Tim
 			return journal.Replica{ID: id, Name: name, Version: "v1", Started: *at, Seen: *at, ConfigDigest: cfg.Digest()}
 		},
 		now: func() time.Time { return *at }, canary: j.Canary(id), evicts: func(context.Context) bool { return m.evicting },
-		incidents: incidents{journal: j, replica: name, count: func(kind string) {
-			if kind == journal.DataLoss {
-				m.losses++
-			}
-		}},
+		incidents: incidents{journal: j, replica: name, events: events.NewBus(log)},
 		announcer: announcer{sweep: func(context.Context, ...string) error { return nil }, log: log, begin: make(chan struct{}, 1)},
 		publisher: publisher{journal: j, log: log, version: "v1", config: func() *config.Config { return cfg }, now: func() time.Time { return *at }, news: make(chan struct{}, 1)}}
+	m.incidents.events.Subscribe(func(e events.Event) {
+		if e, ended := e.(events.ProblemEnded); ended {
+			m.ended = append(m.ended, e.Code)
+		}
+	})
 	m.turn(t.Context())
 	return m
+}
+
+// endedProblems returns the codes of the problems that have ended since the last call.
+func (m *member) endedProblems() []string {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	m.ended = nil
+	m.incidents.events.Run(ctx)
+	return m.ended
 }
 
 // turn renews the registration, announces if that is due, and publishes.
@@ -75,10 +86,10 @@ func (m *member) wantLoss(t *testing.T, want string) {
 			got = append(got, said)
 		}
 	}
-	if strings.Join(got, " and ") != want || (m.losses > 0) != (want == "Redis lost its data") {
-		t.Errorf("it says %q, want %q; %d losses of data; log %s", got, want, m.losses, m.log.String())
+	ended := m.endedProblems()
+	if strings.Join(got, " and ") != want || slices.Contains(ended, journal.DataLoss) != (want == "Redis lost its data") {
+		t.Errorf("it says %q, want %q; published %q; log %s", got, want, ended, m.log.String())
 	}
-	m.losses = 0
 	m.log.Reset()
 }
 

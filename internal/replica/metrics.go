@@ -12,8 +12,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/web"
@@ -126,10 +128,13 @@ func (p delayRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Resu
 // withReason lists the outcomes whose reasons are codes. Other reasons are free texts, and too many for a metric.
 var withReason = []scheduler.Outcome{scheduler.Canceled, scheduler.Skipped, scheduler.Missed}
 
-// noteEnd counts a record that is the first one to end a run or a tick, and logs an abandoned run. All other replicas record the runs of a dead replica, so
-// only the first record is logged. A replica that drains records its own runs before it hands them over, so these are not logged.
-func (m *monitor) noteEnd(rec journal.Record) {
-	m.countRecord(rec)
+// logAbandoned logs an abandoned run. All other replicas record the runs of a dead replica, so only the first record is an event. A replica that drains records
+// its own runs before it hands them over, so these are not logged.
+func logAbandoned(log hclog.Logger, e events.Event) {
+	rec, isOutcome := e.(events.Outcome)
+	if !isOutcome {
+		return
+	}
 	level, what := hclog.Error, "run abandoned: its holder is gone"
 	switch {
 	case rec.Outcome == journal.OutcomeOK && rec.Token != 0 && rec.Started.IsZero(): // the holder would have recorded the start
@@ -139,16 +144,24 @@ func (m *monitor) noteEnd(rec journal.Record) {
 	case rec.Recovers || rec.Reason != "": // the tick runs again, or the run was to stop anyway
 		level = hclog.Warn
 	}
-	m.log.Log(level, what, "job", rec.Job, "run_id", rec.RunID, "replica_lost", rec.Replica, "token", rec.Token)
+	log.Log(level, what, "job", rec.Job, "run_id", rec.RunID, "replica_lost", rec.Replica, "token", rec.Token)
 }
 
-// countRecord counts a record that is the first one to end a run or a tick.
-func (m *monitor) countRecord(rec journal.Record) {
-	switch {
-	case m.metrics == nil:
-		return
-	case rec.Retried:
-		m.metrics.TryFailed(rec.Job)
+// countEvent counts outcomes, outages of Redis and losses of its data.
+func countEvent(metrics *web.Metrics, e events.Event) {
+	switch e := e.(type) {
+	case events.Outcome:
+		countRecord(metrics, e.Record)
+	case events.ProblemEnded:
+		if e.Code == journal.Outage || e.Code == journal.DataLoss {
+			metrics.Incident(e.Code == journal.DataLoss)
+		}
+	}
+}
+
+func countRecord(metrics *web.Metrics, rec journal.Record) {
+	if rec.Retried {
+		metrics.TryFailed(rec.Job)
 		return
 	}
 	o := web.Outcome{Job: rec.Job, Outcome: rec.Outcome, Failed: rec.Failed(), Ticks: rec.Ticks, Finished: rec.Finished}
@@ -158,14 +171,7 @@ func (m *monitor) countRecord(rec journal.Record) {
 	if rec.DurationMS != nil {
 		o.Ran, o.Took = true, time.Duration(*rec.DurationMS)*time.Millisecond
 	}
-	m.metrics.Ended(o)
-}
-
-// countIncident counts an outage of Redis or a loss of its data.
-func (m *monitor) countIncident(kind string) {
-	if m.metrics != nil {
-		m.metrics.Incident(kind == journal.DataLoss)
-	}
+	metrics.Ended(o)
 }
 
 // enabledNames returns the names of the enabled jobs of a configuration. Disabled jobs have no metrics. Otherwise, an alert on a failed job would last as long
@@ -251,20 +257,20 @@ func (m *monitor) recallPast(ctx context.Context, j *journal.Journal, cfg func()
 		return
 	}
 	var last time.Time
-	repeatEvery(ctx, cluster.RegisterEvery, func() {
+	for ; ctx.Err() == nil; backoff.Sleep(ctx, cluster.RegisterEvery) {
 		all := !m.recalled.Swap(true)
 		if !all && (!leads() || time.Since(last) < refreshEvery) {
-			return
+			continue
 		}
 		if err := m.recallAll(ctx, j, enabledNames(cfg()), all); err != nil {
 			if all {
 				m.recalled.Store(false)
 			}
 			m.log.Debug("the past of jobs not read yet", "error", err)
-			return
+			continue
 		}
 		last = time.Now()
-	})
+	}
 }
 
 // recallAll reads the newest records of all jobs. If all is set, and these records of a job contain no success, it reads all records of the job.

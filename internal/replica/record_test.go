@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -48,12 +49,12 @@ func TestAbandonedRunsAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	said := func(name string, records ...scheduler.Record) {
 		t.Helper()
-		m := &monitor{log: hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true, Name: name})}
-		j, err := conn.OpenJournal(&config.Config{Namespace: "default"}, m.noteEnd)
+		own := hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true, Name: name})
+		j, err := conn.OpenJournal(&config.Config{Namespace: "default"}, func(first journal.Record) { logAbandoned(own, events.Outcome{Record: first}) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (recorder{j, m}).Record(t.Context(), records); err != nil {
+		if err := (recorder{journal: j}).Record(t.Context(), records); err != nil {
 			t.Fatal(err)
 		}
 	}

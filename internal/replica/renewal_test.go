@@ -13,6 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/replica/leader"
 )
 
 // slowAnswers has a command take its time.
@@ -166,7 +167,7 @@ func TestHungMasterCostsNothingOfOthers(t *testing.T) {
 		digests := "cronclave:default:digests:" + m.publisher.config().Digest()
 		for minute := range 10 {
 			time.Sleep(time.Minute)
-			gone, err := j.ForgetJobs(ctx, time.Now().Add(-3*describeEvery))
+			gone, err := j.ForgetJobs(ctx, time.Now().Add(-3*leader.DescribeEvery))
 			if err != nil || len(gone) > 0 || rdb.Exists(ctx, digests).Val() == 0 {
 				t.Errorf("after minute %d: %v are forgotten, %v; the configuration is there: %d", minute, gone, err, rdb.Exists(ctx, digests).Val())
 			}

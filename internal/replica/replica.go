@@ -18,11 +18,13 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/logging"
 	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/replica/leader"
 	"github.com/cronclave/cronclave/internal/warden"
 	"github.com/cronclave/cronclave/internal/web"
 	"github.com/cronclave/cronclave/locking"
@@ -70,6 +72,7 @@ type Replica struct {
 	membership membership
 	reloader   reloader
 	monitor    monitor
+	events     *events.Bus
 	leads      atomic.Bool      // whether the replica is the leader
 	clock      func() time.Time // this machine's wall clock
 	started    time.Time
@@ -93,7 +96,7 @@ func New(cfg Config) (*Replica, error) {
 
 func (r *Replica) prepareParts(cfg Config) (err error) {
 	logWarnings(cfg.Log, cfg.Jobs)
-	r.monitor.log = r.log
+	r.monitor.log, r.events = r.log, events.NewBus(r.log)
 	err = r.monitor.openServer(cfg.Jobs, cfg.Redis, r.version, web.Gauges{
 		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset, Cluster: r.monitor.cluster.Load, LogDropped: cfg.LogDropped,
 		Lateness: func() (time.Duration, bool) { return r.scheduler.Lateness() }, Running: func() int { return r.scheduler.Running() },
@@ -101,6 +104,10 @@ func (r *Replica) prepareParts(cfg Config) (err error) {
 	}, r.unreadyReason, func() bool { return r.readiness.isPhase(starting) })
 	if err != nil {
 		return err
+	}
+	r.events.Subscribe(func(e events.Event) { logAbandoned(r.log, e) })
+	if r.monitor.metrics != nil {
+		r.events.Subscribe(func(e events.Event) { countEvent(r.monitor.metrics, e) })
 	}
 	if err = r.connectRedis(); err != nil {
 		return err
@@ -116,7 +123,7 @@ func (r *Replica) prepareParts(cfg Config) (err error) {
 		return err
 	}
 	r.membership = membership{journal: r.journal, log: r.log, peers: &r.peers, entry: r.registryEntry, now: r.serverNow, evicts: r.evictsExpiring, news: make(chan struct{}, 1),
-		incidents: incidents{journal: r.journal, replica: r.name, count: r.monitor.countIncident},
+		incidents: incidents{journal: r.journal, replica: r.name, events: r.events}, problems: problemWatch{events: r.events},
 		announcer: announcer{sweep: r.scheduler.Sweep, log: r.log, begin: make(chan struct{}, 1)},
 		publisher: publisher{journal: r.journal, log: r.log, version: r.version, config: r.cfg.Load, now: r.serverNow, news: make(chan struct{}, 1)}}
 	return nil
@@ -130,7 +137,7 @@ func (r *Replica) connectRedis() (err error) {
 	if r.locks, err = locking.New(locks); err != nil {
 		return err
 	}
-	if r.journal, err = r.redis.OpenJournal(cfg, r.monitor.noteEnd); err != nil {
+	if r.journal, err = r.redis.OpenJournal(cfg, func(first journal.Record) { r.events.Publish(events.Outcome{Record: first}) }); err != nil {
 		return err
 	}
 	r.live = newLiveOutput(r.journal, r.log)
@@ -214,8 +221,9 @@ func (r *Replica) runScheduler(ctx context.Context, reload <-chan struct{}) (err
 	registered, leave := context.WithCancel(context.WithoutCancel(ctx))
 	r.readiness.enterPhase(scheduling)
 	var beside sync.WaitGroup
-	beside.Go(func() { r.leadership.Campaign(campaign, r.leadCluster) })
+	beside.Go(func() { r.leadership.Campaign(campaign, r.lead) })
 	beside.Go(func() { r.membership.run(registered) })
+	beside.Go(func() { r.events.Run(registered) })
 	beside.Go(func() { watchStandstill(registered, r.serverNow, r.stoodStill) })
 	defer context.AfterFunc(work, func() {
 		r.readiness.enterPhase(draining)
@@ -240,6 +248,21 @@ func (r *Replica) runScheduler(ctx context.Context, reload <-chan struct{}) (err
 		return context.Cause(work)
 	}
 	return err
+}
+
+// lead performs the duties of the cluster's leader until its term ends.
+func (r *Replica) lead(ctx context.Context, term *election.Term) {
+	r.log.Info("leadership won", "token", term.Token())
+	r.leads.Store(true)
+	defer r.leads.Store(false)
+	r.monitor.recalled.Store(false)
+	cfg := leader.Config{Locks: r.locks, Redis: r.redis, Journal: r.journal, Jobs: r.cfg.Load, Replicas: r.peers.alive, Sweep: r.scheduler.Sweep, Now: r.serverNow,
+		Describe:       func() []journal.JobInfo { return DescribeJobs(r.cfg.Load(), r.serverNow()) },
+		HeartbeatFault: func(what string) { r.heartbeatError.Store(&what) }, Version: r.version, Log: r.log}
+	if r.monitor.metrics != nil {
+		cfg.State = r.monitor.cluster.Store
+	}
+	leader.Lead(ctx, term, cfg)
 }
 
 // awaitRedis waits until Redis answers and is fit to coordinate. It returns an error only if waiting does not remedy it.
@@ -434,13 +457,6 @@ func (r *readiness) redisUp(look func() bool) bool {
 		r.up, r.asked = look(), time.Now()
 	}
 	return r.up
-}
-
-// repeatEvery calls f at once, and then again after each period until ctx ends.
-func repeatEvery(ctx context.Context, period time.Duration, f func()) {
-	for ; ctx.Err() == nil; backoff.Sleep(ctx, period) {
-		f()
-	}
 }
 
 // A notice wakes a goroutine. It is a channel of capacity 1, so all notices that arrive before the goroutine wakes count as one.

@@ -1,4 +1,5 @@
-package replica
+// Package leader has the duties of the cluster's leader: housekeeping, the heartbeat, and checks for lost replicas, full pools and configurations that differ.
+package leader
 
 import (
 	"context"
@@ -11,52 +12,83 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/web"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 const (
-	sweepEvery = time.Minute
+	// DescribeEvery is the interval at which each replica describes its jobs. A job that was not described for three intervals belongs to no replica.
+	DescribeEvery = time.Minute
+	sweepEvery    = time.Minute
 	// forgetAfter is the time for which all replicas must have lacked a job, and its lock must have been unused, before the lock is removed. A job that returns
 	// earlier finds its ledger. A job that returns later begins with a new one. In both cases no tick runs again.
 	forgetAfter = 24 * time.Hour
 )
 
-// leadCluster performs the duties of the cluster's leader until its term ends.
-func (r *Replica) leadCluster(ctx context.Context, term *election.Term) {
-	r.log.Info("leadership won", "token", term.Token())
-	r.leads.Store(true)
-	defer r.leads.Store(false)
-	elector, err := election.New(election.Config{Locks: r.locks})
+// Config configures the duties of a leader.
+type Config struct {
+	Locks   *locking.Client
+	Redis   *redisconn.Conn
+	Journal *journal.Journal
+	// Jobs returns the configuration in use.
+	Jobs func() *config.Config
+	// Describe returns the descriptions of the jobs in use.
+	Describe func() []journal.JobInfo
+	// Replicas returns the replicas that were alive at the last reading of the registry; nil before the first.
+	Replicas func() []journal.Replica
+	// Sweep inspects all jobs of this replica, and the given other ones.
+	Sweep func(ctx context.Context, others ...string) error
+	// Now returns the time by the clock of Redis.
+	Now func() time.Time
+	// HeartbeatFault receives the error of the last heartbeat; "" for none.
+	HeartbeatFault func(string)
+	// State receives the state of the cluster for the metrics, and nil while it is unknown. If State is nil, the state is not read.
+	State   func(*web.Cluster)
+	Version string
+	Log     hclog.Logger
+}
+
+// Lead performs the duties of the cluster's leader until its term ends.
+func Lead(ctx context.Context, term *election.Term, cfg Config) {
+	elector, err := election.New(election.Config{Locks: cfg.Locks})
 	if err != nil {
-		r.log.Error("housekeeping cannot start", "error", err) // cannot happen: the locks exist
+		cfg.Log.Error("housekeeping cannot start", "error", err) // cannot happen: the locks exist
 		return
 	}
-	view, err := cluster.New(cluster.Config{Conn: r.redis, Journal: r.journal, Namespace: r.cfg.Load().Namespace, Zones: func() *cronspec.Zones { return r.cfg.Load().Zones }})
+	view, err := cluster.New(cluster.Config{Conn: cfg.Redis, Journal: cfg.Journal, Namespace: cfg.Jobs().Namespace, Zones: func() *cronspec.Zones { return cfg.Jobs().Zones }})
 	if err != nil {
-		r.log.Error("housekeeping cannot start", "error", err) // cannot happen either
+		cfg.Log.Error("housekeeping cannot start", "error", err) // cannot happen either
 		return
 	}
 	defer func() { _ = view.Close() }() // it only waits for background work
-	h := housekeeping{journal: r.journal, elector: elector, sweep: r.scheduler.Sweep, now: r.serverNow, log: r.log}
+	beats := heartbeat{client: newBeatClient(), version: cfg.Version, log: cfg.Log, config: func() config.Heartbeat { return cfg.Jobs().Heartbeat }, fault: cfg.HeartbeatFault}
+	reader := clusterReader{journal: cfg.Journal, elector: elector, config: cfg.Jobs, describe: cfg.Describe, now: cfg.Now}
 	var duties sync.WaitGroup
-	beats := heartbeat{client: newBeatClient(), version: r.version, log: r.log, config: func() config.Heartbeat { return r.cfg.Load().Heartbeat },
-		fault: func(what string) { r.heartbeatError.Store(&what) }}
 	duties.Go(func() { beats.run(ctx) })
-	duties.Go(func() { watchAgreement(ctx, &r.peers, r.journal, r.log) })
-	duties.Go(func() { watchReplicas(ctx, r.journal, r.log) })
-	duties.Go(func() { watchPools(ctx, view, r.cfg.Load, r.serverNow, r.log) })
-	r.monitor.recalled.Store(false)
-	duties.Go(func() {
-		r.monitor.watchCluster(ctx, clusterReader{journal: r.journal, elector: elector, config: r.cfg.Load, now: r.serverNow})
-	})
-	repeatEvery(ctx, sweepEvery, func() { h.maintainData(ctx, disabledJobs(r.cfg.Load())) })
+	duties.Go(func() { watchAgreement(ctx, cfg.Replicas, cfg.Journal, cfg.Log) })
+	duties.Go(func() { watchReplicas(ctx, cfg.Journal, cfg.Log) })
+	duties.Go(func() { watchPools(ctx, view, cfg.Jobs, cfg.Now, cfg.Log) })
+	if cfg.State != nil {
+		duties.Go(func() { reader.watchCluster(ctx, cfg.State, cfg.Log) })
+	}
+	h := housekeeping{journal: cfg.Journal, elector: elector, sweep: cfg.Sweep, now: cfg.Now, log: cfg.Log}
+	repeatEvery(ctx, sweepEvery, func() { h.maintainData(ctx, disabledJobs(cfg.Jobs())) })
 	duties.Wait()
 	if cause := context.Cause(ctx); errors.Is(cause, election.ErrEndangered) || term.Context().Err() != nil {
-		r.log.Warn("leadership lost", "token", term.Token(), "error", cause)
+		cfg.Log.Warn("leadership lost", "token", term.Token(), "error", cause)
+	}
+}
+
+// repeatEvery calls f at once, and then again after each period until ctx ends.
+func repeatEvery(ctx context.Context, period time.Duration, f func()) {
+	for ; ctx.Err() == nil; backoff.Sleep(ctx, period) {
+		f()
 	}
 }
 
@@ -70,7 +102,7 @@ func disabledJobs(cfg *config.Config) (names []string) {
 	return names
 }
 
-// housekeeping maintains the data of the cluster. Only the leader runs it.
+// housekeeping maintains the data of the cluster.
 type housekeeping struct {
 	journal *journal.Journal
 	elector *election.Elector
@@ -87,7 +119,7 @@ func (h *housekeeping) maintainData(ctx context.Context, disabled []string) {
 			h.log.Warn("housekeeping: "+what, "error", err)
 		}
 	}
-	_, err := h.journal.ForgetJobs(ctx, h.now().Add(-3*describeEvery))
+	_, err := h.journal.ForgetJobs(ctx, h.now().Add(-3*DescribeEvery))
 	warn("remove what is left of jobs that no replica has", err)
 	gone, err := h.journal.GoneJobs(ctx)
 	warn("look for jobs that no replica has", err)
@@ -121,16 +153,16 @@ func (h *housekeeping) removeGoneLocks(ctx context.Context, gone map[string]time
 	return errors.Join(err, h.journal.DropGone(ctx, removed...))
 }
 
-// watchAgreement is a duty of the leader. Until ctx ends, it logs when replicas begin to disagree on the configuration, and when they agree again. Two checks
+// watchAgreement logs when replicas begin to disagree on the configuration, and when they agree again. Two checks
 // in a row must find the same state, because replicas differ for a moment while a new configuration is rolled out.
-func watchAgreement(ctx context.Context, p *peers, j *journal.Journal, log hclog.Logger) {
+func watchAgreement(ctx context.Context, alive func() []journal.Replica, j *journal.Journal, log hclog.Logger) {
 	var last, logged string // groups of replicas as text; "" if the replicas agree
 	repeatEvery(ctx, cluster.RegisterEvery, func() {
-		known := p.all.Load()
-		if known == nil {
+		replicas := alive()
+		if replicas == nil {
 			return
 		}
-		c, now := cluster.GroupByConfig(known.replicas), ""
+		c, now := cluster.GroupByConfig(replicas), ""
 		if len(c) > 1 {
 			now = c.String()
 		}
@@ -156,7 +188,7 @@ func watchAgreement(ctx context.Context, p *peers, j *journal.Journal, log hclog
 // registrations expire, but all replicas return soon after it.
 const confirmLost = 2 * cluster.RegisterEvery
 
-// watchReplicas is a duty of the leader. It logs the loss of each replica once, even if the leader changes.
+// watchReplicas logs the loss of each replica once, even if the leader changes.
 func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 	missing := lostWatch{}
 	repeatEvery(ctx, cluster.RegisterEvery, func() {
@@ -209,7 +241,7 @@ const (
 	freeFor = 5 * time.Minute
 )
 
-// watchPools is a duty of the leader. It logs once per occurrence that a pool is full while runs wait for it. Without pools it sends nothing to Redis.
+// watchPools logs once per occurrence that a pool is full while runs wait for it. Without pools it sends nothing to Redis.
 func watchPools(ctx context.Context, o *cluster.Operator, cfg func() *config.Config, now func() time.Time, log hclog.Logger) {
 	watch := poolWatch{operator: o, now: now, log: log}
 	repeatEvery(ctx, lookAtPools, func() {

@@ -1,4 +1,4 @@
-package replica
+package leader
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -145,13 +146,13 @@ func TestLeaderSweepsJobsThatNobodyHas(t *testing.T) {
 		describe("back", "done", "dead", "kept")
 		all := []string{"back", "done", "dead", "kept"}
 		h.expect("at first", all, nil)
-		time.Sleep(4 * describeEvery)
+		time.Sleep(4 * DescribeEvery)
 		describe("kept")
 		h.expect("without them", all, []string{"back", "dead", "done"})
-		time.Sleep(forgetAfter - 5*describeEvery)
+		time.Sleep(forgetAfter - 5*DescribeEvery)
 		describe("kept", "back")
 		h.expect("before a day has passed", all, []string{"dead", "done"})
-		time.Sleep(2 * describeEvery)
+		time.Sleep(2 * DescribeEvery)
 		h.expect("after a day", []string{"back", "dead", "kept"}, []string{"dead"})
 		if err := h.elector.DeleteOrphans(t.Context(), "dead", term.ID()); err != nil {
 			t.Fatal(err)
@@ -195,7 +196,7 @@ func TestReplicaIsLostWhenItStaysAway(t *testing.T) {
 // A pool and a job whose data is damaged change nothing about that.
 func TestFullPoolIsLoggedOnce(t *testing.T) {
 	t.Parallel()
-	_, conn, j := startJournal(t)
+	conn, j := startJournal(t)
 	locks, err := locking.New(conn.LockConfig("default", "r1"))
 	if err != nil {
 		t.Fatal(err)
@@ -302,4 +303,27 @@ func TestPoolThatIsFullAtTimesIsNotLogged(t *testing.T) {
 			}
 		}
 	}
+}
+
+func startJournal(t *testing.T) (*redisconn.Conn, *journal.Journal) {
+	t.Helper()
+	s, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	source, err := redisconn.Named{Env: s.URL()}.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := redisconn.Open(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	j, err := journal.New(journal.Config{Redis: conn, Namespace: "default", Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn, j
 }

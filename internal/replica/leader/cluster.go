@@ -1,4 +1,4 @@
-package replica
+package leader
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/cluster"
@@ -18,29 +20,26 @@ import (
 // readClusterEvery is the interval at which the leader reads the state of the cluster for its metrics. Each reading sends one batch of requests for all jobs.
 const readClusterEvery = 15 * time.Second
 
-// watchCluster is a duty of the leader. Until ctx ends, it reads the state of the cluster from Redis for the metrics. After an error the metrics have no state
-// of the cluster.
-func (m *monitor) watchCluster(ctx context.Context, r clusterReader) {
-	if m.metrics == nil {
-		return
-	}
-	defer m.cluster.Store(nil)
+// A clusterReader reads the state of a cluster. Only one goroutine may use it.
+type clusterReader struct {
+	journal  *journal.Journal
+	elector  *election.Elector
+	config   func() *config.Config
+	describe func() []journal.JobInfo
+	now      func() time.Time // the clock of Redis
+	ticks    cluster.TickCache
+}
+
+// watchCluster passes the state of the cluster to report until ctx ends; nil after an error and at the end.
+func (r *clusterReader) watchCluster(ctx context.Context, report func(*web.Cluster), log hclog.Logger) {
+	defer report(nil)
 	repeatEvery(ctx, readClusterEvery, func() {
 		known, err := r.readCluster(ctx)
 		if err != nil {
-			m.log.Debug("cannot read the state of the cluster for the metrics", "error", err)
+			log.Debug("cannot read the state of the cluster for the metrics", "error", err)
 		}
-		m.cluster.Store(known)
+		report(known)
 	})
-}
-
-// A clusterReader reads the state of a cluster. Only one goroutine may use it.
-type clusterReader struct {
-	journal *journal.Journal
-	elector *election.Elector
-	config  func() *config.Config
-	now     func() time.Time // the clock of Redis
-	ticks   cluster.TickCache
 }
 
 // readCluster returns the state of the cluster, or nil and an error.
@@ -53,13 +52,13 @@ func (r *clusterReader) readCluster(ctx context.Context) (*web.Cluster, error) {
 	}
 	cfg := r.config()
 	var err error
-	if known.Paused, err = r.readPaused(ctx, enabledNames(cfg)); err != nil {
+	if known.Paused, err = r.readPaused(ctx, cfg.EnabledJobs()); err != nil {
 		return nil, err
 	}
 	if known.Pools, err = r.readPools(ctx, cfg.Pools); err != nil {
 		return nil, err
 	}
-	known.Ticks = r.nextTicks(DescribeJobs(cfg, r.now()))
+	known.Ticks = r.nextTicks(r.describe())
 	return known, nil
 }
 
@@ -93,17 +92,17 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *web.Cluster) er
 }
 
 // readPaused returns the jobs that are paused.
-func (r *clusterReader) readPaused(ctx context.Context, jobs []string) (paused []string, err error) {
+func (r *clusterReader) readPaused(ctx context.Context, jobs []*config.Job) (paused []string, err error) {
 	requests := make([]election.InspectRequest, len(jobs))
 	for i, job := range jobs {
-		requests[i] = election.InspectRequest{Job: job}
+		requests[i] = election.InspectRequest{Job: job.Name}
 	}
 	for i, state := range r.elector.Inspect(ctx, requests) {
 		if state.Err != nil {
-			return nil, fmt.Errorf("inspect job %s: %w", jobs[i], state.Err)
+			return nil, fmt.Errorf("inspect job %s: %w", jobs[i].Name, state.Err)
 		}
 		if state.Pause.On(state.Now) {
-			paused = append(paused, jobs[i])
+			paused = append(paused, jobs[i].Name)
 		}
 	}
 	return paused, nil

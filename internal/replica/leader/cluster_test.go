@@ -1,0 +1,90 @@
+package leader
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/web"
+)
+
+// readerAt returns a reader with the zones built in.
+func readerAt(now func() time.Time) *clusterReader {
+	return &clusterReader{now: now, config: func() *config.Config { return new(config.Config) }}
+}
+
+// The next tick of a job, and the longest time between two: of a job of working days that is a weekend, also on a Monday.
+// Promise: P6
+func TestNextTicks(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC) // a Monday
+	r := readerAt(func() time.Time { return now })
+	jobs := []journal.JobInfo{{Name: "work", Schedule: []string{"0 9 * * 1-5"}, Timezone: "UTC", Enabled: true, Digest: "1"},
+		{Name: "off", Schedule: []string{"@daily"}, Timezone: "UTC"}, {Name: "after", After: []string{"work"}, Timezone: "UTC", Enabled: true}}
+	expect := func(want map[string]web.NextTick) {
+		t.Helper()
+		if next := r.nextTicks(jobs); !maps.Equal(next, want) {
+			t.Errorf("at %v: %v, want %v", now, next, want)
+		}
+	}
+	const weekend = 72 * time.Hour
+	expect(map[string]web.NextTick{"work": {At: now.Add(21 * time.Hour), Period: weekend}})
+	now = now.Add(21 * time.Hour)
+	expect(map[string]web.NextTick{"work": {At: now.Add(24 * time.Hour), Period: weekend}})
+	jobs[0].Schedule, jobs[0].Digest = []string{"@hourly"}, "2"
+	expect(map[string]web.NextTick{"work": {At: now.Add(time.Hour), Period: time.Hour}})
+	jobs = jobs[1:]
+	expect(map[string]web.NextTick{})
+}
+
+// The period is the longest gap at every hour of a week: that of the night or the weekend also within it, and with many ticks before it. A reader that
+// is new at that hour finds the same as one that has read all week.
+// Promise: P6
+func TestPeriodAtEachHourOfAWeek(t *testing.T) {
+	t.Parallel()
+	monday := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	for schedule, want := range map[string]time.Duration{
+		"*/10 9-17 * * *":      15*time.Hour + 10*time.Minute,
+		"0 9-17 * * 1-5":       64 * time.Hour,
+		"* * 9-17 * * 1-5":     63*time.Hour + time.Second,
+		"*/15 * * * * *":       15 * time.Second,
+		"0,20 * * * *":         40 * time.Minute,
+		"30 4 1 * *":           31 * 24 * time.Hour,
+		"0 0-11,13-23/2 * * *": 2 * time.Hour,
+	} {
+		now := monday
+		jobs := []journal.JobInfo{{Name: "j", Schedule: []string{schedule}, Timezone: "UTC", Enabled: true}}
+		kept := readerAt(func() time.Time { return now })
+		for hour := range 7 * 24 {
+			now = monday.Add(time.Duration(hour)*time.Hour + 55*time.Minute)
+			fresh := readerAt(kept.now)
+			if old, anew := kept.nextTicks(jobs)["j"], fresh.nextTicks(jobs)["j"]; old.Period != want || anew != old {
+				t.Errorf("%s at %s: %v, and read anew %v; want a period of %v", schedule, now.Format("Mon 15:04"), old, anew, want)
+			}
+		}
+	}
+}
+
+// A gap that comes, such as holidays, is in the period a week before it begins at the latest, and until a day after its end, in which the run after it
+// has the time to end ok.
+// Promise: P6
+func TestPeriodBeforeAndAfterHolidays(t *testing.T) {
+	t.Parallel()
+	day := func(d, hour int) time.Time { return time.Date(2026, 12, d, hour, 30, 0, 0, time.UTC) }
+	now := day(1, 12)
+	r := readerAt(func() time.Time { return now })
+	jobs := []journal.JobInfo{{Name: "j", Schedule: []string{"0 * * * *"}, ExceptDates: []string{"2026-12-15", "2026-12-16"}, Timezone: "UTC", Enabled: true}}
+	const holidays = 49 * time.Hour
+	for now.Before(day(31, 0)) {
+		period := r.nextTicks(jobs)["j"].Period
+		switch must, may := !now.Before(day(7, 23)) && now.Before(day(18, 0)), !now.Before(day(6, 22)) && now.Before(day(19, 0)); {
+		case must && period != holidays:
+			t.Errorf("at %v: %v, want the holidays", now, period)
+		case !may && period != time.Hour:
+			t.Errorf("at %v: %v, want an hour", now, period)
+		}
+		now = now.Add(time.Hour)
+	}
+}
