@@ -77,7 +77,6 @@ func sortedNames(files map[string][]byte) []string {
 
 var versionPattern = regexp.MustCompile(`^[0-9]{4}[a-z]{1,2}$`)
 
-// readVersion returns the version of the time zone data in a folder.
 func readVersion(folder string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(folder, "+VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +96,6 @@ func readVersion(folder string) (string, error) {
 // notPlaces are entries of a zone folder that are no places: they depend on the machine, or repeat all zones in another form.
 var notPlaces = []string{"localtime", "posixrules", "posix", "right"}
 
-// readZones returns the compiled zones in a folder, by name.
 func readZones(folder string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {

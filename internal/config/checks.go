@@ -171,7 +171,6 @@ type namedFile struct {
 	secret            bool
 }
 
-// finding is a fault or a warning about a file.
 type finding struct{ fault, warning string }
 
 // ofReplica checks the files that the replica itself opens. server is nil if [server] was not read.

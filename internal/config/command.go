@@ -14,7 +14,6 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// commandKeys returns the keys for the command of a job.
 func commandKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		{
@@ -115,7 +114,6 @@ func ownVariables() []string {
 	}
 }
 
-// environmentKeys returns the keys for the environment of a job's command.
 func environmentKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		{Name: "env", Kind: "table of strings", Read: readEnv, Value: variablesOf, Doc: "Variables of the command, added to those of `[defaults]`."},
@@ -232,7 +230,6 @@ func finishUser(r *schema.Reader, d *draft) {
 	}
 }
 
-// machineKeys returns the keys that select the replica, the user and the resources of a job.
 func machineKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Field("where", "table of strings", func(d *draft) *map[string]string { return &d.Where }, readLabels,

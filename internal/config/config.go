@@ -200,7 +200,6 @@ func (c *Config) Withheld(j *Job) map[string]bool {
 	return names
 }
 
-// jobKeys returns the keys of the table of a job.
 func jobKeys() schema.Section[draft] {
 	s := schema.Section[draft]{
 		Keys:  slices.Concat(tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys(), aboutKeys()),

@@ -186,13 +186,11 @@ type hidden struct {
 	zone  string            // the time zone; set only if it contains a variable, and used only for the settings, because a digest uses the resolved zone
 }
 
-// expression is one expression of a schedule, with its place.
 type expression struct {
 	document.Value
 	schema.Expansion
 }
 
-// textsOf returns the texts of expressions, with variables replaced.
 func textsOf(exprs []expression) []string {
 	var texts []string
 	for _, e := range exprs {

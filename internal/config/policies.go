@@ -11,7 +11,6 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// mostSlots is the maximum number of slots of a job or a pool.
 const mostSlots = 1000
 
 // slotKeys returns the keys that limit the concurrent runs of a job, and that select what happens to a tick without a free slot.
@@ -47,7 +46,6 @@ func overlapKey() schema.Key[draft] {
 	return key
 }
 
-// readPools reads [pools], a table of named semaphores.
 func readPools(r *schema.Reader, v document.Value, to map[string]Pool) {
 	eachNamed(r, v, "pool", func(pool document.Value) {
 		var p Pool
@@ -70,7 +68,6 @@ func poolName(r *schema.Reader, v document.Value) (schema.Expansion, bool) {
 	return r.Text(v, "the name of a pool in a string")
 }
 
-// finishPool sets the job's pool and the number of the pool's slots.
 func finishPool(r *schema.Reader, d *draft, known map[string]Pool) {
 	p, found := known[d.pool.Text]
 	switch {
@@ -83,7 +80,6 @@ func finishPool(r *schema.Reader, d *draft, known map[string]Pool) {
 	}
 }
 
-// checkSlots checks the combination of parallel, per_tick and per_replica.
 func checkSlots(r *schema.Reader, d *draft) {
 	if d.wrong["parallel"] {
 		return
@@ -108,7 +104,6 @@ const (
 	usualRecover = 3
 )
 
-// attemptKeys returns the keys for repeated attempts of a job.
 func attemptKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Table("retry", func(d *draft) *Retry { return &d.Retry }, retryKeys(), "[Repeats](#retry) a run that failed or timed out."),
@@ -119,7 +114,6 @@ func attemptKeys() []schema.Key[draft] {
 	}
 }
 
-// stopKeys returns the keys that limit the duration of a run and define how it is stopped.
 func stopKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Limit("timeout", "none", func(d *draft) *time.Duration { return &d.Timeout }, "Maximum duration of a try. Then SIGTERM stops it."),

@@ -68,7 +68,6 @@ func tlsKeys() schema.Section[TLS] {
 // leastMasters is the smallest number of masters that keeps a majority after the loss of one.
 const leastMasters = 3
 
-// readQuorum reads the URLs of independent masters.
 func readQuorum(r *schema.Reader, v document.Value) ([]string, bool) {
 	urls, ok := schema.List(r, v, "a list of URLs", func(item document.Value) (string, bool) { return redisURL(r, item, "quorum", oneMaster) })
 	if !ok {
@@ -85,7 +84,6 @@ func readQuorum(r *schema.Reader, v document.Value) ([]string, bool) {
 	return urls, true
 }
 
-// oneMaster refuses a URL that names more than one server.
 func oneMaster(u RedisURL) error {
 	if u.Topology != Single {
 		return errors.New("must name one server: redis://, rediss:// or unix://")
@@ -113,7 +111,6 @@ func redisURL(r *schema.Reader, v document.Value, name string, check func(RedisU
 	return e.Text, true
 }
 
-// checkRedis checks combinations of keys in [redis].
 func checkRedis(r *schema.Reader, to *Redis) {
 	u, err := ParseRedisURL(to.URL)
 	if file, set := r.Set("redis.password_file"); set && err == nil && u.Password != "" {
@@ -165,7 +162,6 @@ func checkSentinel(r *schema.Reader, to *Redis, u RedisURL, known bool) {
 	}
 }
 
-// usesTLS reports whether a URL asks for TLS.
 func usesTLS(raw string) bool {
 	u, err := ParseRedisURL(raw)
 	return err == nil && u.TLS
@@ -204,7 +200,6 @@ type RedisURL struct {
 	DB     int
 }
 
-// scheme describes a URL scheme.
 type scheme struct {
 	topology Topology
 	tls      bool
@@ -250,7 +245,6 @@ func ParseRedisURL(raw string) (RedisURL, error) {
 	return u, u.readPath(path)
 }
 
-// errNoURL is the error of a URL that can't be parsed.
 var errNoURL = errors.New("is not a URL; in a password, write %XX for characters other than letters and digits")
 
 // readAuthority reads the user, the password and the hosts.

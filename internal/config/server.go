@@ -56,43 +56,43 @@ func readHosts(r *schema.Reader, v document.Value) ([]string, bool) {
 	return schema.List(r, v, want, func(item document.Value) (string, bool) {
 		e, ok := r.Text(item, want)
 		if ok && !e.Open && (e.Text == "" || !isHost(e.Text)) {
-			r.Fault(item, "%q is no name of a host; write it without scheme and port, as in cron.example.org", e.Text)
+			r.Fault(item, "%q is no name of a host; write it without scheme and port, as in cron.example.org", item.Raw)
 			return "", false
 		}
 		return e.Text, ok
 	})
 }
 
-// outsideURL reads the address at which browsers reach the pages.
 func outsideURL(r *schema.Reader, v document.Value) (string, bool) {
-	e, ok := r.Text(v, "a URL in a string")
-	if !ok || e.Open {
-		return e.Text, ok
-	}
-	text := strings.TrimSuffix(e.Text, "/")
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		r.Fault(v, "%s is not where a browser finds the pages; write https://HOST, or https://HOST/PATH behind a proxy with other services", v.Name)
-		return "", false
-	case u.EscapedPath() != "" && faultOfBase(u.EscapedPath()) != "":
-		r.Fault(v, "%s has the path %q, which %s", v.Name, u.EscapedPath(), faultOfBase(u.EscapedPath()))
-		return "", false
-	}
-	return text, true
+	text, ok := r.Checked(v, "a URL in a string", func(s string) error {
+		u, err := url.Parse(strings.TrimSuffix(s, "/"))
+		switch {
+		case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+			return errors.New("is not where a browser finds the pages; write https://HOST, or https://HOST/PATH behind a proxy with other services")
+		case u.EscapedPath() != "" && faultOfBase(u.EscapedPath()) != "":
+			return fmt.Errorf("has the path %q, which %s", asWritten(v, u.EscapedPath()), faultOfBase(u.EscapedPath()))
+		}
+		return nil
+	})
+	return strings.TrimSuffix(text, "/"), ok
 }
 
 // basePath reads the prefix that all paths have in browsers.
 func basePath(r *schema.Reader, v document.Value) (string, bool) {
-	e, ok := r.Text(v, "a path in a string, as \"/cron\"")
-	if !ok || e.Open {
-		return e.Text, ok
+	return r.Checked(v, "a path in a string, as \"/cron\"", func(s string) error {
+		if fault := faultOfBase(s); fault != "" {
+			return fmt.Errorf("%q %s", v.Raw, fault)
+		}
+		return nil
+	})
+}
+
+// asWritten returns a part of a value for a message. If the value uses the environment, it returns the whole value as the file has it.
+func asWritten(v document.Value, part string) any {
+	if hasDollar(v.Raw) {
+		return v.Raw
 	}
-	if fault := faultOfBase(e.Text); fault != "" {
-		r.Fault(v, "%s %q %s", v.Name, e.Text, fault)
-		return "", false
-	}
-	return e.Text, true
+	return part
 }
 
 // baseForm excludes characters that proxies and browsers may encode in different ways.
@@ -117,7 +117,6 @@ func faultOfBase(path string) string {
 	return ""
 }
 
-// trustedProxies reads IP addresses and networks.
 func trustedProxies(r *schema.Reader, v document.Value) ([]netip.Prefix, bool) {
 	const want = `a list of addresses such as ["10.0.0.0/8"]`
 	return schema.List(r, v, want, func(item document.Value) (netip.Prefix, bool) {
@@ -130,30 +129,21 @@ func trustedProxies(r *schema.Reader, v document.Value) ([]netip.Prefix, bool) {
 		}
 		prefix, err := netip.ParsePrefix(e.Text)
 		if err != nil {
-			r.Fault(item, "%q is no IP address and no network; write it as in 10.0.0.7 or 10.0.0.0/8", e.Text)
+			r.Fault(item, "%q is no IP address and no network; write it as in 10.0.0.7 or 10.0.0.0/8", item.Raw)
 			return netip.Prefix{}, false
 		}
 		return prefix.Masked(), true
 	})
 }
 
-// readListen reads an address to listen on.
 func readListen(r *schema.Reader, v document.Value) (string, bool) {
-	const want = "an address, as \"127.0.0.1:7377\""
-	e, ok := r.Text(v, want)
-	if !ok || e.Open {
-		return e.Text, ok
-	}
-	if host, port, err := net.SplitHostPort(e.Text); err != nil || !isPort(port) || host != "" && !isHost(host) {
-		r.Fault(v, "%s %q is no address; write HOST:PORT, as in 127.0.0.1:7377 or [::1]:7377", v.Name, e.Text)
-		return "", false
-	}
-	return e.Text, true
-}
-
-func isPort(s string) bool {
-	_, err := strconv.ParseUint(s, 10, 16)
-	return err == nil
+	return r.Checked(v, "an address, as \"127.0.0.1:7377\"", func(s string) error {
+		host, port, err := net.SplitHostPort(s)
+		if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || host != "" && !isHost(host) {
+			return fmt.Errorf("%q is no address; write HOST:PORT, as in 127.0.0.1:7377 or [::1]:7377", v.Raw)
+		}
+		return nil
+	})
 }
 
 // isHost reports whether a text is an IP address or looks like a host name.
@@ -177,8 +167,9 @@ func checkServer(r *schema.Reader, table document.Value, s Server) {
 	if tls, set := r.Set("server.tls"); set && (s.CertFile == "" || s.KeyFile == "") && !r.Meant("server.tls.cert_file") && !r.Meant("server.tls.key_file") {
 		r.Fault(tls.AtKey(), "cert_file and key_file go together; set both")
 	}
+	outside, _ := r.Set("server.url")
 	if at, set := r.Set("server.base_path"); set && s.BasePath != "" && s.URL != "" && s.BasePath != pathOf(s.URL) {
-		r.Fault(at, "base_path %q is not the path of url, %q; leave base_path out", s.BasePath, pathOf(s.URL))
+		r.Fault(at, "base_path %q is not the path of url, %q; leave base_path out", asWritten(at, s.BasePath), asWritten(outside, pathOf(s.URL)))
 	}
 	listen, set := r.Set("server.listen")
 	checkOIDC(r, s)
@@ -190,7 +181,7 @@ func checkServer(r *schema.Reader, table document.Value, s Server) {
 	case !set && !r.Meant("server.listen"):
 		r.Fault(table.AtKey(), "[server] has no listen; set listen")
 	case set && s.Listen != "" && !guarded && !isLoopback(s.Listen):
-		r.Fault(listen, "listen %q is reached from other machines, so token_file or oidc is needed; set one of them, or listen on 127.0.0.1", s.Listen)
+		r.Fault(listen, "listen %q is reached from other machines, so token_file or oidc is needed; set one of them, or listen on 127.0.0.1", listen.Raw)
 	}
 }
 
@@ -233,7 +224,6 @@ func isLoopbackHost(host string) bool {
 // callbackPath is the path to which the provider redirects browsers.
 const callbackPath = "/login/oidc/callback"
 
-// newOIDC returns the default values of [server.oidc].
 func newOIDC() *OIDC { return &OIDC{NameClaim: "email", RoleClaim: "groups"} }
 
 func oidcKeys() schema.Section[OIDC] {
@@ -262,15 +252,7 @@ func oidcKeys() schema.Section[OIDC] {
 // providerURL reads a URL to which secrets are sent. It must be an HTTPS URL or a loopback address. The messages do not contain the URL, because a user may
 // have put a password into it by mistake.
 func providerURL(r *schema.Reader, v document.Value) (string, bool) {
-	e, ok := r.Text(v, "a URL in a string")
-	if !ok || e.Open {
-		return e.Text, ok
-	}
-	if err := checkProviderURL(e.Text); err != nil {
-		r.Fault(v, "%s %v", v.Name, err)
-		return "", false
-	}
-	return e.Text, true
+	return r.Checked(v, "a URL in a string", checkProviderURL)
 }
 
 func checkProviderURL(s string) error {
@@ -324,7 +306,6 @@ func checkRedirect(r *schema.Reader, s Server) {
 	}
 }
 
-// leastHeartbeat is the shortest interval of the heartbeat.
 const leastHeartbeat = time.Second
 
 func heartbeatKeys() schema.Section[Heartbeat] {
@@ -347,15 +328,7 @@ func checkHeartbeat(r *schema.Reader, table document.Value) {
 
 // webURL reads the URL of a web service. Its messages do not contain the URL, which may be a secret.
 func webURL(r *schema.Reader, v document.Value) (string, bool) {
-	e, ok := r.Text(v, "a URL in a string")
-	if !ok || e.Open {
-		return e.Text, ok
-	}
-	if err := checkWebURL(e.Text); err != nil {
-		r.Fault(v, "%s %v", v.Name, err)
-		return "", false
-	}
-	return e.Text, true
+	return r.Checked(v, "a URL in a string", checkWebURL)
 }
 
 func checkWebURL(s string) error {

@@ -39,7 +39,6 @@ func (s Settings) Of(job string) []Setting {
 	return all
 }
 
-// addJob records the settings of a job that differ from Common.
 func (s Settings) addJob(job string, all []Setting) {
 	own := map[string]string{}
 	for i, setting := range all {
@@ -66,7 +65,6 @@ func (d *draft) jobSettings(keys schema.Section[draft], defaults map[string]stri
 	return all
 }
 
-// defaultTexts returns the default value of each key of a job.
 func defaultTexts(keys schema.Section[draft]) map[string]string {
 	empty, texts := newDraft(time.UTC, nil), map[string]string{}
 	for _, e := range keys.Entries(&empty) {
@@ -99,7 +97,6 @@ func programOf(argv []string) any {
 	return described(strconv.Quote(argv[0]) + " and " + countOf(len(argv)-1, "argument"))
 }
 
-// commandOf describes the command of a job without its arguments.
 func commandOf(d *draft) any {
 	if d.script != "" {
 		return described("a shell command of " + countOf(utf8.RuneCountInString(d.script), "character"))

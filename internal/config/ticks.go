@@ -16,7 +16,6 @@ import (
 // scheduleKeys lists the keys that define a job's ticks. A job with `after` must not set them.
 var scheduleKeys = []string{"schedule", "timezone", "jitter", "except", "starts_at", "expires_at", "catch_up", "catch_up_window"}
 
-// tickKeys returns the keys that define a job's ticks and their deadlines.
 func tickKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Field("schedule", "string, or list of strings", func(d *draft) *[]expression { return &d.exprs }, readSchedule,
@@ -77,7 +76,6 @@ func readSchedule(r *schema.Reader, v document.Value) ([]expression, bool) {
 	return readExpressions(r, v, `an expression in a string, such as "0 3 * * *", or a list of them`)
 }
 
-// readExpressions reads a string or a non-empty list of strings.
 func readExpressions(r *schema.Reader, v document.Value, want string) ([]expression, bool) {
 	one := func(item document.Value) (expression, bool) {
 		e, ok := r.Text(item, want)
@@ -90,7 +88,6 @@ func readExpressions(r *schema.Reader, v document.Value, want string) ([]express
 	return schema.List(r, v, want, one)
 }
 
-// finishSchedule parses the schedule of a job and its exceptions.
 func finishSchedule(r *schema.Reader, v document.Value, d *draft, known calendars, now func() time.Time) {
 	requireKey(r, v, d, "schedule", "after")
 	d.Schedule = textsOf(d.exprs)
@@ -141,7 +138,6 @@ func expressionOf(d *draft, except []expression, about *cronspec.ParseError) (e 
 	return of[about.Index], true
 }
 
-// splitErrors returns the errors that errors.Join has combined.
 func splitErrors(err error) []error {
 	if err == nil {
 		return nil
@@ -204,7 +200,6 @@ func calendarKeys() schema.Section[[]string] {
 	}}
 }
 
-// readCalendars reads [calendars], a table of named lists of days.
 func readCalendars(r *schema.Reader, v document.Value, to calendars) {
 	eachNamed(r, v, "calendar", func(calendar document.Value) {
 		var dates []string

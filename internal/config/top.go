@@ -70,7 +70,6 @@ func readOnce[T any](read func(*schema.Reader, document.Value) (T, bool)) func(*
 	}
 }
 
-// tableKeys returns the tables of the top level.
 func tableKeys() []schema.Key[top] {
 	table := func(name, doc string, read func(*schema.Reader, document.Value, *top)) schema.Key[top] {
 		return schema.Key[top]{Name: name, Kind: schema.KindTable, Doc: doc, Read: func(r *schema.Reader, v document.Value, t *top) {
@@ -109,7 +108,6 @@ func replicaKeys() schema.Section[Replica] {
 	}
 }
 
-// mostReplicas is the maximum of [cluster].replicas.
 const mostReplicas = 1000
 
 func clusterSection() schema.Section[ClusterSettings] {
@@ -122,7 +120,6 @@ func clusterSection() schema.Section[ClusterSettings] {
 	}
 }
 
-// mostRuns is the maximum number of records that the history keeps for a job.
 const mostRuns = 100_000
 
 func historyKeys() schema.Section[History] {
@@ -139,7 +136,6 @@ func historyKeys() schema.Section[History] {
 // WholeHistory returns limits for a reader that does not have the [history] of the cluster. They include everything that a replica can keep.
 func WholeHistory() History { return History{Runs: mostRuns, MaxAge: schema.AnyLength} }
 
-// defaultConfig returns the configuration that results from an empty file.
 func defaultConfig() Config {
 	return Config{
 		Namespace: DefaultNamespace,
@@ -278,7 +274,6 @@ func validName(s string) (string, error) {
 	return s, nil
 }
 
-// zoneReader is a function that reads a time zone by its name.
 type zoneReader = func(*schema.Reader, document.Value) (*time.Location, bool)
 
 // zoneKey returns a key for a time zone. The zone is looked up in the zone data that zones returns. wrap may add a check to the reader.

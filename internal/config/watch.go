@@ -85,7 +85,6 @@ func (w watched) currentStamp() (string, error) {
 	return fmt.Sprint(realPath(w.name), " ", info.Mode(), " ", info.Size(), " ", info.ModTime().UnixNano()), nil
 }
 
-// realPath returns the absolute path of a file without symbolic links.
 func realPath(name string) string {
 	absolute, err := filepath.Abs(name)
 	if err != nil {
@@ -110,7 +109,6 @@ func matchFiles(pattern string) ([]string, error) {
 	return names, err //nolint:wrapcheck // the caller words it
 }
 
-// escapePattern escapes the name of a folder for use in a pattern.
 func escapePattern(folder string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(folder)
 }
@@ -207,7 +205,6 @@ func (p *mountProbe) markSilent(at, path string) {
 	p.silent[cmp.Or(at, path)] = path
 }
 
-// followTime bounds the time for following the symbolic links of a path.
 const followTime = time.Second
 
 // followLinks follows the symbolic links of a path, which may lead to another mount. It asks the file system about each component, but skips mounts that did

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // The limits of the audit log. They keep one user from pushing the acts of others out of it: see [auditLog.countStop].
@@ -42,7 +40,6 @@ const (
 // ErrTooManyActs means that a user has requested more acts than allowed.
 var ErrTooManyActs = errors.New("too many acts of one user")
 
-// auditLog reads and writes the audit log, which lists the acts of users.
 type auditLog struct{ *namespace }
 
 // An Act is a change that a user requests, such as a pause. Users read its JSON, so the fields must stay compatible.
@@ -64,7 +61,6 @@ type Act struct {
 	Unchanged int `json:"unchanged,omitempty"`
 }
 
-// findFault describes what is wrong with an act; "" if nothing is.
 func (a *Act) findFault() string {
 	if !isSound(a.Time) || a.Tick != nil && !isSound(*a.Tick) || a.Until != nil && !isSound(*a.Until) {
 		return "a time beyond the calendar"
@@ -139,7 +135,6 @@ func (l auditLog) countStop(ctx context.Context, user, text string, now time.Tim
 	return wrapIf("make room in the audit log", allErrors(ctx, cmds, err))
 }
 
-// countAct counts an act of a user. It returns [ErrTooManyActs] if the user has reached a limit.
 func (l auditLog) countAct(ctx context.Context, user string, now time.Time) error {
 	day := now.UTC().Format(time.DateOnly)
 	windows := []struct {
@@ -248,19 +243,5 @@ func (l auditLog) Acts(ctx context.Context, most int) ([]Act, error) {
 	if err := errorOf(ctx, found); err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
-	var acts []Act
-	var damaged error
-	for _, text := range found.Val() {
-		var a Act
-		err := json.Unmarshal([]byte(text), &a)
-		if fault := a.findFault(); err == nil && fault != "" {
-			err = errors.New(fault)
-		}
-		if err != nil {
-			damaged = multierr.Join(damaged, fmt.Errorf("read the audit log: %w: %w", ErrCorrupt, err))
-			continue
-		}
-		acts = append(acts, a)
-	}
-	return acts, damaged
+	return decodeAll[Act]("read the audit log", found.Val())
 }

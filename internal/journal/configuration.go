@@ -81,10 +81,8 @@ func (g registry) KeepConfiguration(ctx context.Context, id ConfigID, ttl time.D
 	return wrapIf("keep the configuration of jobs", multierr.Join(err, damaged))
 }
 
-// missingParts are the parts of a configuration that are missing or incomplete.
 type missingParts struct{ digests, settings bool }
 
-// refreshConfiguration extends the time to live of the published parts of a configuration.
 func (g registry) refreshConfiguration(ctx context.Context, id ConfigID, ttl time.Duration) (missing missingParts, damaged, err error) {
 	var kind *redis.StatusCmd
 	var fields *redis.IntCmd
@@ -182,7 +180,6 @@ func marshalUnescaped(v any) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err //nolint:wrapcheck // callers say of what
 }
 
-// setFields sets fields of a hash that expires.
 func (g registry) setFields(ctx context.Context, key string, ttl time.Duration, pairs []any) error {
 	cmds, err := g.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		p.HSet(ctx, key, pairs...)
@@ -288,7 +285,6 @@ func decodeSettings(head, own string) ([]Setting, error) {
 	return h.Settings, nil
 }
 
-// faultOf returns the first fault of settings; "" if there is none.
 func faultOf(settings []Setting) string {
 	if len(settings) > mostSettings {
 		return fmt.Sprintf("%d settings", len(settings))

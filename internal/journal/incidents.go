@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 const (
@@ -31,7 +29,6 @@ const (
 	DataLoss = "data_loss" // Redis lost its data
 )
 
-// incidentList reads and writes the incidents of Redis.
 type incidentList struct{ *namespace }
 
 // An Incident is an outage of Redis, or a loss of its data. Its JSON is part of the contract with users.
@@ -90,23 +87,8 @@ func (l incidentList) Incidents(ctx context.Context, now time.Time) ([]Incident,
 	if err := errorOf(ctx, found); err != nil {
 		return nil, fmt.Errorf("read the incidents of Redis: %w", err)
 	}
-	var all []Incident
-	var damaged multierr.List
-	for _, text := range found.Val() {
-		var in Incident
-		err := json.Unmarshal([]byte(text), &in)
-		if fault := in.findFault(); err == nil && fault != "" {
-			err = errors.New(fault)
-		}
-		if err != nil {
-			damaged.Add(fmt.Errorf("read the incidents of Redis: %w: %w", ErrCorrupt, err))
-			continue
-		}
-		if !in.To.After(now.Add(justNow)) {
-			all = append(all, in)
-		}
-	}
-	return mergeIncidents(all), damaged.Err()
+	all, damaged := decodeAll[Incident]("read the incidents of Redis", slices.Collect(maps.Values(found.Val())))
+	return mergeIncidents(slices.DeleteFunc(all, func(in Incident) bool { return in.To.After(now.Add(justNow)) })), damaged
 }
 
 // mergeIncidents returns incidents from new to old, with overlapping ones of one kind merged.

@@ -14,7 +14,6 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// descriptions reads and writes the descriptions of jobs.
 type descriptions struct{ *namespace }
 
 // A JobInfo describes a job for readers that do not have its configuration.

@@ -197,18 +197,15 @@ type namespace struct {
 	timeout time.Duration
 }
 
-// withTimeout returns a context with the time limit of a call.
 func (n *namespace) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, n.timeout, fmt.Errorf("no answer from Redis in %v: %w", n.timeout, context.DeadlineExceeded))
 }
 
-// key returns a key of the namespace.
 func (n *namespace) key(name string) string { return n.prefix + name }
 
 // jobKey returns a key of one job, with its hash tag.
 func (n *namespace) jobKey(job, name string) string { return n.prefix + "{" + job + "}:" + name }
 
-// formatNumber returns a number as an argument for Redis.
 func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
 
 // pipelineEach sends one command per item, at most atOnce per round trip. It passes the replies to take, in the order of the items. damaged lists the damaged
@@ -287,7 +284,6 @@ func errorOf(ctx context.Context, c redis.Cmder) error {
 	return allErrors(ctx, []redis.Cmder{c}, c.Err())
 }
 
-// wrapIf adds the name of the operation to an error; nil stays nil.
 func wrapIf(what string, err error) error {
 	if err == nil {
 		return nil
@@ -322,7 +318,6 @@ func commandError(c redis.Cmder) error {
 	return fmt.Errorf("%s: %w", name, c.Err())
 }
 
-// isWrongType reports whether Redis refused a command because the key has a value of another type.
 func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
 // Unanswered reports whether a call failed because Redis did not answer. The errors of a Redis that is starting, or of a Redis Cluster without a master, do not
@@ -401,6 +396,27 @@ func isSound(t time.Time) bool {
 
 // described is a value that Redis stores as JSON under a name.
 type described interface{ findFault() string }
+
+// decodeAll decodes the JSON of list entries. Damaged entries are left out, and damaged has an error for each of them, which begins with doing.
+func decodeAll[T any, P interface {
+	*T
+	described
+}](doing string, texts []string) (entries []T, damaged error) {
+	var errs multierr.List
+	for _, text := range texts {
+		var one T
+		err := json.Unmarshal([]byte(text), &one)
+		if fault := P(&one).findFault(); err == nil && fault != "" {
+			err = errors.New(fault)
+		}
+		if err != nil {
+			errs.Add(fmt.Errorf("%s: %w: %w", doing, ErrCorrupt, err))
+			continue
+		}
+		entries = append(entries, one)
+	}
+	return entries, errs.Err()
+}
 
 // decodeEntry decodes text into v. name points to the field of v that has the name of the entry. It must equal want.
 func decodeEntry(text string, v described, name *string, want string) error {

@@ -24,7 +24,6 @@ const (
 	keepFollower = 10 * time.Second
 )
 
-// liveOutput reads and writes the output of followed runs.
 type liveOutput struct{ *namespace }
 
 // A Chunk is a part of the output of an attempt, published for followers. Chunks may overlap: output is published again if its chunk may be lost, or if a

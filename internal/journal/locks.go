@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // lockUses lists the processes of `cronclave lock` that hold a lock or wait for one.
@@ -40,7 +38,6 @@ func (u *LockUse) findFault() string {
 	return ""
 }
 
-// mostLockUses is the maximum number of uses that are kept and read.
 const mostLockUses = 1000
 
 // NoteLock lists a use until the time until, by the clock of Redis. A further call for the same use extends the time.
@@ -89,17 +86,5 @@ func (l lockUses) LockUses(ctx context.Context, now time.Time) ([]LockUse, error
 	if err := errorOf(ctx, listed); err != nil {
 		return nil, fmt.Errorf("list the uses of locks: %w", err)
 	}
-	var damaged multierr.List
-	var uses []LockUse
-	for _, text := range listed.Val() {
-		var use LockUse
-		if err := json.Unmarshal([]byte(text), &use); err != nil {
-			damaged.Add(fmt.Errorf("list the uses of locks: %w: %w", ErrCorrupt, err))
-		} else if fault := use.findFault(); fault != "" {
-			damaged.Add(fmt.Errorf("list the uses of locks: %w: %s", ErrCorrupt, fault))
-		} else {
-			uses = append(uses, use)
-		}
-	}
-	return uses, damaged.Err()
+	return decodeAll[LockUse]("list the uses of locks", listed.Val())
 }

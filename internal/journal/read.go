@@ -107,7 +107,6 @@ func (h *history) RecordedJobs(ctx context.Context) ([]string, error) {
 	return jobs, nil
 }
 
-// readRecordedJobs returns the names of the jobs that have records.
 func (h *history) readRecordedJobs(ctx context.Context) ([]string, error) {
 	cmd := h.redis.ZRevRange(ctx, h.key("history"), 0, mostListed-1)
 	if err := errorOf(ctx, cmd); err != nil {
@@ -122,7 +121,6 @@ type entry struct {
 	score   float64
 }
 
-// newestEntries returns the n newest entries of all given jobs together.
 func (h *history) newestEntries(ctx context.Context, jobs []string, n int) (all []entry, damaged, err error) {
 	var corrupt multierr.List
 	for part := range slices.Chunk(jobs, maxBatch) {
@@ -206,7 +204,6 @@ func startOf(e entry, running any) time.Time {
 	return r.Started
 }
 
-// firstString returns the first string in a reply of HMGET.
 func firstString(values []any) (string, bool) {
 	for _, v := range values {
 		if s, ok := v.(string); ok {
@@ -216,7 +213,6 @@ func firstString(values []any) (string, bool) {
 	return "", false
 }
 
-// outputsAtOnce is the number of records whose output one round trip reads.
 const outputsAtOnce = 64
 
 // AddOutput adds the output of runs to their records, as far as Redis still has it. It returns errors like Runs.
@@ -230,7 +226,6 @@ func (h *history) AddOutput(ctx context.Context, records []Record) error {
 	return nil
 }
 
-// addOutput is AddOutput without a time limit of its own.
 func (h *history) addOutput(ctx context.Context, records []Record) (damaged, err error) {
 	var all []*Record
 	for i := range records {

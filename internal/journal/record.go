@@ -137,7 +137,6 @@ func (r *Record) moment() time.Time {
 // The sum is still exact as a floating-point number.
 const runningScore = 1 << 52
 
-// score returns the position of a record among the records of its job.
 func (r *Record) score() float64 {
 	us := r.moment().UnixMicro()
 	if r.weight() == weightRunning {
@@ -146,7 +145,6 @@ func (r *Record) score() float64 {
 	return float64(us)
 }
 
-// scoreMoment returns the time from which a score was computed.
 func scoreMoment(score float64) time.Time {
 	us := int64(score)
 	if us >= runningScore {
@@ -155,10 +153,8 @@ func scoreMoment(score float64) time.Time {
 	return time.UnixMicro(us)
 }
 
-// isScore reports whether a score can belong to a record.
 func isScore(score float64) bool { return score >= 0 && score < 2*runningScore }
 
-// findFault describes what is wrong with a record from Redis; "" if nothing is.
 func (r *Record) findFault() string {
 	switch {
 	case !isSound(r.Tick) || !isSound(r.Started) || !isSound(r.Finished):
@@ -309,7 +305,6 @@ const (
 // blocks describes the space for a job's output: the size of a block in bytes, and the number of blocks.
 type blocks struct{ size, count int }
 
-// blocksOf divides the space into blocks.
 func blocksOf(maxBytes int64, runs int) blocks {
 	size := min(max(maxBytes/int64(blocksPerRun*runs), minBlock), maxBytes)
 	return blocks{int(size), int(maxBytes / size)}

@@ -21,7 +21,6 @@ import (
 // longer, that time counts.
 const forgetReplica = 10 * time.Minute
 
-// registry reads and writes the registrations of the replicas.
 type registry struct{ *namespace }
 
 // A Replica is the registration of a replica.
@@ -86,7 +85,6 @@ type Interval struct {
 // Length returns the duration of the interval.
 func (i Interval) Length() time.Duration { return i.To.Sub(i.From) }
 
-// mostProblems is the maximum size of [Replica.Since].
 const mostProblems = 20
 
 func (i *Interval) isSound() bool { return i == nil || isSound(i.From) && isSound(i.To) }
@@ -135,7 +133,6 @@ func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (f
 	return found, nil
 }
 
-// encodeEntry returns the text of a registration that lives for ttl.
 func (r Replica) encodeEntry(ttl time.Duration) ([]byte, error) {
 	if !isRunID(r.ID) || ttl < time.Millisecond || r.Seen.IsZero() {
 		return nil, fmt.Errorf("register replica: %w: id %.40q, ttl %v, seen %v", ErrInvalid, r.ID, ttl, r.Seen)
@@ -291,7 +288,6 @@ func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool
 	return claimed, errors.Join(err, g.listLost(ctx, lost))
 }
 
-// takeLost removes a lost replica from the list of replicas, and reports whether this call removed it.
 func (g registry) takeLost(ctx context.Context, id string) (taken bool, err error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -300,7 +296,6 @@ func (g registry) takeLost(ctx context.Context, id string) (taken bool, err erro
 	return err == nil && removed.Val() > 0, wrapIf("claim lost replica "+id, err)
 }
 
-// listLost adds the name of a lost replica to the list of [registry.RecentlyLost].
 func (g registry) listLost(ctx context.Context, lost LostReplica) error {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()

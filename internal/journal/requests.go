@@ -25,7 +25,6 @@ const (
 // ErrTooMany means that MaxRequests requests are waiting.
 var ErrTooMany = errors.New("too many requests wait")
 
-// requestList reads and writes the requests for runs, and their answers.
 type requestList struct{ *namespace }
 
 // A Request asks the replicas for a run of a job.
@@ -56,7 +55,6 @@ type Answer struct {
 	RunID   string `json:"run_id,omitempty"`
 }
 
-// findFault describes what is wrong with a request from Redis; "" if nothing is.
 func (r *Request) findFault() string {
 	if life := r.Expires.Sub(r.Created); !isSound(r.Tick) || !isSound(r.Created) || !isSound(r.Expires) || life <= 0 || life > MaxRequestLife {
 		return fmt.Sprintf("it waits from %v to %v", r.Created, r.Expires)
@@ -64,7 +62,6 @@ func (r *Request) findFault() string {
 	return ""
 }
 
-// findFault returns "", because an answer has no numbers or times.
 func (a *Answer) findFault() string { return "" }
 
 // Ask publishes a request that expires after life, by the clock of Redis. It returns the request with its times.
@@ -78,7 +75,6 @@ func (l requestList) Ask(ctx context.Context, r Request, life time.Duration) (Re
 	return r, wrapIf("ask for a run of job "+r.Job, l.writeRequest(ctx, r, now, life))
 }
 
-// withTimes validates a request and sets its times.
 func (l requestList) withTimes(ctx context.Context, r Request, life time.Duration) (_ Request, now time.Time, err error) {
 	if !isRunID(r.ID) || !isName(r.Job) || life < time.Millisecond || life > MaxRequestLife {
 		return r, now, fmt.Errorf("ask for a run of job %.40q: %w: id %.40q, life %v", r.Job, ErrInvalid, r.ID, life)
@@ -123,7 +119,6 @@ func (l requestList) writeRequest(ctx context.Context, r Request, now time.Time,
 
 func (l requestList) requestKey(id string) string { return l.key("request:" + id) }
 
-// answerKey returns the key of the answer to a request.
 func (l requestList) answerKey(id string) string { return l.requestKey(id) + ":answer" }
 
 // AskOnce is like Ask, for a caller that repeats a request because it does not know whether the first call succeeded. Within keepAnswer, all calls with the
@@ -175,7 +170,6 @@ func (l requestList) Asked(ctx context.Context, key string) (r Request, ok bool,
 	return r, true, wrapIf("ask again for a run of job "+r.Job, l.writeRequest(ctx, r, now, r.Expires.Sub(now)))
 }
 
-// onceKey returns the Redis key of the request that AskOnce stores under a caller's key.
 func (l requestList) onceKey(key string) string { return l.key("request-once:" + key) }
 
 // Requests returns the waiting requests, from old to new. Entries that Ask did not write are left out.
@@ -277,7 +271,6 @@ func (l requestList) Subscribe(ctx context.Context, f func([]Request)) {
 	<-over
 }
 
-// keepSubscribed subscribes anew whenever a subscription ends, until ctx ends.
 func (l requestList) keepSubscribed(ctx context.Context, told chan<- struct{}) {
 	for ; ctx.Err() == nil; backoff.Sleep(ctx, redial) {
 		l.listenOnce(ctx, told)
@@ -294,7 +287,6 @@ func receiveMessage(ctx context.Context, sub *redis.PubSub) (m any, err error) {
 	return sub.ReceiveTimeout(ctx, quiet) //nolint:wrapcheck // a subscription's end
 }
 
-// listenOnce subscribes once, and returns when the subscription has ended.
 func (l requestList) listenOnce(ctx context.Context, told chan<- struct{}) {
 	sub := l.redis.Subscribe(ctx)
 	defer sub.Close()

@@ -13,10 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sessionSecretBytes is the length of the random secret that signs sessions.
 const sessionSecretBytes = 32
 
-// sessionSecretName is the last part of the secret's key.
 const sessionSecretName = "session-secret"
 
 // IsSecretKey reports whether the value of a key of Redis, in any namespace, is a secret.

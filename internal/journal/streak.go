@@ -120,7 +120,6 @@ func memberOf(z redis.Z) string {
 	return text
 }
 
-// queueStreak queues the change that a record makes to the streak of its job.
 func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
 	key, at := h.jobKey(w.job, "streak"), float64(r.moment().UnixMicro())
 	switch {
@@ -188,7 +187,6 @@ func (h *history) foldStreak(ctx context.Context, key string) error {
 	return wrapIf("shorten the streak "+key, err)
 }
 
-// streaksAtOnce is the number of jobs whose streaks one round trip reads.
 const streaksAtOnce = 64
 
 // Streaks returns the streaks of jobs. Jobs without a failure since their last success, and unknown jobs, have a Count of 0. It returns errors like Runs.

@@ -109,7 +109,6 @@ type jobWrite struct {
 	doubtful []doubtful
 }
 
-// A word is a valid record and its JSON.
 type word struct {
 	Record
 	text []byte
@@ -178,7 +177,6 @@ func (h *history) queueIndex(ctx context.Context, p redis.Pipeliner, jobs []*job
 	h.queueFailures(ctx, p, jobs)
 }
 
-// queueJob adds the records of one job to a MULTI.
 func (h *history) queueJob(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
 	runs, records, output := h.jobKey(w.job, "runs"), h.jobKey(w.job, "records"), h.jobKey(w.job, "output")
 	h.queueRemoval(ctx, p, w.job)
@@ -253,7 +251,6 @@ func olderThan(base int64, t time.Time) *redis.ZRangeBy {
 	}
 }
 
-// fieldName returns the name of the field that stores a run's record of one weight.
 func fieldName(weight byte, id string) string { return string(weight) + id }
 
 // lighterFields returns the fields that a record of the given weight makes obsolete. The running record stays beside an abandoned one, because only the running

@@ -93,7 +93,6 @@ func readFolder(ctx context.Context, path string, trust safefile.Trust) (map[str
 	return files, nil
 }
 
-// readArchive reads a zip archive.
 func readArchive(ctx context.Context, path string, trust safefile.Trust) (map[string][]byte, error) {
 	data, err := safefile.Read(ctx, path, safefile.Policy{MaxBytes: maxArchive, Trust: trust})
 	if err != nil {

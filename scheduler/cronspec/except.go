@@ -180,13 +180,11 @@ func (d dials) minuteSet(n int64) (seconds uint64) {
 	return seconds
 }
 
-// secondsBelow returns the set of the seconds of a minute that are less than n.
 func secondsBelow(n int64) uint64 { return 1<<uint64(min(max(n, 0), 60)) - 1 }
 
 // An everyDial has the instants of an "@every" expression on one day: first is the first one after midnight, in seconds.
 type everyDial struct{ step, first int64 }
 
-// dialOn implements [rule].
 func (e every) dialOn(st stretch) dial {
 	return everyDial{int64(e), floorMod(-st.instant(st.day), int64(e))}
 }
@@ -210,7 +208,6 @@ type wallDial struct {
 	caught                  int64  // the tick for matching times that the clock skipped; -1 if there is none
 }
 
-// dialOn implements [rule].
 func (w *wall) dialOn(st stretch) dial {
 	d := wallDial{caught: -1}
 	if w.namesDay(st.day) {
@@ -238,7 +235,6 @@ func (d wallDial) minuteSet(n int64) (seconds uint64) {
 	return seconds
 }
 
-// namesDay reports whether the day that begins at a midnight matches the expression.
 func (w *wall) namesDay(midnight int64) bool {
 	date := time.Unix(midnight, 0).UTC()
 	day := w.face.Dom>>date.Day()&1 != 0

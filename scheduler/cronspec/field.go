@@ -17,7 +17,6 @@ type kind struct {
 	bounds    string // a hint for a number out of range
 }
 
-// kindOf returns the kind of the field with this index.
 func kindOf(field int) kind {
 	switch field {
 	case fieldSecond:
@@ -43,7 +42,6 @@ const sundayAgain = 7
 // allValues returns the set of all values of the field.
 func (k kind) allValues() uint64 { return stepSet(k.low, k.high, 1) }
 
-// stepSet returns the set of every step-th value from low to high.
 func stepSet(low, high, step int) uint64 {
 	var set uint64
 	for v := low; v <= high; v += step {
@@ -121,7 +119,6 @@ func (s *scanner) skipPrefix(prefix string) bool {
 	return found
 }
 
-// readItem parses one item.
 func (s *scanner) readItem() (uint64, error) {
 	low, high, start := s.kind.low, s.kind.high, s.at
 	switch {
@@ -219,7 +216,6 @@ func (s *scanner) readStep(low, high int) (int, error) {
 		`steps begin anew at each turn of the field; for an interval of any length use "@every D"`)
 }
 
-// readValue parses a number or a name of the field.
 func (s *scanner) readValue() (int, error) {
 	if digits := s.longestPrefix(isDigit); digits != "" {
 		v, err := strconv.Atoi(digits)

@@ -10,7 +10,6 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// A parser parses one expression.
 type parser struct {
 	options Options
 	except  bool // the expression is in Options.Except
@@ -73,7 +72,6 @@ func (p *parser) parseExpression() (rule, string, error) {
 
 const blanks = " \t"
 
-// splitWords splits a text at blanks.
 func splitWords(text string) []word {
 	var words []word
 	for at := 0; at < len(text); {
@@ -272,7 +270,6 @@ func foreignHint(text string) string {
 // Message has the interpretation of this package. Hint has a notation without the problem; it may be empty.
 func (s *Schedule) Remarks() []*ParseError { return s.remarks }
 
-// addRemark adds a remark on the current expression.
 func (p *parser) addRemark(offset int, message, hint string) {
 	*p.remarks = append(*p.remarks, &ParseError{Except: p.except, Index: p.index, Offset: offset, Message: message, Hint: hint})
 }

@@ -199,7 +199,6 @@ func (s *Schedule) Prev(before time.Time) time.Time {
 	return time.Time{}
 }
 
-// ceilSecond returns the first whole second that is not before t.
 func ceilSecond(t time.Time) int64 {
 	if t.Nanosecond() > 0 {
 		return t.Unix() + 1
@@ -257,7 +256,6 @@ func (s *Schedule) Digest() string { return s.digest }
 // depend on the start time of a replica.
 type every int64
 
-// nextInstant implements [rule].
 func (e every) nextInstant(after, limit int64) (int64, bool) {
 	step := int64(e)
 	past := floorMod(after, step)

@@ -88,7 +88,6 @@ type wall struct {
 	index int  // the index of the expression in its list
 }
 
-// nextInstant implements [rule].
 func (w *wall) nextInstant(after, limit int64) (int64, bool) {
 	if w.clock {
 		return w.nextShown(after, limit)

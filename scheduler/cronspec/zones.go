@@ -42,7 +42,6 @@ func NewZones(version string, files map[string][]byte) (*Zones, error) {
 	return z, nil
 }
 
-// parseZone checks and parses a compiled zone.
 func parseZone(name string, data []byte) (*time.Location, error) {
 	if !fs.ValidPath(name) || strings.Contains(name, `\`) {
 		return nil, errors.New("its name is no path below a folder")
@@ -120,7 +119,6 @@ func HashZone(zone *time.Location, from, until time.Time) string {
 //go:embed zoneinfo.zip
 var zoneArchive string
 
-// versionFile is the name of the file with the version of the zone data.
 const versionFile = "+VERSION"
 
 // BuiltIn returns the zones that are embedded in this package.

@@ -90,10 +90,8 @@ func (f *File) newFault(at int, format string, args ...any) Fault {
 	return Fault{File: f.name, Line: line, Column: column, Message: fmt.Sprintf(format, args...)}
 }
 
-// placeAt returns FILE:LINE:COL.
 func (f *File) placeAt(at int) string { return f.newFault(at, "").Place() }
 
-// syntaxFault converts an error of the TOML library to a fault.
 func (f *File) syntaxFault(err error) Fault {
 	var syntax toml.ParseError
 	if !errors.As(err, &syntax) {

@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 )
 
-// scanner finds the places of keys and values in TOML text.
 type scanner struct {
 	src     string
 	pos     int
@@ -115,7 +114,6 @@ func (s *scanner) readDotted() (cost int) {
 	return cost
 }
 
-// readWord reads one part of a key, bare or quoted.
 func (s *scanner) readWord() string {
 	if s.atQuote() {
 		var b strings.Builder
@@ -127,7 +125,6 @@ func (s *scanner) readWord() string {
 	return s.src[start:s.pos]
 }
 
-// readValue reads a value and the values inside it into p.
 func (s *scanner) readValue(p *place) {
 	p.val, p.form = s.pos, plain
 	s.spendValues(s.pos, 1, 0)
@@ -190,13 +187,11 @@ func (s *scanner) skipUntil(chars string) {
 	}
 }
 
-// skipSpace moves past blanks in a line.
 func (s *scanner) skipSpace() {
 	for s.skipChar(' ') || s.skipChar('\t') {
 	}
 }
 
-// skipBlank moves past blanks, line ends and comments.
 func (s *scanner) skipBlank() {
 	for s.pos < len(s.src) && strings.IndexByte(" \t\r\n#", s.src[s.pos]) >= 0 {
 		if s.src[s.pos] == '#' {
@@ -207,7 +202,6 @@ func (s *scanner) skipBlank() {
 	}
 }
 
-// excess is the first limit that was exceeded, with its place.
 type excess struct {
 	at      int
 	message string

@@ -89,6 +89,20 @@ func (r *Reader) Text(v document.Value, want string) (e Expansion, ok bool) {
 	return e, len(e.wrong) == 0
 }
 
+// Checked reads a string that check accepts. The error of check is the end of a sentence that begins with the name of the key. A string that refers to an unset
+// variable is not checked.
+func (r *Reader) Checked(v document.Value, want string, check func(text string) error) (string, bool) {
+	e, ok := r.Text(v, want)
+	if !ok || e.Open {
+		return e.Text, ok
+	}
+	if err := check(e.Text); err != nil {
+		r.Fault(v, "%s %v", v.Name, err)
+		return "", false
+	}
+	return e.Text, true
+}
+
 // Parsed reads a string and parses it. The text of an error of parse is the end of a sentence that begins with the string. The message shows the string as it
 // is written in the file, without values from the environment. If the string refers to an unset variable, Parsed does not parse it and returns false.
 func Parsed[T any](r *Reader, v document.Value, want string, parse func(string) (T, error)) (t T, ok bool) {

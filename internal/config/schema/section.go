@@ -24,7 +24,6 @@ type Section[T any] struct {
 	Once bool
 }
 
-// findKey returns the key with a name, or nil.
 func (s Section[T]) findKey(name string) *Key[T] {
 	for i := range s.Keys {
 		if s.Keys[i].Name == name {
@@ -115,7 +114,6 @@ func (r *Reader) reportUnknown(key, table document.Value, known, later []string)
 	r.Fault(key.AtKey(), "%s", message)
 }
 
-// keyTitle returns the name of a key together with its table.
 func keyTitle(key, table document.Value) string {
 	switch {
 	case table.Path != "":
@@ -169,7 +167,6 @@ func Field[T, F any](name, kind string, field func(*T) *F, read func(*Reader, do
 	}}
 }
 
-// unlessZero returns a function that returns nil in place of a zero value.
 func unlessZero[T any](value func(*T) any) func(*T) any {
 	return func(of *T) any {
 		if v := value(of); v != nil && !reflect.ValueOf(v).IsZero() {

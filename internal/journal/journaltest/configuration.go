@@ -10,21 +10,17 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// configID is that of a configuration as this version reads it.
 func configID(digest string) journal.ConfigID { return journal.ConfigID{Digest: digest, Version: "v1"} }
 
-// keep keeps a configuration.
 func (s *suite) keep(j *journal.Journal, digest string, c journal.Configuration, ttl time.Duration) {
 	s.Helper()
 	must(s, j.KeepConfiguration(s.ctx, configID(digest), ttl, func() journal.Configuration { return c }))
 }
 
-// settingsKey is where the settings of a configuration are.
 func (s *suite) settingsKey(digest string) string {
 	return "cronclave:" + s.namespace + ":settings:" + digest + ":v1"
 }
 
-// common are the settings of a job that sets none itself.
 func common() []journal.Setting {
 	return []journal.Setting{{Key: "schedule", Value: "–"}, {Key: "timeout", Value: `"24h"`}, {Key: "retry.max", Value: "–"}}
 }

@@ -81,7 +81,6 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 	}
 }
 
-// suite is what one test has.
 type suite struct {
 	*testing.T
 	ctx       context.Context

@@ -29,7 +29,6 @@ func (s *suite) replica(id string) journal.Replica {
 		Since: map[string]time.Time{"clock_off": s.now}}
 }
 
-// register returns whether the replica was known before.
 func (s *suite) register(j *journal.Journal, r journal.Replica, ttl time.Duration) (known bool) {
 	s.Helper()
 	found, err := j.Register(s.ctx, r, ttl)

@@ -212,7 +212,6 @@ func invalidRecords(s *suite) {
 	}
 }
 
-// ids are the names of runs from first down to last.
 func ids(first, last int, outcome string) []string {
 	var all []string
 	for i := first; i >= last; i-- {
