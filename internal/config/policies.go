@@ -137,9 +137,9 @@ func retryKeys() schema.Section[Retry] {
 		schema.Integer("max", 0, mostAttempts, func(t *Retry) *int { return &t.Max }, "Further tries of a failed run. Required here or in `[defaults]`.").Optional().
 			ValueOf(func(t *Retry) any { return max(t.Max, 0) }),
 		schema.Duration("delay", time.Millisecond, schema.AnyLength, func(t *Retry) *time.Duration { return &t.Delay },
-			"Pause before the second try. It doubles with each try, less a random part of up to half.").By("5s, at most `max_delay`"),
+			"Pause before the second try. It doubles with each try, less a random part of up to half.").By("5s, or `max_delay` if that is less"),
 		schema.Duration("max_delay", time.Millisecond, schema.AnyLength, func(t *Retry) *time.Duration { return &t.MaxDelay },
-			"Longest pause, at least `delay`.").By("5m, at least `delay`"),
+			"Longest pause, at least `delay`.").By("5m, or `delay` if that is more"),
 	}}
 }
 
