@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
 // An InspectRequest asks for the state of a lock.
@@ -71,7 +69,7 @@ type Settlement struct {
 // NewSettlement decodes a stored settlement. For a single tick, how is the outcome, with the seconds of [Tick.Behind] after a tab. For several ticks,
 // how has three lines: After, the outcome, and the schedule.
 func NewSettlement(tick, at int64, how string) Settlement {
-	s := Settlement{Tick: clock.FromMicros(tick * 1e6), At: clock.FromMicros(at), Outcome: how}
+	s := Settlement{Tick: FromMicros(tick * 1e6), At: FromMicros(at), Outcome: how}
 	if lines := strings.SplitN(how, "\n", 3); len(lines) == 3 {
 		s.After, s.Outcome, s.Schedule = time.Unix(ParseNumber(lines[0]), 0).UTC(), lines[1], lines[2]
 		return s

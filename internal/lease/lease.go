@@ -18,7 +18,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/cronclave/cronclave/internal/backoff"
-	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
 // A Token is a fencing token: Redis's clock at the grant in microseconds, or one more than the newest token of the lock if that is greater (a hybrid
@@ -149,7 +148,7 @@ func ParseRow(s string) (Row, bool) {
 	}
 	return Row{
 		ID: part[0], Owner: part[1], Length: time.Duration(ParseNumber(part[2])) * time.Microsecond, Token: Token(ParseNumber(part[3])),
-		Tick: clock.FromMicros(ParseNumber(part[4]) * 1e6), Attempt: int(ParseNumber(part[5])), Trigger: part[6], Memo: part[7],
+		Tick: FromMicros(ParseNumber(part[4]) * 1e6), Attempt: int(ParseNumber(part[5])), Trigger: part[6], Memo: part[7],
 	}, true
 }
 

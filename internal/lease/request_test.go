@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
 func TestCheckName(t *testing.T) {
@@ -68,7 +66,7 @@ func FuzzParseRow(f *testing.F) {
 			return
 		}
 		want := Row{ID: id, Owner: owner, Length: time.Duration(lease) * time.Microsecond, Token: Token(token),
-			Tick: clock.FromMicros(tick * 1e6), Attempt: attempt, Trigger: trigger, Memo: memo}
+			Tick: FromMicros(tick * 1e6), Attempt: attempt, Trigger: trigger, Memo: memo}
 		text := strings.Join([]string{id, owner, itoa(lease), itoa(token), itoa(tick), itoa(int64(attempt)), trigger, memo}, "\n")
 		if got, ok := ParseRow(text); !ok || got != want {
 			t.Errorf("got %+v, want %+v", got, want)

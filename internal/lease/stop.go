@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
 // A StopRequest asks the holder of a lease to stop its work: see engine.Run.Stopping. With an ID, it selects the lease with this id. Without an ID,
@@ -150,7 +148,7 @@ func (p PauseRecord) Text() string {
 
 // Pause converts the record for callers.
 func (p PauseRecord) Pause() Pause {
-	return Pause{From: clock.FromMicros(p.From), Until: clock.FromMicros(p.Until), Outcome: p.Outcome, Reason: p.Reason, By: p.By}
+	return Pause{From: FromMicros(p.From), Until: FromMicros(p.Until), Outcome: p.Outcome, Reason: p.Reason, By: p.By}
 }
 
 // Sound reports whether the values of the record are within the bounds that clients keep.
@@ -168,7 +166,7 @@ func (p PauseRecord) End() int64 {
 
 // Stops reports whether the pause settles a tick that is requested now, and returns its outcome. stopped() in acquire.lua has the same rules.
 func (p PauseRecord) Stops(t *Tick, now int64) (outcome string, ok bool) {
-	at, deadline := clock.ToMicros(t.At)+t.Behind()*1e6, clock.ToMicros(t.Deadline)
+	at, deadline := ToMicros(t.At)+t.Behind()*1e6, ToMicros(t.Deadline)
 	within := at >= p.From && at < p.End()
 	said := p.Changed > 0 && p.Outcome != "" // a request that ends a pause which the lock never had leaves a record without an outcome
 	return p.Outcome, said && (within || now < p.End() && (deadline == 0 || deadline >= min(p.From, now)))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
@@ -68,7 +68,7 @@ func TestCompactLock(t *testing.T) {
 		}
 		rows := w.rows("x") // which expands it
 		if len(rows) != 1 || rows[0].ID != first.ID() || rows[0].Token != first.Token() || rows[0].Owner != "us" ||
-			rows[0].Expiry.Sub(clock.FromMicros(int64(first.Token()))) != compactLease {
+			rows[0].Expiry.Sub(lease.FromMicros(int64(first.Token()))) != compactLease {
 			w.Errorf("rows %+v of the lease %s, %d", rows, first.ID(), first.Token())
 		}
 		w.release(first)

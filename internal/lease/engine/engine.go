@@ -11,9 +11,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/background"
-	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/quorum"
 	"github.com/cronclave/cronclave/internal/lease/redis"
 	"github.com/cronclave/cronclave/internal/lease/script"
@@ -40,8 +37,8 @@ type Client struct {
 	cfg      Config
 	store    lease.Store
 	keeper   *keeper
-	observed *observed.Cache
-	work     *background.Group // work that continues after a call has returned; Close waits for it
+	observed *lease.ObservedCache
+	work     *lease.Background // work that continues after a call has returned; Close waits for it
 	givenUp  atomic.Int64      // the number of releases under way in the background
 }
 
@@ -54,7 +51,7 @@ func New(cfg Config) (*Client, error) {
 	if cfg.AckTimeout >= cfg.Timeout {
 		return nil, errors.New("locking: Config.AckTimeout must be less than Config.Timeout, which bounds the whole round trip")
 	}
-	c := &Client{cfg: cfg, observed: observed.New(), work: background.New(cfg.Clock)}
+	c := &Client{cfg: cfg, observed: lease.NewObservedCache(), work: lease.NewBackground(cfg.Clock)}
 	c.keeper = newKeeper(cfg, c.work)
 	c.store = openStore(c)
 	c.keeper.store = c.store
@@ -93,7 +90,7 @@ func (cfg Config) withDefaults() Config {
 		cfg.OnForbidden = func(string, error) {}
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = clock.Boot()
+		cfg.Clock = lease.BootClock()
 	}
 	return cfg
 }
@@ -115,7 +112,7 @@ func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
 // EstimatedTime returns the estimate of Redis's clock without a call. ok is false before the first reply.
 func (c *Client) EstimatedTime() (t time.Time, ok bool) {
 	micros, ok := c.store.Estimate(c.cfg.Clock())
-	return clock.FromMicros(micros), ok
+	return lease.FromMicros(micros), ok
 }
 
 // now returns [Client.EstimatedTime]; zero before the first reply.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/background"
 )
 
 // A keeper renews all leases of a client. One goroutine sleeps until the next renewal is due, and sends it in one pipeline with all renewals that are
@@ -19,7 +18,7 @@ type keeper struct {
 	clock   func() time.Duration
 	timeout time.Duration
 	hooks   Hooks
-	work    *background.Group
+	work    *lease.Background
 	wake    chan struct{} // capacity 1: wakes the goroutine early
 
 	mu     sync.Mutex
@@ -32,7 +31,7 @@ type keeper struct {
 const checkEvery = time.Second
 
 // newKeeper returns a keeper without a store. The store is created later, because its constructor needs the keeper.
-func newKeeper(cfg Config, work *background.Group) *keeper {
+func newKeeper(cfg Config, work *lease.Background) *keeper {
 	return &keeper{clock: cfg.Clock, timeout: cfg.Timeout, hooks: cfg.Hooks, work: work, wake: make(chan struct{}, 1), held: map[string]*Lease{}}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
@@ -22,7 +21,7 @@ func RunOf(l *Lease) Run { return Run{l} }
 func (l Run) Attempt() int { return int(l.attempt.Load()) }
 
 // Tick returns the tick that was granted with the lease; zero without one.
-func (l Run) Tick() time.Time { return clock.FromMicros(l.row.Grant.Tick * 1e6) }
+func (l Run) Tick() time.Time { return lease.FromMicros(l.row.Grant.Tick * 1e6) }
 
 // NextAttempt records another attempt of the same work under the same lease, and returns its number once Redis has acknowledged it. The attempt must
 // not begin before NextAttempt returns. If the holder dies, its orphan then has at least this attempt, so no other client gets the same number. While

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/rules"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
@@ -44,7 +43,7 @@ func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answer fu
 // now returns the estimate of the nodes' time; zero if there is none yet.
 func (q *Store) now() time.Time {
 	if micros, ok := q.Estimate(q.cfg.Clock()); ok {
-		return clock.FromMicros(micros)
+		return lease.FromMicros(micros)
 	}
 	return time.Time{}
 }
@@ -135,7 +134,7 @@ func (q *Store) newClaim(r lease.Request, place int, answer func(place int, r le
 	t := &claim{Store: q, r: r, place: place, answer: answer, phase: "row", account: r.Accounted()}
 	now, _ := q.Estimate(q.cfg.Clock())
 	switch {
-	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // the claim must not take a row, or not yet
+	case r.Abstain || r.Tick != nil && lease.ToMicros(r.Tick.NotBefore) > now: // the claim must not take a row, or not yet
 		t.phase = "read"
 	case t.account && t.isTight():
 		t.phase = "first"
@@ -202,7 +201,7 @@ func (t *claim) floorOfRow() int64 {
 	if t.r.Tick == nil {
 		return t.floor
 	}
-	return max(t.floor, clock.ToMicros(t.r.Tick.NotBefore)-1)
+	return max(t.floor, lease.ToMicros(t.r.Tick.NotBefore)-1)
 }
 
 // wanted has, for each phase, the reply that a majority must give.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/rules"
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
@@ -80,7 +79,7 @@ func (q *Store) proposeToken(lock string, floor int64) int64 {
 		floor = max(floor, own)
 	}
 	token := max(now, floor+1)
-	q.cfg.Observed.Learn(lock, observed.State{Floor: token, Seen: local}, q.cfg.Idle, now, true)
+	q.cfg.Observed.Learn(lock, lease.Observed{Floor: token, Seen: local}, q.cfg.Idle, now, true)
 	return token
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
@@ -32,7 +31,7 @@ type env struct {
 type node struct {
 	env   *env
 	redis *redis.Client
-	clock clock.Server
+	clock lease.ServerClock
 
 	mu         sync.Mutex
 	under      int           // the number of calls under way

@@ -9,9 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/background"
 	"github.com/cronclave/cronclave/internal/lease/leasetest"
-	"github.com/cronclave/cronclave/internal/lease/observed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,8 +23,8 @@ func TestQuorumTickBehindAnOpenOneTakesNoRow(t *testing.T) {
 		nodes = append(nodes, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})) // no node is asked
 	}
 	clock := func() time.Duration { return time.Hour }
-	work := background.New(clock)
-	q := New(Config{Nodes: nodes, Timeout: time.Second, Idle: time.Minute, Clock: clock, Work: work, Observed: observed.New()})
+	work := lease.NewBackground(clock)
+	q := New(Config{Nodes: nodes, Timeout: time.Second, Idle: time.Minute, Clock: clock, Work: work, Observed: lease.NewObservedCache()})
 	defer func() {
 		work.End()
 		work.Wait()
@@ -66,8 +64,8 @@ func TestQuorumTickBehindAnOpenOneTakesNoRow(t *testing.T) {
 // Promise: P4
 func TestQuorumRetriesOfTheRedisClientAreOurs(t *testing.T) {
 	leasetest.InBubble(t, func(w *leasetest.Wire) {
-		work := background.New(w.Clock)
-		cfg := Config{Prefix: "locking:", Owner: "o", Timeout: time.Second, Idle: time.Minute, Clock: w.Clock, Work: work, Observed: observed.New(),
+		work := lease.NewBackground(w.Clock)
+		cfg := Config{Prefix: "locking:", Owner: "o", Timeout: time.Second, Idle: time.Minute, Clock: w.Clock, Work: work, Observed: lease.NewObservedCache(),
 			HeldToken: func(string) lease.Token { return 0 }}
 		var wires []*leasetest.Wire
 		for range 3 {

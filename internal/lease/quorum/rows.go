@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/rules"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
@@ -173,7 +172,7 @@ func (t *claim) endHeld(rows []rules.NodeRow) {
 	})
 	rows = slices.DeleteFunc(rows, func(r rules.NodeRow) bool { return r.Votes < rows[0].Votes })
 	if len(rows) > 0 {
-		t.result.Until, t.result.Holder = clock.FromMicros(rows[0].Expiry), rows[0].Owner
+		t.result.Until, t.result.Holder = lease.FromMicros(rows[0].Expiry), rows[0].Owner
 	}
 	t.dropRows()
 }
@@ -273,7 +272,7 @@ func (t *claim) endGranted(votes []vote, sent time.Duration, out rules.Ruling) {
 func (t *claim) endWith(out rules.Ruling) {
 	t.offers.removeOffer(t.r.ID)
 	t.endVerdict(lease.Verdict(out.Word), nil)
-	t.result.Outcome, t.result.Until, t.result.Holder, t.result.Orphans = out.Outcome, clock.FromMicros(out.Until), out.Holder, t.orphans
+	t.result.Outcome, t.result.Until, t.result.Holder, t.result.Orphans = out.Outcome, lease.FromMicros(out.Until), out.Holder, t.orphans
 	t.dropRows()
 }
 

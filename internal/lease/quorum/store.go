@@ -10,9 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/background"
-	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/rules"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
@@ -27,8 +24,8 @@ type Config struct {
 	Idle    time.Duration // the time after which an unused lock expires
 	Clock   func() time.Duration
 
-	Work      *background.Group
-	Observed  *observed.Cache             // the tokens that this store has proposed
+	Work      *lease.Background
+	Observed  *lease.ObservedCache        // the tokens that this store has proposed
 	HeldToken func(id string) lease.Token // returns the token of the client's lease with this id; 0 if it holds none
 	Contended func(lock, holder string)   // reports that a waiting caller's lock has another holder
 }
@@ -58,7 +55,7 @@ func (q *Store) idleOf(permanent bool) int64 {
 // ServerTime returns the estimate of the nodes' time. It asks the nodes only if too few clocks are known.
 func (q *Store) ServerTime(ctx context.Context) (time.Time, error) {
 	if micros, ok := q.Estimate(q.cfg.Clock()); ok {
-		return clock.FromMicros(micros), nil
+		return lease.FromMicros(micros), nil
 	}
 	k := nodeCall{script: q.scripts.Claim, keys: q.nodeKeys("", "time"), id: "time",
 		args: script.QuorumClaimArgs{Slot: script.NoSlot, Everyone: true, All: true}.Encode()}
@@ -69,7 +66,7 @@ func (q *Store) ServerTime(ctx context.Context) (time.Time, error) {
 	if !ok {
 		return time.Time{}, fmt.Errorf("read the servers' clocks: %w", q.errorOf(votes[0]))
 	}
-	return clock.FromMicros(micros), nil
+	return lease.FromMicros(micros), nil
 }
 
 // Close waits for round trips under way.
@@ -126,11 +123,11 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 			before, since := g.Inspect(l, through, v.Now, v.Latest)
 			states[i] = q.stateOf(g, v, before, t.floor)
 			if since > 0 {
-				states[i].RulesSince = clock.FromMicros(since)
+				states[i].RulesSince = lease.FromMicros(since)
 			}
 			if l.Follower != "" {
 				through, ended := g.Follow(l.Follower, max(l.Used.Unix(), 0), v.Now)
-				states[i].Through, states[i].Ended = clock.FromMicros(through*1e6), ended
+				states[i].Through, states[i].Ended = lease.FromMicros(through*1e6), ended
 			}
 		}
 		changes[i], tasks[i] = t, t
@@ -146,7 +143,7 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 
 // stateOf returns the state of a lock from its register and its rows.
 func (q *Store) stateOf(g *rules.Register, v rules.View, before, floor int64) lease.State {
-	s := lease.State{Now: clock.FromMicros(v.Now), Floor: lease.Token(floor), Decided: clock.FromMicros(g.Decided() * 1e6), Before: clock.FromMicros(before * 1e6),
+	s := lease.State{Now: lease.FromMicros(v.Now), Floor: lease.Token(floor), Decided: lease.FromMicros(g.Decided() * 1e6), Before: lease.FromMicros(before * 1e6),
 		Pause: lease.ReadPause(g.Paused).Pause()}
 	for _, row := range v.Rows {
 		run, known := g.Runs[row.ID]
@@ -157,16 +154,16 @@ func (q *Store) stateOf(g *rules.Register, v rules.View, before, floor int64) le
 			run = rules.Run{Attempt: 1}
 		}
 		s.Rows = append(s.Rows, lease.Row{ID: row.ID, Owner: row.Owner, Slot: row.Slot, Token: lease.Token(row.Token), Length: time.Duration(row.Lease) * time.Microsecond,
-			Expiry: clock.FromMicros(row.Expiry), Tick: clock.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo})
+			Expiry: lease.FromMicros(row.Expiry), Tick: lease.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo})
 	}
 	for id, run := range g.Orphans {
 		s.Orphans = append(s.Orphans, lease.Row{ID: id, Owner: run.Owner, Slot: run.Slot, Token: lease.Token(run.Token),
-			Length: time.Duration(run.Lease) * time.Microsecond, Tick: clock.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo,
+			Length: time.Duration(run.Lease) * time.Microsecond, Tick: lease.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo,
 			EndedWell: run.EndedWell, Stopped: run.Stopped, Abandoned: run.Abandoned})
 	}
 	for tick, e := range g.Ticks {
 		if e.State == lease.TickReopened {
-			s.Open = append(s.Open, clock.FromMicros(tick*1e6))
+			s.Open = append(s.Open, lease.FromMicros(tick*1e6))
 		}
 	}
 	for _, e := range g.Settled {
@@ -322,7 +319,7 @@ func (q *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []leas
 			was := lease.ReadPause(g.Paused)
 			is := was.Next(r, v.Now)
 			g.Paused = is.Text()
-			answers[i].Now, answers[i].After = clock.FromMicros(v.Now), is.Pause()
+			answers[i].Now, answers[i].After = lease.FromMicros(v.Now), is.Pause()
 			if !edited { // a repeated call may read what the first call wrote
 				answers[i].Before, edited = was.Pause(), true
 			}

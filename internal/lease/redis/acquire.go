@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
@@ -128,17 +126,17 @@ func (c *Store) answerOf(r lease.Request, got reply) answer {
 			a.Verdict, a.Err = lease.Unknown, err
 		}
 	case "early", "closed":
-		a.Until, a.line = clock.FromMicros(got.Number(0)), inLine{since: got.sent, now: got.now}
+		a.Until, a.line = lease.FromMicros(got.Number(0)), inLine{since: got.sent, now: got.now}
 	case "held":
-		a.Until, a.Holder = clock.FromMicros(got.Number(0)), got.Text(1)
+		a.Until, a.Holder = lease.FromMicros(got.Number(0)), got.Text(1)
 	case "queued":
-		a.Verdict, a.Until, a.Holder = lease.Held, clock.FromMicros(got.Number(0)), got.Text(1)
+		a.Verdict, a.Until, a.Holder = lease.Held, lease.FromMicros(got.Number(0)), got.Text(1)
 		a.line = inLine{since: got.sent, now: got.now, ahead: int(got.Number(2))}
 	case "unheard":
 	case "settled":
 		a.Outcome = got.Text(0)
 	case "decided":
-		a.Outcome, a.Until, a.Holder = got.Text(0), clock.FromMicros(got.Number(1)), got.Text(2)
+		a.Outcome, a.Until, a.Holder = got.Text(0), lease.FromMicros(got.Number(1)), got.Text(2)
 	case "limit":
 		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("lock %q asked for with %d slots has %d: %w", r.Lock, r.Slots, got.Number(0), lease.ErrLimit)
 	case "dead":
@@ -178,7 +176,7 @@ func (c *Store) mustLast(r lease.Request, got reply) bool {
 // isOverdue reports whether a tick is past its deadline, and its grant to this request was not acknowledged by replicas, or was already withdrawn for
 // that reason ("dead").
 func (c *Store) isOverdue(r lease.Request, got reply) bool {
-	late := r.Tick != nil && !r.Tick.Deadline.IsZero() && got.now > clock.ToMicros(r.Tick.Deadline)
+	late := r.Tick != nil && !r.Tick.Deadline.IsZero() && got.now > lease.ToMicros(r.Tick.Deadline)
 	if got.err != nil || !late || c.cfg.AckedReplicas == 0 {
 		return false
 	}
@@ -305,7 +303,7 @@ func newCompact(r lease.Request, longest int64, owner string, idle time.Duration
 // freeFor returns the text after the token of a free lock, given its longest lease.
 func freeFor(longest int64) string { return " 0 " + strconv.FormatInt(longest, 10) }
 
-func (c *sender) compactGrant(r lease.Request, know observed.State) call {
+func (c *sender) compactGrant(r lease.Request, know lease.Observed) call {
 	key := c.key(r.Lock)
 	form, was := newCompact(r, know.Longest, c.cfg.Owner, c.cfg.Idle)
 	form.keys = []string{key, script.Tombstone(key, r.ID)}

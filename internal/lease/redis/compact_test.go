@@ -8,9 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/background"
-	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/observed"
 )
 
 // A first request that arrives after it was withdrawn, or too late, leaves no lease.
@@ -136,12 +133,12 @@ func FuzzNotices(f *testing.F) {
 		rdb := redis.NewClient(&redis.Options{})
 		defer rdb.Close()
 		clockStands := func() time.Duration { return time.Hour }
-		s := New(Config{Redis: rdb, Clock: clockStands, Idle: time.Minute, Work: background.New(clockStands), Observed: observed.New(), AskToStop: func(string, string) {}})
-		s.cfg.Observed.Set("x", observed.State{Permanent: true})
+		s := New(Config{Redis: rdb, Clock: clockStands, Idle: time.Minute, Work: lease.NewBackground(clockStands), Observed: lease.NewObservedCache(), AskToStop: func(string, string) {}})
+		s.cfg.Observed.Set("x", lease.Observed{Permanent: true})
 		now := int64(1_792_000_000_000_000)
 		s.servers.only.Observe(now, time.Hour, time.Hour)
 		for _, n := range s.learnEvents(message) {
-			if clock.ToMicros(n.Until) > now+lease.MaxLease.Microseconds()+lease.MinuteMicros || clock.ToMicros(n.Tick) > now+lease.MinuteMicros {
+			if lease.ToMicros(n.Until) > now+lease.MaxLease.Microseconds()+lease.MinuteMicros || lease.ToMicros(n.Tick) > now+lease.MinuteMicros {
 				t.Errorf("believed %+v", n)
 			}
 		}

@@ -18,8 +18,6 @@ import (
 
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/background"
-	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 	"github.com/cronclave/cronclave/internal/testtier"
@@ -84,9 +82,9 @@ func (s *side) open(t *testing.T, with script.Single) (closeAll func()) {
 	s.redis = redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: server.Dial, ContextTimeoutEnabled: true})
 	start := time.Now()
 	clock := func() time.Duration { return time.Since(start) }
-	work := background.New(clock)
+	work := lease.NewBackground(clock)
 	s.store = New(Config{Redis: s.redis, Prefix: "locking:", Owner: "o", Timeout: time.Second, Idle: 10 * time.Minute, Clock: clock, OnForbidden: func(string, error) {},
-		Work: work, Observed: observed.New(), HeldToken: func(string) lease.Token { return 0 }})
+		Work: work, Observed: lease.NewObservedCache(), HeldToken: func(string) lease.Token { return 0 }})
 	s.store.scripts = with
 	ctx, hangUp := context.WithCancel(context.Background())
 	work.Go(func() {

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
@@ -82,16 +81,16 @@ func stateOf(lock string, got reply) lease.State {
 		}
 		return lease.State{Err: fmt.Errorf("look at %q: %w", lock, err)}
 	}
-	s := lease.State{Now: clock.FromMicros(got.now), Floor: lease.Token(got.floor), Decided: clock.FromMicros(got.Number(9) * 1e6),
-		Closed: clock.FromMicros(got.Number(1)), Before: clock.FromMicros(got.Number(3) * 1e6), Open: openTicks(got.ledger),
+	s := lease.State{Now: lease.FromMicros(got.now), Floor: lease.Token(got.floor), Decided: lease.FromMicros(got.Number(9) * 1e6),
+		Closed: lease.FromMicros(got.Number(1)), Before: lease.FromMicros(got.Number(3) * 1e6), Open: openTicks(got.ledger),
 		Pause: lease.ReadPause(got.paused).Pause()}
 	if since := got.Number(10); since > 0 {
-		s.RulesSince = clock.FromMicros(since)
+		s.RulesSince = lease.FromMicros(since)
 	}
 	rows := got.List(4)
 	for i := 0; i+2 < len(rows); i += 3 {
 		if row, ok := lease.ParseRow(transport.Text(rows[i+2])); ok {
-			row.Slot, row.Expiry = int(transport.Number(rows[i])), clock.FromMicros(transport.Number(rows[i+1]))
+			row.Slot, row.Expiry = int(transport.Number(rows[i])), lease.FromMicros(transport.Number(rows[i+1]))
 			s.Rows = append(s.Rows, row)
 		}
 	}
@@ -121,7 +120,7 @@ func openTicks(ledger string) []time.Time {
 	var open []time.Time
 	for entry := range strings.SplitSeq(ledger, ";") {
 		if part := strings.SplitN(entry, " ", 4); len(part) == 4 && part[2] == lease.TickReopened {
-			open = append(open, clock.FromMicros(lease.ParseNumber(part[0])*1e6))
+			open = append(open, lease.FromMicros(lease.ParseNumber(part[0])*1e6))
 		}
 	}
 	slices.SortFunc(open, time.Time.Compare)
@@ -130,10 +129,10 @@ func openTicks(ledger string) []time.Time {
 
 // addFollowed sets Through and Ended of the state from a reply.
 func addFollowed(s *lease.State, got reply) {
-	s.Through = clock.FromMicros(got.Number(6) * 1e6)
+	s.Through = lease.FromMicros(got.Number(6) * 1e6)
 	list := got.List(7)
 	for i := 0; i+1 < len(list); i += 2 {
-		s.Ended = append(s.Ended, lease.Ended{Tick: clock.FromMicros(transport.Number(list[i]) * 1e6), Due: clock.FromMicros(transport.Number(list[i+1]))})
+		s.Ended = append(s.Ended, lease.Ended{Tick: lease.FromMicros(transport.Number(list[i]) * 1e6), Due: lease.FromMicros(transport.Number(list[i+1]))})
 	}
 	lease.SortEnded(s.Ended)
 }
@@ -142,7 +141,7 @@ func addFollowed(s *lease.State, got reply) {
 const common = 7
 
 // readOne decodes the reply to a call.
-func readOne(k call, server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
+func readOne(k call, server *lease.ServerClock, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil && transport.IsReply(err) && lease.WrongType(err) {
 		err = fmt.Errorf("key %q, or one that begins with it, is of something else: delete that, or take another prefix, namespace or database: %w", k.keys[0], err)
 	}
@@ -160,7 +159,7 @@ func readOne(k call, server *clock.Server, raw []any, err error, sent, received 
 }
 
 // readSetReply decodes the reply for a set of locks: a verdict, an index, and replies for single locks.
-func readSetReply(server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
+func readSetReply(server *lease.ServerClock, raw []any, err error, sent, received time.Duration) reply {
 	switch {
 	case err != nil:
 		return reply{err: transport.Unknown(err)}
@@ -178,7 +177,7 @@ func readSetReply(server *clock.Server, raw []any, err error, sent, received tim
 }
 
 // readReply decodes the reply for one lock, and records Redis's time.
-func readReply(server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
+func readReply(server *lease.ServerClock, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil {
 		return reply{err: transport.Unknown(err)}
 	}

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
@@ -82,14 +80,14 @@ func (c *publisher) learnEvents(message string) []lease.GrantEvent {
 			continue
 		}
 		if g.until > 0 { // without until, the line announces a pause
-			events = append(events, lease.GrantEvent{Lock: g.lock, Tick: clock.FromMicros(g.tick * 1e6), Owner: g.owner, Until: clock.FromMicros(g.until)})
+			events = append(events, lease.GrantEvent{Lock: g.lock, Tick: lease.FromMicros(g.tick * 1e6), Owner: g.owner, Until: lease.FromMicros(g.until)})
 		}
 		if !known {
 			continue
 		}
 		age := max(time.Duration(micros-g.now)*time.Microsecond, 0)
 		paused, ledger := lease.CutPause(g.ledger)
-		c.cfg.Observed.LearnPublished(g.lock, observed.State{Floor: g.floor, Longest: g.longest, Low: g.low, Ledger: ledger, Paused: paused, Seen: local - age}, c.cfg.Idle, g.now)
+		c.cfg.Observed.LearnPublished(g.lock, lease.Observed{Floor: g.floor, Longest: g.longest, Low: g.low, Ledger: ledger, Paused: paused, Seen: local - age}, c.cfg.Idle, g.now)
 	}
 	return events
 }

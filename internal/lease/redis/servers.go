@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
@@ -21,28 +21,28 @@ import (
 // pipeline over a Cluster by itself, but it could not route WAIT, which has no key, and its retries would hide timeouts.
 type servers struct {
 	single  redis.UniversalClient // nil with a Cluster
-	only    *clock.Server         // the clock of single
+	only    *lease.ServerClock    // the clock of single
 	one     bool                  // single is known to be one server; other types of client may spread keys over several
 	cluster *redis.ClusterClient  // nil without a Cluster
 
 	mu       sync.Mutex
-	clocks   map[string]*clock.Server // by address; "" for the only server
-	slotless map[string]*redis.Client // nodes of the Cluster that have no slot yet, by address
+	clocks   map[string]*lease.ServerClock // by address; "" for the only server
+	slotless map[string]*redis.Client      // nodes of the Cluster that have no slot yet, by address
 }
 
 // A server is one Redis server, with its client and the estimate of its clock.
 type server struct {
 	addr  string // "" for the only server
 	redis redis.Cmdable
-	clock *clock.Server
+	clock *lease.ServerClock
 }
 
 func newServers(client redis.UniversalClient) *servers {
-	s := &servers{clocks: map[string]*clock.Server{}, slotless: map[string]*redis.Client{}}
+	s := &servers{clocks: map[string]*lease.ServerClock{}, slotless: map[string]*redis.Client{}}
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		s.cluster = cluster
 	} else {
-		s.single, s.only = client, &clock.Server{}
+		s.single, s.only = client, &lease.ServerClock{}
 		_, s.one = client.(*redis.Client)
 		s.clocks[""] = s.only
 	}
@@ -126,7 +126,7 @@ func (s *servers) close() error {
 }
 
 // clockFor returns the estimate of the clock of the server at an address.
-func (s *servers) clockFor(addr string) *clock.Server {
+func (s *servers) clockFor(addr string) *lease.ServerClock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clockOf(addr)
@@ -135,13 +135,13 @@ func (s *servers) clockFor(addr string) *clock.Server {
 // mostClocks bounds the number of clocks, because the nodes of a Cluster may change their addresses.
 const mostClocks = 1000
 
-func (s *servers) clockOf(addr string) *clock.Server {
+func (s *servers) clockOf(addr string) *lease.ServerClock {
 	c := s.clocks[addr]
 	if c == nil {
 		if len(s.clocks) >= mostClocks {
 			clear(s.clocks)
 		}
-		c = &clock.Server{}
+		c = &lease.ServerClock{}
 		s.clocks[addr] = c
 	}
 	return c

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
@@ -77,7 +76,7 @@ func (c *Store) pauseAnswer(r lease.PauseRequest, got reply) lease.PauseAnswer {
 	case !got.acked:
 		err = c.unackedError()
 	default:
-		return lease.PauseAnswer{Now: clock.FromMicros(got.now), Before: lease.ReadPause(got.Text(0)).Pause(), After: lease.ReadPause(got.paused).Pause()}
+		return lease.PauseAnswer{Now: lease.FromMicros(got.now), Before: lease.ReadPause(got.Text(0)).Pause(), After: lease.ReadPause(got.paused).Pause()}
 	}
 	return lease.PauseAnswer{Err: fmt.Errorf("pause %q: %w", r.Lock, err)}
 }

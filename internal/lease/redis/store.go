@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/background"
-	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
@@ -65,8 +62,8 @@ type Config struct {
 	Clock         func() time.Duration
 	OnForbidden   func(channel string, err error)
 
-	Work      *background.Group
-	Observed  *observed.Cache
+	Work      *lease.Background
+	Observed  *lease.ObservedCache
 	HeldToken func(id string) lease.Token // returns the token of the client's lease with this id; 0 if it holds none
 	AskToStop func(id, reason string)     // asks the holder of the client's lease with this id to stop
 	Contended func(lock, holder string)   // reports that a waiting caller's lock has another holder
@@ -102,7 +99,7 @@ func (c *sender) ServerTime(ctx context.Context) (time.Time, error) {
 
 func (c *sender) now() (t time.Time, known bool) {
 	micros, known := c.Estimate(c.cfg.Clock())
-	return clock.FromMicros(micros), known
+	return lease.FromMicros(micros), known
 }
 
 // Estimate returns an estimate of Redis's time at a local instant.
@@ -215,7 +212,7 @@ func (c *sender) learnReply(k call, r reply) {
 	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // the last three replies have no state of the lock
 		return
 	}
-	news := observed.State{Compact: r.compact || r.form != nil, Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: r.ledger, Paused: r.paused, Seen: r.sent, Permanent: k.idle == 0}
+	news := lease.Observed{Compact: r.compact || r.form != nil, Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: r.ledger, Paused: r.paused, Seen: r.sent, Permanent: k.idle == 0}
 	c.cfg.Observed.Learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
 }
 

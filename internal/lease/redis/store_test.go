@@ -13,9 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/background"
 	"github.com/cronclave/cronclave/internal/lease/leasetest"
-	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
@@ -134,9 +132,9 @@ func onBench(t *testing.T, test func(b *bench)) {
 
 // benchOn is one more store on the server of a wire.
 func benchOn(w *leasetest.Wire) (b *bench, closeAll func()) {
-	rdb, work := w.Redis(-1), background.New(w.Clock)
+	rdb, work := w.Redis(-1), lease.NewBackground(w.Clock)
 	s := New(Config{Redis: rdb, Prefix: "locking:", Owner: "us", Timeout: time.Second, AckTimeout: 100 * time.Millisecond, Idle: 10 * time.Minute, Clock: w.Clock,
-		OnForbidden: func(string, error) {}, Work: work, Observed: observed.New(),
+		OnForbidden: func(string, error) {}, Work: work, Observed: lease.NewObservedCache(),
 		HeldToken: func(string) lease.Token { return 0 }, AskToStop: func(string, string) {}, Contended: func(string, string) {}})
 	return &bench{w, s, rdb}, func() {
 		work.End()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
 // PatienceInLine is the time for which a waiter keeps its place in the queue without another request. A waiter asks after a third of this time, or
@@ -120,7 +119,7 @@ func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
 	if a.Until.IsZero() || a.line.now == 0 {
 		return min(next, 100*time.Millisecond)
 	}
-	out := time.Duration(clock.ToMicros(a.Until)-a.line.now)*time.Microsecond - (w.cfg.Clock() - a.line.since)
+	out := time.Duration(lease.ToMicros(a.Until)-a.line.now)*time.Microsecond - (w.cfg.Clock() - a.line.since)
 	return max(min(next, out+min(time.Duration(a.line.ahead+1)*step, most)), step)
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
 // mostFollowed bounds the outcomes that a lock keeps for followers. The oldest are dropped first.
@@ -123,7 +122,7 @@ func (g *Register) Follow(name string, used, now int64) (through int64, ended []
 	g.dropOutcomes(cut)
 	for tick, due := range g.Outcomes {
 		if due > 0 {
-			ended = append(ended, lease.Ended{Tick: clock.FromMicros(tick * 1e6), Due: clock.FromMicros(due)})
+			ended = append(ended, lease.Ended{Tick: lease.FromMicros(tick * 1e6), Due: lease.FromMicros(due)})
 		}
 	}
 	lease.SortEnded(ended)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
 // A Ruling is the decision on a claim. Word is "slot" if the tick can't run in [View.Slot], and the claim needs a row in another slot.
@@ -37,7 +36,7 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	}
 	if r.Tick != nil {
 		g.Behind = r.Tick.Behind()
-		if from := max(clock.ToMicros(r.Tick.NotBefore), clock.ToMicros(r.Tick.At)); from > v.Now {
+		if from := max(lease.ToMicros(r.Tick.NotBefore), lease.ToMicros(r.Tick.At)); from > v.Now {
 			if s := r.Tick.Schedule; s != g.Digest && s != g.Digest2 { // announce the schedule now: a schedule announced at its tick would begin after the tick
 				g.mend(v.Latest)
 				g.know(s, false, v.Now)
@@ -59,7 +58,7 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	if outcome, ok := lease.ReadPause(g.Paused).Stops(r.Tick, v.Now); ok {
 		return g.settle(r, v, outcome)
 	}
-	if deadline := clock.ToMicros(r.Tick.Deadline); deadline > 0 && v.Now > deadline {
+	if deadline := lease.ToMicros(r.Tick.Deadline); deadline > 0 && v.Now > deadline {
 		if tick := r.Tick.At.Unix(); lease.ZoneOf(r.Tick.Schedule) != "" && !g.hasGrant(tick) {
 			g.Missed = Missed{tick - 1, tick, v.Now}
 		}
@@ -90,7 +89,7 @@ func (g *Register) decidedRuling(r lease.Request, v View) (d Ruling, over bool) 
 	if !(tick <= g.low() && !open || tick*1e6 <= g.began || known && e.State == lease.TickDecided) {
 		return Ruling{}, false
 	}
-	if m := g.Missed; lease.ZoneOf(r.Tick.Schedule) != "" && e.State != lease.TickPart && tick > m.After && tick <= m.Through && clock.ToMicros(r.Tick.NotBefore) > m.At {
+	if m := g.Missed; lease.ZoneOf(r.Tick.Schedule) != "" && e.State != lease.TickPart && tick > m.After && tick <= m.Through && lease.ToMicros(r.Tick.NotBefore) > m.At {
 		// Another replica with other time zone data settled the tick as missed before it was due on this replica: reopen it.
 		g.Missed, g.Ticks[tick] = Missed{}, Entry{Prev: r.Previous(), State: lease.TickReopened}
 		return Ruling{}, false
@@ -131,7 +130,7 @@ func (g *Register) keepSettled(tick, now int64, how string) {
 
 // Acknowledge forgets settlements that a replica has recorded.
 func (g *Register) Acknowledge(ticks []time.Time) {
-	g.Settled = slices.DeleteFunc(g.Settled, func(s Settled) bool { return slices.ContainsFunc(ticks, clock.FromMicros(s.Tick*1e6).Equal) })
+	g.Settled = slices.DeleteFunc(g.Settled, func(s Settled) bool { return slices.ContainsFunc(ticks, lease.FromMicros(s.Tick*1e6).Equal) })
 }
 
 // hasGrant reports whether an undecided tick was granted in some slots.
@@ -281,7 +280,7 @@ func (g *Register) isDecided(tick int64) bool {
 // beganBefore reports whether a run began before a tick was due. The token is the time of the grant. A token far ahead of the nodes' clocks comes
 // from a wrong clock, and counts as earlier. A recovery began with the run that it recovers.
 func (run Run) beganBefore(token lease.Token, tick int64, r lease.StopRequest, v View) bool {
-	return run.Tick < tick && (int64(token) < clock.ToMicros(r.From) || int64(token) > minuteAfter(v.Latest) || run.Adopted != nil)
+	return run.Tick < tick && (int64(token) < lease.ToMicros(r.From) || int64(token) > minuteAfter(v.Latest) || run.Adopted != nil)
 }
 
 // End removes the run of a request from the register. With undo, the run never began, and its tick is reopened. If the schedule has changed to

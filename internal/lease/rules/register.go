@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
 // A Register is the state of a lock on a quorum: its ledger of ticks, its newest schedules, and its runs. A majority of the nodes accepts a new
@@ -296,7 +295,7 @@ func (g *Register) Inspect(r lease.InspectRequest, through, now, latest int64) (
 		g.know(r.SettleSchedule, false, now)
 	}
 	before = g.Decided()
-	if through <= before || now <= clock.ToMicros(r.SettleDeadline) {
+	if through <= before || now <= lease.ToMicros(r.SettleDeadline) {
 		return before, since
 	}
 	some := false // some of these ticks were decided before

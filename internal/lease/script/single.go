@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
 // Common has the first arguments of every script for a lock: see state.lua.
@@ -79,8 +78,8 @@ var acquire = parameters[*AcquireArgs]{
 	{name: "strict", value: func(a *AcquireArgs) any { return flag(!a.AnyLimit) }},
 	{name: "tick", value: ofTick(func(t *lease.Tick) any { return t.At.Unix() }, ""), needed: (*AcquireArgs).tickOrDelay},
 	{name: "previous", value: ofTick(func(t *lease.Tick) any { return max(t.Previous.Unix(), 0) }, 0)},
-	{name: "not_before", value: ofTick(func(t *lease.Tick) any { return clock.ToMicros(t.NotBefore) }, 0)},
-	{name: "deadline", value: ofTick(func(t *lease.Tick) any { return clock.ToMicros(t.Deadline) }, 0)},
+	{name: "not_before", value: ofTick(func(t *lease.Tick) any { return lease.ToMicros(t.NotBefore) }, 0)},
+	{name: "deadline", value: ofTick(func(t *lease.Tick) any { return lease.ToMicros(t.Deadline) }, 0)},
 	{name: "per_tick", value: ofTick(func(t *lease.Tick) any { return t.PerTick }, 0)},
 	{name: "schedule", value: ofTick(func(t *lease.Tick) any { return t.Schedule }, "")},
 	{name: "if_held", value: ofTick(func(t *lease.Tick) any { return t.IfHeld }, "")},
@@ -203,7 +202,7 @@ func (i *InspectArgs) ackedTicks() (ticks string) {
 var inspect = parameters[*InspectArgs]{
 	{name: "schedule", value: func(i *InspectArgs) any { return i.Schedule }},
 	{name: "settle_through", value: func(i *InspectArgs) any { return i.settleThrough() }},
-	{name: "settle_deadline", value: func(i *InspectArgs) any { return clock.ToMicros(i.SettleDeadline) }},
+	{name: "settle_deadline", value: func(i *InspectArgs) any { return lease.ToMicros(i.SettleDeadline) }},
 	{name: "follower", value: func(i *InspectArgs) any { return i.Follower }, needed: func(i *InspectArgs) bool { return i.Follower != "" }},
 	{name: "used", value: func(i *InspectArgs) any { return max(i.Used.Unix(), 0) }},
 	{name: "recorded", value: func(i *InspectArgs) any { return i.ackedTicks() }, needed: (*InspectArgs).hasAcked},
@@ -227,7 +226,7 @@ var stop = parameters[*StopArgs]{
 	{name: "channel", value: func(s *StopArgs) any { return s.Channel }},
 	{name: "slots", value: func(s *StopArgs) any { return s.Slots }},
 	{name: "tick", value: func(s *StopArgs) any { return max(s.Tick.Unix(), 0) }},
-	{name: "from", value: func(s *StopArgs) any { return clock.ToMicros(s.From) }},
+	{name: "from", value: func(s *StopArgs) any { return lease.ToMicros(s.From) }},
 }
 
 // Encode returns the script's ARGV.
@@ -264,7 +263,7 @@ func (p PauseArgs) Encode() []any { return pause.encode(&p) }
 type RemoveArgs struct{ UnusedSince time.Time }
 
 var remove = parameters[*RemoveArgs]{
-	{name: "unused_since", value: func(r *RemoveArgs) any { return clock.ToMicros(r.UnusedSince) }},
+	{name: "unused_since", value: func(r *RemoveArgs) any { return lease.ToMicros(r.UnusedSince) }},
 }
 
 // Encode returns the script's ARGV.

@@ -1,16 +1,14 @@
 // Package background manages the lifetime of a client, and the work that continues in the background after a call has returned.
-package background
+package lease
 
 import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A Group has the lifetime and the background work of one client. It is safe for concurrent use.
-type Group struct {
+// A Background has the lifetime and the background work of one client. It is safe for concurrent use.
+type Background struct {
 	clock func() time.Duration
 
 	mu      sync.Mutex // makes sure that no work begins after End
@@ -20,29 +18,29 @@ type Group struct {
 	endedAt time.Duration // the local time at which life ended
 }
 
-// New returns a group that lives until [Group.End].
-func New(clock func() time.Duration) *Group {
-	g := &Group{clock: clock}
+// NewBackground returns a group that lives until [Background.End].
+func NewBackground(clock func() time.Duration) *Background {
+	g := &Background{clock: clock}
 	g.life, g.cancel = context.WithCancel(context.Background())
 	return g
 }
 
-// Life returns a context that ends with [Group.End].
-func (g *Group) Life() context.Context { return g.life }
+// Life returns a context that ends with [Background.End].
+func (g *Background) Life() context.Context { return g.life }
 
 // Over reports whether life has ended.
-func (g *Group) Over() bool { return g.life.Err() != nil }
+func (g *Background) Over() bool { return g.life.Err() != nil }
 
-// Ready returns [lease.ErrClosed] once life has ended.
-func (g *Group) Ready() error {
+// Ready returns [ErrClosed] once life has ended.
+func (g *Background) Ready() error {
 	if g.Over() {
-		return lease.ErrClosed
+		return ErrClosed
 	}
 	return nil
 }
 
 // Sleep waits for d, or until ctx or life ends.
-func (g *Group) Sleep(ctx context.Context, d time.Duration) {
+func (g *Background) Sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-g.life.Done():
@@ -51,10 +49,10 @@ func (g *Group) Sleep(ctx context.Context, d time.Duration) {
 }
 
 // EndedAt returns the local time at which life ended. It must not be called before.
-func (g *Group) EndedAt() time.Duration { return g.endedAt }
+func (g *Background) EndedAt() time.Duration { return g.endedAt }
 
-// Begin registers a call for which [Group.Wait] waits until [Group.Done]. It returns false if life has ended.
-func (g *Group) Begin() bool {
+// Begin registers a call for which [Background.Wait] waits until [Background.Done]. It returns false if life has ended.
+func (g *Background) Begin() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.Over() {
@@ -64,11 +62,11 @@ func (g *Group) Begin() bool {
 	return true
 }
 
-// Done ends a call that [Group.Begin] has registered.
-func (g *Group) Done() { g.work.Done() }
+// Done ends a call that [Background.Begin] has registered.
+func (g *Background) Done() { g.work.Done() }
 
 // Go runs f in the background. It returns false, and does not run f, if life has ended.
-func (g *Group) Go(f func()) bool {
+func (g *Background) Go(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.Over() {
@@ -79,7 +77,7 @@ func (g *Group) Go(f func()) bool {
 }
 
 // End ends life. After End, no work begins.
-func (g *Group) End() {
+func (g *Background) End() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.Over() {
@@ -89,4 +87,4 @@ func (g *Group) End() {
 }
 
 // Wait returns when all work is done.
-func (g *Group) Wait() { g.work.Wait() }
+func (g *Background) Wait() { g.work.Wait() }

@@ -1,4 +1,4 @@
-package background
+package lease
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 func TestWorkEndsWithItsGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		g := New(func() time.Duration { return time.Since(start) })
+		g := NewBackground(func() time.Duration { return time.Since(start) })
 		if !g.Begin() || g.Over() {
 			t.Fatal("it is over before its end")
 		}

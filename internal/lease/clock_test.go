@@ -1,4 +1,4 @@
-package clock
+package lease
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ func TestServerClockBoundsAreTrue(t *testing.T) {
 		offset := time.Duration(rapid.Int64Range(1e18, 2e18).Draw(t, "offset")).Truncate(time.Microsecond)
 		rate := rapid.Int64Range(-1e6/driftPart+1, 1e6/driftPart-1).Draw(t, "drift in millionths")
 		server := func(local time.Duration) time.Duration { return local + offset + local/1e6*time.Duration(rate) }
-		var c Server
+		var c ServerClock
 		var pending []observation
 		local, latest := time.Duration(0), time.Duration(0)
 		pause := rapid.Custom(func(t *rapid.T) time.Duration {
@@ -63,7 +63,7 @@ func TestServerClockBoundsAreTrue(t *testing.T) {
 func TestServerClockNoticesAStep(t *testing.T) {
 	const rtt = 2 * time.Millisecond
 	for _, step := range []time.Duration{-time.Hour, -5 * rtt, 5 * rtt, time.Hour} {
-		var c Server
+		var c ServerClock
 		base, local := time.Duration(1.7e18), time.Duration(0)
 		for range 10 {
 			c.Observe((base + local + rtt/2).Microseconds(), local, local+rtt)
@@ -79,7 +79,7 @@ func TestServerClockNoticesAStep(t *testing.T) {
 }
 
 func TestServerClockSharpens(t *testing.T) {
-	var c Server
+	var c ServerClock
 	if _, known := c.At(0); known {
 		t.Error("known before the first reply")
 	}

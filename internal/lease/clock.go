@@ -1,18 +1,18 @@
 // Package clock has the two clocks that measure a lease: the clock of this machine, which is never stepped, and an estimate of Redis's clock.
-package clock
+package lease
 
 import (
 	"sync"
 	"time"
 )
 
-// A Server estimates the clock of a Redis server. Every reply carries the server's time, which lies between the local instants of sending and
+// A ServerClock estimates the clock of a Redis server. Every reply carries the server's time, which lies between the local instants of sending and
 // receiving. This bounds the difference between the clocks. The bounds from several replies are intersected (Marzullo, "Maintaining the Time in a
 // Distributed System", 1984), and widened by the maximum drift. If a reply contradicts the bounds, the server's clock was stepped, and the new bounds
 // replace the old ones.
 //
 // The zero value has no estimate. A Server is safe for concurrent use.
-type Server struct {
+type ServerClock struct {
 	mu       sync.Mutex
 	known    bool
 	low      time.Duration // the minimum of server time minus local time
@@ -24,7 +24,7 @@ type Server struct {
 const driftPart = 2000
 
 // Observe records one reply: the server's clock showed micros, in microseconds since 1970, between the local instants sent and received.
-func (c *Server) Observe(micros int64, sent, received time.Duration) {
+func (c *ServerClock) Observe(micros int64, sent, received time.Duration) {
 	server := time.Duration(micros) * time.Microsecond
 	flight := (received - sent) / driftPart
 	low, high := server-received-flight, server-sent+flight
@@ -44,7 +44,7 @@ func (c *Server) Observe(micros int64, sent, received time.Duration) {
 }
 
 // At returns an estimate of the server's time at a local instant, in microseconds since 1970. known is false before the first reply.
-func (c *Server) At(local time.Duration) (micros int64, known bool) {
+func (c *ServerClock) At(local time.Duration) (micros int64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return (local + c.low + (c.high-c.low)/2).Microseconds(), c.known
@@ -52,7 +52,7 @@ func (c *Server) At(local time.Duration) (micros int64, known bool) {
 
 // Margin returns the maximum error of the estimate at a local instant: half the width of the bounds, plus the drift since they were measured. It is 0
 // before the first reply.
-func (c *Server) Margin(local time.Duration) time.Duration {
+func (c *ServerClock) Margin(local time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.known {

@@ -1,4 +1,4 @@
-package clock
+package lease
 
 import (
 	"time"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Boot returns a clock that reads CLOCK_BOOTTIME. This clock is never stepped. Unlike Go's monotonic clock it continues while the machine is
+// BootClock returns a clock that reads CLOCK_BOOTTIME. This clock is never stepped. Unlike Go's monotonic clock it continues while the machine is
 // suspended, so a holder detects that its lease has expired meanwhile.
-func Boot() func() time.Duration {
+func BootClock() func() time.Duration {
 	start := time.Now()
 	return func() time.Duration {
 		var now unix.Timespec

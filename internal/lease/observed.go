@@ -1,18 +1,16 @@
 // Package observed caches the newest state of each lock that a client has seen in replies. Later requests carry this state, so that a Redis that has
 // lost its data gets it back. The package does no I/O.
-package observed
+package lease
 
 import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A State is the state of a lock in a reply. Later requests carry it to Redis, which may have lost the lock's data by FLUSHALL, a restart, or a
+// A Observed is the state of a lock in a reply. Later requests carry it to Redis, which may have lost the lock's data by FLUSHALL, a restart, or a
 // failover.
-type State struct {
+type Observed struct {
 	Floor, Longest, Low int64
 	Ledger, Paused      string        // as in the scripts
 	Seen                time.Duration // the local clock before the request was sent
@@ -20,37 +18,37 @@ type State struct {
 	Compact             bool // the newest reply showed a compact lock, which may have changed since
 }
 
-// A Cache has the state of every lock that a client uses. It is safe for concurrent use.
-type Cache struct {
+// A ObservedCache has the state of every lock that a client uses. It is safe for concurrent use.
+type ObservedCache struct {
 	mu    sync.Mutex
-	locks map[string]State
+	locks map[string]Observed
 	sweep int // the number of locks at which stale entries are dropped
 }
 
 // mostLocks bounds the number of cached locks. Beyond it, arbitrary locks are dropped, except permanent ones.
 const mostLocks = 200_000
 
-// New returns an empty cache.
-func New() *Cache { return &Cache{locks: map[string]State{}} }
+// NewObservedCache returns an empty cache.
+func NewObservedCache() *ObservedCache { return &ObservedCache{locks: map[string]Observed{}} }
 
 // Stale reports whether the lock may have expired in Redis because it was idle. An expired lock is not lost data, so its state must not be restored.
 // Redis keeps a lock for at least twice its longest lease: see save() in lua/state.lua.
-func (k State) Stale(now, idle time.Duration) bool {
+func (k Observed) Stale(now, idle time.Duration) bool {
 	kept := max(idle, 2*time.Duration(k.Longest)*time.Microsecond)
 	return !k.Permanent && now-k.Seen > kept/2
 }
 
 // Of returns the state of a lock, or the zero State if it is stale.
-func (w *Cache) Of(lock string, clock func() time.Duration, idle time.Duration) State {
+func (w *ObservedCache) Of(lock string, clock func() time.Duration, idle time.Duration) Observed {
 	k, ok := w.Last(lock)
 	if !ok || !k.Permanent && k.Stale(clock(), idle) {
-		return State{}
+		return Observed{}
 	}
 	return k
 }
 
 // Last returns the last observed state of a lock, even if it is stale.
-func (w *Cache) Last(lock string) (k State, ok bool) {
+func (w *ObservedCache) Last(lock string) (k Observed, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k, ok = w.locks[lock]
@@ -58,16 +56,16 @@ func (w *Cache) Last(lock string) (k State, ok bool) {
 }
 
 // Len returns the number of cached locks.
-func (w *Cache) Len() int {
+func (w *ObservedCache) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.locks)
 }
 
 // mergedWith returns the union of a state and a newly observed one.
-func (k State) mergedWith(news State) State {
+func (k Observed) mergedWith(news Observed) Observed {
 	same := news.Floor == k.Floor && news.Low == k.Low
-	news.Paused = lease.NewerPause(k.Paused, news.Paused)
+	news.Paused = NewerPause(k.Paused, news.Paused)
 	switch {
 	case same && news.Seen < k.Seen, news.Floor <= k.Floor && news.Low <= k.Low && !same:
 		news.Floor, news.Low, news.Ledger = k.Floor, k.Low, k.Ledger
@@ -84,7 +82,7 @@ func (k State) mergedWith(news State) State {
 // Learn records the state in a reply. Replies may arrive out of order, and a Redis that has lost its data may reply with an older state. Therefore
 // Learn never lowers the floor, the longest lease and the decided ticks, except values that were ahead of Redis's clock. inUse is false if the
 // request did not restart the idle time of the lock.
-func (w *Cache) Learn(lock string, k State, idle time.Duration, now int64, inUse bool) {
+func (w *ObservedCache) Learn(lock string, k Observed, idle time.Duration, now int64, inUse bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.learnState(lock, k, idle, now, inUse)
@@ -92,7 +90,7 @@ func (w *Cache) Learn(lock string, k State, idle time.Duration, now int64, inUse
 
 // LearnPublished records the state in a published message, which any Redis user could have forged. It updates only locks that this client uses. It
 // never lowers the longest lease, because a Redis that has lost its data grants nothing for that time.
-func (w *Cache) LearnPublished(lock string, k State, idle time.Duration, now int64) {
+func (w *ObservedCache) LearnPublished(lock string, k Observed, idle time.Duration, now int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	own, used := w.locks[lock]
@@ -103,13 +101,13 @@ func (w *Cache) LearnPublished(lock string, k State, idle time.Duration, now int
 	w.learnState(lock, k, idle, now, true)
 }
 
-// learnState is [Cache.Learn] without locking. The caller holds mu.
-func (w *Cache) learnState(lock string, k State, idle time.Duration, now int64, inUse bool) {
+// learnState is [ObservedCache.Learn] without locking. The caller holds mu.
+func (w *ObservedCache) learnState(lock string, k Observed, idle time.Duration, now int64, inUse bool) {
 	old, known := w.locks[lock]
 	if old.Stale(k.Seen, idle) {
-		old = State{}
+		old = Observed{}
 	}
-	if old.Low*1e6 > now+lease.MinuteMicros { // Redis's clock was ahead when this was observed; mend() in state.lua has the same bound
+	if old.Low*1e6 > now+MinuteMicros { // Redis's clock was ahead when this was observed; mend() in state.lua has the same bound
 		old.Low, old.Ledger = 0, ""
 	}
 	k.Permanent = k.Permanent || old.Permanent
@@ -124,7 +122,7 @@ func (w *Cache) learnState(lock string, k State, idle time.Duration, now int64, 
 }
 
 // dropExcess drops stale entries, and entries beyond the limit. The caller holds mu.
-func (w *Cache) dropExcess(now, idle time.Duration) {
+func (w *ObservedCache) dropExcess(now, idle time.Duration) {
 	if len(w.locks) <= max(w.sweep, 1000) {
 		return
 	}
@@ -145,14 +143,14 @@ func (w *Cache) dropExcess(now, idle time.Duration) {
 }
 
 // Delete deletes the state of a lock that was removed from Redis on purpose.
-func (w *Cache) Delete(lock string) {
+func (w *ObservedCache) Delete(lock string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.locks, lock)
 }
 
 // Set replaces the state of a lock. It is for tests that send wrong states to Redis.
-func (w *Cache) Set(lock string, k State) {
+func (w *ObservedCache) Set(lock string, k Observed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.locks[lock] = k

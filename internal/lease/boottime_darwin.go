@@ -1,4 +1,4 @@
-package clock
+package lease
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Boot returns a clock that reads CLOCK_MONOTONIC. On macOS this clock continues while the machine is suspended, and is the same for all processes.
-func Boot() func() time.Duration {
+// BootClock returns a clock that reads CLOCK_MONOTONIC. On macOS this clock continues while the machine is suspended, and is the same for all processes.
+func BootClock() func() time.Duration {
 	start := time.Now()
 	return func() time.Duration {
 		var now unix.Timespec
