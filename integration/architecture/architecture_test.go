@@ -169,10 +169,10 @@ func TestSourceRulesAreEnforced(t *testing.T) {
 		{"panic", "cmd/cronclave", "main.go", `func f() { panic("x") }`, "no panic reaches a user"},
 		{"panic in a comment", "locking", "a.go", `// panic("x")`, ""},
 		{"a script in a store", "internal/lease/redis", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, ""},
-		{"a script in the engine", "internal/lease/engine", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, "Lua is in internal/lease/script"},
-		{"a script elsewhere", "internal/journal", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, "Lua is in internal/lease/script"},
+		{"a script in the engine", "internal/lease/engine", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, "Lua is in internal/lease/redis"},
+		{"a script elsewhere", "internal/journal", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, "Lua is in internal/lease/redis"},
 		{"a script of a classic", "integration/classics", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, ""},
-		{"a script of a client's field", "internal/journal", "a.go", `import _ "github.com/redis/go-redis/v9"; func f(j j) { j.redis.EvalSha() }`, "Lua is in internal/lease/script"},
+		{"a script of a client's field", "internal/journal", "a.go", `import _ "github.com/redis/go-redis/v9"; func f(j j) { j.redis.EvalSha() }`, "Lua is in internal/lease/redis"},
 		{"an Eval that is not of Redis", "scheduler", "a.go", `func f(x x) { x.Eval() }`, ""},
 	} {
 		dir := t.TempDir()
@@ -193,7 +193,7 @@ func TestSourceRulesAreEnforced(t *testing.T) {
 
 func TestLuaRuleIsEnforced(t *testing.T) {
 	t.Parallel()
-	got := luaFaults([]string{"internal/lease/script/lua/acquire.lua", "internal/journal/record.lua", "docs/protocol.md"})
+	got := luaFaults([]string{"internal/lease/redis/lua/acquire.lua", "internal/journal/record.lua", "docs/protocol.md"})
 	if len(got) != 1 || !strings.HasPrefix(got[0], "internal/journal/record.lua") {
 		t.Errorf("faults: %q", got)
 	}

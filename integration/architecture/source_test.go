@@ -65,7 +65,7 @@ func fileFaults(file *ast.File, importPath, name string) []callFault {
 		case !exits && slices.Contains([]string{"os.Exit", "syscall.Exit", "log.Fatal", "log.Fatalf", "log.Fatalln"}, name):
 			faults = append(faults, callFault{call.Pos(), name + ": only main.go of a command ends the process, after all clean-up"})
 		case !lua && redis && slices.Contains(scriptCalls, name[strings.LastIndex(name, ".")+1:]):
-			faults = append(faults, callFault{call.Pos(), name + ": Lua is in internal/lease/script alone, where its atomicity is argued and tested"})
+			faults = append(faults, callFault{call.Pos(), name + ": Lua is in internal/lease/redis alone, where its atomicity is argued and tested"})
 		}
 		return true
 	})
@@ -97,8 +97,8 @@ func importsGuest(file *ast.File, prefix string) bool {
 func luaFaults(paths []string) []string {
 	var faults []string
 	for _, p := range paths {
-		if path.Ext(p) == ".lua" && !within(p, "internal/lease/script") {
-			faults = append(faults, p+": Lua is in internal/lease/script alone, where its atomicity is argued and tested")
+		if path.Ext(p) == ".lua" && !within(p, "internal/lease/redis") {
+			faults = append(faults, p+": Lua is in internal/lease/redis alone, where its atomicity is argued and tested")
 		}
 	}
 	return faults

@@ -234,7 +234,7 @@ func TestCodeNamesPagesThatExist(t *testing.T) {
 
 func scripts(t *testing.T) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(root, "internal/lease/script/lua/*.lua"))
+	paths, err := filepath.Glob(filepath.Join(root, "internal/lease/redis/lua/*.lua"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
@@ -249,7 +249,7 @@ func TestProtocolNamesEachScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range scripts(t) {
-		if name := "internal/lease/script/lua/" + filepath.Base(path); !strings.Contains(string(text), "`"+name+"`") {
+		if name := "internal/lease/redis/lua/" + filepath.Base(path); !strings.Contains(string(text), "`"+name+"`") {
 			t.Errorf("docs/protocol.md does not name %s", name)
 		}
 	}

@@ -48,7 +48,7 @@ const pauseScript = 0
 
 func loadScripts(t *testing.T) (scripts [release + 1]*redis.Script) {
 	read := func(name string) string {
-		text, err := os.ReadFile("../../internal/lease/script/lua/" + name + ".lua")
+		text, err := os.ReadFile("../../internal/lease/redis/lua/" + name + ".lua")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,3 @@
-// Package background manages the lifetime of a client, and the work that continues in the background after a call has returned.
 package lease
 
 import (

@@ -1,4 +1,3 @@
-// Package clock has the two clocks that measure a lease: the clock of this machine, which is never stepped, and an estimate of Redis's clock.
 package lease
 
 import (

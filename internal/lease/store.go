@@ -110,7 +110,7 @@ type ReleaseRequest struct {
 	Row     *HeldRow
 	Mode    ReleaseMode
 	Attempt int
-	Outcome string // for followers, as in script.OutcomeOf; "" for none
+	Outcome string // for followers, see [Outcome]; "" for none
 	Held    bool   // the lease had not ended before the first try to release it
 	Doubt   bool   // an earlier try, sent while the lease was held, may have released it: a missing row does not prove a loss
 	Fresh   bool   // the lease was never renewed, so its ticket is current

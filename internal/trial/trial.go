@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
@@ -69,7 +69,7 @@ func (r *Redis) openView() error {
 	if err != nil {
 		return fmt.Errorf("listen on a socket: %w", err)
 	}
-	look := script.ForSingle().InspectOnly
+	look := redis.NewScripts().InspectOnly
 	r.server.ServeView(embedded.View{Listener: listener, Reads: reads, Scripts: map[string]string{look.SHA: look.Text}, Hides: journal.IsSecretKey, Permits: journal.AsksToFollow})
 	r.view.URL = at.String()
 	return nil

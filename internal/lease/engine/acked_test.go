@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/script"
+	redisstore "github.com/cronclave/cronclave/internal/lease/redis"
 )
 
 // acked wants one replica to have each grant.
@@ -213,7 +213,7 @@ func TestUnacknowledgedReplyTeachesNothing(t *testing.T) {
 		theirs.ID = "theirs"
 		w.wants(other.Acquire(w.Context(), theirs), Unknown)
 		// A failover to a replica that has all but the grant.
-		keys := script.Keys(c.lockKey("x"), "")
+		keys := redisstore.LockKeys(c.lockKey("x"), "")
 		if err := errors.Join(c.cfg.Redis.Del(w.Context(), keys[:3]...).Err(), c.cfg.Redis.HSet(w.Context(), keys[0],
 			"digest", "s", "since", s.Now.Add(-time.Minute).UnixMicro(), "low", s.Decided.Unix()).Err()); err != nil {
 			w.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/script"
+	redisstore "github.com/cronclave/cronclave/internal/lease/redis"
 )
 
 const compactLease = time.Minute
@@ -118,7 +118,7 @@ func TestCompactLockOfAnotherAttempt(t *testing.T) {
 		}
 		w.fail()
 		w.release(l)
-		if n := c.cfg.Redis.Exists(w.Context(), script.Tombstone(c.lockKey("x"), l.ID())).Val(); n != 1 {
+		if n := c.cfg.Redis.Exists(w.Context(), redisstore.Tombstone(c.lockKey("x"), l.ID())).Val(); n != 1 {
 			w.Error("no tombstone")
 		}
 	})

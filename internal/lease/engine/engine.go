@@ -13,14 +13,12 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/quorum"
 	"github.com/cronclave/cronclave/internal/lease/redis"
-	"github.com/cronclave/cronclave/internal/lease/script"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // A Config is the configuration of a [Client]. Package locking documents the fields.
 type Config struct {
-	Redis         transport.Client
-	Quorum        []transport.Client
+	Redis         redis.Client
+	Quorum        []redis.Client
 	Prefix        string
 	Owner         string
 	Timeout       time.Duration
@@ -129,7 +127,7 @@ func (c *Client) EstimateError() time.Duration {
 }
 
 // lockKey returns the first key of a lock. The other keys begin with it, and have its hash tag.
-func (c *Client) lockKey(lock string) string { return script.Key(c.cfg.Prefix, lock) }
+func (c *Client) lockKey(lock string) string { return redis.LockKey(c.cfg.Prefix, lock) }
 
 // Hooks report events of a client's locks. See package locking.
 type Hooks struct {

@@ -11,7 +11,6 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/leasetest"
 	redisstore "github.com/cronclave/cronclave/internal/lease/redis"
-	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -97,7 +96,7 @@ func FuzzCheckName(f *testing.F) {
 		if lease.CheckName(name) != nil {
 			return
 		}
-		keys := script.Keys(script.Key("p:", name), id)
+		keys := redisstore.LockKeys(redisstore.LockKey("p:", name), id)
 		tag := hashTag(keys[0])
 		if tag == "" {
 			t.Fatalf("%q has no hash tag", keys[0])

@@ -8,9 +8,8 @@ import (
 
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 	"github.com/cronclave/cronclave/internal/lease/rules"
-	"github.com/cronclave/cronclave/internal/lease/script"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // Acquire asks for a row for each request: see [lease.Store].
@@ -167,29 +166,29 @@ func (t *claim) nextCall() (nodeCall, int) {
 	wave := len(t.nodes)
 	switch t.phase {
 	case "row", "first":
-		promise := script.PromiseRow
+		promise := redis.PromiseRow
 		if !t.account {
-			promise, wave = script.PromiseNothing, t.majority
+			promise, wave = redis.PromiseNothing, t.majority
 		}
 		t.token, t.placed = t.proposeToken(t.r.Lock, t.floorOfRow()), true
-		k.args = script.QuorumClaimArgs{Slot: t.slot, Slots: t.r.Slots, Lease: t.r.Lease, Delay: t.r.Delay, Strict: !t.r.AnyLimit, Token: t.token,
-			Promise: promise, Owner: t.cfg.Owner, Moves: t.movesArg(), Shut: t.adoptedIDs(), TombstoneLife: script.TombstoneLife(t.cfg.Timeout),
+		k.args = redis.QuorumClaimArgs{Slot: t.slot, Slots: t.r.Slots, Lease: t.r.Lease, Delay: t.r.Delay, Strict: !t.r.AnyLimit, Token: t.token,
+			Promise: promise, Owner: t.cfg.Owner, Moves: t.movesArg(), Shut: t.adoptedIDs(), TombstoneLife: redis.TombstoneLife(t.cfg.Timeout),
 			All: t.account || t.r.Slots > 1}.Encode()
 		t.ballots = append(t.ballots, t.token)
 	case "read":
-		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Slots: t.r.Slots, All: true}.Encode()
+		k.args = redis.QuorumClaimArgs{Slot: redis.NoSlot, Slots: t.r.Slots, All: true}.Encode()
 	case "prepare":
 		t.token = t.proposeToken(t.r.Lock, t.floor)
-		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Slots: t.r.Slots, Token: t.token, Promise: script.PromiseAny, Shut: t.shut,
-			TombstoneLife: script.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
+		k.args = redis.QuorumClaimArgs{Slot: redis.NoSlot, Slots: t.r.Slots, Token: t.token, Promise: redis.PromiseAny, Shut: t.shut,
+			TombstoneLife: redis.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
 	default:
-		slot, token := script.NoSlot, int64(0)
+		slot, token := redis.NoSlot, int64(0)
 		if t.mine {
 			slot, token = t.out.Run.Slot, t.out.Run.Token
 			t.offers.add(t.r.ID, t.cfg.Clock(), t.cfg.Timeout+t.r.Lease+t.r.Delay)
 		}
 		k.script, k.keys = t.Store.scripts.Accept, append(k.keys, t.indexKey())
-		k.args = script.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: slot, Lease: t.r.Lease, Token: token}.Encode()
+		k.args = redis.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: slot, Lease: t.r.Lease, Token: token}.Encode()
 	}
 	k.patience = 1 + t.tries/8 // otherwise no claim would succeed if all nodes are slow
 	return k, wave
@@ -296,7 +295,7 @@ func (t *claim) endVerdict(v lease.Verdict, err error) {
 // failWith ends the claim with the verdict unknown. If the lease can't have been granted, it takes back the rows of the claim, so that they do not
 // block other claims.
 func (t *claim) failWith(err error) {
-	t.endVerdict(lease.Unknown, transport.Unknown(err))
+	t.endVerdict(lease.Unknown, redis.Unknown(err))
 	t.answer(t.place, t.result)
 	if t.cfg.HeldToken(t.r.ID) == 0 {
 		t.dropRows()

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 	"github.com/cronclave/cronclave/internal/lease/rules"
-	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
 // mostUnsettled is the number of repeated reads if the nodes have the register from different ballots. The client that writes it may still be at
@@ -52,19 +52,19 @@ func (t *change) nextCall() (nodeCall, int) {
 	}
 	keys, all := t.nodeKeys(t.lock, t.id), len(t.nodes)
 	if t.key != "" {
-		keys[1], keys[2] = t.key, script.Tombstone(t.key, t.id)
+		keys[1], keys[2] = t.key, redis.Tombstone(t.key, t.id)
 	}
 	k := nodeCall{script: t.Store.scripts.Claim, keys: keys, id: t.id, idle: t.idleOf(t.permanent)}
 	switch t.phase {
 	case "look":
-		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Everyone: t.everyone, All: true}.Encode()
+		k.args = redis.QuorumClaimArgs{Slot: redis.NoSlot, Everyone: t.everyone, All: true}.Encode()
 	case "prepare":
 		t.token = t.proposeToken(t.lock, t.floor)
-		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Token: t.token, Promise: script.PromiseAny, Everyone: t.everyone, Shut: t.shut,
-			TombstoneLife: script.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
+		k.args = redis.QuorumClaimArgs{Slot: redis.NoSlot, Token: t.token, Promise: redis.PromiseAny, Everyone: t.everyone, Shut: t.shut,
+			TombstoneLife: redis.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
 	default:
 		k.script, k.keys = t.Store.scripts.Accept, append(keys, t.indexKey())
-		k.args = script.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: script.NoSlot, Ends: t.ends, TombstoneLife: script.TombstoneLife(t.cfg.Timeout),
+		k.args = redis.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: redis.NoSlot, Ends: t.ends, TombstoneLife: redis.TombstoneLife(t.cfg.Timeout),
 			Everyone: t.everyone}.Encode()
 	}
 	return k, all

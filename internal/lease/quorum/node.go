@@ -10,18 +10,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/script"
-	"github.com/cronclave/cronclave/internal/lease/transport"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 )
 
 // An env has what the nodes of a quorum share.
 type env struct {
 	clock     func() time.Duration
 	timeout   time.Duration // the timeout of a round trip
-	scripts   script.Quorum
+	scripts   redis.NodeScripts
 	memberKey string
 	wakeUp    func()       // wakes the rejoiner
 	lately    atomic.Int64 // the moving average of the duration of a round trip, in nanoseconds
@@ -30,7 +29,7 @@ type env struct {
 // A node is one master of a quorum.
 type node struct {
 	env   *env
-	redis *redis.Client
+	redis *goredis.Client
 	clock lease.ServerClock
 
 	mu         sync.Mutex
@@ -110,7 +109,7 @@ func (n *node) endCall(now time.Duration, err error) (missed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.under--
-	if err != nil && !transport.IsReply(err) {
+	if err != nil && !redis.IsReply(err) {
 		n.failing = true
 		return false
 	}
@@ -138,7 +137,7 @@ func (n *node) takeMissed(now time.Duration) []missedCall {
 
 // A nodeCall is one execution of a script on each node.
 type nodeCall struct {
-	script *script.Script
+	script *redis.Script
 	keys   []string
 	id     string
 	idle   int64
@@ -180,17 +179,17 @@ func (n *node) sendCalls(ctx context.Context, calls []nodeCall, sent time.Durati
 func (n *node) sendOnce(ctx context.Context, calls []nodeCall, sent time.Duration) (votes []vote, received time.Duration, again bool, err error) {
 	micros, _ := n.clock.At(sent)
 	until := micros + n.env.timeout.Microseconds()
-	cmds := make([]*redis.Cmd, len(calls))
+	cmds := make([]*goredis.Cmd, len(calls))
 	if len(calls) == 1 {
 		cmds[0] = calls[0].asCommand(ctx, until)
-		_ = transport.Process(ctx, n.redis, transport.Once{Cmd: cmds[0]})
+		_ = redis.Process(ctx, n.redis, redis.Once{Cmd: cmds[0]})
 	} else {
 		pipe := n.redis.Pipeline()
 		for i, k := range calls {
 			cmds[i] = k.asCommand(ctx, until)
-			_ = pipe.Process(ctx, transport.Once{Cmd: cmds[i]}) // this only queues the command
+			_ = pipe.Process(ctx, redis.Once{Cmd: cmds[i]}) // this only queues the command
 		}
-		_ = transport.Exec(ctx, pipe) // each command has its own error
+		_ = redis.Exec(ctx, pipe) // each command has its own error
 	}
 	received = n.env.clock()
 	if cmds[0].Err() == nil {
@@ -201,9 +200,9 @@ func (n *node) sendOnce(ctx context.Context, calls []nodeCall, sent time.Duratio
 	for i, cmd := range cmds {
 		raw, fault := cmd.Slice()
 		if fault != nil {
-			again = again || redis.HasErrorPrefix(fault, "NOSCRIPT")
+			again = again || goredis.HasErrorPrefix(fault, "NOSCRIPT")
 			faults = append(faults, fault)
-			votes[i].err = transport.Unknown(fault)
+			votes[i].err = redis.Unknown(fault)
 			continue
 		}
 		votes[i] = readVote(raw)
@@ -214,14 +213,14 @@ func (n *node) sendOnce(ctx context.Context, calls []nodeCall, sent time.Duratio
 	return votes, received, again, errors.Join(faults...)
 }
 
-func (k nodeCall) asCommand(ctx context.Context, until int64) *redis.Cmd {
+func (k nodeCall) asCommand(ctx context.Context, until int64) *goredis.Cmd {
 	args := make([]any, 0, 6+len(k.keys)+len(k.args))
 	args = append(args, "evalsha", k.script.SHA, len(k.keys))
 	for _, key := range k.keys {
 		args = append(args, key)
 	}
-	args = append(args, script.NodeCommon{ID: k.id, NotAfter: until, Idle: k.idle}.Encode()...)
-	return redis.NewCmd(ctx, append(args, k.args...)...)
+	args = append(args, redis.NodeCommon{ID: k.id, NotAfter: until, Idle: k.idle}.Encode()...)
+	return goredis.NewCmd(ctx, append(args, k.args...)...)
 }
 
 // A membership is the content of a node's marker.
@@ -240,15 +239,15 @@ func (m membership) isNew() bool {
 const votingState = "voting"
 
 // ensureEnrolled writes a marker to a node that has none, and then loads the scripts. Both steps use one connection, so that the second step fails if
-// the node restarts in between. The connection comes from Watch, because [redis.Client.Conn] writes to the options that it shares with the client.
+// the node restarts in between. The connection comes from Watch, because [goredis.Client.Conn] writes to the options that it shares with the client.
 func (n *node) ensureEnrolled(ctx context.Context) (m membership, err error) {
-	defer transport.Shield(&err)
-	err = n.redis.Watch(ctx, func(conn *redis.Tx) error {
+	defer redis.Shield(&err)
+	err = n.redis.Watch(ctx, func(conn *goredis.Tx) error {
 		if m, err = n.ensureMarker(ctx, conn); err != nil { // without a marker the node must not get the scripts
-			return fmt.Errorf("register a node of the quorum: %w", transport.Unknown(err))
+			return fmt.Errorf("register a node of the quorum: %w", redis.Unknown(err))
 		}
 		if err := n.loadScripts(ctx, conn); err != nil {
-			return fmt.Errorf("load the scripts of a node of the quorum: %w", transport.Unknown(err))
+			return fmt.Errorf("load the scripts of a node of the quorum: %w", redis.Unknown(err))
 		}
 		return nil
 	})
@@ -265,18 +264,18 @@ func (n *node) ensureEnrolled(ctx context.Context) (m membership, err error) {
 }
 
 // ensureMarker writes a marker if the node has none, and returns the marker.
-func (n *node) ensureMarker(ctx context.Context, conn *redis.Tx) (membership, error) {
+func (n *node) ensureMarker(ctx context.Context, conn *goredis.Tx) (membership, error) {
 	sent := n.env.clock()
 	raw, err := conn.Eval(ctx, n.env.scripts.Enrol.Text, []string{n.env.memberKey},
-		script.QuorumEnrolArgs{Epoch: rand.Text()}.Encode()...).Slice()
+		redis.QuorumEnrolArgs{Epoch: rand.Text()}.Encode()...).Slice()
 	if err == nil && len(raw) < 8 {
 		err = errShortReply
 	}
 	if err != nil {
 		return membership{}, err
 	}
-	m := membership{state: transport.Text(raw[0]), now: transport.Number(raw[1]), base: transport.Number(raw[2]), top: transport.Number(raw[3]), longest: transport.Number(raw[4]),
-		epoch: transport.Text(raw[5]), sinceAt: transport.Number(raw[6]), founder: transport.Number(raw[7]) == 1}
+	m := membership{state: redis.Text(raw[0]), now: redis.Number(raw[1]), base: redis.Number(raw[2]), top: redis.Number(raw[3]), longest: redis.Number(raw[4]),
+		epoch: redis.Text(raw[5]), sinceAt: redis.Number(raw[6]), founder: redis.Number(raw[7]) == 1}
 	if !lease.Sound(m.now, lease.MaxNumber) || !lease.Sound(m.base, lease.MaxNumber) || !lease.Sound(m.top, lease.MaxNumber) || !lease.Sound(m.longest, 2*lease.MaxLease.Microseconds()) {
 		return membership{}, fmt.Errorf("%w: a marker of %+v", lease.ErrCorrupt, m)
 	}
@@ -284,7 +283,7 @@ func (n *node) ensureMarker(ctx context.Context, conn *redis.Tx) (membership, er
 	return m, nil
 }
 
-func (n *node) loadScripts(ctx context.Context, conn *redis.Tx) error {
+func (n *node) loadScripts(ctx context.Context, conn *goredis.Tx) error {
 	pipe := conn.Pipeline()
 	for _, s := range n.env.scripts.Loaded() {
 		pipe.ScriptLoad(ctx, s.Text)

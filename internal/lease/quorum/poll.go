@@ -10,7 +10,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/transport"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 )
 
 // A poll sends the same calls to the nodes, in one or two waves.
@@ -129,7 +129,7 @@ func (o *polling) handleAnswer(r returned) (over bool) {
 		o.votes[i][r.node] = r.votes[i]
 		o.votes[i][r.node].asked = true
 	}
-	if err := r.votes[0].err; err == nil || transport.IsReply(err) {
+	if err := r.votes[0].err; err == nil || redis.IsReply(err) {
 		o.replies++
 	}
 	all := o.received == len(o.order)
@@ -306,7 +306,7 @@ func (q *masters) runTasks(ctx context.Context, tasks []task) {
 			case last[i] != nil:
 				tasks[i].failWith(q.errorOf(last[i]))
 			default:
-				tasks[i].failWith(transport.Unknown(context.Cause(ctx)))
+				tasks[i].failWith(redis.Unknown(context.Cause(ctx)))
 			}
 		}
 		return

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/cronclave/cronclave/internal/lease"
@@ -18,9 +18,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Promise: P5, quorum
 func TestQuorumTickBehindAnOpenOneTakesNoRow(t *testing.T) {
 	t.Parallel()
-	var nodes []redis.UniversalClient
+	var nodes []goredis.UniversalClient
 	for range 3 {
-		nodes = append(nodes, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})) // no node is asked
+		nodes = append(nodes, goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})) // no node is asked
 	}
 	clock := func() time.Duration { return time.Hour }
 	work := lease.NewBackground(clock)

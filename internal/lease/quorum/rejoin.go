@@ -5,13 +5,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 	"github.com/cronclave/cronclave/internal/lease/rules"
-	"github.com/cronclave/cronclave/internal/lease/script"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // A rejoiner lets nodes vote again that have lost their data, and starts a new quorum. It runs when a reply shows that a node does not vote.
@@ -179,8 +178,8 @@ func (q *rejoiner) letVote(n *node, epoch string, base, longest int64) bool {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
 	got, err := n.redis.EvalSha(ctx, q.scripts.Admit.SHA, []string{q.env.memberKey},
-		script.QuorumAdmitArgs{Epoch: epoch, Base: base, Longest: longest}.Encode()...).Slice()
-	return err == nil && len(got) > 0 && transport.Text(got[0]) == votingState
+		redis.QuorumAdmitArgs{Epoch: epoch, Base: base, Longest: longest}.Encode()...).Slice()
+	return err == nil && len(got) > 0 && redis.Text(got[0]) == votingState
 }
 
 // reseedRegisters reads each register from a majority, and writes it again, until the nodes in ready have accepted it.
@@ -209,8 +208,8 @@ func (q *rejoiner) indexedLocks(sources []int) (locks []string, ok bool) {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
 	for _, i := range sources {
-		some := redis.NewStringSliceCmd(ctx, "smembers", q.indexKey())
-		if err := transport.Process(ctx, q.nodes[i].redis, some); err != nil {
+		some := goredis.NewStringSliceCmd(ctx, "smembers", q.indexKey())
+		if err := redis.Process(ctx, q.nodes[i].redis, some); err != nil {
 			return nil, false
 		}
 		locks = append(locks, some.Val()...)
@@ -308,12 +307,12 @@ func (q *rejoiner) markFounder(n *node, epoch string) (left time.Duration) {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
 	quiet := QuietBefore.Microseconds() + q.underWay()
-	got, err := n.redis.EvalSha(ctx, q.scripts.Found.SHA, []string{q.env.memberKey}, script.QuorumFoundArgs{Epoch: epoch, Quiet: quiet}.Encode()...).Slice()
+	got, err := n.redis.EvalSha(ctx, q.scripts.Found.SHA, []string{q.env.memberKey}, redis.QuorumFoundArgs{Epoch: epoch, Quiet: quiet}.Encode()...).Slice()
 	switch {
 	case err != nil || len(got) < 2:
 		return rejoinPause
-	case transport.Text(got[0]) == "wait":
-		return time.Duration(transport.Number(got[1])) * time.Microsecond
+	case redis.Text(got[0]) == "wait":
+		return time.Duration(redis.Number(got[1])) * time.Microsecond
 	}
 	return 0
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 	"github.com/cronclave/cronclave/internal/lease/rules"
-	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
 // Release gives a row back on all nodes. If the request is accounted for, Release first removes the run from the register. It returns when a majority
@@ -77,7 +77,7 @@ func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Relea
 			return
 		}
 		if ended := g.End(row, r.Mode == lease.ReleaseUndo); ended && r.Outcome != "" {
-			g.RecordOutcome(run.Tick, r.Outcome == script.OutcomeSucceeded, row.PerTick(), v.Now)
+			g.RecordOutcome(run.Tick, r.Outcome == redis.OutcomeSucceeded, row.PerTick(), v.Now)
 		}
 	}
 	q.runTasks(ctx, []task{t})
@@ -98,7 +98,7 @@ func (q *Store) dropVotes(lock, id string, token int64, lease time.Duration) {
 
 // releaseOf returns the call that takes back the votes for a lease id up to a token. With token 0 it releases the lease id for good.
 func (q *Store) releaseOf(lock, id string, slot int, token int64, narrow bool) nodeCall {
-	args := script.QuorumReleaseArgs{Slot: slot, Token: token, TombstoneLife: script.TombstoneLife(q.cfg.Timeout), Narrow: narrow}
+	args := redis.QuorumReleaseArgs{Slot: slot, Token: token, TombstoneLife: redis.TombstoneLife(q.cfg.Timeout), Narrow: narrow}
 	return nodeCall{script: q.scripts.Release, keys: q.nodeKeys(lock, id), id: id, args: args.Encode()}
 }
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 	"github.com/cronclave/cronclave/internal/lease/rules"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // adoptedIDs returns the lease id of the orphan that the claim adopts, if any. Nodes must promise not to accept rows of this id.
@@ -295,8 +295,8 @@ func liveRows(votes []vote) []rules.NodeRow {
 		}
 		list := v.asClaim().rows
 		for i := 0; i+1 < len(list); i += 2 {
-			row, delay, ok := parseNodeRow(transport.Text(list[i+1]))
-			if row.Slot = int(transport.Number(list[i])); !ok || row.Expiry+delay <= v.now {
+			row, delay, ok := parseNodeRow(redis.Text(list[i+1]))
+			if row.Slot = int(redis.Number(list[i])); !ok || row.Expiry+delay <= v.now {
 				continue
 			}
 			at := slices.IndexFunc(rows, func(r rules.NodeRow) bool { return r.Slot == row.Slot && r.ID == row.ID })

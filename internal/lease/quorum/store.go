@@ -7,17 +7,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 	"github.com/cronclave/cronclave/internal/lease/rules"
-	"github.com/cronclave/cronclave/internal/lease/script"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // A Config is the configuration of a store on several masters.
 type Config struct {
-	Nodes   []transport.Client
+	Nodes   []redis.Client
 	Prefix  string
 	Owner   string
 	Timeout time.Duration // the timeout of a round trip
@@ -33,15 +32,15 @@ type Config struct {
 // A Store executes the requests to a lock on several independent masters, and merges their replies.
 type Store struct {
 	cfg     Config
-	scripts script.Quorum
+	scripts redis.NodeScripts
 	offers  offers
 	*masters
 }
 
-func (q *Store) indexKey() string { return script.IndexKey(q.cfg.Prefix) }
+func (q *Store) indexKey() string { return redis.IndexKey(q.cfg.Prefix) }
 
 func (q *Store) nodeKeys(lock, id string) []string {
-	return script.NodeKeys(q.cfg.Prefix, script.Key(q.cfg.Prefix, lock), id)
+	return redis.NodeKeys(q.cfg.Prefix, redis.LockKey(q.cfg.Prefix, lock), id)
 }
 
 // idleOf returns the time, in microseconds, after which an unused lock expires; 0 if it never expires.
@@ -58,7 +57,7 @@ func (q *Store) ServerTime(ctx context.Context) (time.Time, error) {
 		return lease.FromMicros(micros), nil
 	}
 	k := nodeCall{script: q.scripts.Claim, keys: q.nodeKeys("", "time"), id: "time",
-		args: script.QuorumClaimArgs{Slot: script.NoSlot, Everyone: true, All: true}.Encode()}
+		args: redis.QuorumClaimArgs{Slot: redis.NoSlot, Everyone: true, All: true}.Encode()}
 	votes, _ := q.askNodes(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, _ bool) bool {
 		return count(votes[0], func(v vote) bool { return v.hasAnswered() }) >= q.majority
 	}})
@@ -80,7 +79,7 @@ func (q *Store) RoundTrips() int { return 2 }
 
 // New returns the store and starts its rejoiner, which lets nodes that have lost their data vote again. The rejoiner ends with cfg.Work.
 func New(cfg Config) *Store {
-	e := &env{clock: cfg.Clock, timeout: cfg.Timeout, scripts: script.ForQuorum(), memberKey: script.MemberKey(cfg.Prefix)}
+	e := &env{clock: cfg.Clock, timeout: cfg.Timeout, scripts: redis.NewNodeScripts(), memberKey: redis.MemberKey(cfg.Prefix)}
 	q := &Store{cfg: cfg, scripts: e.scripts, masters: newMasters(e, cfg.Nodes)}
 	r := newRejoiner(q)
 	e.wakeUp = r.wakeUp
@@ -89,18 +88,18 @@ func New(cfg Config) *Store {
 }
 
 // Check returns an error if the masters of a quorum can't be used.
-func Check(nodes []transport.Client) error {
+func Check(nodes []redis.Client) error {
 	if n := len(nodes); n < 3 || n%2 == 0 {
 		return fmt.Errorf("locking: Config.Quorum has %d masters: it must be an odd number, 3 at least", n)
 	}
 	for i, r := range nodes {
-		if one, ok := r.(*redis.Client); !ok || one == nil {
+		if one, ok := r.(*goredis.Client); !ok || one == nil {
 			return fmt.Errorf("locking: Config.Quorum[%d] must be the client of one independent master", i)
 		}
 		if slices.Contains(nodes[:i], r) {
 			return fmt.Errorf("locking: Config.Quorum[%d] is there twice", i)
 		}
-		if !transport.ObeysContext(r) {
+		if !redis.ObeysContext(r) {
 			return fmt.Errorf("locking: set ContextTimeoutEnabled in the options of Config.Quorum[%d]: without it a hung socket can outlast a lease", i)
 		}
 	}
@@ -192,7 +191,7 @@ func (q *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewe
 	for i, l := range batch {
 		r, g := &l.Row.Request, &l.Row.Grant
 		calls[i] = nodeCall{script: q.scripts.Renew, keys: q.nodeKeys(r.Lock, r.ID), id: r.ID, idle: q.idleOf(r.Permanent),
-			args: script.QuorumRenewArgs{Slot: g.Slot, Lease: r.Lease, Token: g.Token, Owner: q.cfg.Owner, Delay: r.Delay, Slots: r.Slots}.Encode()}
+			args: redis.QuorumRenewArgs{Slot: g.Slot, Lease: r.Lease, Token: g.Token, Owner: q.cfg.Owner, Delay: r.Delay, Slots: r.Slots}.Encode()}
 	}
 	votes, sent := q.askNodes(ctx, poll{calls: calls, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
 		return !slices.ContainsFunc(votes, func(of []vote) bool {
@@ -286,7 +285,7 @@ func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 
 // markRow marks a row on the nodes, so that its holder receives the stop request.
 func (q *Store) markRow(ctx context.Context, r lease.StopRequest, c rules.Choice) lease.StopAnswer {
-	k := nodeCall{script: q.scripts.Stop, keys: q.nodeKeys(r.Lock, c.Row.ID), id: c.Row.ID, idle: q.idleOf(r.Permanent), args: script.QuorumStopArgs{Slot: c.Row.Slot, Reason: c.Reason}.Encode()}
+	k := nodeCall{script: q.scripts.Stop, keys: q.nodeKeys(r.Lock, c.Row.ID), id: c.Row.ID, idle: q.idleOf(r.Permanent), args: redis.QuorumStopArgs{Slot: c.Row.Slot, Reason: c.Reason}.Encode()}
 	votes, _ := q.askNodes(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
 		return silentNodes(votes[0]) == 0 || late && countWords(votes[0], "told", "gone") >= q.majority
 	}})

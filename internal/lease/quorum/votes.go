@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/transport"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 )
 
 // A vote is a node's reply to one call.
@@ -19,7 +19,7 @@ type vote struct {
 	word  string
 	now   int64 // the node's clock
 	floor int64
-	transport.Values
+	redis.Values
 	err    error // the call failed; it may have been executed
 	silent bool  // no answer has come yet
 	absent bool  // silent, and no longer awaited
@@ -37,7 +37,7 @@ func readVote(raw []any) vote {
 	if len(raw) < 3 {
 		return vote{err: fmt.Errorf("%w: a reply of %d values from the server", lease.ErrUnknown, len(raw))}
 	}
-	v := vote{word: transport.Text(raw[0]), now: transport.Number(raw[1]), floor: transport.Number(raw[2]), Values: raw[3:]}
+	v := vote{word: redis.Text(raw[0]), now: redis.Number(raw[1]), floor: redis.Number(raw[2]), Values: raw[3:]}
 	if !lease.Sound(v.now, lease.MaxNumber) || !lease.Sound(v.floor, lease.MaxNumber) {
 		return vote{err: fmt.Errorf("%w: %w: a reply from the server with time %d and floor %d", lease.ErrUnknown, lease.ErrCorrupt, v.now, v.floor)}
 	}
@@ -48,7 +48,7 @@ func readVote(raw []any) vote {
 func allFailed(calls int, err error) []vote {
 	votes := make([]vote, calls)
 	for i := range votes {
-		votes[i].err = transport.Unknown(err)
+		votes[i].err = redis.Unknown(err)
 	}
 	return votes
 }
@@ -137,10 +137,10 @@ type masters struct {
 	workers  *workers // run the round trips
 }
 
-func newMasters(e *env, clients []transport.Client) *masters {
+func newMasters(e *env, clients []redis.Client) *masters {
 	q := &masters{env: e, majority: len(clients)/2 + 1, workers: newWorkers()}
 	for _, r := range clients {
-		q.nodes = append(q.nodes, &node{env: e, redis: r.(*redis.Client)})
+		q.nodes = append(q.nodes, &node{env: e, redis: r.(*goredis.Client)})
 	}
 	return q
 }

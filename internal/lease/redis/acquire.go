@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/script"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // An answer is the result of a request and, if the request waits, its place in the queue.
@@ -22,7 +20,7 @@ type answer struct {
 
 // acquireArgs returns the arguments of a request.
 func acquireArgs(r lease.Request, owner string) []any {
-	return script.AcquireArgs{Request: r, Owner: owner, Patience: PatienceInLine}.Encode()
+	return AcquireArgs{Request: r, Owner: owner, Patience: PatienceInLine}.Encode()
 }
 
 // mostTries is the number of tries for a request that reaches Redis too late because Redis's clock was stepped. The reply to the first try has the
@@ -306,14 +304,14 @@ func freeFor(longest int64) string { return " 0 " + strconv.FormatInt(longest, 1
 func (c *sender) compactGrant(r lease.Request, know lease.Observed) call {
 	key := c.key(r.Lock)
 	form, was := newCompact(r, know.Longest, c.cfg.Owner, c.cfg.Idle)
-	form.keys = []string{key, script.Tombstone(key, r.ID)}
-	args := script.AcquireCompactArgs{Floor: know.Floor, Free: was, Held: form.held, Life: form.life}
+	form.keys = []string{key, Tombstone(key, r.ID)}
+	args := AcquireCompactArgs{Floor: know.Floor, Free: was, Held: form.held, Life: form.life}
 	return call{lock: r.Lock, id: r.ID, idle: c.cfg.Idle.Microseconds(), form: form, read: readCompactGrant}.
 		withScript(c.scripts.AcquireCompact, form.keys, args.Append)
 }
 
 func (c *sender) compactRelease(r *lease.Request, form *compact) call {
-	args := script.ReleaseCompactArgs{Held: form.token + form.held, Free: form.token + form.free}
+	args := ReleaseCompactArgs{Held: form.token + form.held, Free: form.token + form.free}
 	return call{lock: r.Lock, id: r.ID, idle: c.cfg.Idle.Microseconds(), form: form, read: readCompactRelease}.
 		withScript(c.scripts.ReleaseCompact, form.keys[:1], args.Append)
 }
@@ -323,12 +321,12 @@ const notCompact = "not compact"
 
 // readCompactGrant decodes the reply of lua/acquire_compact.lua: Redis's time, and 1 if the request is granted.
 func readCompactGrant(k call, raw []any) reply {
-	k.form.token = transport.Text(raw[0])
+	k.form.token = Text(raw[0])
 	now, err := strconv.ParseInt(k.form.token, 10, 64)
 	switch {
 	case err != nil:
-		return reply{err: transport.Unknown(fmt.Errorf("the server's clock: %w", err))}
-	case transport.Number(raw[1]) == 0:
+		return reply{err: Unknown(fmt.Errorf("the server's clock: %w", err))}
+	case Number(raw[1]) == 0:
 		return reply{verdict: notCompact, now: now}
 	}
 	return reply{verdict: "granted", now: now, floor: now, longest: k.form.longest, form: k.form}
@@ -336,7 +334,7 @@ func readCompactGrant(k call, raw []any) reply {
 
 // readCompactRelease decodes the reply of lua/release_compact.lua, which does not include Redis's time.
 func readCompactRelease(_ call, raw []any) reply {
-	if transport.Number(raw[0]) == 0 {
+	if Number(raw[0]) == 0 {
 		return reply{verdict: notCompact}
 	}
 	return reply{verdict: "released"}

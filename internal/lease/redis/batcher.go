@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // A batcher lets single calls share round trips (group commit). Calls that arrive during a round trip share the next one. No call waits for later
@@ -181,14 +180,14 @@ func (c *sender) execShared(ctx context.Context, k call) reply {
 		case <-timer.C:
 			if !patient {
 				v.leaveWaiting(t)
-				return reply{err: transport.Unknown(context.DeadlineExceeded)}
+				return reply{err: Unknown(context.DeadlineExceeded)}
 			}
 			patient = false
 			timer.Reset(c.cfg.Timeout - first)
 			v.leadNow(t)
 		case <-ctx.Done():
 			v.leaveWaiting(t)
-			return reply{err: transport.Unknown(ctx.Err())}
+			return reply{err: Unknown(ctx.Err())}
 		}
 	}
 }

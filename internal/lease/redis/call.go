@@ -9,17 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/script"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // A call is one execution of a script.
 type call struct {
-	script *script.Script
+	script *Script
 	lock   string
 	keys   []string // the first key selects the server, which has all keys
 	id     string
-	args   []any                         // the script's ARGV, without the instant at [script.NotAfter]
+	args   []any                         // the script's ARGV, without the instant at [notAfterArg]
 	words  []any                         // the encoded command, which ends with args; nil if it was not encoded yet
 	idle   int64                         // in microseconds, 0 for permanent locks
 	sync   bool                          // its reply counts only once enough replicas have the write
@@ -32,7 +30,7 @@ type call struct {
 }
 
 // awaitAcks makes the reply count only once enough replicas have the write.
-func (k *call) awaitAcks() { k.sync, k.args[script.Sync] = true, script.SyncOn }
+func (k *call) awaitAcks() { k.sync, k.args[syncArg] = true, syncOn }
 
 // appendArgs appends the script's ARGV to the words of a command. The script refuses to run after the instant until.
 func (k call) appendArgs(words []any, until int64) []any {
@@ -53,9 +51,9 @@ func (k call) appendArgs(words []any, until int64) []any {
 func (k call) setNotAfter(args []any, until int64) {
 	switch m := k.script.Many; {
 	case m == nil:
-		args[script.NotAfter] = until
+		args[notAfterArg] = until
 	case m.Bounded:
-		args[0] = script.Digits(until)
+		args[0] = digits(until)
 	}
 }
 
@@ -104,7 +102,7 @@ func (k call) sameShape(other call) bool {
 }
 
 // scriptOf returns the script that the batch call executes.
-func (p *batchCall) scriptOf(calls []call) *script.Script {
+func (p *batchCall) scriptOf(calls []call) *Script {
 	s := calls[p.routedCalls[0].call].script
 	if len(p.routedCalls) > 1 && s.Many == nil {
 		return s.Batch
@@ -140,14 +138,14 @@ func (p *batchCall) asCommand(ctx context.Context, calls []call, until int64) re
 		words = p.appendAll(words, calls, until)
 	}
 	p.cmd = redis.NewCmd(ctx, words...)
-	return transport.Once{Cmd: p.cmd}
+	return Once{Cmd: p.cmd}
 }
 
 // compactArgs is the maximum number of arguments of a script for a compact lock.
 const compactArgs = 5
 
 // withScript sets the script of a call, and encodes the command in advance, because most calls are sent only once and by themselves.
-func (k call) withScript(s *script.Script, keys []string, appendArgs func(words []any) []any) call {
+func (k call) withScript(s *Script, keys []string, appendArgs func(words []any) []any) call {
 	k.script, k.keys = s, keys
 	words := k.appendKeys(s.Called(false, len(keys), compactArgs))
 	k.words = appendArgs(words)
@@ -183,7 +181,7 @@ func (p *batchCall) appendAll(words []any, calls []call, until int64) []any {
 		count := len(words)
 		words = append(words, 0)
 		for i, arg := range calls[e.call].args {
-			if arg != words[head+i] && i != script.NotAfter {
+			if arg != words[head+i] && i != notAfterArg {
 				words = append(words, i+1, arg)
 			}
 		}
@@ -193,7 +191,7 @@ func (p *batchCall) appendAll(words []any, calls []call, until int64) []any {
 }
 
 // replyAt returns the reply to the routed call at an index.
-func (p *batchCall) replyAt(n int, m *script.Many) ([]any, error) {
+func (p *batchCall) replyAt(n int, m *Many) ([]any, error) {
 	raw, err := p.cmd.Slice()
 	if m != nil {
 		return replyTo(m, n, len(p.routedCalls), raw, err)
@@ -205,14 +203,14 @@ func (p *batchCall) replyAt(n int, m *script.Many) ([]any, error) {
 		return nil, fmt.Errorf("%w: %d replies from the server to %d requests", lease.ErrUnknown, len(raw), len(p.routedCalls))
 	}
 	one, _ := raw[n].([]any)
-	if len(one) == 2 && transport.Text(one[0]) == "error" {
-		return nil, serverError(transport.Text(one[1]))
+	if len(one) == 2 && Text(one[0]) == "error" {
+		return nil, serverError(Text(one[1]))
 	}
 	return one, nil
 }
 
 // replyTo returns the part of a reply that belongs to one request, for a script that serves many requests.
-func replyTo(m *script.Many, n, requests int, raw []any, err error) ([]any, error) {
+func replyTo(m *Many, n, requests int, raw []any, err error) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}

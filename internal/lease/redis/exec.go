@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // A routedCall is a call with the state of its routing to the server that has its lock.
@@ -83,15 +81,15 @@ func (c *sender) execAlone(ctx context.Context, k call) reply {
 func (c *sender) sendCommand(ctx context.Context, k call, load bool, until int64) ([]any, error) {
 	cmd := k.asCommand(ctx, load, until)
 	if m := k.script.Many; m != nil {
-		if err := transport.Process(ctx, c.servers.single, transport.Once{Cmd: cmd}); err != nil && cmd.Err() == nil {
+		if err := Process(ctx, c.servers.single, Once{Cmd: cmd}); err != nil && cmd.Err() == nil {
 			return nil, err
 		}
 		raw, err := cmd.Slice()
 		return replyTo(m, 0, 1, raw, err)
 	}
 	pipe := c.servers.single.Pipeline() // in a pipeline, go-redis replaces a broken connection after any error
-	_ = pipe.Process(ctx, transport.Once{Cmd: cmd})
-	if err := transport.Exec(ctx, pipe); err != nil && cmd.Err() == nil {
+	_ = pipe.Process(ctx, Once{Cmd: cmd})
+	if err := Exec(ctx, pipe); err != nil && cmd.Err() == nil {
 		return nil, err
 	}
 	return cmd.Slice()
@@ -151,7 +149,7 @@ func (c *sender) sortByServer(ctx context.Context, calls []call, replies []reply
 			}
 		}
 		if err != nil {
-			replies[e.call] = reply{err: transport.Unknown(err)}
+			replies[e.call] = reply{err: Unknown(err)}
 			continue
 		}
 		b := byAddr[s.addr]
@@ -178,18 +176,18 @@ func (c *sender) roundTrip(ctx context.Context, b *batch, calls []call, replies 
 	batchCalls := c.enqueueBatch(ctx, pipe, b, calls)
 	acks := c.awaitReplicas(ctx, pipe, b, calls)
 	sent := c.cfg.Clock()
-	_ = transport.Exec(ctx, pipe) // each command has its own error
+	_ = Exec(ctx, pipe) // each command has its own error
 	received := c.cfg.Clock()
 	silent := false
 	for _, p := range batchCalls {
 		for n, e := range p.routedCalls {
 			raw, err := p.replyAt(n, calls[e.call].script.Many)
 			if next, ok := e.nextRoute(err, b.server.addr, len(p.routedCalls) > 1); ok {
-				replies[e.call] = reply{err: transport.Unknown(err)}
+				replies[e.call] = reply{err: Unknown(err)}
 				again = append(again, next)
 				continue
 			}
-			silent = silent || err != nil && !transport.IsReply(err)
+			silent = silent || err != nil && !IsReply(err)
 			replies[e.call] = readOne(calls[e.call], b.server.clock, raw, err, sent, received)
 			replies[e.call].acked = c.isAcked(acks)
 		}

@@ -18,8 +18,6 @@ import (
 
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/script"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 	"github.com/cronclave/cronclave/internal/testtier"
 )
 
@@ -35,7 +33,7 @@ func TestShortWayDecidesAsTheWhole(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		p := &twins{T: t, sides: [2]*side{{}, {}}}
-		for i, load := range []func() script.Single{script.ForSingle, script.WithoutFastPaths} {
+		for i, load := range []func() Scripts{NewScripts, WithoutFastPaths} {
 			closeSide := p.sides[i].open(t, load())
 			defer closeSide()
 		}
@@ -74,7 +72,7 @@ type side struct {
 	told  []string // grants, as waiters hear of them: the subscription's, until it has nothing to do
 }
 
-func (s *side) open(t *testing.T, with script.Single) (closeAll func()) {
+func (s *side) open(t *testing.T, with Scripts) (closeAll func()) {
 	server, err := embedded.Start(embedded.Config{DialOnly: true})
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +125,7 @@ func (p *twins) step() (verdict string) {
 	request, release := p.request(id), p.release(id)
 	var replies [2]reply
 	for i, s := range p.sides {
-		k := s.store.newCall(s.store.scripts.Acquire, p.lock, id, p.job, script.AcquireArgs{Request: request, Owner: "o", Patience: PatienceInLine}.Encode()...)
+		k := s.store.newCall(s.store.scripts.Acquire, p.lock, id, p.job, AcquireArgs{Request: request, Owner: "o", Patience: PatienceInLine}.Encode()...)
 		if ends {
 			k = s.store.releaseCall(release)
 		}
@@ -189,7 +187,7 @@ func (p *twins) tryCompact(r lease.Request, release lease.ReleaseRequest, ends b
 // whole ones.
 func alike(short, whole *reply) {
 	if row := short.grantedRow(); short.form != nil {
-		short.Values = transport.Values{row.slot, row.token, row.expiry, row.tick, row.attempt}
+		short.Values = Values{row.slot, row.token, row.expiry, row.tick, row.attempt}
 	}
 	if short.compact, short.form = false, nil; short.verdict != "released" {
 		return

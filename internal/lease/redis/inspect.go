@@ -12,8 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/script"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // Inspect returns the states of locks.
@@ -57,14 +55,14 @@ func (c *Store) inspectOnly(ctx context.Context, locks []lease.InspectRequest, r
 	}
 }
 
-func (c *Store) inspectionBy(s *script.Script, l lease.InspectRequest) call {
-	return c.newCall(s, l.Lock, "", l.Permanent, script.InspectArgs(l).Encode()...)
+func (c *Store) inspectionBy(s *Script, l lease.InspectRequest) call {
+	return c.newCall(s, l.Lock, "", l.Permanent, InspectArgs(l).Encode()...)
 }
 
 // DeleteOrphans deletes orphans of a lock.
 func (c *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) (err error) {
-	defer transport.Shield(&err)
-	return transport.Unknown(c.cfg.Redis.HDel(ctx, c.keys(lock, "")[2], ids...).Err())
+	defer Shield(&err)
+	return Unknown(c.cfg.Redis.HDel(ctx, c.keys(lock, "")[2], ids...).Err())
 }
 
 // endedWell is the text in place of the stop reason, in the first line of an orphan, if the work had succeeded: see state.lua.
@@ -89,14 +87,14 @@ func stateOf(lock string, got reply) lease.State {
 	}
 	rows := got.List(4)
 	for i := 0; i+2 < len(rows); i += 3 {
-		if row, ok := lease.ParseRow(transport.Text(rows[i+2])); ok {
-			row.Slot, row.Expiry = int(transport.Number(rows[i])), lease.FromMicros(transport.Number(rows[i+1]))
+		if row, ok := lease.ParseRow(Text(rows[i+2])); ok {
+			row.Slot, row.Expiry = int(Number(rows[i])), lease.FromMicros(Number(rows[i+1]))
 			s.Rows = append(s.Rows, row)
 		}
 	}
 	orphans := got.List(5)
 	for i := 0; i+1 < len(orphans); i += 2 {
-		first, rest, _ := strings.Cut(transport.Text(orphans[i+1]), "\n")
+		first, rest, _ := strings.Cut(Text(orphans[i+1]), "\n")
 		if row, ok := lease.ParseRow(rest); ok {
 			slot, reason, _ := strings.Cut(first, " ")
 			row.Renewed, row.Abandoned = strings.HasSuffix(slot, orphanRenewed), strings.HasSuffix(slot, orphanAbandoned)
@@ -110,7 +108,7 @@ func stateOf(lock string, got reply) lease.State {
 	addFollowed(&s, got)
 	settled := got.List(8)
 	for i := 0; i+2 < len(settled); i += 3 {
-		s.Settled = append(s.Settled, lease.NewSettlement(transport.Number(settled[i]), transport.Number(settled[i+1]), transport.Text(settled[i+2])))
+		s.Settled = append(s.Settled, lease.NewSettlement(Number(settled[i]), Number(settled[i+1]), Text(settled[i+2])))
 	}
 	return s
 }
@@ -132,7 +130,7 @@ func addFollowed(s *lease.State, got reply) {
 	s.Through = lease.FromMicros(got.Number(6) * 1e6)
 	list := got.List(7)
 	for i := 0; i+1 < len(list); i += 2 {
-		s.Ended = append(s.Ended, lease.Ended{Tick: lease.FromMicros(transport.Number(list[i]) * 1e6), Due: lease.FromMicros(transport.Number(list[i+1]))})
+		s.Ended = append(s.Ended, lease.Ended{Tick: lease.FromMicros(Number(list[i]) * 1e6), Due: lease.FromMicros(Number(list[i+1]))})
 	}
 	lease.SortEnded(s.Ended)
 }
@@ -142,7 +140,7 @@ const common = 7
 
 // readOne decodes the reply to a call.
 func readOne(k call, server *lease.ServerClock, raw []any, err error, sent, received time.Duration) reply {
-	if err != nil && transport.IsReply(err) && lease.WrongType(err) {
+	if err != nil && IsReply(err) && lease.WrongType(err) {
 		err = fmt.Errorf("key %q, or one that begins with it, is of something else: delete that, or take another prefix, namespace or database: %w", k.keys[0], err)
 	}
 	switch {
@@ -162,13 +160,13 @@ func readOne(k call, server *lease.ServerClock, raw []any, err error, sent, rece
 func readSetReply(server *lease.ServerClock, raw []any, err error, sent, received time.Duration) reply {
 	switch {
 	case err != nil:
-		return reply{err: transport.Unknown(err)}
+		return reply{err: Unknown(err)}
 	case len(raw) == 0:
 		return reply{err: fmt.Errorf("%w: an empty reply from the server", lease.ErrUnknown)}
 	case len(raw) == 1:
-		return reply{verdict: transport.Text(raw[0])}
+		return reply{verdict: Text(raw[0])}
 	}
-	r := reply{verdict: transport.Text(raw[0]), place: int(min(max(transport.Number(raw[1]), 0), mostTogether*lease.MaxSlots)), sent: sent}
+	r := reply{verdict: Text(raw[0]), place: int(min(max(Number(raw[1]), 0), mostTogether*lease.MaxSlots)), sent: sent}
 	for _, part := range raw[2:] {
 		values, _ := part.([]any)
 		r.parts = append(r.parts, readReply(server, values, nil, sent, received))
@@ -179,7 +177,7 @@ func readSetReply(server *lease.ServerClock, raw []any, err error, sent, receive
 // readReply decodes the reply for one lock, and records Redis's time.
 func readReply(server *lease.ServerClock, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil {
-		return reply{err: transport.Unknown(err)}
+		return reply{err: Unknown(err)}
 	}
 	if len(raw) < common {
 		return reply{err: fmt.Errorf("%w: a reply of %d values from the server", lease.ErrUnknown, len(raw))}
@@ -190,9 +188,9 @@ func readReply(server *lease.ServerClock, raw []any, err error, sent, received t
 			return reply{err: fmt.Errorf("%w: %w: a reply from the server with %T as value %d", lease.ErrUnknown, lease.ErrCorrupt, v, i)}
 		}
 	}
-	r := reply{verdict: transport.Text(raw[0]), now: transport.Number(raw[1]), floor: transport.Number(raw[2]), longest: transport.Number(raw[3]), low: transport.Number(raw[4]),
-		orphans: int(transport.Number(raw[6])), Values: raw[common:], sent: sent, received: received}
-	r.paused, r.ledger = lease.CutPause(transport.Text(raw[5]))
+	r := reply{verdict: Text(raw[0]), now: Number(raw[1]), floor: Number(raw[2]), longest: Number(raw[3]), low: Number(raw[4]),
+		orphans: int(Number(raw[6])), Values: raw[common:], sent: sent, received: received}
+	r.paused, r.ledger = lease.CutPause(Text(raw[5]))
 	if fault := r.findFault(); fault != "" {
 		return reply{err: fmt.Errorf("%w: %w: a reply from the server: %s", lease.ErrUnknown, lease.ErrCorrupt, fault)}
 	}

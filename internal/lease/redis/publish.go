@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // A publisher publishes events to other clients, and receives their events.
@@ -37,7 +36,7 @@ func (c *publisher) Publish(ctx context.Context, rows []lease.GrantedRow, ended 
 		}
 		pipe.Publish(ctx, c.grantChannel(), message)
 	}
-	return transport.Exec(ctx, pipe)
+	return Exec(ctx, pipe)
 }
 
 // eventOf returns the event about a row.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
 // Renew renews leases in one round trip to each server.
@@ -27,7 +26,7 @@ func (c *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewe
 // renewCall returns the call for a renewal.
 func (c *Store) renewCall(l lease.Renewal) call {
 	r, g := &l.Row.Request, &l.Row.Grant
-	return c.newCall(c.scripts.Renew, r.Lock, r.ID, r.Permanent, script.RenewArgs{
+	return c.newCall(c.scripts.Renew, r.Lock, r.ID, r.Permanent, RenewArgs{
 		Owner: c.cfg.Owner, Slot: g.Slot, Lease: r.Lease, Trigger: r.Trigger, Memo: r.Memo, Token: g.Token, Tick: g.Tick,
 		Attempt: l.Attempt, Delay: r.Delay, Slots: r.Slots, Orphan: r.Adopt}.Encode()...)
 }
@@ -54,14 +53,14 @@ func lostWhy(got reply) string {
 // releaseCall returns the call for a release.
 func (c *Store) releaseCall(r lease.ReleaseRequest) call {
 	row := &r.Row.Request
-	args := script.ReleaseArgs{TombstoneLife: script.TombstoneLife(c.cfg.Timeout), Mode: script.ReleaseEnd}
+	args := ReleaseArgs{TombstoneLife: TombstoneLife(c.cfg.Timeout), Mode: ReleaseEnd}
 	switch {
 	case r.Mode == lease.ReleaseHandOver:
-		args.Mode, args.Attempt = script.ReleaseHandOver, r.Attempt
+		args.Mode, args.Attempt = ReleaseHandOver, r.Attempt
 	case r.Outcome != "":
 		args.Previous, args.PerTick, args.Outcome = row.Previous(), row.PerTick(), r.Outcome
 	case r.Mode == lease.ReleaseUndo:
-		args.Mode, args.Previous, args.PerTick, args.Zone = script.ReleaseUndo, row.Previous(), row.PerTick(), row.Zone()
+		args.Mode, args.Previous, args.PerTick, args.Zone = ReleaseUndo, row.Previous(), row.PerTick(), row.Zone()
 	}
 	k := c.newCall(c.scripts.Release, row.Lock, row.ID, row.Permanent, args.Encode()...)
 	if r.Acked && c.cfg.AckedReplicas > 0 {
@@ -129,7 +128,7 @@ func (c *Store) releaseCompact(ctx context.Context, r lease.ReleaseRequest, form
 func (c *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
 	r := &row.Request
 	got := c.execCalls(ctx, []call{c.newCall(c.scripts.MarkSucceeded, r.Lock, r.ID, r.Permanent,
-		script.MarkSucceededArgs{PerTick: r.PerTick(), Followed: followed}.Encode()...)})[0]
+		MarkSucceededArgs{PerTick: r.PerTick(), Followed: followed}.Encode()...)})[0]
 	switch {
 	case got.verdict == "noted":
 		return nil

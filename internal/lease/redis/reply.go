@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // A reply is the decoded reply of a script. Values has the values after the first seven, which all scripts have in common.
@@ -18,7 +17,7 @@ type reply struct {
 	low     int64
 	ledger  string
 	paused  string
-	transport.Values
+	Values
 	sent     time.Duration // the local clock before the request was sent
 	received time.Duration // the local clock when the caller got the reply, after all other replies of the round trip
 	acked    bool          // enough replicas have the write

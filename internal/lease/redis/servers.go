@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // A servers finds the Redis server that has a lock: the only server, or the master of a Cluster that has the lock's keys. go-redis could spread a
@@ -51,7 +50,7 @@ func newServers(client redis.UniversalClient) *servers {
 
 // holderOf returns the server that has a key, according to the client's state of the Cluster.
 func (s *servers) holderOf(ctx context.Context, key string) (_ server, err error) {
-	defer transport.Shield(&err)
+	defer Shield(&err)
 	if s.cluster == nil {
 		return server{redis: s.single, clock: s.only}, nil
 	}

@@ -10,8 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/script"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // Stop asks holders to stop. It marks the leases and publishes a message. The reply to the next renewal also has the reason.
@@ -20,7 +18,7 @@ func (c *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 	defer cancel()
 	calls := make([]call, len(requests))
 	for i, r := range requests {
-		calls[i] = c.newCall(c.scripts.Stop, r.Lock, r.ID, r.Permanent, script.StopArgs{StopRequest: r, Channel: c.grantChannel()}.Encode()...)
+		calls[i] = c.newCall(c.scripts.Stop, r.Lock, r.ID, r.Permanent, StopArgs{StopRequest: r, Channel: c.grantChannel()}.Encode()...)
 	}
 	answers := make([]lease.StopAnswer, len(requests))
 	for i, got := range c.execCalls(ctx, calls) {
@@ -48,7 +46,7 @@ func parseStop(line string) (id, reason string, ok bool) {
 func (c *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []lease.PauseAnswer {
 	calls := make([]call, len(requests))
 	for i, r := range requests {
-		calls[i] = c.newCall(c.scripts.Pause, r.Lock, "", r.Permanent, script.PauseArgs(r).Encode()...)
+		calls[i] = c.newCall(c.scripts.Pause, r.Lock, "", r.Permanent, PauseArgs(r).Encode()...)
 	}
 	answers := make([]lease.PauseAnswer, len(requests))
 	var news []byte
@@ -62,7 +60,7 @@ func (c *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []leas
 	}
 	if len(news) > 0 {
 		// An error does no harm: a client without the message gets the pause in the reply to its next request.
-		_ = transport.Process(ctx, c.cfg.Redis, redis.NewIntCmd(ctx, "publish", c.grantChannel(), news))
+		_ = Process(ctx, c.cfg.Redis, redis.NewIntCmd(ctx, "publish", c.grantChannel(), news))
 	}
 	return answers
 }
@@ -88,7 +86,7 @@ func (c *Store) Remove(ctx context.Context, locks []string, unusedSince time.Tim
 		if err := lease.CheckName(lock); err != nil {
 			return nil, fmt.Errorf("remove lock %q: %w", lock, err)
 		}
-		calls[i] = c.newCall(c.scripts.Remove, lock, "", true, script.RemoveArgs{UnusedSince: unusedSince}.Encode()...)
+		calls[i] = c.newCall(c.scripts.Remove, lock, "", true, RemoveArgs{UnusedSince: unusedSince}.Encode()...)
 	}
 	removed = make([]bool, len(locks))
 	for i, got := range c.execCalls(ctx, calls) {

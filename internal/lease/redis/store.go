@@ -1,4 +1,8 @@
-// Package single keeps locks on one Redis master: a standalone server, a master watched by Sentinels, or the Cluster node that has the lock's keys.
+// Package redis keeps locks on one Redis master: a standalone server, a master watched by Sentinels, or the Cluster node that has the lock's keys. It
+// has the Lua scripts of this store and of package quorum.
+//
+// Redis runs a script in one atomic step. The header of its file in lua lists the keys, the arguments, the replies, and the reason why the script
+// must be atomic. The tables in this package list the same arguments in the same order. A test compares both.
 package redis
 
 import (
@@ -9,8 +13,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/script"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // A Store executes the requests to a lock as scripts on the Redis server that has the lock.
@@ -22,17 +24,17 @@ type Store struct {
 
 // New returns the store.
 func New(cfg Config) *Store {
-	s := &sender{cfg: cfg, scripts: script.ForSingle(), servers: newServers(cfg.Redis)}
+	s := &sender{cfg: cfg, scripts: NewScripts(), servers: newServers(cfg.Redis)}
 	p := &publisher{sender: s, subscriber: subscriber{redis: cfg.Redis, timeout: cfg.Timeout, onForbidden: cfg.OnForbidden}}
 	return &Store{sender: s, publisher: p, notifier: newNotifier(s, p.subscriber)}
 }
 
 // Check returns an error if a Redis client can't be used.
-func Check(r transport.Client) error {
+func Check(r Client) error {
 	switch {
 	case r == nil:
 		return errors.New("locking: Config.Redis is missing")
-	case !transport.ObeysContext(r):
+	case !ObeysContext(r):
 		return errors.New("locking: set ContextTimeoutEnabled in the options of Config.Redis: without it a hung socket can outlast a lease")
 	}
 	return nil
@@ -52,7 +54,7 @@ func (c *Store) RecordAttempt(*lease.HeldRow, int64) error { return nil }
 
 // A Config is the configuration of a store on one master.
 type Config struct {
-	Redis         transport.Client
+	Redis         Client
 	Prefix        string
 	Owner         string
 	Timeout       time.Duration // the timeout of a round trip
@@ -72,7 +74,7 @@ type Config struct {
 // A sender sends calls to the Redis servers.
 type sender struct {
 	cfg          Config
-	scripts      script.Single
+	scripts      Scripts
 	servers      *servers
 	batcher      batcher // for single calls
 	acknowledged batcher // for single calls that replicas must acknowledge
@@ -94,7 +96,7 @@ func (c *sender) ServerTime(ctx context.Context) (time.Time, error) {
 		err = c.learnTime(ctx, s)
 	}
 	t, _ := c.now()
-	return t, transport.Unknown(err)
+	return t, Unknown(err)
 }
 
 func (c *sender) now() (t time.Time, known bool) {
@@ -112,7 +114,7 @@ func (c *sender) Margin(local time.Duration) time.Duration { return c.servers.ma
 
 // learnTime makes sure that there is an estimate of a server's clock, which is needed to bound the execution of requests.
 func (c *sender) learnTime(ctx context.Context, s server) (err error) {
-	defer transport.Shield(&err)
+	defer Shield(&err)
 	if _, known := s.clock.At(0); known {
 		return nil
 	}
@@ -122,20 +124,20 @@ func (c *sender) learnTime(ctx context.Context, s server) (err error) {
 	t, err := s.redis.Time(ctx).Result()
 	if err != nil {
 		c.servers.reloadState(ctx)
-		return fmt.Errorf("read the server's clock: %w", transport.Unknown(err))
+		return fmt.Errorf("read the server's clock: %w", Unknown(err))
 	}
 	s.clock.Observe(t.UnixMicro(), sent, c.cfg.Clock())
 	return nil
 }
 
 // key returns the first key of a lock. The other keys begin with it, and have its hash tag.
-func (c *sender) key(lock string) string { return script.Key(c.cfg.Prefix, lock) }
+func (c *sender) key(lock string) string { return LockKey(c.cfg.Prefix, lock) }
 
 // keys returns the keys of a lock and a lease id.
-func (c *sender) keys(lock, id string) []string { return script.Keys(c.key(lock), id) }
+func (c *sender) keys(lock, id string) []string { return LockKeys(c.key(lock), id) }
 
 // newCall returns a call of a script, with the observed state of the lock.
-func (c *sender) newCall(s *script.Script, lock, id string, permanent bool, args ...any) call {
+func (c *sender) newCall(s *Script, lock, id string, permanent bool, args ...any) call {
 	keys, idle := c.keys(lock, id), time.Duration(0)
 	if !permanent {
 		keys, idle = append(keys, keys[0]+":queue", keys[0]+":patience"), c.cfg.Idle // permanent locks have no queue
@@ -147,11 +149,11 @@ func (c *sender) newCall(s *script.Script, lock, id string, permanent bool, args
 // bytes of the ledger, a call is heavy.
 const manySlots, longLedger = 50, 1500
 
-func (c *sender) callOn(keys []string, idle time.Duration, s *script.Script, lock, id string, args ...any) call {
+func (c *sender) callOn(keys []string, idle time.Duration, s *Script, lock, id string, args ...any) call {
 	know := c.cfg.Observed.Of(lock, c.cfg.Clock, c.cfg.Idle)
 	k := call{script: s, lock: lock, keys: keys, id: id, idle: idle.Microseconds(), heavy: len(know.Ledger) > longLedger,
 		sync: c.cfg.AckedReplicas > 0 && s != c.scripts.Release && !s.ReadOnly} // a failover that undoes a release does no harm: the lease expires
-	k.args = append(script.Common{ID: id, Idle: k.idle, Floor: know.Floor, Longest: know.Longest, Low: know.Low,
+	k.args = append(Common{ID: id, Idle: k.idle, Floor: know.Floor, Longest: know.Longest, Low: know.Low,
 		Pause: know.Paused, Ledger: know.Ledger, Sync: k.sync}.Encode(), args...)
 	return k
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/leasetest"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -194,7 +193,7 @@ func (b *bench) rows(lock string) []lease.Row {
 // Promise: P3
 func TestGrantIsRenewedWithinItsLease(t *testing.T) {
 	now := time.Now().UnixMicro()
-	got := reply{verdict: "granted", now: now, Values: transport.Values{int64(0), now, now + time.Hour.Microseconds(), int64(0), int64(1)}}
+	got := reply{verdict: "granted", now: now, Values: Values{int64(0), now, now + time.Hour.Microseconds(), int64(0), int64(1)}}
 	g := (&Store{}).grantOf(lease.Request{Lease: time.Minute}, got)
 	if g.RenewAfter <= 0 || g.RenewAfter > 20*time.Second || g.Deadline(time.Minute) > lease.HoldFor(time.Minute) {
 		t.Errorf("renewed after %v, held until %v", g.RenewAfter, g.Deadline(time.Minute))

@@ -14,7 +14,6 @@ import (
 
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // A notifier tells a client's waiters about rows that were granted to them. It has one subscription for all locks. In a Cluster it has one for each
@@ -223,7 +222,7 @@ type listener struct {
 
 // A subscriber subscribes to channels.
 type subscriber struct {
-	redis       transport.Client
+	redis       Client
 	timeout     time.Duration
 	onForbidden func(channel string, err error)
 }
@@ -290,18 +289,18 @@ func (s subscriber) listenOnce(ctx context.Context, ch channel, l listener) (rec
 }
 
 func receiveNext(sub *redis.PubSub) (m any, err error) {
-	defer transport.Shield(&err)
+	defer Shield(&err)
 	return sub.ReceiveTimeout(noRedial, quiet) //nolint:wrapcheck // a subscription's end
 }
 
 func pingServer(sub *redis.PubSub) (err error) {
-	defer transport.Shield(&err)
+	defer Shield(&err)
 	return sub.Ping(noRedial) //nolint:wrapcheck // a subscription's end
 }
 
 // openSubscription subscribes without waiting for the confirmation.
 func (s subscriber) openSubscription(ctx context.Context, ch channel) (_ *redis.PubSub, err error) {
-	defer transport.Shield(&err)
+	defer Shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if ch.sharded {

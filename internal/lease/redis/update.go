@@ -12,8 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/script"
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // A Tx is one try of an update.
@@ -78,7 +76,7 @@ func (t transaction) tryOnce(ctx context.Context, tx *redis.Tx, change func(tx *
 }
 
 func (t transaction) watchKeys(ctx context.Context, tx *redis.Tx) (err error) {
-	defer transport.Shield(&err)
+	defer Shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
 	return tx.Watch(ctx, t.keys...).Err()
@@ -88,11 +86,11 @@ func (t transaction) watchKeys(ctx context.Context, tx *redis.Tx) (err error) {
 func (t transaction) unwatchKeys(ctx context.Context, tx *redis.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.Timeout)
 	defer cancel()
-	_ = transport.Process(ctx, tx, redis.NewStatusCmd(ctx, "unwatch"))
+	_ = Process(ctx, tx, redis.NewStatusCmd(ctx, "unwatch"))
 }
 
 func (t transaction) writeQueued(ctx context.Context, pipe redis.Pipeliner) (again bool, err error) {
-	defer transport.Shield(&err)
+	defer Shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
 	cmds, err := pipe.Exec(ctx)
@@ -113,15 +111,15 @@ func (t transaction) writeQueued(ctx context.Context, pipe redis.Pipeliner) (aga
 			err = cmds[refused].Err()
 		}
 		return refused >= 0 && mayPass(err), fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), err)
-	case transport.IsReply(err):
+	case IsReply(err):
 		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), err)
 	}
-	return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), transport.Unknown(err))
+	return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), Unknown(err))
 }
 
 // mayPass reports whether an error that came before the execution may be temporary: a network error, or a server that is not ready yet.
 func mayPass(err error) bool {
-	if !transport.IsReply(err) {
+	if !IsReply(err) {
 		return !errors.Is(err, redis.ErrClosed)
 	}
 	return slices.ContainsFunc([]string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "NOREPLICAS"},
@@ -150,5 +148,5 @@ func (c *Store) Pass(ctx context.Context, resource string, idle time.Duration, t
 // that it works while a Cluster migrates the slot.
 func (c *Store) fenceCall(resource string, idle time.Duration, token lease.Token) call {
 	name := strings.TrimPrefix(c.key(resource), c.cfg.Prefix) + ":fence"
-	return c.callOn(c.keys(name, "")[:1], idle, c.scripts.Fence, name, "", script.FenceArgs{Token: token}.Encode()...)
+	return c.callOn(c.keys(name, "")[:1], idle, c.scripts.Fence, name, "", FenceArgs{Token: token}.Encode()...)
 }

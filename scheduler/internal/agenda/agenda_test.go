@@ -42,7 +42,7 @@ func TestWokenTickIsNotSilent(t *testing.T) {
 // Ticks are skipped behind one that waits as long as the ledger has room for them; then they wait too.
 // Promise: P6
 func TestLedgerHoldsWhatIsSkippedBehindABacklog(t *testing.T) {
-	const room = 1000 // see MOST in internal/lease/script/lua/state.lua
+	const room = 1000 // see MOST in internal/lease/redis/lua/state.lua
 	j := everySecond(t)
 	j.StartDeadline = time.Hour
 	a := Agenda{Turn: func(*Job, time.Time) time.Duration { return 0 }}

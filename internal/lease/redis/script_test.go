@@ -1,6 +1,7 @@
-package script
+package redis
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
 )
@@ -22,27 +25,27 @@ type table struct {
 
 // tables are all scripts that have arguments of their own.
 var tables = map[string]table{
-	"state":           {1, common.argNames()},
-	"acquire":         {9, acquire.argNames()},
-	"renew":           {9, renew.argNames()},
-	"release":         {9, release.argNames()},
-	"inspect":         {9, inspect.argNames()},
-	"stop":            {9, stop.argNames()},
-	"mark_succeeded":  {9, markSucceeded.argNames()},
-	"pause":           {9, pause.argNames()},
-	"remove":          {9, remove.argNames()},
-	"fence":           {9, fence.argNames()},
-	"acquire_compact": {1, acquireCompact.argNames()},
-	"release_compact": {1, releaseCompact.argNames()},
-	"quorum":          {1, nodeCommon.argNames()},
-	"quorum_claim":    {4, quorumClaim.argNames()},
-	"quorum_accept":   {4, quorumAccept.argNames()},
-	"quorum_renew":    {4, quorumRenew.argNames()},
-	"quorum_release":  {4, quorumRelease.argNames()},
-	"quorum_stop":     {4, quorumStop.argNames()},
-	"quorum_enrol":    {1, quorumEnrol.argNames()},
-	"quorum_admit":    {1, quorumAdmit.argNames()},
-	"quorum_found":    {1, quorumFound.argNames()},
+	"state":           {1, commonParams.argNames()},
+	"acquire":         {9, acquireParams.argNames()},
+	"renew":           {9, renewParams.argNames()},
+	"release":         {9, releaseParams.argNames()},
+	"inspect":         {9, inspectParams.argNames()},
+	"stop":            {9, stopParams.argNames()},
+	"mark_succeeded":  {9, markSucceededParams.argNames()},
+	"pause":           {9, pauseParams.argNames()},
+	"remove":          {9, removeParams.argNames()},
+	"fence":           {9, fenceParams.argNames()},
+	"acquire_compact": {1, acquireCompactParams.argNames()},
+	"release_compact": {1, releaseCompactParams.argNames()},
+	"quorum":          {1, nodeCommonParams.argNames()},
+	"quorum_claim":    {4, quorumClaimParams.argNames()},
+	"quorum_accept":   {4, quorumAcceptParams.argNames()},
+	"quorum_renew":    {4, quorumRenewParams.argNames()},
+	"quorum_release":  {4, quorumReleaseParams.argNames()},
+	"quorum_stop":     {4, quorumStopParams.argNames()},
+	"quorum_enrol":    {1, quorumEnrolParams.argNames()},
+	"quorum_admit":    {1, quorumAdmitParams.argNames()},
+	"quorum_found":    {1, quorumFoundParams.argNames()},
 }
 
 // without are the files that have none, and why.
@@ -125,7 +128,7 @@ func TestHeadersNameTheKeys(t *testing.T) {
 			t.Errorf("%s.lua has the keys %q, want %q", name, names, want)
 		}
 	}
-	if n := len(Keys("lock", "id")); n != len(lockKeys) {
+	if n := len(LockKeys("lock", "id")); n != len(lockKeys) {
 		t.Errorf("%d keys of a lock", n)
 	}
 	if n := len(LineKeys("lock")); n != len(lineKeys) {
@@ -147,12 +150,12 @@ func TestHeadersArgueAtomicity(t *testing.T) {
 }
 
 func TestEveryScriptHasItsParts(t *testing.T) {
-	for _, s := range []*Script{ForSingle().Acquire, ForSingle().AcquireSet, ForSingle().InspectOnly, WithoutFastPaths().Release, ForQuorum().Claim} {
+	for _, s := range []*Script{NewScripts().Acquire, NewScripts().AcquireSet, NewScripts().InspectOnly, WithoutFastPaths().Release, NewNodeScripts().Claim} {
 		if strings.Contains(s.Text, "\n\n\n") || len(s.Text) < 1000 {
 			t.Errorf("a part is missing in %.60q", s.Text)
 		}
 	}
-	if ForSingle().Acquire.SHA == WithoutFastPaths().Acquire.SHA {
+	if NewScripts().Acquire.SHA == WithoutFastPaths().Acquire.SHA {
 		t.Error("acquire is the same without its fast path")
 	}
 }
@@ -185,5 +188,15 @@ func TestArgumentsThatSayNothingAreLeftOut(t *testing.T) {
 		if last := fmt.Sprint(tc.args[len(tc.args)-1]); len(tc.args) != tc.n || last != tc.last {
 			t.Errorf("%q: %d arguments, the last is %q; want %d and %q", tc.args, len(tc.args), last, tc.n, tc.last)
 		}
+	}
+}
+
+func TestUnknownIsMarkedOnce(t *testing.T) {
+	if Unknown(nil) != nil {
+		t.Error("nil became an error")
+	}
+	err := Unknown(Unknown(redis.Nil))
+	if !errors.Is(err, lease.ErrUnknown) || !errors.Is(err, redis.Nil) || strings.Count(err.Error(), lease.ErrUnknown.Error()) != 1 {
+		t.Errorf("%v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package script
+package redis
 
 import (
 	"strings"
@@ -14,14 +14,14 @@ type NodeCommon struct {
 	Idle     int64 // in microseconds; 0 if the lock is permanent
 }
 
-var nodeCommon = parameters[*NodeCommon]{
+var nodeCommonParams = parameters[*NodeCommon]{
 	{name: "id", value: func(c *NodeCommon) any { return c.ID }},
 	{name: "not_after", value: func(c *NodeCommon) any { return c.NotAfter }},
 	{name: "idle", value: func(c *NodeCommon) any { return c.Idle }},
 }
 
 // Encode returns the script's ARGV.
-func (c NodeCommon) Encode() []any { return nodeCommon.encode(&c) }
+func (c NodeCommon) Encode() []any { return nodeCommonParams.encode(&c) }
 
 // NoSlot means that a call is for no row, or for any row.
 const NoSlot = -1
@@ -49,7 +49,7 @@ type QuorumClaimArgs struct {
 	All           bool
 }
 
-var quorumClaim = parameters[*QuorumClaimArgs]{
+var quorumClaimParams = parameters[*QuorumClaimArgs]{
 	{name: "slot", value: func(c *QuorumClaimArgs) any { return c.Slot }},
 	{name: "slots", value: func(c *QuorumClaimArgs) any { return c.Slots }},
 	{name: "lease", value: func(c *QuorumClaimArgs) any { return c.Lease.Microseconds() }},
@@ -66,7 +66,7 @@ var quorumClaim = parameters[*QuorumClaimArgs]{
 }
 
 // Encode returns the script's ARGV.
-func (c QuorumClaimArgs) Encode() []any { return quorumClaim.encode(&c) }
+func (c QuorumClaimArgs) Encode() []any { return quorumClaimParams.encode(&c) }
 
 // QuorumAcceptArgs has the arguments of quorum_accept.lua.
 type QuorumAcceptArgs struct {
@@ -80,7 +80,7 @@ type QuorumAcceptArgs struct {
 	Everyone      bool
 }
 
-var quorumAccept = parameters[*QuorumAcceptArgs]{
+var quorumAcceptParams = parameters[*QuorumAcceptArgs]{
 	{name: "ballot", value: func(a *QuorumAcceptArgs) any { return a.Ballot }},
 	{name: "value", value: func(a *QuorumAcceptArgs) any { return a.Value }},
 	{name: "slot", value: func(a *QuorumAcceptArgs) any { return a.Slot }},
@@ -92,7 +92,7 @@ var quorumAccept = parameters[*QuorumAcceptArgs]{
 }
 
 // Encode returns the script's ARGV.
-func (a QuorumAcceptArgs) Encode() []any { return quorumAccept.encode(&a) }
+func (a QuorumAcceptArgs) Encode() []any { return quorumAcceptParams.encode(&a) }
 
 // QuorumRenewArgs has the arguments of quorum_renew.lua.
 type QuorumRenewArgs struct {
@@ -104,7 +104,7 @@ type QuorumRenewArgs struct {
 	Slots int
 }
 
-var quorumRenew = parameters[*QuorumRenewArgs]{
+var quorumRenewParams = parameters[*QuorumRenewArgs]{
 	{name: "slot", value: func(r *QuorumRenewArgs) any { return r.Slot }},
 	{name: "lease", value: func(r *QuorumRenewArgs) any { return r.Lease.Microseconds() }},
 	{name: "token", value: func(r *QuorumRenewArgs) any { return int64(r.Token) }},
@@ -114,7 +114,7 @@ var quorumRenew = parameters[*QuorumRenewArgs]{
 }
 
 // Encode returns the script's ARGV.
-func (r QuorumRenewArgs) Encode() []any { return quorumRenew.encode(&r) }
+func (r QuorumRenewArgs) Encode() []any { return quorumRenewParams.encode(&r) }
 
 // QuorumReleaseArgs has the arguments of quorum_release.lua.
 type QuorumReleaseArgs struct {
@@ -124,7 +124,7 @@ type QuorumReleaseArgs struct {
 	Narrow        bool // at most a majority of nodes was asked for the lease
 }
 
-var quorumRelease = parameters[*QuorumReleaseArgs]{
+var quorumReleaseParams = parameters[*QuorumReleaseArgs]{
 	{name: "slot", value: func(r *QuorumReleaseArgs) any { return r.Slot }},
 	{name: "token", value: func(r *QuorumReleaseArgs) any { return r.Token }},
 	{name: "tombstone_life", value: func(r *QuorumReleaseArgs) any { return r.TombstoneLife }},
@@ -132,7 +132,7 @@ var quorumRelease = parameters[*QuorumReleaseArgs]{
 }
 
 // Encode returns the script's ARGV.
-func (r QuorumReleaseArgs) Encode() []any { return quorumRelease.encode(&r) }
+func (r QuorumReleaseArgs) Encode() []any { return quorumReleaseParams.encode(&r) }
 
 // QuorumStopArgs has the arguments of quorum_stop.lua.
 type QuorumStopArgs struct {
@@ -140,23 +140,23 @@ type QuorumStopArgs struct {
 	Reason string
 }
 
-var quorumStop = parameters[*QuorumStopArgs]{
+var quorumStopParams = parameters[*QuorumStopArgs]{
 	{name: "slot", value: func(s *QuorumStopArgs) any { return s.Slot }},
 	{name: "reason", value: func(s *QuorumStopArgs) any { return s.Reason }},
 }
 
 // Encode returns the script's ARGV.
-func (s QuorumStopArgs) Encode() []any { return quorumStop.encode(&s) }
+func (s QuorumStopArgs) Encode() []any { return quorumStopParams.encode(&s) }
 
 // QuorumEnrolArgs has the arguments of quorum_enrol.lua.
 type QuorumEnrolArgs struct{ Epoch string }
 
-var quorumEnrol = parameters[*QuorumEnrolArgs]{
+var quorumEnrolParams = parameters[*QuorumEnrolArgs]{
 	{name: "epoch", value: func(e *QuorumEnrolArgs) any { return e.Epoch }},
 }
 
 // Encode returns the script's ARGV.
-func (e QuorumEnrolArgs) Encode() []any { return quorumEnrol.encode(&e) }
+func (e QuorumEnrolArgs) Encode() []any { return quorumEnrolParams.encode(&e) }
 
 // QuorumAdmitArgs has the arguments of quorum_admit.lua.
 type QuorumAdmitArgs struct {
@@ -164,14 +164,14 @@ type QuorumAdmitArgs struct {
 	Base, Longest int64
 }
 
-var quorumAdmit = parameters[*QuorumAdmitArgs]{
+var quorumAdmitParams = parameters[*QuorumAdmitArgs]{
 	{name: "epoch", value: func(a *QuorumAdmitArgs) any { return a.Epoch }},
 	{name: "base", value: func(a *QuorumAdmitArgs) any { return a.Base }},
 	{name: "longest", value: func(a *QuorumAdmitArgs) any { return a.Longest }},
 }
 
 // Encode returns the script's ARGV.
-func (a QuorumAdmitArgs) Encode() []any { return quorumAdmit.encode(&a) }
+func (a QuorumAdmitArgs) Encode() []any { return quorumAdmitParams.encode(&a) }
 
 // QuorumFoundArgs has the arguments of quorum_found.lua.
 type QuorumFoundArgs struct {
@@ -179,10 +179,10 @@ type QuorumFoundArgs struct {
 	Quiet int64 // in microseconds
 }
 
-var quorumFound = parameters[*QuorumFoundArgs]{
+var quorumFoundParams = parameters[*QuorumFoundArgs]{
 	{name: "epoch", value: func(f *QuorumFoundArgs) any { return f.Epoch }},
 	{name: "quiet", value: func(f *QuorumFoundArgs) any { return f.Quiet }},
 }
 
 // Encode returns the script's ARGV.
-func (f QuorumFoundArgs) Encode() []any { return quorumFound.encode(&f) }
+func (f QuorumFoundArgs) Encode() []any { return quorumFoundParams.encode(&f) }

@@ -1,13 +1,64 @@
-package script
+package redis
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
 )
+
+// parameters describes the arguments of a script, in the order and with the names of the script's header. T is the struct with the values of a call,
+// or a pointer to it.
+type parameters[T any] []parameter[T]
+
+// A parameter describes one argument. Trailing arguments that are not needed are omitted in groups. needed is set on the first parameter of a group,
+// and reports whether a call needs the group.
+type parameter[T any] struct {
+	name   string
+	value  func(T) any
+	needed func(T) bool
+}
+
+// encode returns the arguments of a call.
+func (p parameters[T]) encode(call T) []any { return p.append(nil, call) }
+
+// append appends the arguments of a call to the words of a command.
+func (p parameters[T]) append(words []any, call T) []any {
+	n := len(p)
+	for i := n - 1; i >= 0; i-- {
+		if p[i].needed == nil {
+			continue
+		}
+		if p[i].needed(call) {
+			break
+		}
+		n = i
+	}
+	words = slices.Grow(words, n)
+	for _, argument := range p[:n] {
+		words = append(words, argument.value(call))
+	}
+	return words
+}
+
+func (p parameters[T]) argNames() []string {
+	names := make([]string, len(p))
+	for i := range p {
+		names[i] = p[i].name
+	}
+	return names
+}
+
+// flag encodes a boolean for the scripts.
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
 
 // Common has the first arguments of every script for a lock: see state.lua.
 type Common struct {
@@ -18,17 +69,17 @@ type Common struct {
 	Sync                bool
 }
 
-// NotAfter is the index of the argument with the instant, by Redis's clock, after which the script refuses to run. The argument is set when the call
+// notAfterArg is the index of the argument with the instant, by Redis's clock, after which the script refuses to run. The argument is set when the call
 // is sent.
-const NotAfter = 1
+const notAfterArg = 1
 
-// Sync is the index of the argument that announces a WAIT after the script. SyncOn is its value if there is one.
+// syncArg is the index of the argument that announces a WAIT after the script. SyncOn is its value if there is one.
 const (
-	Sync   = 7
-	SyncOn = "1"
+	syncArg = 7
+	syncOn  = "1"
 )
 
-var common = parameters[*Common]{
+var commonParams = parameters[*Common]{
 	{name: "id", value: func(c *Common) any { return c.ID }},
 	{name: "not_after", value: func(*Common) any { return 0 }},
 	{name: "idle", value: func(c *Common) any { return c.Idle }},
@@ -40,7 +91,7 @@ var common = parameters[*Common]{
 }
 
 // Encode returns the script's ARGV.
-func (c Common) Encode() []any { return common.encode(&c) }
+func (c Common) Encode() []any { return commonParams.encode(&c) }
 
 // AcquireArgs has the arguments of acquire.lua.
 type AcquireArgs struct {
@@ -67,7 +118,7 @@ func ofTick(value func(t *lease.Tick) any, none any) func(a *AcquireArgs) any {
 	}
 }
 
-var acquire = parameters[*AcquireArgs]{
+var acquireParams = parameters[*AcquireArgs]{
 	{name: "owner", value: func(a *AcquireArgs) any { return a.Owner }},
 	{name: "slots", value: func(a *AcquireArgs) any { return a.Slots }},
 	{name: "lease", value: func(a *AcquireArgs) any { return a.Lease.Microseconds() }},
@@ -93,7 +144,7 @@ var acquire = parameters[*AcquireArgs]{
 }
 
 // Encode returns the script's ARGV.
-func (a AcquireArgs) Encode() []any { return acquire.encode(&a) }
+func (a AcquireArgs) Encode() []any { return acquireParams.encode(&a) }
 
 // RenewArgs has the arguments of renew.lua.
 type RenewArgs struct {
@@ -109,7 +160,7 @@ type RenewArgs struct {
 	Orphan        string
 }
 
-var renew = parameters[*RenewArgs]{
+var renewParams = parameters[*RenewArgs]{
 	{name: "owner", value: func(r *RenewArgs) any { return r.Owner }},
 	{name: "slot", value: func(r *RenewArgs) any { return r.Slot }},
 	{name: "lease", value: func(r *RenewArgs) any { return r.Lease.Microseconds() }},
@@ -124,7 +175,7 @@ var renew = parameters[*RenewArgs]{
 }
 
 // Encode returns the script's ARGV.
-func (r RenewArgs) Encode() []any { return renew.encode(&r) }
+func (r RenewArgs) Encode() []any { return renewParams.encode(&r) }
 
 func numberOrNothing(n int64) string {
 	if n <= 0 {
@@ -163,7 +214,7 @@ type ReleaseArgs struct {
 	Zone          string // for ReleaseUndo: the time zone of the tick, see [lease.ZoneOf]
 }
 
-var release = parameters[*ReleaseArgs]{
+var releaseParams = parameters[*ReleaseArgs]{
 	{name: "tombstone_life", value: func(r *ReleaseArgs) any { return r.TombstoneLife }},
 	{name: "mode", value: func(r *ReleaseArgs) any { return string(r.Mode) }, needed: func(r *ReleaseArgs) bool { return r.Mode != ReleaseEnd }},
 	{name: "previous", value: func(r *ReleaseArgs) any { return r.Previous }},
@@ -174,7 +225,7 @@ var release = parameters[*ReleaseArgs]{
 }
 
 // Encode returns the script's ARGV.
-func (r ReleaseArgs) Encode() []any { return release.encode(&r) }
+func (r ReleaseArgs) Encode() []any { return releaseParams.encode(&r) }
 
 // InspectArgs has the arguments of inspect.lua.
 type InspectArgs lease.InspectRequest
@@ -199,7 +250,7 @@ func (i *InspectArgs) ackedTicks() (ticks string) {
 	return ticks
 }
 
-var inspect = parameters[*InspectArgs]{
+var inspectParams = parameters[*InspectArgs]{
 	{name: "schedule", value: func(i *InspectArgs) any { return i.Schedule }},
 	{name: "settle_through", value: func(i *InspectArgs) any { return i.settleThrough() }},
 	{name: "settle_deadline", value: func(i *InspectArgs) any { return lease.ToMicros(i.SettleDeadline) }},
@@ -213,7 +264,7 @@ var inspect = parameters[*InspectArgs]{
 }
 
 // Encode returns the script's ARGV.
-func (i InspectArgs) Encode() []any { return inspect.encode(&i) }
+func (i InspectArgs) Encode() []any { return inspectParams.encode(&i) }
 
 // StopArgs has the arguments of stop.lua.
 type StopArgs struct {
@@ -221,7 +272,7 @@ type StopArgs struct {
 	Channel string
 }
 
-var stop = parameters[*StopArgs]{
+var stopParams = parameters[*StopArgs]{
 	{name: "reason", value: func(s *StopArgs) any { return s.Reason }},
 	{name: "channel", value: func(s *StopArgs) any { return s.Channel }},
 	{name: "slots", value: func(s *StopArgs) any { return s.Slots }},
@@ -230,7 +281,7 @@ var stop = parameters[*StopArgs]{
 }
 
 // Encode returns the script's ARGV.
-func (s StopArgs) Encode() []any { return stop.encode(&s) }
+func (s StopArgs) Encode() []any { return stopParams.encode(&s) }
 
 // MarkSucceededArgs has the arguments of mark_succeeded.lua.
 type MarkSucceededArgs struct {
@@ -238,18 +289,18 @@ type MarkSucceededArgs struct {
 	Followed bool
 }
 
-var markSucceeded = parameters[*MarkSucceededArgs]{
+var markSucceededParams = parameters[*MarkSucceededArgs]{
 	{name: "per_tick", value: func(m *MarkSucceededArgs) any { return m.PerTick }},
 	{name: "followed", value: func(m *MarkSucceededArgs) any { return flag(m.Followed) }},
 }
 
 // Encode returns the script's ARGV.
-func (m MarkSucceededArgs) Encode() []any { return markSucceeded.encode(&m) }
+func (m MarkSucceededArgs) Encode() []any { return markSucceededParams.encode(&m) }
 
 // PauseArgs has the arguments of pause.lua.
 type PauseArgs lease.PauseRequest
 
-var pause = parameters[*PauseArgs]{
+var pauseParams = parameters[*PauseArgs]{
 	{name: "end", value: func(p *PauseArgs) any { return flag(p.End) }},
 	{name: "length", value: func(p *PauseArgs) any { return p.For.Microseconds() }},
 	{name: "outcome", value: func(p *PauseArgs) any { return p.Outcome }},
@@ -257,27 +308,27 @@ var pause = parameters[*PauseArgs]{
 }
 
 // Encode returns the script's ARGV.
-func (p PauseArgs) Encode() []any { return pause.encode(&p) }
+func (p PauseArgs) Encode() []any { return pauseParams.encode(&p) }
 
 // RemoveArgs has the arguments of remove.lua.
 type RemoveArgs struct{ UnusedSince time.Time }
 
-var remove = parameters[*RemoveArgs]{
+var removeParams = parameters[*RemoveArgs]{
 	{name: "unused_since", value: func(r *RemoveArgs) any { return lease.ToMicros(r.UnusedSince) }},
 }
 
 // Encode returns the script's ARGV.
-func (r RemoveArgs) Encode() []any { return remove.encode(&r) }
+func (r RemoveArgs) Encode() []any { return removeParams.encode(&r) }
 
 // FenceArgs has the arguments of fence.lua.
 type FenceArgs struct{ Token lease.Token }
 
-var fence = parameters[*FenceArgs]{
+var fenceParams = parameters[*FenceArgs]{
 	{name: "token", value: func(f *FenceArgs) any { return int64(f.Token) }},
 }
 
 // Encode returns the script's ARGV.
-func (f FenceArgs) Encode() []any { return fence.encode(&f) }
+func (f FenceArgs) Encode() []any { return fenceParams.encode(&f) }
 
 // AcquireCompactArgs has the arguments of acquire_compact.lua for one request.
 type AcquireCompactArgs struct {
@@ -286,20 +337,20 @@ type AcquireCompactArgs struct {
 	Life       int64  // in milliseconds
 }
 
-var acquireCompact = parameters[AcquireCompactArgs]{
+var acquireCompactParams = parameters[AcquireCompactArgs]{
 	{name: "not_after", value: func(AcquireCompactArgs) any { return "" }},
-	{name: "floor", value: func(a AcquireCompactArgs) any { return Digits(a.Floor) }},
+	{name: "floor", value: func(a AcquireCompactArgs) any { return digits(a.Floor) }},
 	{name: "free", value: func(a AcquireCompactArgs) any { return a.Free }},
 	{name: "held", value: func(a AcquireCompactArgs) any { return a.Held }},
 	{name: "life", value: func(a AcquireCompactArgs) any { return a.Life }},
 }
 
 // Append appends the script's ARGV to the words of a command.
-func (a AcquireCompactArgs) Append(words []any) []any { return acquireCompact.append(words, a) }
+func (a AcquireCompactArgs) Append(words []any) []any { return acquireCompactParams.append(words, a) }
 
-// Digits pads a token or an instant to 16 digits, because the scripts for compact locks compare numbers as strings. It returns a number with 16
+// digits pads a token or an instant to 16 digits, because the scripts for compact locks compare numbers as strings. It returns a number with 16
 // digits unchanged.
-func Digits(micros int64) any {
+func digits(micros int64) any {
 	if micros >= 1e15 {
 		return micros
 	}
@@ -309,10 +360,10 @@ func Digits(micros int64) any {
 // ReleaseCompactArgs has the arguments of release_compact.lua for one request.
 type ReleaseCompactArgs struct{ Held, Free string }
 
-var releaseCompact = parameters[ReleaseCompactArgs]{
+var releaseCompactParams = parameters[ReleaseCompactArgs]{
 	{name: "held", value: func(r ReleaseCompactArgs) any { return r.Held }},
 	{name: "free", value: func(r ReleaseCompactArgs) any { return r.Free }},
 }
 
 // Append appends the script's ARGV to the words of a command.
-func (r ReleaseCompactArgs) Append(words []any) []any { return releaseCompact.append(words, r) }
+func (r ReleaseCompactArgs) Append(words []any) []any { return releaseCompactParams.append(words, r) }

@@ -1,14 +1,11 @@
-// Package script has the Lua scripts of the engine, with the names of their keys and arguments.
-//
-// Redis runs a script in one atomic step. The header of its file in lua lists the keys, the arguments, the replies, and the reason why the script
-// must be atomic. The tables in this package list the same arguments in the same order. A test compares both.
-package script
+package redis
 
 import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
 	"embed"
 	"encoding/hex"
 	"strings"
+	"time"
 )
 
 //go:embed lua/*.lua
@@ -30,8 +27,8 @@ type Many struct {
 	Bounded      bool
 }
 
-// Single has the scripts of a single master.
-type Single struct {
+// Scripts has the scripts of a single master.
+type Scripts struct {
 	Acquire, Renew, Release, Inspect, Stop, MarkSucceeded, Pause, Remove, AcquireSet, Fence *Script
 
 	InspectOnly *Script // Inspect for a read-only user
@@ -39,10 +36,10 @@ type Single struct {
 	AcquireCompact, ReleaseCompact *Script
 }
 
-// ForSingle returns the scripts of a single master.
-func ForSingle() Single {
+// NewScripts returns the scripts of a single master.
+func NewScripts() Scripts {
 	acquire, release := []string{"check", "state", "queue", "acquire"}, []string{"check", "state", "queue", "chain", "release"}
-	return Single{
+	return Scripts{
 		Acquire:        batchedScript(withFastPath("acquire_fast", acquire)...),
 		Release:        batchedScript(withFastPath("release_fast", release)...),
 		Renew:          batchedScript("check", "state", "renew"),
@@ -63,20 +60,20 @@ func ForSingle() Single {
 func withFastPath(fast string, whole []string) []string { return append([]string{fast}, whole...) }
 
 // WithoutFastPaths returns the scripts of a single master without the shortcuts for common cases. Tests compare their results with those of
-// [ForSingle].
-func WithoutFastPaths() Single {
-	s := ForSingle()
+// [NewScripts].
+func WithoutFastPaths() Scripts {
+	s := NewScripts()
 	s.Acquire = batchedScript("check", "state", "queue", "acquire")
 	s.Release = batchedScript("check", "state", "queue", "chain", "release")
 	return s
 }
 
-// Quorum has the scripts of one node of a quorum.
-type Quorum struct{ Claim, Accept, Renew, Release, Stop, Enrol, Admit, Found *Script }
+// NodeScripts has the scripts of one node of a quorum.
+type NodeScripts struct{ Claim, Accept, Renew, Release, Stop, Enrol, Admit, Found *Script }
 
-// ForQuorum returns the scripts of a node.
-func ForQuorum() Quorum {
-	return Quorum{
+// NewNodeScripts returns the scripts of a node.
+func NewNodeScripts() NodeScripts {
+	return NodeScripts{
 		Claim:   joinScript(sourcesOf("quorum_claim_fast", "check", "quorum", "quorum_claim")...),
 		Accept:  joinScript(sourcesOf("check", "quorum", "quorum_accept")...),
 		Renew:   joinScript(sourcesOf("check", "quorum", "quorum_renew")...),
@@ -89,7 +86,7 @@ func ForQuorum() Quorum {
 }
 
 // Loaded returns the scripts that are loaded into a node when it is enrolled. A node without a marker must not have them.
-func (s Quorum) Loaded() []*Script {
+func (s NodeScripts) Loaded() []*Script {
 	return []*Script{s.Claim, s.Accept, s.Renew, s.Release, s.Stop, s.Admit, s.Found}
 }
 
@@ -153,3 +150,44 @@ func readOnly(names ...string) *Script {
 func asFunction(name string, texts ...string) string {
 	return "local function " + name + "(KEYS, ARGV)\n" + strings.Join(texts, "\n") + "\nend"
 }
+
+// The names of the scripts' keys, as in the headers of the scripts.
+var (
+	lockKeys = []string{"lock", "ledger", "orphans", "tombstone"}
+	lineKeys = []string{"queue", "patience"}
+	nodeKeys = []string{"member", "lock", "tombstone", "index"}
+)
+
+// LockKey returns the first key of a lock. It is the prefix of the other keys, which therefore have the same hash tag.
+func LockKey(prefix, lock string) string {
+	if strings.Contains(lock, "{") {
+		return prefix + lock
+	}
+	return prefix + "{" + lock + "}"
+}
+
+// LockKeys returns the keys for a lock and a lease id. lock is the first key of the lock.
+func LockKeys(lock, id string) []string {
+	return []string{lock, lock + ":ledger", lock + ":orphans", Tombstone(lock, id)}
+}
+
+// LineKeys returns the keys of the lock's queue.
+func LineKeys(lock string) []string { return []string{lock + ":queue", lock + ":patience"} }
+
+// Tombstone returns the key that records that a lease id was released.
+func Tombstone(lock, id string) string { return lock + ":dead:" + id }
+
+// TombstoneLife returns the time, in microseconds, for which a tombstone is kept, because requests that were sent before the release may still
+// arrive. timeout is the maximum duration of a round trip.
+func TombstoneLife(timeout time.Duration) int64 { return (2*timeout + time.Second).Microseconds() }
+
+// NodeKeys returns the keys for a lock and a lease id on a node of a quorum. A script that writes a register also needs [IndexKey].
+func NodeKeys(prefix, lock, id string) []string {
+	return []string{MemberKey(prefix), lock, Tombstone(lock, id)}
+}
+
+// MemberKey returns the key of a node's marker.
+func MemberKey(prefix string) string { return prefix + "quorum" }
+
+// IndexKey returns the key of a node's set of locks that have a register.
+func IndexKey(prefix string) string { return prefix + "quorum:locks" }

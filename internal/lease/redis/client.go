@@ -1,0 +1,125 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease"
+)
+
+// A Client is a client of a Redis server, of a master behind Sentinels, or of a Cluster.
+type Client = redis.UniversalClient
+
+// ObeysContext reports whether a client returns from a call when the context ends. Otherwise a call on a hung socket could last longer than a lease.
+func ObeysContext(c Client) bool {
+	switch c := c.(type) {
+	case *redis.Client:
+		return c.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		return c.Options().ContextTimeoutEnabled
+	}
+	return true
+}
+
+// Values has values of a reply. A missing value is zero.
+type Values []any
+
+// Number returns the value at an index as a number.
+func (v Values) Number(i int) int64 { return Number(v.at(i)) }
+
+// Text returns the value at an index as a text.
+func (v Values) Text(i int) string { return Text(v.at(i)) }
+
+// List returns the value at an index as a list.
+func (v Values) List(i int) []any { l, _ := v.at(i).([]any); return l }
+
+func (v Values) at(i int) any {
+	if i >= len(v) {
+		return nil
+	}
+	return v[i]
+}
+
+// Number returns a value as a number; 0 if it is not a number.
+func Number(v any) int64 { n, _ := v.(int64); return n }
+
+// Text returns a value as a text; "" if it is not a text.
+func Text(v any) string { s, _ := v.(string); return s }
+
+// Shield turns a panic of go-redis into [lease.ErrUnknown]. go-redis panics on some malformed replies, after it has closed the connection. Shield
+// must be deferred.
+func Shield(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: the Redis client can't read the reply: %v", lease.ErrUnknown, p)
+	}
+}
+
+// Exec executes the queued commands. Each command has its own error. After a panic of go-redis, some commands have no reply and no error.
+func Exec(ctx context.Context, pipe redis.Pipeliner) (err error) {
+	defer Shield(&err)
+	_, err = pipe.Exec(ctx)
+	return err //nolint:wrapcheck // the commands'
+}
+
+// Process executes one command. It also returns the error of the command.
+func Process(ctx context.Context, client interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}, cmd redis.Cmder) (err error) {
+	defer Shield(&err)
+	return client.Process(ctx, cmd) //nolint:wrapcheck // the command's
+}
+
+// Once is a command that go-redis does not retry, regardless of its options. A retry would hide that the outcome of the first request is unknown, and
+// that Redis may still execute it later.
+type Once struct{ *redis.Cmd }
+
+// NoRetry tells go-redis not to retry the command.
+func (Once) NoRetry() bool { return true }
+
+// Unknown wraps an error as [lease.ErrUnknown]. If a repeated request would get the same error reply, the result is also [lease.ErrRefused].
+func Unknown(err error) error {
+	if err == nil || errors.Is(err, lease.ErrUnknown) {
+		return err
+	}
+	if IsReply(err) {
+		if found := damagedReply(err); found != nil {
+			err = lease.Refused(found)
+		} else if redis.IsPermissionError(err) || isLoginError(err) || lease.WrongType(err) {
+			err = lease.Refused(err)
+		}
+	}
+	return fmt.Errorf("%w: %w", lease.ErrUnknown, err)
+}
+
+// IsReply reports whether an error is an error reply of Redis, not a network error.
+func IsReply(err error) bool { return redis.HasErrorPrefix(err, "") }
+
+// isLoginError reports whether Redis has refused the user or the password. The error may be wrapped.
+func isLoginError(err error) bool {
+	return redis.HasErrorPrefix(err, "WRONGPASS") || redis.HasErrorPrefix(err, "NOAUTH")
+}
+
+// damage matches the description of damaged data in a script's error. Redis adds other text before and after it.
+var damage = regexp.MustCompile(`CORRUPT (.*?)(?:\s+script: [0-9a-f]{40}.*)?$`)
+
+// damagedReply returns an error with [lease.ErrCorrupt] if a script has found damaged data, and nil for any other error.
+func damagedReply(err error) error {
+	if m := damage.FindStringSubmatch(err.Error()); m != nil {
+		return damaged{fmt.Errorf("%w: %s; repair or delete that key", lease.ErrCorrupt, strings.TrimSpace(m[1])), err}
+	}
+	return nil
+}
+
+// A damaged is an error reply about damaged data.
+type damaged struct {
+	error
+	reply error
+}
+
+// Unwrap returns both errors.
+func (d damaged) Unwrap() []error { return []error{d.error, d.reply} }
