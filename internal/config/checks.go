@@ -17,7 +17,6 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/safefile"
-	"github.com/cronclave/cronclave/internal/textfile"
 )
 
 // machineChecks warns about users, folders and files of jobs that are missing on this machine. They are not faults, because they may be created later, and
@@ -104,7 +103,7 @@ func (c machineChecks) checkProgram(v document.Value, path string) {
 			start, err = safefile.ReadStart(ctx, path, safefile.Policy{}) // not as the job's user, who may have no right to read the program
 			return err
 		})
-		if fault := textfile.InterpreterFault(start); err == nil && fault != "" {
+		if fault := safefile.InterpreterFault(start); err == nil && fault != "" {
 			c.Warn(v, "%s: the job cannot start here: %s", path, fault)
 		}
 		if isUnchecked(err) {
@@ -124,7 +123,7 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 	}
 	var text []byte
 	err := c.probe.probePath(d.EnvFile, func(ctx context.Context) (err error) {
-		text, err = safefile.Read(ctx, d.EnvFile, safefile.Policy{MaxBytes: textfile.MaxEnvFile, As: as, Trust: c.trust})
+		text, err = safefile.Read(ctx, d.EnvFile, safefile.Policy{MaxBytes: safefile.MaxEnvFile, As: as, Trust: c.trust})
 		return err
 	})
 	if isUnchecked(err) {
@@ -133,7 +132,7 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 	if err != nil {
 		return // fileChecks reports this error
 	}
-	_, warnings, err := textfile.ParseEnv(d.EnvFile, string(text))
+	_, warnings, err := safefile.ParseEnv(d.EnvFile, string(text))
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			c.Warn(v, "%s: the job cannot start here", strings.TrimSpace(line))

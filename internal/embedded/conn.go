@@ -1,10 +1,16 @@
 package embedded
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"net"
+	"strconv"
 	"sync"
 	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 )
 
 const (
@@ -104,4 +110,123 @@ func (c *queuedConn) takeQueue() (batch []byte, closing bool) {
 	defer c.mu.Unlock()
 	batch, c.queue = c.queue, nil
 	return batch, c.closing
+}
+
+// The limits of one request. They are far above any request of cronclave.
+const (
+	mostArguments = 1 << 20
+	mostRequest   = 64 << 20 // total bytes of the arguments
+	longestHeader = 32       // bytes of the header line of a request or an argument
+)
+
+var errNoRequest = errors.New("not a request")
+
+// requests validates the bytes that a client sends. miniredis panics on a request without arguments, in a goroutine that cannot recover, and
+// allocates as much memory as a header requests. Without this check, any process of the same user could crash a trial's replica.
+type requests struct {
+	line []byte // the beginning of an incomplete header
+	left int    // the number of arguments still to come
+	size int    // the bytes of the arguments so far
+	skip int    // the bytes of an argument still to come, including its line end
+}
+
+// parseBytes parses received bytes.
+func (r *requests) parseBytes(p []byte) error {
+	for len(p) > 0 {
+		if r.skip > 0 {
+			n := min(r.skip, len(p))
+			r.skip, p = r.skip-n, p[n:]
+			continue
+		}
+		n, whole := bytes.IndexByte(p, '\n')+1, true
+		if n == 0 {
+			n, whole = len(p), false
+		}
+		if len(r.line)+n > longestHeader {
+			return fmt.Errorf("%w: a header of more than %d bytes", errNoRequest, longestHeader)
+		}
+		r.line, p = append(r.line, p[:n]...), p[n:]
+		if !whole {
+			return nil
+		}
+		if err := r.parseHeader(r.line); err != nil {
+			return err
+		}
+		r.line = r.line[:0]
+	}
+	return nil
+}
+
+// parseHeader parses "*N", before a request of N arguments, or "$N", before an argument of N bytes.
+func (r *requests) parseHeader(line []byte) error {
+	text, whole := bytes.CutSuffix(line, []byte("\r\n"))
+	if whole && len(text) > 1 {
+		n, err := strconv.Atoi(string(text[1:]))
+		switch {
+		case err != nil:
+		case text[0] == '*' && r.left == 0 && n >= 1 && n <= mostArguments:
+			r.left, r.size = n, 0
+			return nil
+		case text[0] == '$' && r.left > 0 && n >= 0 && n <= mostRequest-r.size:
+			r.left, r.size, r.skip = r.left-1, r.size+n, n+2
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the header %q", errNoRequest, line)
+}
+
+// A clock sets the time of miniredis once per command of a client. Everything in the command then happens at one instant, as in Redis: no key expires
+// between two calls of a script. It also saves miniredis a walk over all keys for each call in a script.
+type clock struct {
+	redis *miniredis.Miniredis
+
+	setting sync.Mutex // held while waiting for the lock of redis
+	last    time.Time
+
+	// known must not be held while waiting for the lock of redis, because calls from scripts lock known while they hold that lock.
+	known   sync.Mutex
+	clients map[*server.Peer]struct{} // peers that are connections of clients
+}
+
+func newClock(m *miniredis.Miniredis) *clock {
+	return &clock{redis: m, clients: map[*server.Peer]struct{}{}}
+}
+
+// beforeCommand is the hook that miniredis calls before each command, including calls from scripts. It returns false, so that miniredis executes the
+// command.
+func (c *clock) beforeCommand(p *server.Peer, _ string, _ ...string) bool {
+	if c.isClient(p) { // a call from a script must not change the time
+		c.setNow()
+	}
+	return false
+}
+
+// setNow advances the time of redis to now. It never sets the time back, because miniredis would then subtract the same time from all TTLs twice.
+func (c *clock) setNow() {
+	c.setting.Lock()
+	defer c.setting.Unlock()
+	if now := time.Now(); now.After(c.last) {
+		c.last = now
+		c.redis.SetTime(now)
+	}
+}
+
+// isClient reports whether a peer is the connection of a client. miniredis also creates a peer for each call from a script, which has a context from
+// the start. The peer of a client has no context before its first command.
+func (c *clock) isClient(p *server.Peer) bool {
+	c.known.Lock()
+	defer c.known.Unlock()
+	if _, ok := c.clients[p]; ok {
+		return true
+	}
+	if p.Ctx != nil {
+		return false
+	}
+	c.clients[p] = struct{}{}
+	p.OnDisconnect(func() {
+		c.known.Lock()
+		defer c.known.Unlock()
+		delete(c.clients, p)
+	})
+	return true
 }

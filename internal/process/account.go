@@ -2,16 +2,22 @@ package process
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
+	"os/exec"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/exhaustion"
+	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
@@ -134,7 +140,7 @@ const passwdFields = 7
 // number. The error is [errNoEntry] if no line matches.
 func passwdEntry(passwd, name string) (entry []string, err error) {
 	f, err := os.Open(passwd)
-	if exhaustion.Is(err) {
+	if proc.IsExhausted(err) {
 		return nil, err
 	}
 	if err != nil {
@@ -154,4 +160,183 @@ func passwdEntry(passwd, name string) (entry []string, err error) {
 		return nil, errNoEntry
 	}
 	return entry, nil
+}
+
+const (
+	// getentTime bounds a lookup in a directory service (LDAP, SSSD). Only the start that needs the entry waits.
+	getentTime = 5 * time.Second
+	// numberTime bounds a lookup whose result is optional. A start makes up to three lookups and must still begin within 5 s, the shortest time that a
+	// granted lease leaves for it.
+	numberTime = 1500 * time.Millisecond
+	// mostGetent caps the bytes of an answer. A group may have about ten thousand members.
+	mostGetent = 4 << 20
+)
+
+// getentPrograms lists the usual paths of getent(1). getent asks the services of nsswitch.conf, such as LDAP, SSSD and systemd-homed. This program is linked
+// statically, so it can only read files itself.
+var getentPrograms = []string{"/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"}
+
+// errNoEntry reports that the entry does not exist. errNoGetent reports that this machine has no getent.
+var (
+	errNoEntry  = errors.New("no entry")
+	errNoGetent = errors.New("this machine has no getent to ask a directory with")
+)
+
+// silent is the error of a directory service that does not answer. It matches [safefile.ErrUnanswered]: the command was not started and is not at fault.
+type silent struct{ error }
+
+// Is reports whether target is [safefile.ErrUnanswered].
+func (silent) Is(target error) bool { return target == safefile.ErrUnanswered }
+
+// Accounts caches lookups of users and groups. It asks the directory service once per entry. After a lookup that timed out, it fails each lookup with the
+// same or a shorter time limit without asking. Use a new Accounts for each check, start or reload. A nil *Accounts asks each time, as the start of a run
+// does. It is safe for concurrent use.
+type Accounts struct {
+	mu     sync.Mutex
+	known  map[[2]string]directoryAnswer // answers by database and key
+	silent error                         // error of the timed-out lookup with the longest time limit, or nil
+	waited time.Duration                 // the time limit of that lookup
+}
+
+// databaseEntry maps each database of getent(1) to the kind of its entries, for errors.
+var databaseEntry = map[string]string{"passwd": "user", "group": "group", "initgroups": "user"}
+
+// directoryAnswer is the answer of the directory service for an entry.
+type directoryAnswer struct {
+	line string
+	err  error
+}
+
+// cachedGetent calls runGetent and caches its result, including errors.
+func (by *Accounts) cachedGetent(most time.Duration, database, key string) (string, error) {
+	if by == nil {
+		return runGetent(most, database, key)
+	}
+	by.mu.Lock()
+	defer by.mu.Unlock()
+	of := [2]string{database, key}
+	if got, asked := by.known[of]; asked {
+		return got.line, got.err
+	}
+	if by.silent != nil && most <= by.waited {
+		return "", by.silent
+	}
+	line, err := runGetent(most, database, key)
+	if errors.Is(err, safefile.ErrUnanswered) {
+		by.waited = most
+		by.silent = silent{fmt.Errorf("not looked up, because the directory service did not answer for %s %s within %v", databaseEntry[database], key, most)}
+		if most < getentTime { // a lookup with a longer time limit may ask again
+			return line, err
+		}
+	}
+	if by.known == nil {
+		by.known = map[[2]string]directoryAnswer{}
+	}
+	by.known[of] = directoryAnswer{line, err}
+	return line, err
+}
+
+// runGetent returns the first line that getent(1) prints. The error wraps [errNoEntry] if the entry does not exist, and matches [safefile.ErrUnanswered] if
+// the directory service does not answer within most.
+func runGetent(most time.Duration, database, key string) (string, error) {
+	program := getentProgram()
+	switch {
+	case program == "":
+		return "", errNoGetent
+	case key == "" || strings.HasPrefix(key, "-") || strings.ContainsAny(key, "\x00\n"):
+		return "", errNoEntry
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, database, key)
+	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, "/"
+	var out limitedBuffer
+	cmd.Stdout = &out
+	cmd.WaitDelay = time.Second
+	done := make(chan error, 1)
+	go func() { done <- cmd.Run() }() // getent may hang in the kernel, where even SIGKILL does not end it
+	var err error
+	select {
+	case err = <-done:
+	case <-time.After(most + 2*cmd.WaitDelay):
+		err = context.DeadlineExceeded
+	}
+	var exit *exec.ExitError
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", silent{fmt.Errorf("getent %s %s: no answer within %v", database, key, most)}
+	case errors.As(err, &exit) && exit.ExitCode() == 2:
+		return "", errNoEntry
+	case err != nil:
+		return "", fmt.Errorf("getent %s %s: %w", database, key, err)
+	}
+	line, _, _ := bytes.Cut(out.text, []byte("\n"))
+	return string(line), nil
+}
+
+func getentProgram() string {
+	for _, path := range getentPrograms {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path
+		}
+	}
+	return ""
+}
+
+// limitedBuffer keeps up to mostGetent bytes, and refuses more.
+type limitedBuffer struct{ text []byte }
+
+// Write fails if the total exceeds mostGetent.
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if len(b.text)+len(p) > mostGetent {
+		return 0, fmt.Errorf("the answer is longer than %d bytes: %w", mostGetent, io.ErrShortBuffer)
+	}
+	b.text = append(b.text, p...)
+	return len(p), nil
+}
+
+// directoryServices returns the services of nsswitch.conf, except files, for the first of the databases that has a line there. Like glibc, it returns no
+// service if the file does not exist.
+func directoryServices(nsswitch []byte, databases ...string) (services []string) {
+	for _, database := range databases {
+		for line := range bytes.Lines(nsswitch) {
+			text, _, _ := strings.Cut(string(line), "#")
+			name, named, found := strings.Cut(text, ":")
+			if !found || strings.TrimSpace(name) != database {
+				continue
+			}
+			for _, service := range strings.Fields(named) {
+				if service != "files" && !strings.HasPrefix(service, "[") {
+					services = append(services, service)
+				}
+			}
+			return services
+		}
+	}
+	return nil
+}
+
+// directoryGroups returns the numbers of a user's groups in the directory service. It returns none if the machine has no directory service. For a user of
+// /etc/passwd, the service systemd does not count, because it only makes up users and groups of this machine, and Debian lists it by default.
+func (by *Accounts) directoryGroups(user, source string) ([]string, error) {
+	nsswitch, err := os.ReadFile("/etc/nsswitch.conf")
+	if err != nil {
+		return nil, nil //nolint:nilerr // without the file there is none
+	}
+	services := directoryServices(nsswitch, "initgroups", "group")
+	if source == fromPasswd {
+		services = slices.DeleteFunc(services, func(service string) bool { return service == "systemd" })
+	}
+	if len(services) == 0 {
+		return nil, nil
+	}
+	line, err := by.cachedGetent(getentTime, "initgroups", user)
+	switch {
+	case errors.Is(err, errNoEntry), errors.Is(err, errNoGetent):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	fields := strings.Fields(strings.TrimPrefix(line, user))
+	return fields, nil
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 // put writes a file and closes it before anything is executed.
@@ -258,5 +260,217 @@ func TestOnlyRootMayChangeTheUser(t *testing.T) {
 	err := s.startError(cmd, group{}, &os.PathError{Op: "fork/exec", Path: "/bin/true", Err: syscall.EPERM})
 	if !errors.Is(err, syscall.EPERM) || !strings.Contains(err.Error(), "start /bin/true as nobody in /tmp: operation not permitted (only root") {
 		t.Error(err)
+	}
+}
+
+// statusOf runs a command that prints its /proc/self/status and returns the fields.
+func statusOf(t *testing.T, h *Host, s Spec) map[string]string {
+	t.Helper()
+	s.Argv, s.Keep = []string{"/bin/cat", "/proc/self/status"}, 64<<10
+	e := h.Run(t.Context(), t.Context(), s)
+	if e.Err != nil || e.Code != 0 {
+		t.Fatalf("%+v", e)
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(string(e.Tail)) {
+		name, value, _ := strings.Cut(line, ":")
+		fields[name] = strings.TrimSpace(value)
+	}
+	return fields
+}
+
+const inheritsCapabilities = "CRONCLAVE_TEST_INHERITS_CAPABILITIES"
+
+// TestPrivilegesOfAUser: a job with a user has no capability, ambient and inheritable ones of the replica included, and no_new_privs as it is told.
+func TestPrivilegesOfAUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can change the user")
+	}
+	if _, err := user.Lookup("nobody"); err != nil {
+		t.Skip(err)
+	}
+	if os.Getenv(inheritsCapabilities) == "" { // as systemd's AmbientCapabilities= has a replica
+		again := exec.Command(os.Args[0], "-test.run=^TestPrivilegesOfAUser$")
+		again.Env = append(os.Environ(), inheritsCapabilities+"=1")
+		again.SysProcAttr = &syscall.SysProcAttr{AmbientCaps: []uintptr{unix.CAP_SETUID, unix.CAP_NET_BIND_SERVICE}}
+		if out, err := again.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	h := newTestHost(t, false)
+	const none = "0000000000000000"
+	for _, noNew := range []bool{true, false} {
+		got := statusOf(t, h, Spec{User: "nobody", NoNewPrivs: noNew})
+		for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
+			if got[set] != none {
+				t.Errorf("%s is %s", set, got[set])
+			}
+		}
+		if want := map[bool]string{true: "1", false: "0"}[noNew]; got["NoNewPrivs"] != want {
+			t.Errorf("NoNewPrivs is %s, want %s", got["NoNewPrivs"], want)
+		}
+	}
+	got := statusOf(t, h, Spec{})
+	if got["CapEff"] == none || got["NoNewPrivs"] != "0" || got["CapInh"] == none {
+		t.Errorf("a job without a user: %v %v %v", got["CapEff"], got["NoNewPrivs"], got["CapInh"])
+	}
+}
+
+// The files that this process was started with are not open in the commands that it starts, with a user or without.
+func TestInheritedFiles(t *testing.T) {
+	h := newTestHost(t, false)
+	fd, err := unix.Open("/etc/passwd", unix.O_RDONLY, 0) // without O_CLOEXEC, as one that a parent has left open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	listed := func() string {
+		e := h.Run(t.Context(), t.Context(), Spec{Argv: []string{"/bin/sh", "-c", "ls -l /proc/self/fd"}, Keep: 4096})
+		return string(e.Tail)
+	}
+	if out := listed(); !strings.Contains(out, "/etc/passwd") {
+		t.Fatalf("the test is void: %s", out)
+	}
+	KeepInherited()
+	if out := listed(); strings.Contains(out, "/etc/passwd") {
+		t.Errorf("a command has %s", out)
+	}
+}
+
+// TestProgramOpenForWriting: a program that is being replaced in place is started as soon as its writer has closed it.
+func TestProgramOpenForWriting(t *testing.T) {
+	everyMode(t, func(t *testing.T, h *Host) {
+		program := filepath.Join(t.TempDir(), "program")
+		put(t, program, "#!/bin/sh\necho run\n", 0o755)
+		f, err := os.OpenFile(program, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		refused := make(chan struct{})
+		once := sync.OnceFunc(func() { close(refused) })
+		ended := make(chan Exit, 1)
+		begun := func() error { once(); return nil }
+		go func() {
+			ended <- h.Run(t.Context(), t.Context(), Spec{Name: "r", Argv: []string{program}, Keep: 100, Begin: begun})
+		}()
+		<-refused
+		if _, err := os.StartProcess(program, []string{program}, &os.ProcAttr{}); !errors.Is(err, syscall.ETXTBSY) {
+			t.Fatalf("the program can be executed while it is written: %v", err)
+		}
+		f.Close()
+		if e := <-ended; e.Err != nil || string(e.Tail) != "run\n" {
+			t.Errorf("got %+v", e)
+		}
+	})
+}
+
+// TestBusyProgramIsGivenBack: a program that stays open is a start that has failed for the moment, and the reason says why.
+func TestBusyProgramIsGivenBack(t *testing.T) {
+	s := Spec{Argv: []string{"/bin/true"}}
+	cmd, err := s.newCommand(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := newTestHost(t, false).whyNotStarted(cmd, &s, group{}, syscall.ETXTBSY)
+	if !errors.Is(why, ErrNotStarted) || !strings.Contains(why.Error(), "text file busy: another process has it open for writing") {
+		t.Error(why)
+	}
+}
+
+// TestProgramIsReplaced: a program that is not there for a moment is started once it is.
+func TestProgramIsReplaced(t *testing.T) {
+	h := newTestHost(t, false)
+	program := filepath.Join(t.TempDir(), "program")
+	timer := func() error { return nil }
+	put(t, program+".new", "#!/bin/sh\necho run\n", 0o755)
+	ended := make(chan Exit, 1)
+	go func() {
+		ended <- h.Run(t.Context(), t.Context(), Spec{Name: "r", Argv: []string{program}, Keep: 100, Begin: timer})
+	}()
+	if err := os.Rename(program+".new", program); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-ended; e.Err != nil || string(e.Tail) != "run\n" {
+		t.Errorf("got %+v", e)
+	}
+	e := h.Run(t.Context(), t.Context(), Spec{Name: "r", Argv: []string{program + "-not"}})
+	if !errors.Is(e.Err, ErrNotFound) || !strings.Contains(e.Err.Error(), "looked for during 1") {
+		t.Error(e.Err)
+	}
+}
+
+// TestUserAtTheProcessLimit: a user's own limit is told from the machine's, and named.
+func TestUserAtTheProcessLimit(t *testing.T) {
+	asRoot(t)
+	everyMode(t, func(t *testing.T, h *Host) {
+		var before unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NPROC, &before); err != nil {
+			t.Fatal(err)
+		}
+		first := newScript(t, h, `sleep 1000 & echo up; exec sleep 1000`)
+		first.spec.User, first.spec.Group, first.spec.Dir = "4000011", "4000011", "/"
+		first.start()
+		first.await("up")
+		defer func() {
+			first.kill()
+			first.end()
+		}()
+		defer func() { _ = unix.Setrlimit(unix.RLIMIT_NPROC, &before) }()
+		if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: 1, Max: before.Max}); err != nil {
+			t.Fatal(err)
+		}
+		e := h.Run(t.Context(), t.Context(), Spec{Name: "r", Argv: []string{"/bin/true"}, User: "4000011", Group: "4000011", Started: func() { t.Error("started") }})
+		if !errors.Is(e.Err, ErrUserLimit) || errors.Is(e.Err, ErrNotStarted) || proc.IsExhausted(e.Err) {
+			t.Errorf("got %v", e.Err)
+		}
+		if e.Err != nil && !strings.Contains(e.Err.Error(), "the user 4000011 may have 1 processes and threads") {
+			t.Errorf("%v does not name the user and the limit", e.Err)
+		}
+	})
+}
+
+// TestCheckSizeIsTheKernels compares the answer with what the kernel does, right below its limits and above.
+func TestCheckSizeIsTheKernels(t *testing.T) {
+	fill := func(bytes int) (env []string) { // takes that many bytes, with NULs and pointers
+		const each, overhead = 64 << 10, 9
+		for i := 0; bytes > 0; i++ {
+			n := min(bytes, each)
+			if rest := bytes - n; rest > 0 && rest < 100 {
+				n -= 100
+			}
+			bytes -= n
+			name := fmt.Sprintf("V%03d=", i)
+			env = append(env, name+strings.Repeat("x", n-overhead-len(name)))
+		}
+		return env
+	}
+	program := []string{"/bin/true"}
+	own := sizeOf(program) + len(program[0]) + 1
+	for name, tt := range map[string]struct {
+		argv, env []string
+		tooLong   bool
+	}{
+		"longest argument":             {argv: append(program, strings.Repeat("x", 128<<10-1))},
+		"an argument of 128 KiB":       {argv: append(program, strings.Repeat("x", 128<<10)), tooLong: true},
+		"longest variable":             {argv: program, env: []string{"A=" + strings.Repeat("x", 128<<10-3)}},
+		"a variable of 128 KiB":        {argv: program, env: []string{"A=" + strings.Repeat("x", 128<<10-2)}, tooLong: true},
+		"all that fits":                {argv: program, env: fill(mostArguments() - own)},
+		"a byte more than what fits":   {argv: program, env: fill(mostArguments() - own + 1), tooLong: true},
+		"nothing but the program":      {argv: program},
+		"a hundred thousand variables": {argv: program, env: strings.Split(strings.Repeat("A=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx,", 100_000)+"B=", ","), tooLong: true},
+	} {
+		err := CheckSize(tt.argv, tt.env)
+		if errors.Is(err, ErrTooLong) != tt.tooLong {
+			t.Errorf("%s: %v, want an error: %v", name, err, tt.tooLong)
+		}
+		pid, err := syscall.ForkExec(tt.argv[0], tt.argv, &syscall.ProcAttr{Env: tt.env})
+		if errors.Is(err, syscall.E2BIG) != tt.tooLong {
+			t.Errorf("%s: the kernel says %v, want an error: %v", name, err, tt.tooLong)
+		}
+		if err == nil {
+			_, _ = syscall.Wait4(pid, nil, 0, nil)
+		}
 	}
 }

@@ -12,14 +12,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/safefile"
-	"github.com/cronclave/cronclave/internal/textfile"
 )
 
 // newCommand prepares the process. It first checks the causes that the error of a failed start would not show clearly.
@@ -115,7 +116,7 @@ func (s *Spec) notThere(cmd *exec.Cmd) error {
 		return err
 	}
 	if start, err := safefile.ReadStart(ctx, cmd.Path, safefile.Policy{}); err == nil {
-		if fault := textfile.InterpreterFault(start); fault != "" {
+		if fault := safefile.InterpreterFault(start); fault != "" {
 			return fmt.Errorf("%w: %s", ErrNotExecutable, fault)
 		}
 	}
@@ -235,4 +236,139 @@ func throughShell(cmd *exec.Cmd, before, arg string) {
 // niceError returns the error of a priority that can't be set. It does not wrap err, because EACCES would blame the program.
 func niceError(n int, err error) error {
 	return fmt.Errorf("%w: nice = %d: %s; one above the replica's own takes root, CAP_SYS_NICE or (on Linux) a higher RLIMIT_NICE", ErrNice, n, err.Error())
+}
+
+// stuck counts starts that hang in the kernel and were abandoned. While such a start hangs, its command is not started again, so each command has at most one
+// hanging process.
+type stuck struct {
+	mu   sync.Mutex
+	all  map[string]int // number of hanging starts by key
+	work sync.WaitGroup
+}
+
+// startKey identifies the program and the folder at which a start may hang.
+func startKey(cmd *exec.Cmd) string { return cmd.Path + "\x00" + cmd.Dir }
+
+// holdStart counts a start until gone returns. gone must wait for the processes of the start.
+func (s *stuck) holdStart(key string, gone func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[string]int{}
+	}
+	s.all[key]++
+	s.work.Go(func() {
+		gone()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.all[key]--; s.all[key] == 0 {
+			delete(s.all, key)
+		}
+	})
+}
+
+func (s *stuck) has(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[key] > 0
+}
+
+// wait waits for all hanging starts, at most for the time most, and reports whether they have ended.
+func (s *stuck) wait(most time.Duration) bool {
+	gone := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(gone)
+	}()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-gone:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// stillHangs is the error of an abandoned start that still hangs. The tree is removed when the start ends: see [Host.leaveHanging].
+type stillHangs struct{ error }
+
+// Unwrap returns the wrapped error.
+func (s stillHangs) Unwrap() error { return s.error }
+
+// hangError returns the error of a start that hangs or hung.
+func hangError(cmd *exec.Cmd, how string) error {
+	where := []string{"executing " + cmd.Path + proc.OnMount(cmd.Path)}
+	if cmd.Dir != "" {
+		where = append(where, "in "+cmd.Dir+proc.OnMount(cmd.Dir))
+	}
+	return fmt.Errorf("%w: %s %s", ErrNotStarted, strings.Join(where, " "), how)
+}
+
+// ErrTooLong reports that a command and its environment are too long for the kernel.
+var ErrTooLong = errors.New("too long for the kernel")
+
+// longestString is the maximum length of an argument, or of NAME=value: MAX_ARG_STRLEN of Linux, without the final NUL.
+const longestString = 128<<10 - 1
+
+// CheckSize returns an error that wraps [ErrTooLong] if the kernel can't pass the arguments and the environment to a program. It names variables, but
+// no value.
+func CheckSize(argv, env []string) error {
+	for i, arg := range argv {
+		if len(arg) > longestString {
+			return fmt.Errorf("%w: argument %d has %d bytes, at most %d are possible: put it into a file, and name that", ErrTooLong, i, len(arg), longestString)
+		}
+	}
+	for _, entry := range env {
+		if name, _, _ := strings.Cut(entry, "="); len(entry) > longestString {
+			return fmt.Errorf("%w: the variable %.100s has %d bytes with its name, at most %d are possible", ErrTooLong, name, len(entry), longestString)
+		}
+	}
+	arguments, variables, most := sizeOf(argv), sizeOf(env), mostArguments()
+	if len(argv) > 0 {
+		arguments += len(argv[0]) + 1 // the kernel also passes the file name
+	}
+	if arguments+variables > most {
+		return fmt.Errorf("%w: the arguments take %d bytes and the environment %d, together at most %d are possible (a quarter of ulimit -s, 6 MiB at most); "+
+			"set inherit_env = false, or use files", ErrTooLong, arguments, variables, most)
+	}
+	return nil
+}
+
+// sizeOf returns the bytes that strings take in a new program, each with its NUL and a pointer.
+func sizeOf(list []string) (n int) {
+	const pointer = 8
+	for _, s := range list {
+		n += len(s) + 1 + pointer
+	}
+	return n
+}
+
+// mostArguments returns the maximum total size of arguments and environment in bytes. The rule is bprm_stack_limits in the kernel's fs/exec.c, since Linux
+// 4.13.
+func mostArguments() int {
+	const least, most = 128 << 10, 6 << 20
+	var stack unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_STACK, &stack); err != nil {
+		return most
+	}
+	return int(max(min(stack.Cur/4, most), least))
+}
+
+// KeepInherited hides the files that this process inherited, except stdin, stdout and stderr, from the programs that it starts. The Go runtime sets the
+// close-on-exec flag only on files that it opens itself. Call it before the first program starts. The lock command does not call it, because its command
+// takes the place of the caller and needs the caller's files: `cronclave lock x -- diff <(a) <(b)`.
+func KeepInherited() {
+	if markAll() == nil {
+		return
+	}
+	files, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return
+	}
+	for _, f := range files {
+		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
 }

@@ -4,8 +4,13 @@ package process
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cronclave/cronclave/internal/backoff"
 )
@@ -38,4 +43,75 @@ type tree interface {
 func pollUntil(ctx context.Context, done func() bool) {
 	for pause := backoff.New(500*time.Microsecond, 50*time.Millisecond); !done() && pause.Wait(ctx); {
 	}
+}
+
+// group is a tree whose processes are found by their process group. The number of the group is the PID of the leader.
+type group struct {
+	// escaped finds the processes of the run with this id that have left the group. It is nil if the platform can't find them.
+	escaped escaped
+	id      string
+}
+
+// noGroup is the number of no process group, for signalRun.
+const noGroup = 0
+
+// escaped finds processes of runs that have left their process group.
+type escaped interface {
+	// signalRun sends a signal to the escaped processes of a run. It skips the process group with the number but. Signal 0 sends nothing. It returns the
+	// processes; unclear reports whether there may be more.
+	signalRun(id string, signal unix.Signal, but int) (found []int, unclear bool)
+	// killRun kills the escaped processes of a run and returns when no such process is left.
+	killRun(id string)
+}
+
+func (group) placeLeader(attr *syscall.SysProcAttr) { attr.Setpgid = true }
+
+func (g group) describe(r *Watched) { r.ID = g.id }
+
+func (group) missingPart() error { return nil }
+
+func (g group) terminate(leader int) {
+	_ = unix.Kill(-leader, unix.SIGTERM)
+	if g.escaped != nil {
+		g.escaped.signalRun(g.id, unix.SIGTERM, leader) // members of the group already got SIGTERM: a second one may kill a program that is cleaning up
+	}
+}
+
+// kill also reaches processes that are being forked: the kernel delays forks in a group while it delivers a signal to the group.
+func (group) kill(leader int) { _ = unix.Kill(-leader, unix.SIGKILL) }
+
+func (g group) membersAlive(leader int) bool {
+	return groupLives(leader) || len(g.leftPrograms(leader)) > 0
+}
+
+func (g group) leftPrograms(leader int) []string {
+	programs := groupPrograms(leader)
+	if g.escaped != nil {
+		found, _ := g.escaped.signalRun(g.id, 0, noGroup) // orphans may still belong to the group
+		maps.Copy(programs, programsOf(found))
+	}
+	return slices.Sorted(maps.Values(programs))
+}
+
+// awaitDeath sends no signal to the group. The kernel does not reuse the number of the group while a member is left, dead or alive.
+func (g group) awaitDeath(leader int) {
+	pollUntil(context.Background(), func() bool { return groupGone(leader) })
+	if g.escaped != nil {
+		g.escaped.killRun(g.id)
+	}
+}
+
+func (group) outOfMemory() bool { return false }
+
+func (group) remove() {}
+
+// groupGone reports whether the group has no living member. It reaps dead members that are children of this process, and ignores other dead members.
+func groupGone(id int) bool {
+	for {
+		pid, err := unix.Wait4(-id, nil, unix.WNOHANG, nil)
+		if pid <= 0 && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	return errors.Is(unix.Kill(-id, 0), unix.ESRCH) || !groupLives(id)
 }

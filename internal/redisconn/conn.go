@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/dial"
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -196,4 +199,85 @@ func redactedURL(u config.RedisURL) string {
 		hosts += "/" + u.Master
 	}
 	return hosts + "/" + strconv.Itoa(u.DB)
+}
+
+// access has the state that all clients of a [Conn] share to open connections.
+type access struct {
+	dialer *dial.Dialer
+	steps  progress // connections in progress, except to the masters of a quorum
+	closed context.Context
+	cancel context.CancelFunc
+	all    []*secrets
+}
+
+// openDialer prepares a dialer. Only tests pass a resolver.
+func (a *access) openDialer(resolver *net.Resolver) {
+	a.dialer = dial.New(dial.Config{Resolver: resolver})
+	a.closed, a.cancel = context.WithCancel(context.Background())
+}
+
+// close cancels the connections in progress.
+func (a *access) close() {
+	a.cancel()
+	a.dialer.Close()
+}
+
+// newConnector returns a connector to servers that accept the given secrets.
+func (a *access) newConnector(s *secrets) *connector {
+	a.all = append(a.all, s)
+	return &connector{secrets: s, dial: a.dialer.Dial, steps: &a.steps, closed: a.closed}
+}
+
+// Dangers reads the files of [redis] again. It returns a sentence for each reason why new connections to Redis fail or soon will: a file that can't
+// be read, or a certificate that expires.
+func (c *Conn) Dangers(now time.Time) (found []string) {
+	for _, s := range c.access.all {
+		for _, danger := range s.fileDangers(now) {
+			if !slices.Contains(found, danger) {
+				found = append(found, danger)
+			}
+		}
+	}
+	return found
+}
+
+// OpenJournal returns the client of the history. If first is not nil, the client calls it for each record that is the first to end a run or a tick.
+func (c *Conn) OpenJournal(cfg *config.Config, first func(journal.Record)) (*journal.Journal, error) {
+	return journal.New(journal.Config{Redis: c.UniversalClient, Namespace: cfg.Namespace, Runs: cfg.History.Runs, MaxAge: cfg.History.MaxAge,
+		MaxBytes: cfg.History.MaxBytes, Timeout: 2 * Timeout, First: first})
+}
+
+// The commands that a Redis user needs, as rules of ACL SETUSER. Reading needs readCommands. Everything else also needs writeCommands. A Cluster also
+// needs clusterCommands.
+const (
+	readCommands = "+ping +time +info +select +client|setname +eval_ro +evalsha_ro +type +exists +get +pttl" +
+		" +hget +hmget +hgetall +hlen +hvals +hexists +zrange +zrevrange +zrangebyscore +zrangebylex +zscore +zrank +zcard +zcount"
+	writeCommands = "+wait +eval +evalsha +script|load +set +setnx +del +pexpire +persist +hset +hsetnx +hdel +hincrby +sadd +smembers +xadd +xrange" +
+		" +zadd +zrem +zremrangebyscore +zremrangebyrank +zremrangebylex +multi +exec +watch +unwatch" +
+		" +publish +subscribe +spublish +ssubscribe"
+	clusterCommands = "+asking +cluster|slots +cluster|info +command"
+)
+
+// Rights generates the rules of ACL SETUSER that a Redis user needs in a namespace.
+type Rights struct {
+	User, Namespace string
+	Topology        config.Topology
+}
+
+// All returns the minimal rules for replicas and for all commands.
+func (r Rights) All() string {
+	return r.aclRule("~cronclave:"+r.Namespace+":* &cronclave:"+r.Namespace+":*", readCommands+" "+writeCommands)
+}
+
+// ReadOnly returns the minimal rules for the commands status and history. They need Redis 7.
+func (r Rights) ReadOnly() string {
+	return r.aclRule("%R~cronclave:"+r.Namespace+":*", readCommands)
+}
+
+func (r Rights) aclRule(keys, commands string) string {
+	words := []string{"ACL SETUSER", r.User, keys, commands}
+	if r.Topology == config.Cluster {
+		words = append(words, clusterCommands)
+	}
+	return strings.Join(words, " ")
 }

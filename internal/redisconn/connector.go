@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -180,4 +183,251 @@ func sendCommand(conn net.Conn, words ...string) (string, error) {
 		return "", fmt.Errorf("%w: it answers %q", errNoRedis, printableText(reply, mostText))
 	}
 	return reply, nil
+}
+
+// progress tracks the connection attempts in progress, so that a command that times out can name the step that took long. It is safe for concurrent
+// use.
+type progress struct {
+	mu       sync.Mutex
+	attempts map[*attempt]bool
+}
+
+// An attempt is a connection attempt.
+type attempt struct {
+	step  string
+	began time.Time // start of the step
+}
+
+// beginAttempt adds an attempt. The caller calls note at the start of each step, and end when the attempt has ended.
+func (p *progress) beginAttempt() (note func(step string), end func()) {
+	a := &attempt{}
+	note = func(step string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.attempts == nil {
+			p.attempts = map[*attempt]bool{}
+		}
+		*a = attempt{step, time.Now()}
+		p.attempts[a] = true
+	}
+	return note, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.attempts, a)
+	}
+}
+
+// oldestStep describes the step that has taken longest so far. It returns "" if no attempt is in progress.
+func (p *progress) oldestStep() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var oldest *attempt
+	for a := range p.attempts {
+		if oldest == nil || a.began.Before(oldest.began) {
+			oldest = a
+		}
+	}
+	if oldest == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s: no answer for %v so far", oldest.step, time.Since(oldest.began).Round(time.Millisecond))
+}
+
+// An answerHook records that a server has answered.
+type answerHook struct{ answered *atomic.Bool }
+
+// DialHook changes nothing.
+func (answerHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook records the answer to a command.
+func (h answerHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		h.noteAnswer(err)
+		return err
+	}
+}
+
+// ProcessPipelineHook records the answer to a pipeline.
+func (h answerHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		h.noteAnswer(err)
+		return err
+	}
+}
+
+func (h answerHook) noteAnswer(err error) {
+	if err == nil || isReply(err) {
+		h.answered.Store(true)
+	}
+}
+
+// A masterHook marks connections to the master behind Sentinels, and records the address of the master. go-redis asks the Sentinels for the master
+// before each of these connections.
+type masterHook struct{ dialed *atomic.Pointer[string] }
+
+// toMaster marks the context of a connection to the master. go-redis passes this context to the dialer unchanged. Connections to Sentinels have other
+// contexts.
+type toMaster struct{ context.Context }
+
+// DialHook records the address.
+func (h masterHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(toMaster{ctx}, network, addr)
+		if err == nil {
+			to := conn.RemoteAddr().String()
+			h.dialed.Store(&to)
+		}
+		return conn, err
+	}
+}
+
+// ProcessHook changes nothing.
+func (masterHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook changes nothing.
+func (masterHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// An errorHook completes the errors of go-redis, and turns its panics into errors.
+//
+// If Redis refuses a new connection (NOAUTH, WRONGPASS), go-redis returns an error for the whole pipeline but none for its commands, as if they had
+// succeeded. The hook sets the errors of the commands. If a command times out during a connection attempt, the hook adds the current step of the
+// attempt.
+//
+// A malformed reply must end the connection, not the process. Package resp detects most malformed replies before go-redis parses them. If go-redis
+// panics on another reply, the hook returns an error.
+type errorHook struct{ steps *progress }
+
+// DialHook changes nothing.
+func (errorHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// recoverPanic turns a panic of go-redis into an error. go-redis has closed the connection before it panics.
+func recoverPanic(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: %v", resp.ErrMalformed, p)
+	}
+}
+
+// ProcessHook completes the error of a command.
+func (h errorHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) (err error) {
+		defer recoverPanic(&err)
+		return h.explainTimeout(next(ctx, cmd))
+	}
+}
+
+// ProcessPipelineHook completes the errors of a pipeline.
+func (h errorHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := executePipeline(ctx, next, cmds)
+		if err == nil {
+			return nil
+		}
+		explained := h.explainTimeout(err)
+		known := slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil })
+		for _, cmd := range cmds {
+			if !known || cmd.Err() == err { //nolint:errorlint // the client gives each command the same
+				cmd.SetErr(explained)
+			}
+		}
+		return explained
+	}
+}
+
+// explainTimeout adds the connection step in progress to a time-out.
+func (h errorHook) explainTimeout(err error) error {
+	var known *waitingError
+	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &known) {
+		return err
+	}
+	if step := h.steps.oldestStep(); step != "" {
+		return &waitingError{err, step}
+	}
+	return err
+}
+
+// A waitingError is a time-out during a connection attempt, with the current step of the attempt.
+type waitingError struct {
+	cause error
+	step  string
+}
+
+func (w *waitingError) Error() string { return w.cause.Error() + " (" + w.step + ")" }
+
+// Unwrap returns the cause.
+func (w *waitingError) Unwrap() error { return w.cause }
+
+// executePipeline executes a pipeline. If go-redis panics, all commands get an error, because it is unknown which commands got their reply.
+func executePipeline(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
+		}
+	}()
+	defer recoverPanic(&err)
+	err = next(ctx, cmds)
+	returned = true
+	return err
+}
+
+// A Trouble is a class of errors that make Redis unusable.
+type Trouble struct {
+	// What is a predicate for a sentence that begins with "Redis".
+	What string
+	// Remedy is advice to the operator; "" if there is none.
+	Remedy string
+}
+
+var (
+	// Unreachable means that Redis does not answer.
+	Unreachable = Trouble{What: "can't be reached"}
+	// ErrorReply means that Redis answers with an error that belongs to no other class.
+	ErrorReply = Trouble{What: "answers with an error"}
+	// BadCredentials means that Redis refuses the user or the password.
+	BadCredentials = Trouble{"refuses the credentials", "set the right user and password in CRONCLAVE_REDIS, [redis].url or [redis].password_file (the file is read at each connection, the others at the start)"}
+	// BadSentinelCredentials means that a Sentinel refuses the user or the password.
+	BadSentinelCredentials = Trouble{"can't be found: a Sentinel refuses the credentials", "set the right user and password_file in [redis].sentinel; the user and the password in the URL are those of the master"}
+	// Forbidden means that the Redis user lacks permissions. [Rights] returns the rules to grant them.
+	Forbidden = Trouble{What: "does not permit its user what is needed"}
+)
+
+// TroubleOf classifies an error of a client.
+func TroubleOf(err error) Trouble {
+	var reply redis.Error
+	var login *refusedLogin
+	switch {
+	case isLoginError(err) && errors.As(err, &login) && login.sentinel:
+		return BadSentinelCredentials
+	case isLoginError(err):
+		return BadCredentials
+	case redis.IsPermissionError(err):
+		return Forbidden
+	case errors.As(err, &reply):
+		return ErrorReply
+	}
+	return Unreachable
+}
+
+// isLoginError reports whether Redis has refused the user or the password.
+func isLoginError(err error) bool {
+	return slices.ContainsFunc([]string{"WRONGPASS", "NOAUTH", "invalid password", "Client sent AUTH"}, // the last two are from Redis before 6
+		func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
+}
+
+// Because returns an error with the trouble, its cause and its remedy.
+func (t Trouble) Because(err error) error {
+	switch {
+	case t == Forbidden:
+		return fmt.Errorf("%s (%w)", t.What, err)
+	case t.Remedy == "":
+		return fmt.Errorf("%s: %w", t.What, err)
+	}
+	return fmt.Errorf("%s (%w): %s", t.What, err, t.Remedy)
 }

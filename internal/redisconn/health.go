@@ -257,3 +257,219 @@ func (h Health) EvictsExpiring() bool {
 func (h *Health) addWarning(code, format string, args ...any) {
 	h.Warnings = append(h.Warnings, Warning{code, fmt.Sprintf(format, args...)})
 }
+
+// judgeState checks the eviction policy, the persistence, and whether the server accepts writes. It warns if the server hides one of these.
+func (h *Health) judgeState(info map[string]string, a answers) error {
+	if info["loading"] == "1" {
+		return errors.New("it loads its data from its disk, and answers nothing else until that is done")
+	}
+	settings, err := a.readSettings()
+	if err != nil {
+		return err
+	}
+	policy, limit := info["maxmemory_policy"], h.onlyServer().MemoryLimit
+	known := policy != "" && limit != nil
+	if known && *limit != 0 && policy != "noeviction" {
+		if strings.HasPrefix(policy, "allkeys") {
+			return fmt.Errorf("%w: its maxmemory-policy %s drops locks when memory is short; set maxmemory-policy noeviction", ErrUnfit, printableText(policy, mostText))
+		}
+		h.addWarning(evictionCode, "Redis' maxmemory-policy is %s: it may drop pools, locks of cronclave lock, and the history when memory is short; set maxmemory-policy noeviction", printableText(policy, mostText))
+	}
+	if !known || h.onlyServer().Persistence == "" {
+		h.warnHidden()
+	}
+	h.judgePersistence(settings)
+	h.judgeWrites(info, settings)
+	return nil
+}
+
+// judgePersistence warns if the server may lose data in a restart.
+func (h *Health) judgePersistence(settings map[string]string) {
+	save, known := settings[saveSetting]
+	switch {
+	case h.onlyServer().Persistence != NoAppendOnly:
+	case !known:
+		h.addWarning("settings_hidden", "Redis has no append-only file, and hides whether it keeps snapshots: its restart may forget runs that no replica that is up remembers; set appendonly yes")
+	case save == "":
+		h.onlyServer().Persistence = NoPersistence
+		h.addWarning("no_persistence", "Redis keeps nothing on disk: after its restart only replicas that are up remember the runs; set appendonly yes")
+	default:
+		h.onlyServer().Persistence = Snapshots
+		h.addWarning("snapshots_only", "Redis keeps snapshots only: its restart forgets the last minutes, which only replicas that are up remember; set appendonly yes")
+	}
+}
+
+// judgeWrites warns if the server refuses writes until an operator acts.
+func (h *Health) judgeWrites(info, settings map[string]string) {
+	fault := ""
+	switch {
+	case h.onlyServer().Persistence == AppendOnly && info["aof_last_write_status"] == "err":
+		fault = "it cannot write to its append-only file; look for a full disk, and at its log"
+	case isFull(info):
+		fault = "its memory is full; raise maxmemory, or delete data"
+	case info["rdb_last_bgsave_status"] != "err" || settings[stopSetting] == "no":
+	case settings[stopSetting] == "":
+		h.addWarning(refusedCode, "Redis' last snapshot failed: unless stop-writes-on-bgsave-error is no, it refuses writes; look for a full disk, and at its log")
+	case settings[saveSetting] != "":
+		fault = "its last snapshot failed; look for a full disk, and at its log"
+	}
+	if fault != "" {
+		h.onlyServer().State, h.onlyServer().Fault = ServerReadOnly, "it refuses writes: "+fault
+		h.addWarning(refusedCode, "Redis refuses writes: %s", fault)
+	}
+}
+
+// isFull reports whether a server with maxmemory-policy noeviction has reached maxmemory. Like Redis, it does not count some buffers.
+func isFull(info map[string]string) bool {
+	used, limit, apart := parseCount(info["used_memory"]), parseCount(info["maxmemory"]), parseCount(info["mem_not_counted_for_evict"])
+	if used == nil || limit == nil || *limit == 0 || info["maxmemory_policy"] != "noeviction" {
+		return false
+	}
+	if apart != nil {
+		*used -= *apart
+	}
+	return *used > *limit
+}
+
+// isAnswering reports whether a server answers as a master.
+func (s Server) isAnswering() bool { return s.State == ServerUp || s.State == ServerReadOnly }
+
+func (h *Health) warnHidden() {
+	h.addWarning("settings_hidden", "Redis hides its settings: make sure that maxmemory-policy is noeviction and that appendonly is on")
+}
+
+const (
+	// patient is the time limit of the check of one server.
+	patient = 2 * Timeout
+	// hasty is the time for which a hurried check waits for the other masters after a majority has answered.
+	hasty = 250 * time.Millisecond
+	// unhurried is longer than any check, so that a check with this limit waits for all masters.
+	unhurried = 2 * patient
+)
+
+// ExamineMasters checks the masters of a quorum. After a majority has answered, it waits for the other masters for only 250 ms, while [Conn.Examine]
+// waits for all. Checks that are still running continue in the background, and Close waits for them.
+func (c *Conn) ExamineMasters(ctx context.Context) error {
+	c.connectMasters(ctx)
+	_, err := c.examineQuorum(ctx, hasty)
+	return err
+}
+
+// connectMasters waits until a majority of the masters is connected, or all connection attempts have ended. It is needed because connecting may take
+// longer than the time limit of a check.
+func (c *Conn) connectMasters(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	ended := make(chan bool, len(c.quorum))
+	for _, m := range c.quorum {
+		c.looks.Go(func() { ended <- m.Ping(ctx).Err() == nil })
+	}
+	connected := 0
+	for range c.quorum {
+		if <-ended {
+			connected++
+		}
+		if connected > len(c.quorum)/2 {
+			return
+		}
+	}
+}
+
+// A masterLook is the result of a check of one master of a quorum.
+type masterLook struct {
+	master *master
+	health Health
+	err    error
+}
+
+// examineQuorum checks the masters that keep the locks. Once more answers can't change the result, it waits for the other masters for at most late,
+// because a minority may be down. Close waits for checks still in progress.
+func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, error) {
+	found := make(chan masterLook, len(c.quorum))
+	for _, m := range c.quorum {
+		c.looks.Go(func() { found <- m.runCheck(ctx) })
+	}
+	var answered []masterLook
+	var fit, failed int
+	var over <-chan time.Time // set once more answers can't change the result
+	for range c.quorum {
+		select {
+		case l := <-found:
+			answered = append(answered, l)
+			if l.err == nil {
+				fit++
+			} else {
+				failed++
+			}
+			unfit := errors.Is(l.err, ErrUnfit)
+			if over == nil && (max(fit, failed) > len(c.quorum)/2 || unfit) {
+				over = time.After(late)
+			}
+		case <-over:
+			return c.mergeLooks(answered)
+		}
+	}
+	return c.mergeLooks(answered)
+}
+
+// runCheck checks one master of a quorum.
+func (m *master) runCheck(ctx context.Context) masterLook {
+	ctx, cancel := context.WithTimeout(ctx, patient)
+	defer cancel()
+	h, err := m.alone.examineServer(ctx, m, redactedURL(m.url))
+	h.onlyServer().Keeps = KeepsLocks
+	return masterLook{m, h, err}
+}
+
+// lookOf returns the result of a master's check. If the check is still in progress, it returns a result with the error "no answer yet".
+func (m *master) lookOf(looks []masterLook) masterLook {
+	if i := slices.IndexFunc(looks, func(l masterLook) bool { return l.master == m }); i >= 0 {
+		return looks[i]
+	}
+	l := masterLook{m, healthOf(Server{Address: redactedURL(m.url), Keeps: KeepsLocks}), errors.New("no answer yet")}
+	l.health.onlyServer().setFault(l.err)
+	return l
+}
+
+// NoteAnswers starts to record which masters of a quorum answer, for [Conn.CloseSilent].
+func (c *Conn) NoteAnswers() {
+	for _, m := range c.quorum {
+		m.AddHook(answerHook{&m.answers})
+	}
+}
+
+// CloseSilent closes the clients of the masters that have not answered since [Conn.NoteAnswers], so that the end of a command does not wait for them.
+func (c *Conn) CloseSilent() {
+	for _, m := range c.quorum {
+		if !m.answers.Load() {
+			_ = m.Close() // requests in progress fail
+		}
+	}
+}
+
+// mergeLooks merges the checks of a quorum. It returns an error if a majority does not answer, or if a master can't coordinate.
+func (c *Conn) mergeLooks(looks []masterLook) (Health, error) {
+	var unfit error
+	var away []string
+	found := map[string]Health{}
+	var servers []Server
+	for _, m := range c.quorum {
+		l := m.lookOf(looks)
+		at, err := redactedURL(m.url), l.err
+		found[at], servers = l.health, append(servers, *l.health.onlyServer())
+		switch {
+		case errors.Is(err, ErrUnfit):
+			unfit = errors.Join(unfit, fmt.Errorf("quorum: %s: %w", at, err))
+		case err != nil:
+			err = TroubleOf(err).Because(err)
+			away = append(away, fmt.Sprintf("%s %v", at, err))
+			h := Health{}
+			h.addWarning("quorum", "a master of the quorum does not answer: %v", err)
+			found[at] = h
+		}
+	}
+	if unfit == nil && len(away) > len(c.quorum)/2 { // with an unfit master, the check ended early, and other masters may still answer
+		return Health{Redis: Deployment{Servers: servers}}, fmt.Errorf("%d of the %d masters of the quorum do not answer: %s", len(away), len(c.quorum), strings.Join(away, "; "))
+	}
+	return Health{Deployment{Servers: servers}, mergeHealth(found).Warnings}, unfit
+}

@@ -3,6 +3,7 @@ package redisconn
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"strings"
@@ -10,16 +11,16 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/reread"
+	"github.com/cronclave/cronclave/internal/safefile"
 )
 
 // secrets are the user, the password and the certificates for a group of servers. The files are read again for each connection, so that a rotation of
 // secrets needs no restart.
 type secrets struct {
-	user, password string                // from the URL
-	file           *reread.Value[string] // the file with the password; nil if the URL has the password, or there is none
-	certificates   *certificates         // nil without TLS
-	sentinel       bool                  // the servers are Sentinels
+	user, password string                  // from the URL
+	file           *safefile.Value[string] // the file with the password; nil if the URL has the password, or there is none
+	certificates   *certificates           // nil without TLS
+	sentinel       bool                    // the servers are Sentinels
 }
 
 // openSecrets reads the files of [redis] for a server, a master behind Sentinels, or a Cluster.
@@ -54,11 +55,11 @@ func openSentinelSecrets(cfg config.Redis, master *secrets) (s *secrets, err err
 }
 
 // openPassword opens a file with a password. It returns nil if file is "".
-func openPassword(key, file string) (*reread.Value[string], error) {
+func openPassword(key, file string) (*safefile.Value[string], error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // no file, no password
 	}
-	return reread.New(reread.Config[string]{Key: key, Files: []string{file}, Parse: func(contents [][]byte) (string, error) {
+	return safefile.NewValue(safefile.ValueConfig[string]{Key: key, Files: []string{file}, Parse: func(contents [][]byte) (string, error) {
 		password := strings.TrimRight(string(contents[0]), "\r\n")
 		if password == "" {
 			return "", fmt.Errorf("%s %s is empty", key, file)
@@ -79,8 +80,8 @@ func (s *secrets) currentPassword() string {
 type certificates struct {
 	key        string // key of the table in the configuration
 	cfg        config.TLS
-	authority  *reread.Value[[]*x509.Certificate] // nil for the system's authorities
-	own        *reread.Value[*tls.Certificate]    // nil without a client certificate
+	authority  *safefile.Value[[]*x509.Certificate] // nil for the system's authorities
+	own        *safefile.Value[*tls.Certificate]    // nil without a client certificate
 	serverSent atomic.Pointer[[]*x509.Certificate]
 }
 
@@ -92,7 +93,7 @@ func openCertificates(key string, cfg *config.TLS) (c *certificates, err error) 
 	}
 	c.cfg = *cfg
 	if cfg.CAFile != "" {
-		c.authority, err = reread.New(reread.Config[[]*x509.Certificate]{Key: key + ".ca_file", Files: []string{cfg.CAFile},
+		c.authority, err = safefile.NewValue(safefile.ValueConfig[[]*x509.Certificate]{Key: key + ".ca_file", Files: []string{cfg.CAFile},
 			Parse: func(contents [][]byte) ([]*x509.Certificate, error) {
 				return parseAuthority(key+".ca_file "+cfg.CAFile, contents[0])
 			}})
@@ -101,7 +102,7 @@ func openCertificates(key string, cfg *config.TLS) (c *certificates, err error) 
 		}
 	}
 	if cfg.CertFile != "" {
-		c.own, err = reread.New(reread.Config[*tls.Certificate]{Key: key + ".cert_file and key_file", Files: []string{cfg.CertFile, cfg.KeyFile},
+		c.own, err = safefile.NewValue(safefile.ValueConfig[*tls.Certificate]{Key: key + ".cert_file and key_file", Files: []string{cfg.CertFile, cfg.KeyFile},
 			Parse: func(contents [][]byte) (*tls.Certificate, error) {
 				pair, err := tls.X509KeyPair(contents[0], contents[1])
 				if err != nil {
@@ -221,4 +222,32 @@ func hidePassword(reply, password string) string {
 		return text
 	}
 	return strings.ReplaceAll(text, password, mask)
+}
+
+// parseAuthority parses certificates in PEM. Like [x509.CertPool.AppendCertsFromPEM] it skips other blocks, blocks with headers, and certificates that it
+// cannot parse.
+func parseAuthority(what string, text []byte) (all []*x509.Certificate, err error) {
+	var unread error
+	for len(text) > 0 {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			unread = err
+			continue
+		}
+		all = append(all, cert)
+	}
+	switch {
+	case len(all) == 0 && unread != nil:
+		return nil, fmt.Errorf("%s holds no certificate that can be read: %w", what, unread)
+	case len(all) == 0:
+		return nil, fmt.Errorf("%s holds no certificate", what)
+	}
+	return all, nil
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/exhaustion"
+	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/safefile"
 	"github.com/cronclave/cronclave/internal/units"
@@ -42,7 +42,7 @@ func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.R
 	env, err := process.Environment(ctx, r.environmentOf(run))
 	if err != nil {
 		err = fmt.Errorf("prepare the environment: %w", err)
-		if exhaustion.Is(err) || errors.Is(err, safefile.ErrUnanswered) {
+		if proc.IsExhausted(err) || errors.Is(err, safefile.ErrUnanswered) {
 			err = fmt.Errorf("%w: %w", scheduler.ErrNotStarted, err)
 		}
 		return scheduler.Result{Err: err}

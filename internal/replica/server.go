@@ -17,7 +17,6 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
-	"github.com/cronclave/cronclave/internal/reread"
 	"github.com/cronclave/cronclave/internal/safefile"
 	"github.com/cronclave/cronclave/internal/web"
 	"github.com/cronclave/cronclave/internal/web/api"
@@ -65,8 +64,8 @@ func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (web.Co
 const serverFilesEvery = time.Second
 
 // openServerFile returns a value that is parsed from the files of a key. The files are read again when they change.
-func openServerFile[T any](log hclog.Logger, key string, parse func(contents [][]byte) (T, error), files ...string) (*reread.Value[T], error) {
-	return reread.New(reread.Config[T]{Key: key, Files: files, Every: serverFilesEvery, Trust: safefile.Administrators,
+func openServerFile[T any](log hclog.Logger, key string, parse func(contents [][]byte) (T, error), files ...string) (*safefile.Value[T], error) {
+	return safefile.NewValue(safefile.ValueConfig[T]{Key: key, Files: files, Every: serverFilesEvery, Trust: safefile.Administrators,
 		Parse: func(contents [][]byte) (T, error) {
 			value, err := parse(contents)
 			if err != nil {

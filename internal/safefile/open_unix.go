@@ -4,6 +4,12 @@ package safefile
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -111,4 +117,174 @@ func retryInterrupted(call func() error) error {
 			return err
 		}
 	}
+}
+
+// Permission bits of a file mode.
+const (
+	writable = 0o022
+	sticky   = unix.S_ISVTX
+)
+
+// maxLinks is the maximum number of symbolic links on the way to a file, as in the kernel.
+const maxLinks = 40
+
+// checkTrust checks an open file and the folders and links on the way to it. The way is checked after the file was opened. If the whole way is trusted, only
+// trusted users could have replaced the file in between.
+func checkTrust(fd int, name string, st *unix.Stat_t, as *Identity) error {
+	owners := []uint32{0}
+	if as != nil {
+		owners = append(owners, as.UID)
+	}
+	if err := judgeOwner(name, st, owners, func() bool { return readOnly(fd) }); err != nil {
+		return err
+	}
+	return judgePath(name, owners)
+}
+
+func inspectFolder(name string) error { return judgePath(name, []uint32{0}) }
+
+// judgeOwner checks the owner and the mode of a file or folder. fixed reports whether other users can't change it in spite of its mode.
+func judgeOwner(path string, st *unix.Stat_t, owners []uint32, fixed func() bool) error {
+	var problems, remedies []string
+	if !slices.Contains(owners, st.Uid) {
+		problems = append(problems, fmt.Sprintf("belongs to the user %d", st.Uid))
+		remedies = append(remedies, "chown "+rightfulOwner(st, owners)+" "+shellQuoted(path))
+	}
+	if by := permittedClasses(st, writable); by != "" && !fixed() {
+		problems = append(problems, "can be written by "+by)
+		remedies = append(remedies, "chmod go-w "+shellQuoted(path))
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return &UntrustedError{Path: path, Problem: strings.Join(problems, " and "), Remedy: strings.Join(remedies, " && ")}
+}
+
+// rightfulOwner returns the owner that a file or folder should have. If a file is opened with a user's rights, that user should own it, because otherwise the
+// user may be unable to read it.
+func rightfulOwner(st *unix.Stat_t, owners []uint32) string {
+	if uint32(st.Mode)&unix.S_IFMT != unix.S_IFREG || len(owners) == 1 {
+		return "root"
+	}
+	return strconv.FormatUint(uint64(owners[len(owners)-1]), 10)
+}
+
+// permittedClasses describes the users, besides the owner, to whom a mode gives one of the permissions in bits.
+func permittedClasses(st *unix.Stat_t, bits uint32) string {
+	var by []string
+	if uint32(st.Mode)&bits&0o070 != 0 {
+		by = append(by, fmt.Sprintf("the group %d", st.Gid))
+	}
+	if uint32(st.Mode)&bits&0o007 != 0 {
+		by = append(by, "others")
+	}
+	return strings.Join(by, " and ")
+}
+
+// exposedTo describes the users who can read a file. It leaves out the owner, the group of root, and the groups of the user who opens the file, because a
+// group is the usual way to share a file of root with a user.
+func exposedTo(st *unix.Stat_t, as *Identity) string {
+	bits := uint32(0o044)
+	if st.Gid == 0 || as != nil && (st.Gid == as.GID || slices.Contains(as.Groups, st.Gid)) {
+		bits = 0o004
+	}
+	return permittedClasses(st, bits)
+}
+
+// judgePath checks each folder on the way to a file. It also checks each link in a shared folder, because the owner of such a link may replace it.
+func judgePath(name string, owners []uint32) error {
+	rest, err := pathParts(name)
+	if err != nil {
+		return readError(name, err)
+	}
+	links := 0
+	folder, shared, err := judgeFolder("/", owners)
+	for len(rest) > 0 && err == nil {
+		part := rest[0]
+		rest = rest[1:]
+		if part == ".." {
+			folder, shared, err = judgeFolder(filepath.Dir(folder), owners)
+			continue
+		}
+		path := filepath.Join(folder, part)
+		var st unix.Stat_t
+		if err := retryInterrupted(func() error { return unix.Lstat(path, &st) }); err != nil {
+			return readError(path, err)
+		}
+		switch uint32(st.Mode) & unix.S_IFMT {
+		case unix.S_IFLNK:
+			if shared && !slices.Contains(owners, st.Uid) {
+				return &UntrustedError{Path: path, Problem: fmt.Sprintf("is a symbolic link of the user %d in a folder that others can write to", st.Uid),
+					Remedy: "chown -h root " + shellQuoted(path)}
+			}
+			if links++; links > maxLinks {
+				return readError(name, unix.ELOOP)
+			}
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err //nolint:wrapcheck // it names the link
+			}
+			if filepath.IsAbs(target) {
+				folder = "/"
+			}
+			rest = append(splitPath(target), rest...)
+		case unix.S_IFDIR:
+			folder, shared, err = judgeFolder(path, owners)
+		}
+	}
+	return err
+}
+
+// pathParts returns the elements of the absolute path. It keeps "..", because the target of ".." depends on the links before it.
+func pathParts(name string) ([]string, error) {
+	if filepath.IsAbs(name) {
+		return splitPath(name), nil
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the caller names the file
+	}
+	return append(splitPath(here), splitPath(name)...), nil
+}
+
+func splitPath(path string) []string {
+	var all []string
+	for part := range strings.SplitSeq(path, "/") {
+		if part != "" && part != "." {
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+// judgeFolder checks one folder. shared reports whether other users may add files to the folder but can't replace files of other owners.
+func judgeFolder(path string, owners []uint32) (same string, shared bool, err error) {
+	var st unix.Stat_t
+	if err := retryInterrupted(func() error { return unix.Lstat(path, &st) }); err != nil {
+		return path, false, readError(path, err)
+	}
+	shared = uint32(st.Mode)&sticky != 0 && uint32(st.Mode)&writable != 0
+	return path, shared, judgeOwner(path, &st, owners, func() bool { return shared || readOnlyPath(path) })
+}
+
+// readOnly reports whether a file is on a read-only mount, so that nobody can write to it in spite of its mode. Kubernetes mounts a ConfigMap this way, with
+// a folder whose mode lets everybody write.
+func readOnly(fd int) bool {
+	var fs unix.Statfs_t
+	err := retryInterrupted(func() error { return unix.Fstatfs(fd, &fs) })
+	return err == nil && mountedReadOnly(&fs)
+}
+
+func readOnlyPath(path string) bool {
+	var fs unix.Statfs_t
+	err := retryInterrupted(func() error { return unix.Statfs(path, &fs) })
+	return err == nil && mountedReadOnly(&fs)
+}
+
+// shellQuoted quotes a path for a shell.
+func shellQuoted(path string) string {
+	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@%:,=") == "" {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

@@ -2,6 +2,7 @@ package warden
 
 import (
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,3 +53,10 @@ func shieldHelper() { _ = os.Chdir("/") }
 
 // leaveCgroup does nothing: macOS has no cgroups.
 func leaveCgroup(string) {}
+
+// bootTime returns CLOCK_MONOTONIC, which continues during suspend on macOS. It is the same for all processes of a machine.
+func bootTime() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // it can't fail
+	return time.Duration(now.Nano())
+}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -179,4 +181,90 @@ func leaveCgroup(dir string) {
 	}
 	_ = os.WriteFile(filepath.Join(above, "cgroup.procs"), []byte("0"), 0) // 0 means this process
 	_ = proc.RemoveCgroup(dir)
+}
+
+// sweeper scans the processes of the machine, or of this PID namespace. All runs share one scan per round.
+type sweeper struct {
+	byNumber bool // the kernel can't signal a group through a pidfd
+	latest   *sight
+}
+
+// sight is the result of a scan of the living processes.
+type sight struct {
+	byRun    map[string][]int // PIDs by run id
+	groups   map[int]bool     // process groups that have a living member
+	complete bool             // false if the environment of a process could not be read because the process was in exec
+}
+
+func newSweeper() *sweeper { return &sweeper{} }
+
+// beginRound discards the last scan, so that the next call of currentSight scans again.
+func (s *sweeper) beginRound() { s.latest = nil }
+
+func (s *sweeper) currentSight() *sight {
+	if s.latest == nil {
+		s.latest = scanProcesses()
+	}
+	return s.latest
+}
+
+func scanProcesses() *sight {
+	seen := &sight{byRun: map[string][]int{}, groups: map[int]bool{}}
+	all, err := proc.All()
+	seen.complete = err == nil
+	for _, p := range all {
+		if p.PID == os.Getpid() || p.Dead() || p.Kernel() {
+			continue
+		}
+		seen.groups[p.Group] = true
+		switch id, known := proc.RunOf(p.PID); {
+		case !known:
+			seen.complete = false
+		case id != "":
+			seen.byRun[id] = append(seen.byRun[id], p.PID)
+		}
+	}
+	return seen
+}
+
+// processStart returns the start time of a process in clock ticks since boot, or 0 if the process does not exist. It distinguishes processes that had the
+// same PID.
+func processStart(pid int) uint64 {
+	p, _ := proc.Of(pid)
+	return p.Start
+}
+
+// shieldHelper makes the helper small and hard to kill by accident. It leaves the working directory, closes inherited files, changes the process name so that
+// killall does not hit it together with the replica, lowers the risk of being killed when memory is short, and keeps debuggers of the same user away.
+// Failures are ignored. The prctl must come last, because after it the helper's files in /proc belong to root.
+func shieldHelper() {
+	_ = os.Chdir("/")
+	closeInherited()
+	_ = os.WriteFile("/proc/self/comm", []byte("warden"), 0)
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-900"), 0)
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+}
+
+// closeInherited closes the files that the replica inherited without the close-on-exec flag. Go sets the flag on all files that it opens itself.
+func closeInherited() {
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, f := range files {
+		fd, err := strconv.Atoi(f.Name())
+		if err != nil || fd <= 2 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// bootTime returns CLOCK_BOOTTIME. This clock can't be set, and continues during suspend. It is the same for all processes of a machine.
+func bootTime() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // every kernel that Go supports has it
+	return time.Duration(now.Nano())
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/dial"
-	"github.com/cronclave/cronclave/internal/outgoing"
 )
 
 const (
@@ -80,7 +79,7 @@ func (h *heartbeat) sendOnce(ctx context.Context) error {
 	request.Header.Set("User-Agent", "cronclave/"+h.version)
 	answer, err := h.client.Do(request)
 	if err != nil {
-		return errors.New("no answer: " + outgoing.Reason(err)) // the error itself contains the URL, or the URL of a redirection
+		return errors.New("no answer: " + dial.FailureReason(err)) // the error itself contains the URL, or the URL of a redirection
 	}
 	defer answer.Body.Close()
 	const most = 64 << 10 // maximum number of bytes of the body to read, so that the connection can be reused

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	gooidc "github.com/coreos/go-oidc/v3/oidc"
-	"github.com/cronclave/cronclave/internal/outgoing"
+	"github.com/cronclave/cronclave/internal/dial"
 	"golang.org/x/oauth2"
 )
 
@@ -186,9 +186,9 @@ func noAnswer(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &UnavailableError{fmt.Sprintf("it did not answer within %v", requestTimeout), nil}
 	case errors.As(err, &certificate):
-		return &UnavailableError{"its certificate is not valid", errors.New(outgoing.Reason(err))}
+		return &UnavailableError{"its certificate is not valid", errors.New(dial.FailureReason(err))}
 	}
-	return &UnavailableError{"it cannot be reached", errors.New(outgoing.Reason(err))}
+	return &UnavailableError{"it cannot be reached", errors.New(dial.FailureReason(err))}
 }
 
 // isPermitted reports whether a request may go to a URL. It requires https, except that http to this machine is permitted if the issuer's URL is http.

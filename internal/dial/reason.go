@@ -1,0 +1,77 @@
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"syscall"
+)
+
+// FailureReason returns the reason for which an HTTP request got no answer. It contains nothing from the other server, and at most the host of the URL. Errors
+// of the standard library contain whole URLs, whose paths may be secret, and text from the other server.
+func FailureReason(err error) string {
+	if reason := tlsFault(err); reason != "" {
+		return reason
+	}
+	var step *Error
+	if errors.As(err, &step) {
+		return step.Error() // contains the host and the address, but no other part of the URL
+	}
+	var name *net.DNSError
+	var number syscall.Errno
+	var request *url.Error
+	switch {
+	case errors.As(err, &name) && name.IsNotFound:
+		return "its name is not known"
+	case errors.As(err, &name):
+		return "its name cannot be resolved"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &request) && request.Timeout():
+		return "it did not answer in time"
+	case errors.Is(err, context.Canceled):
+		return "the request was given up"
+	case errors.As(err, &number):
+		return number.Error() // a fixed text of the operating system
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return "it closed the connection"
+	case isAnswerFault(err):
+		return "its answer is no HTTP that can be followed"
+	}
+	return "the request failed"
+}
+
+// tlsFault returns the fault of a TLS connection, or "" if err is not about TLS.
+func tlsFault(err error) string {
+	var certificate *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var other x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var alert tls.AlertError
+	var plain tls.RecordHeaderError
+	switch {
+	case errors.As(err, &unknown):
+		return "its certificate is of an unknown authority"
+	case errors.As(err, &other):
+		return "its certificate is for another name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "its certificate has expired or does not count yet"
+	case errors.As(err, &certificate):
+		return "its certificate is not valid"
+	case errors.As(err, &alert):
+		return "it refused the TLS handshake"
+	case errors.As(err, &plain):
+		return "it does not speak TLS"
+	}
+	return ""
+}
+
+// isAnswerFault reports whether the connection worked, but the answer was faulty.
+func isAnswerFault(err error) bool {
+	var below *net.OpError
+	var request *url.Error
+	return errors.As(err, &request) && !errors.As(err, &below)
+}

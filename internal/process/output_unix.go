@@ -1,0 +1,263 @@
+//go:build linux || darwin
+
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// drainTime bounds the wait for the end of a run's output once its tree is dead. Usually the end is read at once. The wait is longer only if a process
+// outside the tree holds a pipe.
+const drainTime = 2 * time.Second
+
+// stdio is the stdin, stdout and stderr of a command.
+type stdio interface {
+	// attach sets stdin, stdout and stderr of a command before its start.
+	attach(cmd *exec.Cmd)
+	// startReading starts to read the output. It is called after the start of the command.
+	startReading()
+	// drain waits up to most for the end of the output, and reports whether the end was read.
+	drain(most time.Duration) bool
+	// tail returns the end of the output, at most Spec.Keep bytes.
+	tail() []byte
+	// bytesBefore returns the number of bytes that were printed before the tail.
+	bytesBefore() int64
+	close()
+}
+
+func (s *Spec) newStdio(buffers *sync.Pool) (stdio, error) {
+	if s.Attached {
+		return ownStdio{}, nil
+	}
+	return newCapture(s, buffers)
+}
+
+// ownStdio gives the command this process's own files, so that a terminal stays a terminal.
+type ownStdio struct{}
+
+func (ownStdio) attach(cmd *exec.Cmd) {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+}
+func (ownStdio) startReading()            {}
+func (ownStdio) drain(time.Duration) bool { return true }
+func (ownStdio) tail() []byte             { return nil }
+func (ownStdio) bytesBefore() int64       { return 0 }
+func (ownStdio) close()                   {}
+
+// pipe carries one stream of the command's output to this process.
+type pipe struct {
+	stream string
+	r, w   *os.File
+}
+
+// capture has the pipes of one run and the goroutines that read them. The run's stdin is empty.
+type capture struct {
+	output
+	pipes   []*pipe
+	buffers *sync.Pool
+	readers sync.WaitGroup
+	cut     atomic.Bool // whether drain ran out of time before the end of a stream
+}
+
+func newCapture(s *Spec, buffers *sync.Pool) (*capture, error) {
+	c := &capture{output: output{line: s.Line, kept: tail{max: s.Keep}}, buffers: buffers}
+	for _, stream := range []string{"stdout", "stderr"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			c.close()
+			return nil, fmt.Errorf("pipe for %s: %w", stream, err)
+		}
+		c.pipes = append(c.pipes, &pipe{stream, r, w})
+	}
+	return c, nil
+}
+
+// attach makes the pipes the command's output. If the command runs as another user, that user becomes the owner of the pipes, so that the command can also
+// open them by name, as in "echo >/dev/stderr".
+func (c *capture) attach(cmd *exec.Cmd) {
+	cmd.Stdout, cmd.Stderr = c.pipes[0].w, c.pipes[1].w
+	if as := cmd.SysProcAttr.Credential; as != nil && os.Geteuid() == 0 {
+		for _, p := range c.pipes {
+			_ = p.w.Chown(int(as.Uid), int(as.Gid))
+		}
+	}
+}
+
+// startReading closes the write ends in this process, because the command has its own copies, and starts the readers.
+func (c *capture) startReading() {
+	for _, p := range c.pipes {
+		p.w.Close()
+		c.readers.Add(1)
+		go func() {
+			defer c.readers.Done()
+			buffer := c.buffers.Get().(*bufio.Reader)
+			buffer.Reset(&lateReader{file: p.r, left: pipeSize})
+			if err := c.passLines(p.stream, buffer); errors.Is(err, os.ErrDeadlineExceeded) {
+				c.cut.Store(true)
+			}
+			buffer.Reset(nil)
+			c.buffers.Put(buffer)
+		}()
+	}
+}
+
+// lateReader reads a pipe until its deadline, and after that only what the pipe already holds. A dead tree writes no more, so the whole output is read even
+// on a busy machine.
+type lateReader struct {
+	file *os.File
+	left int // bytes that may still be read after the deadline, because a process outside the tree may write forever
+}
+
+// pipeSize is the default capacity of a pipe.
+const pipeSize = 64 << 10
+
+func (l *lateReader) Read(b []byte) (n int, err error) {
+	n, err = l.file.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || l.left == 0 {
+		return n, err
+	}
+	late, fault := err, errors.New("not read")
+	raw, err := l.file.SyscallConn()
+	if err == nil { // nothing was read yet; the file is non-blocking, so Read returns at once
+		err = raw.Control(func(fd uintptr) { n, fault = unix.Read(int(fd), b[:min(len(b), l.left)]) })
+	}
+	switch {
+	case err != nil || fault != nil:
+		return 0, late
+	case n == 0:
+		return 0, io.EOF
+	}
+	l.left -= n
+	return n, nil
+}
+
+// drain waits for the end of both streams.
+func (c *capture) drain(most time.Duration) bool {
+	for _, p := range c.pipes {
+		_ = p.r.SetReadDeadline(time.Now().Add(most))
+	}
+	c.readers.Wait()
+	return !c.cut.Load()
+}
+
+func (c *capture) tail() []byte { return c.kept.bytes() }
+
+func (c *capture) bytesBefore() int64 { return c.kept.bytesBefore() }
+
+func (c *capture) close() {
+	for _, p := range c.pipes {
+		p.r.Close()
+		p.w.Close()
+	}
+}
+
+// maxLine is the number of bytes at which a line is cut into pieces.
+const maxLine = 64 << 10
+
+// output merges the two streams of a run.
+type output struct {
+	mu   sync.Mutex // orders the lines of the two streams
+	line func(stream string, line []byte)
+	kept tail
+}
+
+// passLines passes a stream on, line by line, until its end or an error. The buffer of r has maxLine bytes.
+func (o *output) passLines(stream string, r *bufio.Reader) error {
+	cut := false     // whether the first piece of the line has been passed on
+	var begun []byte // first bytes of a character whose other bytes are in the next piece
+	for {
+		piece, err := r.ReadSlice('\n')
+		if len(begun) > 0 {
+			piece, begun = append(begun, piece...), nil
+		}
+		full := errors.Is(err, bufio.ErrBufferFull)
+		if full {
+			whole := wholeCharacters(piece)
+			piece, begun = piece[:whole], bytes.Clone(piece[whole:])
+		}
+		if len(piece) > 0 {
+			o.addPiece(stream, piece, cut)
+		}
+		cut = full
+		if err != nil && !cut {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// wholeCharacters returns the length of text without an incomplete character at its end.
+func wholeCharacters(text []byte) int {
+	for i := len(text) - 1; i >= 0 && i > len(text)-utf8.UTFMax; i-- {
+		if utf8.RuneStart(text[i]) {
+			if !utf8.FullRune(text[i:]) {
+				return i
+			}
+			break
+		}
+	}
+	return len(text)
+}
+
+// addPiece passes on a line or a piece of a line. rest reports whether an earlier piece of this line was passed on. A single newline then ends that line and
+// is not an empty line.
+func (o *output) addPiece(stream string, piece []byte, rest bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.kept.add(piece)
+	if n := len(piece) - 1; piece[n] == '\n' {
+		piece = piece[:n]
+		if n == 0 && rest {
+			return
+		}
+	}
+	if o.line != nil {
+		o.line(stream, piece)
+	}
+}
+
+// tail keeps the last max bytes and starts with a whole character. It uses at most twice that memory plus one piece.
+type tail struct {
+	max  int64
+	buf  []byte
+	seen int64 // number of bytes added so far
+}
+
+func (t *tail) add(b []byte) {
+	if t.max <= 0 {
+		return
+	}
+	t.seen += int64(len(b))
+	t.buf = append(t.buf, b...)
+	if int64(len(t.buf)) >= 2*t.max {
+		t.buf = append(t.buf[:0], t.bytes()...)
+	}
+}
+
+func (t *tail) bytes() []byte {
+	if over := int64(len(t.buf)) - max(t.max, 0); over > 0 {
+		rest := t.buf[over:]
+		for i := 0; i < len(rest) && i < utf8.UTFMax-1 && !utf8.RuneStart(rest[0]); i++ {
+			rest = rest[1:]
+		}
+		return rest
+	}
+	return t.buf
+}
+
+// bytesBefore returns the number of bytes before the kept ones.
+func (t *tail) bytesBefore() int64 { return t.seen - int64(len(t.bytes())) }

@@ -1,5 +1,0 @@
-package safefile
-
-import "golang.org/x/sys/unix"
-
-func mountedReadOnly(fs *unix.Statfs_t) bool { return fs.Flags&unix.MNT_RDONLY != 0 }
