@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -52,28 +53,35 @@ var ErrNoVersion = errors.New("no version")
 
 // Read reads the zones in a folder or a zip archive. trust restricts who may own and change the files.
 func Read(ctx context.Context, path string, trust safefile.Trust) (*cronspec.Zones, error) {
-	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
-	defer cancel()
-	files, err := readFolder(ctx, path, trust)
-	if errors.Is(err, syscall.ENOTDIR) {
-		files, err = readArchive(ctx, path, trust)
-	}
+	files, version, err := ReadFiles(ctx, path, trust)
 	if err != nil {
 		return nil, err
-	}
-	version, err := versionOf(path, files)
-	if err != nil {
-		return nil, err
-	}
-	maps.DeleteFunc(files, func(_ string, data []byte) bool { return !bytes.HasPrefix(data, []byte("TZif")) })
-	if len(files) == 0 {
-		return nil, fmt.Errorf("%s has no compiled zones (TZif files)", path)
 	}
 	zones, err := cronspec.NewZones(version, files)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return zones, nil
+}
+
+// ReadFiles returns the compiled zones in a folder or a zip archive, by name, and their version. It does not check the content of the zones.
+func ReadFiles(ctx context.Context, path string, trust safefile.Trust) (files map[string][]byte, version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
+	defer cancel()
+	if files, err = readFolder(ctx, path, trust); errors.Is(err, syscall.ENOTDIR) {
+		files, err = readArchive(ctx, path, trust)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if version, err = versionOf(path, files); err != nil {
+		return nil, "", err
+	}
+	maps.DeleteFunc(files, func(_ string, data []byte) bool { return !bytes.HasPrefix(data, []byte("TZif")) })
+	if len(files) == 0 {
+		return nil, "", fmt.Errorf("%s has no compiled zones (TZif files)", path)
+	}
+	return files, version, nil
 }
 
 // readFolder reads a folder twice. A difference shows that the folder is being updated, because an update replaces the files one by one.
@@ -114,7 +122,7 @@ func readArchive(ctx context.Context, path string, trust safefile.Trust) (map[st
 			return nil, fmt.Errorf("%s: the name %.80q is no path below a folder", path, f.Name)
 		case again:
 			return nil, fmt.Errorf("%s has %q twice", path, name)
-		case strings.HasSuffix(f.Name, "/"), isNoZone(first):
+		case strings.HasSuffix(f.Name, "/"), slices.Contains(notZones, first):
 			continue
 		}
 		if files[name], err = unpackFile(f, min(left, maxFile)); err != nil {
@@ -123,15 +131,6 @@ func readArchive(ctx context.Context, path string, trust safefile.Trust) (map[st
 		left -= int64(len(files[name]))
 	}
 	return files, nil
-}
-
-func isNoZone(name string) bool {
-	for _, no := range notZones {
-		if name == no {
-			return true
-		}
-	}
-	return false
 }
 
 // unpackFile returns the content of a file in an archive. It refuses more than most bytes, and does not rely on the length in the file's header.
