@@ -299,7 +299,13 @@ func checkRedirect(r *schema.Reader, s Server) {
 		return
 	}
 	if u, err := url.Parse(s.OIDC.RedirectURL); err == nil && u.Host != "" && u.Path != s.Base()+callbackPath {
-		r.Fault(at, "redirect_url has another path than the server's; write https://HOST%s", s.Base()+callbackPath)
+		base := s.Base()
+		for _, key := range []string{"server.url", "server.base_path"} {
+			if v, set := r.Set(key); set && hasDollar(v.Raw) {
+				base = "/BASE_PATH" // the path may be from the environment
+			}
+		}
+		r.Fault(at, "redirect_url has another path than the server's; write https://HOST%s", base+callbackPath)
 	}
 	if s.CertFile != "" && strings.HasPrefix(s.OIDC.RedirectURL, "http:") {
 		r.Fault(at, "redirect_url is http://, and with [server.tls] the server answers HTTPS alone; write https://")
