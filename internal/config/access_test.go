@@ -15,7 +15,7 @@ const (
 	someRedis = "\n[redis]\nurl = \"redis://db:6379/1\"\n"
 )
 
-// Access is read from configurations that Load refuses, and a doubtful value is not taken for the default.
+// TestAccess reads the access from configurations that Load refuses. A doubtful value must not be replaced by the default.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -74,7 +74,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// wantOrError demands a value, or an error that has the word behind "!".
+// wantOrError checks a value, or an error that contains the text after "!".
 func wantOrError(t *testing.T, what, got string, err error, want string) {
 	t.Helper()
 	word, fails := strings.CutPrefix(want, "!")

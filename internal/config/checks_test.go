@@ -12,7 +12,8 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// Users, folders and files that a job names and the machine lacks are warnings, at their places; jobs for other machines, and disabled ones, are left alone.
+// TestMachineLacksWhatJobsName checks the warnings about missing users, folders and files, and their places. Disabled jobs and jobs for other machines have
+// none.
 func TestMachineLacksWhatJobsName(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -80,7 +81,7 @@ dir = %q
 	}
 }
 
-// A user that a silent directory service may know has another warning than an unknown one.
+// TestUserOfASilentDirectory checks the warning about a user whose directory service does not answer.
 func TestUserOfASilentDirectory(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "jobs.toml")
@@ -100,7 +101,7 @@ func TestUserOfASilentDirectory(t *testing.T) {
 	}
 }
 
-// TestWhatAJobAsksOfItsMachine: of limits a job's own are put on top of those of [defaults], and its `where` takes their place.
+// TestWhatAJobAsksOfItsMachine checks that the limits of a job are merged with [defaults], and that its `where` replaces the table of [defaults].
 func TestWhatAJobAsksOfItsMachine(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, err := loadConfig(t, `
@@ -144,7 +145,7 @@ where = {}
 	if c, err = loadConfig(t, "[jobs.a]\nschedule = '@daily'\ncommand = 'true'\n", Options{}); err != nil {
 		t.Fatal(err)
 	}
-	// A replica of the version before there were these keys must not seem to have another configuration.
+	// The digest must equal the digest of versions without these keys.
 	if j := c.Jobs[0]; j.Nice != nil || j.Limits != (Limits{}) || j.Where != nil || j.Digest != "b007810ad6ecf9fb" {
 		t.Errorf("what is not set: %+v", j)
 	}

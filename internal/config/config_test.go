@@ -125,7 +125,7 @@ func TestLoadFillsEverything(t *testing.T) {
 	}
 }
 
-// Zones are those of cronspec, which gives one pointer a name and reads no file of the machine.
+// TestZonesAreBuiltIn checks that zones come from cronspec, which returns one pointer per name and reads no file of the machine.
 // Promise: P1
 func TestZonesAreBuiltIn(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// examples returns the texts that users copy, by file: each block of TOML in the README and the pages, the file to start from, and the file that init writes.
+// examples returns the texts that users copy, by file: the TOML blocks of the README and the pages, jobs.example.toml, and the file that init writes.
 func examples(t *testing.T) map[string][]string {
 	t.Helper()
 	files, err := filepath.Glob("../../docs/*.md")
@@ -33,7 +33,7 @@ func examples(t *testing.T) map[string][]string {
 	return all
 }
 
-// loadExample loads an example as a user of the year in which it was written has it, and reports its faults.
+// loadExample loads an example, with the clock in the year in which it was written, and reports its faults.
 func loadExample(t *testing.T, name, text string) (warnings string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -64,7 +64,7 @@ var (
 	keyOfLine = regexp.MustCompile(`^([\w.]+) *=`)
 )
 
-// TestCommentedExamples takes the comment sign off each run of lines that are TOML behind one, as users do, and demands a configuration without faults.
+// TestCommentedExamples removes the comment sign from each group of TOML lines, as users do. The result must have no faults.
 func TestCommentedExamples(t *testing.T) {
 	runs := 0
 	for name, texts := range examples(t) {
@@ -89,7 +89,7 @@ func TestCommentedExamples(t *testing.T) {
 	}
 }
 
-// uncomment takes the comment sign off some lines. Lines may be alternatives: of a key that a table has several times the last uncommented one stays.
+// uncomment removes the comment sign from some lines. Lines may be alternatives: if a table then has a key several times, the last uncommented one stays.
 func uncomment(lines []string, from, to int) []string {
 	out := append([]string(nil), lines...)
 	for n := from; n < to; n++ {

@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is found into testdata as what is wanted")
 
-// write makes the files of an archive (each begins with a line `-- NAME --`) in the folder, and returns the text after `-- want --`.
+// write unpacks an archive, whose files begin with a line `-- NAME --`, to a folder. want is the text after `-- want --`.
 func write(t *testing.T, folder, archive string) (files, want string) {
 	t.Helper()
 	files, want, _ = strings.Cut(archive, "-- want --\n")
@@ -31,7 +31,7 @@ func write(t *testing.T, folder, archive string) (files, want string) {
 	return files, want
 }
 
-// environment makes a lookup function of NAME=VALUE pairs.
+// environment returns a lookup function for NAME=VALUE pairs.
 func environment(pairs ...string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		for _, pair := range pairs {
@@ -43,8 +43,8 @@ func environment(pairs ...string) func(string) (string, bool) {
 	}
 }
 
-// TestFaults loads the archives in testdata/faults and compares all faults with those that stand at their ends.
-// `go test -run TestFaults -update` writes them there; look at the difference.
+// TestFaults loads the archives in testdata/faults and compares their faults with the text after `-- want --`.
+// `go test -run TestFaults -update` writes that text; review the difference.
 // Promise: P8
 func TestFaults(t *testing.T) {
 	archives, err := filepath.Glob("testdata/faults/*.txt")

@@ -12,8 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// TestJudgedFiles: as root, files that others could change are faults, each at the place that names it, and secrets that others
-// may read are warnings.
+// TestJudgedFiles checks that, as root, files that others could change are faults at their places, and that secrets that others may read are warnings.
 func TestJudgedFiles(t *testing.T) {
 	dir := openDir(t)
 	t.Chdir(dir)
@@ -73,7 +72,7 @@ inherit_env = false
 	})
 }
 
-// TestUntrustedConfiguration: as root, no file of others is a part of the configuration, and no folder of theirs is looked into.
+// TestUntrustedConfiguration checks that, as root, no configuration file of another user is read, and no folder of another user is searched.
 func TestUntrustedConfiguration(t *testing.T) {
 	t.Chdir(openDir(t))
 	for _, f := range []string{"jobs.d", "open.d"} {
@@ -107,7 +106,7 @@ func TestUntrustedConfiguration(t *testing.T) {
 	})
 }
 
-// A file that is not regular or not of a bounded size is a fault at the place that names it, and is not waited for.
+// TestOddFiles checks that an irregular or too long file is a fault at its place, and that Load does not wait for it.
 func TestOddFiles(t *testing.T) {
 	dir := openDir(t)
 	t.Chdir(dir)
@@ -156,7 +155,7 @@ func compareFaults(t *testing.T, err error, want []string) {
 	}
 }
 
-// openDir is a temporary folder that every user may enter.
+// openDir returns a temporary folder that every user may enter.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/testtier"
 )
 
-// TestRedefinitionsHideNothing: each is told once, in a file that has other faults, and what they hold is passed over.
+// TestRedefinitionsHideNothing checks that each redefinition is reported once, beside the other faults of the file, and that its content is ignored.
 func TestRedefinitionsHideNothing(t *testing.T) {
 	t.Chdir(t.TempDir())
 	_, err := loadConfig(t, `redis.url = "redis://h"
@@ -47,7 +47,7 @@ lease = "2"
 	}
 }
 
-// TestOffsets: RFC 3339 has none of a whole day or of sixty minutes.
+// TestOffsets checks that offsets of a whole day or of sixty minutes are refused. RFC 3339 has none.
 func TestOffsets(t *testing.T) {
 	for offset, good := range map[string]bool{"Z": true, "+00:00": true, "-23:59": true, "+23:59": true, "+01:60": false, "-00:60": false, "+24:00": false, "+24:59": false} {
 		for _, text := range []string{"2026-01-31T09:00:00" + offset, `"2026-01-31T09:00:00` + offset + `"`, "2026-01-31 09:00:00.5" + offset + " # +01:00"} {
@@ -63,7 +63,7 @@ func TestOffsets(t *testing.T) {
 // The bounds of package document.
 const maxFileBytes, maxString, maxKey, maxParts = document.MaxFileBytes, 256 << 10, 1 << 10, 32
 
-// sprawling are texts of up to 4 MiB that took much memory, or time, for what they are.
+// sprawling has texts of up to 4 MiB that would take too much memory or time.
 var sprawling = map[string]struct{ text, want string }{
 	"lists, deep":        {"a = " + strings.Repeat("[", 40_000) + strings.Repeat("]", 40_000), "jobs.toml:1:37: nested more than 32 deep"},
 	"tables, deep":       {"a = " + strings.Repeat("{a = ", 40_000) + "1" + strings.Repeat("}", 40_000), "nested more than 32 deep"},
@@ -87,7 +87,7 @@ var sprawling = map[string]struct{ text, want string }{
 	"a line of places":   {"redis = {" + many(2_000, "k%x=1,") + "url='" + strings.Repeat("é", 100_000) + "'}", "more than 1000 faults"},
 }
 
-// longPath is as long as a key may be.
+// longPath is a key of the maximum length.
 var longPath = strings.TrimSuffix(strings.Repeat(strings.Repeat("n", maxKey)+".", maxParts), ".")
 
 func many(n int, format string) string {
@@ -98,7 +98,7 @@ func many(n int, format string) string {
 	return b.String()
 }
 
-// Text beyond the bounds is a fault, and takes memory in proportion to its length at most. `make test-long` reads the long ones, too.
+// TestBounds checks that text beyond the bounds is a fault, and that memory grows at most in proportion to its length. `make test-long` includes long texts.
 func TestBounds(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const most = 1 << 30 // allocated in all, of which most is free again by the end
@@ -126,7 +126,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestBoundsOfAllFiles: many files are no way around the bounds of one.
+// TestBoundsOfAllFiles checks that many files cannot bypass the bounds.
 func TestBoundsOfAllFiles(t *testing.T) {
 	for name, tc := range map[string]struct {
 		files int
@@ -148,7 +148,7 @@ func TestBoundsOfAllFiles(t *testing.T) {
 	}
 }
 
-// TestManyJobsAreWithinBounds: ten thousand jobs in one file are no excess.
+// TestManyJobsAreWithinBounds checks that one file may have ten thousand jobs.
 func TestManyJobsAreWithinBounds(t *testing.T) {
 	jobs := 10_000
 	if testtier.RaceEnabled {
@@ -162,7 +162,7 @@ func TestManyJobsAreWithinBounds(t *testing.T) {
 	}
 }
 
-// A file that was saved on Windows has the same commands: a shell would take the CR for a part of the last word of each line.
+// TestLineEndsOfWindows checks that a file saved on Windows has the same commands. A shell would take the CR as a part of the last word of each line.
 func TestLineEndsOfWindows(t *testing.T) {
 	const text = "[jobs.a]\nschedule = '@daily'\ncommand = '''\nprintf list\nexit 0'''\nenv = { A = \"\"\"one\ntwo\"\"\", B = \"kept\\r\\n\" }\n"
 	t.Chdir(t.TempDir())
@@ -188,7 +188,7 @@ func TestLineEndsOfWindows(t *testing.T) {
 	}
 }
 
-// Scripts and env files are read by check, and a fault that keeps the job from starting has its file and line.
+// TestCheckReadsScriptsAndEnvFiles checks the warnings about scripts and env files that keep a job from starting, with their files and lines.
 func TestCheckReadsScriptsAndEnvFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -225,8 +225,8 @@ func TestCheckReadsScriptsAndEnvFiles(t *testing.T) {
 	}
 }
 
-// FuzzRead reads any text as a configuration. Nothing panics, and faults have a place and one line. FuzzPlaces of package document compares the
-// places with what the library has read.
+// FuzzRead reads any text as a configuration. It must not panic, and faults must have a place and one line. FuzzPlaces of package document compares the places
+// with the result of the library.
 // Promise: P8
 func FuzzRead(f *testing.F) {
 	archives, err := filepath.Glob("testdata/faults/*.txt")

@@ -15,10 +15,9 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// page is the reference of all keys.
 var page = filepath.Join("..", "..", "docs", "configuration.md")
 
-// TestReference holds the tables of docs/configuration.md against the keys of each section. -update writes them.
+// TestReference compares the tables of docs/configuration.md with the keys of each section. -update writes the tables.
 func TestReference(t *testing.T) {
 	parts := map[string]string{}
 	for _, s := range referenced() {
@@ -55,7 +54,7 @@ func TestReferenceHasEachJobKey(t *testing.T) {
 	}
 }
 
-// TestReferenceDefaults writes each default that the reference shows into a file, which must mean what the file without it means.
+// TestReferenceDefaults sets each key to the default that the reference shows. The configuration must equal one without the key.
 func TestReferenceDefaults(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, s := range referenced() {
@@ -72,7 +71,7 @@ func TestReferenceDefaults(t *testing.T) {
 	}
 }
 
-// file loads a configuration with a job a, and with a line in the table.
+// file loads a configuration with a job a and a line in the table.
 func (k keyTable) file(t *testing.T, line string) *Config {
 	t.Helper()
 	text := k.needs + line
@@ -95,18 +94,17 @@ func (k keyTable) file(t *testing.T, line string) *Config {
 	return c
 }
 
-// none stands where a key has no default.
 const none = "–"
 
 // keyTable is one table of the reference.
 type keyTable struct {
-	name  string // of the part
-	table string // of a configuration, with a job a
-	needs string // lines that a file needs beside a line of the table
+	name  string // name of the generated part
+	table string // path of the table in a configuration with a job a
+	needs string // other lines that the file requires
 	rows  [][]string
 }
 
-// minimalOIDC has the keys that [server.oidc] must have.
+// minimalOIDC has the required keys of [server.oidc].
 const minimalOIDC = `server.listen = "127.0.0.1:0"
 server.oidc.issuer = "https://id.example"
 server.oidc.client_id = "cron"
@@ -115,7 +113,7 @@ server.oidc.redirect_url = "https://cron.example/login/oidc/callback"
 server.oidc.viewers = ["staff"]
 `
 
-// referenced are all tables of the reference.
+// referenced returns all tables of the reference.
 func referenced() []keyTable {
 	top, job := newTop(), newDraft(time.UTC, nil)
 	return []keyTable{
@@ -147,7 +145,7 @@ func referenced() []keyTable {
 	}
 }
 
-// tableRows are the tables of the top level, with links to their sections.
+// tableRows returns the tables of the top level, with links to their sections.
 func tableRows() (rows [][]string) {
 	for _, k := range tableKeys() {
 		header, anchor := k.Name, k.Name
@@ -166,7 +164,7 @@ func tableRows() (rows [][]string) {
 	return rows
 }
 
-// rowsOf are the rows of keys, with their defaults as an empty file has them.
+// rowsOf returns the rows of keys, with the defaults of an empty file.
 func rowsOf[T any](keys []schema.Key[T], empty *T) (rows [][]string) {
 	for _, k := range keys {
 		value, standard := k.Kind, none
@@ -181,7 +179,7 @@ func rowsOf[T any](keys []schema.Key[T], empty *T) (rows [][]string) {
 	return rows
 }
 
-// inTOML is a default as a file would have it.
+// inTOML returns a default as TOML.
 func inTOML(v any) string {
 	switch v := v.(type) {
 	case schema.Prose:
@@ -202,12 +200,12 @@ func inTOML(v any) string {
 	return "`" + strings.ReplaceAll(fmt.Sprint(v), " ", ", ") + "`"
 }
 
-// quoted is a list of names in Markdown.
+// quoted returns a list of names in Markdown.
 func quoted(names []string) string {
 	return "`" + strings.Join(names, "`, `") + "`"
 }
 
-// A synonym means a key that there is, or will be, and is none itself.
+// TestSynonymsMeanKeys checks that each synonym stands for a known key and is not a key itself.
 func TestSynonymsMeanKeys(t *testing.T) {
 	t.Parallel()
 	known := append(jobKeys().Names(), jobKeys().Later...)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestServerBehindAProxy has the keys that say where browsers find the server, and faults of each.
+// TestServerBehindAProxy checks the keys for a server behind a proxy, and their faults.
 func TestServerBehindAProxy(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const oidc = `

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestSettingsAreThoseOfTheReference: each key of a job is among the settings, with those of its tables, in the order of docs/configuration.md.
+// TestSettingsAreThoseOfTheReference checks that the settings have all keys of a job and of its tables, in the order of docs/configuration.md.
 func TestSettingsAreThoseOfTheReference(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, err := loadConfig(t, "[jobs.a]\nschedule = '@daily'\ncommand = 'true'\n", Options{Env: environment()})
@@ -59,7 +59,7 @@ func settingsOf(t *testing.T, text string, o Options) []string {
 	return lines
 }
 
-// TestDefaultsAmongSettings: a job that sets nothing has the default of each key, in the words of the reference.
+// TestDefaultsAmongSettings checks that a job without keys has the defaults, in the words of the reference.
 func TestDefaultsAmongSettings(t *testing.T) {
 	t.Chdir(t.TempDir())
 	got := settingsOf(t, "[jobs.a]\nschedule = '@daily'\ncommand = 'true'\n", Options{Env: environment()})
@@ -112,7 +112,7 @@ output.log = true`, "\n")
 	}
 }
 
-// everything sets each key of a job. Values with a ${ are from the environment in part.
+// everything sets each key of a job. Values with ${ are partly from the environment.
 const everything = `
 timezone = "Europe/Berlin"
 redis.url = "redis://:${REDIS_PASSWORD}@h"
@@ -167,8 +167,8 @@ output = { keep = "1KiB", log = false }
 var secretEnvironment = []string{"REDIS_PASSWORD=value-of-redis", "MINUTE=17", "TOKEN=value-of-token", "HOME_OF_JOB=/srv/value-of-home", "ZONE=value-of-zone", "RUN_AS=value-of-user",
 	"HOST_OF_SHOP=value-of-host", "DELAY=13s"}
 
-// TestSettingsHideSecrets: they have the text of the file where the environment has a part, names of variables without their values, and no argument of a
-// command.
+// TestSettingsHideSecrets checks that settings show the text of the file for values that use the environment, names of variables without values, and no
+// arguments of commands.
 func TestSettingsHideSecrets(t *testing.T) {
 	t.Chdir(t.TempDir())
 	got := settingsOf(t, everything, Options{Env: environment(secretEnvironment...)})
@@ -228,7 +228,7 @@ output.log = false`, "\n")
 	}
 }
 
-// values are those of an environment that are long enough to be no part of another text by chance.
+// values returns the values of an environment that are too long to occur in another text by chance.
 func values(environ []string) (long []string) {
 	for _, entry := range environ {
 		if _, value, _ := strings.Cut(entry, "="); len(value) > 5 {
@@ -283,7 +283,7 @@ func TestNoValueOfAVariableIsASetting(t *testing.T) {
 	}
 }
 
-// TestDollarsAmongSettings: a text that only looks like a variable stays as the file has it.
+// TestDollarsAmongSettings checks that a text that only looks like a variable is shown as in the file.
 func TestDollarsAmongSettings(t *testing.T) {
 	t.Chdir(t.TempDir())
 	got := settingsOf(t, "[jobs.a]\nschedule = '@daily'\ncommand = ['run', '${S}']\ndescription = '$${S} $S'\nenv = { A = '$${S}' }\ntimeout = '${T}'\n", Options{Env: environment("S=x", "T=24h")})
@@ -294,7 +294,7 @@ func TestDollarsAmongSettings(t *testing.T) {
 	}
 }
 
-// TestSettingsAreCut: a long one ends with a digest, by which two that differ behind the cut stay different.
+// TestSettingsAreCut checks that a shortened setting ends with a digest, so that settings that differ in the cut part stay different.
 func TestSettingsAreCut(t *testing.T) {
 	t.Chdir(t.TempDir())
 	long := func(end string) string {
@@ -307,7 +307,7 @@ func TestSettingsAreCut(t *testing.T) {
 	}
 }
 
-// TestSettingsAreKeptOnce: settings that all jobs have in common are kept once, however many jobs there are.
+// TestSettingsAreKeptOnce checks that common settings are kept once for all jobs.
 func TestSettingsAreKeptOnce(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, err := loadConfig(t, "[defaults]\ntimeout = '1h'\ntags = ['a']\nretry = { max = 3 }\n[jobs.a]\nschedule = '@daily'\ncommand = 'true'\n[jobs.b]\nschedule = '@daily'\ncommand = 'true'\ntags = ['b']\nnice = 1\n",

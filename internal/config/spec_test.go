@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// specified holds every key, and every value of a fixed set, that the configuration's contract names. A file with a
-// supported one is without fault; one with any other is refused as not supported yet, where > stands.
+// specified has every key, and every value of a fixed set, of the configuration. A file with a supported one has no fault. A file with any other is refused as
+// not supported yet, at the place marked with >.
 var specified = []struct {
 	supported bool
 	file      string
@@ -107,7 +107,7 @@ var specified = []struct {
 	{false, `jobs.a.>notify = ["mail"]`},
 }
 
-// TestSpecifiedIsSupportedOrRefused proves that nothing is accepted and ignored.
+// TestSpecifiedIsSupportedOrRefused checks that no key is accepted and ignored.
 // Promise: P8
 func TestSpecifiedIsSupportedOrRefused(t *testing.T) {
 	zones, err := os.ReadFile(oldZones)
@@ -148,7 +148,7 @@ func TestSpecifiedIsSupportedOrRefused(t *testing.T) {
 	}
 }
 
-// Every key in the sections is one that the contract names, and the other way round.
+// TestEverySpecifiedKeyIsKnown checks that the sections have exactly the specified keys.
 func TestEverySpecifiedKeyIsKnown(t *testing.T) {
 	named := make(map[string]bool)
 	for _, c := range specified {
@@ -186,7 +186,7 @@ func loadConfig(t *testing.T, text string, o Options) (*Config, error) {
 	return c, err
 }
 
-// TestExample loads the file that users start from.
+// TestExample loads jobs.example.toml.
 func TestExample(t *testing.T) {
 	c, err := Load(filepath.Join("..", "..", "jobs.example.toml"), Options{Env: environment()})
 	if err != nil {

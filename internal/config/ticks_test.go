@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Jobs take exceptions from [defaults], from calendars in other files, and in both ways to write a day and a time.
+// TestExcept checks exceptions from [defaults] and from calendars in other files, and both notations of days and times.
 func TestExcept(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, ".", `
@@ -57,7 +57,7 @@ dates = ["2026-12-26", "2026-12-25", "2026-12-25"]
 	}
 }
 
-// TestExpired: a job that has expired is warned of from its last tick on, unless it is off.
+// TestExpired checks the warning about a job after its last tick. A disabled job has none.
 func TestExpired(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const job = "[jobs.a]\nschedule = '@daily'\ncommand = 'true'\nexpires_at = 2026-12-28T12:00:00Z\n"
@@ -82,7 +82,7 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// An exception that holds an unset variable leaves the schedule unknown.
+// TestExceptLeftOpen checks that an unset variable in an exception leaves the schedule unknown.
 func TestExceptLeftOpen(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, err := loadConfig(t, "[jobs.a]\nschedule = '@daily'\ncommand = 'true'\nexcept = ['${A}', '${A} * * * *']\nstarts_at = '${A}'\n",
@@ -92,7 +92,7 @@ func TestExceptLeftOpen(t *testing.T) {
 	}
 }
 
-// An expression that other crons read in another way is a warning with the reading, at its place.
+// TestOtherCronsReadOtherwise checks the warning about an expression that other crons interpret differently.
 func TestOtherCronsReadOtherwise(t *testing.T) {
 	for schedule, want := range map[string]string{
 		"5/15 * * * *":         `jobs.toml:3:13: warning: schedule: 5/15 is 5,20,35,50 here; Debian's cron refuses it; 5-59/15 means the same everywhere`,
@@ -126,7 +126,6 @@ func TestOtherCronsReadOtherwise(t *testing.T) {
 
 const oldZones = "../zonedata/testdata/2025c.zip"
 
-// loadWith writes a configuration, and loads it.
 func loadWith(t *testing.T, text string, o Options) (*Config, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "jobs.toml")

@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// writeAt writes a file that is as old as the first one was, so that it differs only in content and name.
+// writeAt writes a file with a given modification time.
 func writeAt(t *testing.T, name, text string, at time.Time) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -75,7 +75,7 @@ func TestFilesThatChange(t *testing.T) {
 	}
 }
 
-// Kubernetes gives a pod a folder of symbolic links, and replaces what they lead to at once.
+// TestFilesBehindSymbolicLinks checks folders as Kubernetes mounts them: links, whose targets are replaced all at once.
 func TestFilesBehindSymbolicLinks(t *testing.T) {
 	dir, old := t.TempDir(), time.Now().Add(-time.Hour)
 	writeAt(t, dir+"/..1/jobs.toml", "# one", old)
@@ -97,7 +97,7 @@ func TestFilesBehindSymbolicLinks(t *testing.T) {
 	}
 }
 
-// A folder that can't be read any more is not an empty one, or a reload would remove its jobs.
+// TestUnreadableFolderIsAFault checks that an unreadable folder does not count as empty. Otherwise a reload would remove its jobs.
 func TestUnreadableFolderIsAFault(t *testing.T) {
 	dir := t.TempDir()
 	writeAt(t, dir+"/jobs.toml", "include = [\"jobs.d/*.toml\"]\n", time.Now())
@@ -112,7 +112,7 @@ func TestUnreadableFolderIsAFault(t *testing.T) {
 	}
 }
 
-// TestProbeWithoutTimeLeft: a path that gets only the rest of the time for all paths says nothing about its mount.
+// TestProbeWithoutTimeLeft checks that a path whose time was cut short does not mark its mount as silent.
 func TestProbeWithoutTimeLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

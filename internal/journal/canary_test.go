@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestCanaryInDoubt: a look that was not answered may have found nothing and written all the same, so that the next one finds that. It is no proof of a loss
-// either. Nor is a canary that is missing after its time to live.
+// TestCanaryInDoubt checks that neither an unanswered write nor a key that may have expired proves a loss of data. An unanswered write may have restored a
+// lost key.
 func TestCanaryInDoubt(t *testing.T) {
 	t.Parallel()
 	const life = 10 * time.Second

@@ -12,10 +12,9 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// errCut is the error of a connection that is lost.
 var errCut = errors.New("cut off")
 
-// cutHook counts transactions, and loses those beyond a number, and all other commands from then on.
+// cutHook fails all transactions after the first ones, and all commands from then on.
 type cutHook struct{ done, most int }
 
 func (*cutHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -45,8 +44,8 @@ func (h *cutHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// TestConfigurationIsWholeOrNotKnown cuts a replica off between two parts of a long configuration: it is not known then, and another replica writes it when
-// the mark of the writer has ended.
+// TestConfigurationIsWholeOrNotKnown cuts a replica off between two parts of a long configuration. Readers do not find the configuration until another replica
+// writes it, after the mark of the first writer has expired.
 func TestConfigurationIsWholeOrNotKnown(t *testing.T) {
 	url := serve(t)
 	cut, reader := connect(t, url), connect(t, url)

@@ -15,20 +15,20 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// teller is a journal of a replica, with the records that it was the first to report.
-type teller struct {
+// A reporter is the journal of a replica. It counts the records that it was the first to report.
+type reporter struct {
 	*journal.Journal
-	deaf  bool // the replies to its writes are lost
-	blind bool // it can do nothing but write
-	mu    sync.Mutex
-	first map[string]int
+	losesReplies bool // the replies to its writes are lost
+	onlyWrites   bool // all its other commands fail
+	mu           sync.Mutex
+	first        map[string]int
 }
 
-func newTeller(t *testing.T, server *embedded.Server) *teller {
+func newReporter(t *testing.T, server *embedded.Server) *reporter {
 	t.Helper()
 	own := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
 	t.Cleanup(func() { _ = own.Close() })
-	w := &teller{first: map[string]int{}}
+	w := &reporter{first: map[string]int{}}
 	own.AddHook(w)
 	var err error
 	w.Journal, err = journal.New(journal.Config{Redis: own, Namespace: "x", First: func(r journal.Record) {
@@ -42,20 +42,20 @@ func newTeller(t *testing.T, server *embedded.Server) *teller {
 	return w
 }
 
-func (w *teller) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (w *teller) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (w *reporter) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (w *reporter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if w.blind {
+		if w.onlyWrites {
 			cmd.SetErr(errors.New("the connection broke"))
 			return cmd.Err()
 		}
 		return next(ctx, cmd)
 	}
 }
-func (w *teller) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (w *reporter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		if w.deaf {
+		if w.losesReplies {
 			err = errors.New("the connection broke")
 			for _, cmd := range cmds {
 				cmd.SetErr(err)
@@ -65,19 +65,19 @@ func (w *teller) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// says has a replica report the end of a run or tick.
-func (w *teller) says(t *testing.T, replica, run, outcome string) {
+// report records the start or the end of a run or a tick.
+func (w *reporter) report(t *testing.T, replica, run, outcome string) {
 	t.Helper()
 	r := journal.Record{RunID: run, Job: "j", Tick: time.Unix(1000, 0), Replica: replica, Outcome: outcome, Started: time.Unix(1000, 0), Ticks: 3}
 	if outcome != journal.OutcomeRunning {
 		r.Finished = time.Unix(1001, 0)
 	}
-	if err := w.Record(t.Context(), []journal.Record{r}); (err != nil) != w.deaf {
+	if err := w.Record(t.Context(), []journal.Record{r}); (err != nil) != w.losesReplies {
 		t.Fatal(err)
 	}
 }
 
-// The end of a run is told first by one replica, once, whatever is lost on the way.
+// TestFirstReportCounts checks that exactly one replica counts the end of a run, once, whatever replies are lost.
 // Promise: P6
 func TestFirstReportCounts(t *testing.T) {
 	server, err := embedded.Start(embedded.Config{})
@@ -85,36 +85,36 @@ func TestFirstReportCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	a, b := newTeller(t, server), newTeller(t, server)
-	for _, w := range []*teller{a, b, a} {
-		w.says(t, "same", "tick", "missed")
+	a, b := newReporter(t, server), newReporter(t, server)
+	for _, w := range []*reporter{a, b, a} {
+		w.report(t, "same", "tick", "missed")
 	}
-	a.says(t, "a", "run", "running")
-	a.says(t, "a", "run", "ok")
-	b.says(t, "b", "run", "abandoned") // too late
-	b.says(t, "b", "dead", "abandoned")
-	a.says(t, "a", "dead", "lost") // it lives
-	a.deaf = true
-	a.says(t, "a", "unheard", "failed")
-	a.says(t, "a", "unheard", "failed")
-	a.says(t, "a", "behind", "missed")
-	a.deaf = false
-	a.says(t, "a", "unheard", "failed")
-	a.says(t, "a", "unheard", "failed")
-	b.deaf = true
-	b.says(t, "b", "behind", "missed")
-	b.deaf = false
-	b.says(t, "b", "behind", "missed")
-	a.says(t, "a", "behind", "missed")
-	a.deaf = true
-	a.says(t, "a", "alone", "failed")
-	a.deaf, a.blind = false, true // the write that comes through is the last that does
-	a.says(t, "a", "alone", "failed")
-	a.blind = false
-	a.says(t, "a", "alone", "failed")
+	a.report(t, "a", "run", "running")
+	a.report(t, "a", "run", "ok")
+	b.report(t, "b", "run", "abandoned") // too late
+	b.report(t, "b", "dead", "abandoned")
+	a.report(t, "a", "dead", "lost") // the replica lives
+	a.losesReplies = true
+	a.report(t, "a", "unheard", "failed")
+	a.report(t, "a", "unheard", "failed")
+	a.report(t, "a", "behind", "missed")
+	a.losesReplies = false
+	a.report(t, "a", "unheard", "failed")
+	a.report(t, "a", "unheard", "failed")
+	b.losesReplies = true
+	b.report(t, "b", "behind", "missed")
+	b.losesReplies = false
+	b.report(t, "b", "behind", "missed")
+	a.report(t, "a", "behind", "missed")
+	a.losesReplies = true
+	a.report(t, "a", "alone", "failed")
+	a.losesReplies, a.onlyWrites = false, true // this write succeeds, and all other commands fail
+	a.report(t, "a", "alone", "failed")
+	a.onlyWrites = false
+	a.report(t, "a", "alone", "failed")
 	wantA := map[string]int{"tick missed 3": 1, "run ok 3": 1, "unheard failed 3": 1, "behind missed 3": 1, "alone failed 3": 1}
 	wantB := map[string]int{"dead abandoned 3": 1}
 	if !maps.Equal(a.first, wantA) || !maps.Equal(b.first, wantB) {
-		t.Errorf("told first: %v, want %v; and by the other %v, want %v", a.first, wantA, b.first, wantB)
+		t.Errorf("first reports: a %v, want %v; b %v, want %v", a.first, wantA, b.first, wantB)
 	}
 }

@@ -29,8 +29,7 @@ func TestConformance(t *testing.T) {
 	journaltest.Run(t, func(t *testing.T) redis.UniversalClient { return connect(t, serve(t)) })
 }
 
-// TestConformanceRedis runs on the Redis that CRONCLAVE_TEST_REDIS names; a
-// redis-cluster:// URL is one of a Cluster.
+// TestConformanceRedis runs on the Redis or the Redis Cluster of the URL CRONCLAVE_TEST_REDIS.
 func TestConformanceRedis(t *testing.T) {
 	journaltest.Run(t, func(t *testing.T) redis.UniversalClient { return realRedis(t) })
 }
@@ -88,7 +87,7 @@ func ended(job, id string, at time.Time) journal.Record {
 		Replica: "r1", Outcome: journal.OutcomeOK, ExitCode: new(0), Started: at, Finished: at.Add(time.Millisecond), DurationMS: new(int64(1))}
 }
 
-// TestJSON pins the shape that history --json promises.
+// TestJSON checks the JSON of `history --json`.
 func TestJSON(t *testing.T) {
 	zone := time.FixedZone("", 2*3600)
 	tick := time.Date(2026, 3, 1, 5, 0, 0, 0, zone)
@@ -157,7 +156,7 @@ func (h *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return func(ctx context.Context, cmds []redis.Cmder) error { h.n.Add(1); return next(ctx, cmds) }
 }
 
-// TestOneRoundTrip writes batches over many jobs, with trimming going on.
+// TestOneRoundTrip writes batches for many jobs, with trimming.
 func TestOneRoundTrip(t *testing.T) {
 	client := connect(t, serve(t))
 	j := open(t, journal.Config{Redis: client, Runs: 3, Timeout: time.Minute})
@@ -183,8 +182,7 @@ func TestOneRoundTrip(t *testing.T) {
 	}
 }
 
-// TestTimeLimit asks servers that take connections and say nothing, refuse them,
-// or can't be reached.
+// TestTimeLimit calls servers that do not answer, refuse connections, or are unreachable.
 func TestTimeLimit(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
 	if err != nil {
@@ -216,7 +214,7 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
-// calls is one of each.
+// calls returns one call of each kind.
 func calls(t *testing.T, j *journal.Journal) map[string]func() error {
 	ctx, now := t.Context(), time.Now()
 	return map[string]func() error{
@@ -241,8 +239,8 @@ func calls(t *testing.T, j *journal.Journal) map[string]func() error {
 	}
 }
 
-// TestConnectionIsRefused by the server's own word, as it does without a password: go-redis then leaves the commands of a
-// pipeline without an error of their own.
+// TestConnectionIsRefused calls a server that refuses the connection with an error, as Redis does without a password. go-redis then sets no error on the
+// commands of a pipeline.
 func TestConnectionIsRefused(t *testing.T) {
 	url, err := redis.ParseURL(serve(t))
 	if err != nil {
@@ -274,7 +272,7 @@ func TestServerGone(t *testing.T) {
 	}
 }
 
-// A record that is too old is not read even if no replica writes any more, and then it is gone: months pass by the server's clock.
+// TestMaxAgeByTheServersClock checks that an old record is not read, although no replica writes, and that it then expires. Months pass by the server's clock.
 func TestMaxAgeByTheServersClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := embedded.Start(embedded.Config{DialOnly: true})
@@ -311,7 +309,7 @@ func TestMaxAgeByTheServersClock(t *testing.T) {
 	})
 }
 
-// repeating is a server that does not know a command, and repeats its arguments, as Redis does.
+// repeating refuses a command and repeats its arguments in the error, as Redis does with an unknown command.
 type repeating struct{ trips }
 
 type refusal string

@@ -15,11 +15,11 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// junkEntries is how many entries of each key another program wrote.
+// junkEntries is the number of foreign entries per key.
 const junkEntries = 16000
 
-// TestJunkIsReportedInLinearWork reads keys that are full of what no replica wrote. The error names the first
-// entries and counts the others, and the memory that it takes does not grow with the square of their number.
+// TestJunkIsReportedInLinearWork reads keys that are full of foreign entries. The error names the first ones and counts the others. The memory for it must not
+// grow with the square of their number.
 func TestJunkIsReportedInLinearWork(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true}) // which is never dialed
 	client.AddHook(junkHook{})
@@ -57,7 +57,7 @@ func TestJunkIsReportedInLinearWork(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// allocations is how many bytes f allocates.
+// allocations returns the number of bytes that f allocates.
 func allocations(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -74,7 +74,7 @@ func junkNames() []string {
 	return names
 }
 
-// junkHook answers in the server's place, with keys that are full of junk.
+// junkHook answers instead of the server. All its keys are full of foreign entries.
 type junkHook struct{}
 
 func (junkHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -133,7 +133,7 @@ func junkConfigs() (ids []journal.ConfigID) {
 	return ids
 }
 
-// wrongType is what a server says of a key that holds another type.
+// wrongType is the error of a server for a key of another type.
 type wrongType struct{}
 
 func (wrongType) Error() string {

@@ -25,7 +25,7 @@ const (
 // memoryNamespace is removed before and after the test: no one else's.
 const memoryNamespace = "journal-memory-test"
 
-// usage is the memory that all keys take by Redis' own account.
+// usage returns the memory of all keys, as Redis reports it.
 func usage(t testing.TB, client redis.UniversalClient) (bytes int64) {
 	t.Helper()
 	it := client.Scan(t.Context(), 0, "cronclave:"+memoryNamespace+":*", 1000).Iterator()
@@ -53,8 +53,7 @@ func clean(t testing.TB, client redis.UniversalClient) {
 	}
 }
 
-// TestMemory makes 10^5 runs of 1,000 jobs and checks what they take by Redis'
-// own account, without output and with it, and for records as long as can be.
+// TestMemory writes 10^5 runs of 1,000 jobs and checks the memory that Redis reports, without output, with output, and for the longest records.
 // Promise: P9
 func TestMemory(t *testing.T) {
 	client := realRedis(t)
@@ -110,8 +109,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryOfStreaks lets a job with a usual name and one with the longest fail on, and checks what their streaks take after each write. The longest name
-// is in the RunID of each missed tick.
+// TestMemoryOfStreaks checks the memory of streaks after each failure, for a job with a usual name and for one with the longest name. The name is part of the
+// RunID of each missed tick.
 // Promise: P9
 func TestMemoryOfStreaks(t *testing.T) {
 	client := realRedis(t)

@@ -176,8 +176,8 @@ func (h *history) readRecords(ctx context.Context, entries []entry) (records []R
 	damaged, err = pipelineEach(ctx, h.namespace, entries, maxBatch, func(p redis.Pipeliner, e entry) *redis.SliceCmd {
 		return p.HMGet(ctx, h.jobKey(e.job, "records"), fieldName(weightEnd, e.id), fieldName(weightAbandoned, e.id), fieldName(weightRunning, e.id))
 	}, func(e entry, found *redis.SliceCmd) error {
-		words := found.Val()
-		text, ok := firstString(words)
+		texts := found.Val()
+		text, ok := firstString(texts)
 		if !ok {
 			return nil
 		}
@@ -186,7 +186,7 @@ func (h *history) readRecords(ctx context.Context, entries []entry) (records []R
 			return fmt.Errorf("%s: %w", h.jobKey(e.job, "records"), err)
 		}
 		if r.Outcome == OutcomeAbandoned && r.Started.IsZero() {
-			r.Started = startOf(e, words[len(words)-1])
+			r.Started = startOf(e, texts[len(texts)-1])
 		}
 		records = append(records, r)
 		return nil
@@ -247,7 +247,7 @@ const MaxFailures = 10_000
 func (h *history) queueFailures(ctx context.Context, p redis.Pipeliner, jobs []*jobWrite) {
 	var members []redis.Z
 	for _, w := range jobs {
-		for _, r := range w.words {
+		for _, r := range w.records {
 			if r.Failed() {
 				members = append(members, redis.Z{Score: float64(r.moment().UnixMicro()), Member: w.job + "|" + r.RunID})
 			}

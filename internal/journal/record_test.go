@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestLeaseMargins: a margin is low by its part of the lease, whatever the length of that.
+// TestLeaseMargins checks that a margin is low by its fraction of the lease, whatever the length of the lease.
 func TestLeaseMargins(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -31,7 +31,7 @@ func TestLeaseMargins(t *testing.T) {
 	}
 }
 
-// TestImpossibleLoadIsDamage: values that no replica has written are reported as such, and not shown.
+// TestImpossibleLoadIsDamage checks that foreign values are reported as damage and not shown.
 func TestImpossibleLoadIsDamage(t *testing.T) {
 	t.Parallel()
 	for text, damaged := range map[string]bool{
@@ -58,8 +58,7 @@ func TestImpossibleLoadIsDamage(t *testing.T) {
 	}
 }
 
-// FuzzDecode gives the decoders what somebody else may have put in Redis: they
-// give a good value or ErrCorrupt, and a good record can be written again.
+// FuzzDecode decodes foreign data. The decoders must return a valid value or ErrCorrupt, and a valid record can be written again.
 func FuzzDecode(f *testing.F) {
 	f.Add(`{"run_id":"1","job":"a","outcome":"ok","tick":"2026-03-01T03:00:00Z","slot":0,"exit_code":3,"newer":{"x":[1]}}`)
 	f.Add(`{"id":"1","name":"n","seen":"2026-03-01T03:00:00Z"}`)

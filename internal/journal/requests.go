@@ -271,9 +271,9 @@ func (l requestList) Subscribe(ctx context.Context, f func([]Request)) {
 	<-over
 }
 
-func (l requestList) keepSubscribed(ctx context.Context, told chan<- struct{}) {
+func (l requestList) keepSubscribed(ctx context.Context, arrived chan<- struct{}) {
 	for ; ctx.Err() == nil; backoff.Sleep(ctx, redial) {
-		l.listenOnce(ctx, told)
+		l.listenOnce(ctx, arrived)
 	}
 }
 
@@ -287,7 +287,7 @@ func receiveMessage(ctx context.Context, sub *redis.PubSub) (m any, err error) {
 	return sub.ReceiveTimeout(ctx, quiet) //nolint:wrapcheck // a subscription's end
 }
 
-func (l requestList) listenOnce(ctx context.Context, told chan<- struct{}) {
+func (l requestList) listenOnce(ctx context.Context, arrived chan<- struct{}) {
 	sub := l.redis.Subscribe(ctx)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // the end of ctx does not end a read of go-redis
@@ -305,7 +305,7 @@ func (l requestList) listenOnce(ctx context.Context, told chan<- struct{}) {
 			continue
 		}
 		select {
-		case told <- struct{}{}:
+		case arrived <- struct{}{}:
 		default: // a notice is already pending
 		}
 	}

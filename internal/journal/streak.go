@@ -120,7 +120,7 @@ func memberOf(z redis.Z) string {
 	return text
 }
 
-func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
+func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrite, r encodedRecord) {
 	key, at := h.jobKey(w.job, "streak"), float64(r.moment().UnixMicro())
 	switch {
 	case r.weight() == weightRunning || r.Retried:

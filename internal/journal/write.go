@@ -97,9 +97,9 @@ func (h *history) recordBatch(ctx context.Context, records []Record) error {
 
 // A jobWrite is the part of a batch for one job, with the replies from Redis.
 type jobWrite struct {
-	job    string
-	words  []word
-	latest time.Time // the newest time of the records
+	job     string
+	records []encodedRecord
+	latest  time.Time // the newest time of the records
 
 	beyond, old, oldRunning *redis.StringSliceCmd // replies that list runs to remove
 
@@ -109,7 +109,7 @@ type jobWrite struct {
 	doubtful []doubtful
 }
 
-type word struct {
+type encodedRecord struct {
 	Record
 	text []byte
 }
@@ -138,7 +138,7 @@ func (h *history) groupByJob(records []Record) ([]*jobWrite, error) {
 			byJob[r.Job] = w
 			jobs = append(jobs, w)
 		}
-		w.words = append(w.words, word{r, text})
+		w.records = append(w.records, encodedRecord{r, text})
 		if m := r.moment(); m.After(w.latest) {
 			w.latest = m
 		}
@@ -180,7 +180,7 @@ func (h *history) queueIndex(ctx context.Context, p redis.Pipeliner, jobs []*job
 func (h *history) queueJob(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
 	runs, records, output := h.jobKey(w.job, "runs"), h.jobKey(w.job, "records"), h.jobKey(w.job, "output")
 	h.queueRemoval(ctx, p, w.job)
-	for _, r := range w.words {
+	for _, r := range w.records {
 		// LT: the score of a run never rises, so a late "running" does not put the run above the ended ones.
 		p.ZAddLT(ctx, runs, redis.Z{Score: r.score(), Member: r.RunID})
 		h.queueClaim(ctx, p, w, r)
@@ -273,7 +273,7 @@ func blockMembers(blocks []string) []redis.Z {
 
 // A claim is the write of a record that may be the first to end its run. Only the first one is passed to Config.First.
 type claim struct {
-	word
+	encodedRecord
 	key    string
 	ended  *redis.BoolCmd   // whether the run had already ended, with a record of another weight
 	set    *redis.BoolCmd   // whether the run had no record of this weight
@@ -282,7 +282,7 @@ type claim struct {
 
 // queueClaim queues the write of a record. The same MULTI queries whether the record is the first to end its run. A separate query would cost a round trip for
 // each of the many records after an outage. If it failed, nothing would repeat it, because an answered write is not repeated.
-func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
+func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r encodedRecord) {
 	records, name := h.jobKey(w.job, "records"), fieldName(r.weight(), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[r.weight()]
 	if r.weight() == weightRunning && r.Attempt > 1 { // only the replica of the run writes these, one attempt after the other
@@ -293,7 +293,7 @@ func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite
 		p.HSetNX(ctx, records, name, r.text)
 		return
 	}
-	c := claim{word: r, key: w.job + "|" + r.RunID, ended: p.HExists(ctx, records, fieldName(other, r.RunID))}
+	c := claim{encodedRecord: r, key: w.job + "|" + r.RunID, ended: p.HExists(ctx, records, fieldName(other, r.RunID))}
 	c.set = p.HSetNX(ctx, records, name, r.text)
 	if h.isUnsure(c.key) {
 		c.stands = p.HGet(ctx, records, name)

@@ -12,7 +12,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// tricky holds what a reader of keys and brackets could trip over.
+// tricky has texts that are difficult for a scanner of keys and brackets.
 var tricky = []string{
 	"a = 1\nb.c = 2\nb.d.e = 3\n",
 	"\"quoted key\" = 1\n'lit\\eral' = 2\n\"\" = 3\n\"\\u00e9\\x41\\e\" = 4\n\"a.b\".c = 5\n",
@@ -40,8 +40,8 @@ func TestPlacesAgreeWithTheLibrary(t *testing.T) {
 	}
 }
 
-// disagreement compares the places with what the library has read from text that it takes for good: all its keys have
-// places, there are no others, lists are as long, keys and strings are spelled there, and columns are beyond 0.
+// disagreement compares the places with the result of the library for valid text. Both must have the same keys and lengths of lists. Keys and strings must
+// be in the text at their places, and columns must be positive.
 func disagreement(text string) string {
 	f := New("f", text)
 	if len(f.Parse(NewBounds())) > 0 {
@@ -64,7 +64,7 @@ func disagreement(text string) string {
 	return f.compare(places, tree, "")
 }
 
-// at returns the place of a key as the library lists it; for a table in parts that is the place of one part that has it.
+// at returns the place of a key. For a table in parts it is the place in one part that has the key.
 func at(p *place, key toml.Key) *place {
 	if len(key) == 0 {
 		return p
@@ -79,7 +79,7 @@ func at(p *place, key toml.Key) *place {
 	return nil
 }
 
-// parts returns all elements of a list, and theirs if they are lists.
+// parts returns all elements of a list, and of lists in it.
 func parts(p *place) []*place {
 	all := slices.Clone(p.items)
 	for _, item := range p.items {
@@ -173,7 +173,7 @@ func TestOffsetsInStrings(t *testing.T) {
 	}
 }
 
-// FuzzPlaces compares the places with what the library reads.
+// FuzzPlaces compares the places with the result of the library.
 // Promise: P8
 func FuzzPlaces(f *testing.F) {
 	for _, text := range tricky {
@@ -205,8 +205,8 @@ func FuzzPlaces(f *testing.F) {
 	})
 }
 
-// redefinitions holds every form in which TOML forbids to define a key twice, or to add to a complete value, with the expected message; and their
-// valid neighbours.
+// redefinitions has every form of a second definition, or of an addition to a complete value, that TOML forbids, with the expected message. It also has
+// similar valid texts.
 var redefinitions = []struct {
 	text string
 	want string // "" where the text is good
@@ -275,7 +275,7 @@ var redefinitions = []struct {
 	{"[[a.b]]\n[a]\nc = 1\n[[a.b]]", ""},
 }
 
-// TestRedefinitions refuses keys that are defined twice, in whatever form of TOML.
+// TestRedefinitions checks that a second definition is refused in every form.
 // Promise: P8
 func TestRedefinitions(t *testing.T) {
 	for _, tc := range redefinitions {

@@ -25,7 +25,7 @@ func common() []journal.Setting {
 	return []journal.Setting{{Key: "schedule", Value: "–"}, {Key: "timeout", Value: `"24h"`}, {Key: "retry.max", Value: "–"}}
 }
 
-// settings reads those of a job by the digests, and demands that no data is damaged.
+// settings returns the settings of a job in the configurations. It fails if data is damaged.
 func (s *suite) settings(j *journal.Journal, job string, digests ...string) map[string][]journal.Setting {
 	s.Helper()
 	var ids []journal.ConfigID
@@ -41,7 +41,7 @@ func (s *suite) settings(j *journal.Journal, job string, digests ...string) map[
 	return settings
 }
 
-// configurations are written once for all replicas that have them, and end with the last of them.
+// configurations checks that replicas share one copy of a configuration, which expires with the last of them.
 func configurations(s *suite) {
 	j := s.journal(journal.Config{})
 	one := journal.Configuration{Common: common(), Jobs: map[string]journal.JobConfig{
@@ -81,7 +81,7 @@ func configurations(s *suite) {
 	})
 }
 
-// configurationsOfVersions do not replace each other: a newer version may have other keys.
+// configurationsOfVersions checks that versions do not replace each other's settings. A newer version may have other keys.
 func configurationsOfVersions(s *suite) {
 	j := s.journal(journal.Config{})
 	older, newer := journal.ConfigID{Digest: "one", Version: "v1"}, journal.ConfigID{Digest: "one", Version: "v2"}
@@ -96,8 +96,7 @@ func configurationsOfVersions(s *suite) {
 	}
 }
 
-// longConfigurations take several round trips. A hash that lacks jobs, or has more than the configuration, is written from the beginning, and jobs beyond the
-// bound are left out for good.
+// longConfigurations checks configurations that take several round trips. A hash with too few or too many jobs is rewritten. Jobs beyond the limit are left out.
 func longConfigurations(s *suite) {
 	j := s.journal(journal.Config{})
 	c := journal.Configuration{Common: common(), Jobs: map[string]journal.JobConfig{}}
@@ -136,7 +135,7 @@ func longConfigurations(s *suite) {
 	}
 }
 
-// configurationsHaveOneWriter: while a replica writes settings others leave them alone, without an error, and take over when it has died.
+// configurationsHaveOneWriter checks that one replica writes settings at a time. The others return no error, and write if it dies.
 func configurationsHaveOneWriter(s *suite) {
 	j := s.journal(journal.Config{})
 	c := journal.Configuration{Common: common(), Jobs: map[string]journal.JobConfig{"a": {Digest: "1"}, "b": {Digest: "2"}}}
@@ -161,7 +160,7 @@ func configurationsHaveOneWriter(s *suite) {
 	})
 }
 
-// damagedConfigurations are reported, each for itself, and replicas write them again.
+// damagedConfigurations checks that each damaged configuration is reported and rewritten.
 func damagedConfigurations(s *suite) {
 	j := s.journal(journal.Config{})
 	good := journal.Configuration{Common: common(), Jobs: map[string]journal.JobConfig{"a": {Digest: "1"}}}
@@ -195,7 +194,7 @@ func damagedConfigurations(s *suite) {
 	}
 }
 
-// repairs demands that a replica reports damage to the good configuration, and writes it again.
+// repairs checks that a replica reports the damage to a configuration and rewrites it.
 func (s *suite) repairs(j *journal.Journal, good journal.Configuration, what string, damage func() error) {
 	s.Helper()
 	must(s, damage())

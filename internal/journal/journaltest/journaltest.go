@@ -1,6 +1,5 @@
-// Package journaltest is the conformance suite of package journal: the
-// promises of the journal must hold on every server that it may be used with, one Redis,
-// a Cluster or the in-process server.
+// Package journaltest is the conformance suite of package journal. The journal must keep its promises on one Redis, on a Redis Cluster, and on the in-process
+// server.
 package journaltest
 
 import (
@@ -18,17 +17,15 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// Run runs the suite. connect returns a client, with ContextTimeoutEnabled, of
-// the server to test; each test works in a namespace of its own and removes what
-// it wrote.
+// Run runs the suite. connect returns a client of the server to test, with ContextTimeoutEnabled. Each test has its own namespace and removes its keys.
 func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 	for name, test := range map[string]func(*suite){
 		"end completes running":           endCompletesRunning,
-		"words in any order":              wordsInAnyOrder,
+		"records in any order":            recordsInAnyOrder,
 		"abandoned keeps its start":       abandonedKeepsItsStart,
-		"first of equal words stands":     firstStands,
-		"later attempt of a run stands":   laterAttemptStands,
-		"repeating changes nothing":       repeating,
+		"first of equal records stays":    firstRecordStays,
+		"later attempt replaces earlier":  laterAttemptReplaces,
+		"repeated batch changes nothing":  repeatedBatch,
 		"late running revives nothing":    lateRunning,
 		"fields survive":                  fieldsSurvive,
 		"order and limits of Runs":        orderAndLimits,
@@ -44,7 +41,7 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 		"output of every size":            outputSizes,
 		"oldest output goes first":        oldestOutput,
 		"many small outputs":              smallOutputs,
-		"damage is told and passed over":  damage,
+		"damage is reported and skipped":  damage,
 		"foreign keys fail one job alone": foreignKeys,
 		"replicas come and go":            replicas,
 		"name of a lost replica is back":  nameIsBack,
@@ -56,14 +53,14 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 		"one run":                         oneRun,
 		"failures of a window":            failuresOfAWindow,
 		"streaks of failures":             streaks,
-		"streaks and late news":           streaksOfLateNews,
+		"streaks and late reports":        streaksOfLateReports,
 		"streaks and gaps":                streaksOfGaps,
 		"streaks and a late ok":           streaksOfALateOK,
 		"requests":                        requests,
 		"answers to requests":             answers,
 		"damaged requests":                damagedRequests,
 		"requests expire":                 requestsExpire,
-		"requests are heard":              requestsAreHeard,
+		"requests are received":           requestsAreHeard,
 		"live output":                     liveOutput,
 		"incidents of Redis":              incidents,
 		"configurations":                  configurations,
@@ -105,7 +102,7 @@ func newSuite(t *testing.T, client redis.UniversalClient) *suite {
 	return s
 }
 
-// journal with defaults where cfg says nothing.
+// journal returns a journal in the namespace of the test.
 func (s *suite) journal(cfg journal.Config) *journal.Journal {
 	s.Helper()
 	cfg.Redis = s.client
@@ -118,7 +115,7 @@ func (s *suite) journal(cfg journal.Config) *journal.Journal {
 	return j
 }
 
-// ended is a record of run id that started i seconds before now and took 1 ms.
+// ended returns the record of a run that started i seconds ago and took 1 ms.
 func (s *suite) ended(job, id, outcome string, i int) journal.Record {
 	r := s.running(job, id, i)
 	r.Outcome = outcome
@@ -149,7 +146,7 @@ func (s *suite) runs(j *journal.Journal, job string, n int) []journal.Record {
 	return records
 }
 
-// expect compares the records of a job with "id outcome reason" of each.
+// expect compares the records of a job with texts "id outcome reason".
 func (s *suite) expect(j *journal.Journal, job string, want ...string) {
 	s.Helper()
 	if got := describe(s.runs(j, job, 0)); !slices.Equal(got, want) {
@@ -165,7 +162,7 @@ func describe(records []journal.Record) []string {
 	return all
 }
 
-// allKeys of the namespace, and of namespaces that begin with its name.
+// allKeys returns the keys of the namespace, and of namespaces whose names begin with its name.
 func (s *suite) allKeys() []string {
 	s.Helper()
 	var (
@@ -194,12 +191,12 @@ func (s *suite) allKeys() []string {
 	return keys
 }
 
-// key of a job, as in the package comment of journal.
+// key returns a key of a job: see the package comment of journal.
 func (s *suite) key(job, name string) string {
 	return "cronclave:" + s.namespace + ":{" + job + "}:" + name
 }
 
-// stored counts the records of a job in Redis: its index and its hash.
+// stored returns the number of entries in the index of a job and in its hash.
 func (s *suite) stored(job string) (indexed, texts int) {
 	s.Helper()
 	n, err := s.client.ZCard(s.ctx, s.key(job, "runs")).Result()
@@ -213,7 +210,7 @@ func (s *suite) stored(job string) (indexed, texts int) {
 	return int(n), int(m)
 }
 
-// outputBytes counts the output of a job in Redis, without the bytes that keep the order.
+// outputBytes returns the length of a job's output in Redis, without the prefixes of the blocks.
 func (s *suite) outputBytes(job string) int {
 	s.Helper()
 	blocks, err := s.client.ZRange(s.ctx, s.key(job, "output"), 0, -1).Result()
@@ -227,7 +224,7 @@ func (s *suite) outputBytes(job string) int {
 	return n
 }
 
-// eventually asks again until ok, since the server's clock can't be moved.
+// eventually repeats ok until it returns true. The clock of the server cannot be moved.
 func (s *suite) eventually(what string, ok func() bool) {
 	s.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); {

@@ -145,7 +145,7 @@ func namespaces(s *suite) {
 	}
 }
 
-// incidents are noted by several replicas, are one if they overlap, and go by their age and their number. Those of the future are not listed.
+// incidents checks reports of several replicas: overlapping ones are merged, old and surplus ones are removed, and future ones are not listed.
 func incidents(s *suite) {
 	j := s.journal(journal.Config{})
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -248,7 +248,7 @@ func lockUses(s *suite) {
 	}
 }
 
-// sessionSecrets are one for all replicas, survive a loss of data by the replicas that know them, and are in no error.
+// sessionSecrets checks that all replicas get one secret, that a replica which knows it restores it after a loss of data, and that no error contains it.
 func sessionSecrets(s *suite) {
 	j, other := s.journal(journal.Config{}), s.journal(journal.Config{})
 	key := "cronclave:" + s.namespace + ":session-secret"

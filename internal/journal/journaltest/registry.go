@@ -87,7 +87,7 @@ func replicas(s *suite) {
 	}
 }
 
-// claimedOnce demands that one replica is lost, and that one of two callers is to say so.
+// claimedOnce checks that one replica is lost, and that one of two callers claims it.
 func (s *suite) claimedOnce(j *journal.Journal, id string) {
 	for i, want := range []bool{true, false} {
 		lost, err := j.LostReplicas(s.ctx)
@@ -133,7 +133,7 @@ func forgottenReplica(s *suite) {
 	}
 }
 
-// epochs: all replicas find the same epoch until it is lost, which all of them notice; then it is another one, and the format is restored.
+// epochs checks that all replicas find the same epoch. After a loss of data all of them find another one, and the format is restored.
 func epochs(s *suite) {
 	j := s.journal(journal.Config{})
 	epoch := func(id string) string {
@@ -164,7 +164,7 @@ func epochs(s *suite) {
 	epochsAfterDamage(s, j, second)
 }
 
-// epochsAfterDamage: a key that is no epoch does not fail a registration, and a later one finds a new epoch.
+// epochsAfterDamage checks that a damaged epoch does not fail a registration, and that a later one finds a new epoch.
 func epochsAfterDamage(s *suite, j *journal.Journal, last string) {
 	key := "cronclave:" + s.namespace + ":epoch"
 	for what, damage := range map[string]func() error{
@@ -248,7 +248,7 @@ func jobs(s *suite) {
 	}
 }
 
-// goneJobs: a name is kept after the job was forgotten, until it is dropped or described again.
+// goneJobs checks that the name of a forgotten job stays listed until it is dropped or described again.
 func (s *suite) goneJobs(j *journal.Journal, a journal.JobInfo) {
 	gone := func(want map[string]time.Time) {
 		s.Helper()
@@ -298,7 +298,7 @@ func format(s *suite) {
 	}
 }
 
-// lossIsClaimedBesideDamage has the list of lost names be of another type: a lost replica is claimed all the same.
+// lossIsClaimedBesideDamage checks that a lost replica is claimed even if the list of lost names has the wrong type.
 func lossIsClaimedBesideDamage(s *suite) {
 	j := s.journal(journal.Config{})
 	s.register(j, s.replica("beside-abcdefgh"), hour)
@@ -314,7 +314,7 @@ func lossIsClaimedBesideDamage(s *suite) {
 	s.client.Del(s.ctx, "cronclave:"+s.namespace+":lost")
 }
 
-// crash registers a replica, and removes its entry as if its time to live had passed.
+// crash registers a replica and removes its entry, as if it had expired.
 func crash(s *suite, j *journal.Journal, id string) (lost journal.LostReplica) {
 	s.Helper()
 	r := s.replica(id)
@@ -328,8 +328,8 @@ func crash(s *suite, j *journal.Journal, id string) (lost journal.LostReplica) {
 	return missing[0]
 }
 
-// nameIsBack: no replica is lost whose name is registered, or that was forgotten, whichever order a leader, a person and a successor come in. So it stays
-// when the successor ends.
+// nameIsBack checks that a replica is not lost if its name is registered again or was forgotten, in any order of leader, user and successor, and also after
+// the successor has ended.
 func nameIsBack(s *suite) {
 	j := s.journal(journal.Config{})
 	nobody := func(what string) {

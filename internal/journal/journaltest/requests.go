@@ -73,7 +73,7 @@ func answers(s *suite) {
 	say(waits, runs) // late
 }
 
-// damagedRequests are answered with an error that names the key: a person deletes it by its name.
+// damagedRequests checks that the error of a damaged request names its key, so that a user can delete it.
 func damagedRequests(s *suite) {
 	j := s.journal(journal.Config{})
 	_, err := j.AskOnce(s.ctx, "once", journal.Request{ID: "one", Job: "report"}, time.Minute)

@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// streak compares the streak of a job: the number of failures in a row, when the first of them ended, and the newest ok.
+// streak compares the streak of a job: the number of failures, the end of the first one, and the newest ok.
 func (s *suite) streak(j *journal.Journal, job string, count int, since, lastOK time.Time) {
 	s.Helper()
 	all, err := j.Streaks(s.ctx, []string{job, "another"})
@@ -26,7 +26,7 @@ func (s *suite) streak(j *journal.Journal, job string, count int, since, lastOK 
 	}
 }
 
-// streaks lets a job fail 1,000 times, which is more than the history keeps, with outcomes in between that neither begin nor end a streak.
+// streaks lets a job fail 1,000 times, more than the history keeps, with other outcomes in between that do not change a streak.
 func streaks(s *suite) {
 	j, other := s.journal(journal.Config{Runs: 3}), s.journal(journal.Config{Runs: 3})
 	none := time.Time{}
@@ -69,7 +69,7 @@ func gap(s *suite, job string, ago int) (missed []journal.Record) {
 	return missed
 }
 
-// streaksOfGaps: failures with one end count each, several replicas report them, and others are reported late. A folded failure counts once.
+// streaksOfGaps checks failures that end at the same time, are reported by several replicas, or are reported late. Each counts once, also after folding.
 func streaksOfGaps(s *suite) {
 	j, other := s.journal(journal.Config{}), s.journal(journal.Config{})
 	none, missed := time.Time{}, gap(s, "a", 500)
@@ -103,8 +103,8 @@ func streaksOfGaps(s *suite) {
 	}
 }
 
-// streaksOfALateOK reports an ok late, with a time among the older failures that are only kept as a number. The streak then counts the failures that are known to be
-// newer than the ok, and AtLeast is set until the job is ok again.
+// streaksOfALateOK reports an ok late, with a time among the folded failures. The streak then counts only failures that are certainly newer, and AtLeast is
+// set until the next ok.
 func streaksOfALateOK(s *suite) {
 	j := s.journal(journal.Config{})
 	expect := func(want journal.Streak) {
@@ -145,8 +145,8 @@ func streaksOfALateOK(s *suite) {
 	expect(journal.Streak{Count: 1, Since: s.ended("a", "again", journal.OutcomeFailed, 90).Finished, LastOK: well.Finished})
 }
 
-// streaksOfLateNews says all words of a run in every order: a run that others called abandoned is no failure once its holder has reported another end.
-func streaksOfLateNews(s *suite) {
+// streaksOfLateReports writes all records of a run in every order. An abandoned run is no failure once its holder has reported another end.
+func streaksOfLateReports(s *suite) {
 	j := s.journal(journal.Config{})
 	for i, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {2}, {1, 2}, {2, 1}} {
 		for _, end := range []string{journal.OutcomeOK, journal.OutcomeCanceled, journal.OutcomeFailed} {
@@ -172,7 +172,7 @@ func streaksOfLateNews(s *suite) {
 	s.streak(j, "b", 1, lost.Finished, time.Time{})
 }
 
-// failuresOfAWindow reads failures among many other runs: those whose records are removed are counted, and so are those beyond the limit.
+// failuresOfAWindow reads failures among many other runs. Failures beyond the limit, or whose records were removed, are only counted.
 func failuresOfAWindow(s *suite) {
 	j := s.journal(journal.Config{Runs: 3})
 	expect := func(what string, from, most int, jobs string, more, removed int, want ...string) {

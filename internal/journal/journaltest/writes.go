@@ -24,10 +24,9 @@ func endCompletesRunning(s *suite) {
 	}
 }
 
-// wordsInAnyOrder says all words of a run, one after the other and in one batch,
-// in every order.
-func wordsInAnyOrder(s *suite) {
-	words := func(job string) []journal.Record {
+// recordsInAnyOrder writes all records of a run in every order, one by one and in one batch.
+func recordsInAnyOrder(s *suite) {
+	records := func(job string) []journal.Record {
 		end := s.ended(job, "1", journal.OutcomeFailed, 60)
 		end.Finished = s.now.Add(-50 * time.Second)
 		abandoned := s.ended(job, "1", journal.OutcomeAbandoned, 60)
@@ -37,21 +36,20 @@ func wordsInAnyOrder(s *suite) {
 	j := s.journal(journal.Config{})
 	for i, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {2}, {1, 2}, {2, 1}} {
 		one, batch := fmt.Sprintf("one-%d", i), fmt.Sprintf("batch-%d", i)
-		var together []journal.Record
+		var all []journal.Record
 		for _, k := range order {
-			s.record(j, words(one)[k])
-			together = append(together, words(batch)[k])
+			s.record(j, records(one)[k])
+			all = append(all, records(batch)[k])
 		}
-		s.record(j, together...)
+		s.record(j, all...)
 		s.expect(j, one, "1 failed")
 		s.expect(j, batch, "1 failed")
 	}
-	s.record(j, words("left")[1], words("left")[0])
+	s.record(j, records("left")[1], records("left")[0])
 	s.expect(j, "left", "1 abandoned")
 }
 
-// abandonedKeepsItsStart checks that an abandoned record has the start that the holder wrote, before or after. The writer of "abandoned" does not
-// know it.
+// abandonedKeepsItsStart checks that an abandoned record gets its start from the running record of the holder, in either order.
 func abandonedKeepsItsStart(s *suite) {
 	j := s.journal(journal.Config{})
 	for i, order := range [][]int{{0, 1}, {1, 0}} {
@@ -59,9 +57,9 @@ func abandonedKeepsItsStart(s *suite) {
 		running := s.running(job, "1", 60)
 		abandoned := s.ended(job, "1", journal.OutcomeAbandoned, 20)
 		abandoned.Started, abandoned.DurationMS = time.Time{}, nil
-		words := []journal.Record{running, abandoned}
-		s.record(j, words[order[0]])
-		s.record(j, words[order[1]])
+		both := []journal.Record{running, abandoned}
+		s.record(j, both[order[0]])
+		s.record(j, both[order[1]])
 		for _, r := range s.runs(j, job, 0) {
 			if !r.Started.Equal(running.Started) || !r.Finished.Equal(abandoned.Finished) || r.DurationMS != nil {
 				s.Errorf("started %v, noticed %v, lasted %v", r.Started, r.Finished, r.DurationMS)
@@ -73,11 +71,11 @@ func abandonedKeepsItsStart(s *suite) {
 	unknown.Started = time.Time{}
 	s.record(j, unknown)
 	if r := s.runs(j, "b", 0); len(r) != 1 || !r[0].Started.IsZero() {
-		s.Errorf("never heard of as running: %v", r)
+		s.Errorf("without a running record: %v", r)
 	}
 }
 
-func firstStands(s *suite) {
+func firstRecordStays(s *suite) {
 	j, other := s.journal(journal.Config{}), s.journal(journal.Config{})
 	settled := func(outcome, reason string, said int) journal.Record {
 		return journal.Record{RunID: "a.20260101T000000Z", Job: "a", Tick: s.now.Add(-time.Minute), Trigger: "schedule",
@@ -95,8 +93,8 @@ func firstStands(s *suite) {
 	s.expect(j, "b", "1 abandoned first")
 }
 
-// laterAttemptStands: a run that goes on to another try is running in that one.
-func laterAttemptStands(s *suite) {
+// laterAttemptReplaces checks that a running record of a later attempt replaces the earlier one.
+func laterAttemptReplaces(s *suite) {
 	j := s.journal(journal.Config{})
 	attempts := func(want ...int) {
 		s.Helper()
@@ -123,7 +121,7 @@ func laterAttemptStands(s *suite) {
 	attempts(3)
 }
 
-func repeating(s *suite) {
+func repeatedBatch(s *suite) {
 	j := s.journal(journal.Config{})
 	batch := []journal.Record{s.running("a", "1", 9), s.ended("a", "1", journal.OutcomeOK, 9), s.running("a", "2", 8)}
 	batch[1].Output = new("some output")
@@ -140,8 +138,7 @@ func repeating(s *suite) {
 	}
 }
 
-// lateRunning lets a "running" arrive long after the end, and checks that it
-// neither shows nor keeps the record from being trimmed.
+// lateRunning writes a running record long after the end. It must not be shown, and must not keep the record from being trimmed.
 func lateRunning(s *suite) {
 	j := s.journal(journal.Config{Runs: 3})
 	s.record(j, s.ended("a", "late", journal.OutcomeOK, 100))
@@ -235,7 +232,7 @@ func boundedByRuns(s *suite) {
 	s.expect(j, "a", ids(99, 90, "ok")...)
 }
 
-// boundedByWriters lets five replicas write one job in turns that are not fair.
+// boundedByWriters lets five replicas write the records of one job in random turns.
 func boundedByWriters(s *suite) {
 	const writers = 5
 	var replicas []*journal.Journal
@@ -360,8 +357,7 @@ func oldestOutput(s *suite) {
 	}
 }
 
-// smallOutputs checks that small ones do not push each other out: each of the
-// records has its own.
+// smallOutputs checks that every record keeps its small output.
 func smallOutputs(s *suite) {
 	j := s.journal(journal.Config{Runs: 40, MaxBytes: 1 << 20})
 	var batch []journal.Record
