@@ -12,8 +12,8 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica"
-	"github.com/cronclave/cronclave/internal/trial"
 )
 
 func newRunCommand(a *app) *cobra.Command {
@@ -133,12 +133,12 @@ func (a *app) settingOf(embed, ofDemo bool) (s setting, end func(), err error) {
 	case !embed:
 		return production, end, nil
 	}
-	server, err := trial.Start()
+	server, err := startTrial()
 	if err != nil {
 		return 0, end, err
 	}
-	a.trial = server.Embedded()
-	return trialAlone, server.Close, nil
+	a.trial = redisconn.InProcess(server.server, server.view)
+	return trialAlone, server.close, nil
 }
 
 // confineConfig removes from a configuration what a trial must not use: its Redis and, in a demo, also its heartbeat and HTTP server.

@@ -115,7 +115,7 @@ func (d *demo) prepareDemo() (err error) {
 		return fmt.Errorf("%w: %s: job %s has after, and the demo counts ticks by their schedules", ErrUnsuitable, d.Path, d.jobs[i].Name)
 	}
 	d.view = newView(d.Out, d.Colour, zonedata.Local(d.cfg.Zones), d.jobs)
-	d.known = newRuns(d.jobs)
+	d.known = newKnown(d.jobs)
 	if err := d.connectRedis(); err != nil {
 		return err
 	}

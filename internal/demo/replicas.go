@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -22,12 +23,12 @@ type fleet struct {
 	env       []string
 	input     string // stdin of each replica
 	events    chan logLine
-	processes map[string]*process // latest process of each replica, by name
+	processes map[string]*process // by the name of the replica
 	alive     int                 // number of processes whose end was not read from events yet
 	readers   sync.WaitGroup
 }
 
-// process is one process of a replica. A replica that is started again gets another one.
+// process is the process of a replica.
 type process struct {
 	name    string
 	process *exec.Cmd
@@ -39,7 +40,7 @@ func newFleet(command, env []string, input string) *fleet {
 	return &fleet{command: command, env: env, input: input, events: make(chan logLine, 256), processes: map[string]*process{}}
 }
 
-// startReplica starts a process for a replica. An earlier process of that name must have ended.
+// startReplica starts a process for a replica.
 func (c *fleet) startReplica(name string) error {
 	args := append(slices.Clone(c.command[1:]), "--replica", name)
 	m := &process{name: name, process: exec.Command(c.command[0], args...)}
@@ -100,16 +101,14 @@ func (c *fleet) signalAll(s os.Signal) {
 }
 
 // killReplica sends SIGKILL to a replica.
-func (c *fleet) killReplica(name string) error {
+func (c *fleet) killReplica(name string) (pid int, err error) {
 	m := c.processes[name]
 	m.leaving = true
 	if err := m.process.Process.Kill(); err != nil {
-		return fmt.Errorf("kill replica %s: %w", name, err)
+		return 0, fmt.Errorf("kill replica %s: %w", name, err)
 	}
-	return nil
+	return m.process.Process.Pid, nil
 }
-
-func (c *fleet) pidOf(name string) int { return c.processes[name].process.Process.Pid }
 
 // close kills all replicas and waits until they have ended.
 func (c *fleet) close() {
@@ -141,4 +140,56 @@ func replicaEnv(environ []string, cfg *config.Config, more map[string]string) []
 
 func asksFor(cfg *config.Config, variable string) bool {
 	return cfg.EnvTaken[variable] || slices.ContainsFunc(cfg.Jobs, func(j config.Job) bool { return j.EnvTaken[variable] })
+}
+
+// run is one execution of a job, as the job itself or a replica's log reports it.
+type run struct {
+	ID, Job, Replica string
+	Tick             time.Time
+	Slot             int
+	Token            int64
+	Started, Ended   time.Time // Ended is zero until the run is known to have ended
+}
+
+// logLine has the fields that the demo uses of a line in a replica's log. For a line that is not JSON, Message is the line and Level is "".
+type logLine struct {
+	Level   string    `json:"level"`
+	Message string    `json:"msg"`
+	At      time.Time `json:"time"`
+	Stream  string    `json:"stream"` // set if Message is output of a job
+	Job     string    `json:"job"`
+	RunID   string    `json:"run_id"`
+	Tick    time.Time `json:"tick"`
+	Slot    int       `json:"slot"`
+	Token   int64     `json:"token"`
+	Outcome string    `json:"outcome"`
+	Reason  string    `json:"reason"`
+	Took    string    `json:"duration"`
+	Lost    string    `json:"replica_lost"`
+	Error   string    `json:"error"`
+
+	from  *process // process that wrote the log
+	ended bool     // set if this is no line: the process has ended, and Error is its exit status
+}
+
+// Messages about ticks and runs in the log of a replica.
+const (
+	saidStarted   = "started"
+	saidFinished  = "finished"
+	saidNotRun    = "tick not run"
+	saidAbandoned = "run abandoned: its holder is gone"
+)
+
+func parseLog(line []byte) logLine {
+	var l logLine
+	// Other lines may use the same keys with other types. The fields that could be parsed are used.
+	if err := json.Unmarshal(line, &l); err != nil && l.Message == "" {
+		return logLine{Message: string(line), At: time.Now()}
+	}
+	return l
+}
+
+// toRun returns the run that the line describes.
+func (l *logLine) toRun() *run {
+	return &run{ID: l.RunID, Job: l.Job, Replica: l.from.name, Tick: l.Tick, Slot: l.Slot, Token: l.Token, Started: l.At}
 }

@@ -1,10 +1,20 @@
 package demo
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
@@ -149,27 +159,18 @@ func (t *tally) hasEnded(r run) bool {
 // countTokens counts tokens of a job that did not grow. If a run started before the tick of another run, the first run must have the smaller token, because
 // no tick is granted before it is due. If two runs are closer to each other, only Redis knows their order, but their tokens must be different.
 func (t *tally) countTokens(c *counted, job *config.Job) {
-	var runs []run
-	seen := map[int64]string{} // id of the run with a token
-	for _, r := range t.runs {
-		if r.Job != job.Name {
-			continue
-		}
-		if id, taken := seen[r.Token]; taken && id != r.ID {
+	runs := slices.DeleteFunc(slices.Clone(t.runs), func(r run) bool { return r.Job != job.Name })
+	holders := map[int64]string{} // id of the run with a token
+	for _, r := range runs {
+		if id, taken := holders[r.Token]; taken && id != r.ID {
 			c.addFault(&c.shrank, "%s has a token that another run has", r)
 		}
-		seen[r.Token] = r.ID
-		runs = append(runs, r)
-	}
-	byStart := slices.SortedFunc(slices.Values(runs), func(a, b run) int { return a.Started.Compare(b.Started) })
-	byTick := slices.SortedFunc(slices.Values(runs), func(a, b run) int { return a.Tick.Compare(b.Tick) })
-	var greatest run // run with the greatest token among those that started before the tick of r
-	for _, r := range byTick {
-		for len(byStart) > 0 && byStart[0].Started.Before(r.Tick) {
-			if byStart[0].Token > greatest.Token {
-				greatest = byStart[0]
+		holders[r.Token] = r.ID
+		var greatest run
+		for _, before := range runs {
+			if before.Started.Before(r.Tick) && before.Token > greatest.Token {
+				greatest = before
 			}
-			byStart = byStart[1:]
 		}
 		if greatest.Token > r.Token {
 			c.addFault(&c.shrank, "%s has a smaller token than %s, which ran before", r, greatest)
@@ -182,4 +183,228 @@ func clockText(t time.Time) string { return t.Format("15:04:05") }
 // String returns a description of a run for messages.
 func (r run) String() string {
 	return fmt.Sprintf("%s %s on %s (slot %d, token %d)", r.Job, clockText(r.Tick), r.Replica, r.Slot, r.Token)
+}
+
+// summarize prints the result of the demo. It returns an error if cronclave broke a promise.
+func (d *demo) summarize(ctx context.Context) error {
+	t := newTally(d.jobs, d.from, d.until.In(d.view.zone))
+	t.killed = d.plan.victim.ID
+	if err := d.gatherRuns(ctx, t); err != nil {
+		return err
+	}
+	c := t.countTicks()
+	d.view.printLine(plain, "")
+	d.view.printLine(bold, "%s", d.countsLine(&c))
+	tokens := "tokens grew with every grant"
+	if c.shrank > 0 {
+		tokens = "tokens did NOT grow with every grant"
+	}
+	d.view.printLine(plain, "%s    %s", tokens, d.killSummary(t.runs))
+	if d.builtIn {
+		d.view.printLine(faint, "counted from what the jobs wrote themselves")
+	} else {
+		d.view.printLine(faint, "counted from the replicas' logs and the history: what your commands did, only they know")
+	}
+	return d.listFaults(&c)
+}
+
+// gatherRuns adds to a tally the runs, and the outcomes of runs and ticks.
+func (d *demo) gatherRuns(ctx context.Context, t *tally) error {
+	if d.builtIn {
+		lines, err := readEntries(d.runsFile())
+		if err != nil {
+			return err
+		}
+		t.runs = runsOf(lines)
+	} else {
+		for _, r := range d.known.runs {
+			t.runs = append(t.runs, *r)
+		}
+		for _, r := range d.known.outcomes {
+			t.addOutcome(r)
+		}
+	}
+	journal, err := d.redis.OpenJournal(d.cfg, nil)
+	if err != nil {
+		return err
+	}
+	const all = 0
+	records, err := journal.Runs(ctx, "", all, false)
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		t.addOutcome(r)
+	}
+	return nil
+}
+
+func (d *demo) countsLine(c *counted) string {
+	var replicas []string
+	for _, name := range slices.Sorted(maps.Keys(c.runs)) {
+		replicas = append(replicas, fmt.Sprintf("%s %d", name, c.runs[name]))
+	}
+	return strings.TrimRight(fmt.Sprintf("%s  %s due  %d settled  %d doubled  %d early    %s", countOf(len(d.jobs), "job"), countOf(c.due, "tick"),
+		c.settled, c.doubled, c.early, strings.Join(replicas, "  ")), " ")
+}
+
+// killSummary describes the kill and the take-over in a sentence.
+func (d *demo) killSummary(runs []run) string {
+	p := &d.plan
+	switch {
+	case !p.killed() && (d.cut || d.builtIn):
+		return "no replica was killed: it ended before"
+	case !p.killed():
+		return "no replica was killed: no run left time for a take-over"
+	case p.takeOver.ID == "":
+		return fmt.Sprintf("%s was killed; no take-over before the end", p.victim.Replica)
+	}
+	began := p.takeOver.Started
+	for _, r := range runs {
+		if r.ID == p.takeOver.ID {
+			began = r.Started
+		}
+	}
+	which := "next tick"
+	if next := d.known.jobs[p.victim.Job].Spec.Next(p.victim.Tick); !next.Equal(p.takeOver.Tick) {
+		which = "tick " + clockText(p.takeOver.Tick.In(d.view.zone))
+	}
+	return fmt.Sprintf("take-over %.1fs after the kill (%s, elsewhere)", began.Sub(p.killedAt).Seconds(), which)
+}
+
+// listFaults prints the faults, and returns [ErrBroken] if there is one. A tick without an outcome is not a fault if a signal ended the demo, or if the
+// configuration is the user's, because its deadlines may be long.
+func (d *demo) listFaults(c *counted) error {
+	open := c.due - c.settled
+	wrong := c.doubled + c.early + c.strays + c.shrank + d.surprises
+	if open > 0 && (d.cut || !d.builtIn) {
+		d.view.printLine(yellow, "%s still open when it ended", countOf(open, "tick"))
+	} else {
+		wrong += open
+	}
+	const most = 10
+	for i, f := range c.faults {
+		if i == most {
+			d.view.printLine(red, "and %d more", len(c.faults)-most)
+			break
+		}
+		d.view.printLine(red, "%s", f)
+	}
+	if d.surprises > 0 {
+		d.view.printLine(red, "%s ended by itself", countOf(d.surprises, "replica"))
+	}
+	if wrong > 0 {
+		return ErrBroken
+	}
+	return nil
+}
+
+func countOf(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Environment variables for the jobs of the built-in configuration: the program to execute, and the file to which jobs write.
+const (
+	programVariable  = "DEMO_PROGRAM"
+	runsFileVariable = "DEMO_RUNS_FILE"
+)
+
+// entry is a line in the file of runs. A job of the demo writes one when it starts and one when it ends.
+type entry struct {
+	Event   string    `json:"event"` // "start" or "end"
+	Job     string    `json:"job"`
+	Tick    time.Time `json:"tick"`
+	Slot    int       `json:"slot"`
+	Token   int64     `json:"token"`
+	Replica string    `json:"replica"`
+	RunID   string    `json:"run_id"`
+	PID     int       `json:"pid"`
+	At      time.Time `json:"at"`
+}
+
+// Work is what a job of the built-in configuration executes. It writes an entry to the file of runs, waits for length, and writes another entry. It returns
+// [ErrNoDemo] if it does not run as a job of a demo.
+func Work(ctx context.Context, length time.Duration) error {
+	t, err := newEntry(os.Getenv)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoDemo, err)
+	}
+	path := os.Getenv(runsFileVariable)
+	if err := t.appendTo("start", path); err != nil {
+		return err
+	}
+	backoff.Sleep(ctx, length)
+	return t.appendTo("end", path)
+}
+
+// ErrNoDemo reports that [Work] was started by hand, not as a job of a demo.
+var ErrNoDemo = errors.New("demo-work runs as a job of the demo")
+
+// newEntry returns an entry about the run that the environment describes. The replica has set these variables.
+func newEntry(env func(string) string) (entry, error) {
+	t := entry{Job: env("CRONCLAVE_JOB"), Replica: env("CRONCLAVE_REPLICA"), RunID: env("CRONCLAVE_RUN_ID"), PID: os.Getpid()}
+	var errs [3]error
+	t.Tick, errs[0] = time.Parse(time.RFC3339, env("CRONCLAVE_TICK"))
+	t.Slot, errs[1] = strconv.Atoi(env("CRONCLAVE_SLOT"))
+	t.Token, errs[2] = strconv.ParseInt(env("CRONCLAVE_FENCING_TOKEN"), 10, 64)
+	if err := errors.Join(errs[:]...); err != nil {
+		return t, fmt.Errorf("its environment: %w", err)
+	}
+	return t, nil
+}
+
+// appendTo appends the entry to a file with a single write, so that the lines of several jobs do not mix.
+func (t entry) appendTo(event, path string) error {
+	t.Event, t.At = event, time.Now()
+	line, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	_, err = f.Write(append(line, '\n'))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// readEntries reads the file of runs. If the file is missing, no job has run.
+func readEntries(path string) ([]entry, error) {
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read the jobs' records: %w", err)
+	}
+	var list []entry
+	for line := range bytes.Lines(data) {
+		var t entry
+		if err := json.Unmarshal(line, &t); err != nil {
+			return nil, fmt.Errorf("read the jobs' records: %w: %q", err, line)
+		}
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+// runsOf returns a run for each start, in the order of the file.
+func runsOf(lines []entry) []run {
+	var runs []run
+	for _, t := range lines {
+		if t.Event == "start" {
+			runs = append(runs, run{ID: t.RunID, Job: t.Job, Replica: t.Replica, Tick: t.Tick, Slot: t.Slot, Token: t.Token, Started: t.At})
+			continue
+		}
+		for i := range runs {
+			if runs[i].ID == t.RunID && runs[i].Ended.IsZero() {
+				runs[i].Ended = t.At
+				break
+			}
+		}
+	}
+	return runs
 }

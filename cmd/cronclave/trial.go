@@ -1,6 +1,4 @@
-// Package trial provides the Redis of `cronclave run --embedded-redis`. This Redis runs inside the process of the replica. Other processes of the same user
-// can read its data.
-package trial
+package main
 
 import (
 	"fmt"
@@ -17,40 +15,37 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// Redis is an embedded Redis with two accesses. The replica uses it inside the process. Other processes use a restricted view through a Unix socket, in a
+// trialRedis is the Redis of `cronclave run --embedded-redis`. The replica uses it inside the process. Other processes use a restricted view through a socket, in a
 // folder that only the user of this process may enter. The view lets them read data and follow the output of runs, and refuses all changes that could affect
 // which tick runs.
-type Redis struct {
+type trialRedis struct {
 	server *embedded.Server
 	folder string // folder of the socket, or ""
 	view   redisconn.View
 }
 
-// Start starts an embedded Redis. If it cannot create the socket, the Redis has no view, and View.Fault has the reason.
-func Start() (*Redis, error) {
+// startTrial starts an embedded Redis. If it cannot create the socket, the Redis has no view, and View.Fault has the reason.
+func startTrial() (*trialRedis, error) {
 	server, err := embedded.Start(embedded.Config{DialOnly: true})
 	if err != nil {
 		return nil, fmt.Errorf("start the embedded Redis: %w", err)
 	}
-	r := &Redis{server: server}
+	r := &trialRedis{server: server}
 	if err := r.openView(); err != nil {
 		r.view = redisconn.View{Fault: err}
 	}
 	return r, nil
 }
 
-// Embedded returns the access for the replica.
-func (r *Redis) Embedded() redisconn.Embedded { return redisconn.InProcess(r.server, r.view) }
-
-// Close stops the Redis and closes all connections.
-func (r *Redis) Close() {
+// close stops the Redis and closes all connections.
+func (r *trialRedis) close() {
 	r.server.Close()
 	if r.folder != "" {
 		_ = os.RemoveAll(r.folder) // if this fails, only an empty socket file remains
 	}
 }
 
-func (r *Redis) openView() error {
+func (r *trialRedis) openView() error {
 	temp, err := filepath.Abs(os.TempDir())
 	if err != nil {
 		return fmt.Errorf("find the folder for temporary files: %w", err)
@@ -70,12 +65,12 @@ func (r *Redis) openView() error {
 		return fmt.Errorf("listen on a socket: %w", err)
 	}
 	look := redis.NewScripts().InspectOnly
-	r.server.ServeView(embedded.View{Listener: listener, Reads: reads, Scripts: map[string]string{look.SHA: look.Text}, Hides: journal.IsSecretKey, Permits: journal.AsksToFollow})
+	r.server.ServeView(embedded.View{Listener: listener, Reads: trialReads, Scripts: map[string]string{look.SHA: look.Text}, Hides: journal.IsSecretKey, Permits: journal.AsksToFollow})
 	r.view.URL = at.String()
 	return nil
 }
 
-// reads are the commands that the view permits: the commands that `status`, `history`, `why`, `audit` and `logs` need. They never block.
-var reads = strings.Fields(`CLIENT HELLO INFO PING SELECT TIME
+// trialReads are the commands that the view permits: the commands that `status`, `history`, `why`, `audit` and `logs` need. They never block.
+var trialReads = strings.Fields(`CLIENT HELLO INFO PING SELECT TIME
 	EXISTS GET HEXISTS HGET HGETALL HLEN HMGET HVALS PTTL TYPE
 	XRANGE ZCARD ZCOUNT ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREVRANGE ZSCORE`)

@@ -17,7 +17,7 @@ func told(t *testing.T) (*demo, *bytes.Buffer) {
 	t.Setenv("NO_COLOR", "")
 	var out bytes.Buffer
 	d := &demo{Config: Config{Out: &out, Length: time.Minute}, cfg: &config.Config{}, jobs: builtIn(t), builtIn: true, fleet: newFleet(nil, nil, "")}
-	d.view, d.known = newView(&out, false, time.UTC, d.jobs), newRuns(d.jobs)
+	d.view, d.known = newView(&out, false, time.UTC, d.jobs), newKnown(d.jobs)
 	d.view.zone = time.UTC
 	d.planKill(second(0))
 	return d, &out
@@ -61,7 +61,7 @@ func TestViewShowsALineForEachEvent(t *testing.T) {
 		"outcome": "failed", "reason": "exit code 7, and a long story about it that nobody reads to its end", "duration": "101ms"})
 	d.record(t, "r3", 6, fields{"msg": "tick not run", "job": "beat", "tick": 6.0, "outcome": "skipped overlap"})
 	d.record(t, "r3", 10, fields{"msg": "started", "job": "report", "tick": 10.0, "run_id": "c", "slot": 0, "token": someToken + 2})
-	d.plan.recordKill(*d.known.byID["c"], d.known.jobs["report"], second(11.5))
+	d.plan.victim, d.plan.killedAt = *d.known.open[0], second(11.5)
 	abandoned := fields{"msg": saidAbandoned, "level": "warn", "job": "report", "run_id": "c", "replica_lost": "r3", "token": someToken + 2}
 	d.record(t, "r1", 16, abandoned)
 	d.record(t, "r2", 16, abandoned)
@@ -93,16 +93,12 @@ func TestViewLearnsWhatIsLong(t *testing.T) {
 	d, out := told(t)
 	lines := func() int { return strings.Count(out.String(), "running") }
 	d.record(t, "r2", 5, fields{"msg": "started", "job": "batch", "tick": 5.0, "run_id": "a", "slot": 0, "token": someToken})
-	if err := d.actOnPlan(second(5.9)); err != nil {
-		t.Fatal(err)
-	}
+	d.checkRuns(second(5.9))
 	if lines() != 0 {
 		t.Fatalf("shown too early:\n%s", out)
 	}
 	for _, at := range []float64{6.1, 6.2} {
-		if err := d.actOnPlan(second(at)); err != nil {
-			t.Fatal(err)
-		}
+		d.checkRuns(second(at))
 	}
 	if lines() != 1 {
 		t.Fatalf("not shown once:\n%s", out)
@@ -172,6 +168,106 @@ func TestVerdict(t *testing.T) {
 		}
 		if !strings.Contains(out.String(), "this is what is wrong") {
 			t.Errorf("%s: not told: %s", tc.name, out)
+		}
+	}
+}
+
+// the plan of a demo of the built-in configuration from 0 to 60.
+func report(tick float64) *run {
+	return &run{ID: "x", Job: "report", Replica: "r3", Tick: second(tick), Started: second(tick + 0.01)}
+}
+
+func TestPlotHitsARunInItsMiddle(t *testing.T) {
+	d, _ := told(t)
+	job := d.known.jobs["report"]
+	for _, tc := range []struct {
+		name string
+		run  *run
+		now  float64
+		end  float64
+		want bool
+	}{
+		{"in its middle", report(10), 11.6, 60, true},
+		{"too early in the run", report(10), 11.4, 60, false},
+		{"too early in the demo", report(0), 2, 60, false},
+		{"another job", &run{ID: "y", Job: "batch", Replica: "r1", Started: second(5)}, 11.6, 60, false},
+		{"the take-over just fits", report(10), 11.6, 21.1, true},
+		{"the take-over does not fit", report(10), 11.6, 20.9, false},
+	} {
+		p := d.plan
+		p.end = second(tc.end)
+		if got := p.shouldKill(tc.run, job, second(tc.now)); got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
+		}
+	}
+	d.plan.victim, d.plan.killedAt = *report(10), second(11.6)
+	if d.plan.shouldKill(report(20), job, second(21.6)) {
+		t.Error("a second replica is killed")
+	}
+}
+
+// However the demo's beginning lies to the ticks, the kill and the take-over fit into the time that it says it needs.
+func TestPlotFitsIn(t *testing.T) {
+	d, _ := told(t)
+	job := d.known.jobs["report"]
+	for begin := 0.0; begin < 10; begin += 0.1 {
+		d.Length = Needs
+		d.planKill(second(begin))
+		hit := false
+		for at := begin; at < begin+Needs.Seconds(); at += 0.1 {
+			tick := lastDue(job, second(at))
+			r := &run{ID: "x", Job: "report", Replica: "r3", Tick: tick, Started: tick.Add(20 * time.Millisecond)}
+			lasts := second(at).Sub(tick) < 4*time.Second && tick.After(second(begin))
+			hit = hit || lasts && d.plan.shouldKill(r, job, second(at))
+		}
+		if !hit {
+			t.Errorf("no kill in a demo that begins at %.1f", begin)
+		}
+	}
+}
+
+// Of a file any job will do, and when time passes a short run, too.
+func TestPlotTakesWhatAFileHas(t *testing.T) {
+	d, _ := told(t)
+	d.builtIn = false
+	d.planKill(second(0))
+	beat := &run{ID: "y", Job: "beat", Replica: "r1", Tick: second(6), Started: second(6.01)}
+	if d.plan.shouldKill(beat, d.known.jobs["beat"], second(6.02)) {
+		t.Error("a short run is hit although there is time for a long one")
+	}
+	if !d.plan.shouldKill(beat, d.known.jobs["beat"], second(7.02)) {
+		t.Error("a long run is not hit")
+	}
+	beat.Started = second(16)
+	if !d.plan.shouldKill(beat, d.known.jobs["beat"], second(16.01)) {
+		t.Error("a short run is not hit although time passes")
+	}
+}
+
+func TestPlotKnowsTheTakeOver(t *testing.T) {
+	elsewhere := run{ID: "h", Job: "report", Replica: "r1", Tick: second(20), Started: second(20.01)}
+	for _, tc := range []struct {
+		name   string
+		killed bool
+		run    run
+		want   bool
+	}{
+		{"before the kill", false, elsewhere, false},
+		{"the same tick", true, run{ID: "a", Job: "report", Replica: "r1", Tick: second(10)}, false},
+		{"another job", true, run{ID: "b", Job: "beat", Replica: "r1", Tick: second(20)}, false},
+		{"the same replica", true, run{ID: "c", Job: "report", Replica: "r3", Tick: second(20)}, false},
+		{"the next tick elsewhere", true, elsewhere, true},
+	} {
+		var p plan
+		if tc.killed {
+			p.victim, p.killedAt = *report(10), second(11.5)
+		}
+		p.noteTakeOver(&tc.run)
+		if p.takeOver.ID == tc.run.ID != tc.want {
+			t.Errorf("%s: %+v", tc.name, p.takeOver)
+		}
+		if p.noteTakeOver(&run{ID: "i", Job: "report", Replica: "r2", Tick: second(30)}); tc.want && p.takeOver.ID != "h" {
+			t.Errorf("%s: a later run is the take-over", tc.name)
 		}
 	}
 }

@@ -1,0 +1,332 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// printIntroduction describes the demo before it begins.
+func (d *demo) printIntroduction() {
+	d.view.printLine(bold, "%d replicas (processes), embedded Redis: a trial, shares nothing with other machines", replicas)
+	for _, w := range d.cfg.Warnings {
+		d.view.printLine(yellow, "%s:%d:%d: warning: %s", w.File, w.Line, w.Column, w.Message)
+	}
+	if d.builtIn {
+		for _, j := range d.jobs {
+			d.view.printLine(faint, "  %-*s  %s", d.view.job, j.Name, j.Description)
+		}
+		if d.Length < Needs {
+			d.view.printLine(yellow, "--for %v is short: a replica is killed only if the take-over fits in, for which %v are enough", d.Length, Needs)
+		}
+	}
+	d.view.printHeader()
+}
+
+// beat is the interval at which the demo checks for what is due.
+const beat = 100 * time.Millisecond
+
+// watchReplicas runs the replicas and prints their events until the time is over and all ticks that were due are decided, or a signal arrives.
+func (d *demo) watchReplicas(ctx context.Context) error {
+	if err := d.registerJobs(ctx); err != nil {
+		return err
+	}
+	d.planKill(time.Now())
+	for i := range replicas {
+		if err := d.fleet.startReplica(fmt.Sprintf("r%d", i+1)); err != nil {
+			return err
+		}
+	}
+	look := time.NewTicker(beat)
+	defer look.Stop()
+	for d.fleet.alive > 0 {
+		select {
+		case e := <-d.fleet.events:
+			d.handleEvent(&e)
+			continue
+		case <-d.Signals:
+			d.cut, d.until = true, time.Now()
+			return nil
+		case <-look.C:
+		}
+		now := time.Now()
+		d.checkRuns(now)
+		if now.Before(d.plan.end) {
+			continue
+		}
+		const mostOvertime = 10 * time.Second
+		if d.until = now.Add(-settling); d.allDecided(ctx, now) || now.After(d.plan.end.Add(mostOvertime)) {
+			return nil
+		}
+	}
+	d.until = time.Now()
+	return nil
+}
+
+// settling is the time that ticks before the end of the demo have for the start of their runs. Later ticks count only if they ran.
+const settling = 500 * time.Millisecond
+
+// registerJobs registers the schedules in Redis. From then on ticks are due, whether replicas run or not.
+func (d *demo) registerJobs(ctx context.Context) error {
+	requests := make([]election.InspectRequest, len(d.jobs))
+	now := time.Now()
+	for i, j := range d.jobs {
+		requests[i] = election.InspectRequest{Job: j.Name, Schedule: j.Spec.Digest(), Behind: j.Spec.Behind(now), ZoneRules: j.Spec.ZoneRules()}
+	}
+	d.from = map[string]time.Time{}
+	for i, st := range d.elector.Inspect(ctx, requests) {
+		if st.Err != nil {
+			return fmt.Errorf("announce the schedules: %w", st.Err)
+		}
+		d.from[d.jobs[i].Name], _ = d.jobs[i].Spec.Instant(st.Decided)
+	}
+	return nil
+}
+
+// allDecided reports whether Redis has a decision about every tick that was due by now.
+func (d *demo) allDecided(ctx context.Context, now time.Time) bool {
+	requests := make([]election.InspectRequest, len(d.jobs))
+	for i, j := range d.jobs {
+		requests[i] = election.InspectRequest{Job: j.Name}
+	}
+	for i, st := range d.elector.Inspect(ctx, requests) {
+		if st.Err != nil || st.Decided.Before(d.jobs[i].Spec.ID(lastDue(d.jobs[i], now))) {
+			return false
+		}
+	}
+	return true
+}
+
+// lastDue returns the latest tick of a job that may start at the given time or earlier, with its jitter.
+func lastDue(job *config.Job, at time.Time) time.Time {
+	tick := job.Spec.Prev(at.Add(time.Nanosecond))
+	for !tick.IsZero() && dueAt(job, tick).After(at) {
+		tick = job.Spec.Prev(tick)
+	}
+	return tick
+}
+
+// A plan is the fault that the demo causes: it kills a replica that runs a job. The first later tick of that job on another replica is the take-over.
+type plan struct {
+	job      string        // job during whose run the kill happens; "" for any job
+	notUntil time.Time     // earliest time of the kill
+	running  time.Duration // minimum duration of the run before the kill
+	hurry    time.Time     // from this time on, the minimum duration does not apply
+	end      time.Time     // end of the demo; the take-over must come before it
+
+	victim   run       // run that the kill interrupted; zero before the kill
+	killedAt time.Time // zero before the kill
+	takeOver run       // zero before it starts
+	marked   bool      // the take-over was printed
+}
+
+func (d *demo) planKill(begun time.Time) {
+	d.plan = plan{notUntil: begun.Add(5 * time.Second), running: time.Second, hurry: begun.Add(d.Length / 4), end: begun.Add(d.Length)}
+	if d.builtIn { // at a time between two ticks of the other jobs
+		d.plan.job, d.plan.running, d.plan.hurry = victimJob, 1500*time.Millisecond, d.plan.end
+		d.known.long[victimJob] = true
+	}
+}
+
+// shouldKill reports whether to kill the replica of a run now. It returns false if too little time is left for the take-over, which the viewer must see.
+func (p *plan) shouldKill(r *run, job *config.Job, now time.Time) bool {
+	if p.killed() || now.Before(p.notUntil) || p.job != "" && r.Job != p.job {
+		return false
+	}
+	if now.Sub(r.Started) < p.running && now.Before(p.hurry) {
+		return false
+	}
+	next := job.Spec.Next(now.Add(job.Lease))
+	return !next.IsZero() && next.Add(time.Second).Before(p.end)
+}
+
+func (p *plan) killed() bool { return !p.killedAt.IsZero() }
+
+// noteTakeOver records a run that has started if it is the take-over.
+func (p *plan) noteTakeOver(r *run) {
+	if p.killed() && p.takeOver.ID == "" && r.Job == p.victim.Job && r.Replica != p.victim.Replica && r.Tick.After(p.victim.Tick) {
+		p.takeOver = *r
+	}
+}
+
+// known collects what the logs of the replicas have reported so far.
+type known struct {
+	jobs     map[string]*config.Job
+	runs     []*run          // in the order of their starts
+	open     []*run          // runs whose end was not reported yet
+	shown    map[string]bool // ids of runs that were printed as running
+	long     map[string]bool // jobs whose runs are long enough to be printed as running
+	outcomes []journal.Record
+}
+
+// longRun is the minimum duration of a run that is printed as running.
+const longRun = time.Second
+
+func newKnown(jobs []*config.Job) known {
+	s := known{jobs: map[string]*config.Job{}, shown: map[string]bool{}, long: map[string]bool{}}
+	for _, j := range jobs {
+		s.jobs[j.Name] = j
+	}
+	return s
+}
+
+// endRun records the outcome of a run and returns the run. If no log reported the start, it creates the run from the log line. ended is zero if the end of the
+// run is unknown.
+func (s *known) endRun(l *logLine, outcome string, ended time.Time) *run {
+	r := l.toRun()
+	if i := slices.IndexFunc(s.runs, func(o *run) bool { return o.ID == l.RunID }); i >= 0 {
+		r = s.runs[i]
+		r.Ended = ended
+		s.long[r.Job] = s.long[r.Job] || ended.Sub(r.Started) > longRun
+	}
+	s.open = slices.DeleteFunc(s.open, func(o *run) bool { return o.ID == l.RunID })
+	s.outcomes = append(s.outcomes, journal.Record{RunID: r.ID, Job: r.Job, Tick: r.Tick, Token: r.Token, Outcome: outcome})
+	return r
+}
+
+// handleEvent records an event of a replica and prints it.
+func (d *demo) handleEvent(e *logLine) {
+	d.fleet.noteEvent(e)
+	switch {
+	case e.ended:
+		d.noteEnd(e)
+	case e.Level == "", e.Stream != "": // not a log line, or output of a job
+	case e.Message == saidStarted:
+		r := e.toRun()
+		d.known.runs, d.known.open = append(d.known.runs, r), append(d.known.open, r)
+		d.plan.noteTakeOver(r)
+		if d.known.long[r.Job] {
+			d.showRunning(e.At, r)
+		}
+		d.killIfPlanned(time.Now(), r) // it may end before the next check
+	case e.Message == saidFinished:
+		r := d.known.endRun(e, e.Outcome, e.At)
+		d.view.printRun(e.At, r, cutTo(strings.TrimSpace(e.Outcome+" "+e.Reason), widestOutcome)+"  "+e.Took, d.takeOverMark(r))
+	case e.Message == saidNotRun:
+		d.known.outcomes = append(d.known.outcomes, journal.Record{Job: e.Job, Tick: e.Tick, Outcome: e.Outcome})
+		d.view.printRun(e.At, &run{Job: e.Job, Tick: e.Tick, Replica: "-"}, e.Outcome, "")
+	case e.Message == saidAbandoned:
+		// If the outcome is known, the run had ended, but its replica was killed before it wrote the record.
+		if !slices.ContainsFunc(d.known.outcomes, func(r journal.Record) bool { return r.RunID == e.RunID }) {
+			d.view.printRun(e.At, d.known.endRun(e, "abandoned", time.Time{}), "abandoned", "")
+		}
+	default:
+		d.showWarning(e)
+	}
+}
+
+// checkRuns prints runs that have become long, and kills the replica of one of them if that is due.
+func (d *demo) checkRuns(now time.Time) {
+	for _, r := range d.known.open {
+		if now.Sub(r.Started) > longRun {
+			d.showRunning(now, r)
+		}
+		d.killIfPlanned(now, r)
+	}
+}
+
+// killIfPlanned kills the replica of a run if the plan requires it now.
+func (d *demo) killIfPlanned(now time.Time, r *run) {
+	if !d.plan.shouldKill(r, d.known.jobs[r.Job], now) {
+		return
+	}
+	pid, err := d.fleet.killReplica(r.Replica)
+	if err != nil {
+		d.view.printNote(now, red, "%v", err)
+		return
+	}
+	d.plan.victim, d.plan.killedAt = *r, now
+	d.view.printNote(now, red, "kill -9 %s (pid %d), which runs %s", r.Replica, pid, r.Job)
+}
+
+func (d *demo) showRunning(at time.Time, r *run) {
+	if d.known.shown[r.ID] {
+		return
+	}
+	d.known.shown[r.ID], d.known.long[r.Job] = true, true
+	d.view.printRun(at, r, "running", d.takeOverMark(r))
+}
+
+// takeOverMark returns the remark for the run that is the take-over, once, and "" for all others.
+func (d *demo) takeOverMark(r *run) string {
+	if d.plan.takeOver.ID == "" || d.plan.takeOver.ID != r.ID || d.plan.marked {
+		return ""
+	}
+	d.plan.marked = true
+	return "<- take-over"
+}
+
+// showWarning prints other lines that are warnings or errors, unless the demo expects them.
+func (d *demo) showWarning(e *logLine) {
+	known := strings.HasPrefix(e.Message, "starting") || e.Message == "configuration warning" || // printed at the start
+		strings.HasPrefix(e.Message, "second signal") || // caused by the demo
+		e.from.leaving && (e.Message == "warden ends" || e.Message == "warden kills a run") || // of a replica that the demo has ended
+		e.Message == "replica lost" // the demo killed that replica
+	if e.Level != "warn" && e.Level != "error" || known {
+		return
+	}
+	text := e.Message
+	for _, more := range []string{e.Job, e.Reason, e.Error} {
+		if more != "" {
+			text += ": " + more
+		}
+	}
+	d.view.printNote(e.At, yellow, "%s: %s", e.from.name, text)
+}
+
+// noteEnd prints that a replica has ended, if the demo did not end it.
+func (d *demo) noteEnd(e *logLine) {
+	if e.from.leaving {
+		return
+	}
+	d.surprises++
+	d.view.printNote(e.At, red, "%s has ended by itself: %s", e.from.name, e.Error)
+	for _, words := range e.from.words {
+		d.view.printNote(e.At, red, "%s: %s", e.from.name, words)
+	}
+}
+
+// drainReplicas drains the replicas and waits until they have ended. The next signal makes them kill their jobs, and the one after it kills the replicas.
+func (d *demo) drainReplicas() {
+	const grace = 10 * time.Second
+	const sameSignal = time.Second // signals within this time come from one key press: a terminal and a supervisor may both send one
+	begun := time.Now()
+	d.fleet.signalAll(syscall.SIGTERM)
+	timeout := time.NewTimer(d.cfg.Replica.DrainTimeout + grace)
+	defer timeout.Stop()
+	if n := len(d.known.open); n > 0 && d.cut {
+		d.view.printNote(begun, plain, "waiting for %s, at most %v; Ctrl-C again stops at once", countOf(n, "run"), d.cfg.Replica.DrainTimeout)
+	}
+	for insist := os.Signal(syscall.SIGTERM); d.fleet.alive > 0; {
+		select {
+		case e := <-d.fleet.events:
+			d.handleEvent(&e)
+		case <-d.Signals:
+			d.cut = true
+			if time.Since(begun) > sameSignal {
+				d.fleet.signalAll(insist)
+				insist = os.Kill
+			}
+		case <-timeout.C:
+			d.view.printNote(time.Now(), red, "the replicas do not end: killed")
+			d.fleet.signalAll(os.Kill)
+		}
+	}
+	d.endLeftovers()
+}
+
+// endLeftovers kills all replicas, and ends the processes that killed replicas have left behind.
+func (d *demo) endLeftovers() {
+	d.fleet.close()
+	if n := endOrphans(); n > 0 {
+		d.view.printNote(time.Now(), yellow, "ended what the killed replica had left behind: %d", n)
+	}
+}
