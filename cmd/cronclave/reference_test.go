@@ -39,8 +39,7 @@ func TestReference(t *testing.T) {
 	add("job variables", []string{"variable", "value"}, jobVariableRows())
 	add("lock variables", []string{"variable", "value"}, lockVariableRows())
 	add("read variables", []string{"variable", "meaning"}, readVariableRows())
-	add("common log fields", []string{"field", "meaning"}, meaningRows(commonFields))
-	add("log fields", []string{"field", "meaning"}, meaningRows(otherFields))
+	parts["common log fields"], parts["log fields"] = fieldList(commonFields), fieldList(otherFields)
 	faults, err := docpage.Sync(filepath.Join("..", "..", "docs", "configuration.md"), "cronclave", parts, *update)
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +209,7 @@ func TestVariablesAreThose(t *testing.T) {
 // packages are the folders of all packages that are part of the program.
 func packages(t *testing.T) (dirs []string) {
 	t.Helper()
-	for _, pattern := range []string{".", "../../scheduler", "../../scheduler/*", "../../election", "../../locking", "../../internal/*", "../../internal/lease/*"} {
+	for _, pattern := range []string{".", "../../scheduler", "../../scheduler/*", "../../election", "../../locking", "../../internal/*", "../../internal/lease/*", "../../internal/replica/*"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("nothing in %s: %v", pattern, err)
