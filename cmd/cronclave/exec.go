@@ -16,13 +16,15 @@ import (
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/process"
-	"github.com/cronclave/cronclave/internal/redact"
 	"github.com/cronclave/cronclave/internal/replica"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
+// longestLookup bounds the search for a program, because a folder of the PATH may be on a mount that hangs.
+const longestLookup = 5 * time.Second
+
 func newExecCommand(a *app) *cobra.Command {
-	var noLock, show bool
+	var noLock, show, values bool
 	cmd := &cobra.Command{
 		Use:   "exec JOB",
 		Short: "Run a job here and now in the foreground, under its lock",
@@ -35,6 +37,9 @@ Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A secon
 
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if values && !show {
+				return usageError("--args goes with --print")
+			}
 			a.trust = trustOfRoot()
 			cfg, err := a.loadConfig()
 			if err != nil {
@@ -45,13 +50,14 @@ Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A secon
 				return err
 			}
 			if show {
-				return a.printJob(cmd.Context(), cfg, jobs[0])
+				return a.printJob(cmd.Context(), cfg, jobs[0], values)
 			}
 			return a.execJob(cmd.Context(), cfg, jobs[0], !noLock)
 		},
 	}
 	cmd.Flags().BoolVar(&noLock, "no-lock", false, "run apart from the cluster: no Redis, no token, and replicas may run the job at the same time")
-	cmd.Flags().BoolVar(&show, "print", false, "only show the command, directory, user and environment, with secrets masked")
+	cmd.Flags().BoolVar(&show, "print", false, "only show the program, number of arguments, directory, user and names of variables")
+	cmd.Flags().BoolVar(&values, "args", false, "with --print: show arguments and values as they are; they may be secrets")
 	return cmd
 }
 
@@ -180,34 +186,58 @@ func (o ownOutput) Line(stream string, line []byte) {
 // End does nothing, because no output was dropped.
 func (ownOutput) End() {}
 
-// printJob prints the job as exec would run it, with secrets masked.
-func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.Job) error {
-	env, mask, err := process.MaskedEnvironment(ctx, replica.Environment(cfg, job, &scheduler.Run{
+// printJob prints the job as exec would run it. Arguments and the values of variables may be secrets, so it prints them only if values is set.
+func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.Job, values bool) error {
+	env, err := process.Environment(ctx, replica.Environment(cfg, job, &scheduler.Run{
 		ID: "(run id)", Job: job.Name, Replica: "(replica)", Trigger: "manual", Attempt: 1, Slots: job.Parallel,
-	}), job.EnvComposed)
+	}))
 	if err != nil {
 		return fmt.Errorf("prepare the environment: %w", err)
 	}
-	fmt.Fprintf(s.out, "command  %q\n", redact.Arguments(job.Command, mask))
-	fmt.Fprintf(s.out, "dir      %s\n", orDefault(mask(job.Dir), "(the replica's)"))
+	fmt.Fprintf(s.out, "program  %s\n", describeProgram(ctx, job, env))
+	if values {
+		fmt.Fprintf(s.out, "command  %q\n", job.Command)
+	} else {
+		fmt.Fprintf(s.out, "args     %d\n", len(job.Command)-1)
+	}
+	fmt.Fprintf(s.out, "dir      %s\n", orDefault(job.Dir, "(the replica's)"))
 	account, err := new(process.Accounts).Sources(job.User, job.Group)
 	if err != nil {
 		return err //nolint:wrapcheck // it names the user
 	}
-	fmt.Fprintf(s.out, "user     %s\n", orDefault(mask(job.User), "(the replica's)"))
+	fmt.Fprintf(s.out, "user     %s\n", orDefault(job.User, "(the replica's)"))
 	if account != "" {
 		fmt.Fprintf(s.out, "account  %s\n", account)
 	}
 	if job.Group != "" {
-		fmt.Fprintf(s.out, "group    %s\n", mask(job.Group))
+		fmt.Fprintf(s.out, "group    %s\n", job.Group)
 	}
 	s.printMachine(job)
 	fmt.Fprintf(s.out, "timeout  %s, then SIGTERM, and SIGKILL %s later\n", orDefault(job.Timeout, time.Duration(0)), job.KillGrace)
 	fmt.Fprintln(s.out, "environment")
-	for _, line := range env {
-		fmt.Fprintf(s.out, "  %s\n", line)
+	for _, entry := range env {
+		if !values {
+			entry, _, _ = strings.Cut(entry, "=")
+		}
+		fmt.Fprintf(s.out, "  %s\n", entry)
 	}
 	return nil
+}
+
+// describeProgram returns the file that the job executes, or the command's name with the reason why there is none. The reason never contains the PATH, which is
+// the value of a variable.
+func describeProgram(ctx context.Context, job *config.Job, env []string) string {
+	ctx, cancel := context.WithTimeout(ctx, longestLookup)
+	defer cancel()
+	name := job.Command[0]
+	path, err := process.FindProgram(ctx, name, job.Dir, env)
+	switch {
+	case errors.Is(err, process.ErrNotFound):
+		return fmt.Sprintf("%s (%v)", name, process.ErrNotFound)
+	case err != nil:
+		return fmt.Sprintf("%s (%v)", name, err)
+	}
+	return path
 }
 
 // printMachine prints what a job requires from the machine, and its pool.

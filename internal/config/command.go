@@ -185,21 +185,6 @@ func eachVariable(r *schema.Reader, v document.Value, example string, each func(
 	}
 }
 
-// composedVariables returns the set of variables in `env` whose values use the environment, or nil.
-func (d *draft) composedVariables() map[string]bool {
-	var names map[string]bool
-	for name, written := range d.hidden.env {
-		if len(schema.Find(written)) == 0 {
-			continue
-		}
-		if names == nil {
-			names = map[string]bool{}
-		}
-		names[name] = true
-	}
-	return names
-}
-
 // readLabels reads the labels of a replica or the `where` of a job. The table of a job replaces the whole table of [defaults], so a job with an empty table
 // runs on any replica.
 func readLabels(r *schema.Reader, v document.Value) (all map[string]string, ok bool) {

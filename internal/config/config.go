@@ -270,7 +270,6 @@ func (r *jobReader) readJob(v document.Value) (Job, []link) {
 		r.Warn(keep.AtKey(), "output.keep is more than [history].max_bytes, which bounds the output of all runs of the job")
 	}
 	d.Digest = d.jobDigest()
-	d.EnvComposed = d.composedVariables()
 	r.settings.addJob(d.Name, d.jobSettings(r.keys, r.defaults))
 	var links []link
 	for _, e := range d.before {

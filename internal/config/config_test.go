@@ -81,7 +81,7 @@ func TestLoadFillsEverything(t *testing.T) {
 		Program: Program{Command: []string{"prog", "$${X}", ""}, Dir: "sub", User: "nobody", Group: "65534", Umask: &umask, OKExitCodes: []int{0, 2},
 			Environment: Environment{Env: map[string]string{"A": "own", "C": "default", "D": "own", "X": "${literal}fallback"},
 				EnvFile: "/abs.env", EnvFromFile: map[string]string{"B": "b", "E": "e"},
-				EnvTaken: map[string]bool{"OWN": true, "EMPTY": true}, EnvComposed: map[string]bool{"A": true, "X": true}}},
+				EnvTaken: map[string]bool{"OWN": true, "EMPTY": true}}},
 		Slots:  Slots{Parallel: 3, PerTick: 2, PerReplica: 3},
 		Times:  Times{StartDeadline: 5 * time.Minute, Timeout: time.Hour, Lease: time.Second, Jitter: time.Minute},
 		Output: Output{Keep: 1 << 10},

@@ -82,8 +82,6 @@ type Environment struct {
 	InheritEnv  bool
 	// EnvTaken is the set of environment variables that the job's own `env` uses.
 	EnvTaken map[string]bool
-	// EnvComposed is the set of variables in Env whose values use the environment.
-	EnvComposed map[string]bool `json:"-"`
 }
 
 // Slots limits the number of concurrent runs of a job, and the replicas that may run it.

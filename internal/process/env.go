@@ -44,49 +44,38 @@ type EnvSpec struct {
 // Environment returns a job's environment, sorted by name. Its errors contain names of variables, files and line numbers, but no values. It stops reading the
 // files when ctx ends.
 func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
-	env, _, err := s.buildEnv(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return sortedEntries(env), nil
-}
-
-// buildEnv returns the environment. filed contains each variable whose value came from a file.
-func (s *EnvSpec) buildEnv(ctx context.Context) (env map[string]string, filed map[string]bool, err error) {
-	env, filed = s.inheritedVars(), map[string]bool{}
+	env := s.inheritedVars()
 	if s.User != "" {
 		a := account{by: s.Accounts}
 		if _, err := a.setUser(s.User, s.Group); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		maps.Copy(env, map[string]string{"HOME": a.home, "USER": a.name, "LOGNAME": a.name, "SHELL": a.shell})
 	}
 	files, err := s.newJobFiles(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if s.EnvFile != "" {
 		vars, err := files.readEnvFile(s.EnvFile)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		maps.Copy(env, vars)
-		for name := range vars {
-			filed[name] = true
-		}
 	}
-	for name, value := range s.Env {
-		env[name], filed[name] = value, false
-	}
+	maps.Copy(env, s.Env)
 	for _, name := range slices.Sorted(maps.Keys(s.EnvFromFile)) {
 		value, err := files.readValue(s.EnvFromFile[name])
 		if err != nil {
-			return nil, nil, fmt.Errorf("env_from_file %s: %w", name, err)
+			return nil, fmt.Errorf("env_from_file %s: %w", name, err)
 		}
-		env[name], filed[name] = value, true
+		env[name] = value
 	}
 	maps.Copy(env, s.Extra)
-	return env, filed, checkVariables(env)
+	if err := checkVariables(env); err != nil {
+		return nil, err
+	}
+	return sortedEntries(env), nil
 }
 
 // supervision lists the variables that connect a process to its service manager (sd_notify(3), sd_watchdog_enabled(3), sd_listen_fds(3)). A job that

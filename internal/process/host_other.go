@@ -39,6 +39,11 @@ var ErrTooLong = errors.New("too long for the kernel")
 // CheckSize returns nil: no programs are started.
 func CheckSize(_, _ []string) error { return nil }
 
+// FindProgram returns [ErrNotSupported].
+func FindProgram(context.Context, string, string, []string) (string, error) {
+	return "", ErrNotSupported
+}
+
 // Sources returns "": no job runs on this platform.
 func (*Accounts) Sources(string, string) (string, error) { return "", nil }
 

@@ -100,7 +100,7 @@ func TestLookup(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := lookupProgram(t.Context(), tt.argv0, tt.dir, []string{"PATH=" + dir + "/c", tt.path})
+			got, err := FindProgram(t.Context(), tt.argv0, tt.dir, []string{"PATH=" + dir + "/c", tt.path})
 			if got != tt.want || err != nil {
 				t.Errorf("got %q, %v, want %q", got, err, tt.want)
 			}

@@ -148,7 +148,7 @@ func withoutPath(err error) error {
 func (s *Spec) lookupAgain(ctx context.Context) (string, error) {
 	pause := backoff.New(firstRetry, lastRetry)
 	for since := time.Now(); ; {
-		path, err := lookupProgram(ctx, s.Argv[0], s.Dir, s.Env)
+		path, err := FindProgram(ctx, s.Argv[0], s.Dir, s.Env)
 		switch {
 		case !errors.Is(err, ErrNotFound) || s.Attached:
 			return path, err
@@ -158,8 +158,8 @@ func (s *Spec) lookupAgain(ctx context.Context) (string, error) {
 	}
 }
 
-// lookupProgram returns the path of the file to execute: see [Spec.Argv].
-func lookupProgram(ctx context.Context, name, dir string, env []string) (string, error) {
+// FindProgram returns the path of the file that a run executes for the command name in the folder dir: see [Spec.Argv]. Only env has the PATH.
+func FindProgram(ctx context.Context, name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		path := name
 		if !filepath.IsAbs(path) {
