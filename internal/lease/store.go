@@ -100,9 +100,15 @@ type ReleaseMode int
 
 // The release modes.
 const (
-	ReleaseEnd      ReleaseMode = iota // the work is over
+	ReleaseEnd      ReleaseMode = iota // the work is over; the scripts use the same numbers
 	ReleaseUndo                        // the work never began: the tick is open again
 	ReleaseHandOver                    // another client continues the work: the run is an orphan, whose last attempt is Attempt
+)
+
+// The outcomes of a tick that a release keeps for followers.
+const (
+	OutcomeFailed    = "0"
+	OutcomeSucceeded = "1"
 )
 
 // A ReleaseRequest ends a lease.
@@ -110,7 +116,7 @@ type ReleaseRequest struct {
 	Row     *HeldRow
 	Mode    ReleaseMode
 	Attempt int
-	Outcome string // for followers, see [Outcome]; "" for none
+	Outcome string // for followers: [OutcomeFailed] or [OutcomeSucceeded]; "" for none
 	Held    bool   // the lease had not ended before the first try to release it
 	Doubt   bool   // an earlier try, sent while the lease was held, may have released it: a missing row does not prove a loss
 	Fresh   bool   // the lease was never renewed, so its ticket is current

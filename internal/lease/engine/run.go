@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/redis"
 )
 
 // A Run is a lease with the methods that a scheduler needs: the run of a tick has attempts, can be asked to stop, and ends with an outcome.
@@ -136,7 +135,11 @@ func (l Run) ReleaseWith(ctx context.Context, well bool) error {
 	if l.row.Grant.Tick == 0 {
 		return l.Release(ctx)
 	}
-	return l.releaseAs(ctx, lease.ReleaseRequest{Outcome: redis.OutcomeOf(well)})
+	outcome := lease.OutcomeFailed
+	if well {
+		outcome = lease.OutcomeSucceeded
+	}
+	return l.releaseAs(ctx, lease.ReleaseRequest{Outcome: outcome})
 }
 
 // MarkSucceeded records in the lock that the work has succeeded. The holder calls it after the work and before the release. If the holder dies before

@@ -77,7 +77,7 @@ func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Relea
 			return
 		}
 		if ended := g.End(row, r.Mode == lease.ReleaseUndo); ended && r.Outcome != "" {
-			g.RecordOutcome(run.Tick, r.Outcome == redis.OutcomeSucceeded, row.PerTick(), v.Now)
+			g.RecordOutcome(run.Tick, r.Outcome == lease.OutcomeSucceeded, row.PerTick(), v.Now)
 		}
 	}
 	q.runTasks(ctx, []task{t})

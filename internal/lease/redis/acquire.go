@@ -18,11 +18,6 @@ type answer struct {
 	late bool // the request reached Redis too late, so Redis did not execute it
 }
 
-// acquireArgs returns the arguments of a request.
-func acquireArgs(r lease.Request, owner string) []any {
-	return AcquireArgs{Request: r, Owner: owner, Patience: PatienceInLine}.Encode()
-}
-
 // mostTries is the number of tries for a request that reaches Redis too late because Redis's clock was stepped. The reply to the first try has the
 // new time.
 const mostTries = 3
@@ -76,9 +71,7 @@ func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []an
 	}
 	calls := make([]call, len(requests))
 	for i := range requests {
-		r := &requests[i]
-		calls[i] = c.newCall(c.scripts.Acquire, r.Lock, r.ID, r.Permanent, acquireArgs(*r, c.cfg.Owner)...)
-		calls[i].heavy = calls[i].heavy || r.Slots > manySlots
+		calls[i] = c.acquireCall(&requests[i])
 	}
 	replies := c.execCalls(ctx, calls)
 	settled := c.settleOverdue(ctx, requests, replies)
@@ -90,6 +83,13 @@ func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []an
 		answers[i] = c.answerOf(r, replies[i])
 	}
 	return answers
+}
+
+// acquireCall returns the call for a request.
+func (c *Store) acquireCall(r *lease.Request) call {
+	k := c.newCall(c.scripts.Acquire, r.Lock, r.ID, r.Permanent, acquireParams.encode(r, c.cfg.Owner)...)
+	k.heavy = k.heavy || r.Slots > manySlots
+	return k
 }
 
 // settleOverdue settles overdue ticks, and returns their answers by index. All other replies wait for these answers, so it updates their time of
@@ -188,8 +188,7 @@ func (c *Store) settleLate(ctx context.Context, r lease.Request) answer {
 	}
 	again := r
 	again.ID, again.Abstain = rand.Text(), true // the id of the grant is dead
-	k := c.newCall(c.scripts.Acquire, again.Lock, again.ID, again.Permanent, acquireArgs(again, c.cfg.Owner)...)
-	a := c.answerOf(again, c.execCalls(ctx, []call{k})[0])
+	a := c.answerOf(again, c.execCalls(ctx, []call{c.acquireCall(&again)})[0])
 	a.late = false // do not repeat the first request: its id is dead
 	return a
 }
@@ -243,7 +242,7 @@ func (c *Store) AcquireSet(ctx context.Context, requests []lease.Request) (grant
 func (c *Store) setCall(requests []lease.Request) call {
 	k := call{script: c.scripts.AcquireSet, lock: requests[0].Lock, id: requests[0].ID}
 	for _, r := range requests {
-		part := c.newCall(c.scripts.Acquire, r.Lock, r.ID, false, acquireArgs(r, c.cfg.Owner)...)
+		part := c.acquireCall(&r)
 		k.parts, k.keys = append(k.parts, part), append(k.keys, part.keys...)
 		k.undo = append(k.undo, c.releaseCall(lease.Withdrawal(r)))
 	}
@@ -305,15 +304,13 @@ func (c *sender) compactGrant(r lease.Request, know lease.Observed) call {
 	key := c.key(r.Lock)
 	form, was := newCompact(r, know.Longest, c.cfg.Owner, c.cfg.Idle)
 	form.keys = []string{key, Tombstone(key, r.ID)}
-	args := AcquireCompactArgs{Floor: know.Floor, Free: was, Held: form.held, Life: form.life}
 	return call{lock: r.Lock, id: r.ID, idle: c.cfg.Idle.Microseconds(), form: form, read: readCompactGrant}.
-		withScript(c.scripts.AcquireCompact, form.keys, args.Append)
+		withScript(c.scripts.AcquireCompact, form.keys, "", digits(know.Floor), was, form.held, form.life)
 }
 
 func (c *sender) compactRelease(r *lease.Request, form *compact) call {
-	args := ReleaseCompactArgs{Held: form.token + form.held, Free: form.token + form.free}
 	return call{lock: r.Lock, id: r.ID, idle: c.cfg.Idle.Microseconds(), form: form, read: readCompactRelease}.
-		withScript(c.scripts.ReleaseCompact, form.keys[:1], args.Append)
+		withScript(c.scripts.ReleaseCompact, form.keys[:1], form.token+form.held, form.token+form.free)
 }
 
 // notCompact is the verdict if the lock is not compact, so that the request needs the full scripts.

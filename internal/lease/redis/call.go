@@ -141,14 +141,11 @@ func (p *batchCall) asCommand(ctx context.Context, calls []call, until int64) re
 	return Once{Cmd: p.cmd}
 }
 
-// compactArgs is the maximum number of arguments of a script for a compact lock.
-const compactArgs = 5
-
 // withScript sets the script of a call, and encodes the command in advance, because most calls are sent only once and by themselves.
-func (k call) withScript(s *Script, keys []string, appendArgs func(words []any) []any) call {
+func (k call) withScript(s *Script, keys []string, args ...any) call {
 	k.script, k.keys = s, keys
-	words := k.appendKeys(s.Called(false, len(keys), compactArgs))
-	k.words = appendArgs(words)
+	words := k.appendKeys(s.Called(false, len(keys), len(args)))
+	k.words = append(words, args...)
 	k.args = k.words[len(words):]
 	return k
 }

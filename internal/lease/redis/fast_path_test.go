@@ -125,7 +125,7 @@ func (p *twins) step() (verdict string) {
 	request, release := p.request(id), p.release(id)
 	var replies [2]reply
 	for i, s := range p.sides {
-		k := s.store.newCall(s.store.scripts.Acquire, p.lock, id, p.job, AcquireArgs{Request: request, Owner: "o", Patience: PatienceInLine}.Encode()...)
+		k := s.store.newCall(s.store.scripts.Acquire, p.lock, id, p.job, acquireParams.encode(&request, "o")...)
 		if ends {
 			k = s.store.releaseCall(release)
 		}

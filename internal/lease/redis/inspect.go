@@ -56,7 +56,7 @@ func (c *Store) inspectOnly(ctx context.Context, locks []lease.InspectRequest, r
 }
 
 func (c *Store) inspectionBy(s *Script, l lease.InspectRequest) call {
-	return c.newCall(s, l.Lock, "", l.Permanent, InspectArgs(l).Encode()...)
+	return c.newCall(s, l.Lock, "", l.Permanent, inspectParams.encode(&l)...)
 }
 
 // DeleteOrphans deletes orphans of a lock.

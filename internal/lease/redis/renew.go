@@ -13,8 +13,8 @@ import (
 // Renew renews leases in one round trip to each server.
 func (c *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewed {
 	calls := make([]call, len(batch))
-	for i, l := range batch {
-		calls[i] = c.renewCall(l)
+	for i := range batch {
+		calls[i] = c.renewCall(&batch[i])
 	}
 	renewed := make([]lease.Renewed, len(batch))
 	for i, got := range c.sendCalls(ctx, calls) {
@@ -24,11 +24,9 @@ func (c *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewe
 }
 
 // renewCall returns the call for a renewal.
-func (c *Store) renewCall(l lease.Renewal) call {
-	r, g := &l.Row.Request, &l.Row.Grant
-	return c.newCall(c.scripts.Renew, r.Lock, r.ID, r.Permanent, RenewArgs{
-		Owner: c.cfg.Owner, Slot: g.Slot, Lease: r.Lease, Trigger: r.Trigger, Memo: r.Memo, Token: g.Token, Tick: g.Tick,
-		Attempt: l.Attempt, Delay: r.Delay, Slots: r.Slots, Orphan: r.Adopt}.Encode()...)
+func (c *Store) renewCall(l *lease.Renewal) call {
+	r := &l.Row.Request
+	return c.newCall(c.scripts.Renew, r.Lock, r.ID, r.Permanent, renewParams.encode(l, c.cfg.Owner)...)
 }
 
 func (c *Store) renewedOf(got reply, length time.Duration) lease.Renewed {
@@ -53,16 +51,7 @@ func lostWhy(got reply) string {
 // releaseCall returns the call for a release.
 func (c *Store) releaseCall(r lease.ReleaseRequest) call {
 	row := &r.Row.Request
-	args := ReleaseArgs{TombstoneLife: TombstoneLife(c.cfg.Timeout), Mode: ReleaseEnd}
-	switch {
-	case r.Mode == lease.ReleaseHandOver:
-		args.Mode, args.Attempt = ReleaseHandOver, r.Attempt
-	case r.Outcome != "":
-		args.Previous, args.PerTick, args.Outcome = row.Previous(), row.PerTick(), r.Outcome
-	case r.Mode == lease.ReleaseUndo:
-		args.Mode, args.Previous, args.PerTick, args.Zone = ReleaseUndo, row.Previous(), row.PerTick(), row.Zone()
-	}
-	k := c.newCall(c.scripts.Release, row.Lock, row.ID, row.Permanent, args.Encode()...)
+	k := c.newCall(c.scripts.Release, row.Lock, row.ID, row.Permanent, releaseParams.encode(&r, TombstoneLife(c.cfg.Timeout))...)
 	if r.Acked && c.cfg.AckedReplicas > 0 {
 		k.awaitAcks()
 	}
@@ -128,7 +117,7 @@ func (c *Store) releaseCompact(ctx context.Context, r lease.ReleaseRequest, form
 func (c *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
 	r := &row.Request
 	got := c.execCalls(ctx, []call{c.newCall(c.scripts.MarkSucceeded, r.Lock, r.ID, r.Permanent,
-		MarkSucceededArgs{PerTick: r.PerTick(), Followed: followed}.Encode()...)})[0]
+		markSucceededParams.encode(r, flag(followed))...)})[0]
 	switch {
 	case got.verdict == "noted":
 		return nil

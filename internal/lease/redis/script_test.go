@@ -35,8 +35,8 @@ var tables = map[string]table{
 	"pause":           {9, pauseParams.argNames()},
 	"remove":          {9, removeParams.argNames()},
 	"fence":           {9, fenceParams.argNames()},
-	"acquire_compact": {1, acquireCompactParams.argNames()},
-	"release_compact": {1, releaseCompactParams.argNames()},
+	"acquire_compact": {1, acquireCompactNames},
+	"release_compact": {1, releaseCompactNames},
 	"quorum":          {1, nodeCommonParams.argNames()},
 	"quorum_claim":    {4, quorumClaimParams.argNames()},
 	"quorum_accept":   {4, quorumAcceptParams.argNames()},
@@ -166,24 +166,25 @@ func TestArgumentsThatSayNothingAreLeftOut(t *testing.T) {
 	tick := lease.Tick{At: at, Previous: at.Add(-time.Second)}
 	keeps := tick
 	keeps.KeepFirst = true
+	row := &lease.HeldRow{Request: lease.Request{Tick: &lease.Tick{At: at, Schedule: "z.x"}}}
 	for _, tc := range []struct {
 		args []any
 		n    int
 		last string
 	}{
-		{AcquireArgs{}.Encode(), 8, "1"},
-		{AcquireArgs{Request: lease.Request{Delay: time.Second}}.Encode(), 19, "1000000"},
-		{AcquireArgs{Request: lease.Request{Channel: "c"}}.Encode(), 19, "0"},
-		{AcquireArgs{Request: lease.Request{Tick: &tick}}.Encode(), 16, ""},
-		{AcquireArgs{Request: lease.Request{Tick: &keeps}}.Encode(), 21, "0"},
-		{ReleaseArgs{TombstoneLife: 7, Mode: ReleaseEnd}.Encode(), 1, "7"},
-		{ReleaseArgs{Mode: ReleaseUndo, Zone: "z"}.Encode(), 7, "z"},
-		{ReleaseArgs{Mode: ReleaseHandOver, Attempt: 2}.Encode(), 5, "2"},
-		{ReleaseArgs{Mode: ReleaseEnd, Outcome: OutcomeFailed}.Encode(), 6, "0"},
-		{InspectArgs{}.Encode(), 3, "0"},
-		{InspectArgs{Follower: "f"}.Encode(), 5, "0"},
-		{InspectArgs{SettleOutcome: "missed", SettleSchedule: "s"}.Encode(), 7, "missed\ns"},
-		{InspectArgs{Acked: []time.Time{at}}.Encode(), 7, ""},
+		{acquireParams.encode(&lease.Request{}, "o"), 8, "1"},
+		{acquireParams.encode(&lease.Request{Delay: time.Second}, "o"), 19, "1000000"},
+		{acquireParams.encode(&lease.Request{Channel: "c"}, "o"), 19, "0"},
+		{acquireParams.encode(&lease.Request{Tick: &tick}, "o"), 16, ""},
+		{acquireParams.encode(&lease.Request{Tick: &keeps}, "o"), 21, "0"},
+		{releaseParams.encode(&lease.ReleaseRequest{Row: row}, int64(7)), 1, "7"},
+		{releaseParams.encode(&lease.ReleaseRequest{Row: row, Mode: lease.ReleaseUndo}, int64(7)), 7, "z"},
+		{releaseParams.encode(&lease.ReleaseRequest{Row: row, Mode: lease.ReleaseHandOver, Attempt: 2}, int64(7)), 5, "2"},
+		{releaseParams.encode(&lease.ReleaseRequest{Row: row, Outcome: lease.OutcomeFailed}, int64(7)), 6, "0"},
+		{inspectParams.encode(&lease.InspectRequest{}), 3, "0"},
+		{inspectParams.encode(&lease.InspectRequest{Follower: "f"}), 5, "0"},
+		{inspectParams.encode(&lease.InspectRequest{SettleOutcome: "missed", SettleSchedule: "s"}), 7, "missed\ns"},
+		{inspectParams.encode(&lease.InspectRequest{Acked: []time.Time{at}}), 7, ""},
 	} {
 		if last := fmt.Sprint(tc.args[len(tc.args)-1]); len(tc.args) != tc.n || last != tc.last {
 			t.Errorf("%q: %d arguments, the last is %q; want %d and %q", tc.args, len(tc.args), last, tc.n, tc.last)

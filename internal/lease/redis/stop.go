@@ -18,7 +18,7 @@ func (c *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 	defer cancel()
 	calls := make([]call, len(requests))
 	for i, r := range requests {
-		calls[i] = c.newCall(c.scripts.Stop, r.Lock, r.ID, r.Permanent, StopArgs{StopRequest: r, Channel: c.grantChannel()}.Encode()...)
+		calls[i] = c.newCall(c.scripts.Stop, r.Lock, r.ID, r.Permanent, stopParams.encode(&r, c.grantChannel())...)
 	}
 	answers := make([]lease.StopAnswer, len(requests))
 	for i, got := range c.execCalls(ctx, calls) {
@@ -46,7 +46,7 @@ func parseStop(line string) (id, reason string, ok bool) {
 func (c *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []lease.PauseAnswer {
 	calls := make([]call, len(requests))
 	for i, r := range requests {
-		calls[i] = c.newCall(c.scripts.Pause, r.Lock, "", r.Permanent, PauseArgs(r).Encode()...)
+		calls[i] = c.newCall(c.scripts.Pause, r.Lock, "", r.Permanent, pauseParams.encode(&r)...)
 	}
 	answers := make([]lease.PauseAnswer, len(requests))
 	var news []byte
@@ -86,7 +86,7 @@ func (c *Store) Remove(ctx context.Context, locks []string, unusedSince time.Tim
 		if err := lease.CheckName(lock); err != nil {
 			return nil, fmt.Errorf("remove lock %q: %w", lock, err)
 		}
-		calls[i] = c.newCall(c.scripts.Remove, lock, "", true, RemoveArgs{UnusedSince: unusedSince}.Encode()...)
+		calls[i] = c.newCall(c.scripts.Remove, lock, "", true, removeParams.encode(unusedSince)...)
 	}
 	removed = make([]bool, len(locks))
 	for i, got := range c.execCalls(ctx, calls) {

@@ -153,8 +153,7 @@ func (c *sender) callOn(keys []string, idle time.Duration, s *Script, lock, id s
 	know := c.cfg.Observed.Of(lock, c.cfg.Clock, c.cfg.Idle)
 	k := call{script: s, lock: lock, keys: keys, id: id, idle: idle.Microseconds(), heavy: len(know.Ledger) > longLedger,
 		sync: c.cfg.AckedReplicas > 0 && s != c.scripts.Release && !s.ReadOnly} // a failover that undoes a release does no harm: the lease expires
-	k.args = append(Common{ID: id, Idle: k.idle, Floor: know.Floor, Longest: know.Longest, Low: know.Low,
-		Pause: know.Paused, Ledger: know.Ledger, Sync: k.sync}.Encode(), args...)
+	k.args = append(commonParams.encode(&know, id, k.idle, flag(k.sync)), args...)
 	return k
 }
 

@@ -148,5 +148,5 @@ func (c *Store) Pass(ctx context.Context, resource string, idle time.Duration, t
 // that it works while a Cluster migrates the slot.
 func (c *Store) fenceCall(resource string, idle time.Duration, token lease.Token) call {
 	name := strings.TrimPrefix(c.key(resource), c.cfg.Prefix) + ":fence"
-	return c.callOn(c.keys(name, "")[:1], idle, c.scripts.Fence, name, "", FenceArgs{Token: token}.Encode()...)
+	return c.callOn(c.keys(name, "")[:1], idle, c.scripts.Fence, name, "", fenceParams.encode(token)...)
 }
