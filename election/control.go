@@ -11,7 +11,7 @@ import (
 // The values of [Term.StopReason].
 const (
 	StopByUser   = "user"     // see [Elector.Cancel]
-	StopReplaced = "replaced" // see [Claim.Replace]
+	StopReplaced = "replaced" // see [Tick.Replace]
 )
 
 // Cancel requests the stop of all runs of a job, or only of the given run if run is not "". It returns the runs for which the server has accepted the
@@ -26,7 +26,7 @@ func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
 	for _, r := range state.Running {
 		if run == "" || r.ID == run {
 			asked = append(asked, r)
-			requests = append(requests, engine.StopRequest{Lock: lockOf(job), Permanent: true, ID: r.ID, Reason: StopByUser})
+			requests = append(requests, engine.StopRequest{Lock: JobLock(job), Permanent: true, ID: r.ID, Reason: StopByUser})
 		}
 	}
 	var told []Run
@@ -46,9 +46,9 @@ func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
 func (e *Elector) stopReplaced(ctx context.Context, claims []Claim, results []Result) {
 	var requests []engine.StopRequest
 	for i, c := range claims {
-		if c.Replace && results[i].Verdict == Held {
-			requests = append(requests, engine.StopRequest{Lock: lockOf(c.Job), Permanent: true, Reason: StopReplaced,
-				Slots: c.Slots, Tick: c.Tick, From: c.NotBefore})
+		if c.Tick != nil && c.Tick.Replace && results[i].Verdict == Held {
+			requests = append(requests, engine.StopRequest{Lock: c.Lock, Permanent: true, Reason: StopReplaced,
+				Slots: c.Slots, Tick: c.Tick.At, From: c.Tick.NotBefore})
 		}
 	}
 	if len(requests) > 0 {
@@ -100,7 +100,7 @@ func (e *Elector) pauseJobs(ctx context.Context, jobs []string, r engine.PauseRe
 	requests := make([]engine.PauseRequest, len(jobs))
 	for i, job := range jobs {
 		requests[i] = r
-		requests[i].Lock, requests[i].Permanent = lockOf(job), true
+		requests[i].Lock, requests[i].Permanent = JobLock(job), true
 	}
 	all := make([]Paused, len(jobs))
 	for i, a := range e.locks.Pause(ctx, requests) {

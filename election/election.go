@@ -23,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/engine"
 	"github.com/cronclave/cronclave/locking"
 )
@@ -37,61 +38,27 @@ var ErrCorrupt = engine.ErrCorrupt
 // ErrUnknown means that Redis did not answer in time, and may or may not have executed the request.
 var ErrUnknown = engine.ErrUnknown
 
-// A Claim asks for one grant of a tick of a job. With a zero Tick it asks for a slot of the job for a run outside the schedule.
-type Claim struct {
-	Job string
-	// ID is the id of the run that starts if the claim is granted. Required. A repeated claim with the same id returns the same grant.
-	ID string
-	// Trigger is the trigger of the run: schedule, manual, catch_up or recovery. Required.
-	Trigger string
-	// Adopt, if set, is the id of an orphan that this run recovers. An orphan is a run whose holder died or handed it over. The new run has the orphan's
-	// tick and the next attempt number, and the fields about ticks below are ignored.
-	Adopt string
-	// Tick identifies the tick on every replica: it is the instant of the tick, or a name for it, see [cronspec.Schedule.ID]. Previous identifies the
-	// tick before Tick, in the same way. Schedule identifies the schedule.
-	Tick, Previous time.Time
-	Schedule       string
-	// At is the instant of the tick, if Tick is a name. A recovery sets At, too.
-	At time.Time
-	// NotBefore and Deadline bound the time of the grant by the server's clock. NotBefore is the instant of the tick plus its jitter, Deadline the
-	// latest start.
-	NotBefore, Deadline time.Time
-	// Slots is the maximum number of runs of the job at once. PerTick is the number of grants of each tick.
-	Slots, PerTick int
-	// Lease is the length of the term without renewal. The term is renewed until it is released.
-	Lease time.Duration
-	// Abstain makes a claim that is never granted. It reports the decision of other claims, and may settle the tick. Replicas without a free place use
-	// it.
-	Abstain bool
-	// IfHeld is the outcome with which the claim settles the tick if all slots are held; "" leaves the tick undecided. IfLate is the outcome if the
-	// Deadline has passed.
-	IfHeld, IfLate string
-	// KeepFirst leaves the tick undecided in spite of IfHeld if all earlier ticks are decided, so that it can wait for a slot.
-	KeepFirst bool
-	// KeepOutcome makes the server keep the outcome of a settled tick until a replica has acknowledged that the outcome is recorded: see
-	// [State.Settled].
-	KeepOutcome bool
-	// Claimant, if set, is the identity of the claiming replica. The server keeps Claimant and Deadline until the term is renewed, for replicas that
-	// find an orphan: see [Run.Claimant].
-	Claimant string
-	// Replace stops the oldest run that began before the tick if all slots are held, one run at a time. Until a slot is free, the tick stays undecided.
-	Replace bool
-}
+// A Claim asks for one grant of a tick of a job, or, without a Tick, for a run outside the schedule. Its Lock is the [JobLock] of the job. ID, Trigger,
+// Slots and Lease are required. The [Memo] is for replicas that find an orphan. The elector sets Permanent and AnyLimit.
+type Claim = lease.Request
+
+// A Tick is the tick that a [Claim] asks for.
+type Tick = lease.Tick
 
 // A Verdict is the decision on a claim.
-type Verdict string
+type Verdict = lease.Verdict
 
 // The verdicts.
 const (
-	Granted    Verdict = "granted"     // this replica runs the tick: Term is set
-	Taken      Verdict = "taken"       // the tick has had all its grants; By and Until describe a grant whose run has not ended
-	Settled    Verdict = "settled"     // this claim decided the tick without a run, with Outcome
-	Before     Verdict = "before"      // the tick was decided before without a run, with Outcome if it is still known
-	Held       Verdict = "held"        // undecided: all slots are held; By holds the slot whose lease ends first, at Until
-	Early      Verdict = "early"       // undecided: claim again at Until
-	Closed     Verdict = "closed"      // undecided: the server lost the lock's data, and grants nothing until Until
-	Unheard    Verdict = "unheard"     // granted under this id, but the term has ended: see [Elector.AwaitWithdrawal]
-	CannotTell Verdict = "cannot tell" // unknown because of Err: repeat the claim with the same id
+	Granted    = lease.Granted // this replica runs the tick: Term is set
+	Taken      = lease.Taken   // the tick has had all its grants; By and Until describe a grant whose run has not ended
+	Settled    = lease.Settled // this claim decided the tick without a run, with Outcome
+	Before     = lease.Before  // the tick was decided before without a run, with Outcome if it is still known
+	Held       = lease.Held    // undecided: all slots are held; By holds the slot whose lease ends first, at Until
+	Early      = lease.Early   // undecided: claim again at Until
+	Closed     = lease.Closed  // undecided: the server lost the lock's data, and grants nothing until Until
+	Unheard    = lease.Unheard // granted under this id, but the term has ended: see [Elector.AwaitWithdrawal]
+	CannotTell = lease.Unknown // unknown because of Err: repeat the claim with the same id
 )
 
 // A Result is the result of a [Claim]. Until is by the server's clock.
@@ -121,8 +88,8 @@ func New(cfg Config) (*Elector, error) {
 	return &Elector{cfg.Locks.Engine()}, nil
 }
 
-// lockOf returns the name of a job's lock. The job's name is the hash tag of all keys of the job.
-func lockOf(job string) string { return "{" + job + "}:job" }
+// JobLock returns the name of a job's lock. The job's name is the hash tag of all keys of the job.
+func JobLock(job string) string { return "{" + job + "}:job" }
 
 // JobOf returns the job to which a lock belongs. ok is false if the lock does not belong to a job.
 func JobOf(lock string) (job string, ok bool) {
@@ -133,9 +100,9 @@ func JobOf(lock string) (job string, ok bool) {
 
 // Claim sends many claims in one round trip, and returns their results in the same order.
 func (e *Elector) Claim(ctx context.Context, claims []Claim) []Result {
-	requests := make([]engine.Request, len(claims))
+	requests := make([]lease.Request, len(claims))
 	for i, c := range claims {
-		requests[i] = c.lockRequest()
+		requests[i] = jobRequest(c)
 	}
 	results := make([]Result, len(claims))
 	for i, a := range e.locks.AcquireAll(ctx, requests) {
@@ -145,56 +112,34 @@ func (e *Elector) Claim(ctx context.Context, claims []Claim) []Result {
 	return results
 }
 
-func (c Claim) lockRequest() engine.Request {
-	r := engine.Request{
-		Lock: lockOf(c.Job), ID: c.ID, Slots: c.Slots, Lease: c.Lease, Trigger: c.Trigger,
-		Permanent: true, AnyLimit: true, Abstain: c.Abstain, Memo: c.encodeMemo(),
-	}
-	if r.Adopt = c.Adopt; r.Adopt == "" && !c.Tick.IsZero() {
-		r.Tick = &engine.Tick{
-			At: c.Tick, Instant: c.At, Previous: c.Previous, Schedule: c.Schedule, PerTick: c.PerTick,
-			NotBefore: c.NotBefore, Deadline: c.Deadline, IfHeld: c.IfHeld, IfLate: c.IfLate, KeepFirst: c.KeepFirst,
-			KeepOutcome: c.KeepOutcome,
-		}
-	}
-	return r
+// jobRequest returns the request of a claim.
+func jobRequest(c Claim) lease.Request {
+	c.Permanent, c.AnyLimit = true, true
+	return c
 }
 
 func resultOf(a engine.Answer) Result {
-	r := Result{Until: a.Until, By: a.Holder, Outcome: a.Outcome, Orphans: a.Orphans, Err: Plain(a.Err)}
-	switch a.Verdict {
-	case engine.Granted:
-		r.Verdict, r.Term = Granted, &Term{lease: a.Lease}
-	case engine.Settled:
-		r.Verdict = Settled
-	case engine.Decided:
+	r := Result{Verdict: a.Verdict, Until: a.Until, By: a.Holder, Outcome: a.Outcome, Orphans: a.Orphans, Err: Plain(a.Err)}
+	switch {
+	case a.Verdict == Granted:
+		r.Term = &Term{lease: a.Lease}
+	case a.Verdict == lease.Decided && (a.Outcome == lease.OutcomeGranted || a.Holder != ""):
+		r.Verdict, r.Outcome = Taken, ""
+	case a.Verdict == lease.Decided:
 		r.Verdict = Before
-		if a.Outcome == "granted" || a.Holder != "" {
-			r.Verdict, r.Outcome = Taken, ""
-		}
-	case engine.Held:
-		r.Verdict = Held
-	case engine.Early:
-		r.Verdict = Early
-	case engine.Closed:
-		r.Verdict = Closed
-	case engine.Unheard:
-		r.Verdict = Unheard
-	default:
-		r.Verdict = CannotTell
 	}
 	return r
 }
 
 // Withdraw gives back the grant of a claim whose result is unknown, if the claim was granted. The claim must not be repeated. Withdraw returns at
 // once and works in the background.
-func (e *Elector) Withdraw(c Claim) { e.locks.Withdraw(c.lockRequest(), c.ID) }
+func (e *Elector) Withdraw(c Claim) { e.locks.Withdraw(jobRequest(c), c.ID) }
 
 // AwaitWithdrawal withdraws a claim whose run has not begun, and waits until the server has acknowledged the withdrawal. It returns an error if ctx
 // ends first. Afterwards the claim can no longer be granted, and its tick is undecided again, unless another replica recovered or abandoned the run
 // first.
 func (e *Elector) AwaitWithdrawal(ctx context.Context, c Claim) error {
-	if err := e.locks.AwaitWithdrawal(ctx, c.lockRequest()); err != nil {
+	if err := e.locks.AwaitWithdrawal(ctx, jobRequest(c)); err != nil {
 		return fmt.Errorf("withdraw a claim: %w", Plain(err))
 	}
 	return nil
@@ -203,16 +148,16 @@ func (e *Elector) AwaitWithdrawal(ctx context.Context, c Claim) error {
 // noClaimant replaces the claimant in the memo of a run whose claim cannot be withdrawn.
 const noClaimant = "-"
 
-// encodeMemo returns the text that the server keeps with a run for replicas that inspect the job: "claimant deadline", followed by the instant of the
-// tick if the tick has a name. With the instant, these replicas need no zone data.
-func (c Claim) encodeMemo() string {
-	named := !c.At.IsZero() && !c.At.Equal(c.Tick)
-	if c.Claimant == "" && !named {
+// Memo returns the text that the server keeps with a run for replicas that inspect the job: the identity of the claiming replica, the latest start,
+// and the instant of the tick if the tick has a name. With the instant, these replicas need no zone data. Unused arguments are zero. A run without a
+// claimant has no deadline.
+func Memo(claimant string, deadline, instant time.Time) string {
+	if claimant == "" && instant.IsZero() {
 		return ""
 	}
-	memo := cmp.Or(c.Claimant, noClaimant) + " " + strconv.FormatInt(max(c.Deadline.UnixMicro(), 0), 10)
-	if named {
-		memo += " " + strconv.FormatInt(c.At.Unix(), 10)
+	memo := cmp.Or(claimant, noClaimant) + " " + strconv.FormatInt(max(deadline.UnixMicro(), 0), 10)
+	if !instant.IsZero() {
+		memo += " " + strconv.FormatInt(instant.Unix(), 10)
 	}
 	return memo
 }
@@ -359,7 +304,7 @@ type Run struct {
 func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []State {
 	requests := make([]engine.InspectRequest, len(inspections))
 	for i, q := range inspections {
-		requests[i] = engine.InspectRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule, Behind: q.Behind, ZoneRules: q.ZoneRules,
+		requests[i] = engine.InspectRequest{Lock: JobLock(q.Job), Permanent: true, Schedule: q.Schedule, Behind: q.Behind, ZoneRules: q.ZoneRules,
 			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline, SettleOutcome: q.SettleOutcome, SettleSchedule: q.SettleSchedule,
 			Follower: q.Follower, Used: q.Used, Acked: q.Acked, Abandon: q.Abandon}
 	}
@@ -386,7 +331,7 @@ func runsOf(rows []engine.Row) []Run {
 
 // DeleteOrphans deletes orphans of a job after their outcomes are recorded.
 func (e *Elector) DeleteOrphans(ctx context.Context, job string, ids ...string) error {
-	if err := e.locks.DeleteOrphans(ctx, lockOf(job), ids...); err != nil {
+	if err := e.locks.DeleteOrphans(ctx, JobLock(job), ids...); err != nil {
 		return fmt.Errorf("delete orphans of job %s: %w", job, Plain(err))
 	}
 	return nil
@@ -398,7 +343,7 @@ func (e *Elector) DeleteOrphans(ctx context.Context, job string, ids ...string) 
 func (e *Elector) Forget(ctx context.Context, jobs []string, unusedSince time.Time) (forgotten []string, err error) {
 	locks := make([]string, len(jobs))
 	for i, job := range jobs {
-		locks[i] = lockOf(job)
+		locks[i] = JobLock(job)
 	}
 	removed, err := e.locks.Remove(ctx, locks, unusedSince)
 	for i, gone := range removed {

@@ -78,8 +78,8 @@ func announced(t *testing.T, e *election.Elector) election.Claim {
 	}
 	time.Sleep(time.Minute)
 	tick := time.Now().Truncate(time.Minute)
-	return election.Claim{Job: "report", ID: "first", Trigger: "schedule", Tick: tick, Previous: tick.Add(-time.Minute),
-		Schedule: minutely, Slots: 1, PerTick: 1, Lease: 30 * time.Second}
+	return election.Claim{Lock: election.JobLock("report"), ID: "first", Trigger: "schedule", Slots: 1, Lease: 30 * time.Second,
+		Tick: &election.Tick{At: tick, Previous: tick.Add(-time.Minute), Schedule: minutely, PerTick: 1}}
 }
 
 func TestTickHasOneWinner(t *testing.T) {
@@ -120,7 +120,7 @@ func TestLaterGrantHasTheGreaterToken(t *testing.T) {
 			_ = r.Term.End(context.Background())
 			time.Sleep(time.Minute)
 			claim.ID += "+"
-			claim.Previous, claim.Tick = claim.Tick, claim.Tick.Add(time.Minute)
+			claim.Tick.Previous, claim.Tick.At = claim.Tick.At, claim.Tick.At.Add(time.Minute)
 		}
 	})
 }
@@ -131,9 +131,10 @@ func TestVerdictsOfAnOpenTick(t *testing.T) {
 		a, b := c.elector("a"), c.elector("b")
 		claim := announced(t, a)
 
-		early := claim
-		early.NotBefore = time.Now().Add(700 * time.Millisecond)
-		if r := claimOne(a, early); r.Verdict != election.Early || !r.Until.Equal(early.NotBefore) {
+		early, soon := claim, *claim.Tick
+		early.Tick = &soon
+		soon.NotBefore = time.Now().Add(700 * time.Millisecond)
+		if r := claimOne(a, early); r.Verdict != election.Early || !r.Until.Equal(soon.NotBefore) {
 			t.Errorf("before its instant: %+v", r)
 		}
 		if r := claimOne(a, claim); r.Verdict != election.Granted {
@@ -141,11 +142,13 @@ func TestVerdictsOfAnOpenTick(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		next := claim
-		next.ID, next.Previous, next.Tick = "next", claim.Tick, claim.Tick.Add(time.Minute)
+		later := *claim.Tick
+		later.Previous, later.At = claim.Tick.At, claim.Tick.At.Add(time.Minute)
+		next.ID, next.Tick = "next", &later
 		if r := claimOne(b, next); r.Verdict != election.Held || r.By != "a" || !r.Until.After(time.Now()) {
 			t.Errorf("while all slots are held: %+v", r)
 		}
-		next.IfHeld = "skipped overlap"
+		later.IfHeld = "skipped overlap"
 		if r := claimOne(b, next); r.Verdict != election.Settled || r.Outcome != "skipped overlap" {
 			t.Errorf("one that skips: %+v", r)
 		}
@@ -161,7 +164,7 @@ func TestPastItsDeadlineATickIsSettled(t *testing.T) {
 		c := newCluster(t)
 		a := c.elector("a")
 		claim := announced(t, a)
-		claim.Deadline, claim.IfLate = claim.Tick.Add(time.Second), "missed late"
+		claim.Tick.Deadline, claim.Tick.IfLate = claim.Tick.At.Add(time.Second), "missed late"
 		time.Sleep(2 * time.Second)
 		if r := claimOne(a, claim); r.Verdict != election.Settled || r.Outcome != "missed late" {
 			t.Errorf("%+v", r)
@@ -223,7 +226,7 @@ func TestDeadHolderIsNoticedAndBuried(t *testing.T) {
 		time.Sleep(31 * time.Second)
 		st := b.Inspect(context.Background(), []election.InspectRequest{{Job: "report"}})[0]
 		if len(st.Running) != 0 || len(st.Orphans) != 1 || st.Orphans[0].ID != "first" || st.Orphans[0].Holder != "a" ||
-			!st.Orphans[0].Tick.Equal(claim.Tick) {
+			!st.Orphans[0].Tick.Equal(claim.Tick.At) {
 			t.Fatalf("after the lease: %+v", st)
 		}
 		if err := b.DeleteOrphans(context.Background(), "report", "first"); err != nil {
@@ -241,9 +244,9 @@ func TestGapIsSettledTogetherAndByOne(t *testing.T) {
 		a, b := c.elector("a"), c.elector("b")
 		claim := announced(t, a)
 		time.Sleep(10 * time.Minute)
-		gap := election.InspectRequest{Job: "report", SettleThrough: claim.Tick.Add(5 * time.Minute), SettleDeadline: claim.Tick.Add(6 * time.Minute)}
+		gap := election.InspectRequest{Job: "report", SettleThrough: claim.Tick.At.Add(5 * time.Minute), SettleDeadline: claim.Tick.At.Add(6 * time.Minute)}
 		mine := a.Inspect(context.Background(), []election.InspectRequest{gap})[0]
-		if !mine.Decided.Equal(gap.SettleThrough) || !mine.Before.Before(claim.Tick) {
+		if !mine.Decided.Equal(gap.SettleThrough) || !mine.Before.Before(claim.Tick.At) {
 			t.Errorf("the first to ask settles: %+v", mine)
 		}
 		if other := b.Inspect(context.Background(), []election.InspectRequest{gap})[0]; other.Before.Before(gap.SettleThrough) {

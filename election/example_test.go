@@ -45,8 +45,8 @@ func ExampleElector_Claim() {
 		log.Fatal(state.Err)
 	}
 	at := state.Now.Truncate(time.Second).Add(time.Second)
-	claim := election.Claim{Job: "report", ID: "run-of-one", Trigger: "schedule", Tick: at, Previous: at.Add(-time.Second), NotBefore: at,
-		Schedule: "every second", Slots: 1, PerTick: 1, Lease: 10 * time.Second}
+	claim := election.Claim{Lock: election.JobLock("report"), ID: "run-of-one", Trigger: "schedule", Slots: 1, Lease: 10 * time.Second,
+		Tick: &election.Tick{At: at, Previous: at.Add(-time.Second), NotBefore: at, Schedule: "every second", PerTick: 1}}
 
 	result := one.Claim(ctx, []election.Claim{claim})[0]
 	for result.Verdict == election.Early { // by the server's clock, whatever the own one says

@@ -81,7 +81,7 @@ func TestTermWithASlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, end := range []string{"end", "return", "loss"} {
-			won := claimOne(a, election.Claim{Job: "report", ID: end, Trigger: "manual", Slots: 1, PerTick: 1, Lease: time.Minute})
+			won := claimOne(a, election.Claim{Lock: election.JobLock("report"), ID: end, Trigger: "manual", Slots: 1, Lease: time.Minute})
 			slot, ok, err := a.TryAcquirePool(context.Background(), warehouse)
 			if won.Verdict != election.Granted || !ok || err != nil {
 				t.Fatalf("%s: %+v, %v, %v", end, won, ok, err)

@@ -285,8 +285,9 @@ func (t *tape) claim(b *testing.B, addr string) stormArgs {
 		b.Fatal(err)
 	}
 	tick := time.Unix(1_000_000_000, 0)
-	c := election.Claim{Job: "JOB", ID: "ID", Trigger: "schedule", Tick: tick, Previous: tick.Add(-time.Hour), Schedule: "x", NotBefore: tick,
-		Deadline: tick.Add(time.Second), Slots: 1, PerTick: 1, Lease: 10 * time.Minute, IfHeld: "skipped overlap", IfLate: "missed late"}
+	c := election.Claim{Lock: election.JobLock("JOB"), ID: "ID", Trigger: "schedule", Slots: 1, Lease: 10 * time.Minute,
+		Tick: &election.Tick{At: tick, Previous: tick.Add(-time.Hour), Schedule: "x", NotBefore: tick, Deadline: tick.Add(time.Second), PerTick: 1,
+			IfHeld: "skipped overlap", IfLate: "missed late"}}
 	if got := elector.Claim(b.Context(), []election.Claim{c})[0]; got.Err != nil {
 		b.Fatal(got.Err)
 	}

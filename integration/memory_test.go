@@ -155,18 +155,18 @@ func (b *books) tick(t *testing.T, at time.Time) {
 	t.Helper()
 	claims := make([]election.Claim, len(b.jobs))
 	for i, job := range b.jobs {
-		claims[i] = election.Claim{Job: job, ID: rand.Text(), Slots: 1, PerTick: 1, Lease: time.Minute, Trigger: "schedule", Tick: at,
-			Previous: at.Add(-time.Second), Schedule: "0123456789abcdef"}
+		claims[i] = election.Claim{Lock: election.JobLock(job), ID: rand.Text(), Slots: 1, Lease: time.Minute, Trigger: "schedule",
+			Tick: &election.Tick{At: at, Previous: at.Add(-time.Second), Schedule: "0123456789abcdef", PerTick: 1}}
 	}
 	var begun, ended []journal.Record
 	var releases sync.WaitGroup
 	places := make(chan struct{}, 64)
 	for i, r := range b.elector.Claim(t.Context(), claims) {
 		if r.Verdict != election.Granted {
-			t.Fatalf("tick %v of %s: %+v", at, claims[i].Job, r)
+			t.Fatalf("tick %v of %s: %+v", at, b.jobs[i], r)
 		}
 		slot, code, ms, output := r.Term.Slot(), 0, int64(1234), strings.Repeat("x", tailOfARun)
-		record := journal.Record{RunID: claims[i].ID, Job: claims[i].Job, Tick: at, Trigger: "schedule", Slot: &slot, Attempt: 1, Token: r.Term.Token(),
+		record := journal.Record{RunID: claims[i].ID, Job: b.jobs[i], Tick: at, Trigger: "schedule", Slot: &slot, Attempt: 1, Token: r.Term.Token(),
 			Replica: "replica-0", Outcome: journal.OutcomeRunning, Started: at.Add(time.Millisecond)}
 		begun = append(begun, record)
 		record.Outcome, record.ExitCode, record.Finished, record.DurationMS, record.Output = journal.OutcomeOK, &code, at.Add(time.Second), &ms, &output

@@ -166,7 +166,7 @@ type mortal struct {
 }
 
 func (m mortal) Claim(ctx context.Context, claims []election.Claim) []election.Result {
-	if slices.ContainsFunc(claims, func(c election.Claim) bool { return c.Job == m.job }) {
+	if slices.ContainsFunc(claims, func(c election.Claim) bool { return c.Lock == election.JobLock(m.job) }) {
 		m.how(m.replica)
 	}
 	return m.spy.Claim(ctx, claims)
@@ -438,7 +438,7 @@ type settler struct {
 func (m settler) Claim(ctx context.Context, claims []election.Claim) []election.Result {
 	results := m.spy.Claim(ctx, claims)
 	for i, r := range results {
-		if claims[i].Job == m.job && r.Verdict == election.Settled {
+		if claims[i].Lock == election.JobLock(m.job) && r.Verdict == election.Settled {
 			m.once.Do(m.replica.die)
 		}
 	}

@@ -113,9 +113,9 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 		k.Unstartable(why)
 	}
 	claim := c.claimFor(k)
-	claim.Abstain, claim.IfLate = way.Abstains, missedBecause(c.cfg.missedReason(t, k.Cause.Reason))
+	claim.Abstain, claim.Tick.IfLate = way.Abstains, missedBecause(c.cfg.missedReason(t, k.Cause.Reason))
 	if !k.Waits() {
-		claim.IfHeld, claim.KeepFirst = string(Skipped)+" overlap", jobOf(k).Overlap == OverlapQueue
+		claim.Tick.IfHeld, claim.Tick.KeepFirst = string(Skipped)+" overlap", jobOf(k).Overlap == OverlapQueue
 	}
 	setReplace(&claim, k, way.Replaces)
 	c.agenda.Send(k, way, now)
@@ -125,21 +125,31 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 // setReplace completes the claim of a job with OverlapReplace. If all slots are held, the claim stops a run. A tick that newer ticks have displaced
 // is skipped, and leaves free slots to the newer ticks.
 func setReplace(c *election.Claim, k *tick, replaces bool) {
-	c.Replace = replaces
+	c.Tick.Replace = replaces
 	switch {
 	case k.Standing == agenda.Displaced:
-		c.Abstain, c.IfHeld = true, string(Skipped)+" overlap"
-		c.IfLate = c.IfHeld
+		c.Abstain, c.Tick.IfHeld = true, string(Skipped)+" overlap"
+		c.Tick.IfLate = c.Tick.IfHeld
 	case k.Rules.Overlap == agenda.Replace:
-		c.IfHeld = ""
+		c.Tick.IfHeld = ""
 	}
 }
 
 // claimFor returns a claim with the fields that do not change while a tick is claimed again and again.
 func (c *core) claimFor(k *tick) election.Claim {
 	j := jobOf(k)
-	return election.Claim{Job: j.Name, ID: k.ID, Claimant: c.cfg.ownIdentity(), Trigger: k.Trigger, Tick: k.Name, At: k.At, Previous: k.Previous, Schedule: taskOf(k).scheduleDigest(),
-		NotBefore: k.Due, Deadline: k.LastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease, KeepOutcome: true}
+	return election.Claim{Lock: election.JobLock(j.Name), ID: k.ID, Trigger: k.Trigger, Slots: j.Parallel, Lease: j.Lease,
+		Memo: election.Memo(c.cfg.ownIdentity(), k.LastChance(), instantOfName(k.Name, k.At)),
+		Tick: &election.Tick{At: k.Name, Instant: k.At, Previous: k.Previous, Schedule: taskOf(k).scheduleDigest(), PerTick: j.PerTick,
+			NotBefore: k.Due, Deadline: k.LastChance(), KeepOutcome: true}}
+}
+
+// instantOfName returns the instant of a tick that is identified by a name, or zero if the name is the instant.
+func instantOfName(name, at time.Time) time.Time {
+	if at.Equal(name) {
+		return time.Time{}
+	}
+	return at
 }
 
 // settleClaims handles the results of a batch, in the order of its ticks.

@@ -276,8 +276,8 @@ func TestAutoDeadlineIsAnHourAtMost(t *testing.T) {
 			func(cfg *scheduler.Config) { cfg.MaxRunning = 1 })
 		c.at(2*time.Hour + 2*time.Second)
 		for _, a := range r.claims(c.start) {
-			if a.Job == "j" {
-				want(t, "deadline", a.Deadline.Sub(a.Tick), time.Hour)
+			if a.Lock == election.JobLock("j") {
+				want(t, "deadline", a.Tick.Deadline.Sub(a.Tick.At), time.Hour)
 			}
 		}
 		want(t, "outcomes", c.outcomes("j"), map[string]int{"missed capacity": 1})

@@ -199,7 +199,7 @@ func (r *replica) take(job, id string, slots int) *election.Term {
 	if err != nil {
 		r.cluster.t.Fatal(err)
 	}
-	got := elector.Claim(context.Background(), []election.Claim{{Job: job, ID: id, Trigger: "manual", Slots: slots, PerTick: 1, Lease: time.Minute}})[0]
+	got := elector.Claim(context.Background(), []election.Claim{{Lock: election.JobLock(job), ID: id, Trigger: "manual", Slots: slots, Lease: time.Minute}})[0]
 	if got.Verdict != election.Granted {
 		r.cluster.t.Fatalf("%+v", got)
 	}

@@ -63,7 +63,8 @@ func (x *executor) awaitWithdrawal(claimer Claimer, c election.Claim) bool {
 		if err == nil {
 			return true
 		}
-		x.log.Debug("claim not withdrawn", "job", c.Job, "run_id", c.ID, "error", err)
+		job, _ := election.JobOf(c.Lock)
+		x.log.Debug("claim not withdrawn", "job", job, "run_id", c.ID, "error", err)
 		if !retry.Wait(x.draining) {
 			claimer.Withdraw(c)
 			return false

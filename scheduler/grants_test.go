@@ -101,7 +101,7 @@ type grantHook struct {
 func (h grantHook) Claim(ctx context.Context, claims []election.Claim) []election.Result {
 	results := h.Claimer.Claim(ctx, claims)
 	if slices.ContainsFunc(results, func(r election.Result) bool { return r.Verdict == election.Granted }) &&
-		slices.ContainsFunc(claims, func(claim election.Claim) bool { return h.cluster.second(claim.Tick) == h.tick }) {
+		slices.ContainsFunc(claims, func(claim election.Claim) bool { return claim.Tick != nil && h.cluster.second(claim.Tick.At) == h.tick }) {
 		h.f()
 	}
 	return results

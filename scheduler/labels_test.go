@@ -92,9 +92,9 @@ func TestReplicaElsewhereAsksAtTheDeadline(t *testing.T) {
 			70: {"missed down"}, 80: {"missed down"}})
 		var asked []int
 		for _, claim := range foreign.claims(c.start) {
-			asked = append(asked, c.second(claim.Tick))
-			if !claim.Abstain || !claim.when.After(claim.Deadline) {
-				t.Errorf("a claim for tick %d, %v after it, abstains: %v", c.second(claim.Tick), claim.when.Sub(claim.Tick), claim.Abstain)
+			asked = append(asked, c.second(claim.Tick.At))
+			if !claim.Abstain || !claim.when.After(claim.Tick.Deadline) {
+				t.Errorf("a claim for tick %d, %v after it, abstains: %v", c.second(claim.Tick.At), claim.when.Sub(claim.Tick.At), claim.Abstain)
 			}
 		}
 		want(t, "asked for", asked, []int{10, 20, 70, 80})

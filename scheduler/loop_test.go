@@ -121,8 +121,8 @@ func TestNoBusyLoop(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			o := &oracle{}
 			o.answer = func(now time.Time, c election.Claim) election.Result {
-				if now.After(c.Deadline) {
-					return election.Result{Verdict: election.Settled, Outcome: c.IfLate}
+				if now.After(c.Tick.Deadline) {
+					return election.Result{Verdict: election.Settled, Outcome: c.Tick.IfLate}
 				}
 				return tc.result
 			}
@@ -156,8 +156,8 @@ func TestManyJobsInFewBatches(t *testing.T) {
 func TestFullReplicaAsksOnce(t *testing.T) {
 	o := &oracle{}
 	o.answer = func(now time.Time, c election.Claim) election.Result {
-		if now.After(c.Deadline) {
-			return election.Result{Verdict: election.Settled, Outcome: c.IfLate}
+		if now.After(c.Tick.Deadline) {
+			return election.Result{Verdict: election.Settled, Outcome: c.Tick.IfLate}
 		}
 		return election.Result{Verdict: election.Held}
 	}
@@ -290,7 +290,7 @@ func TestClockStepsBack(t *testing.T) {
 				}
 				pass(2 * time.Minute)
 				o.mu.Lock()
-				again := slices.ContainsFunc(o.claims[1:], func(c election.Claim) bool { return c.Tick.Before(before) })
+				again := slices.ContainsFunc(o.claims[1:], func(c election.Claim) bool { return c.Tick.At.Before(before) })
 				o.mu.Unlock()
 				if again != tc.again {
 					t.Errorf("ticks of before are due again: %v", again)
@@ -308,7 +308,7 @@ func TestClockStepsBack(t *testing.T) {
 // TestClockStepsForward: all ticks in between are due, oldest first, and no more than a job may have open.
 func TestClockStepsForward(t *testing.T) {
 	o := &oracle{answer: func(_ time.Time, c election.Claim) election.Result {
-		return election.Result{Verdict: election.Settled, Outcome: c.IfLate}
+		return election.Result{Verdict: election.Settled, Outcome: c.Tick.IfLate}
 	}}
 	consult(t, o, []Job{idle("j", "*/10 * * * * *")}, func(t *testing.T, s *Scheduler) {
 		pass(15 * time.Second)
@@ -319,8 +319,8 @@ func TestClockStepsForward(t *testing.T) {
 			t.Errorf("%d claims", claims)
 		}
 		for i := range claims - 1 {
-			if !o.claims[i].Tick.Before(o.claims[i+1].Tick) {
-				t.Fatalf("%v was claimed before %v", o.claims[i].Tick, o.claims[i+1].Tick)
+			if !o.claims[i].Tick.At.Before(o.claims[i+1].Tick.At) {
+				t.Fatalf("%v was claimed before %v", o.claims[i].Tick.At, o.claims[i+1].Tick.At)
 			}
 		}
 	})

@@ -65,7 +65,7 @@ func (s *Scheduler) subscribeOnce() (end func()) {
 }
 
 func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election.Term, error) {
-	c := election.Claim{Job: t.Name, ID: id, Trigger: manual, Slots: t.Parallel, PerTick: t.PerTick, Lease: t.Lease}
+	c := election.Claim{Lock: election.JobLock(t.Name), ID: id, Trigger: manual, Slots: t.Parallel, Lease: t.Lease}
 	retry := newBackoff()
 	for tries := 0; ; tries++ {
 		switch r := s.cfg.Claimer.Claim(ctx, []election.Claim{c})[0]; r.Verdict {

@@ -96,11 +96,8 @@ func (r *recoveries) claimDue(ctx context.Context, now time.Time) {
 
 // asClaim returns the claim of the recovery. Each call returns the same claim, so that Redis repeats its answer if the answer was lost.
 func (h *recovery) asClaim() election.Claim {
-	var at time.Time // set only if the tick is identified by a name
-	if !h.of.At.Equal(h.of.Tick) {
-		at = h.of.At
-	}
-	return election.Claim{Job: h.job.Name, ID: h.id, Trigger: recovered, Adopt: h.of.ID, At: at, Slots: h.job.Parallel, PerTick: h.job.PerTick, Lease: h.job.Lease}
+	return election.Claim{Lock: election.JobLock(h.job.Name), ID: h.id, Trigger: recovered, Adopt: h.of.ID, Slots: h.job.Parallel, Lease: h.job.Lease,
+		Memo: election.Memo("", time.Time{}, instantOfName(h.of.Tick, h.of.At))}
 }
 
 func (r *recoveries) dealWith(b recoveryBatch) {

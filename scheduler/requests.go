@@ -265,8 +265,8 @@ func (h requestHandler) commitRequest(ctx context.Context, right *election.Term)
 // results are empty, the request is left to other replicas. If a previous claimant of the request has died, the request is not skipped for overlap,
 // because that claimant may still hold the slot.
 func (h requestHandler) awaitSlot(ctx context.Context, right *election.Term) (term *election.Term, why string) {
-	c := election.Claim{Job: h.job.Name, ID: newRunID(), Trigger: manual, Slots: h.job.Parallel, PerTick: h.job.PerTick, Lease: h.job.Lease,
-		Abstain: h.bound, Claimant: h.identity, Deadline: h.request.Expires}
+	c := election.Claim{Lock: election.JobLock(h.job.Name), ID: newRunID(), Trigger: manual, Slots: h.job.Parallel, Lease: h.job.Lease,
+		Abstain: h.bound, Memo: election.Memo(h.identity, h.request.Expires, time.Time{})}
 	doubted := false
 	defer func() {
 		if doubted && term == nil {

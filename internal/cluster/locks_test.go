@@ -15,7 +15,7 @@ import (
 // run has a replica claim a run of a job, outside the schedule, and a slot of the pool for it, if there is one.
 func (c *cluster) run(t *testing.T, e *election.Elector, job, id string) (inPool bool) {
 	t.Helper()
-	a := e.Claim(t.Context(), []election.Claim{{Job: job, ID: id, Trigger: "manual", Lease: time.Minute}})[0]
+	a := e.Claim(t.Context(), []election.Claim{{Lock: election.JobLock(job), ID: id, Trigger: "manual", Lease: time.Minute}})[0]
 	if a.Verdict != election.Granted {
 		t.Fatal(a.Verdict, a.Err)
 	}

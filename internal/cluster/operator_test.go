@@ -216,7 +216,7 @@ func TestOperatorSteers(t *testing.T) {
 	c.describe(t, journal.JobInfo{Name: "backup", Enabled: true, Tags: []string{"disk"}}, journal.JobInfo{Name: "report", Enabled: true})
 	c.register(t, journal.Replica{Name: "a"})
 	o, ctx := c.operator(t, Config{}), t.Context()
-	result := c.elector(t, "a").Claim(ctx, []election.Claim{{Job: "backup", ID: "run-1", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]
+	result := c.elector(t, "a").Claim(ctx, []election.Claim{{Lock: election.JobLock("backup"), ID: "run-1", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]
 	if result.Term == nil {
 		t.Fatalf("%+v", result)
 	}

@@ -63,6 +63,8 @@ type Tick struct {
 	IfHeld, IfLate string
 	// KeepFirst exempts the oldest undecided tick from IfHeld: it stays open and waits for a row.
 	KeepFirst bool
+	// Replace stops the oldest run that began before the tick if all rows are held, one run at a time. Only election.Elector acts on it.
+	Replace bool
 	// KeepOutcome keeps the outcome in the lock if this request settles the tick, because the replica may die before it records the outcome. See
 	// [State.Settled].
 	KeepOutcome bool
@@ -82,6 +84,10 @@ const (
 	Decided Verdict = "decided" // the tick was decided before this request; Outcome has the result, if it is still known
 	Unheard Verdict = "unheard" // an earlier request with this id was granted, and the lease has ended: withdraw it, and ask with another id
 	Unknown Verdict = "unknown" // Err has the reason; ask again with the same id
+
+	// Taken and Before are the two kinds of Decided that package election distinguishes.
+	Taken  Verdict = "taken"  // granted to other requests
+	Before Verdict = "before" // settled without a grant
 )
 
 // WithDefaults returns the request with defaults in the fields that are not set.

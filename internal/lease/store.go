@@ -54,7 +54,7 @@ type Result struct {
 	Grant   Grant     // set if Granted
 	Until   time.Time // by Redis's clock
 	Holder  string    // the owner of a held row
-	Outcome string    // IfHeld or IfLate of the request that settled the tick; "granted" if it was granted
+	Outcome string    // of a decided tick: IfHeld or IfLate of a request, the outcome of a pause, or [OutcomeGranted]
 	Orphans int       // the number of runs of this lock whose outcome no replica has recorded yet
 	Err     error
 }
@@ -63,11 +63,8 @@ type Result struct {
 func Failed(err error) Result { return Result{Verdict: Unknown, Err: err} }
 
 // Unsure reports whether the outcome is unknown and a repeated request with the same id may find it out.
-func (r *Result) Unsure() bool { return Unsure(r.Verdict, r.Err) }
-
-// Unsure is [Result.Unsure] for a verdict and its error.
-func Unsure(v Verdict, err error) bool {
-	return v == Unknown && errors.Is(err, ErrUnknown) && !errors.Is(err, ErrRefused)
+func (r Result) Unsure() bool {
+	return r.Verdict == Unknown && errors.Is(r.Err, ErrUnknown) && !errors.Is(r.Err, ErrRefused)
 }
 
 // A HeldRow has the request and the grant of a row that this client holds. It does not change.

@@ -13,22 +13,14 @@ import (
 
 // An Answer is the answer to a [Request].
 type Answer struct {
-	Verdict Verdict
-	ID      string // the lease id of the request
-	Lease   *Lease
-	Until   time.Time // by Redis's clock
-	Holder  string    // the owner of a held row
-	Outcome string    // the outcome of a decided tick: IfHeld or IfLate of a request, the outcome of a pause, or "granted"
-	Orphans int       // the number of runs of this lock whose outcome no replica has recorded yet: see [Client.Inspect]
-	Err     error
+	lease.Result
+	ID    string // the lease id of the request
+	Lease *Lease // set if Granted
 }
-
-// Unsure reports whether the outcome is unknown and a repeated request with the same id may find it out.
-func (a Answer) Unsure() bool { return lease.Unsure(a.Verdict, a.Err) }
 
 // answerOf converts a result to an answer. For a grant, it adds a lease to the keeper.
 func (c *Client) answerOf(r *Request, result *lease.Result) Answer {
-	a := Answer{Verdict: result.Verdict, ID: r.ID, Until: result.Until, Holder: result.Holder, Outcome: result.Outcome, Orphans: result.Orphans, Err: result.Err}
+	a := Answer{Result: *result, ID: r.ID}
 	if a.Verdict == Granted {
 		a.Lease = c.keeper.add(newLease(c, r, &result.Grant))
 	}
@@ -77,7 +69,7 @@ func splitValid(requests []Request, answers []Answer) (asked []Request, places [
 	for i, r := range requests {
 		r = r.WithDefaults()
 		if err := errors.Join(r.Validate(), lease.CheckName(r.Lock)); err != nil {
-			answers[i] = Answer{Verdict: Unknown, ID: r.ID, Err: fmt.Errorf("request for lock %q: %w", r.Lock, err)}
+			answers[i] = Answer{Result: lease.Failed(fmt.Errorf("request for lock %q: %w", r.Lock, err)), ID: r.ID}
 			continue
 		}
 		asked, places = append(asked, r), append(places, i)

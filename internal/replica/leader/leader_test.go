@@ -87,8 +87,8 @@ func (h *hall) run(elector *election.Elector, job string) *election.Term {
 	elector.Inspect(h.t.Context(), []election.InspectRequest{{Job: job, Schedule: "s"}})
 	time.Sleep(time.Second)
 	tick := time.Now().Truncate(time.Second)
-	r := elector.Claim(h.t.Context(), []election.Claim{{Job: job, ID: job, Slots: 1, Lease: 30 * time.Second, Trigger: "schedule",
-		Tick: tick, Previous: tick.Add(-time.Second), Schedule: "s"}})[0]
+	r := elector.Claim(h.t.Context(), []election.Claim{{Lock: election.JobLock(job), ID: job, Slots: 1, Lease: 30 * time.Second, Trigger: "schedule",
+		Tick: &election.Tick{At: tick, Previous: tick.Add(-time.Second), Schedule: "s"}}})[0]
 	if r.Verdict != election.Granted {
 		h.t.Fatalf("%+v", r)
 	}
@@ -220,7 +220,7 @@ func TestFullPoolIsLoggedOnce(t *testing.T) {
 	}
 	enter := func(job string) *election.Term {
 		t.Helper()
-		a := elector.Claim(t.Context(), []election.Claim{{Job: job, ID: job, Trigger: "manual", Lease: time.Hour}})[0]
+		a := elector.Claim(t.Context(), []election.Claim{{Lock: election.JobLock(job), ID: job, Trigger: "manual", Lease: time.Hour}})[0]
 		slot, _, err := elector.TryAcquirePool(t.Context(), election.Entry{Pool: "warehouse", Slots: 1, Lease: time.Hour, Run: job})
 		if a.Verdict != election.Granted || err != nil {
 			t.Fatal(a.Verdict, a.Err, err)

@@ -171,7 +171,7 @@ func (s *site) fill() {
 	next := journal.Record{RunID: "next", Job: "backup", Tick: tick, Trigger: "recovery", Slot: slot(0), Attempt: 2, Token: 8, Replica: "r2", Outcome: journal.OutcomeOK, Started: tick.Add(time.Minute), Finished: tick.Add(2 * time.Minute), DurationMS: ms(60000)}
 	gone := journal.Record{RunID: "gone", Job: "gone", Outcome: journal.OutcomeOK, Started: tick, Finished: tick}
 	s.must(s.journal.Record(ctx, append(records, died, next, gone)))
-	result := s.elector.Claim(ctx, []election.Claim{{Job: "report", ID: "run-0", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]
+	result := s.elector.Claim(ctx, []election.Claim{{Lock: election.JobLock("report"), ID: "run-0", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]
 	if result.Term == nil {
 		s.t.Fatalf("%+v", result)
 	}
