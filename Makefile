@@ -23,16 +23,17 @@ build: ## build a static binary into ./bin
 # that lies between two of its ticks. They run when all is built. The other packages only compute.
 ALONE   := ./cmd/cronclave ./internal/web/api ./internal/process ./internal/journal ./internal/logging ./internal/web/oidc ./internal/redisconn ./internal/safefile ./internal/warden
 COMPUTE  = $(filter-out $(ALONE),$(subst $(shell go list -m),.,$(shell go list ./...)))
-# integration is a module of its own; its root package has the tests with real processes.
-INTEGRATION_COMPUTE = $(filter-out . ./architecture ./docs,$(subst $(shell go -C integration list -m),.,$(shell go -C integration list ./...)))
+# integration is a module of its own.
+INTEGRATION_ALONE  := ./cluster ./redis ./locks ./process ./web ./soak ./harness
+INTEGRATION_COMPUTE = $(filter-out $(INTEGRATION_ALONE) ./architecture ./docs,$(subst $(shell go -C integration list -m),.,$(shell go -C integration list ./...)))
 
 # vet, the rules of the architecture and the tests of the pages are in lint.
 FLAGS = -vet=off -count=1 -timeout 35m $(RACE)
 ROOT_TEST = CRONCLAVE_TEST_INSTALL=1 go test $(FLAGS)
 INTEGRATION_TEST = CRONCLAVE_TEST_INSTALL=1 go test -C integration $(FLAGS)
-# Tests with real processes wait for most of their time: two packages at a time, and in integration, where a test has several processes, four tests.
-TWO = -p 2 -parallel 6
-ONE = -p 1 -parallel 4
+# Tests with real processes wait for most of their time: two packages at a time, with six tests each, and in integration, where a test has several processes, with two.
+SIX = -p 2 -parallel 6
+TWO = -p 2 -parallel 2
 
 # All of it is compiled with the same flags, so that each package is compiled once. The Lua VM of the embedded Redis does without the race detector: each script runs in one
 # goroutine, and the tests take a third less time. No package with generic functions could do so: the linker may take its copies for those of other packages.
@@ -69,7 +70,7 @@ test-bench: ## run the tests of the benchmarks, which compile the locks of other
 	go -C bench test -count=1 ./...
 
 test-alone:
-	$(ROOT_TEST) $(TWO) $(SHORT) $(ALONE); root=$$?; $(INTEGRATION_TEST) $(ONE) $(SHORT) . && exit $$root
+	$(ROOT_TEST) $(SIX) $(SHORT) $(ALONE); root=$$?; $(INTEGRATION_TEST) $(TWO) $(SHORT) $(INTEGRATION_ALONE) && exit $$root
 
 test-long-compute:
 	$(ROOT_TEST) $(shell integration/tiers.sh slow . $(COMPUTE))
@@ -78,7 +79,7 @@ test-long-compute:
 	GOGC=800 GOFLAGS="$$PLAIN_GOFLAGS" $(INTEGRATION_TEST) -race=false -v $(shell integration/tiers.sh whole integration $(INTEGRATION_COMPUTE))
 
 test-long-alone:
-	$(ROOT_TEST) $(TWO) $(shell integration/tiers.sh slow . $(ALONE)); root=$$?; $(INTEGRATION_TEST) $(ONE) $(shell integration/tiers.sh slow integration .) && exit $$root
+	$(ROOT_TEST) $(SIX) $(shell integration/tiers.sh slow . $(ALONE)); root=$$?; $(INTEGRATION_TEST) $(TWO) $(shell integration/tiers.sh slow integration $(INTEGRATION_ALONE)) && exit $$root
 
 N := 10
 
@@ -141,18 +142,18 @@ model: ## search the model of the protocol for broken promises, and compare it w
 	go test -C integration -count=1 -v -timeout 30m -run 'TestFullModel|TestModelAgreesWithScripts' ./model -full -traces 10000
 
 histories: ## record 120,000 operations on locks over bad links, a third as many on a quorum, and judge them; about twenty minutes
-	CRONCLAVE_TEST_INSTALL=1 go test -C integration $(RACE) -count=1 -v -timeout 120m -run 'TestHistories' . -histories 120000
+	CRONCLAVE_TEST_INSTALL=1 go test -C integration $(RACE) -count=1 -v -timeout 120m -run 'TestHistories' ./locks -histories 120000
 
 way: ## count the functions, files and packages that a tick, a renewal, a trigger request and a status run through; two minutes. LIST=tick prints them
 	@server=$$(command -v redis-server) || { [ -x bin/way/bin/redis-server ] || integration/redis-root.sh bin/way >/dev/null; server=$(CURDIR)/bin/way/bin/redis-server; }; \
 	go -C integration run ./way -root $(CURDIR) -redis-server "$$server" -list '$(LIST)'
 
 memory: ## measure what is in Redis with 1,000 jobs after 100,000 runs; about a minute
-	CRONCLAVE_TEST_INSTALL=1 go test -C integration -count=1 -v -timeout 20m -run 'TestMemoryInRedisIsBounded' . -memory 100000
+	CRONCLAVE_TEST_INSTALL=1 go test -C integration -count=1 -v -timeout 20m -run 'TestMemoryInRedisIsBounded' ./redis -memory 100000
 
 quorum: ## run only the tests of quorums of independent masters; about six minutes
 	CRONCLAVE_TEST_INSTALL=1 go test -race -count=1 -timeout 30m -run 'Quorum' ./internal/lease/engine ./internal/lease/quorum ./scheduler
-	CRONCLAVE_TEST_INSTALL=1 go test -C integration -race -count=1 -timeout 30m -run 'Quorum' . ./model/quorum
+	CRONCLAVE_TEST_INSTALL=1 go test -C integration -race -count=1 -timeout 30m -run 'Quorum' ./redis ./locks ./cluster ./model/quorum
 
 vm: ## run the tests of processes in a small virtual machine that has cgroup v2, as root and as nobody; ten minutes, fewer with KVM
 	CRONCLAVE_TEST_INSTALL=1 integration/vm/run.sh
@@ -166,7 +167,7 @@ browser: ## answer the questions of an on-call engineer on the pages of three re
 DURATION := 1h
 
 soak: ## fifty jobs of each second on five replicas, and a fault every ten seconds, for an hour; DURATION=10m for less
-	CRONCLAVE_TEST_INSTALL=1 CRONCLAVE_TEST_RACE=0 CRONCLAVE_TEST_SOAK=$(DURATION) go test -C integration -count=1 -v -timeout 0 -run '^TestSoak$$' .
+	CRONCLAVE_TEST_INSTALL=1 CRONCLAVE_TEST_RACE=0 CRONCLAVE_TEST_SOAK=$(DURATION) go test -C integration -count=1 -v -timeout 0 -run '^TestSoak$$' ./soak
 
 alerts: ## check the alert rules, and that each fires when it should (the first time builds promtool, which takes minutes; PROMTOOL=promtool takes yours)
 	$(PROMTOOL) check rules deploy/prometheus/alerts.yml

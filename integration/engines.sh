@@ -89,6 +89,6 @@ for each; do
 	echo "== $each: $name =="
 	logs=$PWD/bin/engines/$(echo "$name" | tr ' ' -)
 	scripts "$logs-scripts.log" || status=1
-	tested "$logs.log" integration . "$real" || status=1
+	tested "$logs.log" integration ./redis "$real" || status=1
 done
 exit $status

@@ -32,11 +32,9 @@ var measures = []string{
 	"cycle",    // files in the largest cycle: each needs all others to be understood
 	"fields",   // of the widest struct
 	"booleans", // in the struct that has most: states without a name
-	"methods",  // of the type that has most
+	"methods",  // of the type that has most, with those of embedded types
 	"function", // lines of the longest one
-	"file",     // lines of the longest one
 	"exported", // names at the top level, and methods of exported types
-	"lines",    // of all files together
 }
 
 // raise sets a measure to a greater count.
@@ -93,12 +91,8 @@ func measure(p pkg, compiled map[string]string) (figures, error) {
 	return found, nil
 }
 
-// ofFile measures the text of a file.
+// ofFile measures the functions of a file.
 func (f figures) ofFile(set *token.FileSet, file *ast.File) {
-	name := filepath.Base(set.Position(file.Pos()).Filename)
-	lines := set.File(file.Pos()).LineCount()
-	f.raise("file", lines, name)
-	f["lines"] = figure{f["lines"].count + lines, ""}
 	for _, d := range file.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok {
 			f.raise("function", set.Position(fn.End()).Line-set.Position(fn.Pos()).Line+1, fn.Name.Name)
@@ -118,7 +112,7 @@ func (f figures) ofTypes(checked *types.Package) {
 		if _, isType := object.(*types.TypeName); !isType || !ok {
 			continue
 		}
-		f.raise("methods", named.NumMethods(), name)
+		f.raise("methods", types.NewMethodSet(types.NewPointer(named)).Len(), name)
 		for m := range named.Methods() {
 			if object.Exported() && m.Exported() {
 				exported++

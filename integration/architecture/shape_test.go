@@ -44,19 +44,40 @@ var constructions = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)(^|\. )(who(ever)?|nobody|what) [a-z]+|\b(tells?|told|heard?|hears) (of|that|whether|how|who|what)\b`),
 }
 
-// TestShape holds the product to the figures.
+// elsewhere has the most of each construction per 1,000 comments or sentences in what is no product.
+var elsewhere = []struct {
+	name string
+	most [6]float64
+	of   func(*product) []string
+}{
+	{"comments of tests", [6]float64{9, 9, 9, 9, 9, 9}, func(p *product) []string { return p.tests }},
+	{"sentences of pages", [6]float64{9, 9, 9, 9, 9, 9}, func(p *product) []string { return p.pages }},
+	{"comments of scripts", [6]float64{9, 9, 9, 9, 9, 9}, func(p *product) []string { return p.scripts }},
+}
+
+// TestShape holds the product to the figures, and all prose to the constructions.
 func TestShape(t *testing.T) {
 	t.Parallel()
 	p := readProduct(t)
+	hold := func(name string, got, most float64) {
+		t.Logf("%-65s %9.1f, at most %.1f", name, got, most)
+		if got > most {
+			t.Errorf("%s: %.1f, at most %.1f", name, got, most)
+		}
+	}
 	for _, figure := range shape {
-		got := figure.of(p)
-		t.Logf("%-65s %9.1f, at most %.1f", figure.name, got, figure.most)
-		if got > figure.most {
-			t.Errorf("%s: %.1f, at most %.1f", figure.name, got, figure.most)
+		hold(figure.name, figure.of(p), figure.most)
+	}
+	for _, prose := range elsewhere {
+		if len(prose.of(p)) < 50 {
+			t.Fatalf("%d %s are found, too few to be all", len(prose.of(p)), prose.name)
+		}
+		for k, most := range prose.most {
+			hold(fmt.Sprintf("%s: construction %d, per 1,000", prose.name, k), perThousand(k, prose.of(p)), most)
 		}
 	}
 	for k := range constructions {
-		t.Logf("construction %d:\n%s", k, strings.Join(p.hits(k), "\n"))
+		t.Logf("construction %d:\n%s", k, strings.Join(hits(k, slices.Concat(p.comments, p.tests, p.pages, p.scripts)), "\n"))
 	}
 }
 
@@ -83,12 +104,16 @@ func countsAs(construction int, text string) bool {
 	return slices.ContainsFunc(constructions[construction].FindAllString(text, -1), func(hit string) bool { return !strings.HasSuffix(hit, " by") })
 }
 
-// product has the counts of the Go files that are built into the program and the library.
+// product has the counts of the Go files that are built into the program and the library, and the prose of the whole repository. A text has its
+// place before a tab.
 type product struct {
 	lines, heads int
 	sizes        []int
 	functions    []string
-	comments     []string // each block of lines, and each comment behind code, with its place before a tab
+	comments     []string // each block of lines, and each comment behind code
+	tests        []string // the same of tests and their helpers
+	scripts      []string // the same of Lua
+	pages        []string // sentences of Markdown, but for the changelog
 }
 
 // outside are folders whose files are no product.
@@ -101,14 +126,28 @@ func readProduct(t *testing.T) *product {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (slices.Contains(outside, d.Name()) || strings.HasPrefix(d.Name(), ".") && path != root):
+		case d.IsDir() && (d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && path != root):
 			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+		case d.IsDir() || !slices.Contains([]string{".go", ".lua", ".md"}, filepath.Ext(path)) || d.Name() == "CHANGELOG.md":
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		p.add(path, strings.Split(string(text), "\n"))
-		return err
+		if err != nil {
+			return err
+		}
+		lines := strings.Split(string(text), "\n")
+		within := strings.Split(filepath.ToSlash(path), "/")
+		switch {
+		case strings.HasSuffix(path, ".md"):
+			p.pages = append(p.pages, sentences(path, lines)...)
+		case strings.HasSuffix(path, ".lua"):
+			p.scripts = append(p.scripts, commentsOf(path, lines, "--")...)
+		case strings.HasSuffix(path, "_test.go"), slices.ContainsFunc(outside, func(folder string) bool { return slices.Contains(within, folder) }):
+			p.tests = append(p.tests, commentsOf(path, lines, "//")...)
+		default:
+			p.add(path, lines)
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -121,20 +160,15 @@ func readProduct(t *testing.T) *product {
 
 var (
 	function = regexp.MustCompile(`^func (?:\([^)]*\) )?(\w+)`)
-	behind   = regexp.MustCompile("[^:\"'`]\\s+// (.*)$")
+	behind   = regexp.MustCompile("[^:\"'`]\\s+(?://|--) (.*)$")
 	oneWord  = regexp.MustCompile(`^[a-z0-9]+$`)
 )
 
 func (p *product) add(path string, lines []string) {
 	p.lines, p.sizes = p.lines+len(lines), append(p.sizes, len(lines))
-	imports, block := false, ""
-	end := func() {
-		if block != "" {
-			p.comments = append(p.comments, block)
-		}
-		block = ""
-	}
-	for i, line := range lines {
+	p.comments = append(p.comments, commentsOf(path, lines, "//")...)
+	imports := false
+	for _, line := range lines {
 		if strings.HasPrefix(line, "package ") || strings.HasPrefix(line, "import ") || imports {
 			p.heads++
 		}
@@ -142,7 +176,20 @@ func (p *product) add(path string, lines []string) {
 		if m := function.FindStringSubmatch(line); m != nil {
 			p.functions = append(p.functions, m[1])
 		}
-		if s := strings.TrimSpace(line); strings.HasPrefix(s, "//") && !strings.HasPrefix(s, "//go:") {
+	}
+}
+
+// commentsOf returns each block of lines that begin with the marker of a comment, and each comment behind code.
+func commentsOf(path string, lines []string, marker string) (comments []string) {
+	block := ""
+	end := func() {
+		if block != "" {
+			comments = append(comments, block)
+		}
+		block = ""
+	}
+	for i, line := range lines {
+		if s := strings.TrimSpace(line); strings.HasPrefix(s, marker) && !strings.HasPrefix(s, "//go:") {
 			if block == "" {
 				block = fmt.Sprintf("%s:%d\t%s", path, i+1, strings.TrimSpace(s[2:]))
 			} else {
@@ -152,10 +199,43 @@ func (p *product) add(path string, lines []string) {
 		}
 		end()
 		if m := behind.FindStringSubmatchIndex(line); m != nil && strings.Count(line[:m[0]], `"`)%2 == 0 && strings.Count(line[:m[0]], "`")%2 == 0 {
-			p.comments = append(p.comments, fmt.Sprintf("%s:%d\t%s", path, i+1, line[m[2]:]))
+			comments = append(comments, fmt.Sprintf("%s:%d\t%s", path, i+1, line[m[2]:]))
 		}
 	}
 	end()
+	return comments
+}
+
+// sentences returns the sentences of a page, those of a cell of a table on their own, without its code.
+func sentences(path string, lines []string) (all []string) {
+	text, from, code := "", 0, false
+	end := func() {
+		for sentence := range strings.SplitSeq(text, ". ") {
+			if s := strings.TrimSpace(sentence); s != "" {
+				all = append(all, fmt.Sprintf("%s:%d\t%s", path, from, s))
+			}
+		}
+		text = ""
+	}
+	for i, line := range lines {
+		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		code = code != fence
+		if fence || code {
+			end()
+			continue
+		}
+		for n, part := range strings.Split(line, "|") {
+			if n > 0 || strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(strings.TrimSpace(line), "- ") {
+				end()
+			}
+			if text == "" {
+				from = i + 1
+			}
+			text += strings.TrimSpace(part) + " "
+		}
+	}
+	end()
+	return all
 }
 
 func (p *product) smallFiles() float64 {
@@ -191,15 +271,19 @@ func (p *product) sharedNames() float64 {
 
 // constructionFigure returns the figure of a construction.
 func constructionFigure(k int) func(*product) float64 {
-	return func(p *product) float64 { return 1000 * float64(len(p.hits(k))) / float64(len(p.comments)) }
+	return func(p *product) float64 { return perThousand(k, p.comments) }
 }
 
-// hits returns the comments with a construction.
-func (p *product) hits(k int) (hits []string) {
-	for _, comment := range p.comments {
-		if _, text, _ := strings.Cut(comment, "\t"); countsAs(k, text) {
-			hits = append(hits, comment)
+func perThousand(k int, texts []string) float64 {
+	return 1000 * float64(len(hits(k, texts))) / float64(len(texts))
+}
+
+// hits returns the texts with a construction.
+func hits(k int, texts []string) (found []string) {
+	for _, each := range texts {
+		if _, text, _ := strings.Cut(each, "\t"); countsAs(k, text) {
+			found = append(found, each)
 		}
 	}
-	return hits
+	return found
 }

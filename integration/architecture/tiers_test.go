@@ -163,7 +163,7 @@ func tieredTests(t *testing.T) (tests []tieredTest, faults []string) {
 			}
 			found, more := testsOf(file)
 			for _, test := range found {
-				test.pkg, test.processes = pkg, slices.Contains(imports, "os/exec")
+				test.pkg, test.processes = pkg, slices.Contains(imports, "os/exec") || slices.Contains(imports, module+"/integration/harness")
 				tests = append(tests, test)
 			}
 			for _, fault := range more {

@@ -1,0 +1,82 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const (
+	// CronclaveProgram is the program of the replicas.
+	CronclaveProgram = "github.com/cronclave/cronclave/cmd/cronclave"
+	// armedProgram is the same with failpoints: see scheduler/failpoint_armed.go.
+	armedProgram = CronclaveProgram + "#failpoints"
+	// standinProgram stands in for it in the harness's own tests.
+	standinProgram = "github.com/cronclave/cronclave/integration/harness/testdata/standin"
+)
+
+// builds holds the programs that the tests run, each built once for the whole test binary.
+var builds = struct {
+	sync.Mutex
+	dir   string            // "" until the first build
+	paths map[string]string // package -> executable
+}{paths: map[string]string{}}
+
+// Program returns the executable of a main package, built at the first request. A # in pkg separates the package from
+// a build tag.
+func Program(t *testing.T, pkg string) string {
+	t.Helper()
+	builds.Lock()
+	defer builds.Unlock()
+	if path, ok := builds.paths[pkg]; ok {
+		return path
+	}
+	path, err := build(pkg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	builds.paths[pkg] = path
+	return path
+}
+
+// build compiles with the race detector, which the replica's log then speaks of, unless CRONCLAVE_TEST_RACE=0 or
+// no C compiler is there to link it with.
+func build(pkg string) (string, error) {
+	if builds.dir == "" {
+		dir, err := os.MkdirTemp("", "cronclave-bin-")
+		if err != nil {
+			return "", fmt.Errorf("make a directory for the programs: %w", err)
+		}
+		builds.dir = dir
+	}
+	pkg, tag, _ := strings.Cut(pkg, "#")
+	executable := filepath.Join(builds.dir, path.Base(pkg)+tag)
+	cmd := exec.Command("go", "build", fmt.Sprintf("-race=%t", raceWanted()), "-tags", tag, "-o", executable, pkg)
+	if pkg == CronclaveProgram {
+		cmd.Dir = Root // in its own module: with the versions that users get
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return executable, nil
+}
+
+func raceWanted() bool {
+	if os.Getenv("CRONCLAVE_TEST_RACE") == "0" {
+		return false
+	}
+	cgo, err := exec.Command("go", "env", "CGO_ENABLED").Output()
+	return err == nil && string(cgo) == "1\n"
+}
+
+func removeBuilds() error {
+	if builds.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(builds.dir)
+}
