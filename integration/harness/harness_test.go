@@ -22,7 +22,6 @@ func TestMain(m *testing.M) { os.Exit(Main(m)) }
 // The tests in this file are about the harness itself: a harness that does not do to Redis and to the replicas what
 // it says makes every other test prove nothing.
 
-
 func TestRedisAnswersAndDiesAndReturns(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
