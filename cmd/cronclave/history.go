@@ -156,14 +156,14 @@ token, and for which reason it did not run. TIME is RFC 3339, or a date and a ti
 				return usageError("why takes a JOB and a TIME")
 			}
 			return a.withOperator(cmd.Context(), func(o *operating) error {
-				story, err := o.Why(cmd.Context(), args[0], strings.Join(args[1:], " "))
+				explanation, err := o.Why(cmd.Context(), args[0], strings.Join(args[1:], " "))
 				switch {
 				case err != nil:
 					return err
 				case asJSON:
-					return a.printJSON(story)
+					return a.printJSON(explanation)
 				}
-				console.Printer{Out: a.out, Colour: a.useColour()}.Story(story)
+				console.Printer{Out: a.out, Colour: a.useColour()}.Explanation(explanation)
 				return nil
 			})
 		},

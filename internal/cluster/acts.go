@@ -16,12 +16,13 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// A Requester names the user who requests an act, and the reason. Both are written to the audit log.
+// A Requester names the user who requests an act, and the reason. Both are written to the audit log. The requests of acts are also the bodies of the HTTP API:
+// its tags are part of the contract with users.
 type Requester struct {
 	// By is the name of the user. Required.
-	By string
+	By string `json:"-"`
 	// Reason is one line of at most 200 characters, for display only; may be "".
-	Reason string
+	Reason string `json:"reason,omitempty" maxLength:"200" doc:"for the audit log: one line"`
 }
 
 // requesterFault returns an error if the audit log would refuse the requester.
@@ -45,18 +46,22 @@ const maxReason = 200
 func (o *Operator) auditAct(ctx context.Context, r Requester, act journal.Act, lasting time.Duration) (journal.Act, error) {
 	act.By, act.Reason = r.By, r.Reason
 	act, err := o.journal.Audit(ctx, act, lasting)
-	if err == nil && o.cfg.OnAct != nil {
-		o.cfg.OnAct(act)
-	}
 	switch {
+	case err == nil:
+		o.reportAct(act)
+		return act, nil
 	case errors.Is(err, journal.ErrInvalid): // a malformed name
 		return act, &refusal{ErrInvalid, err}
 	case errors.Is(err, journal.ErrTooManyActs):
 		return act, &refusal{ErrTooMany, fmt.Errorf("%s: nothing was done: %w", act.Kind, err)}
-	case err != nil:
-		return act, unavailableError(fmt.Sprintf("%s: nothing was done, as the audit log cannot be written", act.Kind), err)
 	}
-	return act, nil
+	return act, unavailableError(fmt.Sprintf("%s: nothing was done, as the audit log cannot be written", act.Kind), err)
+}
+
+func (o *Operator) reportAct(act journal.Act) {
+	if o.cfg.OnAct != nil {
+		o.cfg.OnAct(act)
+	}
 }
 
 // markUnchanged marks the entry of an act that changed nothing. If Redis does not answer, the entry stays as it is.
@@ -88,8 +93,9 @@ const maxPaused = 500
 
 // A Selection selects jobs: by name, by one of several tags, or all.
 type Selection struct {
-	Jobs, Tags []string
-	All        bool
+	Jobs []string `json:"jobs,omitempty" maxItems:"1000" doc:"names of jobs"`
+	Tags []string `json:"tags,omitempty" maxItems:"100" doc:"jobs with one of these tags"`
+	All  bool     `json:"all,omitempty" doc:"all jobs"`
 }
 
 // A PauseRequest selects the jobs to pause.
@@ -194,7 +200,6 @@ func untilOf(p election.Pause) *time.Time {
 	return &p.Until
 }
 
-// pauseError returns the error for jobs that failed.
 func pauseError(err error, jobs int) error {
 	switch {
 	case err == nil:
@@ -268,9 +273,9 @@ func unknownTag(tag string, known []string) error {
 // A CancelRequest selects the runs to stop.
 type CancelRequest struct {
 	Requester
-	Job string
+	Job string `json:"-"`
 	// Run is the id of one run; "" for all runs of the job.
-	Run string
+	Run string `json:"run_id,omitempty" maxLength:"128" doc:"id of one run (default: all of the job)"`
 }
 
 // A CanceledRun is a run whose replica was asked to stop it. Its JSON is part of the contract with users.
@@ -299,6 +304,9 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 		return []CanceledRun{}, unaudited
 	}
 	runs, err := o.elector.Cancel(ctx, req.Job, req.Run)
+	if unaudited != nil && (len(runs) > 0 || errors.Is(err, election.ErrUnknown)) {
+		o.reportAct(entry)
+	}
 	canceled := []CanceledRun{}
 	for _, r := range runs {
 		canceled = append(canceled, CanceledRun{RunID: r.ID, Job: req.Job, Replica: r.Holder, Slot: r.Slot, Token: r.Token, Tick: tickOf(r)})

@@ -86,6 +86,27 @@ func TestActsWithoutAName(t *testing.T) {
 	}
 }
 
+// TestUnauditedCancelIsReported: the audit log is in another Redis, which is away. The runs are stopped all the same, so the replica's log has the act.
+func TestUnauditedCancelIsReported(t *testing.T) {
+	t.Parallel()
+	locks, history := newCluster(t), newCluster(t)
+	history.server.Close()
+	var reported []journal.Act
+	o := (&cluster{locks.server, locks.conn, history.journal}).operator(t, Config{OnAct: func(a journal.Act) { reported = append(reported, a) }})
+	ctx, req := t.Context(), CancelRequest{Requester: Requester{By: "ann", Reason: "it hangs"}, Job: "backup"}
+	if canceled, _ := o.Cancel(ctx, req); len(canceled) != 0 || len(reported) != 0 {
+		t.Fatalf("nothing runs: %+v, reported %+v", canceled, reported)
+	}
+	locks.run(t, locks.elector(t, "a"), "backup", "run-1")
+	canceled, err := o.Cancel(ctx, req)
+	if len(canceled) != 1 || !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%+v, %v", canceled, err)
+	}
+	if len(reported) != 1 || reported[0].Kind != journal.ActCancel || reported[0].By != "ann" || reported[0].Reason != "it hangs" || !slices.Equal(reported[0].Jobs, []string{"backup"}) {
+		t.Errorf("reported %+v", reported)
+	}
+}
+
 // TestNoUserEmptiesTheAuditLog: acts that change nothing have one entry for each user and kind, and each user has a rate, which never
 // refuses one that stops something. An act of before stays.
 func TestNoUserEmptiesTheAuditLog(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The stories of 10,000 random instants equal an evaluation of its own, which knows the world that the facts are of: it counts in seconds, and looks at the
+// The explanations of 10,000 random instants equal an evaluation of its own, which knows the world that the facts are of: it counts in seconds, and looks at the
 // face of the clock. Half of the instants are near a change of the clock.
 func TestFatesEqualAnotherEvaluation(t *testing.T) {
 	t.Parallel()
@@ -17,14 +17,14 @@ func TestFatesEqualAnotherEvaluation(t *testing.T) {
 	met := map[string]int{}
 	for n := range 10_000 {
 		w := newWorld(t, random)
-		s := w.story(t)
-		if err := s.explainFate(); err != nil {
+		s := w.explanation(t)
+		if err := s.explainPhase(); err != nil {
 			t.Fatal(err)
 		}
 		w.evaluate()
 		text := strings.Join(s.Lines, "\n")
-		if s.Fate != w.fate {
-			t.Fatalf("world %d, %s: %s, want %s:\n%s\n%+v", n, w.kind, s.Fate, w.fate, text, w)
+		if s.Phase != w.phase {
+			t.Fatalf("world %d, %s: %s, want %s:\n%s\n%+v", n, w.kind, s.Phase, w.phase, text, w)
 		}
 		for _, words := range w.words {
 			if !strings.Contains(text, words) {
@@ -36,11 +36,11 @@ func TestFatesEqualAnotherEvaluation(t *testing.T) {
 				t.Fatalf("world %d, %s: %q in\n%s\n%+v", n, w.kind, words, text, w)
 			}
 		}
-		for _, sort := range append(w.sorts, "fate: "+string(w.fate), "kind: "+w.kind) {
+		for _, sort := range append(w.sorts, "phase: "+string(w.phase), "kind: "+w.kind) {
 			met[sort]++
 		}
 	}
-	for _, sort := range []string{"fate: no tick", "fate: due", "fate: open", "fate: running", "fate: over", "fate: unknown", "put forward", "put back", "moved", "excepted", "took over", "blocked", "not in the way",
+	for _, sort := range []string{"phase: no tick", "phase: due", "phase: open", "phase: running", "phase: over", "phase: unknown", "put forward", "put back", "moved", "excepted", "took over", "blocked", "not in the way",
 		"pause: newest", "pause: earlier", "pause: logged", "pause: not logged", "pause: on", "pause: first user", "pause: second user",
 		"outage", "ended: ok", "ended: lost", "ended: abandoned", "re-run: leased", "re-run: orphaned", "re-run that ended", "recovery in another slot"} {
 		if met[sort] < 30 {
@@ -62,11 +62,11 @@ var meanings = map[string]string{
 	"lost": "its lease was not renewed in time, so it was stopped)", "abandoned": "its replica died, or was cut off from Redis)",
 }
 
-// expect has the story contain words.
+// expect has the explanation contain words.
 func (w *world) expect(format string, args ...any) {
 	words := fmt.Sprintf(format, args...)
 	if strings.TrimSpace(words) == "" {
-		panic("every story has these words")
+		panic("every explanation has these words")
 	}
 	w.words = append(w.words, words)
 }
@@ -79,11 +79,11 @@ func (w *world) expectSettled(outcome, reason string) {
 	w.expect("%s: %s", outcome, meanings[reason])
 }
 
-// evaluate finds the fate of the instant, and words that its story must and must not have.
+// evaluate finds the phase of the instant, and words that its explanation must and must not have.
 func (w *world) evaluate() {
 	switch {
 	case !w.face.IsZero() && !w.moved:
-		w.fate = NoTick
+		w.phase = PhaseNoTick
 		w.expect("no tick of job j: the clock of %s jumps from ", w.zone)
 		return
 	case w.hasOwn():
@@ -93,7 +93,7 @@ func (w *world) evaluate() {
 		w.evaluateSchedule()
 	}
 	switch {
-	case w.fate == NoTick:
+	case w.phase == PhaseNoTick:
 	case w.moved:
 		w.expect("so the tick of %s is right after that", w.face.Format("15:04:05"))
 		w.sorts = append(w.sorts, "moved")
@@ -123,11 +123,11 @@ func (w *world) evaluateOwn() {
 		tookOver = tookOver || d.trigger == "recovery"
 		w.evaluateDeed(d)
 	}
-	switch w.fate = Over; {
+	switch w.phase = PhaseOver; {
 	case running:
-		w.fate = Running
+		w.phase = PhaseRunning
 	case open:
-		w.fate = Unknown
+		w.phase = PhaseUnknown
 	}
 	if !tookOver {
 		w.never = append(w.never, "take-over")
@@ -267,7 +267,7 @@ func (w *world) isSettled() bool {
 	for _, s := range w.settled {
 		if s.tick == 0 || s.after != -forever && s.after < 0 && s.tick > 0 {
 			outcome, reason, _ := strings.Cut(s.how, " ")
-			w.fate = Over
+			w.phase = PhaseOver
 			w.expectSettled(outcome, reason)
 			w.expect("no replica has recorded that yet")
 			return true
@@ -281,27 +281,27 @@ func (w *world) evaluateSchedule() {
 	waits := len(w.open) > 0
 	switch {
 	case w.fires && w.excepted:
-		w.fate, w.sorts = NoTick, append(w.sorts, "excepted")
+		w.phase, w.sorts = PhaseNoTick, append(w.sorts, "excepted")
 		w.expect("a calendar of the job's except has this day")
 	case !w.fires:
-		w.fate = NoTick
+		w.phase = PhaseNoTick
 		w.never = append(w.never, "except")
 	case w.now < 0:
-		w.fate = Due
+		w.phase = PhaseDue
 		w.expect("a tick that comes in 1h0m0s")
 		w.evaluatePause(w.newest.to > 0)
 	case w.decided == -forever:
-		w.fate = Unknown
+		w.phase = PhaseUnknown
 		w.expect("no tick of job j has been decided in Redis")
 	case waits && w.open[len(w.open)-1] == 0:
-		w.fate = Open
+		w.phase = PhaseOpen
 		w.expect("given back before its run began")
 		w.evaluatePause(w.newest.to > w.now || w.newest.covers(0))
 	case w.decided < 0 && waits:
-		w.fate = Unknown
+		w.phase = PhaseUnknown
 		w.expect("an earlier tick still waits")
 	case w.decided < 0:
-		w.fate = Open
+		w.phase = PhaseOpen
 		w.expect("and has not started")
 		w.evaluatePause(w.newest.to > w.now || w.newest.covers(0))
 	default:
@@ -329,11 +329,11 @@ func (w *world) evaluateForgotten() {
 		}
 	}
 	if newest.many > 0 {
-		w.fate = Over
+		w.phase = PhaseOver
 		w.expect("missed: no replica was up")
 		w.expect("the record of the tick of %s stands for many: one record for 900 ticks", w.clock(newest.tick))
 		return
 	}
-	w.fate = Unknown
+	w.phase = PhaseUnknown
 	w.expect("whether this tick ran is not known")
 }

@@ -96,7 +96,6 @@ func (o *Operator) FollowJobs(ctx context.Context, jobs []string, v Viewer) erro
 	return errors.Join(errs...)
 }
 
-// withDefaults sets the functions that are nil.
 func (v Viewer) withDefaults() Viewer {
 	if v.Begin == nil {
 		v.Begin = func(journal.Record) {}

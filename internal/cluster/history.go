@@ -28,7 +28,6 @@ type HistoryRequest struct {
 	Output bool
 }
 
-// isFiltered reports whether the request selects records by outcome or time.
 func (q HistoryRequest) isFiltered() bool {
 	return q.Outcomes != nil || !q.Since.IsZero() || !q.Until.IsZero()
 }

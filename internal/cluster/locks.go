@@ -89,7 +89,6 @@ func (r *statusReader) heldPools(ctx context.Context, slots map[string]int) (hel
 	return held, nil
 }
 
-// readPools reads the pools with the given names.
 func (r *statusReader) readPools(ctx context.Context, names []string) (err error) {
 	if r.jobs, err = r.describedJobs(ctx); err != nil {
 		return err
@@ -140,7 +139,6 @@ func (r *statusReader) lockUses(ctx context.Context) ([]journal.LockUse, error) 
 	return uses, nil
 }
 
-// inspectLocks reads the holders of the pools and locks.
 func (r *statusReader) inspectLocks(ctx context.Context, uses []journal.LockUse) error {
 	all := r.allLocks()
 	names := make([]engine.InspectRequest, len(all))

@@ -31,7 +31,8 @@ type Config struct {
 	Incomplete bool
 	// Zones returns the time zones in which times are shown and ticks are computed; nil for the built-in zones.
 	Zones func() *cronspec.Zones
-	// OnAct, if not nil, is called with each act that was written to the audit log, before the act is carried out.
+	// OnAct, if not nil, is called with each act before the act is carried out, once the audit log has it. A cancel whose audit failed is passed after it has
+	// stopped runs, or may have: it is carried out all the same. Such an act may lack its time and id.
 	OnAct func(journal.Act)
 }
 
@@ -91,7 +92,6 @@ func (o *Operator) describedJobs(ctx context.Context) ([]journal.JobInfo, error)
 	return infos, nil
 }
 
-// findJob returns the description of a job; ok is false if there is none.
 func findJob(infos []journal.JobInfo, job string) (info journal.JobInfo, ok bool) {
 	i := slices.IndexFunc(infos, func(info journal.JobInfo) bool { return info.Name == job })
 	if i < 0 {
@@ -132,7 +132,6 @@ func (o *Operator) mustKnow(ctx context.Context, job string) error {
 	return UnknownJob(job, names)
 }
 
-// historyError returns the error of a failed reading of the history.
 func (o *Operator) historyError(err error) error {
 	return unavailableError(fmt.Sprintf("read the history of namespace %s", o.cfg.Namespace), err)
 }

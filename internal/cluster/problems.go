@@ -180,7 +180,6 @@ type StatusRequest struct {
 	Tag, Match string
 }
 
-// recordsPerJob returns the number of records per job.
 func (q StatusRequest) recordsPerJob() int {
 	if q.Recent <= 0 {
 		return RecentRuns
@@ -245,7 +244,6 @@ const codeJobFailed, codeJobMissed = "job_failed", "job_missed"
 // oldAfter is the age from which a failure counts as old.
 const oldAfter = 24 * time.Hour
 
-// causeAt returns the kind of a problem.
 func (p Problem) causeAt(now time.Time) cause {
 	switch kind := causes[p.Code]; {
 	case p.Level == LevelAdvice:

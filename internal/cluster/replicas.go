@@ -67,7 +67,6 @@ func (r Replica) Load() string {
 // LowMargin reports whether a lease of the replica was renewed late, or lost.
 func (r Replica) LowMargin() bool { return r.LeaseMargin != nil && r.LeaseMargin.Low() }
 
-// recentProblems returns the current and recent problems of a replica.
 func (r Replica) recentProblems() (list []Problem) {
 	if r.State == ReplicaSilent {
 		list = append(list, Problem{Level: LevelWarning, Code: "replica_silent", Replica: r.Name, Since: &r.Seen,
@@ -123,7 +122,6 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	return r.warnOfConfigs(ctx)
 }
 
-// readIncidents reads the outages of Redis and the losses of its data.
 func (r *statusReader) readIncidents(ctx context.Context) (err error) {
 	r.status.Incidents, err = r.journal.Incidents(ctx, r.status.Now)
 	if err = r.tolerateDamage(err); err != nil {
@@ -304,7 +302,6 @@ func lostActs(newestFirst []journal.Incident, acts []journal.Act) string {
 	return ""
 }
 
-// boundsText returns the two ends of an interval.
 func boundsText(i journal.Interval) string {
 	return i.From.UTC().Format(time.RFC3339) + " and " + i.To.UTC().Format(time.RFC3339)
 }

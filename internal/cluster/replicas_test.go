@@ -28,22 +28,22 @@ func TestWhyKnowsIncidents(t *testing.T) {
 		state     election.State
 		past      []journal.Record
 		incidents []journal.Incident
-		fate      Fate
+		phase     Phase
 		want      string
 		not       string
 	}{
-		"lost with its record":   {decided, nil, []journal.Incident{loss}, Unknown, lost, "[history]"},
-		"lost before it came":    {decided, []journal.Record{{Tick: noon.Add(time.Hour)}}, []journal.Incident{between(journal.DataLoss, -time.Hour, -time.Minute)}, Unknown, "[history]", "lost its data"},
-		"lost in part":           {decided, []journal.Record{{Tick: noon.Add(-time.Hour), Finished: noon.Add(-time.Minute)}}, []journal.Incident{loss}, Unknown, "Its record was dropped, or the schedule did not have it then", "lost its data"},
-		"recorded after a loss":  {decided, []journal.Record{late}, []journal.Incident{loss}, Over, "it started 20s late", "lost its data"},
-		"late after an outage":   {decided, []journal.Record{late}, []journal.Incident{outage}, Over, away, ""},
-		"before an outage":       {decided, []journal.Record{late}, []journal.Incident{between(journal.Outage, time.Second, time.Minute)}, Over, "it started 20s late", "did not answer"},
-		"waits for a lock":       {election.State{Closed: noon.Add(31 * time.Minute)}, nil, []journal.Incident{loss}, Unknown, lost, ""},
-		"waits for a known lock": {election.State{Decided: noon.Add(-time.Hour), Closed: noon.Add(31 * time.Minute)}, nil, nil, Open, "its lock stays closed until 2026-11-26 12:31:00 UTC, for one lease", ""},
-		"the lock is open again": {election.State{Decided: noon.Add(-time.Hour), Closed: noon.Add(29 * time.Minute)}, nil, nil, Open, "has not started", "stays closed"},
+		"lost with its record":   {decided, nil, []journal.Incident{loss}, PhaseUnknown, lost, "[history]"},
+		"lost before it came":    {decided, []journal.Record{{Tick: noon.Add(time.Hour)}}, []journal.Incident{between(journal.DataLoss, -time.Hour, -time.Minute)}, PhaseUnknown, "[history]", "lost its data"},
+		"lost in part":           {decided, []journal.Record{{Tick: noon.Add(-time.Hour), Finished: noon.Add(-time.Minute)}}, []journal.Incident{loss}, PhaseUnknown, "Its record was dropped, or the schedule did not have it then", "lost its data"},
+		"recorded after a loss":  {decided, []journal.Record{late}, []journal.Incident{loss}, PhaseOver, "it started 20s late", "lost its data"},
+		"late after an outage":   {decided, []journal.Record{late}, []journal.Incident{outage}, PhaseOver, away, ""},
+		"before an outage":       {decided, []journal.Record{late}, []journal.Incident{between(journal.Outage, time.Second, time.Minute)}, PhaseOver, "it started 20s late", "did not answer"},
+		"waits for a lock":       {election.State{Closed: noon.Add(31 * time.Minute)}, nil, []journal.Incident{loss}, PhaseUnknown, lost, ""},
+		"waits for a known lock": {election.State{Decided: noon.Add(-time.Hour), Closed: noon.Add(31 * time.Minute)}, nil, nil, PhaseOpen, "its lock stays closed until 2026-11-26 12:31:00 UTC, for one lease", ""},
+		"the lock is open again": {election.State{Decided: noon.Add(-time.Hour), Closed: noon.Add(29 * time.Minute)}, nil, nil, PhaseOpen, "has not started", "stays closed"},
 	} {
-		s := tellNoon(t, &story{state: tc.state, past: tc.past, incidents: tc.incidents})
-		s.wants(t, name, tc.fate, tc.want)
+		s := explainNoon(t, &explainer{state: tc.state, past: tc.past, incidents: tc.incidents})
+		s.wants(t, name, tc.phase, tc.want)
 		if text := strings.Join(s.Lines, "\n"); tc.not != "" && strings.Contains(text, tc.not) {
 			t.Errorf("%s: %q in\n%s", name, tc.not, text)
 		}

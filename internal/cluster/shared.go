@@ -39,44 +39,36 @@ func (s *Shared) Status(ctx context.Context, req StatusRequest) (*Status, error)
 // longestAct is the time limit of an act. It suffices for thousands of jobs, and does not delay the end of a replica for long.
 const longestAct = 10 * time.Second
 
-// actingContext returns the context of an act, and a function to call at the end of the act. The context does not end with the client's request. Otherwise, a
-// client that disconnects could leave half of the jobs paused.
-func (s *Shared) actingContext(ctx context.Context) (context.Context, func()) {
+// carryOut completes an act even if its client disconnects. Otherwise, a client that disconnects could leave half of the jobs paused.
+func carryOut[Q, R any](ctx context.Context, s *Shared, act func(context.Context, Q) (R, error), req Q) (R, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestAct)
-	return ctx, func() {
+	defer func() {
 		cancel()
 		for i := range s.statuses {
 			s.statuses[i].invalidate()
 		}
-	}
+	}()
+	return act(ctx, req)
 }
 
 // Trigger is like [Operator.Trigger], but continues if the client disconnects.
 func (s *Shared) Trigger(ctx context.Context, req TriggerRequest) (journal.Request, error) {
-	ctx, end := s.actingContext(ctx)
-	defer end()
-	return s.Operator.Trigger(ctx, req)
+	return carryOut(ctx, s, s.Operator.Trigger, req)
 }
 
 // Cancel is like [Operator.Cancel], but continues if the client disconnects.
 func (s *Shared) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
-	ctx, end := s.actingContext(ctx)
-	defer end()
-	return s.Operator.Cancel(ctx, req)
+	return carryOut(ctx, s, s.Operator.Cancel, req)
 }
 
 // Pause is like [Operator.Pause], but continues if the client disconnects.
 func (s *Shared) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
-	ctx, end := s.actingContext(ctx)
-	defer end()
-	return s.Operator.Pause(ctx, req)
+	return carryOut(ctx, s, s.Operator.Pause, req)
 }
 
 // Resume is like [Operator.Resume], but continues if the client disconnects.
 func (s *Shared) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, error) {
-	ctx, end := s.actingContext(ctx)
-	defer end()
-	return s.Operator.Resume(ctx, req)
+	return carryOut(ctx, s, s.Operator.Resume, req)
 }
 
 // snapshots caches the last value that was read.

@@ -45,6 +45,16 @@ type Status struct {
 	Settings *JobSettings `json:"settings,omitempty"`
 }
 
+// ReplicasUp returns the number of replicas in state [ReplicaUp].
+func (st *Status) ReplicasUp() (n int) {
+	for _, r := range st.Replicas {
+		if r.State == ReplicaUp {
+			n++
+		}
+	}
+	return n
+}
+
 // Leader is the replica that does the cluster's housekeeping.
 type Leader struct {
 	Replica string `json:"replica"`

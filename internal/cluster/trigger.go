@@ -26,13 +26,13 @@ const (
 // A TriggerRequest is a request for a run of a job outside its schedule.
 type TriggerRequest struct {
 	Requester
-	Job string
+	Job string `json:"-"`
 	// Tick is a past tick of the schedule, which becomes the tick of the run; zero for none.
-	Tick time.Time
+	Tick time.Time `json:"tick,omitzero" doc:"a past tick of the schedule, which the run gets as its own"`
 	// ID is the caller's own id for the request; "" for none. Requests of one user with the same id, job and tick within ten minutes count as one.
-	ID string
+	ID string `json:"id,omitempty" maxLength:"128" doc:"your own id: requests of a user with the same id, job and tick within ten minutes are one"`
 	// Follow makes the replicas publish the run's output from its beginning, for [Operator.AwaitEnd].
-	Follow bool
+	Follow bool `json:"-"`
 }
 
 // Triggered is the result of a trigger request. Its JSON is part of the contract with users.

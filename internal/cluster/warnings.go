@@ -45,7 +45,6 @@ func originIn(replicas []journal.Replica, code string) (o origin) {
 	return o
 }
 
-// warnOf adds a warning about some replicas.
 func (r *statusReader) warnOf(replicas []journal.Replica, code, format string, args ...any) {
 	r.addWarning(code, format, args...)
 	if r.status.origins == nil {
@@ -54,7 +53,6 @@ func (r *statusReader) warnOf(replicas []journal.Replica, code, format string, a
 	r.status.origins[r.status.Warnings[len(r.status.Warnings)-1]] = originIn(replicas, code)
 }
 
-// warnOfReplica adds warnings about the problems that a replica has registered.
 func (r *statusReader) warnOfReplica(e journal.Replica) {
 	self := []journal.Replica{e}
 	if e.Refused != "" {
@@ -91,7 +89,6 @@ func (r *statusReader) warnOfConfigs(ctx context.Context) error {
 	return nil
 }
 
-// warnOfClocks warns about replicas whose clocks are certainly off.
 func (r *statusReader) warnOfClocks() {
 	for _, e := range r.replicas {
 		if o := ClockOffsetOf(e); o.Excessive() {

@@ -32,7 +32,7 @@ type world struct {
 	newest       pause
 	earlier      []pause // only the audit log has them
 
-	fate                Fate
+	phase               Phase
 	words, never, sorts []string
 }
 
@@ -159,13 +159,13 @@ func (w *world) time(seconds int) time.Time {
 	return w.at.Add(time.Duration(seconds) * time.Second)
 }
 
-// clock is an instant as a story writes it.
+// clock is an instant as a explanation writes it.
 func (w *world) clock(seconds int) string {
 	return w.time(seconds).In(w.zone).Format("2006-01-02 15:04:05 MST")
 }
 
-// story is the facts that Redis has of the world.
-func (w *world) story(t *testing.T) *story {
+// explanation is the facts that Redis has of the world.
+func (w *world) explanation(t *testing.T) *explainer {
 	t.Helper()
 	i, err := readInstant(w.text, w.zone)
 	if err != nil || !i.at.Equal(w.at) {
@@ -175,7 +175,7 @@ func (w *world) story(t *testing.T) *story {
 	if w.excepted {
 		info.ExceptDates = []string{w.at.In(w.zone).Format(time.DateOnly)}
 	}
-	s := &story{info: info, instant: i, Story: Story{Job: "j", At: i.at}, state: election.State{Now: w.time(w.now), Pause: w.lockPause()}}
+	s := &explainer{info: info, instant: i, Explanation: Explanation{Job: "j", At: i.at}, state: election.State{Now: w.time(w.now), Pause: w.lockPause()}}
 	if w.decided != -forever {
 		s.state.Decided = w.time(w.decided)
 	}

@@ -175,7 +175,6 @@ func (p Printer) Paused(jobs []cluster.PausedJob) {
 	}
 }
 
-// pauseEnd returns the end of a pause and its reason.
 func pauseEnd(j cluster.PausedJob) string {
 	text := "it is resumed"
 	if j.Until != nil {
@@ -198,9 +197,9 @@ func (p Printer) Canceled(job string, runs []cluster.CanceledRun) {
 	}
 }
 
-// Story prints the explanation of what happened to a job at an instant, and the records of the tick.
-func (p Printer) Story(s *cluster.Story) {
-	fmt.Fprintf(p.Out, "job %s at %s: %s\n", s.Job, s.At.Format("2006-01-02 15:04:05 MST"), s.Fate)
+// Explanation prints the explanation of what happened to a job at an instant, and the records of the tick.
+func (p Printer) Explanation(s *cluster.Explanation) {
+	fmt.Fprintf(p.Out, "job %s at %s: %s\n", s.Job, s.At.Format("2006-01-02 15:04:05 MST"), s.Phase)
 	for _, line := range s.Lines {
 		for n, part := range p.splitLines(line, 4) {
 			fmt.Fprintf(p.Out, "%*s%s\n", 2+2*min(n, 1), "", part)

@@ -24,7 +24,6 @@ type Printer struct {
 	Wide   bool           // print more columns, and do not shorten cells
 }
 
-// inZone returns a time in the printer's zone.
 func (p Printer) inZone(t time.Time) time.Time {
 	if p.Zone == nil {
 		return t.UTC()
@@ -35,7 +34,6 @@ func (p Printer) inZone(t time.Time) time.Time {
 // formatTime formats a time with the name of its zone, for people.
 func (p Printer) formatTime(t time.Time) string { return p.inZone(t).Format("2006-01-02 15:04:05 MST") }
 
-// agoText formats the time from t to now, with "ago".
 func agoText(now, t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -43,7 +41,6 @@ func agoText(now, t time.Time) string {
 	return Span(now.Sub(t)) + " ago"
 }
 
-// inText formats the time from now to t, with "in".
 func inText(now, t time.Time) string { return "in " + Span(t.Sub(now)) }
 
 // Span formats a duration in one unit, rounded down. It formats a negative duration as 0s.

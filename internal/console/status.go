@@ -23,23 +23,17 @@ func (p Printer) Status(st *cluster.Status) {
 }
 
 func (p Printer) printSummary(st *cluster.Status) {
-	leader, up := "no leader", 0
+	leader := "no leader"
 	if st.Leader != nil {
 		leader = "leader " + p.cutText(st.Leader.Replica, 12)
-	}
-	for _, r := range st.Replicas {
-		if r.State == cluster.ReplicaUp {
-			up++
-		}
 	}
 	jobs := Count(st.JobCount, "job")
 	if len(st.Jobs) < st.JobCount {
 		jobs = fmt.Sprintf("%d of %s", len(st.Jobs), jobs)
 	}
-	fmt.Fprintf(p.Out, "namespace %s at %s: %s up, %s, %s\n", p.cutText(st.Namespace, 12), p.formatTime(st.Now), Count(up, "replica"), leader, jobs)
+	fmt.Fprintf(p.Out, "namespace %s at %s: %s up, %s, %s\n", p.cutText(st.Namespace, 12), p.formatTime(st.Now), Count(st.ReplicasUp(), "replica"), leader, jobs)
 }
 
-// printProblems prints the problems and since when each one exists.
 func (p Printer) printProblems(st *cluster.Status) {
 	if len(st.Problems) > 0 {
 		fmt.Fprintln(p.Out)
@@ -61,7 +55,6 @@ func (p Printer) printProblems(st *cluster.Status) {
 	}
 }
 
-// printPauses prints the paused jobs with the reasons for their pauses.
 func (p Printer) printPauses(st *cluster.Status) {
 	first := len(st.Problems) == 0
 	for _, j := range st.Jobs {
@@ -103,7 +96,6 @@ func (p Printer) printReplicas(st *cluster.Status) {
 	t.print(p)
 }
 
-// marginText formats the smallest lease margin that a replica has measured.
 func marginText(m *journal.LeaseMargin) string {
 	if m == nil {
 		return "-"

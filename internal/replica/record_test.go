@@ -99,14 +99,14 @@ func TestWhyKnowsPastDaysOfCalendars(t *testing.T) {
 		t.Fatal(err)
 	}
 	story, err := o.Why(t.Context(), "j", holiday.Format(time.RFC3339))
-	if err != nil || story.Fate != cluster.NoTick || !strings.Contains(story.Lines[0], "a calendar of the job's except has this day") {
+	if err != nil || story.Phase != cluster.PhaseNoTick || !strings.Contains(story.Lines[0], "a calendar of the job's except has this day") {
 		t.Errorf("%+v, %v", story, err)
 	}
 	r := journal.Record{RunID: "after", Job: "j", Replica: "a", Outcome: "ok", Token: 1, Tick: holiday.AddDate(0, 0, 1), Started: holiday.AddDate(0, 0, 1), Finished: holiday.AddDate(0, 0, 1)}
 	if err := j.Record(t.Context(), []journal.Record{r}); err != nil {
 		t.Fatal(err)
 	}
-	if story, err := o.Why(t.Context(), "j", r.Tick.Format(time.RFC3339)); err != nil || story.Fate != cluster.Over {
+	if story, err := o.Why(t.Context(), "j", r.Tick.Format(time.RFC3339)); err != nil || story.Phase != cluster.PhaseOver {
 		t.Errorf("the day after it: %+v, %v", story, err)
 	}
 }

@@ -107,8 +107,18 @@ func describeIn(mux *http.ServeMux, api huma.API) error {
 	return nil
 }
 
-// An answer is the output of a successful operation.
 type answer[T any] struct{ Body T }
+
+// register registers an operation. do returns the body of its answer.
+func register[I, O any](r *routes, api huma.API, op huma.Operation, do func(context.Context, *I) (O, error)) {
+	huma.Register(api, op, func(ctx context.Context, in *I) (*answer[O], error) {
+		body, err := do(ctx, in)
+		if err != nil {
+			return nil, r.errorAnswer(ctx, err)
+		}
+		return &answer[O]{body}, nil
+	})
+}
 
 // describeRoute returns the description of a route. The id of the operation is the summary in lower case, with dashes.
 func describeRoute(method, path, summary, tag string, errs ...int) huma.Operation {
@@ -123,22 +133,6 @@ const (
 	bodyTimeout  = 10 * time.Second
 )
 
-// ActReason is the field that the bodies of all acts have in common.
-type ActReason struct {
-	Reason string `json:"reason,omitempty" maxLength:"200" doc:"for the audit log: one line"`
-}
-
-func (b ActReason) asRequester(user string) cluster.Requester {
-	return cluster.Requester{By: user, Reason: b.Reason}
-}
-
-// Trigger is the body of a trigger request.
-type Trigger struct {
-	ActReason
-	Tick time.Time `json:"tick,omitzero" doc:"a past tick of the schedule, which the run gets as its own"`
-	ID   string    `json:"id,omitempty" maxLength:"128" doc:"your own id: requests of a user with the same id, job and tick within ten minutes are one"`
-}
-
 // Requested describes an accepted trigger request. If no replica starts the run within a minute, the request expires.
 type Requested struct {
 	Request string    `json:"request" doc:"id of the request"`
@@ -147,37 +141,20 @@ type Requested struct {
 	Expires time.Time `json:"expires" doc:"from then on no replica starts it; that of the first request with the same id"`
 }
 
-// Cancel is the body of a request to stop one run or all runs of a job.
-type Cancel struct {
-	ActReason
-	RunID string `json:"run_id,omitempty" maxLength:"128" doc:"id of one run (default: all of the job)"`
-}
-
-// Resume is the body of a request to end the pauses of jobs. It selects the jobs by name, by tag, or all of them.
-type Resume struct {
-	ActReason
-	Jobs []string `json:"jobs,omitempty" maxItems:"1000" doc:"names of jobs"`
-	Tags []string `json:"tags,omitempty" maxItems:"100" doc:"jobs with one of these tags"`
-	All  bool     `json:"all,omitempty" doc:"all jobs"`
-}
-
-func (s Resume) jobSelection() cluster.Selection {
-	return cluster.Selection{Jobs: s.Jobs, Tags: s.Tags, All: s.All}
-}
-
 // Pause is the body of a request to pause jobs.
 type Pause struct {
-	Resume
+	cluster.Requester
+	cluster.Selection
 	For string `json:"for,omitempty" maxLength:"32" doc:"how long, as 2h or 7d (default: until the jobs are resumed)"`
 }
 
-// ofJob is the input of a request about one job. The body is optional.
+// ofJob is the input of an act on one job. The body is optional.
 type ofJob[B any] struct {
 	JobPath
 	Body *B
 }
 
-// ofJobs is the input of a request about the jobs that its body selects.
+// ofJobs is the input of an act on the jobs that its body selects.
 type ofJobs[B any] struct{ Body B }
 
 func orZero[B any](b *B) *B {
@@ -187,22 +164,23 @@ func orZero[B any](b *B) *B {
 	return b
 }
 
-// registerActs registers the routes by which users change something.
 func (r *routes) registerActs(api huma.API) {
-	registerAct(r, api, "/jobs/{job}/trigger", "Trigger", func(ctx context.Context, in *ofJob[Trigger], user string) (Requested, error) {
-		b := orZero(in.Body)
-		q, err := r.Operator.Trigger(ctx, cluster.TriggerRequest{Requester: b.asRequester(user), Job: in.Job, Tick: b.Tick, ID: b.ID})
+	registerAct(r, api, "/jobs/{job}/trigger", "Trigger", func(ctx context.Context, in *ofJob[cluster.TriggerRequest], user string) (Requested, error) {
+		req := orZero(in.Body)
+		req.By, req.Job = user, in.Job
+		q, err := r.Operator.Trigger(ctx, *req)
 		return Requested{q.ID, q.Job, q.Tick, q.Expires}, err
 	})
-	registerAct(r, api, "/jobs/{job}/cancel", "Cancel", func(ctx context.Context, in *ofJob[Cancel], user string) ([]cluster.CanceledRun, error) {
-		b := orZero(in.Body)
-		return r.Operator.Cancel(ctx, cluster.CancelRequest{Requester: b.asRequester(user), Job: in.Job, Run: b.RunID})
+	registerAct(r, api, "/jobs/{job}/cancel", "Cancel", func(ctx context.Context, in *ofJob[cluster.CancelRequest], user string) ([]cluster.CanceledRun, error) {
+		req := orZero(in.Body)
+		req.By, req.Job = user, in.Job
+		return r.Operator.Cancel(ctx, *req)
 	})
 	registerAct(r, api, "/pause", "Pause", func(ctx context.Context, in *ofJobs[Pause], user string) ([]cluster.PausedJob, error) {
-		b := in.Body
-		req := cluster.PauseRequest{Selection: b.jobSelection(), Requester: b.asRequester(user)}
-		if b.For != "" {
-			d, err := units.ParseDuration(b.For)
+		req := cluster.PauseRequest{Selection: in.Body.Selection, Requester: in.Body.Requester}
+		req.By = user
+		if text := in.Body.For; text != "" {
+			d, err := units.ParseDuration(text)
 			if err != nil || d <= 0 {
 				return nil, huma.NewError(http.StatusUnprocessableEntity, "for must be a duration, as 2h or 7d")
 			}
@@ -210,8 +188,9 @@ func (r *routes) registerActs(api huma.API) {
 		}
 		return r.Operator.Pause(ctx, req)
 	})
-	registerAct(r, api, "/resume", "Resume", func(ctx context.Context, in *ofJobs[Resume], user string) ([]cluster.PausedJob, error) {
-		return r.Operator.Resume(ctx, cluster.ResumeRequest{Selection: in.Body.jobSelection(), Requester: in.Body.asRequester(user)})
+	registerAct(r, api, "/resume", "Resume", func(ctx context.Context, in *ofJobs[cluster.ResumeRequest], user string) ([]cluster.PausedJob, error) {
+		in.Body.By = user
+		return r.Operator.Resume(ctx, in.Body)
 	})
 }
 
@@ -220,13 +199,9 @@ func registerAct[I, O any](r *routes, api huma.API, path, summary string, do fun
 	op := describeRoute(http.MethodPost, path, summary, "acts", http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests)
 	op.MaxBodyBytes, op.BodyReadTimeout = maxBodyBytes+1, bodyTimeout // without the 1, huma would refuse a body of exactly maxBodyBytes
 	op.Middlewares = huma.Middlewares{r.refuseViewers(api)}
-	huma.Register(api, op, func(ctx context.Context, in *I) (*answer[O], error) {
+	register(r, api, op, func(ctx context.Context, in *I) (O, error) {
 		user, _ := r.User(ctx)
-		out, err := do(ctx, in, user)
-		if err != nil {
-			return nil, r.errorAnswer(ctx, err)
-		}
-		return &answer[O]{out}, nil
+		return do(ctx, in, user)
 	})
 }
 

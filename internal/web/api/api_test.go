@@ -175,8 +175,8 @@ func TestReads(t *testing.T) {
 		!slices.Equal(s.Forms[0].Settings, []journal.Setting{{Key: "schedule", Value: `"@hourly"`}, {Key: "timeout", Value: `"24h"`}}) {
 		t.Errorf("settings %+v", s)
 	}
-	if story := get[cluster.Story](t, c, "/jobs/backup/why?time=2026-03-01T00:30:00Z"); story.Fate != cluster.NoTick {
-		t.Errorf("story %+v", story)
+	if explanation := get[cluster.Explanation](t, c, "/jobs/backup/why?time=2026-03-01T00:30:00Z"); explanation.Phase != cluster.PhaseNoTick {
+		t.Errorf("explanation %+v", explanation)
 	}
 	if acts := get[[]journal.Act](t, c, "/audit"); len(acts) != 0 {
 		t.Errorf("acts %+v", acts)

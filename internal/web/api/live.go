@@ -48,7 +48,6 @@ type liveInput struct {
 	RunID string `query:"run_id" maxLength:"128" doc:"id of one run, with whose end the stream ends (default: all runs of the job)"`
 }
 
-// registerStreams registers the route for the live output of runs.
 func (r *routes) registerStreams(api huma.API) {
 	op := describeRoute(http.MethodGet, "/jobs/{job}/output", "Live output", "runs", http.StatusNotFound, http.StatusTooManyRequests)
 	op.Description = "Server-sent events. A replica has at most 256 streams at once; a stream ends after an hour, and when its reader is slow."

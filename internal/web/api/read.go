@@ -25,57 +25,50 @@ type jobFilter struct {
 	Match   string `query:"match" maxLength:"128" doc:"a pattern for names, as in a shell, or a part of them"`
 }
 
-func (f jobFilter) statusRequest() cluster.StatusRequest {
-	return cluster.StatusRequest{Failed: f.Failed, Running: f.Running, Paused: f.Paused, Tag: f.Tag, Match: f.Match}
+func registerGet[I, O any](r *routes, api huma.API, path, summary, tag string, read func(context.Context, *I) (O, error), errs ...int) {
+	register(r, api, describeRoute(http.MethodGet, path, summary, tag, errs...), read)
 }
 
-// registerPart registers a route that answers with one part of the status.
-func registerPart[T any](r *routes, api huma.API, path, summary string, part func(*cluster.Status) T) {
-	huma.Register(api, describeRoute(http.MethodGet, path, summary, "cluster"), func(ctx context.Context, _ *struct{}) (*answer[T], error) {
-		st, err := r.Operator.Status(ctx, cluster.StatusRequest{})
+// registerStatus registers a route that answers with a part of the status.
+func registerStatus[I, O any](r *routes, api huma.API, path, summary, tag string, request func(*I) cluster.StatusRequest, part func(context.Context, *cluster.Status) O, errs ...int) {
+	registerGet(r, api, path, summary, tag, func(ctx context.Context, in *I) (body O, err error) {
+		st, err := r.Operator.Status(ctx, request(in))
 		if err != nil {
-			return nil, r.errorAnswer(ctx, err)
+			return body, err
 		}
-		return &answer[T]{part(st)}, nil
-	})
+		return part(ctx, st), nil
+	}, errs...)
+}
+
+// registerPart registers a route that answers with one part of the status of the whole cluster.
+func registerPart[O any](r *routes, api huma.API, path, summary string, part func(*cluster.Status) O) {
+	registerStatus(r, api, path, summary, "cluster", func(*struct{}) (all cluster.StatusRequest) { return all },
+		func(_ context.Context, st *cluster.Status) O { return part(st) })
 }
 
 // registerViews registers the routes that show the current state of the cluster.
 func (r *routes) registerViews(api huma.API) {
-	huma.Register(api, describeRoute(http.MethodGet, "/status", "Status", "cluster", 404), func(ctx context.Context, q *jobFilter) (*answer[*cluster.Status], error) {
-		st, err := r.Operator.Status(ctx, q.statusRequest())
-		return &answer[*cluster.Status]{st}, r.errorAnswer(ctx, err)
-	})
+	filtered := func(f *jobFilter) cluster.StatusRequest {
+		return cluster.StatusRequest{Failed: f.Failed, Running: f.Running, Paused: f.Paused, Tag: f.Tag, Match: f.Match}
+	}
+	ofJob := func(p *JobPath) cluster.StatusRequest { return cluster.StatusRequest{Job: p.Job} }
+	registerStatus(r, api, "/status", "Status", "cluster", filtered, func(_ context.Context, st *cluster.Status) *cluster.Status { return st }, 404)
 	r.registerParts(api)
-	huma.Register(api, describeRoute(http.MethodGet, "/jobs", "Jobs", "jobs", 404), func(ctx context.Context, q *jobFilter) (*answer[[]cluster.Job], error) {
-		st, err := r.Operator.Status(ctx, q.statusRequest())
-		if err != nil {
-			return nil, r.errorAnswer(ctx, err)
-		}
-		return &answer[[]cluster.Job]{st.Jobs}, nil
-	})
-	huma.Register(api, describeRoute(http.MethodGet, "/jobs/{job}", "Job", "jobs", 404, 409), func(ctx context.Context, q *JobPath) (*answer[cluster.Job], error) {
-		st, err := r.Operator.Status(ctx, cluster.StatusRequest{Job: q.Job})
-		if err != nil {
-			return nil, r.errorAnswer(ctx, err)
-		}
-		return &answer[cluster.Job]{st.Jobs[0]}, nil
-	})
-	huma.Register(api, describeRoute(http.MethodGet, "/jobs/{job}/settings", "Settings", "jobs", 404, 409), func(ctx context.Context, q *JobPath) (*answer[*cluster.JobSettings], error) {
-		st, err := r.Operator.Status(ctx, cluster.StatusRequest{Job: q.Job})
-		if err != nil {
-			return nil, r.errorAnswer(ctx, err)
-		}
-		return &answer[*cluster.JobSettings]{r.Operator.Settings(ctx, st.Replicas, q.Job)}, nil
-	})
-	huma.Register(api, describeRoute(http.MethodGet, "/ticks", "Next ticks", "jobs", 404), r.listTicks)
-	huma.Register(api, describeRoute(http.MethodGet, "/jobs/{job}/why", "Why", "jobs", 404, 409), r.explainInstant)
-	huma.Register(api, describeRoute(http.MethodGet, "/audit", "Audit log", "cluster"), func(ctx context.Context, q *struct {
+	registerStatus(r, api, "/jobs", "Jobs", "jobs", filtered, func(_ context.Context, st *cluster.Status) []cluster.Job { return st.Jobs }, 404)
+	registerStatus(r, api, "/jobs/{job}", "Job", "jobs", ofJob, func(_ context.Context, st *cluster.Status) cluster.Job { return st.Jobs[0] }, 404, 409)
+	registerStatus(r, api, "/jobs/{job}/settings", "Settings", "jobs", ofJob, func(ctx context.Context, st *cluster.Status) *cluster.JobSettings {
+		return r.Operator.Settings(ctx, st.Replicas, st.Jobs[0].Name)
+	}, 404, 409)
+	registerGet(r, api, "/ticks", "Next ticks", "jobs", r.listTicks, 404)
+	registerGet(r, api, "/jobs/{job}/why", "Why", "jobs", func(ctx context.Context, q *whyQuery) (*cluster.Explanation, error) {
+		return r.Operator.Why(ctx, q.Job, q.Time)
+	}, 404, 409)
+	registerGet(r, api, "/audit", "Audit log", "cluster", func(ctx context.Context, q *struct {
 		Limit int `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"how many acts, the newest"`
 	},
-	) (*answer[[]journal.Act], error) {
+	) ([]journal.Act, error) {
 		acts, _, err := r.Operator.Acts(ctx, q.Limit)
-		return &answer[[]journal.Act]{acts}, r.errorAnswer(ctx, err)
+		return acts, err
 	})
 }
 
@@ -99,19 +92,20 @@ type Tick struct {
 // longestWindow is the maximum length of the window in which ticks are listed.
 const longestWindow = 366 * 24 * time.Hour
 
-// listTicks returns the next ticks of jobs.
-func (r *routes) listTicks(ctx context.Context, q *struct {
+// tickQuery selects the ticks of a window.
+type tickQuery struct {
 	Job   []string  `query:"job,explode" maxItems:"100" doc:"names of jobs; without any, of all"`
 	From  time.Time `query:"from" doc:"ticks after this instant (default: now, by the clock of Redis)"`
 	Until time.Time `query:"until" doc:"ticks up to this instant (default: a day after from; at most a year)"`
 	Limit int       `query:"limit" default:"100" minimum:"1" maximum:"10000" doc:"how many, the first"`
-},
-) (*answer[[]Tick], error) {
+}
+
+func (r *routes) listTicks(ctx context.Context, q *tickQuery) ([]Tick, error) {
 	w := cluster.Window{From: q.From, Until: q.Until, Limit: q.Limit}
 	if w.From.IsZero() {
 		now, err := r.Operator.Now(ctx)
 		if err != nil {
-			return nil, r.errorAnswer(ctx, err)
+			return nil, err
 		}
 		w.From = now
 	}
@@ -125,27 +119,20 @@ func (r *routes) listTicks(ctx context.Context, q *struct {
 		return nil, huma.NewError(http.StatusUnprocessableEntity, "until must be from 0 to 366 days after from")
 	}
 	next, err := r.Operator.NextTicks(ctx, q.Job, w)
-	if err != nil {
-		return nil, r.errorAnswer(ctx, err)
-	}
 	ticks := []Tick{}
 	for _, t := range next {
 		ticks = append(ticks, Tick{t.Job, t.At.In(t.Zone)})
 	}
-	return &answer[[]Tick]{ticks}, nil
+	return ticks, err
 }
 
 // isShowable reports whether an instant can be formatted in every time zone, with a year of four digits.
 func isShowable(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9998 }
 
-// explainInstant explains what happened to a job at an instant.
-func (r *routes) explainInstant(ctx context.Context, q *struct {
+// whyQuery selects an instant of a job.
+type whyQuery struct {
 	JobPath
 	Time string `query:"time" required:"true" maxLength:"64" doc:"RFC 3339, or a date and a time by the clock of the job's zone"`
-},
-) (*answer[*cluster.Story], error) {
-	story, err := r.Operator.Why(ctx, q.Job, q.Time)
-	return &answer[*cluster.Story]{story}, r.errorAnswer(ctx, err)
 }
 
 // runPath is the part of a path that contains the name of a job and the id of a run.
@@ -164,24 +151,23 @@ type runFilter struct {
 	Limit   int       `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"how many, the newest"`
 }
 
-// registerRuns registers the routes that show runs, and ticks without a run.
 func (r *routes) registerRuns(api huma.API) {
-	huma.Register(api, describeRoute(http.MethodGet, "/runs", "Runs", "runs", 404), func(ctx context.Context, q *runFilter) (*answer[[]journal.Record], error) {
+	registerGet(r, api, "/runs", "Runs", "runs", func(ctx context.Context, q *runFilter) ([]journal.Record, error) {
 		req := cluster.HistoryRequest{Job: q.Job, Outcomes: q.Outcome, Since: q.Since, Until: q.Until, Limit: q.Limit}
 		if q.Failed {
 			req.Outcomes = append(req.Outcomes, journal.Failures()...)
 		}
 		h, err := r.Operator.History(ctx, req)
 		if err != nil {
-			return nil, r.errorAnswer(ctx, err)
+			return nil, err
 		}
-		return &answer[[]journal.Record]{h.Records}, nil
-	})
-	huma.Register(api, describeRoute(http.MethodGet, "/jobs/{job}/runs/{run}", "Run", "runs", 404, 409), func(ctx context.Context, q *runPath) (*answer[journal.Record], error) {
+		return h.Records, nil
+	}, 404)
+	registerGet(r, api, "/jobs/{job}/runs/{run}", "Run", "runs", func(ctx context.Context, q *runPath) (journal.Record, error) {
 		records, err := r.Operator.Logs(ctx, cluster.LogsRequest{Job: q.Job, Run: q.RunID, Limit: 1})
 		if err != nil {
-			return nil, r.errorAnswer(ctx, err)
+			return journal.Record{}, err
 		}
-		return &answer[journal.Record]{records[0]}, nil
-	})
+		return records[0], nil
+	}, 404, 409)
 }

@@ -73,11 +73,11 @@ func (h *handler) triggerJob(r *http.Request) (string, error) {
 	answer, err := h.operator.AwaitStart(ctx, asked, nil)
 	switch {
 	case errors.Is(err, cluster.ErrNotStarted):
-		return pathSaying(jobPath(job), "asked"), nil
+		return withNotice(jobPath(job), "asked"), nil
 	case err != nil:
 		return "", err
 	case answer.Started():
-		return pathSaying(runPath(journal.Record{Job: job, RunID: answer.RunID, Started: time.Now()}), "started"), nil
+		return withNotice(runIDPath(job, answer.RunID), "started"), nil
 	}
 	return "", fmt.Errorf("%w: job %s: %s %s", cluster.ErrNoReplica, job, answer.Outcome, answer.Reason)
 }
@@ -99,32 +99,45 @@ func (h *handler) cancelRuns(r *http.Request) (string, error) {
 			said = "stopping"
 		}
 	}
-	return pathSaying(jobPath(job), said), nil
+	return withNotice(jobPath(job), said), nil
 }
 
-func (h *handler) pauseOne(r *http.Request) (string, error) {
-	job := r.PathValue("job")
-	return pathSaying(jobPath(job), "paused"), h.pauseJobs(r, []string{job})
-}
-
-func (h *handler) resumeOne(r *http.Request) (string, error) {
-	job := r.PathValue("job")
-	_, err := h.operator.Resume(r.Context(), cluster.ResumeRequest{Selection: cluster.Selection{Jobs: []string{job}}, Requester: h.requesterOf(r)})
-	return pathSaying(jobPath(job), "resumed"), err
+// selectedJobs returns the job in the path of a request or, if there is none, the jobs in its form. The browser is redirected to back afterwards.
+func selectedJobs(r *http.Request) (s cluster.Selection, back string, err error) {
+	if job := r.PathValue("job"); job != "" {
+		return cluster.Selection{Jobs: []string{job}}, jobPath(job), nil
+	}
+	if s.Jobs = r.PostForm["job"]; len(s.Jobs) == 0 {
+		return s, "", fmt.Errorf("%w: no jobs are selected", cluster.ErrInvalid)
+	}
+	return s, "/", nil
 }
 
 // pauseJobs pauses jobs, with the duration and the reason from the form.
-func (h *handler) pauseJobs(r *http.Request, jobs []string) error {
-	req := cluster.PauseRequest{Selection: cluster.Selection{Jobs: jobs}, Requester: h.requesterOf(r)}
+func (h *handler) pauseJobs(r *http.Request) (string, error) {
+	selected, back, err := selectedJobs(r)
+	if err != nil {
+		return "", err
+	}
+	req := cluster.PauseRequest{Selection: selected, Requester: h.requesterOf(r)}
 	if text := strings.TrimSpace(r.PostForm.Get("for")); text != "" {
 		d, err := units.ParseDuration(text)
 		if err != nil || d <= 0 {
-			return fmt.Errorf("%w: for how long: write a duration such as 30m, 2h or 1d, or leave it empty", cluster.ErrInvalid)
+			return "", fmt.Errorf("%w: for how long: write a duration such as 30m, 2h or 1d, or leave it empty", cluster.ErrInvalid)
 		}
 		req.For = d
 	}
-	_, err := h.operator.Pause(r.Context(), req)
-	return err
+	_, err = h.operator.Pause(r.Context(), req)
+	return withNotice(back, "paused"), err
+}
+
+func (h *handler) resumeJobs(r *http.Request) (string, error) {
+	selected, back, err := selectedJobs(r)
+	if err != nil {
+		return "", err
+	}
+	_, err = h.operator.Resume(r.Context(), cluster.ResumeRequest{Selection: selected, Requester: h.requesterOf(r)})
+	return withNotice(back, "resumed"), err
 }
 
 // mostNamed is the maximum number of jobs in a form. Even with the longest names, such a form is smaller than mostForm.
@@ -139,21 +152,16 @@ type bulk struct {
 	More               int // number of matching jobs that do not fit into the form
 }
 
-func (h *handler) previewPause(r *http.Request) (*page, error) {
-	return h.previewBulk(r, "Pause", true)
-}
-func (h *handler) previewResume(r *http.Request) (*page, error) {
-	return h.previewBulk(r, "Resume", false)
-}
-
-// previewBulk returns the preview for the jobs that match the filter of a request.
-func (h *handler) previewBulk(r *http.Request, verb string, pausing bool) (*page, error) {
-	st, err := h.readStatus(r.Context())
-	if err != nil {
-		return nil, err
+// previewBulk returns the view of the jobs that match the filter of a request, before an action on them.
+func (h *handler) previewBulk(verb string, pausing bool) view {
+	return func(r *http.Request) (*page, error) {
+		st, err := h.readStatus(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		f := filterOf(r.URL.Query())
+		return bulkOf(st, f, &bulk{Verb: verb, Action: r.URL.Path, Back: f.linkTo("/"), Pausing: pausing}), nil
 	}
-	f := filterOf(r.URL.Query())
-	return bulkOf(st, f, &bulk{Verb: verb, Action: r.URL.Path, Back: f.linkTo("/"), Pausing: pausing}), nil
 }
 
 // bulkOf adds the jobs that match the filter to b, and returns its page.
@@ -177,34 +185,8 @@ func bulkOf(st *cluster.Status, f filter, b *bulk) *page {
 	return p
 }
 
-// namedJobs returns the names of jobs in a form.
-func namedJobs(r *http.Request) ([]string, error) {
-	jobs := r.PostForm["job"]
-	if len(jobs) == 0 {
-		return nil, fmt.Errorf("%w: no jobs are selected", cluster.ErrInvalid)
-	}
-	return jobs, nil
-}
-
-func (h *handler) pauseMany(r *http.Request) (string, error) {
-	jobs, err := namedJobs(r)
-	if err != nil {
-		return "", err
-	}
-	return pathSaying("/", "paused"), h.pauseJobs(r, jobs)
-}
-
-func (h *handler) resumeMany(r *http.Request) (string, error) {
-	jobs, err := namedJobs(r)
-	if err != nil {
-		return "", err
-	}
-	_, err = h.operator.Resume(r.Context(), cluster.ResumeRequest{Selection: cluster.Selection{Jobs: jobs}, Requester: h.requesterOf(r)})
-	return pathSaying("/", "resumed"), err
-}
-
-// sayings are the messages after an action. A link contains only the key of a message, so a forged link cannot put its own text on a page.
-var sayings = map[string]string{
+// notices are the messages after an action. A link contains only the key of a message, so a forged link cannot put its own text on a page.
+var notices = map[string]string{
 	"asked":    "The run was asked for. It starts as soon as a replica has a place for it, within a minute, or not at all.",
 	"started":  "The run has started.",
 	"stopping": "The replicas were asked to stop the runs. They get SIGTERM, and SIGKILL after their grace.",
@@ -213,9 +195,9 @@ var sayings = map[string]string{
 	"resumed":  "Resumed: the job runs from its next tick on.",
 }
 
-func saidText(q url.Values) string { return sayings[q.Get("said")] }
+func noticeIn(q url.Values) string { return notices[q.Get("said")] }
 
-func pathSaying(path, key string) string { return path + "?said=" + key }
+func withNotice(path, key string) string { return path + "?said=" + key }
 
 const (
 	// actsShown is the maximum number of audit entries on the page of the cluster.
@@ -252,18 +234,9 @@ func (h *handler) showAudit(r *http.Request) (*page, error) {
 	}
 	p := pageOf("audit", "Audit log", st)
 	p.Here = "cluster"
-	count := max((len(acts)+actsOfAPage-1)/actsOfAPage, 1)
 	at, _ := strconv.Atoi(r.URL.Query().Get("page")) // any other text selects the first page
-	at = min(max(at, 1), count)
-	body := &auditPage{Lost: lost, Acts: actsOf(st.Now, acts[(at-1)*actsOfAPage:min(at*actsOfAPage, len(acts))])}
-	for n := 1; n <= count && count > 1; n++ {
-		l := link{Text: strconv.Itoa(n)}
-		if n != at {
-			l.Href = "/audit?page=" + l.Text
-		}
-		body.Pages = append(body.Pages, l)
-	}
-	p.Body = body
+	acts, pages := paginate(acts, actsOfAPage, at, func(n string) string { return "/audit?page=" + n })
+	p.Body = &auditPage{Lost: lost, Acts: actsOf(st.Now, acts), Pages: pages}
 	return p, nil
 }
 
@@ -278,7 +251,7 @@ func actOf(now time.Time, a journal.Act) act {
 	const linked = 5
 	shown := act{When: momentOf(now, a.Time), By: cleanText(a.By), Kind: cleanText(a.Kind), Reason: cluster.FirstLine(cleanText(a.Reason), 200), More: a.JobCount - min(len(a.Jobs), linked)}
 	for _, name := range a.Jobs[:min(len(a.Jobs), linked)] {
-		shown.Jobs = append(shown.Jobs, link{cleanText(name), jobPath(name)})
+		shown.Jobs = append(shown.Jobs, jobLink(name))
 	}
 	switch {
 	case a.Replica != "":
@@ -292,7 +265,7 @@ func actOf(now time.Time, a journal.Act) act {
 		shown.Note = strings.TrimPrefix(shown.Note+", "+console.Unchanged(a), ", ")
 	}
 	if a.RunID != "" && len(a.Jobs) == 1 {
-		shown.Run = link{"run " + fmt.Sprintf("%.8s", cleanText(a.RunID)), jobPath(a.Jobs[0]) + "/runs/" + url.PathEscape(a.RunID)}
+		shown.Run = link{"run " + fmt.Sprintf("%.8s", cleanText(a.RunID)), runIDPath(a.Jobs[0], a.RunID)}
 	}
 	return shown
 }

@@ -287,7 +287,6 @@ func icalOf(st *cluster.Status, ticks []cluster.Tick) []byte {
 	return b.Bytes()
 }
 
-// icalText escapes text for iCalendar.
 func icalText(s string) string {
 	return strings.NewReplacer(`\`, `\\`, ";", `\;`, ",", `\,`, "\n", `\n`).Replace(cleanText(s))
 }

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
@@ -106,20 +105,20 @@ func clusterOf(st *cluster.Status, answer time.Duration) *clusterPage {
 
 // worstMark returns the worst mark among the replicas and the problems of a cluster.
 func worstMark(st *cluster.Status, c *clusterPage) mark {
-	marks := []mark{}
+	shown := []mark{}
 	for _, e := range c.Replicas {
-		marks = append(marks, e.Mark)
+		shown = append(shown, e.Mark)
 		if e.Margin.Bad {
-			marks = append(marks, markWarning)
+			shown = append(shown, markWarning)
 		}
 	}
 	for _, p := range c.Problems {
-		marks = append(marks, p.Mark)
+		shown = append(shown, p.Mark)
 	}
 	switch {
-	case len(st.Replicas) == 0 || slices.Contains(marks, markBad):
+	case len(st.Replicas) == 0 || slices.Contains(shown, markBad):
 		return markBad
-	case len(c.Lost) > 0 || slices.Contains(marks, markWarning):
+	case len(c.Lost) > 0 || slices.Contains(shown, markWarning):
 		return markWarning
 	}
 	return markOK
@@ -138,7 +137,7 @@ func replicaOf(st *cluster.Status, e cluster.Replica, digests map[string]int) re
 	for _, j := range st.Jobs {
 		for _, holder := range j.Holders {
 			if holder.Replica == e.Name {
-				shown.Running = append(shown.Running, link{cleanText(j.Name), jobPath(j.Name)})
+				shown.Running = append(shown.Running, jobLink(j.Name))
 			}
 		}
 	}
@@ -148,12 +147,6 @@ func replicaOf(st *cluster.Status, e cluster.Replica, digests map[string]int) re
 	}
 	return shown
 }
-
-// Warning returns the mark of highlighted cells.
-func (*clusterPage) Warning() mark { return markWarning }
-
-// Bad returns the mark of a lost replica.
-func (*clusterPage) Bad() mark { return markBad }
 
 // redisPart shows the servers and the limits of Redis.
 type redisPart struct {
@@ -170,7 +163,7 @@ type redisServer struct {
 	console.RedisCells
 }
 
-// redisKinds has the titles of the kinds of deployments.
+// redisKinds has the titles of the countedProblems of deployments.
 var redisKinds = map[string]string{
 	"single": "One server", "sentinel": "A master that Sentinels watch", "cluster": "A Redis Cluster", "quorum": "A quorum of independent masters", "embedded": "An embedded server",
 }
@@ -221,7 +214,7 @@ func poolsOf(st *cluster.Status) locks {
 	for _, p := range st.Pools {
 		l := lockOf(st.Now, p.Lock)
 		for _, name := range p.Jobs {
-			l.Jobs = append(l.Jobs, link{cleanText(name), jobPath(name)})
+			l.Jobs = append(l.Jobs, jobLink(name))
 		}
 		t.List = append(t.List, l)
 	}
@@ -258,13 +251,5 @@ func runLink(job, run string) link {
 	if job == "" {
 		return link{}
 	}
-	return link{cleanText(job), jobPath(job) + "/runs/" + url.PathEscape(run)}
-}
-
-// momentAt returns the moment of an instant. For nil it is empty.
-func momentAt(now time.Time, t *time.Time) moment {
-	if t == nil {
-		return moment{}
-	}
-	return momentOf(now, *t)
+	return link{cleanText(job), runIDPath(job, run)}
 }

@@ -48,7 +48,6 @@ func New(cfg Config) (http.Handler, error) {
 	return withHeaders(h.newMux()), nil
 }
 
-// viewRoutes returns the routes that show a page.
 func (h *handler) viewRoutes() map[string]view {
 	return map[string]view{
 		"GET /{$}":                  h.showOverview,
@@ -59,8 +58,8 @@ func (h *handler) viewRoutes() map[string]view {
 		"GET /audit":                h.showAudit,
 		"GET /timeline":             h.showTimeline,
 		"GET /calendar":             h.showCalendar,
-		"GET /pause":                h.previewPause,
-		"GET /resume":               h.previewResume,
+		"GET /pause":                h.previewBulk("Pause", true),
+		"GET /resume":               h.previewBulk("Resume", false),
 		"GET /":                     h.notFound,
 	}
 }
@@ -68,12 +67,12 @@ func (h *handler) viewRoutes() map[string]view {
 // actionRoutes returns the routes that change something. All other routes are read-only.
 func (h *handler) actionRoutes() map[string]action {
 	return map[string]action{
-		"POST /pause":              h.pauseMany,
-		"POST /resume":             h.resumeMany,
+		"POST /pause":              h.pauseJobs,
+		"POST /resume":             h.resumeJobs,
 		"POST /jobs/{job}/trigger": h.triggerJob,
 		"POST /jobs/{job}/cancel":  h.cancelRuns,
-		"POST /jobs/{job}/pause":   h.pauseOne,
-		"POST /jobs/{job}/resume":  h.resumeOne,
+		"POST /jobs/{job}/pause":   h.pauseJobs,
+		"POST /jobs/{job}/resume":  h.resumeJobs,
 	}
 }
 
@@ -127,7 +126,6 @@ func (h *handler) readStatus(ctx context.Context) (*cluster.Status, error) {
 // A view returns the page for a request.
 type view func(*http.Request) (*page, error)
 
-// viewHandler returns a handler that renders the page of a view.
 func (h *handler) viewHandler(show view) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := show(r)
@@ -141,7 +139,7 @@ func (h *handler) viewHandler(show view) http.Handler {
 // renderPage writes a page. If rendering fails, it writes an error and no part of the page.
 func (h *handler) renderPage(w http.ResponseWriter, r *http.Request, p *page) {
 	p.Actor, p.MayAct = h.actor(r)
-	p.Said = saidText(r.URL.Query())
+	p.Said = noticeIn(r.URL.Query())
 	var body bytes.Buffer
 	if err := h.pages[p.Template].ExecuteTemplate(&body, "layout.html", p); err != nil {
 		http.Error(w, "cannot make the page: "+err.Error(), http.StatusInternalServerError)
@@ -154,7 +152,6 @@ func (h *handler) renderPage(w http.ResponseWriter, r *http.Request, p *page) {
 	_, _ = body.WriteTo(w)
 }
 
-// notFound answers requests for paths without a page.
 func (h *handler) notFound(r *http.Request) (*page, error) {
 	return nil, fmt.Errorf("%w: %s", errNoPage, r.URL.Path)
 }
@@ -165,9 +162,8 @@ var templateFiles embed.FS
 // pages are the parsed templates by file name.
 type pages map[string]*template.Template
 
-// parsePages parses the template of each page together with the shared templates.
 func parsePages(files *assets) (pages, error) {
-	shared, err := template.New("layout.html").Funcs(template.FuncMap{"asset": files.fileURL, "link": files.browserPath, "base": func() string { return files.base }}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
+	shared, err := template.New("layout.html").Funcs(template.FuncMap{"asset": files.fileURL, "link": files.browserPath, "base": func() string { return files.base }, "marks": func() legend { return marks }}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +216,6 @@ type failure struct {
 	Message, Advice string
 }
 
-// failedPage returns the page for an error.
 func failedPage(err error) *page {
 	p := &page{Template: "failed", Title: "This did not work", Code: http.StatusInternalServerError, Now: time.Now()}
 	f := failure{Mark: markBad, Message: cleanText(err.Error())}
@@ -274,7 +269,6 @@ func readAssets(base string) (*assets, error) {
 	return a, nil
 }
 
-// fileURL returns the path of a file for browsers.
 func (a *assets) fileURL(name string) (string, error) {
 	hashed, ok := a.named[name]
 	if !ok {

@@ -125,7 +125,6 @@ func cleanTags(tags []string) []string {
 	return list
 }
 
-// tagsOf returns the tags of all jobs, sorted.
 func tagsOf(st *cluster.Status) []string {
 	var tags []string
 	for _, j := range st.Jobs {

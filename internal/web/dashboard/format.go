@@ -34,7 +34,14 @@ func momentOf(now, t time.Time) (m moment) {
 	return m
 }
 
-// durationText formats a duration.
+// momentAt returns the moment of an instant. For nil it is empty.
+func momentAt(now time.Time, t *time.Time) moment {
+	if t == nil {
+		return moment{}
+	}
+	return momentOf(now, *t)
+}
+
 func durationText(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -60,12 +67,16 @@ func durationOf(now time.Time, r journal.Record) (d time.Duration, ok bool) {
 
 func jobPath(job string) string { return "/jobs/" + url.PathEscape(job) }
 
+func jobLink(job string) link { return link{cleanText(job), jobPath(job)} }
+
+func runIDPath(job, run string) string { return jobPath(job) + "/runs/" + url.PathEscape(run) }
+
 // runPath returns the path for a record: the page of its run or, for a tick without a run, the page that explains the tick.
 func runPath(r journal.Record) string {
 	if r.Started.IsZero() && !r.Tick.IsZero() {
 		return whyPath(r.Job, r.Tick)
 	}
-	return jobPath(r.Job) + "/runs/" + url.PathEscape(r.RunID)
+	return runIDPath(r.Job, r.RunID)
 }
 
 func whyPath(job string, at time.Time) string {
@@ -85,6 +96,11 @@ var (
 	markAdvice  = mark{"note", "·"}
 	markComing  = mark{"next", "○"}
 )
+
+// A legend has the marks by their names in the templates.
+type legend struct{ OK, Bad, Warning, NotRun, Running, Coming mark }
+
+var marks = legend{markOK, markBad, markWarning, markNotRun, markRunning, markComing}
 
 var levelMarks = map[cluster.Level]mark{cluster.LevelError: markBad, cluster.LevelWarning: markWarning, cluster.LevelAdvice: markAdvice}
 

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -111,7 +112,7 @@ func newGantt(q timelineQuery, st *cluster.Status, past []journal.Record, coming
 		}
 		groups[name] = append(groups[name], item{from: t.At, until: t.At, tick: t})
 	}
-	for _, name := range sortedKeys(groups) {
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
 		g, slots := group{Name: cleanText(name)}, 0
 		if name == toCome {
 			g.Name = "to come"
@@ -135,15 +136,6 @@ func jobsOf(st *cluster.Status) map[string]*cluster.Job {
 		jobs[st.Jobs[i].Name] = &st.Jobs[i]
 	}
 	return jobs
-}
-
-func sortedKeys(m map[string][]item) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // itemOf returns the item of a record. A tick without a run becomes an item of zero length.

@@ -27,7 +27,7 @@ type jobPage struct {
 	Mark            mark
 	Verdict         string
 	Problems        []problem
-	Story           *story // see newestStory
+	Explanation     *explanation // see explainNewest
 	Facts           []detail
 	Holders         []holder
 	Ticks           []coming
@@ -39,9 +39,6 @@ type jobPage struct {
 	Paused, Removed bool
 	CanTrigger      bool
 }
-
-// RunningMark returns the mark of runs that hold a slot of the job.
-func (*jobPage) RunningMark() mark { return markRunning }
 
 // coming is a coming tick as two clocks show it.
 type coming struct {
@@ -62,7 +59,7 @@ func (h *handler) showJob(r *http.Request) (*page, error) {
 	p := pageOf("job", "Job "+cleanText(name), st)
 	p.Every = renewMS
 	body := &jobPage{Name: cleanText(name), URL: jobPath(name), Records: recordsOf(st.Now, "Newest runs", past.Records), Plot: plotOf(st.Now, past.Records)}
-	body.Story = h.newestStory(ctx, st.Now, name, past.Records)
+	body.Explanation = h.explainNewest(ctx, st.Now, name, past.Records)
 	if body.Outputs, err = h.newestOutputs(ctx, name, past.Records); err != nil {
 		return nil, err
 	}
@@ -77,7 +74,6 @@ func (h *handler) showJob(r *http.Request) (*page, error) {
 	return p, h.addTicks(ctx, body, st.Now, &st.Jobs[i])
 }
 
-// addDescription adds the settings of a job that is in the configuration of a replica.
 func (b *jobPage) addDescription(st *cluster.Status, j *cluster.Job) {
 	e := endOf(st.Now, j)
 	b.Mark, b.Verdict = e.Mark, strings.TrimSpace(e.Outcome+" "+e.When.Text)
@@ -135,7 +131,6 @@ func factsOfJob(j *cluster.Job) []detail {
 	return facts
 }
 
-// addTicks adds the coming ticks of a job.
 func (h *handler) addTicks(ctx context.Context, b *jobPage, now time.Time, j *cluster.Job) error {
 	ticks, err := h.operator.NextTicks(ctx, []string{j.Name}, cluster.Window{From: now, Limit: ticksOfAJob})
 	if err != nil {
@@ -148,9 +143,9 @@ func (h *handler) addTicks(ctx context.Context, b *jobPage, now time.Time, j *cl
 	return nil
 }
 
-// newestStory explains the newest tick among the latest records that did not end well or, if all did, the newest tick. It returns nil if there is no tick. It
+// explainNewest explains the newest tick among the latest records that did not end well or, if all did, the newest tick. It returns nil if there is no tick. It
 // ignores errors, because the page is useful without the explanation.
-func (h *handler) newestStory(ctx context.Context, now time.Time, job string, newestFirst []journal.Record) *story {
+func (h *handler) explainNewest(ctx context.Context, now time.Time, job string, newestFirst []journal.Record) *explanation {
 	i := slices.IndexFunc(newestFirst, func(r journal.Record) bool { return !r.Tick.IsZero() })
 	if i < 0 {
 		return nil
@@ -165,7 +160,7 @@ func (h *handler) newestStory(ctx context.Context, now time.Time, job string, ne
 	if err != nil {
 		return nil
 	}
-	return storyOf(now, s)
+	return explanationOf(now, s)
 }
 
 // settings are the settings of a job on all replicas. A form is a version of the settings, shared by some replicas. Keys with different values are shown side
@@ -185,9 +180,6 @@ type setting struct {
 	Key    string
 	Values []string
 }
-
-// Warning returns the mark of keys with different values.
-func (*settings) Warning() mark { return markWarning }
 
 func shownSettings(s *cluster.JobSettings) *settings {
 	shown := &settings{Mark: markOK, Note: cleanText(console.Agreement(s))}
@@ -275,20 +267,20 @@ func percent(f float64) string { return decimal(f) + "%" }
 
 func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }
 
-// A story explains what happened to a job at an instant.
-type story struct {
-	Job, JobHref, At, Fate, Href string
-	Mark                         mark
-	Lines                        []string
-	Records                      records
+// An explanation shows what happened to a job at an instant.
+type explanation struct {
+	Job, JobHref, At, Phase, Href string
+	Mark                          mark
+	Lines                         []string
+	Records                       records
 }
 
-func storyOf(now time.Time, s *cluster.Story) *story {
-	t := &story{Job: cleanText(s.Job), JobHref: jobPath(s.Job), At: s.At.Format(stamp), Fate: string(s.Fate), Href: whyPath(s.Job, s.At), Mark: fateMarks[s.Fate], Records: recordsOf(now, "Records of the tick", s.Runs)}
+func explanationOf(now time.Time, s *cluster.Explanation) *explanation {
+	t := &explanation{Job: cleanText(s.Job), JobHref: jobPath(s.Job), At: s.At.Format(stamp), Phase: string(s.Phase), Href: whyPath(s.Job, s.At), Mark: phaseMarks[s.Phase], Records: recordsOf(now, "Records of the tick", s.Runs)}
 	if t.Mark == (mark{}) {
 		t.Mark = markAdvice
 	}
-	if s.Fate == cluster.Over && len(s.Runs) > 0 {
+	if s.Phase == cluster.PhaseOver && len(s.Runs) > 0 {
 		t.Mark = markOf(s.Runs[len(s.Runs)-1].Outcome)
 	}
 	for _, l := range s.Lines {
@@ -297,9 +289,8 @@ func storyOf(now time.Time, s *cluster.Story) *story {
 	return t
 }
 
-var fateMarks = map[cluster.Fate]mark{cluster.Due: markComing, cluster.Open: markWarning, cluster.Running: markRunning}
+var phaseMarks = map[cluster.Phase]mark{cluster.PhaseDue: markComing, cluster.PhaseOpen: markWarning, cluster.PhaseRunning: markRunning}
 
-// showWhy shows the story of a job at the instant that the form contains.
 func (h *handler) showWhy(r *http.Request) (*page, error) {
 	now, err := h.operator.Now(r.Context())
 	if err != nil {
@@ -314,8 +305,8 @@ func (h *handler) showWhy(r *http.Request) (*page, error) {
 		return nil, err
 	}
 	p := pageOf("why", fmt.Sprintf("%s at %s", cleanText(s.Job), s.At.Format(stamp)), st)
-	p.Now, p.Body = now, storyOf(now, s)
-	if slices.Contains([]cluster.Fate{cluster.Due, cluster.Open, cluster.Running}, s.Fate) {
+	p.Now, p.Body = now, explanationOf(now, s)
+	if slices.Contains([]cluster.Phase{cluster.PhaseDue, cluster.PhaseOpen, cluster.PhaseRunning}, s.Phase) {
 		p.Every = renewMS
 	}
 	return p, nil

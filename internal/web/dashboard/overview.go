@@ -96,7 +96,7 @@ func (h *handler) showOverview(r *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	verdict, sign := verdictOf(st)
+	verdict, sign := summarize(st)
 	p := pageOf("overview", verdict, st)
 	p.Every = renewMS
 	f := filterOf(r.URL.Query())
@@ -104,14 +104,11 @@ func (h *handler) showOverview(r *http.Request) (*page, error) {
 	o := &overview{Mark: sign, Facts: factsOf(st), Filter: f, Tags: tagsOf(st), Outcomes: outcomeChoices, Matching: len(jobs), All: len(st.Jobs),
 		Pause: f.linkTo("/pause"), Resume: f.linkTo("/resume")}
 	o.addProblems(st)
-	count := max((len(jobs)+rowsOfAPage-1)/rowsOfAPage, 1)
-	at := min(f.page, count)
-	o.Pages = pagesOf(f, at, count)
+	jobs, o.Pages = paginate(jobs, rowsOfAPage, f.page, func(n string) string { return f.linkTo("/", "page", n) })
 	p.Body = o
-	return p, h.addRows(r.Context(), o, st, jobs[min((at-1)*rowsOfAPage, len(jobs)):min(at*rowsOfAPage, len(jobs))])
+	return p, h.addRows(r.Context(), o, st, jobs)
 }
 
-// addRows adds the rows of the jobs on this page of the list.
 func (h *handler) addRows(ctx context.Context, o *overview, st *cluster.Status, jobs []*cluster.Job) error {
 	recent, err := h.operator.Recent(ctx, namesOf(jobs))
 	if err != nil {
@@ -127,25 +124,23 @@ func (h *handler) addRows(ctx context.Context, o *overview, st *cluster.Status, 
 	return nil
 }
 
-// pagesOf returns the links to the pages of a list, or nil if there is only one page.
-func pagesOf(f filter, at, count int) (links []link) {
+// paginate returns the part of a list that is on page at, from 1, and links to the other pages; no links if there is only one page. If there is no such page,
+// it returns the nearest one.
+func paginate[T any](list []T, perPage, at int, href func(page string) string) (part []T, links []link) {
+	count := max((len(list)+perPage-1)/perPage, 1)
+	at = min(max(at, 1), count)
 	for n := 1; n <= count && count > 1; n++ {
 		l := link{Text: strconv.Itoa(n)}
 		if n != at {
-			l.Href = f.linkTo("/", "page", l.Text)
+			l.Href = href(l.Text)
 		}
 		links = append(links, l)
 	}
-	return links
+	return list[(at-1)*perPage : min(at*perPage, len(list))], links
 }
 
 func factsOf(st *cluster.Status) []fact {
-	up, running, paused := 0, 0, 0
-	for _, r := range st.Replicas {
-		if r.State == cluster.ReplicaUp {
-			up++
-		}
-	}
+	up, running, paused := st.ReplicasUp(), 0, 0
 	for _, j := range st.Jobs {
 		running += len(j.Holders)
 		if j.Paused {
@@ -177,10 +172,7 @@ func (o *overview) addProblems(st *cluster.Status) {
 }
 
 func problemOf(now time.Time, p cluster.Problem) problem {
-	line := problem{Mark: levelMarks[p.Level], Message: cleanText(p.Message)}
-	if p.Since != nil {
-		line.Since = momentOf(now, *p.Since)
-	}
+	line := problem{Mark: levelMarks[p.Level], Message: cleanText(p.Message), Since: momentAt(now, p.Since)}
 	switch {
 	case p.Job != "":
 		line.Href = jobPath(p.Job)
@@ -283,18 +275,14 @@ func pausedBy(j *cluster.Job) string {
 
 func holdersOf(now time.Time, j *cluster.Job) (list []holder) {
 	for _, h := range j.Holders {
-		shown := holder{Place: fmt.Sprintf("%s/%d", cleanText(h.Replica), h.Slot), RunID: h.RunID, Token: h.Token}
-		if h.Tick != nil {
-			shown.Tick = momentOf(now, *h.Tick)
-		}
-		list = append(list, shown)
+		list = append(list, holder{fmt.Sprintf("%s/%d", cleanText(h.Replica), h.Slot), h.RunID, h.Token, momentAt(now, h.Tick)})
 	}
 	return list
 }
 
-// kinds are the problems that a verdict counts, the worst first. A problem that is counted by its code is not counted again by its level. Advice is counted
+// countedProblems are the problems that a verdict counts, the worst first. A problem that is counted by its code is not counted again by its level. Advice is counted
 // only if its code is listed.
-var kinds = []struct{ code, one, many string }{
+var countedProblems = []struct{ code, one, many string }{
 	{"job_failed", "1 job fails", "%d jobs fail"},
 	{"job_missed", "1 job missed its tick", "%d jobs missed ticks"},
 	{"replica_lost", "1 replica lost", "%d replicas lost"},
@@ -304,8 +292,8 @@ var kinds = []struct{ code, one, many string }{
 	{cluster.CodePoolFull, "1 pool full", "%d pools full"},
 }
 
-// verdictOf summarizes the state of a cluster in one line, with a mark.
-func verdictOf(st *cluster.Status) (string, mark) {
+// summarize summarizes the state of a cluster in one line, with a mark.
+func summarize(st *cluster.Status) (string, mark) {
 	counts := map[string]int{}
 	for _, p := range st.Problems {
 		switch {
@@ -318,7 +306,7 @@ func verdictOf(st *cluster.Status) (string, mark) {
 		}
 	}
 	var parts []string
-	for _, k := range kinds {
+	for _, k := range countedProblems {
 		switch n := counts[k.code]; {
 		case n == 1:
 			parts = append(parts, k.one)
@@ -361,6 +349,3 @@ func lateJobs(st *cluster.Status) map[string]string {
 	}
 	return jobs
 }
-
-// LateMark returns the mark of a job that is late.
-func (*overview) LateMark() mark { return markWarning }

@@ -192,7 +192,7 @@ func TestVerdict(t *testing.T) {
 		"1 warning":                          {{Level: cluster.LevelWarning, Code: "clock_off"}},
 		"1 replica lost, 1 replica stood still, 2 pools full": {{Level: cluster.LevelAdvice, Code: "replica_lost"}, {Level: cluster.LevelAdvice, Code: "stood_still"}, {Level: cluster.LevelAdvice, Code: "pool_full"}, {Level: cluster.LevelAdvice, Code: "pool_full"}},
 	} {
-		if got, _ := verdictOf(&cluster.Status{Problems: problems}); got != want {
+		if got, _ := summarize(&cluster.Status{Problems: problems}); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -28,7 +28,7 @@ type runPage struct {
 	URL              string // path of the job to which the forms are sent
 	Mark             mark
 	Facts            []detail
-	Story            *story
+	Explanation      *explanation
 	Output           output
 	Running          bool
 }
@@ -53,7 +53,7 @@ func (h *handler) showRun(r *http.Request) (*page, error) {
 	body := &runPage{Job: cleanText(job), JobHref: jobPath(job), URL: jobPath(job), ID: cleanText(id), Mark: markOf(record.Outcome), Facts: factsOfRun(now, record), Running: record.Outcome == journal.OutcomeRunning}
 	if !record.Tick.IsZero() {
 		if s, err := h.operator.Why(ctx, job, record.Tick.UTC().Format(time.RFC3339)); err == nil {
-			body.Story = storyOf(now, s)
+			body.Explanation = explanationOf(now, s)
 		}
 	}
 	if body.Running {
@@ -64,7 +64,6 @@ func (h *handler) showRun(r *http.Request) (*page, error) {
 	return p, err
 }
 
-// factsOfRun returns the fields of a record as details.
 func factsOfRun(now time.Time, r journal.Record) (facts []detail) {
 	const exact = "2006-01-02 15:04:05.000 MST"
 	length := "Took"

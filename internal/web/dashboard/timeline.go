@@ -52,13 +52,6 @@ type tickLink struct {
 	At        moment
 }
 
-// legend has the marks that the page explains to the viewer.
-type legend struct{ OK, Bad, Warning, NotRun, Running, Coming mark }
-
-func (*timelinePage) Legend() legend {
-	return legend{markOK, markBad, markWarning, markNotRun, markRunning, markComing}
-}
-
 // A timelineQuery is the parsed query of a request.
 type timelineQuery struct {
 	span        string

@@ -14,24 +14,24 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// A Fate shows what happened to a tick, or that an instant is not a tick.
-type Fate string
+// A Phase is how far a tick has come.
+type Phase string
 
-// The fates.
+// The phases.
 const (
-	NoTick  Fate = "no tick"
-	Due     Fate = "due"     // a tick in the future
-	Open    Fate = "open"    // a tick that is due, and neither granted nor settled
-	Running Fate = "running" // a run of the tick is in progress
-	Over    Fate = "over"    // the tick has an outcome
-	Unknown Fate = "unknown" // the remaining data does not show the fate
+	PhaseNoTick  Phase = "no tick"
+	PhaseDue     Phase = "due"     // a tick in the future
+	PhaseOpen    Phase = "open"    // a tick that is due, and neither granted nor settled
+	PhaseRunning Phase = "running" // a run of the tick is in progress
+	PhaseOver    Phase = "over"    // the tick has an outcome
+	PhaseUnknown Phase = "unknown" // the remaining data does not show it
 )
 
-// A Story explains one instant of a job. Its JSON is part of the contract with users.
-type Story struct {
-	Job  string    `json:"job"`
-	At   time.Time `json:"at"` // in the job's zone
-	Fate Fate      `json:"fate"`
+// An Explanation answers what happened at one instant of a job, and why. Its JSON is part of the contract with users.
+type Explanation struct {
+	Job   string    `json:"job"`
+	At    time.Time `json:"at"` // in the job's zone
+	Phase Phase     `json:"fate"`
 	// Lines are the answer in sentences, the main one first.
 	Lines []string `json:"lines"`
 	// Runs are the records of the tick, by slot, attempt and end.
@@ -40,7 +40,7 @@ type Story struct {
 
 // Why explains what happened at an instant of a job, and why. at is RFC 3339, or a date and a local time in the job's zone. A job that no replica has any more
 // is explained from its history alone, in UTC.
-func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
+func (o *Operator) Why(ctx context.Context, job, at string) (*Explanation, error) {
 	if !journal.IsJobName(job) { // such a job has no lock to inspect
 		if err := o.mustKnow(ctx, job); err != nil {
 			return nil, err
@@ -56,19 +56,19 @@ func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
 		return nil, err
 	}
 	s.readActs(ctx, o)
-	if err := s.explainFate(); err != nil {
+	if err := s.explainPhase(); err != nil {
 		return nil, err
 	}
-	return &s.Story, o.explainParents(ctx, infos, s)
+	return &s.Explanation, o.explainParents(ctx, infos, s)
 }
 
-// readFacts returns an unexplained story of a job, without the audit log.
-func (o *Operator) readFacts(ctx context.Context, infos []journal.JobInfo, job, at string) (*story, error) {
+// readFacts reads the facts about an instant, except the audit log.
+func (o *Operator) readFacts(ctx context.Context, infos []journal.JobInfo, job, at string) (*explainer, error) {
 	info, described := findJob(infos, job)
 	if !described {
 		info = journal.JobInfo{Name: job, Timezone: "UTC"}
 	}
-	s := &story{info: info, zones: o.Zones()}
+	s := &explainer{info: info, zones: o.Zones()}
 	zone, err := s.zones.Location(s.info.Timezone)
 	if err != nil {
 		return nil, fmt.Errorf("job %s: its time zone, as replicas describe it: %w", job, err)
@@ -80,7 +80,7 @@ func (o *Operator) readFacts(ctx context.Context, infos []journal.JobInfo, job, 
 	if spec := namingSchedule(s.zones, infos, info); spec != nil {
 		s.name = spec.ID(s.at.UTC())
 	}
-	s.Story = Story{Job: job, At: s.at, Lines: []string{}, Runs: []journal.Record{}}
+	s.Explanation = Explanation{Job: job, At: s.at, Lines: []string{}, Runs: []journal.Record{}}
 	if err := s.readState(ctx, o); err != nil {
 		return nil, err
 	}
@@ -93,9 +93,9 @@ func (o *Operator) readFacts(ctx context.Context, infos []journal.JobInfo, job, 
 	return s, nil
 }
 
-// A story is an explanation, and the facts on which it is based.
-type story struct {
-	Story
+// An explainer builds an explanation from the facts that it has read.
+type explainer struct {
+	Explanation
 	instant
 	info      journal.JobInfo
 	zones     *cronspec.Zones
@@ -111,7 +111,7 @@ type story struct {
 	since      string    // reason why the job has no tick, if it follows from the parents
 }
 
-func (s *story) readState(ctx context.Context, o *Operator) (err error) {
+func (s *explainer) readState(ctx context.Context, o *Operator) (err error) {
 	s.state = o.elector.Inspect(ctx, []election.InspectRequest{{Job: s.Job}})[0]
 	if s.state.Err != nil {
 		return unavailableError("inspect job "+s.Job, s.state.Err)
@@ -134,8 +134,7 @@ func (s *story) readState(ctx context.Context, o *Operator) (err error) {
 	return nil
 }
 
-// readActs reads the audit log if the explanation needs it.
-func (s *story) readActs(ctx context.Context, o *Operator) {
+func (s *explainer) readActs(ctx context.Context, o *Operator) {
 	if !s.needsActs() {
 		return
 	}
@@ -144,7 +143,7 @@ func (s *story) readActs(ctx context.Context, o *Operator) {
 }
 
 // indexBefore returns the index of the newest record of a tick without a run, at or before the instant; -1 if there is none.
-func (s *story) indexBefore() int {
+func (s *explainer) indexBefore() int {
 	found := -1
 	for i, r := range s.past {
 		if r.Started.IsZero() && !r.Tick.IsZero() && !r.Tick.After(s.at) && (found < 0 || r.Tick.After(s.past[found].Tick)) {
@@ -154,38 +153,39 @@ func (s *story) indexBefore() int {
 	return found
 }
 
-func (s *story) hasRecords() bool {
+func (s *explainer) hasRecords() bool {
 	return slices.ContainsFunc(s.past, s.isOf)
 }
 
 // isOf reports whether a record belongs to the tick. For the replica that ran the tick, its local time may have been another instant.
-func (s *story) isOf(r journal.Record) bool {
+func (s *explainer) isOf(r journal.Record) bool {
 	return r.Tick.Equal(s.at) || r.TickLocal != "" && !s.tickID().Equal(s.at) && r.TickLocal == cronspec.LocalTime(s.tickID()).Format(journal.LocalFormat)
 }
 
 // tickID returns the identity of the tick on every replica: its local time, or its instant if it has none.
-func (s *story) tickID() time.Time {
+func (s *explainer) tickID() time.Time {
 	if s.name.IsZero() {
 		return s.at
 	}
 	return s.name
 }
 
-// isHeldBy reports whether a run belongs to the tick.
-func (s *story) isHeldBy(h election.Run) bool { return h.Tick.Equal(s.tickID()) || h.At.Equal(s.at) }
+func (s *explainer) isHeldBy(h election.Run) bool {
+	return h.Tick.Equal(s.tickID()) || h.At.Equal(s.at)
+}
 
-func (s *story) addLine(format string, args ...any) {
+func (s *explainer) addLine(format string, args ...any) {
 	s.Lines = append(s.Lines, fmt.Sprintf(format, args...))
 }
 
 // formatTime returns an instant in the job's zone.
-func (s *story) formatTime(t time.Time) string {
+func (s *explainer) formatTime(t time.Time) string {
 	return t.In(s.At.Location()).Format("2006-01-02 15:04:05 MST")
 }
 
-// explainFate sets the fate from the records of the tick and from the lock. If they have nothing, it sets the fate from the schedule.
-func (s *story) explainFate() error {
-	s.Fate = Unknown
+// explainPhase sets the phase from the records of the tick and from the lock. If they have nothing, it sets the phase from the schedule.
+func (s *explainer) explainPhase() error {
+	s.Phase = PhaseUnknown
 	if s.face.IsZero() || s.info.After != nil || movedTo(s.info, s.instant, s.At.Location()) {
 		s.explainRuns()
 		s.explainHolders()
@@ -198,7 +198,7 @@ func (s *story) explainFate() error {
 	}
 	explainIncidents(s)
 	switch {
-	case s.Fate == NoTick || s.remark == "":
+	case s.Phase == PhaseNoTick || s.remark == "":
 	case !s.face.IsZero():
 		s.addLine("%s, so the tick of %s is right after that", s.remark, s.face.Format("15:04:05"))
 	default:
@@ -207,15 +207,14 @@ func (s *story) explainFate() error {
 	return nil
 }
 
-// explainSettlement explains a tick that was settled but has no record yet.
-func (s *story) explainSettlement() {
+func (s *explainer) explainSettlement() {
 	if len(s.Runs) > 0 {
 		return
 	}
 	for _, settled := range s.state.Settled {
 		if settled.Tick.Equal(s.tickID()) || !settled.After.IsZero() && s.tickID().After(settled.After) && s.tickID().Before(settled.Tick) {
 			outcome, reason, _ := strings.Cut(settled.Outcome, " ")
-			s.Fate = Over
+			s.Phase = PhaseOver
 			s.addLine("%s: %s; no replica has recorded that yet", outcome, ReasonText(journal.Record{Outcome: outcome, Reason: reason}))
 			return
 		}
@@ -223,10 +222,10 @@ func (s *story) explainSettlement() {
 }
 
 // explainSchedule explains an instant without a record: it is not a tick, it is in the future, or its record is gone.
-func (s *story) explainSchedule() error {
+func (s *explainer) explainSchedule() error {
 	switch {
 	case !s.info.Enabled:
-		s.Fate = NoTick
+		s.Phase = PhaseNoTick
 		s.addLine("no tick: job %s is not enabled", s.Job)
 		return nil
 	case len(s.info.After) > 0:
@@ -238,14 +237,14 @@ func (s *story) explainSchedule() error {
 	case err != nil:
 		return err
 	case reason != "":
-		s.Fate = NoTick
+		s.Phase = PhaseNoTick
 		s.addLine("no tick of job %s: %s", s.Job, reason)
 		s.explainNeighbours()
 		if s.at.Before(s.state.Now) {
 			s.addLine("that is by the job's present schedule")
 		}
 	case s.at.After(s.state.Now):
-		s.Fate = Due
+		s.Phase = PhaseDue
 		s.addLine("a tick that comes in %v", s.at.Sub(s.state.Now).Round(time.Second))
 		s.explainPause(s.state.Pause.On(s.at), "it is skipped if the job is still paused then")
 	default:
@@ -254,21 +253,20 @@ func (s *story) explainSchedule() error {
 	return nil
 }
 
-// explainDue explains a due tick without a record.
-func (s *story) explainDue() {
+func (s *explainer) explainDue() {
 	since := s.state.Now.Sub(s.at).Round(time.Second)
 	pauses := s.state.Pause.On(s.state.Now) || s.state.Pause.Covers(s.at)
 	switch {
 	case s.state.Decided.IsZero():
 		s.addLine("no tick of job %s has been decided in Redis: no replica has announced its schedule yet, or Redis has lost its data; see cronclave status", s.Job)
 	case slices.ContainsFunc(s.state.Open, s.tickID().Equal):
-		s.Fate = Open
+		s.Phase = PhaseOpen
 		s.addLine("the tick came %v ago; it was granted, given back before its run began, and waits for a replica", since)
 		s.explainPause(pauses, "its ticks are skipped")
 	case s.tickID().After(s.state.Decided) && len(s.state.Open) > 0:
 		s.addLine("the tick came %v ago; an earlier tick still waits, so Redis does not say yet how this one was decided", since)
 	case s.tickID().After(s.state.Decided):
-		s.Fate = Open
+		s.Phase = PhaseOpen
 		s.addLine("the tick came %v ago and has not started: it waits for its jitter, for a slot, for a replica that can run it, or for Redis", since)
 		s.explainPause(pauses, "its ticks are skipped")
 	default:
@@ -277,10 +275,10 @@ func (s *story) explainDue() {
 }
 
 // explainForgotten explains a decided tick without a record.
-func (s *story) explainForgotten() {
+func (s *explainer) explainForgotten() {
 	if i := s.indexBefore(); i >= 0 && standsFor(s.past[i], s.at) {
 		r := s.past[i]
-		s.Fate = Over
+		s.Phase = PhaseOver
 		s.addLine("%s: %s; the record of the tick of %s stands for many: %s", r.Outcome, ReasonText(r), s.formatTime(r.Tick), strings.TrimSpace(*r.Output))
 		return
 	}
@@ -308,8 +306,7 @@ func standsFor(r journal.Record, at time.Time) bool {
 	return err == nil && !at.After(until)
 }
 
-// oldestTick returns the oldest tick with a record.
-func (s *story) oldestTick() (oldest time.Time) {
+func (s *explainer) oldestTick() (oldest time.Time) {
 	for _, r := range s.past {
 		if !r.Tick.IsZero() && (oldest.IsZero() || r.Tick.Before(oldest)) {
 			oldest = r.Tick
@@ -318,7 +315,7 @@ func (s *story) oldestTick() (oldest time.Time) {
 	return oldest
 }
 
-func (s *story) explainNeighbours() {
+func (s *explainer) explainNeighbours() {
 	spec, _, err := scheduleOf(s.zones, s.info)
 	if err != nil {
 		return
@@ -336,24 +333,24 @@ func (s *story) explainNeighbours() {
 }
 
 // explainIncidents mentions outages of Redis during the tick, and later losses of its data.
-func explainIncidents(s *story) {
+func explainIncidents(s *explainer) {
 	for _, in := range s.incidents {
 		switch during := s.formatTime(in.From) + " and " + s.formatTime(in.To); {
-		case s.Fate == NoTick || s.at.After(in.To):
+		case s.Phase == PhaseNoTick || s.at.After(in.To):
 		case lostHistory(s, in) && !s.hasRecords():
 			s.addLine("Redis lost its data between %s: earlier records may be missing", during)
 		case in.Kind == journal.Outage && !s.at.Before(in.From.Truncate(time.Second)):
 			s.addLine("Redis did not answer %s between %s", cmp.Or(in.Replica, "a replica"), during)
 		}
 	}
-	if closed := s.state.Closed; s.Fate == Open && closed.After(s.state.Now) {
+	if closed := s.state.Closed; s.Phase == PhaseOpen && closed.After(s.state.Now) {
 		s.addLine("its lock stays closed until %s, for one lease, since Redis lost its data", s.formatTime(closed))
 	}
 }
 
 // lostHistory reports whether one of the incidents may have removed the record of the instant. If the job has a record from before the loss, the loss did not
 // remove its records.
-func lostHistory(s *story, incidents ...journal.Incident) bool {
+func lostHistory(s *explainer, incidents ...journal.Incident) bool {
 	return slices.ContainsFunc(incidents, func(in journal.Incident) bool {
 		older := func(r journal.Record) bool { return !r.Finished.IsZero() && r.Finished.Before(in.From) }
 		return in.Kind == journal.DataLoss && !s.at.After(in.To) && !slices.ContainsFunc(s.past, older)

@@ -12,24 +12,24 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// noon is a tick of the hourly job of these stories.
+// noon is a tick of the hourly job of these explanations.
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
-// explained is the story of noon by what the history and the locks have, half an hour later.
-func explained(t *testing.T, state election.State, past ...journal.Record) *story {
+// explained is the explanation of noon by what the history and the locks have, half an hour later.
+func explained(t *testing.T, state election.State, past ...journal.Record) *explainer {
 	t.Helper()
-	return tellNoon(t, &story{state: state, past: past})
+	return explainNoon(t, &explainer{state: state, past: past})
 }
 
-// tellNoon is the story of noon by facts.
-func tellNoon(t *testing.T, s *story) *story {
+// explainNoon is the explanation of noon by facts.
+func explainNoon(t *testing.T, s *explainer) *explainer {
 	t.Helper()
 	if s.state.Now.IsZero() {
 		s.state.Now = noon.Add(30 * time.Minute)
 	}
 	s.info = journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}, Enabled: true}
-	s.Story, s.instant = Story{Job: "j", At: noon}, instant{at: noon}
-	if err := s.explainFate(); err != nil {
+	s.Explanation, s.instant = Explanation{Job: "j", At: noon}, instant{at: noon}
+	if err := s.explainPhase(); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -41,11 +41,11 @@ func inSlot(slot int, r journal.Record) journal.Record {
 	return r
 }
 
-func (s *story) wants(t *testing.T, what string, fate Fate, lines ...string) {
+func (s *explainer) wants(t *testing.T, what string, phase Phase, lines ...string) {
 	t.Helper()
 	text := strings.Join(s.Lines, "\n")
-	if s.Fate != fate {
-		t.Errorf("%s: %s, want %s:\n%s", what, s.Fate, fate, text)
+	if s.Phase != phase {
+		t.Errorf("%s: %s, want %s:\n%s", what, s.Phase, phase, text)
 	}
 	for _, line := range lines {
 		if !strings.Contains(text, line) {
@@ -65,11 +65,11 @@ func TestWhyOfRecords(t *testing.T) {
 		return journal.Record{Job: "j", Replica: "r1", Outcome: outcome, Reason: reason, Tick: noon, Finished: noon.Add(time.Second)}
 	}
 	good := ran("a", "r3", "ok", noon, noon, noon.Add(90*time.Second))
-	explained(t, election.State{}, good).wants(t, "a good run", Over, "ran on r3 with token 7: ok after 1m30s, from 2026-11-26 12:00:00 UTC to 2026-11-26 12:01:30 UTC")
+	explained(t, election.State{}, good).wants(t, "a good run", PhaseOver, "ran on r3 with token 7: ok after 1m30s, from 2026-11-26 12:00:00 UTC to 2026-11-26 12:01:30 UTC")
 
 	late := ran("a", "r3", "failed", noon, noon.Add(5*time.Second), noon.Add(time.Minute))
 	late.Reason = "exit code 3"
-	explained(t, election.State{}, late).wants(t, "a late failure", Over, "failed (exit code 3)", "it started 5s late, by its jitter")
+	explained(t, election.State{}, late).wants(t, "a late failure", PhaseOver, "failed (exit code 3)", "it started 5s late, by its jitter")
 
 	slot := 0
 	dead := ran("a", "r1", "abandoned", noon, noon, noon.Add(time.Minute))
@@ -80,82 +80,82 @@ func TestWhyOfRecords(t *testing.T) {
 	again.Trigger, again.Attempt, tried.Trigger, tried.Attempt, tried.Retried = "recovery", 3, "recovery", 2, true
 	held := election.State{Running: []election.Run{{ID: "b", Holder: "r2", Tick: noon}}}
 	s := explained(t, held, again, tried, dead, twin)
-	s.wants(t, "a take-over", Running, "ran on r1 with token 7: abandoned (its replica died, or was cut off from Redis)", "runs on r2 with token 7, attempt 3, since 2026-11-26 12:01:00 UTC",
+	s.wants(t, "a take-over", PhaseRunning, "ran on r1 with token 7: abandoned (its replica died, or was cut off from Redis)", "runs on r2 with token 7, attempt 3, since 2026-11-26 12:01:00 UTC",
 		"take-over from r1, whose run was abandoned")
 	if n := strings.Count(strings.Join(s.Lines, "\n"), "take-over"); n != 1 {
 		t.Errorf("%d take-overs: %q", n, s.Lines)
 	}
-	explained(t, election.State{}, again, dead).wants(t, "a run whose lease has ended", Unknown, "began on r2 with token 7, attempt 3, at 2026-11-26 12:01:00 UTC; its lease has ended")
-	explained(t, election.State{}, ran("c", "r3", "running", noon, noon, time.Time{}), inSlot(1, good)).wants(t, "a fan-out, the end of a part of which is not known", Unknown, "began on r3", "ran on r3")
+	explained(t, election.State{}, again, dead).wants(t, "a run whose lease has ended", PhaseUnknown, "began on r2 with token 7, attempt 3, at 2026-11-26 12:01:00 UTC; its lease has ended")
+	explained(t, election.State{}, ran("c", "r3", "running", noon, noon, time.Time{}), inSlot(1, good)).wants(t, "a fan-out, the end of a part of which is not known", PhaseUnknown, "began on r3", "ran on r3")
 	fanOut := election.State{Running: []election.Run{{ID: "c", Holder: "r5", Token: 8, Slot: 1, Tick: noon}}}
-	explained(t, fanOut, good).wants(t, "a part of a fan-out", Running, "ran on r3", "granted to r5 with token 8, slot 1")
+	explained(t, fanOut, good).wants(t, "a part of a fan-out", PhaseRunning, "ran on r3", "granted to r5 with token 8, slot 1")
 
 	long := ran("x", "r2", "ok", noon.Add(-time.Hour), noon.Add(-time.Hour), noon.Add(10*time.Minute))
 	before := ran("w", "r2", "ok", noon.Add(-2*time.Hour), noon.Add(-2*time.Hour), noon.Add(-90*time.Minute))
 	s = explained(t, election.State{}, settled("skipped", "overlap"), long, before)
-	s.wants(t, "an overlap", Over, "skipped: all slots of the job were held", "run x of r2 held a slot from 2026-11-26 11:00:00 UTC to 2026-11-26 12:10:00 UTC")
+	s.wants(t, "an overlap", PhaseOver, "skipped: all slots of the job were held", "run x of r2 held a slot from 2026-11-26 11:00:00 UTC to 2026-11-26 12:10:00 UTC")
 	if strings.Contains(strings.Join(s.Lines, "\n"), "run w") {
 		t.Errorf("a run that was over was in the way: %q", s.Lines)
 	}
 
 	pause := election.Pause{From: noon.Add(-time.Minute), Outcome: "skipped paused", Reason: "an upgrade"}
-	explained(t, election.State{Pause: pause}, settled("skipped", "paused")).wants(t, "a pause", Over, "skipped: the job was paused", "job j is paused since 2026-11-26 11:59:00 UTC (an upgrade)")
+	explained(t, election.State{Pause: pause}, settled("skipped", "paused")).wants(t, "a pause", PhaseOver, "skipped: the job was paused", "job j is paused since 2026-11-26 11:59:00 UTC (an upgrade)")
 	ended := election.Pause{From: noon.Add(-time.Minute), Until: noon.Add(10 * time.Minute), Outcome: "skipped paused"}
-	explained(t, election.State{Pause: ended}, settled("skipped", "paused")).wants(t, "a pause that is over", Over, "job j was paused from 2026-11-26 11:59:00 UTC to 2026-11-26 12:10:00 UTC")
+	explained(t, election.State{Pause: ended}, settled("skipped", "paused")).wants(t, "a pause that is over", PhaseOver, "job j was paused from 2026-11-26 11:59:00 UTC to 2026-11-26 12:10:00 UTC")
 	later := election.Pause{From: noon.Add(20 * time.Minute), Outcome: "skipped paused"}
-	explained(t, election.State{Pause: later}, settled("skipped", "paused")).wants(t, "a pause that began later", Over, "the audit log has no pause of job j at that time")
+	explained(t, election.State{Pause: later}, settled("skipped", "paused")).wants(t, "a pause that began later", PhaseOver, "the audit log has no pause of job j at that time")
 	outage := settled("missed", "redis")
 	outage.Detail = "Redis did not answer replica r1 from 2026-11-26T11:59:00Z to 2026-11-26T12:02:00Z"
-	explained(t, election.State{}, outage).wants(t, "an outage", Over, "missed: Redis did not answer, or could not decide", outage.Detail)
+	explained(t, election.State{}, outage).wants(t, "an outage", PhaseOver, "missed: Redis did not answer, or could not decide", outage.Detail)
 }
 
 // A tick without a record is explained by the locks and by the schedule.
 func TestWhyWithoutRecords(t *testing.T) {
 	t.Parallel()
 	known := election.State{Decided: noon.Add(-time.Hour)}
-	explained(t, known).wants(t, "a waiting tick", Open, "came 30m0s ago and has not started")
+	explained(t, known).wants(t, "a waiting tick", PhaseOpen, "came 30m0s ago and has not started")
 	open := election.State{Decided: noon.Add(time.Hour), Open: []time.Time{noon}}
-	explained(t, open).wants(t, "a tick that was given back", Open, "given back before its run began")
+	explained(t, open).wants(t, "a tick that was given back", PhaseOpen, "given back before its run began")
 	behind := election.State{Decided: noon.Add(-time.Hour), Open: []time.Time{noon.Add(-30 * time.Minute)}}
-	explained(t, behind).wants(t, "a tick behind an open one", Unknown, "an earlier tick still waits")
+	explained(t, behind).wants(t, "a tick behind an open one", PhaseUnknown, "an earlier tick still waits")
 	unrecorded := election.State{Decided: noon.Add(time.Hour), Settled: []election.Settlement{{Tick: noon, Outcome: "missed redis"}}}
-	explained(t, unrecorded).wants(t, "a settlement without a record", Over, "missed: Redis did not answer, or could not decide; no replica has recorded that yet")
+	explained(t, unrecorded).wants(t, "a settlement without a record", PhaseOver, "missed: Redis did not answer, or could not decide; no replica has recorded that yet")
 	gap := election.State{Decided: noon.Add(time.Hour), Settled: []election.Settlement{{Tick: noon.Add(time.Hour), After: noon.Add(-time.Hour), Outcome: "missed down"}}}
-	explained(t, gap).wants(t, "a gap without a record", Over, "missed: no replica was up")
-	explained(t, election.State{}).wants(t, "a lock that knows nothing", Unknown, "no replica has announced its schedule yet, or Redis has lost its data")
+	explained(t, gap).wants(t, "a gap without a record", PhaseOver, "missed: no replica was up")
+	explained(t, election.State{}).wants(t, "a lock that knows nothing", PhaseUnknown, "no replica has announced its schedule yet, or Redis has lost its data")
 
 	past := election.State{Decided: noon.Add(time.Hour)}
-	explained(t, past).wants(t, "no history", Unknown, "whether this tick ran is not known", "has nothing of job j")
+	explained(t, past).wants(t, "no history", PhaseUnknown, "whether this tick ran is not known", "has nothing of job j")
 	newer := journal.Record{Job: "j", Tick: noon.Add(time.Hour), Finished: noon.Add(time.Hour), Outcome: "ok"}
-	explained(t, past, newer).wants(t, "a history that is younger", Unknown, "begins with the tick of 2026-11-26 13:00:00 UTC")
+	explained(t, past, newer).wants(t, "a history that is younger", PhaseUnknown, "begins with the tick of 2026-11-26 13:00:00 UTC")
 	many := "one record for 900 ticks, from 2026-11-26T11:00:00Z to 2026-11-26T12:30:00Z\n"
 	older := journal.Record{Job: "j", Tick: noon.Add(-time.Hour), Finished: noon.Add(-time.Hour), Outcome: "missed", Reason: "down", Output: &many}
-	explained(t, past, newer, older).wants(t, "a gap", Over, "missed: no replica was up that may run the job", "stands for many: one record for 900 ticks, from")
+	explained(t, past, newer, older).wants(t, "a gap", PhaseOver, "missed: no replica was up that may run the job", "stands for many: one record for 900 ticks, from")
 
 	many = "one record for 900 ticks, from 2026-11-26T11:00:00Z to 2026-11-26T11:30:00Z\n"
-	explained(t, past, older).wants(t, "a gap before the tick", Unknown, "whether this tick ran is not known")
+	explained(t, past, older).wants(t, "a gap before the tick", PhaseUnknown, "whether this tick ran is not known")
 
 	held := election.State{Decided: noon, Running: []election.Run{{Holder: "r1", Token: 9, Slot: 1, Tick: noon}}}
-	explained(t, held).wants(t, "a run without a record", Running, "granted to r1 with token 9, slot 1")
+	explained(t, held).wants(t, "a run without a record", PhaseRunning, "granted to r1 with token 9, slot 1")
 	orphaned := election.State{Decided: noon, Orphans: []election.Run{{Holder: "r1", Token: 9, Tick: noon}}}
-	explained(t, orphaned).wants(t, "an orphan", Unknown, "granted to r1 with token 9, whose lease has ended")
+	explained(t, orphaned).wants(t, "an orphan", PhaseUnknown, "granted to r1 with token 9, whose lease has ended")
 
 	due := election.State{Now: noon.Add(-10 * time.Minute), Decided: noon.Add(-time.Hour), Pause: election.Pause{From: noon.Add(-time.Hour), Outcome: "skipped paused"}}
-	explained(t, due).wants(t, "a tick to come", Due, "a tick that comes in 10m0s", "job j is paused since 2026-11-26 11:00:00 UTC: it is skipped if the job is still paused then")
+	explained(t, due).wants(t, "a tick to come", PhaseDue, "a tick that comes in 10m0s", "job j is paused since 2026-11-26 11:00:00 UTC: it is skipped if the job is still paused then")
 }
 
 // An instant that is no tick has its neighbours named; a job that follows others has no schedule of its own.
 func TestWhyOfNoTick(t *testing.T) {
 	t.Parallel()
-	s := &story{info: journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}, Enabled: true}, state: election.State{Now: noon},
-		Story: Story{Job: "j", At: noon.Add(7 * time.Minute)}, instant: instant{at: noon.Add(7 * time.Minute)}}
-	if err := s.explainFate(); err != nil {
+	s := &explainer{info: journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}, Enabled: true}, state: election.State{Now: noon},
+		Explanation: Explanation{Job: "j", At: noon.Add(7 * time.Minute)}, instant: instant{at: noon.Add(7 * time.Minute)}}
+	if err := s.explainPhase(); err != nil {
 		t.Fatal(err)
 	}
-	s.wants(t, "between two ticks", NoTick, "no tick of job j: its schedule does not name it", "the tick before is 2026-11-26 12:00:00 UTC", "the tick after is 2026-11-26 13:00:00 UTC")
+	s.wants(t, "between two ticks", PhaseNoTick, "no tick of job j: its schedule does not name it", "the tick before is 2026-11-26 12:00:00 UTC", "the tick after is 2026-11-26 13:00:00 UTC")
 	for what, info := range map[string]journal.JobInfo{"not enabled": {Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}}, "runs after p": {Name: "j", Timezone: "UTC", After: []string{"p"}, Enabled: true}} {
-		s := &story{info: info, state: election.State{Now: noon}, Story: Story{Job: "j", At: noon}, instant: instant{at: noon}}
-		if err := s.explainFate(); err != nil || !strings.Contains(strings.Join(s.Lines, "\n"), what) {
+		s := &explainer{info: info, state: election.State{Now: noon}, Explanation: Explanation{Job: "j", At: noon}, instant: instant{at: noon}}
+		if err := s.explainPhase(); err != nil || !strings.Contains(strings.Join(s.Lines, "\n"), what) {
 			t.Errorf("%v, %q, want %q", err, s.Lines, what)
 		}
 	}
@@ -167,32 +167,32 @@ func TestWhyWhereTheClockIsSet(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		schedule, at string
-		fate         Fate
+		phase        Phase
 		line         string
 	}{
-		{"*/30 * * * *", "2026-03-29 02:30", NoTick, "no tick of job j: the clock of Europe/Berlin jumps from 2026-03-29 02:00:00 to 2026-03-29 03:00:00"},
-		{"30 2 * * *", "2026-03-29 02:30", Due, "jumps from 2026-03-29 02:00:00 to 2026-03-29 03:00:00, so the tick of 02:30:00 is right after that"},
-		{"30 2 * * *", "2026-03-29 02:10", NoTick, "no tick of job j: the clock of Europe/Berlin jumps"},
-		{"30 2 * * *", "2026-03-29T01:00:00Z", Due, ""},
-		{"30 2 * * *", "2026-10-25T02:30:00+02:00", Due, ""},
-		{"30 2 * * *", "2026-10-25T02:30:00+01:00", NoTick, "the first time was the tick"},
-		{"*/30 * * * *", "2026-10-25T02:30:00+01:00", Due, ""},
-		{"30 2 * * *", "2026-10-25 02:30", Due, "is put back, and shows 2026-10-25 02:30:00 twice"},
+		{"*/30 * * * *", "2026-03-29 02:30", PhaseNoTick, "no tick of job j: the clock of Europe/Berlin jumps from 2026-03-29 02:00:00 to 2026-03-29 03:00:00"},
+		{"30 2 * * *", "2026-03-29 02:30", PhaseDue, "jumps from 2026-03-29 02:00:00 to 2026-03-29 03:00:00, so the tick of 02:30:00 is right after that"},
+		{"30 2 * * *", "2026-03-29 02:10", PhaseNoTick, "no tick of job j: the clock of Europe/Berlin jumps"},
+		{"30 2 * * *", "2026-03-29T01:00:00Z", PhaseDue, ""},
+		{"30 2 * * *", "2026-10-25T02:30:00+02:00", PhaseDue, ""},
+		{"30 2 * * *", "2026-10-25T02:30:00+01:00", PhaseNoTick, "the first time was the tick"},
+		{"*/30 * * * *", "2026-10-25T02:30:00+01:00", PhaseDue, ""},
+		{"30 2 * * *", "2026-10-25 02:30", PhaseDue, "is put back, and shows 2026-10-25 02:30:00 twice"},
 	} {
 		info := journal.JobInfo{Name: "j", Timezone: "Europe/Berlin", Schedule: []string{tc.schedule}, Enabled: true}
 		i, err := readInstant(tc.at, zoneOf(t, info.Timezone))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &story{info: info, state: election.State{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, Story: Story{Job: "j", At: i.at}, instant: i}
-		if err := s.explainFate(); err != nil {
+		s := &explainer{info: info, state: election.State{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, Explanation: Explanation{Job: "j", At: i.at}, instant: i}
+		if err := s.explainPhase(); err != nil {
 			t.Fatal(err)
 		}
-		s.wants(t, tc.schedule+" at "+tc.at, tc.fate, tc.line)
+		s.wants(t, tc.schedule+" at "+tc.at, tc.phase, tc.line)
 	}
 }
 
-// A tick of a chain is explained by the jobs before it, as far up as they have no record, and has their fate where it has no record.
+// A tick of a chain is explained by the jobs before it, as far up as they have no record, and has their phase where it has no record.
 func TestWhyOfAChain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -214,28 +214,28 @@ func TestWhyOfAChain(t *testing.T) {
 	for _, tc := range []struct {
 		job   string
 		at    time.Time
-		fate  Fate
+		phase Phase
 		lines []string
 	}{
-		{"load", failed, NoTick, []string{"no tick of job load: it runs only when job extract has ended ok, and that is not so for", "before it, extract: ran"}},
-		{"report", failed, NoTick, []string{"no tick of job report: it runs only when all of the jobs extract, load, removed have ended ok", ": the outcome of job extract is failed", "before it, extract: ran", "before it, load: no tick of job load", "before it, removed: no replica has this job"}},
-		{"load", good, Unknown, []string{"job load runs after extract, and has no record of", "before it, extract: ran"}},
-		{"load", loaded, Over, []string{"ran", "before it, extract: ran"}},
-		{"load", midnight.AddDate(0, 0, 1), Due, []string{"job load has not run yet: it waits until job extract has ended ok", "before it, extract: a tick that comes in"}},
-		{"load", good.Add(time.Hour), NoTick, []string{"no tick of job load", "before it, extract: no tick of job extract"}},
-		{"extract", good, Over, []string{"ran"}},
-		{"mail", failed, NoTick, []string{"no tick of job mail: it runs only when job load has ended ok, and that is not so for", ": the outcome of job extract is failed", "before it, load: no tick of job load", "before load, extract: ran"}},
-		{"close", failed, NoTick, []string{"no tick of job close", ": the outcome of job extract is failed", "before it, mail: no tick of job mail", "before mail, load: no tick of job load", "before load, extract: ran", "before it, load: no tick of job load"}},
-		{"close", midnight.AddDate(0, 0, 1), Due, []string{"job close has not run yet", "before it, mail: job mail has not run yet", "before load, extract: a tick that comes in"}},
-		{"close", good.Add(time.Hour), NoTick, []string{": job extract has no tick then"}},
-		{"mail", good, Unknown, []string{"job mail runs after load, and has no record of", "before it, load: job load runs after extract, and has no record of", "before load, extract: ran"}},
-		{"round", good, Unknown, []string{"job round runs after trip", "before it, trip: job trip runs after round", "before trip, round: job round runs after trip"}},
+		{"load", failed, PhaseNoTick, []string{"no tick of job load: it runs only when job extract has ended ok, and that is not so for", "before it, extract: ran"}},
+		{"report", failed, PhaseNoTick, []string{"no tick of job report: it runs only when all of the jobs extract, load, removed have ended ok", ": the outcome of job extract is failed", "before it, extract: ran", "before it, load: no tick of job load", "before it, removed: no replica has this job"}},
+		{"load", good, PhaseUnknown, []string{"job load runs after extract, and has no record of", "before it, extract: ran"}},
+		{"load", loaded, PhaseOver, []string{"ran", "before it, extract: ran"}},
+		{"load", midnight.AddDate(0, 0, 1), PhaseDue, []string{"job load has not run yet: it waits until job extract has ended ok", "before it, extract: a tick that comes in"}},
+		{"load", good.Add(time.Hour), PhaseNoTick, []string{"no tick of job load", "before it, extract: no tick of job extract"}},
+		{"extract", good, PhaseOver, []string{"ran"}},
+		{"mail", failed, PhaseNoTick, []string{"no tick of job mail: it runs only when job load has ended ok, and that is not so for", ": the outcome of job extract is failed", "before it, load: no tick of job load", "before load, extract: ran"}},
+		{"close", failed, PhaseNoTick, []string{"no tick of job close", ": the outcome of job extract is failed", "before it, mail: no tick of job mail", "before mail, load: no tick of job load", "before load, extract: ran", "before it, load: no tick of job load"}},
+		{"close", midnight.AddDate(0, 0, 1), PhaseDue, []string{"job close has not run yet", "before it, mail: job mail has not run yet", "before load, extract: a tick that comes in"}},
+		{"close", good.Add(time.Hour), PhaseNoTick, []string{": job extract has no tick then"}},
+		{"mail", good, PhaseUnknown, []string{"job mail runs after load, and has no record of", "before it, load: job load runs after extract, and has no record of", "before load, extract: ran"}},
+		{"round", good, PhaseUnknown, []string{"job round runs after trip", "before it, trip: job trip runs after round", "before trip, round: job round runs after trip"}},
 	} {
 		s, err := o.Why(t.Context(), tc.job, tc.at.Format(time.RFC3339))
 		if err != nil {
 			t.Fatal(err)
 		}
-		(&story{Story: *s}).wants(t, tc.job+" at "+tc.at.Format(time.RFC3339), tc.fate, tc.lines...)
+		(&explainer{Explanation: *s}).wants(t, tc.job+" at "+tc.at.Format(time.RFC3339), tc.phase, tc.lines...)
 		if strings.Contains(s.Lines[0], "before it") {
 			t.Errorf("the first line is about another job: %q", s.Lines)
 		}
@@ -245,7 +245,7 @@ func TestWhyOfAChain(t *testing.T) {
 	}
 }
 
-// A story asks about so many jobs at most, the nearest first.
+// A explanation asks about so many jobs at most, the nearest first.
 func TestWhyOfALongChain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -260,7 +260,7 @@ func TestWhyOfALongChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	(&story{Story: *s}).wants(t, "a long chain", NoTick, "before it, near: no tick of job near", fmt.Sprintf("before j%d, j%d: ", mostParents-2, mostParents-1), fmt.Sprintf("j%d runs after more jobs, which are left out here: 1", mostParents-1))
+	(&explainer{Explanation: *s}).wants(t, "a long chain", PhaseNoTick, "before it, near: no tick of job near", fmt.Sprintf("before j%d, j%d: ", mostParents-2, mostParents-1), fmt.Sprintf("j%d runs after more jobs, which are left out here: 1", mostParents-1))
 	if len(s.Lines) != mostParents+2 {
 		t.Errorf("%d lines", len(s.Lines))
 	}
@@ -276,15 +276,15 @@ func TestWhyReadsTheCluster(t *testing.T) {
 	r := ended("j", "r1")
 	r.Tick = midnight
 	c.record(t, r)
-	story, err := o.Why(t.Context(), "j", midnight.Format("2006-01-02 15:04"))
-	if err != nil || story.Fate != Over || len(story.Runs) != 1 || !story.At.Equal(midnight) {
-		t.Errorf("%+v, %v", story, err)
+	explanation, err := o.Why(t.Context(), "j", midnight.Format("2006-01-02 15:04"))
+	if err != nil || explanation.Phase != PhaseOver || len(explanation.Runs) != 1 || !explanation.At.Equal(midnight) {
+		t.Errorf("%+v, %v", explanation, err)
 	}
 	gone := ended("gone", "g1")
 	gone.Tick = midnight
 	c.record(t, gone)
-	if story, err := o.Why(t.Context(), "gone", midnight.Format(time.RFC3339)); err != nil || story.Fate != Over {
-		t.Errorf("of a job that no replica has: %+v, %v", story, err)
+	if explanation, err := o.Why(t.Context(), "gone", midnight.Format(time.RFC3339)); err != nil || explanation.Phase != PhaseOver {
+		t.Errorf("of a job that no replica has: %+v, %v", explanation, err)
 	}
 	if _, err := o.Why(t.Context(), "gone", "2026-11-26 12:00"); !errors.Is(err, ErrUnknownJob) {
 		t.Error(err)
@@ -312,25 +312,25 @@ func TestWhyOfARerun(t *testing.T) {
 	tried, failed, again := ranAtNoon(0, 1, "schedule", "failed"), ranAtNoon(0, 3, "schedule", "failed"), ranAtNoon(0, 1, "manual", "running")
 	tried.RunID, tried.Retried = "x.1", true
 	held := election.State{Decided: noon, Running: []election.Run{{ID: again.RunID, Holder: "r1"}}} // a run that a user asked for holds its slot without a tick
-	explained(t, held, again, failed, tried).wants(t, "a re-run that goes on", Running, "runs on r1 with token 7, since", "a user asked for it", "attempt 3: failed")
-	explained(t, election.State{Decided: noon}, again, failed, tried).wants(t, "a re-run that died", Unknown, "its lease has ended, and no replica has recorded how the run ended")
-	explained(t, election.State{Decided: noon}, ranAtNoon(0, 1, "manual", "ok"), failed, tried).wants(t, "a re-run that ended", Over)
+	explained(t, held, again, failed, tried).wants(t, "a re-run that goes on", PhaseRunning, "runs on r1 with token 7, since", "a user asked for it", "attempt 3: failed")
+	explained(t, election.State{Decided: noon}, again, failed, tried).wants(t, "a re-run that died", PhaseUnknown, "its lease has ended, and no replica has recorded how the run ended")
+	explained(t, election.State{Decided: noon}, ranAtNoon(0, 1, "manual", "ok"), failed, tried).wants(t, "a re-run that ended", PhaseOver)
 	once, twice := ranAtNoon(0, 1, "manual", "running"), ranAtNoon(0, 2, "manual", "failed")
 	twice.Token, twice.RunID = 6, "y"
-	explained(t, election.State{Decided: noon}, once, twice, failed).wants(t, "a re-run that died, after one with a retry", Unknown, "its lease has ended, and no replica has recorded how the run ended")
+	explained(t, election.State{Decided: noon}, once, twice, failed).wants(t, "a re-run that died, after one with a retry", PhaseUnknown, "its lease has ended, and no replica has recorded how the run ended")
 
 	recovery := ranAtNoon(0, 4, "recovery", "ok")
-	explained(t, held, again, recovery, ranAtNoon(1, 3, "schedule", "abandoned")).wants(t, "a re-run after a recovery", Running, "take-over from r1, whose run was abandoned")
+	explained(t, held, again, recovery, ranAtNoon(1, 3, "schedule", "abandoned")).wants(t, "a re-run after a recovery", PhaseRunning, "take-over from r1, whose run was abandoned")
 	manual := ranAtNoon(2, 2, "manual", "lost")
 	manual.Replica = "r9"
-	explained(t, election.State{Decided: noon}, ranAtNoon(0, 3, "recovery", "ok"), manual, ranAtNoon(1, 1, "schedule", "abandoned")).wants(t, "a recovery and a re-run", Over, "take-over from r1, whose run was abandoned")
+	explained(t, election.State{Decided: noon}, ranAtNoon(0, 3, "recovery", "ok"), manual, ranAtNoon(1, 1, "schedule", "abandoned")).wants(t, "a recovery and a re-run", PhaseOver, "take-over from r1, whose run was abandoned")
 }
 
 // A recovery in another slot than the run that it follows is the last run of the tick.
 func TestWhyOfARecoveryInAnotherSlot(t *testing.T) {
 	t.Parallel()
-	explained(t, election.State{Decided: noon}, ranAtNoon(0, 2, "recovery", "ok"), ranAtNoon(1, 1, "schedule", "running")).wants(t, "a recovery that ended", Over)
-	explained(t, election.State{Decided: noon}, ranAtNoon(0, 2, "schedule", "ok"), ranAtNoon(1, 1, "schedule", "running")).wants(t, "another run of a fan-out", Unknown)
+	explained(t, election.State{Decided: noon}, ranAtNoon(0, 2, "recovery", "ok"), ranAtNoon(1, 1, "schedule", "running")).wants(t, "a recovery that ended", PhaseOver)
+	explained(t, election.State{Decided: noon}, ranAtNoon(0, 2, "schedule", "ok"), ranAtNoon(1, 1, "schedule", "running")).wants(t, "another run of a fan-out", PhaseUnknown)
 }
 
 // A job before others goes on, has ended ok, or keeps them from having a tick, by its last runs: open while one of them may still be recovered.
@@ -386,16 +386,16 @@ func TestWhyOfAChainThatIsNotKnown(t *testing.T) {
 		c.describe(t, journal.JobInfo{Name: name, Enabled: true})
 	}
 	tomorrow := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
-	for job, want := range map[string]Fate{"known": Due, "removed": Unknown, "over": Unknown, "capped": Unknown} {
+	for job, want := range map[string]Phase{"known": PhaseDue, "removed": PhaseUnknown, "over": PhaseUnknown, "capped": PhaseUnknown} {
 		s, err := o.Why(t.Context(), job, tomorrow.Format(time.RFC3339))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Fate != want || want == Unknown && strings.Contains(s.Lines[0], "it waits until") {
-			t.Errorf("%s: %s, want %s: %q", job, s.Fate, want, s.Lines)
+		if s.Phase != want || want == PhaseUnknown && strings.Contains(s.Lines[0], "it waits until") {
+			t.Errorf("%s: %s, want %s: %q", job, s.Phase, want, s.Lines)
 		}
 	}
-	if s, err := o.Why(t.Context(), "removed", tomorrow.Add(time.Hour).Format(time.RFC3339)); err != nil || s.Fate != NoTick {
+	if s, err := o.Why(t.Context(), "removed", tomorrow.Add(time.Hour).Format(time.RFC3339)); err != nil || s.Phase != PhaseNoTick {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -9,10 +9,10 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler"
 )
 
-// explainRuns explains the records of a tick.
-func (s *story) explainRuns() {
+func (s *explainer) explainRuns() {
 	for _, r := range s.past {
 		if s.isOf(r) {
 			s.Runs = append(s.Runs, r)
@@ -36,25 +36,25 @@ func (s *story) explainRuns() {
 			s.explainOrigin(i)
 		}
 	}
-	s.Fate = s.fateOfRuns()
+	s.Phase = s.phaseOfRuns()
 }
 
-// fateOfRuns returns the fate according to the records. A run in progress takes precedence over a run with an unknown end, and that over all others.
-func (s *story) fateOfRuns() Fate {
+// phaseOfRuns returns the phase according to the records. A run in progress takes precedence over a run with an unknown end, and that over all others.
+func (s *explainer) phaseOfRuns() Phase {
 	running := func(r journal.Record) bool { return r.Outcome == journal.OutcomeRunning }
 	switch {
 	case len(s.Runs) == 0:
-		return Unknown
+		return PhaseUnknown
 	case slices.ContainsFunc(s.Runs, func(r journal.Record) bool { return running(r) && s.hasLease(r) }):
-		return Running
+		return PhaseRunning
 	case slices.ContainsFunc(s.lastRuns(), running):
-		return Unknown
+		return PhaseUnknown
 	}
-	return Over
+	return PhaseOver
 }
 
 // lastRuns returns the records that no later attempt follows.
-func (s *story) lastRuns() []journal.Record {
+func (s *explainer) lastRuns() []journal.Record {
 	return slices.DeleteFunc(slices.Clone(s.Runs), func(r journal.Record) bool {
 		return slices.ContainsFunc(s.Runs, func(later journal.Record) bool { return isLaterAttempt(later, r) })
 	})
@@ -72,16 +72,14 @@ func isLaterAttempt(later, r journal.Record) bool {
 	return later.Trigger == "recovery" || slotNumber(later) == slotNumber(r)
 }
 
-// isManual reports whether a user requested a run.
 func isManual(r journal.Record) bool { return r.Trigger == "manual" }
 
-// hasLease reports whether the run of a record still has its lease.
-func (s *story) hasLease(r journal.Record) bool {
+func (s *explainer) hasLease(r journal.Record) bool {
 	return slices.ContainsFunc(s.state.Running, func(h election.Run) bool { return h.ID == r.RunID })
 }
 
 // explainRunning explains a run without an end in the history. The lock shows whether the run still has its lease.
-func (s *story) explainRunning(r journal.Record) {
+func (s *explainer) explainRunning(r journal.Record) {
 	if s.hasLease(r) {
 		s.addLine("runs%s, since %s", grantText(r), s.formatTime(r.Started))
 		return
@@ -90,25 +88,25 @@ func (s *story) explainRunning(r journal.Record) {
 }
 
 // explainHolders explains grants of the tick that have no record, because records may be written later than grants.
-func (s *story) explainHolders() {
+func (s *explainer) explainHolders() {
 	for _, h := range s.state.Running {
 		if s.isHeldBy(h) && !s.isRecorded(h.ID) {
-			s.Fate = Running
+			s.Phase = PhaseRunning
 			s.addLine("granted to %s with token %d, slot %d; it waits for a slot of its pool, or its start is not recorded yet", h.Holder, h.Token, h.Slot)
 		}
 	}
 	for _, h := range s.state.Orphans {
 		if s.isHeldBy(h) && !s.isRecorded(h.ID) {
 			recovered := slices.ContainsFunc(s.Runs, func(r journal.Record) bool { return r.Attempt > h.Attempt && !isManual(r) })
-			if s.Fate == Over && !recovered {
-				s.Fate = Unknown
+			if s.Phase == PhaseOver && !recovered {
+				s.Phase = PhaseUnknown
 			}
 			s.addLine("granted to %s with token %d, whose lease has ended; no replica has recorded how the run ended", h.Holder, h.Token)
 		}
 	}
 }
 
-func (s *story) isRecorded(id string) bool {
+func (s *explainer) isRecorded(id string) bool {
 	return slices.ContainsFunc(s.Runs, func(r journal.Record) bool { return r.RunID == id })
 }
 
@@ -132,8 +130,7 @@ func slotNumber(r journal.Record) int {
 	return *r.Slot
 }
 
-// endText describes the end of a run.
-func (s *story) endText(r journal.Record) string {
+func (s *explainer) endText(r journal.Record) string {
 	text := r.Outcome
 	if reason := ReasonText(r); reason != "" {
 		text += " (" + reason + ")"
@@ -148,7 +145,7 @@ func (s *story) endText(r journal.Record) string {
 }
 
 // explainOrigin explains why a run started outside the schedule, or late.
-func (s *story) explainOrigin(i int) {
+func (s *explainer) explainOrigin(i int) {
 	const late = time.Second
 	r := s.Runs[i]
 	switch {
@@ -164,7 +161,7 @@ func (s *story) explainOrigin(i int) {
 }
 
 // explainRecovery names the run that a recovery follows: the newest earlier run that its replica could not complete.
-func (s *story) explainRecovery(i int) {
+func (s *explainer) explainRecovery(i int) {
 	r := s.Runs[i]
 	var lost *journal.Record
 	for n := range s.Runs {
@@ -181,7 +178,7 @@ func (s *story) explainRecovery(i int) {
 }
 
 // explainCause names the runs, or the pause, that kept a tick from running.
-func (s *story) explainCause(r journal.Record) {
+func (s *explainer) explainCause(r journal.Record) {
 	switch r.Reason {
 	case "paused":
 		s.explainPaused(r)
@@ -194,15 +191,14 @@ func (s *story) explainCause(r journal.Record) {
 	}
 }
 
-// explainDetail quotes the detail of a record.
-func (s *story) explainDetail(r journal.Record) {
+func (s *explainer) explainDetail(r journal.Record) {
 	if r.Detail != "" {
 		s.addLine("%s", FirstLine(r.Detail, 200))
 	}
 }
 
 // explainOverlap mentions the run other if it held a slot at the tick.
-func (s *story) explainOverlap(r, other journal.Record) {
+func (s *explainer) explainOverlap(r, other journal.Record) {
 	running := other.Outcome == journal.OutcomeRunning
 	switch {
 	case other.Started.IsZero(), other.Retried, s.isOf(other), other.Started.After(r.Finished), !running && other.Finished.Before(s.at):
@@ -244,4 +240,161 @@ func ReasonText(r journal.Record) string {
 		return "its lease was not renewed in time, so it was stopped"
 	}
 	return FirstLine(r.Reason, 200)
+}
+
+// explainPause adds a line about the newest pause and its effect, if matters is set.
+func (s *explainer) explainPause(matters bool, effect string) {
+	if p := s.state.Pause; matters && !p.From.IsZero() {
+		s.addPause(p, p.On(s.state.Now), effect)
+	}
+}
+
+// addPause adds a line about a pause, with its effect if the pause is still on. If a pause is over and has no Until, its end is unknown.
+func (s *explainer) addPause(p election.Pause, on bool, effect string) {
+	by, until, text := "", "", ""
+	if p.By != "" {
+		by = "by " + p.By + " "
+	}
+	if on && !p.Until.IsZero() {
+		until = ", until " + s.formatTime(p.Until)
+	}
+	switch {
+	case on:
+		text = "is paused " + by + "since " + s.formatTime(p.From) + until
+	case p.Until.IsZero():
+		text = "was paused " + by + "at " + s.formatTime(p.From) + ", its end is not known"
+	default:
+		text = "was paused " + by + "from " + s.formatTime(p.From) + " to " + s.formatTime(p.Until)
+	}
+	if p.Reason != "" {
+		text += " (" + p.Reason + ")"
+	}
+	if on {
+		text += ": " + effect
+	}
+	s.addLine("job %s %s", s.Job, text)
+}
+
+// explainPaused names the pause that settled a tick: the newest one at the time when a replica claimed the tick. The lock has only the user of the last change
+// to the pause. The audit log also has the users of earlier changes.
+func (s *explainer) explainPaused(r journal.Record) {
+	p, newest := s.state.Pause, canSettle(s.state.Pause, r)
+	logged, note := s.loggedPause(r)
+	switch {
+	case newest && logged.Covers(p.From): // the same pause, because an act is logged before it is carried out
+		if logged.By == p.By {
+			note = ""
+		}
+		p.By, p.Reason = logged.By, logged.Reason
+	case newest:
+		note = s.unreadableText()
+	case !logged.From.IsZero():
+		p = s.boundPause(logged)
+	case s.actsErr != nil:
+		s.addLine("%s", s.unreadableText())
+		return
+	default:
+		s.addLine("the audit log has no pause of job %s at that time", s.Job)
+		return
+	}
+	s.addPause(p, newest && p.On(s.state.Now), "its ticks are skipped")
+	if note != "" {
+		s.addLine("%s", note)
+	}
+}
+
+// unreadableText returns a line if the audit log cannot be read; "" if it can.
+func (s *explainer) unreadableText() string {
+	if s.actsErr == nil {
+		return ""
+	}
+	return "the audit log cannot be read: " + strings.TrimPrefix(s.actsErr.Error(), "read the audit log: ")
+}
+
+// boundPause removes the end of an earlier pause if that end is too late. The audit log may lack the act that ended the pause.
+func (s *explainer) boundPause(p election.Pause) election.Pause {
+	latest := s.state.Now
+	if next := s.state.Pause.From; next.After(p.From) {
+		latest = next
+	}
+	if p.Until.After(latest) {
+		p.Until = time.Time{}
+	}
+	return p
+}
+
+// canSettle reports whether a pause can have settled the tick of a record: it covers the tick, or the time at which the tick was settled.
+func canSettle(p election.Pause, r journal.Record) bool {
+	return p.Covers(r.Tick) || p.Covers(r.Finished)
+}
+
+// needsActs reports whether a pause skipped the tick. The audit log is then needed, because the lock has only the newest pause, with the user of its last
+// change.
+func (s *explainer) needsActs() bool {
+	return slices.ContainsFunc(s.past, func(r journal.Record) bool { return s.isOf(r) && r.Reason == "paused" })
+}
+
+// loggedPause returns the pause that settled the tick of a record, according to the audit log; the zero Pause if the log has none. An act on many jobs names
+// only some of them. Acts that name the job take precedence over such acts, unless one of these is newer. In that case note says that the pause is not certain.
+func (s *explainer) loggedPause(r journal.Record) (p election.Pause, note string) {
+	p = s.settledBy(r, s.isNamed)
+	newer := func(a journal.Act) bool {
+		return s.mayMean(a) && !s.isNamed(a) && a.Time.After(p.From) && !a.Time.After(r.Finished)
+	}
+	if !p.From.IsZero() && !slices.ContainsFunc(s.acts, newer) {
+		return p, ""
+	}
+	if possible := s.settledBy(r, s.mayMean); !possible.From.IsZero() {
+		return possible, "not certain: the audit log names only the first 20 jobs of an act"
+	}
+	return p, ""
+}
+
+// settledBy returns the pause that settled the tick of a record, according to the acts for which about returns true. It is the newest pause at the claim of the
+// tick, which may be earlier than the record.
+func (s *explainer) settledBy(r journal.Record, about func(journal.Act) bool) election.Pause {
+	for _, at := range []time.Time{r.Finished, r.Tick} {
+		if p := pauseAt(s.acts, about, at); canSettle(p, r) {
+			return p
+		}
+	}
+	return election.Pause{}
+}
+
+func (s *explainer) isNamed(a journal.Act) bool { return slices.Contains(a.Jobs, s.Job) }
+
+// mayMean reports whether an act names the job, or may concern it without naming it. An act names only the first of its jobs, in alphabetical order.
+func (s *explainer) mayMean(a journal.Act) bool {
+	return s.isNamed(a) || a.JobCount > len(a.Jobs) && len(a.Jobs) > 0 && s.Job > a.Jobs[len(a.Jobs)-1]
+}
+
+// pauseAt returns the newest pause that had begun by the time at. It has the user and the reason of that time, and the end that later acts gave it.
+func pauseAt(acts []journal.Act, about func(journal.Act) bool, at time.Time) (p election.Pause) {
+	for _, a := range acts {
+		on, later := p.On(a.Time), a.Time.After(at)
+		switch {
+		case !about(a):
+		case later && !on:
+			return p
+		case a.Kind == journal.ActResume && on:
+			p.Until = a.Time
+		case a.Kind == journal.ActPause:
+			p = carriedOn(p, a, on, later)
+		}
+	}
+	return p
+}
+
+// carriedOn returns a pause after one more act of kind pause. A pause that is on keeps its start.
+func carriedOn(p election.Pause, a journal.Act, on, later bool) election.Pause {
+	if !on {
+		p = election.Pause{From: a.Time, Outcome: scheduler.SkippedPaused}
+	}
+	if !later {
+		p.By, p.Reason = a.By, a.Reason
+	}
+	if p.Until = (time.Time{}); a.Until != nil {
+		p.Until = *a.Until
+	}
+	return p
 }

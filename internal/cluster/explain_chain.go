@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// mostParents is the maximum number of ancestors of a job that one story examines. chainTimeout is the time limit for reading them.
+	// mostParents is the maximum number of ancestors of a job that one explanation examines. chainTimeout is the time limit for reading them.
 	mostParents  = 50
 	chainTimeout = 10 * time.Second
 )
@@ -27,13 +27,13 @@ type chain struct {
 
 // A parent is one of the ancestors in a chain.
 type parent struct {
-	*story         // nil if the fate of the parent is unknown
-	unknown string // reason why it is unknown
-	settled bool   // whether settleFate was called for the parent
+	*explainer        // nil if the phase of the parent is unknown
+	unknown    string // reason why it is unknown
+	settled    bool   // whether settlePhase was called for the parent
 }
 
-// explainParents adds lines about the ancestors of the job. A tick without a record gets the fate that follows from the ancestors.
-func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, s *story) error {
+// explainParents adds lines about the ancestors of the job. A tick without a record gets the phase that follows from the ancestors.
+func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, s *explainer) error {
 	c := &chain{o, infos, s.At.UTC().Format(time.RFC3339), map[string]*parent{}}
 	within, cancel := context.WithTimeoutCause(ctx, chainTimeout, fmt.Errorf("no answer in %v", chainTimeout))
 	defer cancel()
@@ -41,14 +41,14 @@ func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, 
 	if ctx.Err() != nil {
 		return unavailableError("explain the jobs before job "+s.Job, context.Cause(ctx))
 	}
-	lines := c.settleFate(s, "it")
+	lines := c.settlePhase(s, "it")
 	s.Lines = append(s.Lines, lines...)
 	return nil
 }
 
-// readParents reads the stories of a job's parents. If the fate of a parent depends on its own parents, it reads these too.
-func (c *chain) readParents(ctx context.Context, s *story) {
-	for queue := []*story{s}; len(queue) > 0; queue = queue[1:] {
+// readParents reads the explanations of a job's parents. If the phase of a parent depends on its own parents, it reads these too.
+func (c *chain) readParents(ctx context.Context, s *explainer) {
+	for queue := []*explainer{s}; len(queue) > 0; queue = queue[1:] {
 		for _, job := range queue[0].info.After {
 			if len(c.parents) == mostParents {
 				return
@@ -57,18 +57,18 @@ func (c *chain) readParents(ctx context.Context, s *story) {
 				continue
 			}
 			p := c.readParent(ctx, job)
-			if c.parents[job] = p; p.story != nil && p.bySchedule && p.Fate == Unknown {
-				queue = append(queue, p.story)
+			if c.parents[job] = p; p.explainer != nil && p.bySchedule && p.Phase == PhaseUnknown {
+				queue = append(queue, p.explainer)
 			}
 		}
 	}
 }
 
-// readParent returns the story of one parent, of which only the fate and the main line are shown. If it fails, the story of the child is still shown.
+// readParent returns the explanation of one parent, of which only the phase and the main line are shown. If it fails, the explanation of the child is still shown.
 func (c *chain) readParent(ctx context.Context, job string) *parent {
 	s, err := c.operator.readFacts(ctx, c.infos, job, c.at)
 	if err == nil {
-		err = s.explainFate()
+		err = s.explainPhase()
 	}
 	if timeout := context.Cause(ctx); err != nil && timeout != nil {
 		err = timeout
@@ -80,11 +80,11 @@ func (c *chain) readParent(ctx context.Context, job string) *parent {
 		return &parent{unknown: "not known: " + err.Error()}
 	}
 	s.past = nil // not needed any more; the histories of all parents together may be large
-	return &parent{story: s}
+	return &parent{explainer: s}
 }
 
-// settleFate returns the lines about a job's ancestors. If the tick of the job has no record, settleFate sets the fate that follows from them.
-func (c *chain) settleFate(s *story, name string) (lines []string) {
+// settlePhase returns the lines about a job's ancestors. If the tick of the job has no record, settlePhase sets the phase that follows from them.
+func (c *chain) settlePhase(s *explainer, name string) (lines []string) {
 	cause, more, states := "", 0, map[parentState]bool{}
 	for _, job := range s.info.After {
 		p := c.parents[job]
@@ -102,42 +102,42 @@ func (c *chain) settleFate(s *story, name string) (lines []string) {
 	if more > 0 {
 		lines = append(lines, fmt.Sprintf("%s runs after more jobs, which are left out here: %d", name, more))
 	}
-	if fate := fateAfter(states); s.bySchedule && s.Fate == Unknown && fate != Unknown {
-		s.Fate, s.since, s.Lines = fate, cause, []string{s.chainText(fate, cause)}
+	if phase := phaseAfter(states); s.bySchedule && s.Phase == PhaseUnknown && phase != PhaseUnknown {
+		s.Phase, s.since, s.Lines = phase, cause, []string{s.chainText(phase, cause)}
 	}
 	return lines
 }
 
-// fateAfter returns the fate of a tick without a record, from the states of its parents.
-func fateAfter(parents map[parentState]bool) Fate {
+// phaseAfter returns the phase of a tick without a record, from the states of its parents.
+func phaseAfter(parents map[parentState]bool) Phase {
 	switch {
 	case parents[parentBad]:
-		return NoTick
+		return PhaseNoTick
 	case parents[parentPending] && !parents[parentUnknown]: // a parent with an unknown state may have failed
-		return Due
+		return PhaseDue
 	}
-	return Unknown
+	return PhaseUnknown
 }
 
 // parentLines returns the line about a parent. On the first call for a parent it also returns the lines about the parent's own ancestors.
 func (c *chain) parentLines(p *parent, job, child string) []string {
-	if p.story == nil {
+	if p.explainer == nil {
 		return []string{fmt.Sprintf("before %s, %s: %s", child, job, p.unknown)}
 	}
 	var before []string
 	if !p.settled {
 		p.settled = true
-		before = c.settleFate(p.story, job)
+		before = c.settlePhase(p.explainer, job)
 	}
 	return append([]string{fmt.Sprintf("before %s, %s: %s", child, job, p.Lines[0])}, before...)
 }
 
 // causeText returns the reason why the jobs after this one have no tick.
-func (s *story) causeText() string {
+func (s *explainer) causeText() string {
 	switch outcome := s.badOutcome(); {
 	case s.since != "":
 		return s.since
-	case s.Fate == NoTick:
+	case s.Phase == PhaseNoTick:
 		return fmt.Sprintf("job %s has no tick then", s.Job)
 	case outcome != "":
 		return fmt.Sprintf("the outcome of job %s is %s", s.Job, outcome)
@@ -156,31 +156,31 @@ const (
 )
 
 func (p *parent) chainState() parentState {
-	if p.story == nil {
+	if p.explainer == nil {
 		return parentUnknown
 	}
 	return p.parentState()
 }
 
 // parentState returns the state according to the last runs. Manual runs do not count, because no job runs after them.
-func (s *story) parentState() parentState {
+func (s *explainer) parentState() parentState {
 	switch {
-	case s.Fate == NoTick:
+	case s.Phase == PhaseNoTick:
 		return parentBad
 	case s.goesOn():
 		return parentPending
 	case len(s.Runs) > 0:
 		return s.stateOfRuns()
-	case s.Fate == Over: // the tick had no run
+	case s.Phase == PhaseOver: // the tick had no run
 		return parentBad
-	case s.Fate == Due, s.Fate == Open:
+	case s.Phase == PhaseDue, s.Phase == PhaseOpen:
 		return parentPending
 	}
 	return parentUnknown
 }
 
 // stateOfRuns returns the state of a tick whose runs have all ended.
-func (s *story) stateOfRuns() parentState {
+func (s *explainer) stateOfRuns() parentState {
 	runs := s.countingRuns()
 	switch {
 	case s.badOutcome() != "":
@@ -192,17 +192,17 @@ func (s *story) stateOfRuns() parentState {
 }
 
 // goesOn reports whether a run of the tick has not ended: it holds a slot, or waits for its recovery.
-func (s *story) goesOn() bool {
+func (s *explainer) goesOn() bool {
 	return slices.ContainsFunc(slices.Concat(s.state.Running, s.state.Orphans), s.isHeldBy)
 }
 
 // countingRuns returns the last runs without the manual ones, because no job runs after a manual run.
-func (s *story) countingRuns() []journal.Record {
+func (s *explainer) countingRuns() []journal.Record {
 	return slices.DeleteFunc(s.lastRuns(), isManual)
 }
 
 // badOutcome returns the outcome of the first slot whose last run did not end ok; "" if there is none.
-func (s *story) badOutcome() string {
+func (s *explainer) badOutcome() string {
 	for _, r := range s.countingRuns() { // sorted by slot
 		if r.Outcome != journal.OutcomeOK && r.Outcome != journal.OutcomeRunning {
 			return r.Outcome
@@ -211,13 +211,13 @@ func (s *story) badOutcome() string {
 	return ""
 }
 
-// chainText returns the main line for a tick without a record whose fate follows from its parents.
-func (s *story) chainText(fate Fate, cause string) string {
+// chainText returns the main line for a tick without a record whose phase follows from its parents.
+func (s *explainer) chainText(phase Phase, cause string) string {
 	parents := "job " + s.info.After[0] + " has"
 	if len(s.info.After) > 1 {
 		parents = "all of the jobs " + strings.Join(s.info.After, ", ") + " have"
 	}
-	if fate == NoTick {
+	if phase == PhaseNoTick {
 		return fmt.Sprintf("no tick of job %s: it runs only when %s ended ok, and that is not so for %s: %s", s.Job, parents, s.formatTime(s.at), cause)
 	}
 	return fmt.Sprintf("job %s has not run yet: it waits until %s ended ok", s.Job, parents)

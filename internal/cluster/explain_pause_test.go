@@ -68,7 +68,7 @@ func TestWhyOfAnEarlierPause(t *testing.T) {
 		"an act on many jobs before a named pause": {later, []journal.Act{allJobs(act("pause", "zoe", -60)), allJobs(act("resume", "zoe", -30)), act("pause", "ann", -10, "j"), act("resume", "ann", 5, "j")}, "job j was paused by ann from 2026-11-26 11:50:00 UTC to 2026-11-26 12:05:00 UTC (ann's reason)"},
 		"the newest, not logged":                   {election.Pause{From: at(-10), Until: at(5), Outcome: "skipped paused"}, nil, "job j was paused from 2026-11-26 11:50:00 UTC to 2026-11-26 12:05:00 UTC"},
 	} {
-		s := tellNoon(t, &story{state: election.State{Pause: tc.newest}, past: []journal.Record{skippedAtNoon()}, acts: tc.acts})
+		s := explainNoon(t, &explainer{state: election.State{Pause: tc.newest}, past: []journal.Record{skippedAtNoon()}, acts: tc.acts})
 		if text := strings.Join(s.Lines, "\n"); !strings.HasPrefix(text, "skipped: the job was paused\n"+tc.want) || !s.needsActs() || strings.Contains(text, "many jobs") != strings.Contains(tc.want, "many jobs") {
 			t.Errorf("%s: %q, want %q", what, text, tc.want)
 		}
@@ -92,13 +92,13 @@ func TestWhyOfTwoPauses(t *testing.T) {
 		"the newest":         {election.Pause{From: at(8), Until: at(15), Outcome: "skipped paused"}, "job j was paused by bob from 2026-11-26 12:08:00 UTC to 2026-11-26 12:15:00 UTC"},
 		"one before another": {election.Pause{From: at(20), Outcome: "skipped paused"}, "job j was paused by bob from 2026-11-26 12:08:00 UTC to 2026-11-26 12:15:00 UTC"},
 	} {
-		tellNoon(t, &story{state: election.State{Pause: tc.newest}, past: []journal.Record{asked}, acts: acts}).wants(t, what, Over, tc.want)
+		explainNoon(t, &explainer{state: election.State{Pause: tc.newest}, past: []journal.Record{asked}, acts: acts}).wants(t, what, PhaseOver, tc.want)
 	}
-	s := tellNoon(t, &story{state: election.State{Pause: election.Pause{From: at(-10), Until: at(5), Outcome: "skipped paused"}}, past: []journal.Record{asked}, acts: acts[:2]})
-	s.wants(t, "one that was over when the tick was asked for", Over, "job j was paused by ann from 2026-11-26 11:50:00 UTC to 2026-11-26 12:05:00 UTC")
+	s := explainNoon(t, &explainer{state: election.State{Pause: election.Pause{From: at(-10), Until: at(5), Outcome: "skipped paused"}}, past: []journal.Record{asked}, acts: acts[:2]})
+	s.wants(t, "one that was over when the tick was asked for", PhaseOver, "job j was paused by ann from 2026-11-26 11:50:00 UTC to 2026-11-26 12:05:00 UTC")
 	acts[2].Time, acts[3].Time = at(6), at(7)
-	s = tellNoon(t, &story{state: election.State{Pause: election.Pause{From: at(20), Outcome: "skipped paused"}}, past: []journal.Record{asked}, acts: acts})
-	s.wants(t, "a settlement that was recorded late", Over, "job j was paused by ann from 2026-11-26 11:50:00 UTC to 2026-11-26 12:05:00 UTC")
+	s = explainNoon(t, &explainer{state: election.State{Pause: election.Pause{From: at(20), Outcome: "skipped paused"}}, past: []journal.Record{asked}, acts: acts})
+	s.wants(t, "a settlement that was recorded late", PhaseOver, "job j was paused by ann from 2026-11-26 11:50:00 UTC to 2026-11-26 12:05:00 UTC")
 }
 
 // Why reads the audit log for such a tick.
@@ -131,7 +131,7 @@ func TestWhyReadsTheAuditLog(t *testing.T) {
 	}
 }
 
-// The audit log is read once, for the job in question and not for those before it, and a story is sound without it.
+// The audit log is read once, for the job in question and not for those before it, and a explanation is sound without it.
 func TestWhyReadsTheAuditLogOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -150,13 +150,13 @@ func TestWhyReadsTheAuditLogOnce(t *testing.T) {
 	if err != nil || read.n.Load() != 1 {
 		t.Errorf("read %d times, %+v, %v", read.n.Load(), s, err)
 	}
-	(&story{Story: *s}).wants(t, "a readable log", Over, "the audit log has no pause of job j at that time", "before it, p: skipped: the job was paused", "before it, q: ")
+	(&explainer{Explanation: *s}).wants(t, "a readable log", PhaseOver, "the audit log has no pause of job j at that time", "before it, p: skipped: the job was paused", "before it, q: ")
 	unread := func(what, want string) {
 		s, err := o.Why(ctx, "j", r.Tick.Format(time.RFC3339))
 		if err != nil {
 			t.Fatal(what, err)
 		}
-		(&story{Story: *s}).wants(t, what, Over, "skipped: the job was paused", want, "before it, p: skipped")
+		(&explainer{Explanation: *s}).wants(t, what, PhaseOver, "skipped: the job was paused", want, "before it, p: skipped")
 		if strings.Contains(strings.Join(s.Lines, "\n"), "has no pause") {
 			t.Errorf("%s: %q", what, s.Lines)
 		}
