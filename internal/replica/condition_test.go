@@ -15,7 +15,7 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/web"
+	"github.com/cronclave/cronclave/internal/web/metrics"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -124,7 +124,7 @@ func TestSameNameIsThatOfAReplicaThatStays(t *testing.T) {
 // TestRenewalsAndLossesAreNoted, whether or not the replica has metrics.
 func TestRenewalsAndLossesAreNoted(t *testing.T) {
 	t.Parallel()
-	for name, m := range map[string]*monitor{"without [server]": {}, "with [server]": {metrics: web.NewMetrics("v1", nil, web.Gauges{})}} {
+	for name, m := range map[string]*monitor{"without [server]": {}, "with [server]": {metrics: metrics.New("v1", metrics.Gauges{})}} {
 		var noted margins
 		m.leaseHooks(&noted).Renewed("{leader}:office", 10*time.Second, 30*time.Second)
 		if least := noted.leastMargin(); least == nil || least.String() != "10.0s of 30s" || least.Of != "the leadership" {

@@ -19,22 +19,23 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/web"
+	"github.com/cronclave/cronclave/internal/web/metrics"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
 // A monitor serves HTTP requests, and counts events for its metrics. Without [server] in the configuration it does nothing.
 type monitor struct {
-	metrics  *web.Metrics // nil without [server]
-	web      *web.Server  // nil without [server]
-	view     *clusterView // nil without [server]
+	metrics  *metrics.Metrics // nil without [server]
+	web      *web.Server      // nil without [server]
+	view     *clusterView     // nil without [server]
 	log      hclog.Logger
 	recalled atomic.Bool // the metrics contain the past of all jobs
-	cluster  atomic.Pointer[web.Cluster]
+	cluster  atomic.Pointer[metrics.Cluster]
 }
 
 // openServer listens on the address of [server], if there is one. The replica calls it before it starts, so that an address in use is an error of the start.
-func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version string, gauges web.Gauges, unready func() string, starting func() bool) error {
+func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version string, gauges metrics.Gauges, unready func() string, starting func() bool) error {
 	if cfg.Server.Listen == "" {
 		return nil
 	}
@@ -45,7 +46,7 @@ func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version 
 	if m.view, err = openClusterView(redis, cfg, m.log); err != nil {
 		return err
 	}
-	m.metrics = web.NewMetrics(version, finalOutcomes(), gauges)
+	m.metrics = metrics.New(version, gauges)
 	m.setConfigured(cfg)
 	c.Metrics, c.Unready = m.metrics.Handler(), unready
 	c.SessionSecret = func(ctx context.Context, known string) (string, error) {
@@ -125,9 +126,6 @@ func (p delayRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Resu
 	return p.Runner.Run(ctx, run)
 }
 
-// withReason lists the outcomes whose reasons are codes. Other reasons are free texts, and too many for a metric.
-var withReason = []scheduler.Outcome{scheduler.Canceled, scheduler.Skipped, scheduler.Missed}
-
 // logAbandoned logs an abandoned run. All other replicas record the runs of a dead replica, so only the first record is an event. A replica that drains records
 // its own runs before it hands them over, so these are not logged.
 func logAbandoned(log hclog.Logger, e events.Event) {
@@ -147,33 +145,6 @@ func logAbandoned(log hclog.Logger, e events.Event) {
 	log.Log(level, what, "job", rec.Job, "run_id", rec.RunID, "replica_lost", rec.Replica, "token", rec.Token)
 }
 
-// countEvent counts outcomes, outages of Redis and losses of its data.
-func countEvent(metrics *web.Metrics, e events.Event) {
-	switch e := e.(type) {
-	case events.Outcome:
-		countRecord(metrics, e.Record)
-	case events.ProblemEnded:
-		if e.Code == journal.Outage || e.Code == journal.DataLoss {
-			metrics.Incident(e.Code == journal.DataLoss)
-		}
-	}
-}
-
-func countRecord(metrics *web.Metrics, rec journal.Record) {
-	if rec.Retried {
-		metrics.TryFailed(rec.Job)
-		return
-	}
-	o := web.Outcome{Job: rec.Job, Outcome: rec.Outcome, Failed: rec.Failed(), Ticks: rec.Ticks, Finished: rec.Finished}
-	if slices.Contains(withReason, scheduler.Outcome(rec.Outcome)) {
-		o.Reason = rec.Reason
-	}
-	if rec.DurationMS != nil {
-		o.Ran, o.Took = true, time.Duration(*rec.DurationMS)*time.Millisecond
-	}
-	metrics.Ended(o)
-}
-
 // enabledNames returns the names of the enabled jobs of a configuration. Disabled jobs have no metrics. Otherwise, an alert on a failed job would last as long
 // as the job is disabled.
 func enabledNames(cfg *config.Config) (all []string) {
@@ -189,9 +160,9 @@ func (m *monitor) setConfigured(cfg *config.Config) {
 	if m.metrics == nil {
 		return
 	}
-	var jobs []web.Job
+	var jobs []metrics.Job
 	for _, j := range cfg.EnabledJobs() {
-		jobs = append(jobs, web.Job{Name: j.Name, Retries: j.Retry.Max > 0, Recovers: j.Recover > 0})
+		jobs = append(jobs, metrics.Job{Name: j.Name, Retries: j.Retry.Max > 0, Recovers: j.Recover > 0})
 	}
 	now := time.Now()
 	m.metrics.SetJobs(jobs, slices.Collect(maps.Keys(cfg.Pools)), now)
@@ -204,11 +175,6 @@ func (m *monitor) setRefused() {
 	if m.metrics != nil {
 		m.metrics.Refused()
 	}
-}
-
-// finalOutcomes returns all outcomes except running.
-func finalOutcomes() []string {
-	return slices.DeleteFunc(journal.Outcomes(), func(outcome string) bool { return outcome == journal.OutcomeRunning })
 }
 
 // countRecoveries counts the recoveries among records that were written. For each run it counts only the record of the first start.
@@ -226,7 +192,7 @@ func (m *monitor) countRecoveries(records []journal.Record) {
 // waitingPools counts the runs that wait for a slot of a pool.
 type waitingPools struct {
 	scheduler.Pools
-	metrics *web.Metrics
+	metrics *metrics.Metrics
 }
 
 // countedPools returns the pools for a scheduler. If there are metrics, the waiting runs are counted.
@@ -301,7 +267,7 @@ func (m *monitor) recallFrom(ctx context.Context, j *journal.Journal, jobs []str
 }
 
 // pastOf returns the times of the newest success, the newest failure and the oldest record. The records must be sorted from new to old.
-func pastOf(records []journal.Record) (past web.Past) {
+func pastOf(records []journal.Record) (past metrics.Past) {
 	for _, rec := range records {
 		switch {
 		case rec.Retried:

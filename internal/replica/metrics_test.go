@@ -18,15 +18,15 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/web"
+	"github.com/cronclave/cronclave/internal/web/metrics"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
 // quietServer returns the metrics of a replica on which nothing happens, and the view that [monitor.openServer] opens with them.
-func quietServer() (*web.Metrics, *clusterView) {
-	return web.NewMetrics("v", finalOutcomes(), web.Gauges{
+func quietServer() (*metrics.Metrics, *clusterView) {
+	return metrics.New("v", metrics.Gauges{
 		Leader: func() bool { return false }, RedisUp: func() bool { return true }, ClockOffset: func() (time.Duration, bool) { return 0, true },
-		Lateness: func() (time.Duration, bool) { return 0, true }, Cluster: func() *web.Cluster { return nil },
+		Lateness: func() (time.Duration, bool) { return 0, true }, Cluster: func() *metrics.Cluster { return nil },
 		Running: func() int { return 0 }, ByJob: func() map[string]int { return nil }, LogDropped: func() uint64 { return 0 }}), new(clusterView)
 }
 
@@ -166,7 +166,7 @@ func TestPastOfAJob(t *testing.T) {
 	t.Parallel()
 	past := pastOf([]journal.Record{{Outcome: journal.OutcomeFailed, Retried: true, Finished: time.Unix(9, 0)}, {Outcome: journal.OutcomeSkipped, Finished: time.Unix(8, 0)},
 		{Outcome: journal.OutcomeMissed, Finished: time.Unix(7, 0)}, {Outcome: journal.OutcomeOK, Started: time.Unix(5, 0), Finished: time.Unix(6, 0)}})
-	if want := (web.Past{OK: time.Unix(6, 0), Failure: time.Unix(7, 0), Oldest: time.Unix(5, 0)}); past != want {
+	if want := (metrics.Past{OK: time.Unix(6, 0), Failure: time.Unix(7, 0), Oldest: time.Unix(5, 0)}); past != want {
 		t.Errorf("%v, want %v", past, want)
 	}
 }

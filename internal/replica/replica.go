@@ -26,7 +26,7 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica/leader"
 	"github.com/cronclave/cronclave/internal/warden"
-	"github.com/cronclave/cronclave/internal/web"
+	"github.com/cronclave/cronclave/internal/web/metrics"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -97,7 +97,7 @@ func New(cfg Config) (*Replica, error) {
 func (r *Replica) prepareParts(cfg Config) (err error) {
 	logWarnings(cfg.Log, cfg.Jobs)
 	r.monitor.log, r.events = r.log, events.NewBus(r.log)
-	err = r.monitor.openServer(cfg.Jobs, cfg.Redis, r.version, web.Gauges{
+	err = r.monitor.openServer(cfg.Jobs, cfg.Redis, r.version, metrics.Gauges{
 		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset, Cluster: r.monitor.cluster.Load, LogDropped: cfg.LogDropped,
 		Lateness: func() (time.Duration, bool) { return r.scheduler.Lateness() }, Running: func() int { return r.scheduler.Running() },
 		ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
@@ -107,7 +107,7 @@ func (r *Replica) prepareParts(cfg Config) (err error) {
 	}
 	r.events.Subscribe(func(e events.Event) { logAbandoned(r.log, e) })
 	if r.monitor.metrics != nil {
-		r.events.Subscribe(func(e events.Event) { countEvent(r.monitor.metrics, e) })
+		r.events.Subscribe(r.monitor.metrics.Count)
 	}
 	if err = r.connectRedis(); err != nil {
 		return err

@@ -162,7 +162,7 @@ func authenticate(next http.Handler, s sessions) http.Handler {
 		}
 		switch {
 		case is == known:
-			doorOf(r).markUser()
+			connOf(r).markUser()
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
 		case is == unsure:
 			refuseRequest(w, r, http.StatusServiceUnavailable, secretIsAway)
@@ -185,7 +185,6 @@ func loginPath(r *http.Request, cfg Config, is standing) string {
 	return "/login"
 }
 
-// missingCredential returns the message for a request without a user.
 func missingCredential(cfg Config, is standing) string {
 	switch {
 	case is == ended:
@@ -221,7 +220,7 @@ func believeProxies(next http.Handler, trusted []netip.Prefix) http.Handler {
 			behind := *r
 			behind.RemoteAddr = netip.AddrPortFrom(client, 0).String()
 			r = &behind
-			doorOf(r).setClient(client)
+			connOf(r).setClient(client)
 		}
 		next.ServeHTTP(w, r)
 	})

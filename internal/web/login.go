@@ -155,7 +155,6 @@ func (w *wrongTokens) countWrong(from netip.Addr, now time.Time) time.Duration {
 	return min(firstPause<<min(c.tries-freeTries-1, 10), longestPause)
 }
 
-// delayAnswer blocks for the delay of a request with a wrong token.
 func (w *wrongTokens) delayAnswer(r *http.Request) {
 	wait := w.countWrong(countedAddress(addressOf(r.RemoteAddr)), time.Now())
 	if wait == 0 {

@@ -1,4 +1,4 @@
-// Package httpapi is the HTTP server of a replica. It authenticates and limits requests, and serves the health checks and the metrics. Its caller supplies
+// Package web is the HTTP server of a replica. It authenticates and limits requests, and serves the health checks and the metrics. Its caller supplies
 // the handlers of the API and of the web pages.
 package web
 
@@ -55,7 +55,7 @@ type Config struct {
 
 // A Server serves requests. It is safe for concurrent use.
 type Server struct {
-	listener *doors
+	listener *connLimiter
 	secret   *sessionSecret // nil if Config.Users is nil
 	ended    *endedSessions
 	http     *http.Server
@@ -75,7 +75,7 @@ const (
 	// These time limits keep a client that is slow, or that sends much, from occupying a connection for long.
 	headerTimeout, requestTimeout, idleTimeout = 5 * time.Second, 30 * time.Second, 30 * time.Second
 	maxHeaderBytes                             = 16 << 10
-	// MaxConnections is the maximum number of open connections: see [doors]. The process needs its other file descriptors for runs.
+	// MaxConnections is the maximum number of open connections: see [connLimiter]. The process needs its other file descriptors for runs.
 	MaxConnections = 440
 	// bodyTimeout is the maximum time for a body to arrive.
 	bodyTimeout = 10 * time.Second
@@ -88,7 +88,7 @@ const (
 // New listens on cfg.Listen. If that fails, the error contains the address.
 func New(cfg Config) (*Server, error) {
 	if cfg.Metrics == nil || cfg.Users != nil && cfg.SessionSecret == nil {
-		return nil, errors.New("httpapi: Config.Metrics or Config.SessionSecret is missing")
+		return nil, errors.New("web: Config.Metrics or Config.SessionSecret is missing")
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", cfg.Metrics)
@@ -105,7 +105,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
-	s := &Server{listener: newDoors(listener, cfg.TrustedProxies), stopping: make(chan struct{})}
+	s := &Server{listener: newConnLimiter(listener, cfg.TrustedProxies), stopping: make(chan struct{})}
 	if cfg.Users != nil {
 		s.secret = newSessionSecret(cfg)
 	}
@@ -114,7 +114,7 @@ func New(cfg Config) (*Server, error) {
 		// Errors of clients go to the log. The default is stderr.
 		ErrorLog:          cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
-		ConnContext: s.listener.withDoor,
+		ConnContext: s.listener.withConn,
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), stoppingKey{}, s.stopping)
 		}}
@@ -127,7 +127,7 @@ func (s *Server) holdRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.RLock()
 		defer s.handlers.RUnlock()
-		defer doorOf(r).endRequest()
+		defer connOf(r).endRequest()
 		next.ServeHTTP(w, r)
 	})
 }

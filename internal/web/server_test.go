@@ -9,29 +9,14 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-func quietGauges() Gauges {
-	return Gauges{Leader: func() bool { return true }, RedisUp: func() bool { return true },
-		ClockOffset: func() (time.Duration, bool) { return 1500 * time.Millisecond, true },
-		Lateness:    func() (time.Duration, bool) { return 250 * time.Millisecond, true },
-		Running:     func() int { return 3 }, ByJob: func() map[string]int { return map[string]int{"a": 2, "b": 1} }, LogDropped: func() uint64 { return 4 },
-		Cluster: func() *Cluster { return nil }}
-}
-
 // serve runs a server until the test ends.
-func serve(t *testing.T, token string) (s *Server, m *Metrics) {
+func serve(t *testing.T, token string) *Server {
 	t.Helper()
-	return serveMetrics(t, token, quietGauges())
-}
-
-func serveMetrics(t *testing.T, token string, g Gauges) (s *Server, m *Metrics) {
-	t.Helper()
-	m = NewMetrics("v1", []string{"ok", "failed", "missed"}, g)
-	cfg := Config{Listen: "127.0.0.1:0", Metrics: m.Handler()}
+	cfg := Config{Listen: "127.0.0.1:0", Metrics: replyMetrics}
 	if token != "" {
 		users, err := ParseUsers(token)
 		if err != nil {
@@ -53,8 +38,11 @@ func serveMetrics(t *testing.T, token string, g Gauges) (s *Server, m *Metrics) 
 			t.Error(err)
 		}
 	})
-	return s, m
+	return s
 }
+
+// replyMetrics stands for the metrics of a replica.
+var replyMetrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "cronclave_leader 1\n") })
 
 func request(t *testing.T, s *Server, method, path, authorization string) (code int, body string) {
 	t.Helper()
@@ -78,8 +66,8 @@ func request(t *testing.T, s *Server, method, path, authorization string) (code 
 }
 
 func TestWhoIsLetIn(t *testing.T) {
-	guarded, _ := serve(t, "s3cr3t-s3cr3t-s3cr3t")
-	open, _ := serve(t, "")
+	guarded := serve(t, "s3cr3t-s3cr3t-s3cr3t")
+	open := serve(t, "")
 	for _, tt := range []struct {
 		server                      *Server
 		method, path, authorization string
@@ -105,14 +93,14 @@ func TestWhoIsLetIn(t *testing.T) {
 }
 
 func TestFaultyConfig(t *testing.T) {
-	taken, m := serve(t, "")
-	if _, err := New(Config{Listen: taken.Addr(), Metrics: m.Handler()}); err == nil || !strings.Contains(err.Error(), taken.Addr()) {
+	taken := serve(t, "")
+	if _, err := New(Config{Listen: taken.Addr(), Metrics: replyMetrics}); err == nil || !strings.Contains(err.Error(), taken.Addr()) {
 		t.Errorf("an address that is taken: %v", err)
 	}
 	if _, err := New(Config{Listen: "127.0.0.1:0"}); err == nil {
 		t.Error("without metrics")
 	}
-	if _, err := New(Config{Listen: "127.0.0.1:0", Metrics: m.Handler(), Users: func() Users { return nil }}); err == nil {
+	if _, err := New(Config{Listen: "127.0.0.1:0", Metrics: replyMetrics, Users: func() Users { return nil }}); err == nil {
 		t.Error("without a secret of sessions")
 	}
 }

@@ -343,7 +343,6 @@ func sessionID(cookie string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// hasEnded reports whether a session was logged out.
 func (e *endedSessions) hasEnded(cookie string) bool {
 	if e == nil { // in tests without sessions
 		return false

@@ -47,7 +47,7 @@ func TestPersonSessions(t *testing.T) {
 		"no signature":      {strings.Join(part[:4], ".") + ".", 401},
 		"a shorter one":     {strings.Join(part[1:], "."), 401},
 		"ended":             {personSession(key, viewer, time.Now().Add(-time.Second)), 401},
-		"another key":       {personSession(client.Key(attemptKey), viewer, time.Now().Add(hour)), 401},
+		"another key":       {personSession(client.Key(signInKey), viewer, time.Now().Add(hour)), 401},
 		"for too long":      {personSession(key, viewer, time.Now().Add(personSessionLength+2*clockTolerance)), 401},
 		"another mapping":   {personSession(otherRoles(p).Key(sessionKey), viewer, time.Now().Add(hour)), 401},
 		"a token's":         {session("ann", annsToken, hour)[len("Cookie: cronclave="):], 200},

@@ -30,13 +30,13 @@ const personPrefix = "oidc:"
 type signIn struct {
 	sessions
 	provider                    *oidc.Provider
-	attempts                    attempts
+	pending                     pendingSignIns
 	places                      *places
 	failed, away, refused, busy rarely
 }
 
 func newSignIn(s sessions) *signIn {
-	return &signIn{sessions: s, provider: s.cfg.OIDC, attempts: attempts{state: map[attempt]attemptState{}}, places: newPlaces()}
+	return &signIn{sessions: s, provider: s.cfg.OIDC, pending: pendingSignIns{state: map[pendingSignIn]signInState{}}, places: newPlaces()}
 }
 
 func (s *signIn) addSignInRoutes(mux *http.ServeMux) {
@@ -47,19 +47,18 @@ func (s *signIn) addSignInRoutes(mux *http.ServeMux) {
 // redirectToProvider begins a sign-in. The login page has a link to this route instead of a form: the Content-Security-Policy of a form would have to list
 // all hosts to which the provider may redirect.
 func (s *signIn) redirectToProvider(w http.ResponseWriter, r *http.Request) {
-	a := s.newAttempt(r, r.FormValue("next"), time.Now())
-	key := s.provider.Key(attemptKey)
+	a := s.beginSignIn(r, r.FormValue("next"), time.Now())
+	key := s.provider.Key(signInKey)
 	to, err := s.signInURL(r, a.deriveSecrets(key))
 	if err != nil {
 		s.showFailure(w, r, a.next, err)
 		return
 	}
-	http.SetCookie(w, s.attemptCookie(r, a.slotName(), a.signedCookie(key), int(attemptLength.Seconds())))
+	http.SetCookie(w, s.signInCookie(r, a.slotName(), a.signedCookie(key), int(signInTimeout.Seconds())))
 	redirectPrivately(w, r, to)
 }
 
-// signInURL returns the provider's URL to which the browser is redirected.
-func (s *signIn) signInURL(r *http.Request, a oidc.Attempt) (string, error) {
+func (s *signIn) signInURL(r *http.Request, a oidc.AuthRequest) (string, error) {
 	if !s.provider.Fresh() { // a fresh provider needs no request, and so no place
 		leave, err := s.places.enterPlace(r)
 		if err != nil {
@@ -72,15 +71,15 @@ func (s *signIn) signInURL(r *http.Request, a oidc.Attempt) (string, error) {
 
 // finishSignIn serves the callback with which a browser returns from the provider, and begins a session.
 func (s *signIn) finishSignIn(w http.ResponseWriter, r *http.Request) {
-	key := s.provider.Key(attemptKey)
-	a, ok := s.attemptOf(r, key, time.Now())
-	if !ok || s.attempts.stateOf(a) == answered {
+	key := s.provider.Key(signInKey)
+	a, ok := s.pendingOf(r, key, time.Now())
+	if !ok || s.pending.stateOf(a) == answered {
 		s.showEnded(w, r)
 		return
 	}
 	person, err := s.identifyPerson(r, a, key)
 	if stateAfter(r, err) == answered { // if unanswered, the browser keeps the cookie and may load the callback again
-		http.SetCookie(w, s.attemptCookie(r, a.slotName(), "", -1))
+		http.SetCookie(w, s.signInCookie(r, a.slotName(), "", -1))
 	}
 	if err != nil {
 		s.showFailure(w, r, a.next, err)
@@ -103,23 +102,22 @@ func (s *signIn) showEnded(w http.ResponseWriter, r *http.Request) {
 }
 
 // identifyPerson returns the person who signed in. It sends the code of a callback to the provider unless that was done before.
-func (s *signIn) identifyPerson(r *http.Request, a attempt, key []byte) (oidc.Identity, error) {
+func (s *signIn) identifyPerson(r *http.Request, a pendingSignIn, key []byte) (oidc.Identity, error) {
 	name, code := r.FormValue("error"), r.FormValue("code")
 	switch {
 	case name != "":
 		return oidc.Identity{}, oidc.CallbackFault(name) //nolint:wrapcheck // it says what it is
 	case code == "":
 		return oidc.Identity{}, errors.New("the callback has no code")
-	case !s.attempts.claimCode(a, time.Now()):
+	case !s.pending.claimCode(a, time.Now()):
 		return oidc.Identity{}, again
 	}
 	person, err := s.exchangeCode(r, code, a.deriveSecrets(key))
-	s.attempts.settleClaim(a, stateAfter(r, err))
+	s.pending.settleClaim(a, stateAfter(r, err))
 	return person, err
 }
 
-// exchangeCode exchanges the code at the provider for the person's identity.
-func (s *signIn) exchangeCode(r *http.Request, code string, a oidc.Attempt) (oidc.Identity, error) {
+func (s *signIn) exchangeCode(r *http.Request, code string, a oidc.AuthRequest) (oidc.Identity, error) {
 	leave, err := s.places.enterPlace(r)
 	if err != nil {
 		return oidc.Identity{}, err
@@ -130,7 +128,7 @@ func (s *signIn) exchangeCode(r *http.Request, code string, a oidc.Attempt) (oid
 
 // stateAfter returns the state of a sign-in after a request to the provider that ended with err. If the client disconnected, the sign-in counts as answered.
 // Otherwise a client could make the replica ask the provider again and again.
-func stateAfter(r *http.Request, err error) attemptState {
+func stateAfter(r *http.Request, err error) signInState {
 	var unavailable *oidc.UnavailableError
 	var busy busyError
 	if errors.As(err, &busy) || errors.As(err, &unavailable) && r.Context().Err() == nil {
@@ -170,87 +168,85 @@ func redirectPrivately(w http.ResponseWriter, r *http.Request, to string) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// An attempt is a sign-in in progress. It is stored only in a cookie of the browser, "id.expiry.next.signature", so the browser can return to any replica.
+// A pendingSignIn is a sign-in in progress. It is stored only in a cookie of the browser, "id.expiry.next.signature", so the browser can return to any replica.
 // The state, the nonce and the PKCE verifier are derived from the id and the key, so a stolen cookie does not reveal them.
-type attempt struct {
+type pendingSignIn struct {
 	id    string // the slot, followed by random text
 	until int64  // seconds since 1970
 	next  string // path to which the browser goes after the sign-in
 }
 
-// isExpired reports whether the time for the sign-in has passed.
-func (a attempt) isExpired(now time.Time) bool { return now.Unix() >= a.until }
+func (a pendingSignIn) isExpired(now time.Time) bool { return now.Unix() >= a.until }
 
-// attemptState is the progress of a sign-in on this replica after its callback.
-type attemptState int
+// signInState is the progress of a sign-in on this replica after its callback.
+type signInState int
 
 const (
-	unanswered attemptState = iota // the provider was not asked or was unavailable, so the browser may load the callback again
-	asking                         // a request is waiting for the provider's answer
-	answered                       // the sign-in is over: its code cannot be used again
+	unanswered signInState = iota // the provider was not asked or was unavailable, so the browser may load the callback again
+	asking                        // a request is waiting for the provider's answer
+	answered                      // the sign-in is over: its code cannot be used again
 )
 
-// mostAttempts is the maximum number of sign-ins that a replica remembers. It is larger than MaxConnections, which bounds the number of requests that wait
+// maxPending is the maximum number of sign-ins that a replica remembers. It is larger than MaxConnections, which bounds the number of requests that wait
 // for the provider.
-const mostAttempts = 4096
+const maxPending = 4096
 
-// attempts tracks the sign-ins whose callback reached this replica. A browser could repeat its callback any number of times, so the replica sends at most one
+// pendingSignIns tracks the sign-ins whose callback reached this replica. A browser could repeat its callback any number of times, so the replica sends at most one
 // request per sign-in to the provider at a time, and none after an answer. Other replicas do not share this state, but the provider accepts a code only once.
-type attempts struct {
+type pendingSignIns struct {
 	mu    sync.Mutex
-	state map[attempt]attemptState // sign-ins in the state unanswered are absent
+	state map[pendingSignIn]signInState // sign-ins in the state unanswered are absent
 }
 
-// stateOf returns the state of a sign-in.
-func (as *attempts) stateOf(a attempt) attemptState {
-	as.mu.Lock()
-	defer as.mu.Unlock()
-	return as.state[a]
+func (p *pendingSignIns) stateOf(a pendingSignIn) signInState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state[a]
 }
 
 // claimCode reports whether the caller may send the code of a sign-in to the provider. If so, the caller must call settleClaim afterwards.
-func (as *attempts) claimCode(a attempt, now time.Time) bool {
-	as.mu.Lock()
-	defer as.mu.Unlock()
-	if as.state[a] != unanswered {
+func (p *pendingSignIns) claimCode(a pendingSignIn, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state[a] != unanswered {
 		return false
 	}
-	as.makeRoom(now)
-	as.state[a] = asking
+	p.makeRoom(now)
+	p.state[a] = asking
 	return true
 }
 
 // settleClaim ends a claim. The state must be answered or unanswered.
-func (as *attempts) settleClaim(a attempt, state attemptState) {
-	as.mu.Lock()
-	defer as.mu.Unlock()
-	if as.state[a] = state; state == unanswered {
-		delete(as.state, a)
+func (p *pendingSignIns) settleClaim(a pendingSignIn, state signInState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state[a] = state; state == unanswered {
+		delete(p.state, a)
 	}
 }
 
-// makeRoom does nothing below mostAttempts sign-ins. Otherwise it removes the expired ones, and then answered ones until there is room. If the callback of a
+// makeRoom does nothing below maxPending sign-ins. Otherwise it removes the expired ones, and then answered ones until there is room. If the callback of a
 // removed sign-in is loaded again, it costs one more request to the provider.
-func (as *attempts) makeRoom(now time.Time) {
-	if len(as.state) < mostAttempts {
+func (p *pendingSignIns) makeRoom(now time.Time) {
+	if len(p.state) < maxPending {
 		return
 	}
-	maps.DeleteFunc(as.state, func(a attempt, _ attemptState) bool { return a.isExpired(now) })
-	for a, state := range as.state {
-		if len(as.state) < mostAttempts {
+	maps.DeleteFunc(p.state, func(a pendingSignIn, _ signInState) bool { return a.isExpired(now) })
+	for a, state := range p.state {
+		if len(p.state) < maxPending {
 			return
 		}
 		if state == answered {
-			delete(as.state, a)
+			delete(p.state, a)
 		}
 	}
 }
 
-// attemptLength is the time limit for a person to complete a sign-in at the provider.
-const attemptLength = 10 * time.Minute
+// signInTimeout is the time limit for a person to complete a sign-in at the provider.
+const signInTimeout = 10 * time.Minute
 
-// attemptKey and sessionKey name the purposes of two keys that are derived from the client secret: see [oidc.Provider.Key].
-const attemptKey, sessionKey = "sign-in", "session"
+// signInKey and sessionKey name the purposes of two keys that are derived from the client secret: see [oidc.Provider.Key].
+const signInKey, sessionKey = "sign-in", "session"
 
 const (
 	// slots limits the number of sign-ins that one browser may have in progress, for example in several tabs. Each sign-in uses one slot, a single character,
@@ -261,9 +257,9 @@ const (
 	maxNext = 300
 )
 
-// newAttempt begins a sign-in in a free slot, which is a slot for which the browser has no cookie. It chooses at random, because several tabs that begin at
+// beginSignIn begins a sign-in in a free slot, which is a slot for which the browser has no cookie. It chooses at random, because several tabs that begin at
 // the same time see the same slots as free. If no slot is free, it reuses any slot.
-func (s *signIn) newAttempt(r *http.Request, next string, now time.Time) attempt {
+func (s *signIn) beginSignIn(r *http.Request, next string, now time.Time) pendingSignIn {
 	if next = localPath(next); len(next) > maxNext {
 		next = "/"
 	}
@@ -275,68 +271,65 @@ func (s *signIn) newAttempt(r *http.Request, next string, now time.Time) attempt
 	}, slots)
 	from := cmp.Or(free, slots)
 	slot := from[rand.IntN(len(from))]
-	return attempt{string(slot) + cryptorand.Text(), now.Add(attemptLength).Unix(), next}
+	return pendingSignIn{string(slot) + cryptorand.Text(), now.Add(signInTimeout).Unix(), next}
 }
 
-// underWayIn reports whether the browser has a cookie for a slot.
 func (c Config) underWayIn(r *http.Request, slot string) bool {
-	_, err := r.Cookie(c.attemptName(r, slot))
+	_, err := r.Cookie(c.signInCookieName(r, slot))
 	return err == nil
 }
 
-// underWay reports whether a browser has a sign-in in progress.
 func (c Config) underWay(r *http.Request) bool {
 	return strings.ContainsFunc(slots, func(slot rune) bool { return c.underWayIn(r, string(slot)) })
 }
 
-// attemptName returns the name of the cookie for a slot.
-func (c Config) attemptName(r *http.Request, slot string) string {
+func (c Config) signInCookieName(r *http.Request, slot string) string {
 	return c.cookieName(r) + "-sign-in-" + slot
 }
 
 // slotName returns the slot of the sign-in. The OAuth state begins with the same character.
-func (a attempt) slotName() string { return a.id[:1] }
+func (a pendingSignIn) slotName() string { return a.id[:1] }
 
-func (a attempt) encodeText() string {
+func (a pendingSignIn) encodeText() string {
 	return a.id + "." + strconv.FormatInt(a.until, 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(a.next))
 }
 
-func (a attempt) signedCookie(key []byte) string {
+func (a pendingSignIn) signedCookie(key []byte) string {
 	return a.encodeText() + "." + signText(key, a.encodeText())
 }
 
-func (a attempt) deriveSecrets(key []byte) oidc.Attempt {
-	return oidc.Attempt{State: a.slotName() + signText(key, "state "+a.id), Nonce: signText(key, "nonce "+a.id), Verifier: signText(key, "verifier "+a.id)}
+func (a pendingSignIn) deriveSecrets(key []byte) oidc.AuthRequest {
+	return oidc.AuthRequest{State: a.slotName() + signText(key, "state "+a.id), Nonce: signText(key, "nonce "+a.id), Verifier: signText(key, "verifier "+a.id)}
 }
 
-func (s *signIn) attemptCookie(r *http.Request, slot, value string, age int) *http.Cookie {
+func (s *signIn) signInCookie(r *http.Request, slot, value string, age int) *http.Cookie {
 	c := s.sessionCookie(r, value, age)
-	c.Name = s.cfg.attemptName(r, slot)
+	c.Name = s.cfg.signInCookieName(r, slot)
 	return c
 }
 
-// attemptOf returns the sign-in to which a callback belongs. The cookie and the state must match, so that only the browser that began a sign-in can complete
+// pendingOf returns the sign-in to which a callback belongs. The cookie and the state must match, so that only the browser that began a sign-in can complete
 // it.
-func (s *signIn) attemptOf(r *http.Request, key []byte, now time.Time) (attempt, bool) {
+func (s *signIn) pendingOf(r *http.Request, key []byte, now time.Time) (pendingSignIn, bool) {
 	state := r.FormValue("state")
 	if state == "" {
-		return attempt{}, false
+		return pendingSignIn{}, false
 	}
-	c, err := r.Cookie(s.cfg.attemptName(r, state[:1]))
+	c, err := r.Cookie(s.cfg.signInCookieName(r, state[:1]))
 	if err != nil {
-		return attempt{}, false
+		return pendingSignIn{}, false
 	}
-	a, ok := readAttempt(key, c.Value)
+	a, ok := readPending(key, c.Value)
 	return a, ok && !a.isExpired(now) && hmac.Equal([]byte(a.deriveSecrets(key).State), []byte(state))
 }
 
-// readAttempt parses a cookie and verifies that a replica has signed it.
-func readAttempt(key []byte, cookie string) (attempt, bool) {
+// readPending parses a cookie and verifies that a replica has signed it.
+func readPending(key []byte, cookie string) (pendingSignIn, bool) {
 	part := strings.Split(cookie, ".")
 	if len(part) != 4 || !hmac.Equal([]byte(signText(key, strings.Join(part[:3], "."))), []byte(part[3])) {
-		return attempt{}, false
+		return pendingSignIn{}, false
 	}
 	until, err := strconv.ParseInt(part[1], 10, 64)
 	next, faulty := base64.RawURLEncoding.DecodeString(part[2])
-	return attempt{part[0], until, string(next)}, err == nil && faulty == nil && part[0] != ""
+	return pendingSignIn{part[0], until, string(next)}, err == nil && faulty == nil && part[0] != ""
 }

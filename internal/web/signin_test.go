@@ -171,10 +171,10 @@ func elsewhere(w http.ResponseWriter, r *http.Request) {
 func TestCallbacks(t *testing.T) {
 	p := newProvider(t)
 	s := signInServer(t, io.Discard, Config{OIDC: p.client(theSecret, localCallback)})
-	key := p.client(theSecret, localCallback).Key(attemptKey)
-	late := attempt{"0" + rand.Text(), time.Now().Unix(), "/"}
-	forged := attempt{"0" + rand.Text(), time.Now().Add(attemptLength).Unix(), "/"}
-	name := func(a attempt) string { return "cronclave-sign-in-" + a.slotName() }
+	key := p.client(theSecret, localCallback).Key(signInKey)
+	late := pendingSignIn{"0" + rand.Text(), time.Now().Unix(), "/"}
+	forged := pendingSignIn{"0" + rand.Text(), time.Now().Add(signInTimeout).Unix(), "/"}
+	name := func(a pendingSignIn) string { return "cronclave-sign-in-" + a.slotName() }
 	for what, tt := range map[string]func(v *visitor, back string) string{
 		"another state": func(_ *visitor, back string) string { return back + "x" },
 		"no state":      func(_ *visitor, back string) string { return strings.Replace(back, "state=", "other=", 1) },

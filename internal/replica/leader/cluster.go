@@ -14,7 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/web"
+	"github.com/cronclave/cronclave/internal/web/metrics"
 )
 
 // readClusterEvery is the interval at which the leader reads the state of the cluster for its metrics. Each reading sends one batch of requests for all jobs.
@@ -31,7 +31,7 @@ type clusterReader struct {
 }
 
 // watchCluster passes the state of the cluster to report until ctx ends; nil after an error and at the end.
-func (r *clusterReader) watchCluster(ctx context.Context, report func(*web.Cluster), log hclog.Logger) {
+func (r *clusterReader) watchCluster(ctx context.Context, report func(*metrics.Cluster), log hclog.Logger) {
 	defer report(nil)
 	repeatEvery(ctx, readClusterEvery, func() {
 		known, err := r.readCluster(ctx)
@@ -43,10 +43,10 @@ func (r *clusterReader) watchCluster(ctx context.Context, report func(*web.Clust
 }
 
 // readCluster returns the state of the cluster, or nil and an error.
-func (r *clusterReader) readCluster(ctx context.Context) (*web.Cluster, error) {
+func (r *clusterReader) readCluster(ctx context.Context) (*metrics.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, readClusterEvery)
 	defer cancel()
-	known := &web.Cluster{Replicas: map[string]int{}, Lost: map[string]time.Time{}}
+	known := &metrics.Cluster{Replicas: map[string]int{}, Lost: map[string]time.Time{}}
 	if err := r.readReplicas(ctx, known); err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (r *clusterReader) readCluster(ctx context.Context) (*web.Cluster, error) {
 }
 
 // readReplicas reads the replicas that are up, and those that were lost.
-func (r *clusterReader) readReplicas(ctx context.Context, known *web.Cluster) error {
+func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster) error {
 	replicas, err := r.journal.Replicas(ctx)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other replicas are valid
 		return err //nolint:wrapcheck // the error names the operation
@@ -109,22 +109,22 @@ func (r *clusterReader) readPaused(ctx context.Context, jobs []*config.Job) (pau
 }
 
 // readPools returns the number of held slots per pool.
-func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.Pool) (map[string]web.PoolUse, error) {
-	list, use := slices.Sorted(maps.Keys(pools)), map[string]web.PoolUse{}
+func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.Pool) (map[string]metrics.PoolUse, error) {
+	list, use := slices.Sorted(maps.Keys(pools)), map[string]metrics.PoolUse{}
 	for i, state := range r.elector.InspectPools(ctx, list) {
 		if state.Err != nil {
 			return nil, fmt.Errorf("inspect pool %s: %w", list[i], state.Err)
 		}
-		use[list[i]] = web.PoolUse{Slots: pools[list[i]].Slots, Held: len(state.Running)}
+		use[list[i]] = metrics.PoolUse{Slots: pools[list[i]].Slots, Held: len(state.Running)}
 	}
 	return use, nil
 }
 
 // nextTicks returns the next ticks of the jobs that have one.
-func (r *clusterReader) nextTicks(jobs []journal.JobInfo) map[string]web.NextTick {
-	next := make(map[string]web.NextTick, len(jobs))
+func (r *clusterReader) nextTicks(jobs []journal.JobInfo) map[string]metrics.NextTick {
+	next := make(map[string]metrics.NextTick, len(jobs))
 	for job, tick := range r.ticks.NextTicks(r.config().Zones, jobs, r.now()) {
-		next[job] = web.NextTick(tick)
+		next[job] = metrics.NextTick(tick)
 	}
 	return next
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/web"
+	"github.com/cronclave/cronclave/internal/web/metrics"
 )
 
 // readerAt returns a reader with the zones built in.
@@ -23,20 +23,20 @@ func TestNextTicks(t *testing.T) {
 	r := readerAt(func() time.Time { return now })
 	jobs := []journal.JobInfo{{Name: "work", Schedule: []string{"0 9 * * 1-5"}, Timezone: "UTC", Enabled: true, Digest: "1"},
 		{Name: "off", Schedule: []string{"@daily"}, Timezone: "UTC"}, {Name: "after", After: []string{"work"}, Timezone: "UTC", Enabled: true}}
-	expect := func(want map[string]web.NextTick) {
+	expect := func(want map[string]metrics.NextTick) {
 		t.Helper()
 		if next := r.nextTicks(jobs); !maps.Equal(next, want) {
 			t.Errorf("at %v: %v, want %v", now, next, want)
 		}
 	}
 	const weekend = 72 * time.Hour
-	expect(map[string]web.NextTick{"work": {At: now.Add(21 * time.Hour), Period: weekend}})
+	expect(map[string]metrics.NextTick{"work": {At: now.Add(21 * time.Hour), Period: weekend}})
 	now = now.Add(21 * time.Hour)
-	expect(map[string]web.NextTick{"work": {At: now.Add(24 * time.Hour), Period: weekend}})
+	expect(map[string]metrics.NextTick{"work": {At: now.Add(24 * time.Hour), Period: weekend}})
 	jobs[0].Schedule, jobs[0].Digest = []string{"@hourly"}, "2"
-	expect(map[string]web.NextTick{"work": {At: now.Add(time.Hour), Period: time.Hour}})
+	expect(map[string]metrics.NextTick{"work": {At: now.Add(time.Hour), Period: time.Hour}})
 	jobs = jobs[1:]
-	expect(map[string]web.NextTick{})
+	expect(map[string]metrics.NextTick{})
 }
 
 // The period is the longest gap at every hour of a week: that of the night or the weekend also within it, and with many ticks before it. A reader that

@@ -17,7 +17,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
-	"github.com/cronclave/cronclave/internal/web"
+	"github.com/cronclave/cronclave/internal/web/metrics"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
@@ -49,7 +49,7 @@ type Config struct {
 	// HeartbeatFault receives the error of the last heartbeat; "" for none.
 	HeartbeatFault func(string)
 	// State receives the state of the cluster for the metrics, and nil while it is unknown. If State is nil, the state is not read.
-	State   func(*web.Cluster)
+	State   func(*metrics.Cluster)
 	Version string
 	Log     hclog.Logger
 }

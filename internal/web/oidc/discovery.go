@@ -75,7 +75,6 @@ func (p *Provider) cachedMetadata(ctx context.Context) (*metadata, error) {
 	return last.metadata, last.fault
 }
 
-// readDiscovery requests the discovery document.
 func (p *Provider) readDiscovery(ctx context.Context) (*metadata, error) {
 	ctx = gooidc.ClientContext(ctx, p.client)
 	found, err := gooidc.NewProvider(ctx, p.cfg.Issuer)

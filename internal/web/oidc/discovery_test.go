@@ -51,7 +51,7 @@ func providerOf(t *testing.T, a answers) *Provider {
 
 func begin(t *testing.T, p *Provider) (*url.URL, error) {
 	t.Helper()
-	text, err := p.Begin(t.Context(), Attempt{"the-state", "the-nonce", strings.Repeat("v", 43)})
+	text, err := p.Begin(t.Context(), AuthRequest{"the-state", "the-nonce", strings.Repeat("v", 43)})
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func TestExchangeFaults(t *testing.T) {
 			resp.Header.Set("Location", "https://elsewhere.example/")
 			return resp, err
 		})
-		_, err := p.Identify(t.Context(), code, Attempt{"s", "n", strings.Repeat("v", 43)})
+		_, err := p.Identify(t.Context(), code, AuthRequest{"s", "n", strings.Repeat("v", 43)})
 		var unavailable *UnavailableError
 		if err == nil || !strings.Contains(err.Error(), tt.want) || errors.As(err, &unavailable) != tt.away {
 			t.Errorf("%d %.60s: %v, want %q", tt.status, tt.body, err, tt.want)
@@ -253,7 +253,7 @@ func TestClientAuthentication(t *testing.T) {
 			}
 			return says(400, `{"error":"invalid_grant"}`)
 		})
-		if _, err := p.Identify(t.Context(), "c", Attempt{"s", "n", strings.Repeat("v", 43)}); err == nil {
+		if _, err := p.Identify(t.Context(), "c", AuthRequest{"s", "n", strings.Repeat("v", 43)}); err == nil {
 			t.Error("no error")
 		}
 	}

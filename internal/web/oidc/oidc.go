@@ -57,9 +57,9 @@ type Identity struct {
 	Subject string // permanent identifier of the account at the provider
 }
 
-// Attempt holds the secrets of one sign-in. The provider returns State through the browser, and Nonce in the ID token. It sends the token only to a client
+// AuthRequest holds the secrets of one sign-in. The provider returns State through the browser, and Nonce in the ID token. It sends the token only to a client
 // that presents Verifier.
-type Attempt struct{ State, Nonce, Verifier string }
+type AuthRequest struct{ State, Nonce, Verifier string }
 
 // An UnavailableError reports that the provider cannot be used at the moment.
 type UnavailableError struct {
@@ -162,7 +162,7 @@ func ParseSecret(text string) (string, error) {
 }
 
 // Begin returns the URL of the provider to which the browser must be redirected.
-func (p *Provider) Begin(ctx context.Context, a Attempt) (string, error) {
+func (p *Provider) Begin(ctx context.Context, a AuthRequest) (string, error) {
 	m, err := p.cachedMetadata(ctx)
 	if err != nil {
 		return "", err
@@ -171,7 +171,7 @@ func (p *Provider) Begin(ctx context.Context, a Attempt) (string, error) {
 }
 
 // Identify returns the person who has signed in. It exchanges the code for an ID token and verifies the token. Its errors contain no code and no token.
-func (p *Provider) Identify(ctx context.Context, code string, a Attempt) (Identity, error) {
+func (p *Provider) Identify(ctx context.Context, code string, a AuthRequest) (Identity, error) {
 	m, err := p.cachedMetadata(ctx)
 	if err != nil {
 		return Identity{}, err

@@ -70,7 +70,7 @@ const token = "s3cr3t-s3cr3t-s3cr3t"
 func TestIdleConnectionsKeepOutNobody(t *testing.T) {
 	for name, begun := range map[string]string{"silent": "", "part of a request": "GET / HTTP/1.1\r\nHost: localhost\r\nX: ", "part of a body": "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\nt"} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := serve(t, token)
+			s := serve(t, token)
 			early := dialFrom(t, s, "127.0.0.1") // the oldest connection is of another address, and stays
 			if code := askOver(t, early, "/healthz", ""); code != http.StatusOK {
 				t.Fatalf("health at first: %d", code)
@@ -96,10 +96,10 @@ func TestIdleConnectionsKeepOutNobody(t *testing.T) {
 
 // TestHealthHasPlacesOfItsOwn: if requests of users have all places, health is answered and other requests are refused.
 func TestHealthHasPlacesOfItsOwn(t *testing.T) {
-	s, _ := serve(t, "")
+	s := serve(t, "")
 	for i := range MaxConnections - healthConnections {
-		at := &door{Conn: nowhere{}, of: s.listener, user: true, client: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})}
-		if given := s.listener.addDoor(at); given != nil {
+		at := &limitedConn{Conn: nowhere{}, of: s.listener, user: true, client: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})}
+		if given := s.listener.addConn(at); given != nil {
 			t.Fatal("a connection left although there are free places")
 		}
 	}
@@ -120,9 +120,9 @@ func (nowhere) Close() error { return nil }
 
 // TestWhoLeaves: the address with the most connections has to leave first, its oldest connection without a request of a user.
 func TestWhoLeaves(t *testing.T) {
-	d := newDoors(nil, []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")})
-	add := func(from string, user bool) *door {
-		at := &door{of: d, Conn: nowhere{}, client: countedAddress(netip.MustParseAddr(from)), user: user}
+	d := newConnLimiter(nil, []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")})
+	add := func(from string, user bool) *limitedConn {
+		at := &limitedConn{of: d, Conn: nowhere{}, client: countedAddress(netip.MustParseAddr(from)), user: user}
 		d.normal = append(d.normal, at)
 		return at
 	}
@@ -135,22 +135,22 @@ func TestWhoLeaves(t *testing.T) {
 	other := add("2001:db8::1", false)
 	for _, tt := range []struct {
 		newcomer string
-		want     *door
+		want     *limitedConn
 	}{{"10.0.0.3", first}, {"2001:db8::2", first}, {"10.0.0.1", first}} {
-		if got := d.weakestDoor(&door{client: countedAddress(netip.MustParseAddr(tt.newcomer))}); got != tt.want {
+		if got := d.weakestConn(&limitedConn{client: countedAddress(netip.MustParseAddr(tt.newcomer))}); got != tt.want {
 			t.Errorf("%s: %v leaves, want %v", tt.newcomer, got.client, tt.want.client)
 		}
 	}
 	add("2001:db8::3", false)
 	add("2001:db8::4", false)
 	add("2001:db8::5", false) // one network
-	if got := d.weakestDoor(&door{client: netip.MustParseAddr("10.0.0.3")}); got != other {
+	if got := d.weakestConn(&limitedConn{client: netip.MustParseAddr("10.0.0.3")}); got != other {
 		t.Errorf("%v leaves, want %v", got.client, other.client)
 	}
 	for _, one := range d.normal {
 		one.user = one != proxy && one != second
 	}
-	if got := d.weakestDoor(&door{client: netip.MustParseAddr("10.0.0.3")}); got != second {
+	if got := d.weakestConn(&limitedConn{client: netip.MustParseAddr("10.0.0.3")}); got != second {
 		t.Errorf("%v leaves before a trusted proxy, want %v", got.client, second.client)
 	}
 }
@@ -269,10 +269,10 @@ func TestCallbackWithoutAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSignIn(sessions{cfg: Config{OIDC: p.client(theSecret, localCallback), Log: hclog.NewNullLogger()}})
 		r := httptest.NewRequest(http.MethodGet, callbackPath, nil)
-		key := s.provider.Key(attemptKey)
-		a := s.newAttempt(r, "/", time.Now())
+		key := s.provider.Key(signInKey)
+		a := s.beginSignIn(r, "/", time.Now())
 		r.URL.RawQuery = url.Values{"code": {"x"}, "state": {a.deriveSecrets(key).State}}.Encode()
-		r.AddCookie(s.attemptCookie(r, a.slotName(), a.signedCookie(key), 600))
+		r.AddCookie(s.signInCookie(r, a.slotName(), a.signedCookie(key), 600))
 		load := func() *httptest.ResponseRecorder {
 			w := httptest.NewRecorder()
 			s.finishSignIn(w, r)

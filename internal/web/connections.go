@@ -15,22 +15,22 @@ import (
 // others.
 const healthConnections = 16
 
-// doors is a listener with a limited number of connections. If the limit is reached, it closes a connection for each new one. It chooses among the
+// connLimiter is a listener with a limited number of connections. If the limit is reached, it closes a connection for each new one. It chooses among the
 // connections that serve no request of a user, takes the client address with the most connections, and closes the oldest one of that address. Idle
 // connections therefore never lock a client out. If requests of users occupy all connections, a new connection serves only health checks.
-type doors struct {
+type connLimiter struct {
 	net.Listener
 	trusted []netip.Prefix // proxies, whose connections carry the requests of many clients
 
 	mu     sync.Mutex
-	normal []*door // connections for all requests, the oldest first
-	spare  []*door // connections for health checks only, the oldest first
+	normal []*limitedConn // connections for all requests, the oldest first
+	spare  []*limitedConn // connections for health checks only, the oldest first
 }
 
-// A door is one connection of a doors listener.
-type door struct {
+// A limitedConn is a connection of a connLimiter.
+type limitedConn struct {
 	net.Conn
-	of    *doors
+	of    *connLimiter
 	peer  netip.Addr // remote address
 	spare bool       // serves health checks only
 
@@ -38,51 +38,51 @@ type door struct {
 	user   bool       // a request of a user is in progress; guarded by of.mu
 }
 
-func newDoors(l net.Listener, trusted []netip.Prefix) *doors {
-	return &doors{Listener: l, trusted: trusted}
+func newConnLimiter(l net.Listener, trusted []netip.Prefix) *connLimiter {
+	return &connLimiter{Listener: l, trusted: trusted}
 }
 
 // Accept waits for a connection. If there are too many, it closes an older one.
-func (d *doors) Accept() (net.Conn, error) {
+func (d *connLimiter) Accept() (net.Conn, error) {
 	conn, err := d.Listener.Accept()
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the server knows the errors of a listener
 	}
 	peer := addressOf(conn.RemoteAddr().String())
-	at := &door{Conn: conn, of: d, peer: peer, client: countedAddress(peer)}
-	if given := d.addDoor(at); given != nil {
+	at := &limitedConn{Conn: conn, of: d, peer: peer, client: countedAddress(peer)}
+	if given := d.addConn(at); given != nil {
 		_ = given.Conn.Close() // the handler's read fails, and the HTTP server then calls Close
 	}
 	return at, nil
 }
 
-// addDoor adds a connection. It returns the connection that must be closed in exchange, or nil.
-func (d *doors) addDoor(at *door) (given *door) {
+// addConn adds a connection. It returns the connection that must be closed in exchange, or nil.
+func (d *connLimiter) addConn(at *limitedConn) (given *limitedConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.normal) >= MaxConnections-healthConnections {
-		given = d.weakestDoor(at)
+		given = d.weakestConn(at)
 		at.spare = given == nil
 	}
 	if at.spare {
 		if len(d.spare) == healthConnections {
 			given = d.spare[0]
-			d.removeDoor(given)
+			d.removeConn(given)
 		}
 		d.spare = append(d.spare, at)
 		return given
 	}
 	if given != nil {
-		d.removeDoor(given)
+		d.removeConn(given)
 	}
 	d.normal = append(d.normal, at)
 	return given
 }
 
-// weakestDoor returns the connection to close for a new one: of the address with the most connections, counting the new one, the oldest connection without a
+// weakestConn returns the connection to close for a new one: of the address with the most connections, counting the new one, the oldest connection without a
 // request of a user. It returns nil if requests of users occupy all connections. An idle connection of a trusted proxy is chosen last, because its next
 // request may come from any client.
-func (d *doors) weakestDoor(newcomer *door) (weakest *door) {
+func (d *connLimiter) weakestConn(newcomer *limitedConn) (weakest *limitedConn) {
 	count := map[netip.Addr]int{newcomer.client: 1}
 	for _, one := range d.normal {
 		count[one.client]++
@@ -100,8 +100,8 @@ func (d *doors) weakestDoor(newcomer *door) (weakest *door) {
 	return weakest
 }
 
-// removeDoor removes a connection from its list. A second call does nothing.
-func (d *doors) removeDoor(at *door) {
+// removeConn removes a connection from its list. A second call does nothing.
+func (d *connLimiter) removeConn(at *limitedConn) {
 	list := &d.normal
 	if at.spare {
 		list = &d.spare
@@ -115,32 +115,32 @@ func (d *doors) removeDoor(at *door) {
 }
 
 // Close removes the connection from its list and closes it.
-func (at *door) Close() error {
+func (at *limitedConn) Close() error {
 	at.of.mu.Lock()
-	at.of.removeDoor(at)
+	at.of.removeConn(at)
 	at.of.mu.Unlock()
 	return at.Conn.Close() //nolint:wrapcheck // it is the connection's own
 }
 
-type doorKey struct{}
+type connKey struct{}
 
-// withDoor puts the connection into the context of its requests.
-func (d *doors) withDoor(ctx context.Context, conn net.Conn) context.Context {
+// withConn puts the connection into the context of its requests.
+func (d *connLimiter) withConn(ctx context.Context, conn net.Conn) context.Context {
 	if over, ok := conn.(*tls.Conn); ok {
 		conn = over.NetConn()
 	}
-	at, _ := conn.(*door)
-	return context.WithValue(ctx, doorKey{}, at)
+	at, _ := conn.(*limitedConn)
+	return context.WithValue(ctx, connKey{}, at)
 }
 
-// doorOf returns the connection of a request. In tests without a connection it returns nil; the methods of a nil door do nothing.
-func doorOf(r *http.Request) *door {
-	at, _ := r.Context().Value(doorKey{}).(*door)
+// connOf returns the connection of a request. In tests without a connection it returns nil; the methods of a nil limitedConn do nothing.
+func connOf(r *http.Request) *limitedConn {
+	at, _ := r.Context().Value(connKey{}).(*limitedConn)
 	return at
 }
 
 // setClient records the client for which a trusted proxy sends the current request.
-func (at *door) setClient(client netip.Addr) {
+func (at *limitedConn) setClient(client netip.Addr) {
 	if at != nil {
 		at.of.mu.Lock()
 		at.client = countedAddress(client)
@@ -149,7 +149,7 @@ func (at *door) setClient(client netip.Addr) {
 }
 
 // markUser records that the current request belongs to a user, so the connection is not closed to make room for a new one.
-func (at *door) markUser() {
+func (at *limitedConn) markUser() {
 	if at != nil {
 		at.of.mu.Lock()
 		at.user = true
@@ -158,7 +158,7 @@ func (at *door) markUser() {
 }
 
 // endRequest resets what setClient and markUser recorded. An HTTP/1 connection has one request at a time.
-func (at *door) endRequest() {
+func (at *limitedConn) endRequest() {
 	if at != nil {
 		at.of.mu.Lock()
 		at.user, at.client = false, countedAddress(at.peer)
@@ -169,7 +169,7 @@ func (at *door) endRequest() {
 // keepForHealth refuses all requests on connections that are reserved for health checks.
 func keepForHealth(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if at := doorOf(r); at != nil && at.spare {
+		if at := connOf(r); at != nil && at.spare {
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "5")
 			refuseRequest(w, r, http.StatusServiceUnavailable, "requests of users have all connections of this replica; try again later, or another replica")

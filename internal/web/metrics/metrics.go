@@ -1,17 +1,21 @@
-package web
+// Package metrics keeps the metrics of a replica for Prometheus. docs/metrics.md describes each of them.
+package metrics
 
 import (
 	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/events"
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics are the metrics of a replica for Prometheus. docs/metrics.md describes each of them. The methods are safe for concurrent use.
+// Metrics are the metrics of a replica. The methods are safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 	perJob
@@ -36,21 +40,6 @@ type reloads struct {
 	zoneData       *prometheus.GaugeVec
 }
 
-// An Outcome is the final outcome of a run, or of ticks that were not run.
-type Outcome struct {
-	Job, Outcome string
-	// Reason is the reason for the outcome, from a small fixed set, or "".
-	Reason string
-	// Failed is set if the outcome is a failure that needs attention.
-	Failed bool
-	// Ticks is the number of ticks with this outcome; 0 counts as 1.
-	Ticks    int
-	Finished time.Time
-	// Ran is set if there was a run. Took is then its duration.
-	Ran  bool
-	Took time.Duration
-}
-
 // The buckets are in seconds. To limit the number of series, no histogram has the label of a job: see docs/metrics.md.
 var (
 	durationBuckets = []float64{.1, .5, 1, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600} // the last bucket is the default timeout
@@ -59,8 +48,9 @@ var (
 	leftBuckets     = []float64{.1, .3, 1, 2, 3, 5, 10, 20, 30, 60}
 )
 
-// NewMetrics returns the metrics of a replica. outcomes lists all possible outcomes of ticks and runs.
-func NewMetrics(version string, outcomes []string, g Gauges) *Metrics {
+// New returns the metrics of a replica.
+func New(version string, g Gauges) *Metrics {
+	outcomes := slices.DeleteFunc(journal.Outcomes(), func(outcome string) bool { return outcome == journal.OutcomeRunning })
 	m := &Metrics{registry: prometheus.NewRegistry(), perJob: newPerJob(outcomes), jobs: map[string]*jobTimes{}, pools: map[string]bool{},
 		duration: newHistogram("cronclave_run_duration_seconds", "How long runs took, of those that this replica counts in cronclave_outcomes_total.", durationBuckets),
 		delay:    newHistogram("cronclave_start_delay_seconds", "How long after they were due ticks were started on this replica.", delayBuckets),
@@ -92,35 +82,49 @@ func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 }
 
-// Ended counts the outcome of a run, or of ticks without a run. It also updates the times of the last success and the last failure of the job.
-func (m *Metrics) Ended(o Outcome) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	times := m.timesOf(o.Job)
-	n := float64(max(o.Ticks, 1))
-	m.outcomes.WithLabelValues(o.Job, o.Outcome).Add(n)
-	if o.Reason != "" {
-		m.reasons.WithLabelValues(o.Job, o.Outcome, o.Reason).Add(n)
-	}
-	if o.Ran {
-		took := max(o.Took, 0).Seconds() // negative if the clock was set back during the run
-		m.runTime.WithLabelValues(o.Job).Add(took)
-		m.duration.Observe(took)
-	}
-	switch {
-	case o.Outcome == "ok":
-		m.setLatest(&times.ok, o.Finished, m.lastOK.WithLabelValues, o.Job)
-	case o.Failed:
-		m.setLatest(&times.failure, o.Finished, m.lastFailure.WithLabelValues, o.Job)
+// Count counts an outcome, an outage of Redis, or a loss of its data. It ignores all other events.
+func (m *Metrics) Count(e events.Event) {
+	switch e := e.(type) {
+	case events.Outcome:
+		m.countRecord(e.Record)
+	case events.ProblemEnded:
+		switch e.Code {
+		case journal.Outage:
+			m.outages.Inc()
+		case journal.DataLoss:
+			m.losses.Inc()
+		}
 	}
 }
 
-// TryFailed counts a failed attempt that the same run repeats.
-func (m *Metrics) TryFailed(job string) {
+// withReason lists the outcomes whose reasons are codes. Other reasons are free texts, and too many for a metric.
+var withReason = []string{journal.OutcomeCanceled, journal.OutcomeSkipped, journal.OutcomeMissed}
+
+// countRecord counts the record that ends a run, a try, or ticks without a run. It also updates the times of the last success and the last failure of the job.
+func (m *Metrics) countRecord(rec journal.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.timesOf(job)
-	m.tries.WithLabelValues(job).Inc()
+	times := m.timesOf(rec.Job)
+	if rec.Retried {
+		m.tries.WithLabelValues(rec.Job).Inc()
+		return
+	}
+	n := float64(max(rec.Ticks, 1))
+	m.outcomes.WithLabelValues(rec.Job, rec.Outcome).Add(n)
+	if rec.Reason != "" && slices.Contains(withReason, rec.Outcome) {
+		m.reasons.WithLabelValues(rec.Job, rec.Outcome, rec.Reason).Add(n)
+	}
+	if rec.DurationMS != nil {
+		took := (time.Duration(max(*rec.DurationMS, 0)) * time.Millisecond).Seconds() // negative if the clock was set back during the run
+		m.runTime.WithLabelValues(rec.Job).Add(took)
+		m.duration.Observe(took)
+	}
+	switch {
+	case rec.Outcome == journal.OutcomeOK:
+		m.setLatest(&times.ok, rec.Finished, m.lastOK.WithLabelValues, rec.Job)
+	case rec.Failed():
+		m.setLatest(&times.failure, rec.Finished, m.lastFailure.WithLabelValues, rec.Job)
+	}
 }
 
 // Recovering counts a run that recovers an orphaned run.
@@ -158,15 +162,6 @@ func (m *Metrics) Renewed(left time.Duration) { m.left.Observe(left.Seconds()) }
 
 // Lost counts a lost lease.
 func (m *Metrics) Lost() { m.lost.Inc() }
-
-// Incident counts an incident of Redis: a loss of its data if dataLost is set, and otherwise an outage.
-func (m *Metrics) Incident(dataLost bool) {
-	if dataLost {
-		m.losses.Inc()
-	} else {
-		m.outages.Inc()
-	}
-}
 
 // Configured records the time from which the configuration has been in use, and the version of its time zone data.
 func (m *Metrics) Configured(at time.Time, zoneData string) {

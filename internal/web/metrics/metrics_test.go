@@ -1,6 +1,8 @@
-package web
+package metrics
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -8,19 +10,42 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // expectLines wants lines of /metrics, and that others are not there: those that begin with "no ".
-func expectLines(t *testing.T, s *Server, lines ...string) {
+func expectLines(t *testing.T, m *Metrics, lines ...string) {
 	t.Helper()
-	_, body := request(t, s, "GET", "/metrics", "")
+	body := scrape(m)
 	for _, want := range lines {
 		absent, none := strings.CutPrefix(want, "no ")
 		if found := strings.Contains(body, "\n"+strings.TrimPrefix(want, "no ")); found == none {
 			t.Errorf("wanted: %s; found %q: %v in\n%s", want, absent, found, body)
 		}
 	}
+}
+
+// scrape returns the answer of /metrics.
+func scrape(m *Metrics) string {
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
+}
+
+func quietGauges() Gauges {
+	return Gauges{Leader: func() bool { return true }, RedisUp: func() bool { return true },
+		ClockOffset: func() (time.Duration, bool) { return 1500 * time.Millisecond, true },
+		Lateness:    func() (time.Duration, bool) { return 250 * time.Millisecond, true },
+		Running:     func() int { return 3 }, ByJob: func() map[string]int { return map[string]int{"a": 2, "b": 1} }, LogDropped: func() uint64 { return 4 },
+		Cluster: func() *Cluster { return nil }}
+}
+
+func newMetrics(g Gauges) *Metrics { return New("v1", g) }
+
+func took(d time.Duration) *int64 {
+	ms := d.Milliseconds()
+	return &ms
 }
 
 // wholeCluster is the state that a leader has read.
@@ -32,12 +57,12 @@ func wholeCluster() *Cluster {
 func TestMetrics(t *testing.T) {
 	g := quietGauges()
 	g.Cluster = wholeCluster
-	s, m := serveMetrics(t, "", g)
+	m := newMetrics(g)
 	m.SetJobs([]Job{{Name: "a", Retries: true, Recovers: true}, {Name: "b"}}, []string{"db"}, time.Unix(900, 0))
-	m.Ended(Outcome{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 5e8), Ran: true, Took: 2 * time.Second})
-	m.Ended(Outcome{Job: "a", Outcome: "missed", Reason: "down", Ticks: 7, Failed: true, Finished: time.Unix(1001, 0)})
-	m.Ended(Outcome{Job: "b", Outcome: "failed", Ran: true, Took: time.Second, Failed: true, Finished: time.Unix(1002, 0)})
-	m.Ended(Outcome{Job: "b", Outcome: "failed", Ran: true}) // in less than a millisecond
+	m.countRecord(journal.Record{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 5e8), DurationMS: took(2 * time.Second)})
+	m.countRecord(journal.Record{Job: "a", Outcome: "missed", Reason: "down", Ticks: 7, Finished: time.Unix(1001, 0)})
+	m.countRecord(journal.Record{Job: "b", Outcome: "failed", DurationMS: took(time.Second), Finished: time.Unix(1002, 0)})
+	m.countRecord(journal.Record{Job: "b", Outcome: "failed", DurationMS: took(0)}) // in less than a millisecond
 	m.Started(200 * time.Millisecond)
 	m.Started(-time.Millisecond) // by clocks that are a little apart
 	m.Waited("db", 5*time.Second)
@@ -45,12 +70,12 @@ func TestMetrics(t *testing.T) {
 	m.Waiting("db")
 	m.Renewed(5 * time.Second)
 	m.Lost()
-	m.TryFailed("a")
-	m.TryFailed("a")
+	m.countRecord(journal.Record{Job: "a", Outcome: "failed", Retried: true})
+	m.countRecord(journal.Record{Job: "a", Outcome: "failed", Retried: true})
 	m.Recovering("a")
 	m.Configured(time.Unix(950, 0), "2026f")
 	m.Refused()
-	expectLines(t, s, `cronclave_outcomes_total{job_name="a",outcome="ok"} 1`, `cronclave_outcomes_total{job_name="a",outcome="missed"} 7`,
+	expectLines(t, m, `cronclave_outcomes_total{job_name="a",outcome="ok"} 1`, `cronclave_outcomes_total{job_name="a",outcome="missed"} 7`,
 		`cronclave_outcome_reasons_total{job_name="a",outcome="missed",reason="down"} 7`,
 		`cronclave_run_seconds_total{job_name="a"} 2`, `cronclave_last_ok_timestamp_seconds{job_name="a"} 1000.5`, `cronclave_lease_renewal_left_seconds_sum 5`,
 		`cronclave_last_failure_timestamp_seconds{job_name="a"} 1001`, `cronclave_last_failure_timestamp_seconds{job_name="b"} 1002`,
@@ -73,7 +98,7 @@ func TestMetrics(t *testing.T) {
 // The counters of a job and of a pool are there before anything happens: the first event would be no increase otherwise.
 // Promise: P6
 func TestCountersStartAtZero(t *testing.T) {
-	s, m := serve(t, "")
+	m := newMetrics(quietGauges())
 	m.SetJobs([]Job{{Name: "plain"}, {Name: "again", Retries: true, Recovers: true}}, []string{"db"}, time.Unix(900, 0))
 	var want []string
 	for _, job := range []string{"plain", "again"} {
@@ -82,12 +107,12 @@ func TestCountersStartAtZero(t *testing.T) {
 		}
 		want = append(want, `cronclave_run_seconds_total{job_name="`+job+`"} 0`, `cronclave_job_known_since_timestamp_seconds{job_name="`+job+`"} 900`)
 	}
-	expectLines(t, s, append(want, `cronclave_tries_failed_total{job_name="again"} 0`, `cronclave_recoveries_total{job_name="again"} 0`,
+	expectLines(t, m, append(want, `cronclave_tries_failed_total{job_name="again"} 0`, `cronclave_recoveries_total{job_name="again"} 0`,
 		`cronclave_pool_wait_seconds_count{pool="db"} 0`, `cronclave_pool_waiting_runs{pool="db"} 0`, `cronclave_leases_lost_total 0`,
 		`no cronclave_tries_failed_total{job_name="plain"}`, `no cronclave_recoveries_total{job_name="plain"}`, `no cronclave_outcome_reasons_total`,
 		`no cronclave_last_ok`, `no cronclave_last_failure`)...)
 	m.SetJobs([]Job{{Name: "plain"}, {Name: "new"}}, nil, time.Unix(1000, 0))
-	expectLines(t, s, `cronclave_job_known_since_timestamp_seconds{job_name="plain"} 900`, `cronclave_job_known_since_timestamp_seconds{job_name="new"} 1000`,
+	expectLines(t, m, `cronclave_job_known_since_timestamp_seconds{job_name="plain"} 900`, `cronclave_job_known_since_timestamp_seconds{job_name="new"} 1000`,
 		`cronclave_outcomes_total{job_name="new",outcome="ok"} 0`, `no cronclave_pool_wait_seconds_count{pool="db"}`, `no cronclave_pool_waiting_runs`)
 }
 
@@ -97,23 +122,23 @@ func TestUnknownIsNoNumber(t *testing.T) {
 	g := quietGauges()
 	g.ClockOffset, g.RedisUp = func() (time.Duration, bool) { return time.Hour, false }, func() bool { return false }
 	g.Lateness, g.Cluster = g.ClockOffset, wholeCluster
-	s, _ := serveMetrics(t, "", g)
-	expectLines(t, s, "cronclave_clock_offset_seconds NaN\n", "cronclave_lateness_seconds NaN\n", "cronclave_redis_up 0\n", "no cronclave_replicas", "no cronclave_replica_lost",
+	m := newMetrics(g)
+	expectLines(t, m, "cronclave_clock_offset_seconds NaN\n", "cronclave_lateness_seconds NaN\n", "cronclave_redis_up 0\n", "no cronclave_replicas", "no cronclave_replica_lost",
 		"no cronclave_configurations", "no cronclave_job_paused", "no cronclave_job_next", "no cronclave_job_period", "no cronclave_pool_slots", "no cronclave_pool_held")
 }
 
 // The last run that ended ok, and the last that failed, are the latest, in whatever order they become known; a job is known since its oldest record.
 // Promise: P6
 func TestLastOKIsTheLatest(t *testing.T) {
-	s, m := serve(t, "")
+	m := newMetrics(quietGauges())
 	m.SetJobs([]Job{{Name: "told"}, {Name: "ran"}}, nil, time.Unix(1500, 0))
 	m.Recall("told", Past{OK: time.Unix(1000, 0), Oldest: time.Unix(100, 0)})
-	m.Ended(Outcome{Job: "ran", Outcome: "ok", Finished: time.Unix(2000, 0), Ran: true})
+	m.countRecord(journal.Record{Job: "ran", Outcome: "ok", Finished: time.Unix(2000, 0), DurationMS: took(0)})
 	m.Recall("ran", Past{OK: time.Unix(1000, 0), Failure: time.Unix(900, 0), Oldest: time.Unix(1600, 0)}) // the history was read before that, and reports it now
-	m.Ended(Outcome{Job: "told", Outcome: "failed", Failed: true, Finished: time.Unix(3000, 0), Ran: true})
+	m.countRecord(journal.Record{Job: "told", Outcome: "failed", Finished: time.Unix(3000, 0), DurationMS: took(0)})
 	m.Recall("told", Past{Failure: time.Unix(2900, 0)})
 	m.Recall("removed", Past{OK: time.Unix(1000, 0)})
-	expectLines(t, s, `cronclave_last_ok_timestamp_seconds{job_name="told"} 1000`, `cronclave_last_ok_timestamp_seconds{job_name="ran"} 2000`,
+	expectLines(t, m, `cronclave_last_ok_timestamp_seconds{job_name="told"} 1000`, `cronclave_last_ok_timestamp_seconds{job_name="ran"} 2000`,
 		`cronclave_last_failure_timestamp_seconds{job_name="told"} 3000`, `cronclave_last_failure_timestamp_seconds{job_name="ran"} 900`,
 		`cronclave_outcomes_total{job_name="ran",outcome="ok"} 1`, `cronclave_job_known_since_timestamp_seconds{job_name="told"} 100`,
 		`cronclave_job_known_since_timestamp_seconds{job_name="ran"} 1500`, `no cronclave_last_ok_timestamp_seconds{job_name="removed"}`)
@@ -123,16 +148,16 @@ func TestLastOKIsTheLatest(t *testing.T) {
 func TestMetricsOfRemovedJobsGo(t *testing.T) {
 	g := quietGauges()
 	g.ByJob = func() map[string]int { return nil } // they have ended
-	s, m := serveMetrics(t, "", g)
+	m := newMetrics(g)
 	m.SetJobs([]Job{{Name: "a", Retries: true, Recovers: true}, {Name: "b"}}, nil, time.Unix(900, 0))
 	for range 2 {
-		m.Ended(Outcome{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 0), Ran: true, Took: time.Second}) // the second time it is removed already
-		m.Ended(Outcome{Job: "a", Outcome: "missed", Reason: "down", Failed: true, Finished: time.Unix(1000, 0)})
-		m.Ended(Outcome{Job: "b", Outcome: "failed", Ran: true, Took: time.Second})
-		m.TryFailed("a")
+		m.countRecord(journal.Record{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 0), DurationMS: took(time.Second)}) // the second time it is removed already
+		m.countRecord(journal.Record{Job: "a", Outcome: "missed", Reason: "down", Finished: time.Unix(1000, 0)})
+		m.countRecord(journal.Record{Job: "b", Outcome: "failed", DurationMS: took(time.Second)})
+		m.countRecord(journal.Record{Job: "a", Outcome: "failed", Retried: true})
 		m.Recovering("a")
 		m.SetJobs([]Job{{Name: "b"}}, nil, time.Unix(1100, 0))
-		if _, body := request(t, s, "GET", "/metrics", ""); strings.Contains(body, `job_name="a"`) || !strings.Contains(body, `job_name="b"`) {
+		if body := scrape(m); strings.Contains(body, `job_name="a"`) || !strings.Contains(body, `job_name="b"`) {
 			t.Errorf("removed, and still there, or another one is gone:\n%s", body)
 		}
 	}
@@ -140,7 +165,7 @@ func TestMetricsOfRemovedJobsGo(t *testing.T) {
 
 // TestEachMetricIsDocumented: docs/metrics.md has all of ours, and no others.
 func TestEachMetricIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/metrics.md")
+	text, err := os.ReadFile("../../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,10 +175,10 @@ func TestEachMetricIsDocumented(t *testing.T) {
 	}
 	g := quietGauges()
 	g.Cluster = wholeCluster
-	m := NewMetrics("v1", []string{"ok", "failed", "missed"}, g)
+	m := newMetrics(g)
 	m.SetJobs([]Job{{Name: "a", Retries: true, Recovers: true}}, []string{"p"}, time.Unix(900, 0))
-	m.Ended(Outcome{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 0), Ran: true, Took: time.Second})
-	m.Ended(Outcome{Job: "a", Outcome: "missed", Reason: "down", Failed: true, Finished: time.Unix(1000, 0)})
+	m.countRecord(journal.Record{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 0), DurationMS: took(time.Second)})
+	m.countRecord(journal.Record{Job: "a", Outcome: "missed", Reason: "down", Finished: time.Unix(1000, 0)})
 	m.Configured(time.Unix(1000, 0), "2026f")
 	families, err := m.registry.Gather()
 	if err != nil {
@@ -173,14 +198,14 @@ func TestEachMetricIsDocumented(t *testing.T) {
 
 // A pool that was removed leaves nothing behind, even if runs still began to wait for it after that: they have the older configuration.
 func TestMetricsOfRemovedPoolsGo(t *testing.T) {
-	s, m := serve(t, "")
+	m := newMetrics(quietGauges())
 	m.SetJobs(nil, []string{"db", "gone"}, time.Unix(900, 0))
 	for range 2 {
 		m.Waiting("gone")() // the second time it is removed already
 		m.Waited("gone", time.Second)
 		over := m.Waiting("gone")
 		m.SetJobs(nil, []string{"db"}, time.Unix(1100, 0))
-		expectLines(t, s, `cronclave_pool_waiting_runs{pool="db"} 0`, `no cronclave_pool_waiting_runs{pool="gone"}`, `no cronclave_pool_wait_seconds_count{pool="gone"}`)
+		expectLines(t, m, `cronclave_pool_waiting_runs{pool="db"} 0`, `no cronclave_pool_waiting_runs{pool="gone"}`, `no cronclave_pool_wait_seconds_count{pool="gone"}`)
 		over()
 	}
 }

@@ -131,10 +131,10 @@ func TestHungUpSignInIsUsedUp(t *testing.T) {
 	p := newProvider(t)
 	s := newSignIn(sessions{cfg: Config{OIDC: p.client(theSecret, localCallback), Log: hclog.NewNullLogger()}})
 	r := httptest.NewRequest(http.MethodGet, callbackPath, nil)
-	key := s.provider.Key(attemptKey)
-	a := s.newAttempt(r, "/", time.Now())
+	key := s.provider.Key(signInKey)
+	a := s.beginSignIn(r, "/", time.Now())
 	r.URL.RawQuery = url.Values{"code": {"x"}, "state": {a.deriveSecrets(key).State}}.Encode()
-	r.AddCookie(s.attemptCookie(r, a.slotName(), a.signedCookie(key), 600))
+	r.AddCookie(s.signInCookie(r, a.slotName(), a.signedCookie(key), 600))
 	ctx, hangUp := context.WithCancel(t.Context())
 	hang := make(chan struct{})
 	p.with(func() {
@@ -244,26 +244,26 @@ func TestAttemptIsUsedUp(t *testing.T) {
 
 // TestAttemptsAreBounded: the memory of a replica is, and attempts that are over or answered make room for new ones.
 func TestAttemptsAreBounded(t *testing.T) {
-	as := attempts{state: map[attempt]attemptState{}}
+	p := pendingSignIns{state: map[pendingSignIn]signInState{}}
 	now := time.Now()
-	waits := attempt{id: "waits", until: now.Add(attemptLength).Unix()}
-	if !as.claimCode(waits, now) || as.claimCode(waits, now) {
+	waits := pendingSignIn{id: "waits", until: now.Add(signInTimeout).Unix()}
+	if !p.claimCode(waits, now) || p.claimCode(waits, now) {
 		t.Error("a claim is not for one request")
 	}
-	for i := range mostAttempts + 100 {
-		a := attempt{id: strconv.Itoa(i), until: now.Add(attemptLength).Unix()}
-		if !as.claimCode(a, now) {
+	for i := range maxPending + 100 {
+		a := pendingSignIn{id: strconv.Itoa(i), until: now.Add(signInTimeout).Unix()}
+		if !p.claimCode(a, now) {
 			t.Fatalf("attempt %d is not a new one", i)
 		}
-		if as.settleClaim(a, answered); as.stateOf(a) != answered {
-			t.Fatalf("attempt %d: %d", i, as.stateOf(a))
+		if p.settleClaim(a, answered); p.stateOf(a) != answered {
+			t.Fatalf("attempt %d: %d", i, p.stateOf(a))
 		}
 	}
-	if n := len(as.state); n > mostAttempts || as.stateOf(waits) != asking {
-		t.Errorf("%d attempts, and the one that waits is %d", n, as.stateOf(waits))
+	if n := len(p.state); n > maxPending || p.stateOf(waits) != asking {
+		t.Errorf("%d attempts, and the one that waits is %d", n, p.stateOf(waits))
 	}
-	later := now.Add(attemptLength)
-	if as.claimCode(attempt{id: "later", until: later.Add(attemptLength).Unix()}, later); len(as.state) != 1 {
-		t.Errorf("%d attempts are remembered after their end", len(as.state))
+	later := now.Add(signInTimeout)
+	if p.claimCode(pendingSignIn{id: "later", until: later.Add(signInTimeout).Unix()}, later); len(p.state) != 1 {
+		t.Errorf("%d attempts are remembered after their end", len(p.state))
 	}
 }
