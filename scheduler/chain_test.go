@@ -13,6 +13,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // after has a job run after others, instead of by a schedule.
@@ -480,9 +481,9 @@ type lastWord struct {
 	job string
 }
 
-func (l lastWord) Record(ctx context.Context, records []scheduler.Record) error {
+func (l lastWord) Record(ctx context.Context, records []run.Record) error {
 	err := l.replica.Record(ctx, records)
-	if slices.ContainsFunc(records, func(r scheduler.Record) bool { return r.Job == l.job && r.Outcome == scheduler.OK }) {
+	if slices.ContainsFunc(records, func(r run.Record) bool { return r.Job == l.job && r.Outcome == run.OK }) {
 		l.die()
 	}
 	return err

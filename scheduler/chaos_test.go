@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // seeded gives a test its random numbers. CRONCLAVE_TEST_SEED repeats a run, as far as goroutines let it.
@@ -54,11 +55,11 @@ func trouble(rng *rand.Rand, w *wire) {
 
 // flaky is a journal that fails now and then, also after it has written.
 type flaky struct {
-	scheduler.Journal
+	run.Journal
 	rng *rand.Rand
 }
 
-func (f flaky) Record(ctx context.Context, records []scheduler.Record) error {
+func (f flaky) Record(ctx context.Context, records []run.Record) error {
 	before, after := f.rng.IntN(20) == 0, f.rng.IntN(20) == 0
 	if before {
 		return errDead
@@ -155,7 +156,7 @@ func (c *cluster) havoc(rng *rand.Rand, jobs []scheduler.Job, length time.Durati
 func (c *cluster) checkTries(job string, until time.Time, died map[string]bool) {
 	c.t.Helper()
 	c.checkAttempts(job, 1)
-	last, count := map[int]scheduler.Record{}, map[string]int{}
+	last, count := map[int]run.Record{}, map[string]int{}
 	for _, w := range c.words(job) {
 		if s := c.second(w.Tick); last[s].Attempt <= w.Attempt {
 			last[s] = w
@@ -163,7 +164,7 @@ func (c *cluster) checkTries(job string, until time.Time, died map[string]bool) 
 	}
 	for tick := range c.due(job, until) {
 		w, told := last[c.second(tick)]
-		if !told || w.Outcome == scheduler.Running && !died[w.Replica] {
+		if !told || w.Outcome == run.Running && !died[w.Replica] {
 			c.t.Errorf("P6: the last word on %s %d is %+v", job, c.second(tick), w)
 		}
 		count[fmt.Sprint(w.Attempt, " ", verdict(w))]++
@@ -175,7 +176,7 @@ func (c *cluster) checkTries(job string, until time.Time, died map[string]bool) 
 // missing: then its run is still called running.
 func (c *cluster) checkOutcomes(job string, until time.Time, died map[string]bool) {
 	c.t.Helper()
-	told := map[int][]scheduler.Record{} // by the second of the test
+	told := map[int][]run.Record{} // by the second of the test
 	for _, w := range c.words(job) {
 		told[c.second(w.Tick)] = append(told[c.second(w.Tick)], w)
 	}
@@ -196,9 +197,9 @@ func (c *cluster) checkOutcomes(job string, until time.Time, died map[string]boo
 		count[verdict(w)]++
 		isRun := w.Token != 0
 		switch {
-		case w.Outcome == scheduler.Running && !died[w.Replica]:
+		case w.Outcome == run.Running && !died[w.Replica]:
 			c.t.Errorf("P6: %s %d runs for ever on %s", job, s, w.Replica)
-		case isRun && ran[s] == 0 && w.Outcome != scheduler.Abandoned && w.Outcome != scheduler.Lost: // while it waited for its pool
+		case isRun && ran[s] == 0 && w.Outcome != run.Abandoned && w.Outcome != run.Lost: // while it waited for its pool
 			c.t.Errorf("P6: %s %d is told as %s and did not run", job, s, verdict(w))
 		case !isRun && ran[s] > 0:
 			c.t.Errorf("P6: %s %d is told as %s and ran", job, s, verdict(w))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A checkBatch has the states of some children and of their parents.
@@ -139,7 +140,7 @@ func (c *checks) openChained(t *task, states []election.State, now time.Time) {
 			k := c.agenda.Open(&t.line, agenda.Instants{At: t.chain.instantOf(e.Tick), Name: e.Tick, Previous: earlier(previous, e.Tick.Add(-time.Second)), Since: e.Due}, now)
 			t.chain.opened = later(t.chain.opened, e.Tick)
 			if starts && k.Waits() {
-				k.Cause.Reason = agenda.Down
+				k.Cause.Reason = run.ReasonDown
 			}
 		}
 		previous = e.Tick

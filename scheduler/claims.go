@@ -3,14 +3,13 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+	"github.com/cronclave/cronclave/scheduler/internal/failpoint"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // claims sends the claims of due ticks to Redis, in batches.
@@ -96,7 +95,7 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 
 // claimOf returns the claim of a tick, and reserves a place on this replica for its run. If there is no free place, the claim abstains.
 func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
-	t := taskOf(k)
+	t := k.Job.Of
 	way := agenda.Claim{Full: !t.Elsewhere && c.places.free() <= 0}
 	if !k.Placed && !c.leaving && !way.Full && k.MayWin() && t.Running < t.PerReplica {
 		c.places.placeTick(k)
@@ -109,13 +108,13 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	if way.Abstains && !k.Waits() {
 		k.StandAside()
 	}
-	if why := c.exec.backoffs.failureOf(t.Name); why != "" {
+	if why := c.exec.StartFailure(t.Name); why != "" {
 		k.Unstartable(why)
 	}
 	claim := c.claimFor(k)
 	claim.Abstain, claim.Tick.IfLate = way.Abstains, missedBecause(c.cfg.missedReason(t, k.Cause.Reason))
 	if !k.Waits() {
-		claim.Tick.IfHeld, claim.Tick.KeepFirst = string(Skipped)+" overlap", jobOf(k).Overlap == OverlapQueue
+		claim.Tick.IfHeld, claim.Tick.KeepFirst = run.SkippedOverlap, k.Rules.Overlap == agenda.Queued
 	}
 	setReplace(&claim, k, way.Replaces)
 	c.agenda.Send(k, way, now)
@@ -128,7 +127,7 @@ func setReplace(c *election.Claim, k *tick, replaces bool) {
 	c.Tick.Replace = replaces
 	switch {
 	case k.Standing == agenda.Displaced:
-		c.Abstain, c.Tick.IfHeld = true, string(Skipped)+" overlap"
+		c.Abstain, c.Tick.IfHeld = true, run.SkippedOverlap
 		c.Tick.IfLate = c.Tick.IfHeld
 	case k.Rules.Overlap == agenda.Replace:
 		c.Tick.IfHeld = ""
@@ -137,10 +136,10 @@ func setReplace(c *election.Claim, k *tick, replaces bool) {
 
 // claimFor returns a claim with the fields that do not change while a tick is claimed again and again.
 func (c *core) claimFor(k *tick) election.Claim {
-	j := jobOf(k)
-	return election.Claim{Lock: election.JobLock(j.Name), ID: k.ID, Trigger: k.Trigger, Slots: j.Parallel, Lease: j.Lease,
+	j := k.Rules
+	return election.Claim{Lock: election.JobLock(j.Name), ID: k.ID, Trigger: k.Trigger, Slots: j.Parallel, Lease: j.Runs.Lease,
 		Memo: election.Memo(c.cfg.ownIdentity(), k.LastChance(), instantOfName(k.Name, k.At)),
-		Tick: &election.Tick{At: k.Name, Instant: k.At, Previous: k.Previous, Schedule: taskOf(k).scheduleDigest(), PerTick: j.PerTick,
+		Tick: &election.Tick{At: k.Name, Instant: k.At, Previous: k.Previous, Schedule: k.Job.Of.scheduleDigest(), PerTick: j.PerTick,
 			NotBefore: k.Due, Deadline: k.LastChance(), KeepOutcome: true}}
 }
 
@@ -161,7 +160,7 @@ func (c *claims) settleClaims(b claimBatch) {
 			unknown++
 		}
 		k.NoteAnswer(answerOf(r.Verdict), now)
-		if t := taskOf(k); r.Orphans > c.recoveries.countOf(t) { // there is an orphan that this replica has not seen yet
+		if t := k.Job.Of; r.Orphans > c.recoveries.countOf(t) { // there is an orphan that this replica has not seen yet
 			c.inspectAt(t, now)
 		}
 		givenUp, _ := k.Unwanted()
@@ -232,28 +231,29 @@ func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
 
 // closeSettled closes and records a tick that was decided without a run.
 func (c *claims) closeSettled(k *tick, r election.Result, now time.Time) {
-	t := taskOf(k)
+	t := k.Job.Of
 	c.agenda.Close(k)
-	failpoint("settled", &Run{Job: t.Name, Tick: k.At})
+	failpoint.Reach("settled", t.Name, k.At)
+	verdict := run.ParseVerdict(r.Outcome)
 	if r.Outcome != "" {
-		rec := tickRecord(t.Name, named{k.Name, k.At}, r.Outcome, c.cfg.Replica, now)
-		if rec.Reason == string(agenda.Redis) || rec.Reason == string(agenda.CannotStart) {
+		rec := tickRecord(t.Name, named{k.Name, k.At}, verdict, c.cfg.Replica, now)
+		if rec.Reason == run.ReasonRedis || rec.Reason == run.ReasonCannotStart {
 			rec.Detail = k.Trouble.At(now, c.cfg.Replica)
 		}
-		written := c.exec.recorder.add(rec)
+		written := c.exec.Recorder().Add(rec)
 		if r.Verdict == election.Settled {
 			c.ackWhenWritten(t, k.Name, now, written)
 		}
 	}
 	c.checkAfter(t, now) // ticks of the children may be due now
 	if r.Verdict == election.Settled {
-		logVerdict(c.log, t.Name, k.At, r.Outcome)
+		c.log.Log(verdict.LogLevel(false), "tick not run", "job", t.Name, "tick", k.At.Format(time.RFC3339), "outcome", r.Outcome)
 	}
 }
 
 // stillOpen schedules the next claim of an undecided tick. In a drain it drops the tick instead.
 func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
-	t, way := taskOf(k), k.Claim()
+	t, way := k.Job.Of, k.Claim()
 	switch {
 	case c.leaving:
 		c.agenda.Close(k)
@@ -262,24 +262,24 @@ func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 		c.agenda.AskSoon(k, r.Until, now)
 	case r.Verdict == election.Closed:
 		k.Undecided("Redis had lost its data, and the job's lock was closed until "+r.Until.UTC().Format(time.RFC3339), now)
-		k.Wait(agenda.Cause{Reason: agenda.Redis})
+		k.Wait(agenda.Cause{Reason: run.ReasonRedis})
 		c.agenda.AskSoon(k, r.Until, now)
 	// A tick whose claim replaces a run is not parked, because the replaced run may be on this replica.
 	case way.Abstains && k.Standing != agenda.Displaced && !way.Replaces:
 		cause := k.Cause
 		if k.Rules.Overlap == agenda.Queued && !r.Until.IsZero() { // if all slots are held, this is the reason, not the missing place on this replica
-			cause = agenda.Cause{Reason: agenda.Slots}
+			cause = agenda.Cause{Reason: run.ReasonSlots}
 		}
 		k.Wait(cause)
 		c.agenda.Park(k, way.Full, now)
 	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // a claim that skips was not decided, so the votes of the quorum were split
 		k.Undecided("no majority of the quorum agreed: its votes were split", now)
-		k.Wait(agenda.Cause{Reason: agenda.Redis})
+		k.Wait(agenda.Cause{Reason: run.ReasonRedis})
 		c.agenda.LineUp(k)
 		c.agenda.Ask(k, now.Add(c.pauseHeld(k, now)), now)
 	default: // all slots are held, and the tick waits for one now
 		k.Contend()
-		k.Cause = agenda.Cause{Reason: agenda.Slots}
+		k.Cause = agenda.Cause{Reason: run.ReasonSlots}
 		if k.Rules.Overlap == agenda.Queued {
 			k.Wait(k.Cause)
 		}
@@ -319,7 +319,7 @@ func (c *claims) cannotTell(k *tick, r election.Result, b claimBatch, now time.T
 		c.askAgain = now.Add(c.retry.Next())
 	}
 	reason := k.WhyUnanswered(b.stood >= standstill)
-	if reason == agenda.Redis {
+	if reason == run.ReasonRedis {
 		k.Silent(b.sent)
 	}
 	k.WaitAnew(agenda.Cause{Reason: reason})
@@ -336,30 +336,24 @@ func (c *claims) logUnanswered(err error, stood time.Duration) {
 	c.log.Warn("Redis does not answer; due ticks wait until their start deadline", "error", err)
 }
 
-// logVerdict logs that a tick was not run. verdict is "outcome reason".
-func logVerdict(log hclog.Logger, job string, tick time.Time, verdict string) {
-	outcome, reason, _ := strings.Cut(verdict, " ")
-	log.Log(Outcome(outcome).logLevel(reason, false), "tick not run", "job", job, "tick", tick.Format(time.RFC3339), "outcome", verdict)
-}
-
 // withdrawUnheard withdraws a claim whose grant arrived only after its lease had ended. The tick is then claimed under a new id, so that a late reply
 // to the old claim starts nothing.
 func (c *claims) withdrawUnheard(k *tick) {
 	c.log.Warn("a claim was granted, and its answer came only after the lease; the claim is withdrawn, and the tick is claimed anew", "job", k.Job.Name,
 		"tick", k.At.Format(time.RFC3339), "run_id", k.ID)
 	if !k.Placed {
-		c.places.takePlace(taskOf(k))
+		c.places.takePlace(k.Job.Of)
 	}
 	k.Placed = false // the withdrawal keeps the place until it is finished
 	c.agenda.Return(k)
-	c.starts.withdrawForGood(&grant{task: taskOf(k), job: jobOf(k), of: named{k.Name, k.At}, due: k.Due, trigger: k.Trigger, returned: k}, c.claimFor(k))
+	c.starts.withdrawForGood(&grant{task: k.Job.Of, rules: k.Rules, of: named{k.Name, k.At}, due: k.Due, trigger: k.Trigger, returned: k}, c.claimFor(k))
 }
 
 // postponeDamaged postpones the claim of a tick if the data of the job's lock is damaged. Other jobs are not affected.
 func (c *claims) postponeDamaged(k *tick, r election.Result, now time.Time) {
-	c.logDamage(taskOf(k), r.Err, now)
+	c.logDamage(k.Job.Of, r.Err, now)
 	k.Undecided("the data of the job's lock in Redis is damaged; the log names the key", now)
-	k.WaitAnew(agenda.Cause{Reason: agenda.Redis})
+	k.WaitAnew(agenda.Cause{Reason: run.ReasonRedis})
 	c.agenda.Ask(k, now.Add(damagePause), now)
 }
 
@@ -373,11 +367,11 @@ func isDamaged(err error) bool { return errors.Is(err, election.ErrCorrupt) }
 // that it is settled.
 func (c *claims) startGranted(k *tick, term *election.Term, now time.Time) {
 	if !k.Placed {
-		c.places.takePlace(taskOf(k))
+		c.places.takePlace(k.Job.Of)
 	}
 	k.Placed = false // from here on the run holds the place
 	givenUp, dropped := k.Unwanted()
-	g := &grant{task: taskOf(k), job: jobOf(k), term: term, of: named{k.Name, k.At}, due: k.Due, trigger: k.Trigger, startBy: startBy(k, now)}
+	g := &grant{task: k.Job.Of, rules: k.Rules, term: term, of: named{k.Name, k.At}, due: k.Due, trigger: k.Trigger, startBy: startBy(k, now)}
 	if k.Waits() && k.Late(now) && !givenUp {
 		c.agenda.Return(k)
 		g.returned, g.term = k, nil
@@ -395,14 +389,17 @@ func (c *claims) startGranted(k *tick, term *election.Term, now time.Time) {
 	}
 }
 
+// poolMargin is the time before the next tick at which a run stops waiting for its pool, if its start deadline is the next tick. If it waited longer,
+// the next tick would find the slot of the job held and be skipped.
+const poolMargin = 50 * time.Millisecond
+
 // startBy returns the instant until which the run of a tick that is granted now may wait for a slot of its pool. The deadline of a caught-up tick may
 // be a day away, so its run waits no longer than a run without a deadline.
 func startBy(k *tick, now time.Time) time.Time {
-	j := jobOf(k)
-	if k.Trigger == caughtUp {
-		return earlier(k.Deadline, now.Add(j.poolWait()))
+	if k.Trigger == run.CaughtUp {
+		return earlier(k.Deadline, now.Add(k.Rules.Runs.PoolWait))
 	}
-	if own := k.Deadline.Sub(k.Due); j.StartDeadline == 0 && own < agenda.LongestAuto && own > 2*poolMargin {
+	if own := k.Deadline.Sub(k.Due); k.Rules.StartDeadline == 0 && own < agenda.LongestAuto && own > 2*poolMargin {
 		return k.Deadline.Add(-poolMargin)
 	}
 	return k.Deadline

@@ -13,6 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // TestEachTickRunsOnce is the main job, without any trouble: whatever the number of replicas, the length of the runs and the
@@ -227,11 +228,11 @@ func TestTimeout(t *testing.T) {
 				}
 				c.joinAll(2, []scheduler.Job{c.job("j", "* * * * *", time.Hour, edits...)})
 				c.at(90 * time.Second)
-				run := c.runs("j")[0]
-				want(t, "length", run.to.Sub(run.from), tc.length)
+				one := c.runs("j")[0]
+				want(t, "length", one.to.Sub(one.from), tc.length)
 				want(t, "outcomes", c.outcomes("j"), map[string]int{"timeout": 1})
-				if !errors.Is(run.cause, scheduler.ErrTimeout) {
-					t.Errorf("stopped with %v", run.cause)
+				if !errors.Is(one.cause, run.ErrTimeout) {
+					t.Errorf("stopped with %v", one.cause)
 				}
 			})
 		})

@@ -20,6 +20,7 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 func TestMain(m *testing.M) {
@@ -41,7 +42,7 @@ type cluster struct {
 
 	mu       sync.Mutex
 	ran      []*ran
-	records  []scheduler.Record
+	records  []run.Record
 	replicas []*replica
 	members  []string // their names, for each other
 }
@@ -236,7 +237,7 @@ func (r *replica) journalHangs() {
 var errDead = errors.New("the dead tell no tales")
 
 // Record keeps records in memory, as the journal of all replicas.
-func (r *replica) Record(ctx context.Context, records []scheduler.Record) error {
+func (r *replica) Record(ctx context.Context, records []run.Record) error {
 	r.mu.Lock()
 	dead, hangs := r.dead, r.hangs
 	r.mu.Unlock()
@@ -342,16 +343,16 @@ func (c *cluster) second(t time.Time) int { return int(t.Sub(c.start) / time.Sec
 
 // words is the last word on each run of a job, as a journal keeps it: the end wins over the start, and the holder
 // over those who believed it dead.
-func (c *cluster) words(job string) map[string]scheduler.Record {
+func (c *cluster) words(job string) map[string]run.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last := map[string]scheduler.Record{}
+	last := map[string]run.Record{}
 	for _, r := range c.records {
 		if r.Job != job {
 			continue
 		}
 		known, ok := last[r.RunID]
-		if !ok || known.Outcome == scheduler.Running || known.Outcome == scheduler.Abandoned && r.Outcome != scheduler.Running {
+		if !ok || known.Outcome == run.Running || known.Outcome == run.Abandoned && r.Outcome != run.Running {
 			last[r.RunID] = r
 		}
 	}
@@ -367,7 +368,7 @@ func (c *cluster) outcomes(job string) map[string]int {
 	return count
 }
 
-func verdict(r scheduler.Record) string { return strings.TrimSpace(string(r.Outcome) + " " + r.Reason) }
+func verdict(r run.Record) string { return r.Verdict().String() }
 
 // told is the verdicts of a job by its ticks, as seconds of the test.
 func (c *cluster) told(job string) map[int][]string {

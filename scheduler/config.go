@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A Claimer claims ticks for a replica, so that each tick runs on one replica. [election.Elector] implements it.
@@ -22,13 +22,6 @@ type Claimer interface {
 	Inspect(ctx context.Context, requests []election.InspectRequest) []election.State
 	DeleteOrphans(ctx context.Context, job string, runs ...string) error
 	Now() (now time.Time, ok bool)
-}
-
-// A Journal keeps the outcomes of ticks and runs for display. The scheduler makes no decision from it.
-type Journal interface {
-	// Record stores records. It is called again with the same records after an error, so it must be idempotent by RunID. It is called by one goroutine
-	// at a time.
-	Record(ctx context.Context, records []Record) error
 }
 
 // GrantEvents publishes grants, so that other replicas need not claim the granted ticks. [election.Elector] implements it. Events may get lost: the
@@ -45,12 +38,12 @@ type Config struct {
 	Jobs []Job
 	// Claimer is required, except for [Scheduler.RunNow] without a lock.
 	Claimer Claimer
-	Journal Journal // defaults to none
+	Journal run.Journal // defaults to none
 	// Streak returns keys and values about the failures of a job since its last ok run, for the log line of a failed run. It must be safe for concurrent
 	// use. Defaults to none.
 	Streak      func(ctx context.Context, job string) []any
 	GrantEvents GrantEvents // defaults to none: each replica claims each tick
-	Pools       Pools       // required if a job has a Pool, except for [Scheduler.RunNow] without a lock
+	Pools       run.Pools   // required if a job has a Pool, except for [Scheduler.RunNow] without a lock
 	// Requests delivers the requests for runs outside the schedule. Defaults to none.
 	Requests Requests
 	// Labels are the labels of this replica, which runs only jobs whose Where is a subset of them. Defaults to none.
@@ -73,7 +66,7 @@ type Config struct {
 	// Ready reports whether runs may be started now. While it returns false, this replica leaves ticks to the other replicas. It is called often, by one
 	// goroutine at a time. Defaults to always true.
 	Ready func() bool
-	// Probe returns an error if this machine cannot start programs. It is called if the Err of a [Result] wraps [ErrNotStarted], if a run has not begun
+	// Probe returns an error if this machine cannot start programs. It is called if the Err of a [Result] wraps [run.ErrNotStarted], if a run has not begun
 	// within its [Job.StartTimeout], and before each requested run. If Probe fails, this replica stops claiming and calls Probe after growing pauses
 	// until it succeeds. It is called by one goroutine at a time. Defaults to none: then each Err that wraps ErrNotStarted stops claiming for a pause.
 	Probe func() error
@@ -81,6 +74,15 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Clock is the wall clock of this replica. It is used until the clock of Redis is known. Defaults to time.Now.
 	Clock func() time.Time
+}
+
+// forRuns returns the services for the execution of runs. now is the clock of Redis. abort ends when runs must be killed at once.
+func (c *Config) forRuns(now func() time.Time, abort context.Context) run.Config {
+	of := run.Config{Replica: c.Replica, Logger: c.Logger, Now: now, Abort: abort, Journal: c.Journal, Streak: c.Streak, Pools: c.Pools, Probe: c.Probe}
+	if c.GrantEvents != nil {
+		of.Publish = c.GrantEvents.Publish
+	}
+	return of
 }
 
 // ErrNoJob means that the job is not configured.
@@ -112,10 +114,10 @@ func (c *Config) ownIdentity() string {
 
 // missedReason returns the reason for which a tick of a job was missed. On a replica without the job's labels, it replaces Down by Labels if no live
 // replica has the labels.
-func (c *Config) missedReason(t *task, reason agenda.Reason) agenda.Reason {
-	if reason == agenda.Down && t.Elsewhere && c.Peers != nil {
+func (c *Config) missedReason(t *task, reason run.Reason) run.Reason {
+	if reason == run.ReasonDown && t.Elsewhere && c.Peers != nil {
 		if _, fit := c.Peers(t.Where); len(fit) == 0 {
-			return agenda.Labels
+			return run.ReasonLabels
 		}
 	}
 	return reason

@@ -7,17 +7,19 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A core is the state that the parts of the loop share: the jobs, their open ticks, and the times of their next inspections and checks.
 type core struct {
 	cfg  Config
 	log  hclog.Logger
-	exec *executor
+	exec *run.Executor
 
 	tasks     map[string]*task
-	agenda    agenda.Agenda
+	agenda    agenda.Agenda[*task]
 	places    places
 	published publisher
 	toInspect agenda.Queue[*task] // jobs whose state in Redis is to be read
@@ -93,7 +95,7 @@ func (c *core) withdrawClaim(k *tick) {
 }
 
 // ackWhenWritten schedules the acknowledgement of a settlement to Redis, for when its records are written.
-func (c *core) ackWhenWritten(t *task, tick, now time.Time, written ...*receipt) {
+func (c *core) ackWhenWritten(t *task, tick, now time.Time, written ...*run.Receipt) {
 	t.unacked = append(t.unacked, unacked{tick, written})
 	t.unacked = slices.Clone(t.unacked[max(len(t.unacked)-maxUnacked, 0):])
 	c.inspectAt(t, now.Add(ackDelay))
@@ -103,7 +105,7 @@ func (c *core) ackWhenWritten(t *task, tick, now time.Time, written ...*receipt)
 // inspection by any replica records them again.
 func (c *core) forgetAcked(t *task, ticks []time.Time, now time.Time) {
 	t.unacked = slices.DeleteFunc(t.unacked, func(u unacked) bool {
-		return slices.ContainsFunc(ticks, u.tick.Equal) || slices.ContainsFunc(u.written, (*receipt).failed)
+		return slices.ContainsFunc(ticks, u.tick.Equal) || slices.ContainsFunc(u.written, (*run.Receipt).Failed)
 	})
 	if len(t.unacked) > 0 {
 		c.inspectAt(t, now.Add(ackDelay))
@@ -115,7 +117,7 @@ func (c *core) forgetAcked(t *task, ticks []time.Time, now time.Time) {
 func (c *core) inspectRunning(t *task, st election.State) {
 	for _, r := range st.Running {
 		until := r.Expires
-		if decided := t.startDecided(time.UnixMicro(r.Token), until); decided.After(st.Now) {
+		if decided := startDecided(t.Rules.Runs, time.UnixMicro(r.Token), until); decided.After(st.Now) {
 			until = decided
 		}
 		c.inspectAt(t, until)
@@ -157,7 +159,7 @@ func (c *core) fallBehind(given []*tick, now time.Time) {
 		return
 	}
 	for _, k := range given {
-		t := taskOf(k)
+		t := k.Job.Of
 		t.Behind = orDefault(t.Behind, k.Cause.Reason)
 		c.inspectAt(t, now)
 		c.giveUp(k, false)
@@ -169,11 +171,11 @@ func (c *core) fallBehind(given []*tick, now time.Time) {
 // run, and on a quorum no event reports this. So the inspection does not wait for the end of the lease. It comes after the time for the start, and
 // early enough for another start before the deadline.
 func (c *core) inspectTaken(k *tick, until, now time.Time) {
-	until = jobOf(k).startDecided(now, until)
+	until = startDecided(k.Rules.Runs, now, until)
 	if left := k.Deadline.Sub(now); left > 0 {
 		until = earlier(until, k.Deadline.Add(-min(left/2, startMargin)))
 	}
-	c.inspectAt(taskOf(k), until)
+	c.inspectAt(k.Job.Of, until)
 }
 
 // startMargin is the time that two replicas need to give back a tick and to claim it.
@@ -181,7 +183,7 @@ const startMargin = time.Second
 
 // startDecided returns the instant by which a run has begun or was given back, if it was granted at the instant granted. It returns the end of the
 // lease if that is earlier.
-func (j *Job) startDecided(granted, expires time.Time) time.Time {
+func startDecided(j *run.Job, granted, expires time.Time) time.Time {
 	if j.StartTimeout == 0 {
 		return expires
 	}
@@ -218,14 +220,14 @@ func (p *places) releasePlace(t *task) {
 // placeTick occupies a place for a tick that is about to be claimed.
 func (p *places) placeTick(k *tick) {
 	k.Placed = true
-	p.takePlace(taskOf(k))
+	p.takePlace(k.Job.Of)
 }
 
 // unplaceTick frees the place of a tick, if the tick has one.
 func (p *places) unplaceTick(k *tick) {
 	if k.Placed {
 		k.Placed = false
-		p.releasePlace(taskOf(k))
+		p.releasePlace(k.Job.Of)
 	}
 }
 
@@ -270,3 +272,11 @@ func (l *lane[T, B]) settleBatch(b B) {
 
 // discardBatch drops an answered batch that is no longer needed.
 func (l *lane[T, B]) discardBatch(B) { l.busy = false }
+
+const (
+	shortestPause = 50 * time.Millisecond
+	longestPause  = 2 * time.Second
+)
+
+// newBackoff returns the backoff between two attempts of the same request.
+func newBackoff() *backoff.Backoff { return backoff.New(shortestPause, longestPause) }

@@ -15,7 +15,7 @@ func (s *Scheduler) drain() {
 	if n := s.Running(); n > 0 {
 		s.log.Info("draining", "running", n, "drain_timeout", s.cfg.DrainTimeout.String())
 	}
-	s.exec.drain(s.cfg.DrainTimeout)
+	s.exec.Drain(s.cfg.DrainTimeout)
 	s.leaving = true
 	s.agenda.Clear()
 	s.inspections.due.Clear()

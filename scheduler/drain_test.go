@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 func drainTimeout(d time.Duration) func(*scheduler.Config) {
@@ -78,7 +79,7 @@ func TestAbort(t *testing.T) {
 		<-r.done
 		want(t, "end", time.Since(c.start), 20*time.Second)
 		want(t, "outcomes", c.outcomes("j"), map[string]int{"canceled drain": 1})
-		if cause := c.runs("j")[0].cause; !errors.Is(cause, scheduler.ErrDrain) {
+		if cause := c.runs("j")[0].cause; !errors.Is(cause, run.ErrDrain) {
 			t.Errorf("stopped with %v", cause)
 		}
 	})

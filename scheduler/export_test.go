@@ -15,7 +15,6 @@ func (s *Scheduler) Leftovers() (left []string) {
 	note("places taken", s.places.taken)
 	note("runs", s.Running())
 	note("transitions refused", s.agenda.Refusals())
-	note("transitions of runs refused", int(s.exec.refused.Load()))
 	note("ticks to ask for", s.agenda.Asks().Len())
 	note("ticks that wait for a place", s.agenda.Starved())
 	note("words to tell", len(s.published.begun)+len(s.published.ended))

@@ -9,12 +9,13 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A grant is a tick, or the recovery of an orphan, that was granted to this replica. It occupies a place on this replica until it is over.
 type grant struct {
 	task      *task
-	job       *Job // the configuration of the job at the time of the claim
+	rules     *agenda.Rules // the settings of the job at the time of the claim
 	term      *election.Term
 	of        named
 	due       time.Time
@@ -33,14 +34,15 @@ type starts struct {
 
 // startGrant executes the run of a grant in a new goroutine.
 func (s *starts) startGrant(g *grant) {
-	run := &Run{ID: g.term.ID(), Job: g.job.Name, Tick: g.of.at, Local: g.of.localTime(), Due: g.due, Trigger: g.trigger, Slot: g.term.Slot(), Slots: g.job.Parallel,
-		Attempt: g.term.Attempt(), Token: g.term.Token(), startBy: g.startBy, followed: g.task.isFollowed(g.of.name)}
-	s.active.add(g.job.Name, 1)
+	granted := &run.Grant{Job: g.rules.Runs, Term: g.term, StartBy: g.startBy, Followed: g.task.isFollowed(g.of.name),
+		Run: run.Run{ID: g.term.ID(), Job: g.rules.Name, Tick: g.of.at, Local: g.of.localTime(), Due: g.due, Trigger: g.trigger, Slot: g.term.Slot(), Slots: g.rules.Parallel,
+			Attempt: g.term.Attempt(), Token: g.term.Token()}}
+	s.active.add(g.rules.Name, 1)
 	go func() {
 		defer func() { s.finished <- g }()
-		end := s.exec.executeRun(context.Background(), g.job, run, g.term)
-		if g.unstarted = end.unstarted != nil; g.unstarted {
-			s.exec.holdPlace(g.job, end)
+		end := s.exec.Execute(context.Background(), granted)
+		if g.unstarted = end.Unstarted != nil; g.unstarted {
+			s.exec.AfterUnstarted(g.rules.Name, end)
 		}
 	}()
 }
@@ -48,25 +50,25 @@ func (s *starts) startGrant(g *grant) {
 // withdrawForGood withdraws a claim whose run will not begin on this replica. It retries in a new goroutine until Redis has acknowledged the
 // withdrawal, or the drain begins.
 func (s *starts) withdrawForGood(g *grant, c election.Claim) {
-	s.active.add(g.job.Name, 1)
+	s.active.add(g.rules.Name, 1)
 	go func() {
 		defer func() { s.finished <- g }()
-		s.exec.awaitWithdrawal(s.cfg.Claimer, c)
+		awaitWithdrawal(s.exec.Draining(), &s.cfg, c)
 	}()
 }
 
 // awaitWithdrawal withdraws a claim and waits for the acknowledgement. It returns false if the drain begins first: then the withdrawal goes on in the
 // background.
-func (x *executor) awaitWithdrawal(claimer Claimer, c election.Claim) bool {
+func awaitWithdrawal(draining context.Context, cfg *Config, c election.Claim) bool {
 	for retry := newBackoff(); ; {
-		err := claimer.AwaitWithdrawal(x.draining, c)
+		err := cfg.Claimer.AwaitWithdrawal(draining, c)
 		if err == nil {
 			return true
 		}
 		job, _ := election.JobOf(c.Lock)
-		x.log.Debug("claim not withdrawn", "job", job, "run_id", c.ID, "error", err)
-		if !retry.Wait(x.draining) {
-			claimer.Withdraw(c)
+		cfg.Logger.Debug("claim not withdrawn", "job", job, "run_id", c.ID, "error", err)
+		if !retry.Wait(draining) {
+			cfg.Claimer.Withdraw(c)
 			return false
 		}
 	}
@@ -74,7 +76,7 @@ func (x *executor) awaitWithdrawal(claimer Claimer, c election.Claim) bool {
 
 // giveBack gives back a term that was granted too late.
 func (s *starts) giveBack(g *grant, term *election.Term) {
-	s.active.add(g.job.Name, 1)
+	s.active.add(g.rules.Name, 1)
 	go func() {
 		defer func() { s.finished <- g }()
 		if err := term.Undo(context.Background()); err != nil {
@@ -250,9 +252,9 @@ func forwardMessages[T any](ctx context.Context, receive func(context.Context, f
 // reopenReturned opens ticks that were granted and given back before their start. Replicas had closed these ticks when they were granted. The
 // reopened ticks wait for a slot, and are not skipped.
 func (s *Scheduler) reopenReturned(t *task, st election.State, now time.Time) {
-	reason := agenda.Late // a guess: the replica that gave the tick back has more information
+	reason := run.ReasonLate // a guess: the replica that gave the tick back has more information
 	if t.Pool.Name != "" {
-		reason = agenda.Pool
+		reason = run.ReasonPool
 	}
 	if t.isChained() { // a check compares them with the ticks of the parents
 		if len(st.Open) > 0 {
@@ -260,8 +262,8 @@ func (s *Scheduler) reopenReturned(t *task, st election.State, now time.Time) {
 		}
 		return
 	}
-	if s.exec.breaker.openReason() != "" {
-		reason = agenda.Capacity
+	if s.exec.Unable() != "" {
+		reason = run.ReasonCapacity
 	}
 	for _, name := range st.Open {
 		s.reopenTick(t, name, reason, now)
@@ -269,7 +271,7 @@ func (s *Scheduler) reopenReturned(t *task, st election.State, now time.Time) {
 }
 
 // reopenTick opens one tick, unless this replica has it open.
-func (s *Scheduler) reopenTick(t *task, name time.Time, reason agenda.Reason, now time.Time) {
+func (s *Scheduler) reopenTick(t *task, name time.Time, reason run.Reason, now time.Time) {
 	if _, open := t.Find(name); open || t.unknown || t.dismissed || len(t.Open) >= agenda.MaxOpen {
 		return
 	}
@@ -280,7 +282,7 @@ func (s *Scheduler) reopenTick(t *task, name time.Time, reason agenda.Reason, no
 	k := s.agenda.Open(&t.line, agenda.InstantsOf(t.Spec, at), now)
 	k.Wait(agenda.Cause{Reason: reason, Borrowed: k.Cause.Borrowed})
 	if k.WasCaughtUp(now) {
-		k.Cause.Reason = agenda.Down
+		k.Cause.Reason = run.ReasonDown
 	}
 }
 
@@ -291,7 +293,7 @@ func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
 		return
 	}
 	switch {
-	case g.trigger == recovered: // the inspection finds the orphan again
+	case g.trigger == run.Recovered: // the inspection finds the orphan again
 		s.inspectAt(t, now)
 	case t.isChained(): // a check compares them with the ticks of the parents
 		s.checkAt(t, now)
@@ -300,16 +302,16 @@ func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
 			t.Open[i].Won = max(t.Open[i].Won-1, 0)
 			return
 		}
-		s.reopenTick(t, g.of.name, agenda.Capacity, now)
+		s.reopenTick(t, g.of.name, run.ReasonCapacity, now)
 	}
 }
 
 // handleFinished handles a grant that is over. It frees the place of the grant, and wakes ticks that waited for the place or for a slot.
 func (s *Scheduler) handleFinished(g *grant) {
-	s.starts.active.add(g.job.Name, -1)
+	s.starts.active.add(g.rules.Name, -1)
 	s.places.releasePlace(g.task)
 	now := s.now()
-	if g.job.Recover.Max > 0 { // the run may have left an orphan, and this may be the only replica
+	if g.rules.Runs.Recovers != nil { // the run may have left an orphan, and this may be the only replica
 		s.inspectAt(g.task, now)
 	}
 	if k := g.returned; k != nil && k.IsReturning() {
@@ -319,6 +321,6 @@ func (s *Scheduler) handleFinished(g *grant) {
 	if g.unstarted {
 		s.reopenUnstarted(g, now)
 	}
-	s.recoveries.roomFor(g.task, g.job, g.term, now)
+	s.recoveries.roomFor(g.task, g.rules, g.term, now)
 	s.wakeParked(now, g.task)
 }

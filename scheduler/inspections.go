@@ -9,6 +9,8 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+	"github.com/cronclave/cronclave/scheduler/internal/failpoint"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // An inspectionBatch has requests for the states of some jobs, and the results.
@@ -46,7 +48,7 @@ func (s *Scheduler) inspectDue(ctx context.Context, now time.Time) {
 			}
 			q.SettleOutcome, q.SettleSchedule = missedBecause(t.Behind), t.scheduleDigest()
 			if t.Elsewhere {
-				q.SettleOutcome = missedBecause(s.cfg.missedReason(t, agenda.Down))
+				q.SettleOutcome = missedBecause(s.cfg.missedReason(t, run.ReasonDown))
 			}
 		}
 		b.add(t, q)
@@ -166,7 +168,7 @@ func (s *Scheduler) inspectUntilAnswered(ctx context.Context, b *inspectionBatch
 
 // openPastTicks opens the undecided ticks of the past whose deadline has not passed. It returns a request that settles the earlier ticks as missed.
 func (s *Scheduler) openPastTicks(t *task, st election.State, now time.Time) election.InspectRequest {
-	settle := election.InspectRequest{Job: t.Name, SettleOutcome: missedBecause(s.cfg.missedReason(t, agenda.Down)), SettleSchedule: t.scheduleDigest()}
+	settle := election.InspectRequest{Job: t.Name, SettleOutcome: missedBecause(s.cfg.missedReason(t, run.ReasonDown)), SettleSchedule: t.scheduleDigest()}
 	var open []time.Time
 	t.NewRules = st.RulesSince
 	singly := 0 // the number of late ticks that are still opened, to be settled one by one
@@ -190,7 +192,7 @@ func (s *Scheduler) openPastTicks(t *task, st election.State, now time.Time) ele
 	}
 	for _, tick := range slices.Backward(open) {
 		k := s.agenda.Open(&t.line, agenda.InstantsOf(t.Spec, tick), now)
-		k.Wait(agenda.Cause{Reason: agenda.Down})
+		k.Wait(agenda.Cause{Reason: run.ReasonDown})
 	}
 	return settle
 }
@@ -213,7 +215,7 @@ func (s *Scheduler) recordMissed(t *task, st election.State, now time.Time) {
 // it is acknowledged, because the replica that settled the tick may have died before it recorded the settlement.
 type unacked struct {
 	tick    time.Time
-	written []*receipt
+	written []*run.Receipt
 }
 
 // ackDelay is the time for which acknowledgements are collected before they are sent.
@@ -230,7 +232,7 @@ func (t *task) isSettled(tick time.Time) bool {
 // ackableTicks returns the ticks of the settlements whose records are all written.
 func (t *task) ackableTicks() (ticks []time.Time) {
 	for _, u := range t.unacked {
-		if !slices.ContainsFunc(u.written, func(r *receipt) bool { return !r.succeeded() }) {
+		if !slices.ContainsFunc(u.written, func(r *run.Receipt) bool { return !r.Succeeded() }) {
 			ticks = append(ticks, u.tick)
 		}
 	}
@@ -254,39 +256,41 @@ type gap struct {
 // isGap reports whether a settlement stands for a range of ticks.
 func isGap(of election.Settlement) bool { return !of.After.IsZero() }
 
-// missedBecause returns the outcome and the reason of missed ticks, in the form "missed REASON".
-func missedBecause(reason agenda.Reason) string { return string(Missed) + " " + string(reason) }
+// missedBecause returns the verdict on missed ticks, as Redis stores it.
+func missedBecause(reason run.Reason) string {
+	return run.Verdict{Outcome: run.Missed, Reason: reason}.String()
+}
 
-// verdictAt returns the outcome and the reason of one tick of the gap. A tick in a pause has the outcome of the pause, because it was not missed.
-func (g gap) verdictAt(at time.Time) string {
+// verdictAt returns the verdict on one tick of the gap. A tick in a pause has the verdict of the pause, because it was not missed.
+func (g gap) verdictAt(at time.Time) run.Verdict {
 	if g.pause.Covers(at) {
-		return g.pause.Outcome
+		return run.ParseVerdict(g.pause.Outcome)
 	}
-	return g.Outcome
+	return run.ParseVerdict(g.Outcome)
 }
 
 // missedBefore records a gap of a former schedule of the job. This replica cannot compute the ticks of that schedule, so there is one record for all.
-func (in *inspector) missedBefore(t *task, of election.Settlement) *receipt {
-	r := tickRecord(t.Name, named{of.Tick, of.Tick}, of.Outcome, in.replica, of.At)
+func (in *inspector) missedBefore(t *task, of election.Settlement) *run.Receipt {
+	r := tickRecord(t.Name, named{of.Tick, of.Tick}, run.ParseVerdict(of.Outcome), in.replica, of.At)
 	r.Output = fmt.Appendf(nil, "one record for the ticks after %s and up to this one, of a schedule that was edited since", of.After.UTC().Format(time.RFC3339))
-	written := in.recorder.add(r)
+	written := in.recorder.Add(r)
 	return written
 }
 
 // recordGap writes one record for each of the newest ticks of a gap, and one record for all earlier ticks.
-func (in *inspector) recordGap(t *task, g gap) (written []*receipt) {
-	failpoint("gap", &Run{Job: t.Name, Tick: g.Tick})
+func (in *inspector) recordGap(t *task, g gap) (written []*run.Receipt) {
+	failpoint.Reach("gap", t.Name, g.Tick)
 	n, paused, at, rest := 0, 0, t.Spec.UpTo(g.Tick), ""
 	for ; t.Spec.ID(at).After(g.After) && n < maxMissed; at = t.Spec.Prev(at) {
 		if g.pause.Covers(at) {
 			paused++
 		}
-		w := in.recorder.add(tickRecord(t.Name, named{t.Spec.ID(at), at}, g.verdictAt(at), in.replica, g.At))
+		w := in.recorder.Add(tickRecord(t.Name, named{t.Spec.ID(at), at}, g.verdictAt(at), in.replica, g.At))
 		written = append(written, w)
 		n++
 	}
 	if t.Spec.ID(at).After(g.After) {
-		var w *receipt
+		var w *run.Receipt
 		w, rest = in.recordSummary(t, g, at)
 		written = append(written, w)
 	}
@@ -300,7 +304,7 @@ func (in *inspector) recordGap(t *task, g gap) (written []*receipt) {
 
 // recordSummary writes one record for the ticks of a gap up to newest. The record has the id of the first tick, so that it is the same on every
 // replica and stays the same while the gap grows. Its output has the number of ticks.
-func (in *inspector) recordSummary(t *task, g gap, newest time.Time) (written *receipt, summary string) {
+func (in *inspector) recordSummary(t *task, g gap, newest time.Time) (written *run.Receipt, summary string) {
 	n := 0
 	for at := newest; t.Spec.ID(at).After(g.After) && n < maxCounted; at = t.Spec.Prev(at) {
 		n++
@@ -316,6 +320,6 @@ func (in *inspector) recordSummary(t *task, g gap, newest time.Time) (written *r
 		r.Ticks = n
 		r.Output = []byte("one record for " + summary)
 	}
-	written = in.recorder.add(r)
+	written = in.recorder.Add(r)
 	return written, summary
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // An inspector reads the states of jobs from Redis, and records the outcomes of ticks and runs that no replica has recorded yet. It is safe for
 // concurrent use.
 type inspector struct {
 	claimer   Claimer
-	recorder  *recorder
+	recorder  *run.Recorder
 	log       hclog.Logger
 	replica   string
 	gone      func(identity string) bool
@@ -26,9 +27,9 @@ type inspector struct {
 	abandoned abandonedRecords
 }
 
-func newInspector(cfg Config, recorder *recorder) *inspector {
+func newInspector(cfg Config, recorder *run.Recorder) *inspector {
 	return &inspector{claimer: cfg.Claimer, recorder: recorder, log: cfg.Logger, replica: cfg.Replica, gone: cfg.Gone,
-		abandoned: abandonedRecords{byJob: map[string]map[string]*receipt{}}}
+		abandoned: abandonedRecords{byJob: map[string]map[string]*run.Receipt{}}}
 }
 
 // inspectJobs reads the states of jobs, and records orphans and settled ticks. undeleted has, for each job, the error if its orphans could not be
@@ -38,11 +39,11 @@ func (in *inspector) inspectJobs(ctx context.Context, requests []election.Inspec
 		states = append(states, in.claimer.Inspect(ctx, part)...)
 	}
 	in.abandonOrphans(ctx, requests, states)
-	written := make([][]*receipt, len(states))
+	written := make([][]*run.Receipt, len(states))
 	for i, st := range states {
 		written[i] = in.recordAbandoned(requests[i].Job, st)
 	}
-	limit, cancel := context.WithTimeout(ctx, recordTimeout)
+	limit, cancel := context.WithTimeout(ctx, run.RecordTimeout)
 	defer cancel()
 	undeleted = make([]error, len(states))
 	for i, st := range states {
@@ -115,14 +116,14 @@ func (in *inspector) recordSettled(ctx, limit context.Context, requests []electi
 	var told []election.InspectRequest
 	for i, st := range states {
 		q := election.InspectRequest{Job: requests[i].Job}
-		var written []*receipt
+		var written []*run.Receipt
 		single := slices.DeleteFunc(slices.Clone(st.Settled), isGap)
 		for _, tick := range single {
-			r := in.recorder.add(tickRecord(q.Job, named{tick.Tick, tick.Instant}, tick.Outcome, in.replica, tick.At))
+			r := in.recorder.Add(tickRecord(q.Job, named{tick.Tick, tick.Instant}, run.ParseVerdict(tick.Outcome), in.replica, tick.At))
 			written = append(written, r)
 		}
 		for n, r := range written {
-			if r.wait(limit) == nil {
+			if r.Wait(limit) == nil {
 				q.Acked = append(q.Acked, single[n].Tick)
 			}
 		}
@@ -138,7 +139,7 @@ func (in *inspector) recordSettled(ctx, limit context.Context, requests []electi
 // recordAbandoned records decided orphans: as ok if the run had succeeded, otherwise as abandoned, with the reason if the run was asked to stop.
 // Every replica that sees an orphan records it once. The records are equal, and the journal keeps the first. written has one entry per orphan, nil
 // for an undecided one.
-func (in *inspector) recordAbandoned(job string, st election.State) (written []*receipt) {
+func (in *inspector) recordAbandoned(job string, st election.State) (written []*run.Receipt) {
 	lost := in.unrecoverableIDs(job, st)
 	for _, o := range st.Orphans {
 		if !isDecided(o) {
@@ -149,14 +150,14 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 			written = append(written, r)
 			continue
 		}
-		outcome, reason := Abandoned, o.Stopped
+		outcome, reason := run.Abandoned, run.Reason(o.Stopped)
 		if o.EndedWell {
-			outcome, reason = OK, ""
+			outcome, reason = run.OK, ""
 		}
-		if in.recorder.journal == nil && outcome == Abandoned { // with a journal, the replica whose record is the first logs it
+		if !in.recorder.HasJournal() && outcome == run.Abandoned { // with a journal, the replica whose record is the first logs it
 			in.log.Error("run abandoned: its holder is gone", "job", job, "run_id", o.ID, "token", o.Token, "replica", o.Holder)
 		}
-		written = append(written, in.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.At, Local: named{o.Tick, o.At}.localTime(), Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
+		written = append(written, in.recorder.Add(run.Record{RunID: o.ID, Job: job, Tick: o.At, Local: named{o.Tick, o.At}.localTime(), Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
 			Token: o.Token, Replica: o.Holder, Outcome: outcome, Reason: reason, Finished: st.Now, Recovers: !lost[o.ID]}))
 	}
 	return written
@@ -164,10 +165,10 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 
 // deleteOrphans deletes the orphans that no replica will recover. It waits until their records are written, so that no record is lost if this replica
 // dies in between.
-func (in *inspector) deleteOrphans(ctx, limit context.Context, job string, st election.State, written []*receipt) error {
+func (in *inspector) deleteOrphans(ctx, limit context.Context, job string, st election.State, written []*run.Receipt) error {
 	var ids []string
 	var unwritten error
-	unrecoverable, kept := in.unrecoverableIDs(job, st), map[string]*receipt{}
+	unrecoverable, kept := in.unrecoverableIDs(job, st), map[string]*run.Receipt{}
 	for i, w := range written {
 		if w == nil {
 			continue
@@ -176,7 +177,7 @@ func (in *inspector) deleteOrphans(ctx, limit context.Context, job string, st el
 			kept[id] = w
 			continue
 		}
-		if err := w.wait(limit); err != nil {
+		if err := w.Wait(limit); err != nil {
 			unwritten = fmt.Errorf("record an abandoned run of job %s: %w", job, err)
 			continue
 		}
@@ -212,21 +213,21 @@ func (in *inspector) unrecoverableIDs(job string, st election.State) (ids map[st
 // first inspection records them.
 type abandonedRecords struct {
 	mu    sync.Mutex
-	byJob map[string]map[string]*receipt // by job and run id
+	byJob map[string]map[string]*run.Receipt // by job and run id
 }
 
 // receiptOf returns the receipt for the record of an orphan, or nil if the orphan must be recorded.
-func (m *abandonedRecords) receiptOf(job, id string) *receipt {
+func (m *abandonedRecords) receiptOf(job, id string) *run.Receipt {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.byJob[job][id]; r != nil && !r.failed() {
+	if r := m.byJob[job][id]; r != nil && !r.Failed() {
 		return r
 	}
 	return nil
 }
 
 // replaceReceipts replaces the receipts of a job, so that the receipts of former orphans are forgotten.
-func (m *abandonedRecords) replaceReceipts(job string, receipts map[string]*receipt) {
+func (m *abandonedRecords) replaceReceipts(job string, receipts map[string]*run.Receipt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(receipts) == 0 {

@@ -1,13 +1,23 @@
 package scheduler
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+	"github.com/cronclave/cronclave/scheduler/run"
+)
+
+// The types of package run that a [Runner] uses.
+type (
+	Runner = run.Runner
+	Func   = run.Func
+	Run    = run.Run
+	Result = run.Result
 )
 
 // A Job has a Runner, a schedule, and the policies for its runs.
@@ -64,8 +74,18 @@ type Job struct {
 	OutlivesLease bool
 }
 
-// Run calls f.
-func (f Func) Run(ctx context.Context, run *Run) Result { return Result{Err: f(ctx, run)} }
+// forRuns returns the settings of the job for its runs.
+func (j *Job) forRuns() *run.Job {
+	of := &run.Job{Runner: j.Runner, Timeout: j.Timeout, KillGrace: j.KillGrace, StartTimeout: j.StartTimeout, Lease: j.Lease, OutlivesLease: j.OutlivesLease,
+		Retries: j.Retry.Max, RetryPause: j.Retry.pauseBefore, Pool: j.Pool.Name, PoolSlots: j.Pool.Slots, PoolWait: j.poolWait()}
+	if j.Recover.Max > 0 {
+		of.Recovers = j.Recover.allowsAttempt
+	}
+	return of
+}
+
+// poolWait returns the maximum wait for the pool of a run without a start deadline.
+func (j *Job) poolWait() time.Duration { return orDefault(j.StartDeadline, agenda.LongestAuto) }
 
 var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
@@ -96,7 +116,7 @@ func (j Job) validate() error {
 	fault(j.PerReplica < 1 || j.PerReplica > j.Parallel, "PerReplica is %d: it must be from 1 to Parallel, %d", j.PerReplica, j.Parallel)
 	fault(j.Lease < time.Second || j.Lease > election.MaxLease, "Lease is %v: it must be from 1s to %v", j.Lease, election.MaxLease)
 	fault(j.Retry.findFault() != "", "%s", j.Retry.findFault())
-	fault(j.Overlap.findFault() != "", "%s", j.Overlap.findFault())
+	fault(overlapFault(j.Overlap) != "", "%s", overlapFault(j.Overlap))
 	fault(j.Pool.findFault() != "", "%s", j.Pool.findFault())
 	fault(j.CatchUp.findFault(j.PerTick) != "", "%s", j.CatchUp.findFault(j.PerTick))
 	fault(j.Recover.findFault(j.PerTick) != "", "%s", j.Recover.findFault(j.PerTick))
@@ -106,20 +126,20 @@ func (j Job) validate() error {
 }
 
 // An Overlap is the policy for a tick that finds all slots of its job held, by runs of earlier ticks or outside the schedule.
-type Overlap string
+type Overlap = agenda.Overlap
 
 // The overlap policies.
 const (
-	OverlapSkip  Overlap = "skip"  // the tick is skipped; the default
-	OverlapQueue Overlap = "queue" // the first such tick waits for a slot until its StartDeadline; the ticks after it are skipped
+	OverlapSkip  = agenda.Skip   // the tick is skipped; the default
+	OverlapQueue = agenda.Queued // the first such tick waits for a slot until its StartDeadline; the ticks after it are skipped
 	// OverlapReplace stops the oldest run that began before the tick, on any replica. That run ends as canceled (replaced), and then the tick runs. If
 	// newer ticks need all the slots before the tick runs, the tick is skipped. Late ticks that waited because Redis or all replicas were down run one
 	// after the other, without replacing each other. But if the run of such a late tick lasts longer than the period of the schedule, the newest tick
 	// replaces it.
-	OverlapReplace Overlap = "replace"
+	OverlapReplace = agenda.Replace
 )
 
-func (o Overlap) findFault() string {
+func overlapFault(o Overlap) string {
 	switch o {
 	case OverlapSkip, OverlapQueue, OverlapReplace:
 		return ""
@@ -137,13 +157,13 @@ type CatchUp struct {
 }
 
 // A CatchUpPolicy selects the late ticks that still run.
-type CatchUpPolicy string
+type CatchUpPolicy = agenda.CatchUp
 
 // The catch-up policies. A job that is new to the cluster, or whose schedule was changed, has nothing to catch up.
 const (
-	CatchUpNone   CatchUpPolicy = "none"   // all late ticks are missed; the default
-	CatchUpLatest CatchUpPolicy = "latest" // only the newest late tick runs, unless a later tick is already due
-	CatchUpAll    CatchUpPolicy = "all"    // all late ticks run one after the other, oldest first; at most the last 1,000
+	CatchUpNone   = agenda.CatchUpNone   // all late ticks are missed; the default
+	CatchUpLatest = agenda.CatchUpLatest // only the newest late tick runs, unless a later tick is already due
+	CatchUpAll    = agenda.CatchUpAll    // all late ticks run one after the other, oldest first; at most the last 1,000
 )
 
 func (c CatchUp) withDefaults() CatchUp {
@@ -194,3 +214,66 @@ func (l Labels) Include(others Labels) bool {
 
 // ErrElsewhere means that this replica must not run a job, because it lacks labels in the job's Where.
 var ErrElsewhere = errors.New("this replica lacks labels that the job requires")
+
+// A Pool is a semaphore that jobs share across the cluster, first come, first served. A run waits for a slot of the pool until the StartDeadline of
+// its tick, and holds the slot until the run ends, through all its tries. The zero value means no pool.
+type Pool struct {
+	// Name matches [A-Za-z0-9][A-Za-z0-9_-]{0,127}.
+	Name string
+	// Slots is the number of slots, from 1 to 1000. All jobs of a pool must have the same number.
+	Slots int
+}
+
+func (p Pool) findFault() string {
+	switch {
+	case p == Pool{}:
+		return ""
+	case !jobName.MatchString(p.Name):
+		return fmt.Sprintf("Pool.Name is %q: a name is made of letters, digits, _ and -", p.Name)
+	case p.Slots < 1 || p.Slots > 1000:
+		return fmt.Sprintf("Pool.Slots is %d: it must be from 1 to 1000", p.Slots)
+	}
+	return ""
+}
+
+// Retry repeats a run that failed or timed out, on the same replica, with the same lease and token. Each try has the whole Timeout. The zero value
+// means no retry.
+type Retry struct {
+	// Max is the maximum number of tries after the first; at most 100. Attempts of [Recover] count, too.
+	Max int
+	// Delay is the pause before the second try. The pause doubles with each try, up to MaxDelay. A random part of up to half is subtracted, so that runs
+	// that failed at the same time are not all retried at the same time. Delay defaults to 5s, or to MaxDelay if that is less. MaxDelay defaults to 5m,
+	// or to Delay if that is more.
+	Delay, MaxDelay time.Duration
+}
+
+func (r Retry) withDefaults() Retry {
+	if r.Max == 0 {
+		return Retry{}
+	}
+	if r.Delay == 0 {
+		r.Delay = min(5*time.Second, orDefault(r.MaxDelay, 5*time.Second))
+	}
+	r.MaxDelay = orDefault(r.MaxDelay, max(5*time.Minute, r.Delay))
+	return r
+}
+
+func (r Retry) findFault() string {
+	switch {
+	case r.Max < 0 || r.Max > 100:
+		return fmt.Sprintf("Retry.Max is %d: it must be from 0 to 100", r.Max)
+	case r.Delay < 0 || r.MaxDelay < r.Delay:
+		return fmt.Sprintf("Retry.MaxDelay is %v: it must not be less than Delay, %v, nor that negative", r.MaxDelay, r.Delay)
+	}
+	return ""
+}
+
+// pauseBefore returns the pause after the try with this number, from 1.
+func (r Retry) pauseBefore(number int) time.Duration {
+	d := r.Delay
+	for ; number > 1 && d < r.MaxDelay; number-- {
+		d *= 2
+	}
+	d = min(d, r.MaxDelay)
+	return d - rand.N(d/2+1)
+}

@@ -132,7 +132,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		return errNoClaimer
 	}
 	defer s.abortNow()
-	defer s.startRecorder()()
+	defer s.exec.StartRecorder()()
 	defer s.published.wait()
 	if s.cfg.GrantEvents != nil {
 		defer forwardMessages(ctx, s.cfg.GrantEvents.Subscribe, s.grants)()
@@ -152,7 +152,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // noticeReady schedules claims of parked ticks when this replica becomes ready to start runs again.
 func (s *Scheduler) noticeReady(now time.Time) {
 	was := s.places.unready
-	s.places.unready = s.cfg.Ready != nil && !s.cfg.Ready() || s.exec.breaker.openReason() != ""
+	s.places.unready = s.cfg.Ready != nil && !s.cfg.Ready() || s.exec.Unable() != ""
 	if was && !s.places.unready {
 		s.wakeParked(now)
 	}

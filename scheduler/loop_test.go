@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // oracle is a claimer that grants nothing and answers as a test wants, by a clock of its own.
@@ -215,7 +215,7 @@ func TestBehindWithNothingOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.tasks["j"].Behind = agenda.Late
+		s.tasks["j"].Behind = run.ReasonLate
 		s.inspections.due.Set(&s.tasks["j"].inInspections, time.Now().Add(5*time.Second))
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A run whose lease can't be renewed is told to stop, and is dead before the lease ends, so that no run starts beside it.
@@ -39,17 +40,17 @@ func TestLeaseIsLost(t *testing.T) {
 				ends := other.state("j").Running[0].Expires
 				r.wire.silence()
 				pass(2 * tc.lease)
-				run := c.runs("j")[0]
+				one := c.runs("j")[0]
 				// The holder relies on less than the lease, by a hundredth and 2ms.
 				trusted := ends.Add(-tc.lease/100 - 2*time.Millisecond)
-				if late := run.to.Sub(trusted.Add(-tc.kill)); late > time.Millisecond || late < -10*time.Millisecond {
-					t.Errorf("dead %v before the lease's end", ends.Sub(run.to))
+				if late := one.to.Sub(trusted.Add(-tc.kill)); late > time.Millisecond || late < -10*time.Millisecond {
+					t.Errorf("dead %v before the lease's end", ends.Sub(one.to))
 				}
-				if !run.to.Before(ends) {
-					t.Errorf("dead %v after the end of the lease", run.to.Sub(ends))
+				if !one.to.Before(ends) {
+					t.Errorf("dead %v after the end of the lease", one.to.Sub(ends))
 				}
-				if !errors.Is(run.cause, scheduler.ErrLost) {
-					t.Errorf("stopped with %v", run.cause)
+				if !errors.Is(one.cause, run.ErrLost) {
+					t.Errorf("stopped with %v", one.cause)
 				}
 				// Another one that obeys shows when runs are told to stop.
 				pass(20 * time.Second)
@@ -199,7 +200,7 @@ func TestRunOutlivesItsLease(t *testing.T) {
 		c.at(21 * time.Second)
 		other := c.join("other", []scheduler.Job{job})
 		want(t, "runs the first tick", c.runs("j")[0].Replica, "r")
-		want(t, "told its runner of the lease", c.runs("j")[0].Lease, scheduler.Lease(nil))
+		want(t, "told its runner of the lease", c.runs("j")[0].Lease, run.Lease(nil))
 		r.wire.silence()
 		c.at(65 * time.Second)
 		r.wire.restore()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // The errors of [Scheduler.RunNow] if there is no free slot.
@@ -20,35 +21,34 @@ var (
 // of the job's pool if it has one. RunNow then returns [ErrHeld] or [ErrPoolHeld] if no slot is free, and [ErrElsewhere] if this replica lacks labels
 // that the job requires. Without lock, RunNow does not call Redis, and the run has no token. When ctx ends, the run is stopped. RunNow must not be
 // called while [Scheduler.Run] is running.
-func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, error) {
+func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (run.Record, error) {
 	t := s.tasks[job]
 	if t == nil {
-		return Record{}, fmt.Errorf("job %s: %w", job, ErrNoJob)
+		return run.Record{}, fmt.Errorf("job %s: %w", job, ErrNoJob)
 	}
-	defer s.startRecorder()()
-	run := &Run{ID: newRunID(), Job: t.Name, Trigger: manual, Slots: t.Parallel, Attempt: 1, returned: true}
-	run.life = s.exec.newLife(run)
+	defer s.exec.StartRecorder()()
+	g := &run.Grant{Job: t.Rules.Runs, Run: run.Run{ID: newRunID(), Job: t.Name, Trigger: run.Manual, Slots: t.Parallel, Attempt: 1}, Foreground: true}
 	if !lock {
-		end := s.exec.carryOut(ctx, t.Job, run, nil)
-		return end.record, end.unstarted
+		end := s.exec.Execute(ctx, g)
+		return end.Record, end.Unstarted
 	}
 	if s.cfg.Claimer == nil {
-		return Record{}, errNoClaimer
+		return run.Record{}, errNoClaimer
 	}
 	if t.Elsewhere {
-		return Record{}, fmt.Errorf("job %s: %w", job, ErrElsewhere)
+		return run.Record{}, fmt.Errorf("job %s: %w", job, ErrElsewhere)
 	}
-	term, err := s.claimNow(ctx, t, run.ID)
+	term, err := s.claimNow(ctx, t, g.Run.ID)
+	if err == nil {
+		g.Term, err = s.enterNow(ctx, g.Job, term)
+	}
 	if err != nil {
-		return Record{}, fmt.Errorf("job %s: %w", job, err)
+		return run.Record{}, fmt.Errorf("job %s: %w", job, err)
 	}
-	if term, err = s.enterNow(ctx, t.Job, term); err != nil {
-		return Record{}, fmt.Errorf("job %s: %w", job, err)
-	}
-	run.Slot, run.Token = term.Slot(), term.Token()
+	g.Run.Slot, g.Run.Token = g.Term.Slot(), g.Term.Token()
 	defer s.subscribeOnce()()
-	end := s.exec.carryOut(ctx, t.Job, run, term)
-	return end.record, end.unstarted
+	end := s.exec.Execute(ctx, g)
+	return end.Record, end.Unstarted
 }
 
 // subscribeOnce subscribes to events, so that a request to stop the run arrives at once. end cancels the subscription and waits for its goroutine.
@@ -65,7 +65,7 @@ func (s *Scheduler) subscribeOnce() (end func()) {
 }
 
 func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election.Term, error) {
-	c := election.Claim{Lock: election.JobLock(t.Name), ID: id, Trigger: manual, Slots: t.Parallel, Lease: t.Lease}
+	c := election.Claim{Lock: election.JobLock(t.Name), ID: id, Trigger: run.Manual, Slots: t.Parallel, Lease: t.Lease}
 	retry := newBackoff()
 	for tries := 0; ; tries++ {
 		switch r := s.cfg.Claimer.Claim(ctx, []election.Claim{c})[0]; r.Verdict {
@@ -89,17 +89,17 @@ func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election
 }
 
 // enterNow takes a slot of the job's pool, without waiting for one.
-func (s *Scheduler) enterNow(ctx context.Context, job *Job, term *election.Term) (*election.Term, error) {
-	if job.Pool.Name == "" {
+func (s *Scheduler) enterNow(ctx context.Context, job *run.Job, term *election.Term) (*election.Term, error) {
+	if job.Pool == "" {
 		return term, nil
 	}
-	slot, ok, err := s.cfg.Pools.TryAcquirePool(ctx, job.poolEntry(term.ID()))
+	slot, ok, err := s.cfg.Pools.TryAcquirePool(ctx, job.PoolEntry(term.ID()))
 	if ok {
 		return term.With(slot), nil
 	}
 	_ = term.Undo(context.Background()) // an error is ignored: Undo goes on in the background, or the lease expires
 	if err == nil {
-		err = fmt.Errorf("%w: %s", ErrPoolHeld, job.Pool.Name)
+		err = fmt.Errorf("%w: %s", ErrPoolHeld, job.Pool)
 	}
 	return nil, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 func queued(j *scheduler.Job) { j.Overlap = scheduler.OverlapQueue }
@@ -400,7 +401,7 @@ func TestCancelOneRun(t *testing.T) {
 		want(t, "told", r.cancel("j", runs[1].ID), 1)
 		c.at(26 * time.Second)
 		want(t, "outcomes", c.told("j"), map[int][]string{10: {"running"}, 20: {"canceled user"}})
-		if cause := c.runs("j")[1].cause; !errors.Is(cause, scheduler.ErrCanceled) {
+		if cause := c.runs("j")[1].cause; !errors.Is(cause, run.ErrCanceled) {
 			t.Errorf("cause: %v", cause)
 		}
 	})
@@ -410,7 +411,7 @@ func TestCancelOneRun(t *testing.T) {
 func TestCancelOfARunNow(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.replica("r0", []scheduler.Job{c.job("j", "0 0 * * *", 0, c.dying(time.Hour, 0))})
-		over := make(chan scheduler.Record)
+		over := make(chan run.Record)
 		go func() {
 			record, err := r.RunNow(context.Background(), "j", true)
 			if err != nil {

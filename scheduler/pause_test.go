@@ -11,6 +11,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // operator pauses and resumes the job j as the commands do: each time with a client that has observed nothing.
@@ -40,7 +41,7 @@ func (o operator) order(do func(e *election.Elector) []election.Paused) {
 func (o operator) pause(d time.Duration) {
 	o.t.Helper()
 	o.order(func(e *election.Elector) []election.Paused {
-		return e.Pause(context.Background(), []string{"j"}, election.PauseOrder{For: d, Outcome: scheduler.SkippedPaused, Reason: "a test"})
+		return e.Pause(context.Background(), []string{"j"}, election.PauseOrder{For: d, Outcome: run.SkippedPaused, Reason: "a test"})
 	})
 }
 

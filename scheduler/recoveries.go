@@ -9,13 +9,14 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A recovery is an orphan that this replica may recover. It is kept until a replica has recovered or deleted the orphan.
 type recovery struct {
 	task    *task
-	job     *Job   // the configuration of the job at the time of the claim
-	id      string // the id of the claim, and of the run
+	rules   *agenda.Rules // the settings of the job at the time of the claim
+	id      string        // the id of the claim, and of the run
 	of      election.Run
 	placed  bool // it occupies a place, because its claim is under way or has an unknown result
 	doubted bool // a claim was not answered
@@ -53,7 +54,7 @@ func (r *recoveries) enqueueOrphans(t *task, st election.State, now time.Time) {
 		if r.known[o.ID] != nil || unrecoverable[o.ID] || !isDecided(o) {
 			continue
 		}
-		h := &recovery{task: t, job: t.Job, id: newRunID(), of: o}
+		h := &recovery{task: t, rules: t.Rules, id: newRunID(), of: o}
 		h.queued.Value = h
 		r.known[o.ID] = h
 		r.due.Set(&h.queued, now.Add(r.cfg.turnDelay(t, o.Tick)))
@@ -78,7 +79,7 @@ func (r *recoveries) claimDue(ctx context.Context, now time.Time) {
 			r.due.Set(&h.queued, now.Add(heldPause))
 			continue
 		case !h.placed && !h.doubted:
-			h.job = t.Job // a reload may have changed the configuration
+			h.rules = t.Rules // a reload may have changed the configuration
 		}
 		if !h.placed {
 			h.placed = true
@@ -96,7 +97,7 @@ func (r *recoveries) claimDue(ctx context.Context, now time.Time) {
 
 // asClaim returns the claim of the recovery. Each call returns the same claim, so that Redis repeats its answer if the answer was lost.
 func (h *recovery) asClaim() election.Claim {
-	return election.Claim{Lock: election.JobLock(h.job.Name), ID: h.id, Trigger: recovered, Adopt: h.of.ID, Slots: h.job.Parallel, Lease: h.job.Lease,
+	return election.Claim{Lock: election.JobLock(h.rules.Name), ID: h.id, Trigger: run.Recovered, Adopt: h.of.ID, Slots: h.rules.Parallel, Lease: h.rules.Runs.Lease,
 		Memo: election.Memo("", time.Time{}, instantOfName(h.of.Tick, h.of.At))}
 }
 
@@ -145,7 +146,7 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 func (r *recoveries) startRun(h *recovery, term *election.Term) {
 	delete(r.known, h.of.ID)
 	h.placed = false // from here on the run holds the place
-	g := &grant{task: h.task, job: h.job, of: named{h.of.Tick, h.of.At}, trigger: recovered}
+	g := &grant{task: h.task, rules: h.rules, of: named{h.of.Tick, h.of.At}, trigger: run.Recovered}
 	if r.leaving {
 		r.starts.giveBack(g, term)
 		return
@@ -231,15 +232,15 @@ func (r *recoveries) handleSwept(jobs []string, now time.Time) {
 	}
 }
 
-// roomFor wakes ticks that wait for the end of a run: on this replica at once, on other replicas by an event. job is the configuration with which the
+// roomFor wakes ticks that wait for the end of a run: on this replica at once, on other replicas by an event. rules are the settings with which the
 // run began.
-func (r *recoveries) roomFor(t *task, job *Job, term *election.Term, now time.Time) {
+func (r *recoveries) roomFor(t *task, rules *agenda.Rules, term *election.Term, now time.Time) {
 	r.checkAfter(t, now)
 	if !r.leaving {
 		r.wakeOf(t, now)
 		r.agenda.WakeContending(&t.line, now)
 	}
-	if term != nil && (job.Overlap != OverlapSkip || len(t.children) > 0) {
+	if term != nil && (rules.Overlap != agenda.Skip || len(t.children) > 0) {
 		r.published.queueEnded(term)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // hanging runs until it is stopped in its first attempts, and for two seconds in later ones.
@@ -301,7 +302,7 @@ func (c *cluster) abandonments() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.records {
-		if r.Outcome == scheduler.Abandoned {
+		if r.Outcome == run.Abandoned {
 			n++
 		}
 	}
@@ -338,7 +339,7 @@ func TestOrphanOfABusyJob(t *testing.T) {
 				}
 				missed := 0
 				for _, r := range c.words("j") {
-					if r.Outcome == scheduler.Skipped || r.Outcome == scheduler.Missed {
+					if r.Outcome == run.Skipped || r.Outcome == run.Missed {
 						missed++
 					}
 				}

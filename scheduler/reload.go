@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // ErrDraining means that [Scheduler.Reload] did nothing because the scheduler is draining or has ended.
@@ -42,7 +42,7 @@ func (s *Scheduler) Reload(ctx context.Context, jobs []Job) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("scheduler: reload: %w", context.Cause(ctx))
-	case <-s.exec.draining.Done():
+	case <-s.exec.Draining().Done():
 	case <-s.abort.Done():
 	}
 	return fmt.Errorf("scheduler: reload: %w", ErrDraining)
@@ -124,7 +124,7 @@ func (s *Scheduler) startAnnounced(t *task, told election.InspectRequest, st ele
 	}
 	s.agenda.Enter(&t.line, now)
 	if q := s.openPastTicks(t, st, now); !q.SettleThrough.IsZero() {
-		t.Behind = agenda.Down
+		t.Behind = run.ReasonDown
 		s.inspectAt(t, now)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A Request asks the cluster for one run of a job outside its schedule. Times are by the clock of Redis.
@@ -22,8 +23,8 @@ type Request struct {
 type Answer struct {
 	Request string
 	// Outcome is Running when the run was started. Skipped, Missed and Failed mean that the request is decided without a run, for the given Reason.
-	Outcome        Outcome
-	Reason         string
+	Outcome        run.Outcome
+	Reason         run.Reason
 	Replica, RunID string
 }
 
@@ -57,7 +58,7 @@ type pendingRequest struct {
 type handledRequest struct {
 	*pendingRequest
 	again time.Time
-	job   *Job
+	rules *agenda.Rules
 	term  *election.Term // the ended term of the run; nil if there was no run
 }
 
@@ -131,10 +132,10 @@ func (q *requests) tryRequest(e *pendingRequest, t *task) {
 	q.places.takePlace(t)
 	q.starts.active.add(t.Name, 1)
 	isTick := e.Tick.IsZero() || t.mayHaveTick(e.Tick) // computed here, because only the loop may use the task
-	try := requestHandler{q.exec, q.cfg.Requests, q.cfg.Claimer, q.cfg.ownIdentity(), e.Request, t.Job, isTick, e.bound}
+	try := requestHandler{&q.cfg, q.exec, q.now, q.cfg.ownIdentity(), e.Request, t.Rules, isTick, e.bound}
 	go func() {
-		again, term := try.run()
-		q.over <- handledRequest{e, again, try.job, term}
+		again, term := try.handleRequest()
+		q.over <- handledRequest{e, again, try.rules, term}
 	}()
 }
 
@@ -147,34 +148,34 @@ func (q *requests) settleHandled(e handledRequest) {
 		q.putOff(e.pendingRequest, e.again)
 	}
 	if e.term != nil {
-		q.recoveries.roomFor(e.task, e.job, e.term, now)
+		q.recoveries.roomFor(e.task, e.rules, e.term, now)
 	}
 	q.wakeParked(now, e.task)
 }
 
 // A requestHandler makes one attempt to claim and run a trigger request.
 type requestHandler struct {
-	exec     *executor
-	requests Requests
-	claimer  Claimer
+	cfg      *Config
+	exec     *run.Executor
+	now      func() time.Time
 	identity string // the identity of this replica
 	request  Request
-	job      *Job
+	rules    *agenda.Rules
 	isTick   bool // false if the request has a tick that is not a tick of the job
 	bound    bool // this replica has no free place for the job, and must not start the run
 }
 
-// run claims the request and, if it is granted, executes the run. again is the time of the next attempt, or zero if the request is decided. term is
+// handleRequest claims the request and, if it is granted, executes the run. again is the time of the next attempt, or zero if the request is decided. term is
 // the ended term of the run, or nil if there was no run.
-func (h requestHandler) run() (again time.Time, term *election.Term) {
-	ctx := h.exec.draining
-	r := h.requests.ClaimTrigger(context.WithoutCancel(ctx), election.TriggerRequest{Job: h.job.Name, ID: h.request.ID, Claimant: newRunID(),
+func (h requestHandler) handleRequest() (again time.Time, term *election.Term) {
+	ctx := h.exec.Draining()
+	r := h.cfg.Requests.ClaimTrigger(context.WithoutCancel(ctx), election.TriggerRequest{Job: h.rules.Name, ID: h.request.ID, Claimant: newRunID(),
 		Created: h.request.Created, Expires: h.request.Expires, Lease: requestLease})
 	switch r.Verdict {
 	case election.Granted:
 		return h.handleGranted(ctx, r.Term)
 	case election.Settled:
-		h.recordNotRun(Missed, "late")
+		h.recordNotRun(run.Verdict{Outcome: run.Missed, Reason: run.ReasonLate})
 		return time.Time{}, nil
 	case election.Taken:
 		if r.Until.IsZero() {
@@ -185,11 +186,11 @@ func (h requestHandler) run() (again time.Time, term *election.Term) {
 		return time.Time{}, nil
 	case election.CannotTell:
 		if !errors.Is(r.Err, election.ErrUnknown) {
-			h.exec.log.Error("a request could not be claimed", "job", h.job.Name, "request", h.request.ID, "error", r.Err)
+			h.cfg.Logger.Error("a request could not be claimed", "job", h.rules.Name, "request", h.request.ID, "error", r.Err)
 			return time.Time{}, nil
 		}
 	}
-	return h.exec.now().Add(heldPause), nil
+	return h.now().Add(heldPause), nil
 }
 
 // handleGranted handles a granted request: no other replica may run it while the term right lasts.
@@ -197,26 +198,20 @@ func (h requestHandler) handleGranted(ctx context.Context, right *election.Term)
 	if why := h.tickFault(); why != "" {
 		return h.refuseTick(right, why), nil
 	}
-	term, why := h.awaitSlot(ctx, right)
+	term, decided := h.awaitSlot(ctx, right)
 	switch {
-	case term != nil:
-	case why == "overlap":
-		return h.endWithoutRun(right, Skipped, why), nil
-	case why == "slots":
-		return h.endWithoutRun(right, Missed, why), nil
-	case why != "":
-		return h.endWithoutRun(right, Failed, why), nil
-	default:
+	case decided != run.Verdict{}:
+		return h.endWithoutRun(right, decided), nil
+	case term == nil:
 		return h.giveBack(right), nil
 	}
-	if err := h.exec.breaker.probeStart(); err != nil { // before commitRequest, after which no other replica can run the request
-		h.exec.breaker.noteFailedStart(err)
+	if h.exec.CheckStart() != nil { // before commitRequest, after which no other replica can run the request
 		_ = term.Undo(context.Background()) // the return goes on in the background
 		return h.giveBack(right), nil
 	}
 	if !h.commitRequest(ctx, right) {
 		_ = term.Undo(context.Background()) // the return goes on in the background
-		return h.exec.now().Add(heldPause), nil
+		return h.now().Add(heldPause), nil
 	}
 	h.executeRun(term)
 	return time.Time{}, term
@@ -230,7 +225,7 @@ func (h requestHandler) tickFault() string {
 		return ""
 	case !h.isTick:
 		return tick.UTC().Format(time.RFC3339) + " is no tick of the job"
-	case tick.After(h.exec.now()):
+	case tick.After(h.now()):
 		return tick.UTC().Format(time.RFC3339) + " is yet to come"
 	}
 	return ""
@@ -239,9 +234,9 @@ func (h requestHandler) tickFault() string {
 // giveBack gives the request back, so that any replica can claim it. It returns the time of this replica's next attempt.
 func (h requestHandler) giveBack(right *election.Term) (again time.Time) {
 	if err := right.Undo(context.Background()); err != nil {
-		h.exec.log.Debug("a request could not be given back; others have it when its lease has ended", "request", h.request.ID, "error", err)
+		h.cfg.Logger.Debug("a request could not be given back; others have it when its lease has ended", "request", h.request.ID, "error", err)
 	}
-	return h.exec.now().Add(heldPause)
+	return h.now().Add(heldPause)
 }
 
 // commitRequest ends the term right, after which no other replica can run the request. It returns false if the result is uncertain: then the run must
@@ -256,55 +251,56 @@ func (h requestHandler) commitRequest(ctx context.Context, right *election.Term)
 		err = right.End(context.Background())
 	}
 	if err != nil {
-		h.exec.log.Warn("trigger request not started: cannot confirm that no other replica runs it", "job", h.job.Name, "request", h.request.ID, "error", err)
+		h.cfg.Logger.Warn("trigger request not started: cannot confirm that no other replica runs it", "job", h.rules.Name, "request", h.request.ID, "error", err)
 	}
 	return err == nil
 }
 
-// awaitSlot waits for a slot of the job until the request expires. If it returns a reason in why, the request is decided without a run. If both
+// awaitSlot waits for a slot of the job until the request expires. If it returns a verdict in decided, the request is decided without a run. If both
 // results are empty, the request is left to other replicas. If a previous claimant of the request has died, the request is not skipped for overlap,
 // because that claimant may still hold the slot.
-func (h requestHandler) awaitSlot(ctx context.Context, right *election.Term) (term *election.Term, why string) {
-	c := election.Claim{Lock: election.JobLock(h.job.Name), ID: newRunID(), Trigger: manual, Slots: h.job.Parallel, Lease: h.job.Lease,
+func (h requestHandler) awaitSlot(ctx context.Context, right *election.Term) (term *election.Term, decided run.Verdict) {
+	c := election.Claim{Lock: election.JobLock(h.rules.Name), ID: newRunID(), Trigger: run.Manual, Slots: h.rules.Parallel, Lease: h.rules.Runs.Lease,
 		Abstain: h.bound, Memo: election.Memo(h.identity, h.request.Expires, time.Time{})}
+	var none run.Verdict
 	doubted := false
 	defer func() {
 		if doubted && term == nil {
-			h.claimer.Withdraw(c)
+			h.cfg.Claimer.Withdraw(c)
 		}
 	}()
 	for told := false; ctx.Err() == nil && right.Context().Err() == nil; told = true {
-		if !h.exec.now().Before(h.request.Expires) {
-			return nil, "slots"
+		if !h.now().Before(h.request.Expires) {
+			return nil, run.Verdict{Outcome: run.Missed, Reason: run.ReasonSlots}
 		}
-		switch r := h.claimer.Claim(context.WithoutCancel(ctx), []election.Claim{c})[0]; {
+		switch r := h.cfg.Claimer.Claim(context.WithoutCancel(ctx), []election.Claim{c})[0]; {
 		case r.Verdict == election.Granted:
-			return r.Term, ""
+			return r.Term, none
 		case r.Verdict == election.CannotTell && !errors.Is(r.Err, election.ErrUnknown):
-			return nil, r.Err.Error()
+			return nil, run.Verdict{Outcome: run.Failed, Reason: run.Reason(r.Err.Error())}
 		case r.Verdict == election.CannotTell:
 			doubted = true
 		case r.Verdict == election.Unheard:
-			if h.exec.awaitWithdrawal(h.claimer, c) {
+			if awaitWithdrawal(h.exec.Draining(), h.cfg, c) {
 				c.ID, doubted = newRunID(), false
 				continue
 			}
 		case r.Verdict == election.Held && h.bound && r.By == "": // a slot is free, but this replica must not take it
-			return nil, ""
-		case r.Verdict == election.Held && right.Attempt() == 1 && h.job.Overlap == OverlapSkip:
-			return nil, "overlap"
+			return nil, none
+		case r.Verdict == election.Held && right.Attempt() == 1 && h.rules.Overlap == agenda.Skip:
+			return nil, run.Verdict{Outcome: run.Skipped, Reason: run.ReasonOverlap}
 		}
 		if !told {
 			h.sendAnswer(Answer{})
 		}
 		h.restBetween(ctx, right)
 	}
-	return nil, ""
+	return nil, none
 }
 
 // restBetween pauses between two attempts to get a slot.
 func (h requestHandler) restBetween(ctx context.Context, right *election.Term) {
-	timer := time.NewTimer(min(heldPause, max(h.request.Expires.Sub(h.exec.now()), agenda.ClockSlack)))
+	timer := time.NewTimer(min(heldPause, max(h.request.Expires.Sub(h.now()), agenda.ClockSlack)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -314,11 +310,11 @@ func (h requestHandler) restBetween(ctx context.Context, right *election.Term) {
 }
 
 // endWithoutRun decides the request without a run, and records the outcome. again is zero if this succeeded.
-func (h requestHandler) endWithoutRun(right *election.Term, outcome Outcome, reason string) (again time.Time) {
+func (h requestHandler) endWithoutRun(right *election.Term, verdict run.Verdict) (again time.Time) {
 	if err := right.End(context.Background()); err != nil {
-		return h.exec.now().Add(heldPause)
+		return h.now().Add(heldPause)
 	}
-	h.recordNotRun(outcome, reason)
+	h.recordNotRun(verdict)
 	return time.Time{}
 }
 
@@ -326,35 +322,36 @@ func (h requestHandler) endWithoutRun(right *election.Term, outcome Outcome, rea
 // tick.
 func (h requestHandler) refuseTick(right *election.Term, why string) (again time.Time) {
 	if err := right.End(context.Background()); err != nil {
-		return h.exec.now().Add(heldPause)
+		return h.now().Add(heldPause)
 	}
-	h.answerNotRun(Failed, why)
+	h.answerNotRun(run.Verdict{Outcome: run.Failed, Reason: run.Reason(why)})
 	return time.Time{}
 }
 
 // recordNotRun records the outcome of a request without a run, and sends it to the requester.
-func (h requestHandler) recordNotRun(outcome Outcome, reason string) {
-	h.exec.recorder.add(Record{RunID: h.request.ID, Job: h.job.Name, Tick: h.request.Tick, Trigger: manual, Replica: h.exec.replica,
-		Outcome: outcome, Reason: reason, Finished: h.exec.now()})
-	h.answerNotRun(outcome, reason)
+func (h requestHandler) recordNotRun(verdict run.Verdict) {
+	h.exec.Recorder().Add(run.Record{RunID: h.request.ID, Job: h.rules.Name, Tick: h.request.Tick, Trigger: run.Manual, Replica: h.cfg.Replica,
+		Outcome: verdict.Outcome, Reason: verdict.Reason, Finished: h.now()})
+	h.answerNotRun(verdict)
 }
 
 // answerNotRun logs the outcome of a request without a run, and sends it to the requester.
-func (h requestHandler) answerNotRun(outcome Outcome, reason string) {
-	h.exec.log.Log(outcome.logLevel(reason, false), "trigger request not run", "job", h.job.Name, "request", h.request.ID, "outcome", string(outcome), "reason", reason)
-	h.sendAnswer(Answer{Outcome: outcome, Reason: reason})
+func (h requestHandler) answerNotRun(v run.Verdict) {
+	h.cfg.Logger.Log(v.LogLevel(false), "trigger request not run", "job", h.rules.Name, "request", h.request.ID, "outcome", string(v.Outcome), "reason", string(v.Reason))
+	h.sendAnswer(Answer{Outcome: v.Outcome, Reason: v.Reason})
 }
 
 // executeRun executes the run. It sends the answer in parallel, so that a slow answer does not delay the run.
 func (h requestHandler) executeRun(term *election.Term) {
-	run := &Run{ID: term.ID(), Job: h.job.Name, Tick: h.request.Tick, Trigger: manual, Slot: term.Slot(), Slots: h.job.Parallel,
-		Attempt: term.Attempt(), Token: term.Token(), insist: h.request.Expires}
+	g := &run.Grant{Job: h.rules.Runs, Term: term, Insist: h.request.Expires,
+		Run: run.Run{ID: term.ID(), Job: h.rules.Name, Tick: h.request.Tick, Trigger: run.Manual, Slot: term.Slot(), Slots: h.rules.Parallel,
+			Attempt: term.Attempt(), Token: term.Token()}}
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		h.sendAnswer(Answer{Outcome: Running, RunID: run.ID})
+		h.sendAnswer(Answer{Outcome: run.Running, RunID: g.Run.ID})
 	}()
-	h.exec.executeRun(context.Background(), h.job, run, term)
+	h.exec.Execute(context.Background(), g)
 	<-told
 }
 
@@ -364,24 +361,24 @@ const answerTries = 3
 // sendAnswer sends an answer to the requester. If the answer has an outcome, it retries until the outcome is delivered, the request expires, or the
 // drain begins, because Redis may be down for a while.
 func (h requestHandler) sendAnswer(say Answer) {
-	say.Request, say.Replica = h.request.ID, h.exec.replica
+	say.Request, say.Replica = h.request.ID, h.cfg.Replica
 	tries := answerTries
 	if say.Outcome == "" { // a progress report may get lost
 		tries = 1
 	}
 	awaited := func() bool {
-		return say.Outcome != "" && h.exec.draining.Err() == nil && h.exec.now().Before(h.request.Expires)
+		return say.Outcome != "" && h.exec.Draining().Err() == nil && h.now().Before(h.request.Expires)
 	}
 	retry := newBackoff()
 	for n := 1; ; n++ {
-		ctx, cancel := context.WithTimeout(h.exec.parting, recordTimeout)
-		err := h.requests.Answer(ctx, say)
+		ctx, cancel := context.WithTimeout(h.exec.Parting(), run.RecordTimeout)
+		err := h.cfg.Requests.Answer(ctx, say)
 		cancel()
 		if err == nil {
 			return
 		}
-		if n >= tries && !awaited() || !retry.Wait(h.exec.parting) {
-			h.exec.log.Warn("cannot deliver trigger answer", "job", h.job.Name, "request", h.request.ID, "error", err)
+		if n >= tries && !awaited() || !retry.Wait(h.exec.Parting()) {
+			h.cfg.Logger.Warn("cannot deliver trigger answer", "job", h.rules.Name, "request", h.request.ID, "error", err)
 			return
 		}
 	}

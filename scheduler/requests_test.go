@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // board is where people ask for runs, and replicas say what became of it.
@@ -96,7 +97,7 @@ func (b *board) ask(id, job string, edits ...func(*scheduler.Request)) {
 }
 
 // want demands the last answers that were given.
-func (b *board) want(id string, outcome scheduler.Outcome, reason string) scheduler.Answer {
+func (b *board) want(id string, outcome run.Outcome, reason run.Reason) scheduler.Answer {
 	b.c.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +125,7 @@ func TestRequestIsRunByOne(t *testing.T) {
 			if runs := c.runs("report"); len(runs) != n+1 || runs[n].Trigger != "manual" || !runs[n].Tick.IsZero() || runs[n].Attempt != 1 {
 				t.Fatalf("request %d: %+v", n, runs)
 			}
-			a := b.want(fmt.Sprint("q", n), scheduler.Running, "")
+			a := b.want(fmt.Sprint("q", n), run.Running, "")
 			if run := c.runs("report")[n]; a.RunID != run.ID || a.Replica != run.Replica {
 				t.Errorf("run %s of %s, answered %+v", run.ID, run.Replica, a)
 			}
@@ -194,7 +195,7 @@ func TestClaimantDiesBeforeItsRun(t *testing.T) {
 				if took := runs[0].from.Sub(c.start); !claims && took > 8*time.Second || took > 14*time.Second {
 					t.Errorf("it took until %v", took)
 				}
-				b.want("q", scheduler.Running, "")
+				b.want("q", run.Running, "")
 			})
 		})
 	}
@@ -246,7 +247,7 @@ func TestFrozenClaimantDoesNotRun(t *testing.T) {
 				if runs := c.runs("report"); len(runs) != 1 || runs[0].Replica != "other" {
 					t.Errorf("%+v", runs)
 				}
-				b.want("q", scheduler.Running, "")
+				b.want("q", run.Running, "")
 			})
 		})
 	}
@@ -263,9 +264,9 @@ func TestRequestFindsAllSlotsHeld(t *testing.T) {
 		pass(time.Second)
 		b.ask("second", "report")
 		pass(time.Second)
-		b.want("first", scheduler.Running, "")
-		b.want("second", scheduler.Skipped, "overlap")
-		if r := c.words("report")["second"]; r.Outcome != scheduler.Skipped || r.Trigger != "manual" {
+		b.want("first", run.Running, "")
+		b.want("second", run.Skipped, "overlap")
+		if r := c.words("report")["second"]; r.Outcome != run.Skipped || r.Trigger != "manual" {
 			t.Errorf("recorded: %+v", r)
 		}
 	})
@@ -282,16 +283,16 @@ func TestRequestWaitsForASlot(t *testing.T) {
 			b.ask(id, "report")
 		}
 		c.at(2 * time.Minute)
-		b.want("first", scheduler.Running, "")
+		b.want("first", run.Running, "")
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		won, lost := 0, 0
 		for _, id := range []string{"second", "third"} {
 			for _, a := range b.answers[id] {
 				switch {
-				case a.Outcome == scheduler.Running:
+				case a.Outcome == run.Running:
 					won++
-				case a.Outcome == scheduler.Missed:
+				case a.Outcome == run.Missed:
 					lost++
 				}
 			}
@@ -318,12 +319,12 @@ func TestLoneReplicaThatRunsTheJobSkips(t *testing.T) {
 			b.ask(job+" second", job)
 			pass(time.Second)
 		}
-		b.want("one second", scheduler.Skipped, "overlap")
+		b.want("one second", run.Skipped, "overlap")
 		c.at(50 * time.Second)
 		if runs := c.runs("two"); len(runs) != 2 || runs[1].from.Before(runs[0].to) { // the second slot is for another replica, if there is one
 			t.Errorf("%+v", runs)
 		}
-		b.want("two second", scheduler.Running, "")
+		b.want("two second", run.Running, "")
 	})
 }
 
@@ -345,11 +346,11 @@ func TestRequestWithATick(t *testing.T) {
 		if runs := c.runs("report"); runs[2].Trigger != "manual" || runs[3].Trigger != "schedule" {
 			t.Errorf("%+v", runs)
 		}
-		b.want("past", scheduler.Running, "")
-		b.want("none", scheduler.Failed, "2000-01-01T00:00:11Z is no tick of the job")
-		b.want("future", scheduler.Failed, "2000-01-01T00:01:10Z is yet to come")
+		b.want("past", run.Running, "")
+		b.want("none", run.Failed, "2000-01-01T00:00:11Z is no tick of the job")
+		b.want("future", run.Failed, "2000-01-01T00:01:10Z is yet to come")
 		for _, r := range c.words("report") {
-			if r.Outcome == scheduler.Failed {
+			if r.Outcome == run.Failed {
 				t.Errorf("what is no tick, or none yet, has a record: %+v", r)
 			}
 		}
@@ -375,7 +376,7 @@ func TestRequestExpires(t *testing.T) {
 		if runs := c.runs("report"); len(runs) != 0 {
 			t.Errorf("%+v", runs)
 		}
-		b.want("q", scheduler.Missed, "late")
+		b.want("q", run.Missed, "late")
 		if got := c.outcomes("report"); got["missed late"] != 1 {
 			t.Errorf("recorded: %v", got)
 		}
@@ -438,7 +439,7 @@ func TestRequestGoesByTheJobThatItFound(t *testing.T) {
 		c.at(25 * time.Second)
 		b.ask("past", "report", func(q *scheduler.Request) { q.Tick = c.start.Add(10 * time.Second) })
 		c.at(40 * time.Second)
-		b.want("past", scheduler.Running, "")
+		b.want("past", run.Running, "")
 	})
 }
 
@@ -481,7 +482,7 @@ func TestRequestMissesItsPool(t *testing.T) {
 		c.at(10 * time.Second)
 		want(t, "told so far", len(c.words("j")), 0)
 		c.at(12 * time.Second)
-		a := b.want("q", scheduler.Running, "")
+		a := b.want("q", run.Running, "")
 		want(t, "what became of it", verdict(c.words("j")[a.RunID]), "missed pool")
 		want(t, "rows that are left", len(c.replicas[0].state("j").Running), 0)
 		b.ask("drained", "j")
@@ -489,7 +490,7 @@ func TestRequestMissesItsPool(t *testing.T) {
 		for _, r := range c.replicas {
 			r.leave()
 		}
-		a = b.want("drained", scheduler.Running, "")
+		a = b.want("drained", run.Running, "")
 		want(t, "what became of it", verdict(c.words("j")[a.RunID]), "canceled drain")
 		_ = slot.End(context.Background())
 	})
@@ -507,8 +508,8 @@ func TestRequestOfAPausedJob(t *testing.T) {
 		c.at(18 * time.Second)
 		b.ask("past", "j", func(q *scheduler.Request) { q.Tick = c.start.Add(10 * time.Second) })
 		c.at(25 * time.Second)
-		b.want("now", scheduler.Running, "")
-		b.want("past", scheduler.Running, "")
+		b.want("now", run.Running, "")
+		b.want("past", run.Running, "")
 		want(t, "outcomes", c.outcomes("j"), map[string]int{"ok": 3, "skipped paused": 1})
 	})
 }
@@ -544,9 +545,9 @@ func TestAnswerOutlastsAFailover(t *testing.T) {
 			t.Fatalf("%d runs", n)
 		}
 		c.at(35 * time.Second)
-		b.want("q", scheduler.Running, "")
-		b.want("first", scheduler.Running, "")
-		b.want("second", scheduler.Skipped, "overlap")
+		b.want("q", run.Running, "")
+		b.want("first", run.Running, "")
+		b.want("second", run.Skipped, "overlap")
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // failing ends its first tries, and lets later ones be ok. A try that hangs waits until it is stopped.
@@ -113,11 +114,11 @@ func TestRetryIsInterrupted(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		interrupt func(r *replica)
-		outcome   scheduler.Outcome
+		outcome   run.Outcome
 	}{
-		{"by a drain", func(r *replica) { r.stop() }, scheduler.Failed},
-		{"by the loss of the lease", func(r *replica) { r.wire.silence() }, scheduler.Lost},
-		{"by an abort", func(r *replica) { r.Abort() }, scheduler.Failed},
+		{"by a drain", func(r *replica) { r.stop() }, run.Failed},
+		{"by the loss of the lease", func(r *replica) { r.wire.silence() }, run.Lost},
+		{"by an abort", func(r *replica) { r.Abort() }, run.Failed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {

@@ -20,6 +20,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/logging"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // Each way in which a run ends has its record.
@@ -28,19 +29,19 @@ func TestResults(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		runner  scheduler.Runner
-		outcome scheduler.Outcome
+		outcome run.Outcome
 		reason  string
 	}{
-		{"ok", scheduler.Func(func(context.Context, *scheduler.Run) error { return nil }), scheduler.OK, ""},
-		{"an error", scheduler.Func(func(context.Context, *scheduler.Run) error { return broken }), scheduler.Failed, "broken pipe"},
-		{"a panic", scheduler.Func(func(context.Context, *scheduler.Run) error { panic("no luck") }), scheduler.Failed, "panic: no luck"},
-		{"a panic of a runner", panics{}, scheduler.Failed, "panic: runtime error"},
+		{"ok", scheduler.Func(func(context.Context, *scheduler.Run) error { return nil }), run.OK, ""},
+		{"an error", scheduler.Func(func(context.Context, *scheduler.Run) error { return broken }), run.Failed, "broken pipe"},
+		{"a panic", scheduler.Func(func(context.Context, *scheduler.Run) error { panic("no luck") }), run.Failed, "panic: no luck"},
+		{"a panic of a runner", panics{}, run.Failed, "panic: runtime error"},
 		{"an end of the goroutine", scheduler.Func(func(context.Context, *scheduler.Run) error {
 			runtime.Goexit()
 			return nil
-		}), scheduler.Failed, "runtime.Goexit"},
-		{"a command's", fixed{scheduler.Result{Err: errors.New("exit 3"), ExitCode: &code, Signal: "SIGHUP", Output: []byte("tail")}}, scheduler.Failed, "exit 3"},
-		{"a word of the loss", fixed{scheduler.Result{Err: fmt.Errorf("killed: %w", scheduler.ErrLost), Signal: "SIGKILL"}}, scheduler.Lost, ""},
+		}), run.Failed, "runtime.Goexit"},
+		{"a command's", fixed{scheduler.Result{Err: errors.New("exit 3"), ExitCode: &code, Signal: "SIGHUP", Output: []byte("tail")}}, run.Failed, "exit 3"},
+		{"a word of the loss", fixed{scheduler.Result{Err: fmt.Errorf("killed: %w", run.ErrLost), Signal: "SIGKILL"}}, run.Lost, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -49,7 +50,7 @@ func TestResults(t *testing.T) {
 				words := c.words("j")
 				want(t, "ticks told", len(words), 2)
 				for _, w := range words {
-					if w.Outcome != tc.outcome || !strings.Contains(w.Reason, tc.reason) {
+					if w.Outcome != tc.outcome || !strings.Contains(string(w.Reason), tc.reason) {
 						t.Errorf("told as %s", verdict(w))
 					}
 					if f, ok := tc.runner.(fixed); ok && (w.ExitCode != f.ExitCode || w.Signal != f.Signal || string(w.Output) != string(f.Output)) {
@@ -179,7 +180,7 @@ func TestRunNow(t *testing.T) {
 		jobs := []scheduler.Job{c.job("j", "0 0 1 * * *", 10*time.Second), c.job("failing", "0 0 1 * * *", time.Hour)}
 		r, other := c.replica("r", jobs), c.replica("other", jobs)
 		record, err := r.RunNow(ctx, "j", true)
-		if err != nil || record.Outcome != scheduler.OK || record.Token == 0 || record.Trigger != "manual" || !record.Tick.IsZero() {
+		if err != nil || record.Outcome != run.OK || record.Token == 0 || record.Trigger != "manual" || !record.Tick.IsZero() {
 			t.Errorf("with its lock: %+v, %v", record, err)
 		}
 		again, err := r.RunNow(ctx, "j", true)
@@ -200,7 +201,7 @@ func TestRunNow(t *testing.T) {
 			t.Errorf("while another has it: %v", err)
 		}
 		record, err = other.RunNow(ctx, "j", false)
-		if err != nil || record.Token != 0 || record.Outcome != scheduler.OK {
+		if err != nil || record.Token != 0 || record.Outcome != run.OK {
 			t.Errorf("without its lock: %+v, %v", record, err)
 		}
 		<-began
@@ -272,8 +273,8 @@ func TestResultsOfWorkThatEndedBefore(t *testing.T) {
 	}{
 		{"stopped", scheduler.Result{}, "timeout", "", 3 * time.Minute},
 		{"had ended", scheduler.Result{LeftBehind: "a process"}, "ok", "a process", 3 * time.Minute},
-		{"was killed before", scheduler.Result{Err: scheduler.ErrLost, EndedAgo: 30 * time.Second}, "timeout", "", 150 * time.Second},
-		{"was killed before it began", scheduler.Result{Err: scheduler.ErrLost, EndedAgo: time.Hour}, "timeout", "", 0},
+		{"was killed before", scheduler.Result{Err: run.ErrLost, EndedAgo: 30 * time.Second}, "timeout", "", 150 * time.Second},
+		{"was killed before it began", scheduler.Result{Err: run.ErrLost, EndedAgo: time.Hour}, "timeout", "", 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -407,7 +408,7 @@ func TestFailedRunHasItsStreak(t *testing.T) {
 			cfg.Streak = func(_ context.Context, job string) []any {
 				c.mu.Lock()
 				defer c.mu.Unlock()
-				recorded := slices.ContainsFunc(c.records, func(rec scheduler.Record) bool { return rec.Job == job && rec.Outcome == scheduler.Failed })
+				recorded := slices.ContainsFunc(c.records, func(rec run.Record) bool { return rec.Job == job && rec.Outcome == run.Failed })
 				asked = append(asked, fmt.Sprint(job, " ", recorded))
 				return []any{"failures", 3, "failing_since", "2026-11-27T20:00:00Z"}
 			}
@@ -446,7 +447,7 @@ func TestAbandonedRunsSayWhetherTheyAreRecovered(t *testing.T) {
 				c.at(55 * time.Second)
 				var said []bool
 				for _, r := range c.words("j") {
-					if r.Outcome == scheduler.Abandoned {
+					if r.Outcome == run.Abandoned {
 						said = append(said, r.Recovers)
 					}
 				}

@@ -25,7 +25,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +32,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/multierr"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A Scheduler is one replica. Its method Run must be called only once.
@@ -80,13 +80,13 @@ func New(cfg Config) (*Scheduler, error) {
 	s := &Scheduler{core: &core{cfg: cfg, log: cfg.Logger}, reloads: make(chan reload), dismissed: map[string]*task{},
 		late:   lateness{asks: make(chan chan<- time.Duration)},
 		grants: make(chan []election.GrantEvent, 100)} // the capacity for events that arrive between two iterations of the loop
-	s.agenda.Turn = func(j *line, tick time.Time) time.Duration { return s.cfg.turnDelay(j.Of.(*task), tick) }
+	s.agenda.Turn = func(j *line, tick time.Time) time.Duration { return s.cfg.turnDelay(j.Of, tick) }
 	s.agenda.Refused = func(err error) { s.log.Error("tick left in its state", "error", err) }
 	s.places.most = cfg.MaxRunning
 	s.published = publisher{events: cfg.GrantEvents, log: cfg.Logger}
 	s.abort, s.abortNow = context.WithCancel(context.Background())
-	s.exec = newExecutor(cfg, s.now, s.abort)
-	s.inspector = newInspector(cfg, s.exec.recorder)
+	s.exec = run.NewExecutor(cfg.forRuns(s.now, s.abort))
+	s.inspector = newInspector(cfg, s.exec.Recorder())
 	s.starts = &starts{core: s.core, finished: make(chan *grant)}
 	s.recoveries = newRecoveries(s.core, s.starts, s.inspector)
 	s.claims = newClaims(s.core, s.starts, s.recoveries)
@@ -103,24 +103,12 @@ func New(cfg Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// startRecorder starts the recorder. end stops the recorder and waits until it has ended.
-func (s *Scheduler) startRecorder() (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var recorder sync.WaitGroup
-	s.exec.recorder.openQueue()
-	recorder.Go(func() { s.exec.recorder.run(ctx, s.exec.parting) })
-	return func() {
-		cancel()
-		recorder.Wait()
-	}
-}
-
 // Unable returns the reason if this replica claims nothing because its machine cannot start programs. Otherwise it returns "". It may be called at
 // any time.
-func (s *Scheduler) Unable() string { return s.exec.breaker.openReason() }
+func (s *Scheduler) Unable() string { return s.exec.Unable() }
 
 // Unstartable returns the jobs whose last start on this replica failed, with the reason for each. It may be called at any time.
-func (s *Scheduler) Unstartable() map[string]string { return s.exec.backoffs.failedJobs() }
+func (s *Scheduler) Unstartable() map[string]string { return s.exec.StartFailures() }
 
 // Running returns the number of runs on this replica. It may be called at any time.
 func (s *Scheduler) Running() int {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // machine is what the jobs of some replicas are started on. It may not be able to.
@@ -73,23 +74,23 @@ type startedOn struct {
 	scheduler.Runner
 }
 
-func (s startedOn) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
+func (s startedOn) Run(ctx context.Context, current *scheduler.Run) scheduler.Result {
 	m := s.machine
 	m.mu.Lock()
-	m.tried[run.Replica]++
+	m.tried[current.Replica]++
 	m.mu.Unlock()
-	sick := m.isSick(run.Replica)
+	sick := m.isSick(current.Replica)
 	if sick && m.hangs != nil {
 		<-m.hangs
 	}
-	if err := run.Begin(); err != nil {
+	if err := current.Begin(); err != nil {
 		return scheduler.Result{Err: err}
 	}
 	if sick && m.hangs == nil {
-		return scheduler.Result{Err: fmt.Errorf("%w: %w", scheduler.ErrNotStarted, errNoProcess)}
+		return scheduler.Result{Err: fmt.Errorf("%w: %w", run.ErrNotStarted, errNoProcess)}
 	}
-	run.Began()
-	return s.Runner.Run(ctx, run)
+	current.Began()
+	return s.Runner.Run(ctx, current)
 }
 
 // onceEach demands that each tick ran once, and as its first attempt.
@@ -204,16 +205,16 @@ type hangsAfterBegin struct {
 	replica string
 }
 
-func (h hangsAfterBegin) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
-	if err := run.Begin(); err != nil {
+func (h hangsAfterBegin) Run(ctx context.Context, current *scheduler.Run) scheduler.Result {
+	if err := current.Begin(); err != nil {
 		return scheduler.Result{Err: err}
 	}
-	if run.Replica == h.replica {
-		<-run.Kill.Done()
-		return scheduler.Result{Err: fmt.Errorf("%w: %w", scheduler.ErrNotStarted, errNoProcess)}
+	if current.Replica == h.replica {
+		<-current.Kill.Done()
+		return scheduler.Result{Err: fmt.Errorf("%w: %w", run.ErrNotStarted, errNoProcess)}
 	}
-	run.Began()
-	return h.Runner.Run(ctx, run)
+	current.Began()
+	return h.Runner.Run(ctx, current)
 }
 
 // A start that hangs in its last step ends soon after the time for it, and another replica runs the tick.
@@ -381,7 +382,7 @@ func TestRequestOnAReplicaThatStartsNothing(t *testing.T) {
 		want(t, "runs", len(c.runs("report")), 0)
 		c.join("r1", jobs, b.serve, m.probing)
 		c.at(10 * time.Second)
-		b.want("q1", scheduler.Running, "")
+		b.want("q1", run.Running, "")
 		want(t, "runs", len(c.runs("report")), 1)
 		want(t, "starts on the sick replica", m.tries("r0"), 0) // the probe came first
 	})

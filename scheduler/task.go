@@ -1,14 +1,17 @@
 package scheduler
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A named identifies a tick. name is the same on every replica. at is the instant of the tick, computed from one replica's zone data. Both are equal
@@ -25,9 +28,22 @@ func (n named) localTime() time.Time {
 
 // Short names for types of the agenda.
 type (
-	line = agenda.Job
-	tick = agenda.Tick
+	line = agenda.Job[*task]
+	tick = agenda.Tick[*task]
 )
+
+// tickRecord returns the record of a tick without a run. Its RunID is the same on every replica.
+func tickRecord(job string, of named, verdict run.Verdict, replica string, now time.Time) run.Record {
+	id := of.at.UTC().Format("20060102T150405Z")
+	if local := of.localTime(); !local.IsZero() {
+		id = local.Format("20060102T150405")
+	}
+	return run.Record{RunID: job + "." + id, Job: job, Tick: of.at, Local: of.localTime(), Trigger: run.Scheduled,
+		Replica: replica, Outcome: verdict.Outcome, Reason: verdict.Reason, Finished: now}
+}
+
+// newRunID returns a random id of 16 characters with 80 random bits.
+func newRunID() string { return strings.ToLower(rand.Text()[:16]) }
 
 // A task is a job with its state on this replica. It belongs to the loop.
 type task struct {
@@ -62,20 +78,14 @@ func newTask(job Job) (*task, error) {
 // agendaRules returns the settings of a job for the agenda.
 func (j *Job) agendaRules() *agenda.Rules {
 	return &agenda.Rules{Name: j.Name, Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, Jitter: j.Jitter, StartDeadline: j.StartDeadline,
-		Overlap: agenda.Overlap(j.Overlap), CatchUp: agenda.CatchUp(j.CatchUp.Policy), CatchUpWindow: j.CatchUp.Window, Of: j}
+		Overlap: j.Overlap, CatchUp: j.CatchUp.Policy, CatchUpWindow: j.CatchUp.Window, Runs: j.forRuns()}
 }
-
-// taskOf returns the task of a tick.
-func taskOf(k *tick) *task { return k.Job.Of.(*task) }
-
-// jobOf returns the job of a tick, with its settings from the time when the tick was opened.
-func jobOf(k *tick) *Job { return k.Rules.Of.(*Job) }
 
 // tasksOf returns the tasks of some ticks.
 func tasksOf(ticks []*tick) []*task {
 	tasks := make([]*task, len(ticks))
 	for i, k := range ticks {
-		tasks[i] = taskOf(k)
+		tasks[i] = k.Job.Of
 	}
 	return tasks
 }

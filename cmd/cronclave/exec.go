@@ -18,6 +18,7 @@ import (
 	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/replica"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // longestLookup bounds the search for a program, because a folder of the PATH may be on a mount that hangs.
@@ -145,7 +146,7 @@ func auditExec(ctx context.Context, once *replica.OnceConfig) error {
 	return nil
 }
 
-func execResult(r scheduler.Record, err error) error {
+func execResult(r run.Record, err error) error {
 	switch {
 	case errors.Is(err, scheduler.ErrHeld), errors.Is(err, scheduler.ErrPoolHeld):
 		return exitError{exitNotAcquired, err}
@@ -153,7 +154,7 @@ func execResult(r scheduler.Record, err error) error {
 		return unavailableError("ask for the lock", err)
 	case err != nil:
 		return err
-	case r.Outcome == scheduler.OK:
+	case r.Outcome == run.OK:
 		if r.ExitCode != nil && *r.ExitCode != 0 {
 			return exitError{code: *r.ExitCode}
 		}
@@ -161,14 +162,14 @@ func execResult(r scheduler.Record, err error) error {
 	}
 	code := exitFailed
 	switch {
-	case r.Outcome == scheduler.Missed, r.Outcome == scheduler.Skipped: // a triggered run that got no slot of its pool
+	case r.Outcome == run.Missed, r.Outcome == run.Skipped: // a triggered run that got no slot of its pool
 		code = exitNotAcquired
 	case r.ExitCode != nil && *r.ExitCode != 0:
 		code = *r.ExitCode
 	case r.Signal != "":
 		code = (process.Exit{Signal: r.Signal}).Status()
 	}
-	return exitError{code, fmt.Errorf("job %s: %s", r.Job, strings.TrimSuffix(string(r.Outcome)+": "+r.Reason, ": "))}
+	return exitError{code, fmt.Errorf("job %s: %s", r.Job, strings.TrimSuffix(string(r.Outcome)+": "+string(r.Reason), ": "))}
 }
 
 // ownOutput prints the output of a job to stdout and stderr of this process. If their reader is slow, the job waits, as if it wrote there itself.

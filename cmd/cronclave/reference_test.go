@@ -18,7 +18,7 @@ import (
 	"github.com/cronclave/cronclave/internal/docpage"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/replica"
-	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/configuration.md anew")
@@ -103,11 +103,11 @@ func TestOutcomesAreThose(t *testing.T) {
 	t.Parallel()
 	want := slices.Sorted(slices.Values(words(outcomes)))
 	ofJournal := constants(t, "../../internal/journal", func(name string, _ ast.Expr) bool { return strings.HasPrefix(name, "Outcome") })
-	ofScheduler := constants(t, "../../scheduler", func(_ string, of ast.Expr) bool { id, ok := of.(*ast.Ident); return ok && id.Name == "Outcome" })
+	ofScheduler := constants(t, "../../scheduler/run", func(_ string, of ast.Expr) bool { id, ok := of.(*ast.Ident); return ok && id.Name == "Outcome" })
 	if !slices.Equal(ofJournal, want) || !slices.Equal(ofScheduler, want) {
 		t.Errorf("the outcomes are %q in the journal, %q in the scheduler, and %q in the reference", ofJournal, ofScheduler, want)
 	}
-	if journal.OutcomeOK != string(scheduler.OK) {
+	if journal.OutcomeOK != string(run.OK) {
 		t.Error("they differ")
 	}
 }

@@ -52,7 +52,7 @@ func reasonRows() (rows [][]string) {
 func TestReasonsAreThose(t *testing.T) {
 	t.Parallel()
 	var found, known []string
-	for _, dir := range []string{"../../scheduler", "../../scheduler/internal/agenda", "../../election"} {
+	for _, dir := range []string{"../../scheduler", "../../scheduler/run", "../../election"} {
 		for _, file := range parsed(t, dir) {
 			found = append(found, reasonsIn(file)...)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/multierr"
-	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A Requester names the user who requests an act, and the reason. Both are written to the audit log. The requests of acts are also the bodies of the HTTP API:
@@ -129,7 +129,7 @@ func (o *Operator) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, er
 	if err := req.Requester.requesterFault(); err != nil {
 		return nil, err
 	}
-	order := election.PauseOrder{For: req.For, Outcome: scheduler.SkippedPaused, Reason: req.Reason, By: req.By}
+	order := election.PauseOrder{For: req.For, Outcome: run.SkippedPaused, Reason: req.Reason, By: req.By}
 	if err := order.Validate(); err != nil {
 		return nil, &refusal{ErrInvalid, err}
 	}

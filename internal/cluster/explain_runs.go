@@ -9,7 +9,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 func (s *explainer) explainRuns() {
@@ -388,7 +388,7 @@ func pauseAt(acts []journal.Act, about func(journal.Act) bool, at time.Time) (p 
 // carriedOn returns a pause after one more act of kind pause. A pause that is on keeps its start.
 func carriedOn(p election.Pause, a journal.Act, on, later bool) election.Pause {
 	if !on {
-		p = election.Pause{From: a.Time, Outcome: scheduler.SkippedPaused}
+		p = election.Pause{From: a.Time, Outcome: run.SkippedPaused}
 	}
 	if !later {
 		p.By, p.Reason = a.By, a.Reason

@@ -22,6 +22,7 @@ import (
 	"github.com/cronclave/cronclave/internal/web/metrics"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A monitor serves HTTP requests, and counts events for its metrics. Without [server] in the configuration it does nothing.
@@ -191,12 +192,12 @@ func (m *monitor) countRecoveries(records []journal.Record) {
 
 // waitingPools counts the runs that wait for a slot of a pool.
 type waitingPools struct {
-	scheduler.Pools
+	run.Pools
 	metrics *metrics.Metrics
 }
 
 // countedPools returns the pools for a scheduler. If there are metrics, the waiting runs are counted.
-func (m *monitor) countedPools(of scheduler.Pools) scheduler.Pools {
+func (m *monitor) countedPools(of run.Pools) run.Pools {
 	if m.metrics == nil {
 		return of
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/web/metrics"
-	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // quietServer returns the metrics of a replica on which nothing happens, and the view that [monitor.openServer] opens with them.
@@ -75,7 +75,7 @@ func TestRecoveriesInMetrics(t *testing.T) {
 
 // onePool has a slot as soon as it is closed.
 type onePool struct {
-	scheduler.Pools
+	run.Pools
 	free chan struct{}
 }
 

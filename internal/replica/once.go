@@ -11,6 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // OnceConfig configures a [Once].
@@ -65,7 +66,7 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 }
 
 // Run runs the job, under its lock if there is one. Its errors are the errors of [scheduler.Scheduler.RunNow].
-func (o *Once) Run(ctx context.Context) (scheduler.Record, error) {
+func (o *Once) Run(ctx context.Context) (run.Record, error) {
 	return o.scheduler.RunNow(ctx, o.job, o.locked)
 }
 

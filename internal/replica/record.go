@@ -12,6 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A recorder writes the scheduler's records to the journal, and counts recoveries. monitor may be nil.
@@ -21,7 +22,7 @@ type recorder struct {
 }
 
 // Record writes records.
-func (r recorder) Record(ctx context.Context, records []scheduler.Record) error {
+func (r recorder) Record(ctx context.Context, records []run.Record) error {
 	list := make([]journal.Record, len(records))
 	for i, rec := range records {
 		list[i] = journalRecord(rec)
@@ -47,10 +48,10 @@ func (r recorder) streakFields(ctx context.Context, job string) []any {
 	return about
 }
 
-func journalRecord(r scheduler.Record) journal.Record {
+func journalRecord(r run.Record) journal.Record {
 	rec := journal.Record{
 		RunID: r.RunID, Job: r.Job, Tick: r.Tick, Trigger: r.Trigger, Attempt: r.Attempt, Token: r.Token,
-		Replica: r.Replica, Outcome: string(r.Outcome), Reason: r.Reason, Detail: r.Detail, ExitCode: r.ExitCode, Signal: r.Signal,
+		Replica: r.Replica, Outcome: string(r.Outcome), Reason: string(r.Reason), Detail: r.Detail, ExitCode: r.ExitCode, Signal: r.Signal,
 		Started: r.Started, Finished: r.Finished, Ticks: r.Ticks, Retried: r.Retried, FailedTries: r.FailedTries, Recovers: r.Recovers,
 	}
 	if !r.Local.IsZero() {
@@ -144,5 +145,5 @@ func (r requests) ClaimTrigger(ctx context.Context, e election.TriggerRequest) e
 
 // Answer writes the answer to a request.
 func (r requests) Answer(ctx context.Context, a scheduler.Answer) error {
-	return r.journal.Answer(ctx, journal.Answer{Request: a.Request, Outcome: string(a.Outcome), Reason: a.Reason, Replica: a.Replica, RunID: a.RunID})
+	return r.journal.Answer(ctx, journal.Answer{Request: a.Request, Outcome: string(a.Outcome), Reason: string(a.Reason), Replica: a.Replica, RunID: a.RunID})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // The description of a calendar has the days that may still matter in any time zone, as far back as the history goes, and not more than so many that are over.
@@ -47,7 +47,7 @@ func TestAbandonedRunsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	_, conn, _ := startJournal(t)
 	var log bytes.Buffer
-	said := func(name string, records ...scheduler.Record) {
+	said := func(name string, records ...run.Record) {
 		t.Helper()
 		own := hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true, Name: name})
 		j, err := conn.OpenJournal(&config.Config{Namespace: "default"}, func(first journal.Record) { logAbandoned(own, events.Outcome{Record: first}) })
@@ -59,15 +59,15 @@ func TestAbandonedRunsAreLoggedOnce(t *testing.T) {
 		}
 	}
 	at := time.Unix(1000, 0)
-	run := func(id string, outcome scheduler.Outcome, reason string, recovers bool) scheduler.Record {
-		return scheduler.Record{RunID: id, Job: "j", Token: 7, Attempt: 1, Replica: "r1", Outcome: outcome, Reason: reason, Finished: at, Recovers: recovers}
+	recordOf := func(id string, outcome run.Outcome, reason run.Reason, recovers bool) run.Record {
+		return run.Record{RunID: id, Job: "j", Token: 7, Attempt: 1, Replica: "r1", Outcome: outcome, Reason: reason, Finished: at, Recovers: recovers}
 	}
-	drained := run("drained", scheduler.Canceled, "drain", false)
+	drained := recordOf("drained", run.Canceled, "drain", false)
 	drained.Started = at
 	said("r1", drained)
 	for _, survivor := range []string{"r2", "r3"} {
-		said(survivor, run("gone", scheduler.Abandoned, "", false), run("recovered", scheduler.Abandoned, "", true), run("stopped", scheduler.Abandoned, "user", false),
-			run("well", scheduler.OK, "", false), run("drained", scheduler.Abandoned, "", true))
+		said(survivor, recordOf("gone", run.Abandoned, "", false), recordOf("recovered", run.Abandoned, "", true), recordOf("stopped", run.Abandoned, "user", false),
+			recordOf("well", run.OK, "", false), recordOf("drained", run.Abandoned, "", true))
 	}
 	want := `[ERROR] r2: run abandoned: its holder is gone: job=j run_id=gone replica_lost=r1 token=7
 [WARN]  r2: run abandoned: its holder is gone: job=j run_id=recovered replica_lost=r1 token=7

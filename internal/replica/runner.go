@@ -16,6 +16,7 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 	"github.com/cronclave/cronclave/internal/units"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // Output receives the output of a run. Only one goroutine may use it.
@@ -38,30 +39,30 @@ type commandRunner struct {
 }
 
 // Run runs the command, and returns when the whole tree is dead.
-func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
-	env, err := process.Environment(ctx, r.environmentOf(run))
+func (r *commandRunner) Run(ctx context.Context, current *scheduler.Run) scheduler.Result {
+	env, err := process.Environment(ctx, r.environmentOf(current))
 	if err != nil {
 		err = fmt.Errorf("prepare the environment: %w", err)
 		if proc.IsExhausted(err) || errors.Is(err, safefile.ErrUnanswered) {
-			err = fmt.Errorf("%w: %w", scheduler.ErrNotStarted, err)
+			err = fmt.Errorf("%w: %w", run.ErrNotStarted, err)
 		}
 		return scheduler.Result{Err: err}
 	}
-	output := r.open(r.job, run)
+	output := r.open(r.job, current)
 	defer output.End()
-	exit := r.host.Run(ctx, run.Kill, process.Spec{
-		Name: run.ID, Job: run.Job, Argv: r.job.Command, Dir: r.job.Dir, Env: env, User: r.job.User, Group: r.job.Group, NoNewPrivs: r.job.KeepsPrivileges(),
-		Umask: r.job.Umask, Nice: r.job.Nice, Limits: process.Limits(r.job.Limits), Lease: leaseOf(run), KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
-		Line: output.Line, Begin: run.Begin, Started: run.Began,
+	exit := r.host.Run(ctx, current.Kill, process.Spec{
+		Name: current.ID, Job: current.Job, Argv: r.job.Command, Dir: r.job.Dir, Env: env, User: r.job.User, Group: r.job.Group, NoNewPrivs: r.job.KeepsPrivileges(),
+		Umask: r.job.Umask, Nice: r.job.Nice, Limits: process.Limits(r.job.Limits), Lease: leaseOf(current), KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
+		Line: output.Line, Begin: current.Begin, Started: current.Began,
 	})
 	return r.resultOf(exit)
 }
 
-// notStarted wraps an error of package command, so that it matches scheduler.ErrNotStarted. The text stays the same.
+// notStarted wraps an error of package command, so that it matches run.ErrNotStarted. The text stays the same.
 type notStarted struct{ error }
 
-// Is reports whether target is scheduler.ErrNotStarted.
-func (notStarted) Is(target error) bool { return target == scheduler.ErrNotStarted }
+// Is reports whether target is run.ErrNotStarted.
+func (notStarted) Is(target error) bool { return target == run.ErrNotStarted }
 
 // Unwrap returns the error of package command.
 func (n notStarted) Unwrap() error { return n.error }
@@ -110,7 +111,7 @@ func (r *commandRunner) resultOf(exit process.Exit) scheduler.Result {
 		result.Err = fmt.Errorf("%w; meanwhile the kernel killed processes of the replica's cgroup because memory ran out (oom_kill rose by %d)", result.Err, exit.OOMKills)
 	}
 	if exit.Late { // the lease was lost, regardless of the exit code
-		result.Err = scheduler.ErrLost
+		result.Err = run.ErrLost
 	}
 	if !exit.Killed.IsZero() {
 		result.EndedAgo = time.Since(exit.Killed)

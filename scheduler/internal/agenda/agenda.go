@@ -11,22 +11,24 @@ package agenda
 import (
 	"slices"
 	"time"
+
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // An Agenda has the timeline of the future ticks of all jobs, and the queue of open ticks to be claimed.
-type Agenda struct {
+type Agenda[T any] struct {
 	// Turn returns the delay with which this replica claims a tick, so that replicas with an earlier rank claim first.
-	Turn func(j *Job, tick time.Time) time.Duration
+	Turn func(j *Job[T], tick time.Time) time.Duration
 	// StoodStill is true if the caller's loop is much later than planned.
 	StoodStill bool
 	// Refused is called with an error for each invalid transition. May be nil.
 	Refused func(error)
 
-	timeline timeline[*Job]
-	due      []dueBucket[*Job] // due ticks that were taken from the timeline and are not open yet
-	taken    time.Time         // the time at which the ticks in due were taken
-	asks     Queue[*Tick]
-	starved  Queue[*Tick] // parked ticks that wait for any free place, ordered by their instants
+	timeline timeline[*Job[T]]
+	due      []dueBucket[*Job[T]] // due ticks that were taken from the timeline and are not open yet
+	taken    time.Time            // the time at which the ticks in due were taken
+	asks     Queue[*Tick[T]]
+	starved  Queue[*Tick[T]] // parked ticks that wait for any free place, ordered by their instants
 	refusals int
 }
 
@@ -52,21 +54,21 @@ const longestSoon = 50 * time.Millisecond
 const maxPassed = MaxOpen - 2
 
 // Enter adds a job to the timeline, with all its ticks after an instant.
-func (a *Agenda) Enter(j *Job, after time.Time) { a.timeline.add(j.Spec, j, after) }
+func (a *Agenda[T]) Enter(j *Job[T], after time.Time) { a.timeline.add(j.Spec, j, after) }
 
 // Next returns the time of the next tick in the timeline. ok is false if there is none.
-func (a *Agenda) Next() (at time.Time, ok bool) { return a.timeline.next() }
+func (a *Agenda[T]) Next() (at time.Time, ok bool) { return a.timeline.next() }
 
 // Asks returns the queue of ticks to be claimed.
-func (a *Agenda) Asks() *Queue[*Tick] { return &a.asks }
+func (a *Agenda[T]) Asks() *Queue[*Tick[T]] { return &a.asks }
 
 // Starved returns the number of ticks that wait for any free place on this replica.
-func (a *Agenda) Starved() int { return a.starved.Len() }
+func (a *Agenda[T]) Starved() int { return a.starved.Len() }
 
 // Collect opens due ticks. If all due ticks have the same instant, it may open only some of them, and More then returns true. Ticks of several
 // instants are opened in one call, because ticks of the same job must be opened together. Collect returns ticks that the caller must give up because
 // their jobs have too many open ticks.
-func (a *Agenda) Collect(now time.Time) (given []*Tick) {
+func (a *Agenda[T]) Collect(now time.Time) (given []*Tick[T]) {
 	if !a.More() {
 		a.due, a.taken = a.timeline.takeDue(now), now
 	}
@@ -89,15 +91,15 @@ func (a *Agenda) Collect(now time.Time) (given []*Tick) {
 }
 
 // More reports whether some due ticks are not open yet.
-func (a *Agenda) More() bool { return len(a.due) > 0 }
+func (a *Agenda[T]) More() bool { return len(a.due) > 0 }
 
 // Clear empties the timeline and forgets due ticks that are not open. Open ticks stay.
-func (a *Agenda) Clear() { a.timeline, a.due = timeline[*Job]{}, nil }
+func (a *Agenda[T]) Clear() { a.timeline, a.due = timeline[*Job[T]]{}, nil }
 
 // isSilent reports whether a tick is undecided because the server does not decide it: its last claim was not answered, found the lock closed, or has
 // been under way for long. Later ticks of the job must then wait for this tick. A tick with several grants does not count before it waits, because it
 // normally stays open until its deadline.
-func (a *Agenda) isSilent(k *Tick, now time.Time) bool {
+func (a *Agenda[T]) isSilent(k *Tick[T], now time.Time) bool {
 	switch {
 	case !k.Waits():
 		return now.Sub(k.Due) >= unanswered && (k.isIn(asking) || k.Job.PerTick == 1)
@@ -111,21 +113,21 @@ func (a *Agenda) isSilent(k *Tick, now time.Time) bool {
 // Open opens a tick of a job. The tick waits for a slot, instead of being skipped, if no replica can claim it in time: its successor is already due,
 // or the server does not decide an earlier tick of the job. If the server answers, a new tick does not wait, even behind a backlog: it is skipped if
 // all slots are held.
-func (a *Agenda) Open(j *Job, of Instants, now time.Time) *Tick {
+func (a *Agenda[T]) Open(j *Job[T], of Instants, now time.Time) *Tick[T] {
 	j.opened++
 	if of.Name.IsZero() {
 		of.Name = of.At
 	}
-	k := &Tick{Job: j, Instants: of, Rules: j.Rules, Trigger: Scheduled, Cause: Cause{Reason: Late}, state: Due{}, nth: j.opened, opened: now}
+	k := &Tick[T]{Job: j, Instants: of, Rules: j.Rules, Trigger: run.Scheduled, Cause: Cause{Reason: run.ReasonLate}, state: Due{}, nth: j.opened, opened: now}
 	k.inAsks.Value, k.inStarved.Value = k, k
 	if a.comesLate(k, now) {
 		k.waitInLine()
 	}
 	if a.StoodStill && now.Sub(k.Due) >= unanswered {
-		k.Cause.Reason = Overload
+		k.Cause.Reason = run.ReasonOverload
 	}
 	if j.Elsewhere { // this replica can't win the tick; if no other replica decides it, none was up
-		k.Wait(Cause{Reason: Down})
+		k.Wait(Cause{Reason: run.ReasonDown})
 	}
 	if reason, trouble, joins := a.joinsBacklog(k, now); joins {
 		k.Wait(Cause{Reason: reason})
@@ -146,7 +148,7 @@ func (a *Agenda) Open(j *Job, of Instants, now time.Time) *Tick {
 }
 
 // comesLate sets Due and Deadline of a new tick. It reports whether the tick is opened so late that it must wait.
-func (a *Agenda) comesLate(k *Tick, now time.Time) bool {
+func (a *Agenda[T]) comesLate(k *Tick[T], now time.Time) bool {
 	if k.Job.Spec == nil {
 		k.Due = k.Since
 		if k.At.After(k.Due) { // the parents have another zone, in which the same local time was earlier
@@ -160,13 +162,13 @@ func (a *Agenda) comesLate(k *Tick, now time.Time) bool {
 }
 
 // OpenAgain reopens a granted tick of a job with several grants per tick, for another grant or to be settled at its deadline.
-func (a *Agenda) OpenAgain(k *Tick, now time.Time) {
+func (a *Agenda[T]) OpenAgain(k *Tick[T], now time.Time) {
 	again := a.Open(k.Job, k.Instants, now)
 	again.Won, again.nth = k.Won+1, k.nth
 }
 
 // joinsBacklog reports whether a new tick must wait because older ticks of its job do. It returns the reason and the trouble of the older tick.
-func (a *Agenda) joinsBacklog(k *Tick, now time.Time) (reason Reason, trouble Trouble, joins bool) {
+func (a *Agenda[T]) joinsBacklog(k *Tick[T], now time.Time) (reason run.Reason, trouble Trouble, joins bool) {
 	for _, o := range k.Job.Open {
 		together := o.Waits() && o.opened.Equal(now) // opened in the same call, after a long sleep or a clock step
 		far := o.inLine() && k.nth-o.nth >= maxPassed
@@ -183,15 +185,15 @@ func (a *Agenda) joinsBacklog(k *Tick, now time.Time) (reason Reason, trouble Tr
 
 // blameUndecided returns the reason for which a tick has been undecided for long. The reason is Overload if this replica did not claim the tick, or
 // stood still and may not have read the answer. Otherwise it is Redis.
-func (a *Agenda) blameUndecided(k *Tick) (Reason, Trouble) {
+func (a *Agenda[T]) blameUndecided(k *Tick[T]) (run.Reason, Trouble) {
 	if a.StoodStill || k.ID == "" {
-		return Overload, Trouble{}
+		return run.ReasonOverload, Trouble{}
 	}
-	return Redis, Trouble{Since: k.waitsSince()}
+	return run.ReasonRedis, Trouble{Since: k.waitsSince()}
 }
 
 // LineUp makes all later ticks of a job wait, too, when a tick waits. Otherwise the run of one of these ticks could make the other ticks skip.
-func (a *Agenda) LineUp(k *Tick) {
+func (a *Agenda[T]) LineUp(k *Tick[T]) {
 	for _, o := range k.Job.Open {
 		if o.Name.After(k.Name) && !o.Waits() {
 			o.waitInLine()
@@ -202,14 +204,14 @@ func (a *Agenda) LineUp(k *Tick) {
 }
 
 // Ask schedules the next claim of a tick, at the latest just after the tick's deadline, so that the tick is settled.
-func (a *Agenda) Ask(k *Tick, at, now time.Time) {
+func (a *Agenda[T]) Ask(k *Tick[T], at, now time.Time) {
 	since := a.queueClaim(k, at, now)
 	a.moveTo(k, k.queuedState(since))
 }
 
 // queueClaim queues a tick for a claim at the given time, or just after the tick's deadline if that is earlier. It returns the time from which the
 // tick counts as waiting for an answer.
-func (a *Agenda) queueClaim(k *Tick, at, now time.Time) (since time.Time) {
+func (a *Agenda[T]) queueClaim(k *Tick[T], at, now time.Time) (since time.Time) {
 	if last := k.afterDeadline(); now.Before(last) && at.After(last) {
 		at = last
 	}
@@ -220,11 +222,11 @@ func (a *Agenda) queueClaim(k *Tick, at, now time.Time) (since time.Time) {
 
 // AskSoon is [Agenda.Ask] for an instant that the server's clock has not reached. If the local estimate of the server's clock has already reached it,
 // the claim follows after a short pause. The pause grows with each such call.
-func (a *Agenda) AskSoon(k *Tick, at, now time.Time) {
+func (a *Agenda[T]) AskSoon(k *Tick[T], at, now time.Time) {
 	a.Ask(k, k.soonAt(at, now), now)
 }
 
-func (k *Tick) soonAt(at, now time.Time) time.Time {
+func (k *Tick[T]) soonAt(at, now time.Time) time.Time {
 	if at.After(now) {
 		k.pause = 0
 		return at
@@ -234,17 +236,17 @@ func (k *Tick) soonAt(at, now time.Time) time.Time {
 }
 
 // Doubt schedules the next claim of a tick whose last claim was not answered. The claim is repeated even after the deadline.
-func (a *Agenda) Doubt(k *Tick, at time.Time) {
+func (a *Agenda[T]) Doubt(k *Tick[T], at time.Time) {
 	a.moveTo(k, Unsure{k.waitsSince()})
 	a.asks.Set(&k.inAsks, at)
 }
 
 // PutBack puts a taken tick back into the queue without a change of its state.
-func (a *Agenda) PutBack(k *Tick, at time.Time) { a.asks.Set(&k.inAsks, at) }
+func (a *Agenda[T]) PutBack(k *Tick[T], at time.Time) { a.asks.Set(&k.inAsks, at) }
 
 // Park takes a tick out of normal claiming until this replica has a place for it, or until the older ticks of the job are decided. full is true if
 // the replica has no free place for any job. After its deadline the tick is claimed to be settled, the oldest tick of a job first.
-func (a *Agenda) Park(k *Tick, full bool, now time.Time) {
+func (a *Agenda[T]) Park(k *Tick[T], full bool, now time.Time) {
 	since := k.waitsSince()
 	if k.Late(now) && !k.isOldest() {
 		a.asks.Remove(&k.inAsks)
@@ -258,23 +260,23 @@ func (a *Agenda) Park(k *Tick, full bool, now time.Time) {
 }
 
 // Send records that a tick is being claimed.
-func (a *Agenda) Send(k *Tick, c Claim, now time.Time) {
+func (a *Agenda[T]) Send(k *Tick[T], c Claim, now time.Time) {
 	a.starved.Remove(&k.inStarved)
 	a.moveTo(k, Asking{now, c})
 }
 
 // Grant removes a tick that was granted to this replica.
-func (a *Agenda) Grant(k *Tick) { a.removeTick(k, Running{}) }
+func (a *Agenda[T]) Grant(k *Tick[T]) { a.removeTick(k, Running{}) }
 
 // Return records that the grant of a tick is being given back. The tick stays open.
-func (a *Agenda) Return(k *Tick) { a.moveTo(k, Returning{}) }
+func (a *Agenda[T]) Return(k *Tick[T]) { a.moveTo(k, Returning{}) }
 
 // Close removes a tick that is decided or given up.
-func (a *Agenda) Close(k *Tick) { a.removeTick(k, Closed{}) }
+func (a *Agenda[T]) Close(k *Tick[T]) { a.removeTick(k, Closed{}) }
 
 // GiveUp removes a tick that may be undecided. underWay is true if a claim of the tick is under way. dropped is true if the tick's schedule was
 // replaced.
-func (a *Agenda) GiveUp(k *Tick, dropped bool) (underWay bool) {
+func (a *Agenda[T]) GiveUp(k *Tick[T], dropped bool) (underWay bool) {
 	if k.isIn(asking) {
 		a.removeTick(k, GivenUp{dropped})
 		return true
@@ -284,24 +286,24 @@ func (a *Agenda) GiveUp(k *Tick, dropped bool) (underWay bool) {
 }
 
 // removeTick removes a tick from the agenda, with last as its final state.
-func (a *Agenda) removeTick(k *Tick, last State) {
+func (a *Agenda[T]) removeTick(k *Tick[T], last State) {
 	a.asks.Remove(&k.inAsks)
 	a.starved.Remove(&k.inStarved)
 	a.moveTo(k, last)
-	k.Job.Open = slices.DeleteFunc(k.Job.Open, func(o *Tick) bool { return o == k })
+	k.Job.Open = slices.DeleteFunc(k.Job.Open, func(o *Tick[T]) bool { return o == k })
 }
 
 // Take removes the ticks to claim now from the queue, at most limit, and returns them, the oldest first. The caller must then send, park or
 // reschedule each of them.
-func (a *Agenda) Take(now time.Time, limit int) []*Tick {
+func (a *Agenda[T]) Take(now time.Time, limit int) []*Tick[T] {
 	batch := a.asks.Take(now, limit)
-	slices.SortStableFunc(batch, func(x, y *Tick) int { return x.At.Compare(y.At) })
+	slices.SortStableFunc(batch, func(x, y *Tick[T]) int { return x.At.Compare(y.At) })
 	return batch
 }
 
 // Behind reports whether a waiting tick must wait for the next claim of an older tick of its job, and returns the time of that claim. Then both ticks
 // are claimed in one batch, the older tick first. Without this, the newer tick would be granted first.
-func (a *Agenda) Behind(k *Tick) (until time.Time, waits bool) {
+func (a *Agenda[T]) Behind(k *Tick[T]) (until time.Time, waits bool) {
 	if !k.Waits() {
 		return until, false // such a tick can't win before the older tick
 	}
@@ -314,7 +316,7 @@ func (a *Agenda) Behind(k *Tick) (until time.Time, waits bool) {
 }
 
 // Wake schedules claims of the oldest parked ticks of a job, as many as may run on this replica. free is the number of free places on this replica.
-func (a *Agenda) Wake(j *Job, free int, now time.Time) {
+func (a *Agenda[T]) Wake(j *Job[T], free int, now time.Time) {
 	if len(j.Open) > 0 && j.Open[0].isIn(parked) && j.Open[0].Late(now) {
 		a.Ask(j.Open[0], now, now)
 	}
@@ -338,7 +340,7 @@ func (a *Agenda) Wake(j *Job, free int, now time.Time) {
 }
 
 // WakeStarved schedules claims of the oldest ticks of all jobs that were parked because this replica was full, places is the number of free places.
-func (a *Agenda) WakeStarved(places int, now time.Time) {
+func (a *Agenda[T]) WakeStarved(places int, now time.Time) {
 	for range places {
 		k, ok := a.starved.Pop()
 		if !ok {
@@ -350,7 +352,7 @@ func (a *Agenda) WakeStarved(places int, now time.Time) {
 
 // WakeWaiting schedules claims of the ticks that wait for a slot of a job, after a slot became free. Each claim is delayed by Turn, so that the
 // replicas claim one after the other. The delays count from the instant from.
-func (a *Agenda) WakeWaiting(j *Job, from, now time.Time) {
+func (a *Agenda[T]) WakeWaiting(j *Job[T], from, now time.Time) {
 	for _, k := range j.Open {
 		if k.Waits() && k.canAsk() && !k.isIn(parked) && k.MayWin() {
 			a.Ask(k, from.Add(a.Turn(j, k.At)), now)

@@ -6,9 +6,9 @@ import (
 )
 
 // everySecond is a job with a tick each second, and defaults for the rest.
-func everySecond(t *testing.T) *Job {
+func everySecond(t *testing.T) *Job[any] {
 	t.Helper()
-	return &Job{Rules: &Rules{Name: "j", Parallel: 1, PerTick: 1, PerReplica: 1, Overlap: Skip, CatchUp: CatchUpNone}, Spec: parseSchedule(t, "* * * * * *")}
+	return &Job[any]{Rules: &Rules{Name: "j", Parallel: 1, PerTick: 1, PerReplica: 1, Overlap: Skip, CatchUp: CatchUpNone}, Spec: parseSchedule(t, "* * * * * *")}
 }
 
 // A tick that waited for its turn for long, and has just been claimed, does not count as unanswered for long.
@@ -16,7 +16,7 @@ func everySecond(t *testing.T) *Job {
 func TestWokenTickIsNotSilent(t *testing.T) {
 	j := everySecond(t)
 	j.StartDeadline = time.Hour
-	a := Agenda{Turn: func(*Job, time.Time) time.Duration { return 0 }}
+	a := Agenda[any]{Turn: func(*Job[any], time.Time) time.Duration { return 0 }}
 	start := time.Unix(946684800, 0).UTC()
 	k := a.Open(j, Instants{At: start, Previous: start.Add(-time.Second), Next: start.Add(time.Second)}, start)
 	k.waitInLine()
@@ -45,7 +45,7 @@ func TestLedgerHoldsWhatIsSkippedBehindABacklog(t *testing.T) {
 	const room = 1000 // see MOST in internal/lease/redis/lua/state.lua
 	j := everySecond(t)
 	j.StartDeadline = time.Hour
-	a := Agenda{Turn: func(*Job, time.Time) time.Duration { return 0 }}
+	a := Agenda[any]{Turn: func(*Job[any], time.Time) time.Duration { return 0 }}
 	start := time.Unix(946684800, 0).UTC()
 	skipped := 0
 	for n := range 2 * room {
@@ -75,9 +75,9 @@ func TestOpenedInPieces(t *testing.T) {
 		{0, []int{openAtOnce, 2 * openAtOnce, 2*openAtOnce + 1, 2*openAtOnce + 1}},
 		{time.Second, []int{2 * (2*openAtOnce + 1), 2 * (2*openAtOnce + 1)}},
 	} {
-		a := Agenda{Turn: func(*Job, time.Time) time.Duration { return 0 }}
+		a := Agenda[any]{Turn: func(*Job[any], time.Time) time.Duration { return 0 }}
 		start := time.Unix(946684800, 0).UTC()
-		var tasks []*Job
+		var tasks []*Job[any]
 		for range 2*openAtOnce + 1 {
 			j := everySecond(t)
 			a.Enter(j, start.Add(-time.Second))
@@ -104,7 +104,7 @@ func TestOldestOfABacklogMayWin(t *testing.T) {
 	for places := 1; places <= 3; places++ {
 		j := everySecond(t)
 		j.Parallel, j.PerReplica, j.StartDeadline = 3, places, time.Hour
-		a := Agenda{Turn: func(*Job, time.Time) time.Duration { return 0 }}
+		a := Agenda[any]{Turn: func(*Job[any], time.Time) time.Duration { return 0 }}
 		for n := range 5 {
 			at := start.Add(time.Duration(n) * time.Second)
 			a.Open(j, Instants{At: at, Previous: at.Add(-time.Second), Next: at.Add(time.Second)}, at).waitInLine()

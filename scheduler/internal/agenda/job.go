@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/scheduler/cronspec"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // An Overlap is the policy for a tick that finds all slots of its job held.
@@ -35,28 +36,28 @@ type Rules struct {
 	Overlap                       Overlap
 	CatchUp                       CatchUp
 	CatchUpWindow                 time.Duration
-	Of                            any // the caller's job
+	Runs                          *run.Job // the settings of its runs
 }
 
-// A Job has the open ticks of one job on this replica.
-type Job struct {
+// A Job has the open ticks of one job on this replica. T is the type of the caller's own data about it.
+type Job[T any] struct {
 	*Rules
 	Spec *cronspec.Schedule // nil for a chained job
 	// Within returns the time from a tick of a chained job to its next possible tick, at most limit.
 	Within func(tick time.Time, limit time.Duration) time.Duration
-	Of     any // the caller's own data about the job
+	Of     T // the caller's own data about the job
 	// NewRules is the time since which the cluster has used this version of the zone data for the schedule. It is zero if the cluster used no other
 	// version before.
 	NewRules time.Time
 
-	Open []*Tick // the open ticks, oldest first
+	Open []*Tick[T] // the open ticks, oldest first
 	// Running is the number of places on this replica that the job occupies, for runs and for claims that may become runs.
 	Running int
 	// Elsewhere is true if this replica lacks labels that the job requires. This replica then never runs the job, and only settles ticks that no other
 	// replica decides.
 	Elsewhere bool
 	// Behind is set if ticks before the oldest open tick may be undecided. It is the reason for which they are missed.
-	Behind Reason
+	Behind run.Reason
 
 	opened int // the number of ticks opened so far
 }
@@ -65,7 +66,7 @@ type Job struct {
 const LongestAuto = time.Hour
 
 // dueAt returns the earliest start of a tick: its instant plus the jitter.
-func (j *Job) dueAt(at, next time.Time) time.Time {
+func (j *Job[T]) dueAt(at, next time.Time) time.Time {
 	if next.IsZero() {
 		next = at.Add(j.Jitter + time.Second)
 	}
@@ -73,7 +74,7 @@ func (j *Job) dueAt(at, next time.Time) time.Time {
 }
 
 // Deadline returns the latest start of the tick with the instant at. next is the instant of the following tick.
-func (j *Job) Deadline(at, next time.Time) time.Time {
+func (j *Job[T]) Deadline(at, next time.Time) time.Time {
 	due := j.countedFrom(j.dueAt(at, next))
 	if j.StartDeadline > 0 {
 		return due.Add(j.StartDeadline)
@@ -96,7 +97,7 @@ const mostMoved = 26 * time.Hour
 
 // countedFrom returns the instant from which the start deadline of a tick counts: the instant at which the tick is due, or NewRules if that is later.
 // With the zone data before NewRules, the tick may have been due later, so no replica has claimed it yet.
-func (j *Job) countedFrom(due time.Time) time.Time {
+func (j *Job[T]) countedFrom(due time.Time) time.Time {
 	if due.Before(j.NewRules) && due.After(j.NewRules.Add(-mostMoved)) {
 		return j.NewRules
 	}
@@ -104,7 +105,7 @@ func (j *Job) countedFrom(due time.Time) time.Time {
 }
 
 // deadlineAfter returns the latest start of a tick of a chained job. since is the time at which the runs of its parents had ended.
-func (j *Job) deadlineAfter(tick, since time.Time) time.Time {
+func (j *Job[T]) deadlineAfter(tick, since time.Time) time.Time {
 	switch {
 	case j.StartDeadline > 0:
 		return since.Add(j.StartDeadline)
@@ -116,7 +117,7 @@ func (j *Job) deadlineAfter(tick, since time.Time) time.Time {
 
 // settleDelay returns the delay after a tick's deadline before this replica settles the tick. A replica that may not run the job waits, because a
 // replica that may run it has better information about the reason.
-func (j *Job) settleDelay() time.Duration {
+func (j *Job[T]) settleDelay() time.Duration {
 	if j.Elsewhere {
 		return unanswered
 	}
@@ -125,7 +126,7 @@ func (j *Job) settleDelay() time.Duration {
 
 // Overdue returns the time since which the oldest open tick of a job has been due. ok is false if there is none, or if an open tick is normal: the
 // oldest tick waits for a run of the job, this replica lacks the job's labels, or ticks of the job have several grants.
-func (j *Job) Overdue() (due time.Time, ok bool) {
+func (j *Job[T]) Overdue() (due time.Time, ok bool) {
 	if len(j.Open) == 0 || j.Elsewhere || j.PerTick > 1 || j.Open[0].awaitsRun() {
 		return time.Time{}, false
 	}
@@ -133,8 +134,8 @@ func (j *Job) Overdue() (due time.Time, ok bool) {
 }
 
 // awaitsRun reports whether a tick waits for the end of a run of its job, on any replica.
-func (k *Tick) awaitsRun() bool {
-	return !k.held.IsZero() || k.Cause.Reason == Slots || !k.Placed && k.Job.Running >= k.Job.PerReplica
+func (k *Tick[T]) awaitsRun() bool {
+	return !k.held.IsZero() || k.Cause.Reason == run.ReasonSlots || !k.Placed && k.Job.Running >= k.Job.PerReplica
 }
 
 // Catching up: a tick that no replica decided before its deadline may still start until the end of its catch-up window. The ticks of a job start
@@ -152,13 +153,13 @@ func (r *Rules) Extended(at, deadline time.Time, newest bool) time.Time {
 
 // isUnseen reports whether, as far as this replica knows, no replica was able to decide a tick. It returns true if this replica was late or
 // overloaded, because all other replicas may have been down. It returns false if a replica found no free slot or place for the tick.
-func (k *Tick) isUnseen() bool {
-	return slices.Contains([]Reason{Down, Redis, Late, Overload}, k.Cause.Reason)
+func (k *Tick[T]) isUnseen() bool {
+	return slices.Contains([]run.Reason{run.ReasonDown, run.ReasonRedis, run.ReasonLate, run.ReasonOverload}, k.Cause.Reason)
 }
 
 // LastChance returns the latest start of a tick: its deadline, or the end of its catch-up window if no replica was able to run it.
-func (k *Tick) LastChance() time.Time {
-	if k.Trigger == CaughtUp || !k.isUnseen() {
+func (k *Tick[T]) LastChance() time.Time {
+	if k.Trigger == run.CaughtUp || !k.isUnseen() {
 		return k.Deadline
 	}
 	open := k.Job.Open
@@ -167,22 +168,22 @@ func (k *Tick) LastChance() time.Time {
 
 // CatchUp moves the deadline of a late tick to its last chance, if it is to be caught up. From then on, the reason for which the tick waits no longer
 // matters.
-func (k *Tick) CatchUp(now time.Time) {
+func (k *Tick[T]) CatchUp(now time.Time) {
 	if end := k.LastChance(); now.After(k.Deadline) && end.After(k.Deadline) {
-		k.Deadline, k.Trigger = end, CaughtUp
+		k.Deadline, k.Trigger = end, run.CaughtUp
 		k.waitInLine()
 	}
 }
 
 // WasCaughtUp reports whether a tick that was given back, and is reopened after its deadline, may still be caught up. Either it was being caught up
 // when it was granted, or no replica was up to reopen it earlier.
-func (k *Tick) WasCaughtUp(now time.Time) bool {
+func (k *Tick[T]) WasCaughtUp(now time.Time) bool {
 	passed := !k.Next.IsZero() && !k.Next.After(now)
 	return now.After(k.Deadline) && (k.Rules.CatchUp == CatchUpAll || k.Rules.CatchUp == CatchUpLatest && !passed)
 }
 
 // passOver ends the catch-up of the newest open tick of a job with the policy "latest", because a later tick is due.
-func (a *Agenda) passOver(j *Job, now time.Time) {
+func (a *Agenda[T]) passOver(j *Job[T], now time.Time) {
 	if j.CatchUp != CatchUpLatest || len(j.Open) == 0 {
 		return
 	}
@@ -191,7 +192,7 @@ func (a *Agenda) passOver(j *Job, now time.Time) {
 	if !k.LastChance().After(own) {
 		return
 	}
-	k.Deadline, k.Trigger = own, Scheduled
+	k.Deadline, k.Trigger = own, run.Scheduled
 	at := own.Add(j.settleDelay() + time.Millisecond)
 	if planned, ok := k.inAsks.When(); ok && planned.Before(at) {
 		at = planned
@@ -207,13 +208,13 @@ func (a *Agenda) passOver(j *Job, now time.Time) {
 
 // Replaces reports whether a claim of the tick should stop a run. The claim should do so only if this replica could then start the tick: either the
 // tick already has a place, or the stopped run may free one.
-func (k *Tick) Replaces() bool {
+func (k *Tick[T]) Replaces() bool {
 	return k.Rules.Overlap == Replace && k.MayWin() && (k.Placed || k.Job.Running > 0)
 }
 
 // Contend makes a new tick contending after its claim has stopped a run. A tick of a backlog stays InLine, so it is displaced only if the backlog is
 // stuck.
-func (k *Tick) Contend() {
+func (k *Tick[T]) Contend() {
 	if k.Claim().Replaces && k.Standing == Fresh {
 		k.Standing = Contending
 	}
@@ -221,12 +222,12 @@ func (k *Tick) Contend() {
 
 // findsStuck reports whether the older tick o has found all slots held for longer than a period of the schedule, counted to k. Then the backlog is
 // stuck: its runs last so long that waiting ticks would wait until their deadlines.
-func (k *Tick) findsStuck(o *Tick) bool {
+func (k *Tick[T]) findsStuck(o *Tick[T]) bool {
 	return o.Waits() && o.Standing != Displaced && !o.held.IsZero() && o.held.Before(k.Previous)
 }
 
 // displaceOlder displaces older waiting ticks of a job if the new tick k and other newer ticks need all the slots.
-func (a *Agenda) displaceOlder(k *Tick, now time.Time) {
+func (a *Agenda[T]) displaceOlder(k *Tick[T], now time.Time) {
 	if k.Rules.Overlap != Replace {
 		return
 	}
@@ -247,7 +248,7 @@ func (a *Agenda) displaceOlder(k *Tick, now time.Time) {
 }
 
 // WakeContending schedules claims of contending and displaced ticks now. It is called when a run of the job has ended on this replica.
-func (a *Agenda) WakeContending(j *Job, now time.Time) {
+func (a *Agenda[T]) WakeContending(j *Job[T], now time.Time) {
 	for _, k := range j.Open {
 		if (k.Standing == Contending || k.Standing == Displaced) && k.canAsk() {
 			a.Ask(k, now, now)

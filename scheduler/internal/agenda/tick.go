@@ -4,29 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
-)
 
-// A Reason is the reason for which a tick is missed if its deadline passes.
-type Reason string
-
-// The reasons.
-const (
-	Late     Reason = "late"     // the tick was claimed too late, for an unknown reason
-	Down     Reason = "down"     // no replica was up
-	Labels   Reason = "labels"   // no replica with the job's labels was up; the agenda itself uses Down instead
-	Redis    Reason = "redis"    // the server did not answer
-	Overload Reason = "overload" // this replica was too busy or stood still, so it did not claim in time or did not read the answer
-	Capacity Reason = "capacity" // no replica had a free place for the run
-	Pool     Reason = "pool"     // the job's pool had no free slot
-	Slots    Reason = "slots"    // all slots of the job were held
-	// CannotStart: no replica could start the job's program, so grants of the tick were given back.
-	CannotStart Reason = "cannot_start"
-)
-
-// The triggers of runs that the agenda uses.
-const (
-	Scheduled = "schedule"
-	CaughtUp  = "catch_up"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A Standing determines what happens to a tick that finds all slots held.
@@ -58,13 +37,13 @@ const (
 
 // A Cause is a reason. Borrowed is true if the tick has copied the reason from an older tick.
 type Cause struct {
-	Reason   Reason
+	Reason   run.Reason
 	Borrowed bool // a borrowed reason is not copied again, because it could then outlive its cause
 }
 
 // A Tick is an open tick of a job. Its [State] shows its progress.
-type Tick struct {
-	Job *Job
+type Tick[T any] struct {
+	Job *Job[T]
 	Instants
 	Rules    *Rules    // the settings from the time when the tick was opened, so that all its claims are equal
 	Due      time.Time // the earliest start, including the jitter
@@ -85,26 +64,26 @@ type Tick struct {
 	held   time.Time     // the time since which the tick has found all slots held; zero if it has not
 	pause  time.Duration // the last pause of AskSoon
 
-	inAsks, inStarved Entry[*Tick]
+	inAsks, inStarved Entry[*Tick[T]]
 }
 
 // Waits reports whether the tick waits for a slot instead of being skipped.
-func (k *Tick) Waits() bool { return k.Standing != Fresh }
+func (k *Tick[T]) Waits() bool { return k.Standing != Fresh }
 
-func (k *Tick) waitInLine() {
+func (k *Tick[T]) waitInLine() {
 	if k.Standing == Fresh {
 		k.Standing = InLine
 	}
 }
 
 // Wait makes a tick wait for a slot instead of being skipped.
-func (k *Tick) Wait(why Cause) {
+func (k *Tick[T]) Wait(why Cause) {
 	k.waitInLine()
 	k.Cause = why
 }
 
 // WaitAnew is [Tick.Wait] after an answer that does not show whether the slots are still held. A contending tick becomes InLine again.
-func (k *Tick) WaitAnew(why Cause) {
+func (k *Tick[T]) WaitAnew(why Cause) {
 	if k.Standing == Contending {
 		k.Standing = InLine
 	}
@@ -113,15 +92,15 @@ func (k *Tick) WaitAnew(why Cause) {
 }
 
 // inLine reports whether a tick waits for a grant on this replica.
-func (k *Tick) inLine() bool {
+func (k *Tick[T]) inLine() bool {
 	return (k.Standing == InLine || k.Standing == Contending) && k.Won < k.Job.PerReplica
 }
 
 // Unanswered reports whether the last claim of the tick had no answer.
-func (k *Tick) Unanswered() bool { return k.last == Unanswered }
+func (k *Tick[T]) Unanswered() bool { return k.last == Unanswered }
 
 // NoteAnswer records the kind of the answer to the claim that was under way. The caller then changes the state of the tick.
-func (k *Tick) NoteAnswer(a Answer, now time.Time) {
+func (k *Tick[T]) NoteAnswer(a Answer, now time.Time) {
 	k.last = a
 	k.Doubted = k.Doubted || a == Unanswered
 	if a == Unanswered {
@@ -133,7 +112,7 @@ func (k *Tick) NoteAnswer(a Answer, now time.Time) {
 }
 
 // HeldFor records that the tick has found all slots held, and returns the time since it first found them held.
-func (k *Tick) HeldFor(now time.Time) time.Duration {
+func (k *Tick[T]) HeldFor(now time.Time) time.Duration {
 	if k.held.IsZero() {
 		k.held = now
 	}
@@ -141,14 +120,14 @@ func (k *Tick) HeldFor(now time.Time) time.Duration {
 }
 
 // olderTicks returns the open ticks of the job before k.
-func (k *Tick) olderTicks() []*Tick {
+func (k *Tick[T]) olderTicks() []*Tick[T] {
 	i, _ := k.Job.Find(k.Name)
 	return k.Job.Open[:i]
 }
 
 // StandAside sets the cause of a tick whose claim abstains, because older ticks come first or this replica has no free place.
-func (k *Tick) StandAside() {
-	k.Cause = Cause{Reason: Capacity}
+func (k *Tick[T]) StandAside() {
+	k.Cause = Cause{Reason: run.ReasonCapacity}
 	for _, o := range k.olderTicks() {
 		if o.inLine() && !o.Cause.Borrowed {
 			k.Cause = Cause{o.Cause.Reason, true}
@@ -159,38 +138,38 @@ func (k *Tick) StandAside() {
 }
 
 // Unstartable replaces the reason Capacity by CannotStart. why is the error of the last start of the job's program.
-func (k *Tick) Unstartable(why string) {
-	if k.Cause.Reason == Capacity {
-		k.Cause.Reason, k.Trouble = CannotStart, Trouble{Detail: why}
+func (k *Tick[T]) Unstartable(why string) {
+	if k.Cause.Reason == run.ReasonCapacity {
+		k.Cause.Reason, k.Trouble = run.ReasonCannotStart, Trouble{Detail: why}
 	}
 }
 
 // shareTrouble copies the trouble of another tick, unless the tick has its own.
-func (k *Tick) shareTrouble(t Trouble) {
+func (k *Tick[T]) shareTrouble(t Trouble) {
 	if k.Trouble.isNone() {
 		k.Trouble = t
 	}
 }
 
 // Find returns the index in Open of the tick with this name. If the tick is not open, it returns the index at which to insert it.
-func (j *Job) Find(name time.Time) (i int, open bool) {
-	return slices.BinarySearchFunc(j.Open, name, func(k *Tick, name time.Time) int { return k.Name.Compare(name) })
+func (j *Job[T]) Find(name time.Time) (i int, open bool) {
+	return slices.BinarySearchFunc(j.Open, name, func(k *Tick[T], name time.Time) int { return k.Name.Compare(name) })
 }
 
-func (k *Tick) afterDeadline() time.Time {
+func (k *Tick[T]) afterDeadline() time.Time {
 	return k.LastChance().Add(k.Job.settleDelay() + time.Millisecond)
 }
 
 // Late reports whether it is too late to start a tick, so that it can only be settled.
-func (k *Tick) Late(now time.Time) bool { return now.After(k.LastChance().Add(k.Job.settleDelay())) }
+func (k *Tick[T]) Late(now time.Time) bool { return now.After(k.LastChance().Add(k.Job.settleDelay())) }
 
 // isOldest reports whether a tick is the oldest open tick of its job.
-func (k *Tick) isOldest() bool { return k == k.Job.Open[0] }
+func (k *Tick[T]) isOldest() bool { return k == k.Job.Open[0] }
 
 // MustWait reports whether a tick must not be claimed yet. A new tick behind a backlog is claimed once although it can't win: if all slots are held
 // it is skipped, otherwise it waits. Late ticks are settled one after the other, because the server keeps only the last decision of a job for a
 // repeated claim: so a lost reply loses no record.
-func (k *Tick) MustWait(now time.Time) bool {
+func (k *Tick[T]) MustWait(now time.Time) bool {
 	// An unanswered claim may have decided the tick. It must be repeated at once, because the server forgets the decision when the older ticks are
 	// decided.
 	if k.Standing == Displaced || k.Placed || k.Unanswered() {
@@ -205,13 +184,13 @@ func (k *Tick) MustWait(now time.Time) bool {
 // MayWin reports whether the state of its job permits a grant of the tick on this replica. This replica must have the job's labels, and the tick must
 // have fewer than PerReplica grants on it. Waiting ticks may win only in order, the oldest first, and a new tick only if no older tick waits. No tick
 // may win while Behind is set, because undecided older ticks would stay in the ledger as a gap.
-func (k *Tick) MayWin() bool {
+func (k *Tick[T]) MayWin() bool {
 	places := k.Job.PerReplica
 	if k.Job.Elsewhere || k.Standing == Displaced || k.Won >= places || k.Job.Behind != "" {
 		return false
 	}
 	if !k.Waits() {
-		return !slices.ContainsFunc(k.olderTicks(), (*Tick).inLine)
+		return !slices.ContainsFunc(k.olderTicks(), (*Tick[T]).inLine)
 	}
 	ahead := 0
 	for _, o := range k.Job.Open {
@@ -226,31 +205,31 @@ func (k *Tick) MayWin() bool {
 }
 
 // NotAsked sets the reason of a tick whose first claim comes after its deadline.
-func (k *Tick) NotAsked(now time.Time) {
-	if k.ID == "" && k.Cause.Reason == Late && k.Late(now) {
-		k.Cause.Reason = Overload
+func (k *Tick[T]) NotAsked(now time.Time) {
+	if k.ID == "" && k.Cause.Reason == run.ReasonLate && k.Late(now) {
+		k.Cause.Reason = run.ReasonOverload
 	}
 }
 
 // WhyUnanswered returns the reason for a tick whose claim was not answered: Overload if this process stood still during the claim, otherwise Redis.
 // If the reason was Redis before, it remains Redis.
-func (k *Tick) WhyUnanswered(stoodStill bool) Reason {
-	if stoodStill && k.Cause.Reason != Redis {
-		return Overload
+func (k *Tick[T]) WhyUnanswered(stoodStill bool) run.Reason {
+	if stoodStill && k.Cause.Reason != run.ReasonRedis {
+		return run.ReasonOverload
 	}
-	return Redis
+	return run.ReasonRedis
 }
 
 // Silent records that the server has not answered a claim. sent is the time of the claim. A later outage replaces an earlier one, unless the deadline
 // passed during the earlier outage.
-func (k *Tick) Silent(sent time.Time) {
+func (k *Tick[T]) Silent(sent time.Time) {
 	if t := k.Trouble; t.Since.IsZero() || !t.Until.IsZero() && !k.Late(t.Until) {
 		k.Trouble = Trouble{Since: sent}
 	}
 }
 
 // Undecided records that the server answered but could not decide a tick. If the deadline has passed, an earlier outage remains recorded instead.
-func (k *Tick) Undecided(detail string, now time.Time) {
+func (k *Tick[T]) Undecided(detail string, now time.Time) {
 	if k.Trouble.Since.IsZero() || !k.Late(now) {
 		k.Trouble = Trouble{Detail: detail}
 	}
@@ -347,12 +326,12 @@ var transitions = map[stateName][]stateName{
 }
 
 // mayBecome reports whether the transition of a tick to another state is valid.
-func (k *Tick) mayBecome(next State) bool {
+func (k *Tick[T]) mayBecome(next State) bool {
 	return slices.Contains(transitions[k.state.stateName()], next.stateName())
 }
 
 // moveTo moves a tick to another state. An invalid transition is a bug of this program: then the tick keeps its state, and moveTo calls Refused.
-func (a *Agenda) moveTo(k *Tick, next State) {
+func (a *Agenda[T]) moveTo(k *Tick[T], next State) {
 	if k.mayBecome(next) {
 		k.state = next
 		return
@@ -364,13 +343,13 @@ func (a *Agenda) moveTo(k *Tick, next State) {
 }
 
 // Refusals returns the number of invalid transitions so far.
-func (a *Agenda) Refusals() int { return a.refusals }
+func (a *Agenda[T]) Refusals() int { return a.refusals }
 
 // isIn reports whether the state of a tick is one of some states.
-func (k *Tick) isIn(states ...stateName) bool { return slices.Contains(states, k.state.stateName()) }
+func (k *Tick[T]) isIn(states ...stateName) bool { return slices.Contains(states, k.state.stateName()) }
 
 // queuedState returns the state of a tick after it is queued for a claim.
-func (k *Tick) queuedState(since time.Time) State {
+func (k *Tick[T]) queuedState(since time.Time) State {
 	switch {
 	case k.isIn(due):
 		return Due{since}
@@ -381,7 +360,7 @@ func (k *Tick) queuedState(since time.Time) State {
 }
 
 // waitsSince returns the time since which a tick has been waiting for a claim or for its answer.
-func (k *Tick) waitsSince() time.Time {
+func (k *Tick[T]) waitsSince() time.Time {
 	switch s := k.state.(type) {
 	case Due:
 		return s.Since
@@ -398,22 +377,22 @@ func (k *Tick) waitsSince() time.Time {
 }
 
 // IsAsking reports whether the claim of a tick is under way.
-func (k *Tick) IsAsking() bool { return k.isIn(asking, givenUp) }
+func (k *Tick[T]) IsAsking() bool { return k.isIn(asking, givenUp) }
 
 // IsReturning reports whether the grant of a tick is being given back.
-func (k *Tick) IsReturning() bool { return k.isIn(returning) }
+func (k *Tick[T]) IsReturning() bool { return k.isIn(returning) }
 
 // canAsk reports whether a tick may be claimed now. It must not be claimed while its claim is under way or its grant is being given back.
-func (k *Tick) canAsk() bool { return !k.isIn(asking, givenUp, returning) }
+func (k *Tick[T]) canAsk() bool { return !k.isIn(asking, givenUp, returning) }
 
 // Unwanted reports whether a tick was given up while its claim was under way, and whether this was because its schedule was replaced.
-func (k *Tick) Unwanted() (givenUp, dropped bool) {
+func (k *Tick[T]) Unwanted() (givenUp, dropped bool) {
 	s, is := k.state.(GivenUp)
 	return is, s.Dropped
 }
 
 // Claim returns the options of the claim that is under way.
-func (k *Tick) Claim() Claim {
+func (k *Tick[T]) Claim() Claim {
 	s, _ := k.state.(Asking)
 	return s.Claim
 }

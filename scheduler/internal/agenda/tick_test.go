@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // allowed are the transitions of a tick, as the comment of State has them.
@@ -47,8 +49,8 @@ func TestTransitions(t *testing.T) {
 func moves(t *testing.T, from, to State) bool {
 	t.Helper()
 	told := 0
-	a := &Agenda{Refused: func(error) { told++ }}
-	k := &Tick{Job: &Job{Rules: &Rules{Name: "j"}}, state: from}
+	a := &Agenda[any]{Refused: func(error) { told++ }}
+	k := &Tick[any]{Job: &Job[any]{Rules: &Rules{Name: "j"}}, state: from}
 	a.moveTo(k, to)
 	if a.Refusals() == 0 {
 		return k.state == to
@@ -62,18 +64,22 @@ func moves(t *testing.T, from, to State) bool {
 // TestTickWalksThroughItsStates: each step of the agenda takes a tick where the rules say, and leaves it in the queue where it is to be asked for.
 func TestTickWalksThroughItsStates(t *testing.T) {
 	start := time.Unix(946684800, 0).UTC()
-	send := func(a *Agenda, k *Tick) { a.Take(start.Add(2*time.Hour), 1); k.ID = "id"; a.Send(k, Claim{}, start) }
-	steps := map[string]func(a *Agenda, k *Tick){
+	send := func(a *Agenda[any], k *Tick[any]) {
+		a.Take(start.Add(2*time.Hour), 1)
+		k.ID = "id"
+		a.Send(k, Claim{}, start)
+	}
+	steps := map[string]func(a *Agenda[any], k *Tick[any]){
 		"send":   send,
-		"ask":    func(a *Agenda, k *Tick) { a.Ask(k, start, start) },
-		"doubt":  func(a *Agenda, k *Tick) { k.NoteAnswer(Unanswered, start); a.Doubt(k, start) },
-		"shut":   func(a *Agenda, k *Tick) { k.NoteAnswer(Shut, start); a.AskSoon(k, start, start) },
-		"park":   func(a *Agenda, k *Tick) { k.NoteAnswer(Answered, start); a.Park(k, true, start) },
-		"grant":  func(a *Agenda, k *Tick) { a.Grant(k) },
-		"return": func(a *Agenda, k *Tick) { k.NoteAnswer(Answered, start); a.Return(k) },
-		"give":   func(a *Agenda, k *Tick) { a.GiveUp(k, true) },
-		"close":  func(a *Agenda, k *Tick) { a.Close(k) },
-		"wake":   func(a *Agenda, k *Tick) { a.Wake(k.Job, 1, start) },
+		"ask":    func(a *Agenda[any], k *Tick[any]) { a.Ask(k, start, start) },
+		"doubt":  func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(Unanswered, start); a.Doubt(k, start) },
+		"shut":   func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(Shut, start); a.AskSoon(k, start, start) },
+		"park":   func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(Answered, start); a.Park(k, true, start) },
+		"grant":  func(a *Agenda[any], k *Tick[any]) { a.Grant(k) },
+		"return": func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(Answered, start); a.Return(k) },
+		"give":   func(a *Agenda[any], k *Tick[any]) { a.GiveUp(k, true) },
+		"close":  func(a *Agenda[any], k *Tick[any]) { a.Close(k) },
+		"wake":   func(a *Agenda[any], k *Tick[any]) { a.Wake(k.Job, 1, start) },
 	}
 	for _, tc := range []struct {
 		walk   []string
@@ -106,7 +112,7 @@ func TestTickWalksThroughItsStates(t *testing.T) {
 	} {
 		j := everySecond(t)
 		j.StartDeadline = time.Hour
-		a := Agenda{Turn: func(*Job, time.Time) time.Duration { return 0 }}
+		a := Agenda[any]{Turn: func(*Job[any], time.Time) time.Duration { return 0 }}
 		k := a.Open(j, InstantsOf(j.Spec, start), start)
 		for _, s := range tc.walk {
 			steps[s](&a, k)
@@ -124,32 +130,32 @@ func TestTickWalksThroughItsStates(t *testing.T) {
 // TestTrouble: the outage in which the deadline has passed counts, not a later one, and not that the server came back without its data; else the newest trouble.
 func TestTrouble(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1_800_000_000+int64(s), 0) }
-	silent := func(from int) func(*Tick) {
-		return func(k *Tick) { k.Silent(at(from)); k.Cause.Reason = k.WhyUnanswered(false) }
+	silent := func(from int) func(*Tick[any]) {
+		return func(k *Tick[any]) { k.Silent(at(from)); k.Cause.Reason = k.WhyUnanswered(false) }
 	}
-	stood := func(k *Tick) { k.Cause.Reason = k.WhyUnanswered(true) }
-	answered := func(s int) func(*Tick) { return func(k *Tick) { k.NoteAnswer(Answered, at(s)) } }
-	shut := func(s int) func(*Tick) {
-		return func(k *Tick) { k.NoteAnswer(Shut, at(s)); k.Undecided("shut", at(s)) }
+	stood := func(k *Tick[any]) { k.Cause.Reason = k.WhyUnanswered(true) }
+	answered := func(s int) func(*Tick[any]) { return func(k *Tick[any]) { k.NoteAnswer(Answered, at(s)) } }
+	shut := func(s int) func(*Tick[any]) {
+		return func(k *Tick[any]) { k.NoteAnswer(Shut, at(s)); k.Undecided("shut", at(s)) }
 	}
 	for name, tc := range map[string]struct {
-		steps []func(*Tick)
+		steps []func(*Tick[any])
 		want  string
 	}{
 		"none":                        {nil, ""},
-		"an outage that goes on":      {[]func(*Tick){silent(1), silent(3)}, "from 1 to 99"},
-		"one that is over":            {[]func(*Tick){silent(1), answered(20)}, "from 1 to 20"},
-		"over, and another one":       {[]func(*Tick){silent(1), answered(20), silent(30), answered(40)}, "from 1 to 20"},
-		"two before the deadline":     {[]func(*Tick){silent(1), answered(3), silent(5), answered(40)}, "from 5 to 40"},
-		"data that is gone":           {[]func(*Tick){shut(5)}, "shut"},
-		"data that is gone too late":  {[]func(*Tick){silent(1), shut(20)}, "from 1 to 20"},
-		"data that is gone in time":   {[]func(*Tick){silent(1), shut(5)}, "shut"},
-		"gone, and then it is silent": {[]func(*Tick){shut(2), silent(5)}, "from 5 to 99"},
-		"a replica that stood still":  {[]func(*Tick){stood}, ""},
+		"an outage that goes on":      {[]func(*Tick[any]){silent(1), silent(3)}, "from 1 to 99"},
+		"one that is over":            {[]func(*Tick[any]){silent(1), answered(20)}, "from 1 to 20"},
+		"over, and another one":       {[]func(*Tick[any]){silent(1), answered(20), silent(30), answered(40)}, "from 1 to 20"},
+		"two before the deadline":     {[]func(*Tick[any]){silent(1), answered(3), silent(5), answered(40)}, "from 5 to 40"},
+		"data that is gone":           {[]func(*Tick[any]){shut(5)}, "shut"},
+		"data that is gone too late":  {[]func(*Tick[any]){silent(1), shut(20)}, "from 1 to 20"},
+		"data that is gone in time":   {[]func(*Tick[any]){silent(1), shut(5)}, "shut"},
+		"gone, and then it is silent": {[]func(*Tick[any]){shut(2), silent(5)}, "from 5 to 99"},
+		"a replica that stood still":  {[]func(*Tick[any]){stood}, ""},
 	} {
-		j := &Job{Rules: &Rules{}}
-		k := &Tick{Job: j, Rules: j.Rules, Deadline: at(10), Cause: Cause{Reason: Late}}
-		j.Open = []*Tick{k}
+		j := &Job[any]{Rules: &Rules{}}
+		k := &Tick[any]{Job: j, Rules: j.Rules, Deadline: at(10), Cause: Cause{Reason: run.ReasonLate}}
+		j.Open = []*Tick[any]{k}
 		for _, step := range tc.steps {
 			step(k)
 		}

@@ -1,19 +1,21 @@
 //go:build failpoints && unix
 
-package scheduler
+// Package failpoint lets tests kill a replica at a point of the life of a run.
+package failpoint
 
 import (
 	"fmt"
 	"os"
 	"strings"
 	"syscall"
+	"time"
 )
 
-// failpoint kills this process with SIGKILL if the environment variable CRONCLAVE_FAILPOINTS ("JOB=POINT:FILE,...") has an entry for the job and the
+// Reach kills this process with SIGKILL if the environment variable CRONCLAVE_FAILPOINTS ("JOB=POINT:FILE,...") has an entry for the job and the
 // point. The first replica that reaches the point creates the file, writes the tick of the run into it, and dies. The other replicas go on.
-func failpoint(point string, run *Run) {
+func Reach(point, job string, tick time.Time) {
 	for _, armed := range strings.Split(os.Getenv("CRONCLAVE_FAILPOINTS"), ",") {
-		file, here := strings.CutPrefix(armed, run.Job+"="+point+":")
+		file, here := strings.CutPrefix(armed, job+"="+point+":")
 		if !here {
 			continue
 		}
@@ -21,7 +23,7 @@ func failpoint(point string, run *Run) {
 		if err != nil {
 			continue
 		}
-		fmt.Fprint(f, run.Tick.Unix())
+		fmt.Fprint(f, tick.Unix())
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}

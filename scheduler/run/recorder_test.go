@@ -1,4 +1,4 @@
-package scheduler
+package run
 
 import (
 	"context"
@@ -47,7 +47,7 @@ func (n *notebook) set(away, hangs bool) {
 }
 
 // recording runs a recorder in a bubble; the function it passes ends it, and returns how long that took.
-func recording(t *testing.T, n *notebook, test func(t *testing.T, r *recorder, end func() time.Duration)) {
+func recording(t *testing.T, n *notebook, test func(t *testing.T, r *Recorder, end func() time.Duration)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(n, hclog.NewNullLogger())
@@ -74,9 +74,9 @@ func numbered(i int) Record { return Record{RunID: fmt.Sprint(i), Outcome: OK} }
 
 func TestRecordsTravelTogether(t *testing.T) {
 	n := &notebook{}
-	recording(t, n, func(t *testing.T, r *recorder, end func() time.Duration) {
+	recording(t, n, func(t *testing.T, r *Recorder, end func() time.Duration) {
 		for i := range 1200 {
-			r.add(numbered(i))
+			r.Add(numbered(i))
 		}
 		end()
 		if len(n.records) != 1200 || len(n.batches) > 120 {
@@ -94,8 +94,8 @@ func TestJournalThatIsAwayIsTriedAgain(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(fmt.Sprint("hangs ", hangs), func(t *testing.T) {
 			n := &notebook{away: true, hangs: hangs}
-			recording(t, n, func(t *testing.T, r *recorder, end func() time.Duration) {
-				written := r.add(numbered(1))
+			recording(t, n, func(t *testing.T, r *Recorder, end func() time.Duration) {
+				written := r.Add(numbered(1))
 				pass(time.Minute)
 				select {
 				case <-written.done:
@@ -111,10 +111,10 @@ func TestJournalThatIsAwayIsTriedAgain(t *testing.T) {
 					t.Error("does not tell that the journal fails")
 				}
 				n.set(false, false)
-				if err := written.wait(context.Background()); err != nil {
+				if err := written.Wait(context.Background()); err != nil {
 					t.Error(err)
 				}
-				r.add(numbered(2))
+				r.Add(numbered(2))
 				end()
 				if len(n.records) != 2 || r.failing.Load() {
 					t.Errorf("records %v, failing %v", n.records, r.failing.Load())
@@ -128,23 +128,23 @@ func TestJournalThatIsAwayIsTriedAgain(t *testing.T) {
 // Promise: P9
 func TestWaitingRecordsAreBounded(t *testing.T) {
 	n := &notebook{away: true}
-	recording(t, n, func(t *testing.T, r *recorder, end func() time.Duration) {
-		first := r.add(numbered(0))
+	recording(t, n, func(t *testing.T, r *Recorder, end func() time.Duration) {
+		first := r.Add(numbered(0))
 		pass(time.Second) // it is being written
-		oldest := r.add(numbered(1))
+		oldest := r.Add(numbered(1))
 		for i := 2; i < 3*maxWaiting; i++ {
-			r.add(numbered(i))
+			r.Add(numbered(i))
 		}
 		if len(r.waiting) > maxWaiting || len(r.pending) > maxWaiting+maxRecordBatch {
 			t.Errorf("%d records wait, %d are remembered", len(r.waiting), len(r.pending))
 		}
 		soon, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if err := oldest.wait(soon); !errors.Is(err, errDropped) {
+		if err := oldest.Wait(soon); !errors.Is(err, errDropped) {
 			t.Errorf("the oldest: %v", err)
 		}
 		n.set(false, false)
-		if err := first.wait(context.Background()); err != nil {
+		if err := first.Wait(context.Background()); err != nil {
 			t.Error(err)
 		}
 		end()
@@ -159,10 +159,10 @@ func TestWaitingRecordsAreBounded(t *testing.T) {
 
 func TestSameRecordWaitsOnce(t *testing.T) {
 	n := &notebook{away: true}
-	recording(t, n, func(t *testing.T, r *recorder, end func() time.Duration) {
-		a := r.add(Record{RunID: "x", Outcome: Abandoned})
-		b := r.add(Record{RunID: "x", Outcome: Abandoned})
-		c := r.add(Record{RunID: "x", Outcome: OK})
+	recording(t, n, func(t *testing.T, r *Recorder, end func() time.Duration) {
+		a := r.Add(Record{RunID: "x", Outcome: Abandoned})
+		b := r.Add(Record{RunID: "x", Outcome: Abandoned})
+		c := r.Add(Record{RunID: "x", Outcome: OK})
 		if a != b || a == c {
 			t.Error("the same record waits twice, or another does not")
 		}
@@ -178,21 +178,21 @@ func TestLastWordsAreBounded(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(fmt.Sprint("hangs ", hangs), func(t *testing.T) {
 			n := &notebook{away: true, hangs: hangs}
-			recording(t, n, func(t *testing.T, r *recorder, end func() time.Duration) {
-				var all []*receipt
+			recording(t, n, func(t *testing.T, r *Recorder, end func() time.Duration) {
+				var all []*Receipt
 				for i := range 2000 {
-					w := r.add(numbered(i))
+					w := r.Add(numbered(i))
 					all = append(all, w)
 				}
-				if took := end(); took > lastWords+recordTimeout {
+				if took := end(); took > lastWords+RecordTimeout {
 					t.Errorf("the end took %v", took)
 				}
 				for i, w := range all {
-					if err := w.wait(context.Background()); err == nil {
+					if err := w.Wait(context.Background()); err == nil {
 						t.Fatalf("record %d counts as written", i)
 					}
 				}
-				if late := r.add(numbered(1)); !errors.Is(late.err, errEnded) {
+				if late := r.Add(numbered(1)); !errors.Is(late.err, errEnded) {
 					t.Errorf("after the end: %v", late.err)
 				}
 			})
@@ -202,7 +202,7 @@ func TestLastWordsAreBounded(t *testing.T) {
 
 func TestWithoutJournalAllIsWritten(t *testing.T) {
 	r := newRecorder(nil, hclog.NewNullLogger())
-	if w := r.add(numbered(1)); w.wait(context.Background()) != nil {
+	if w := r.Add(numbered(1)); w.Wait(context.Background()) != nil {
 		t.Error("a record waits for a journal that is not there")
 	}
 	if len(r.waiting)+len(r.pending) != 0 {
@@ -221,3 +221,6 @@ func TestBackoffIsBounded(t *testing.T) {
 		t.Error("it does not begin anew")
 	}
 }
+
+// pass lets time pass; inside a bubble that takes none.
+func pass(d time.Duration) { <-time.After(d) }

@@ -1,4 +1,4 @@
-package scheduler
+package run
 
 import (
 	"context"
@@ -12,9 +12,16 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// A recorder writes records to the journal in batches. Records that are added while a batch is being written go into the next batch. While writes
+// A Journal keeps the outcomes of ticks and runs for display. The scheduler makes no decision from it.
+type Journal interface {
+	// Record stores records. It is called again with the same records after an error, so it must be idempotent by RunID. It is called by one goroutine
+	// at a time.
+	Record(ctx context.Context, records []Record) error
+}
+
+// A Recorder writes records to the journal in batches. Records that are added while a batch is being written go into the next batch. While writes
 // fail, up to maxWaiting records wait. If there are more, the recorder drops the oldest and logs a warning.
-type recorder struct {
+type Recorder struct {
 	journal Journal
 	log     hclog.Logger
 	wake    chan struct{} // capacity 1
@@ -22,13 +29,13 @@ type recorder struct {
 
 	mu      sync.Mutex
 	waiting []waitingRecord
-	pending map[recordKey]*receipt // the receipts of queued records, and of records being written
+	pending map[recordKey]*Receipt // the receipts of queued records, and of records being written
 	ended   bool                   // the recorder accepts no more records
 }
 
 type waitingRecord struct {
 	Record
-	receipt *receipt
+	receipt *Receipt
 }
 
 // A recordKey identifies a record. Records with equal keys are the same record.
@@ -40,19 +47,19 @@ type recordKey struct {
 
 func (r *Record) key() recordKey { return recordKey{r.RunID, r.Outcome, r.Attempt} }
 
-// A receipt reports whether a record was written.
-type receipt struct {
+// A Receipt reports whether a record was written.
+type Receipt struct {
 	done chan struct{} // closed when the record was written or dropped
 	err  error         // the reason if the record was dropped; read only after done is closed
 }
 
-func (r *receipt) settle(err error) {
+func (r *Receipt) settle(err error) {
 	r.err = err
 	close(r.done)
 }
 
-// failed reports whether the record was dropped.
-func (r *receipt) failed() bool {
+// Failed reports whether the record was dropped.
+func (r *Receipt) Failed() bool {
 	select {
 	case <-r.done:
 		return r.err != nil
@@ -61,8 +68,8 @@ func (r *receipt) failed() bool {
 	}
 }
 
-// succeeded reports whether the record was written.
-func (r *receipt) succeeded() bool {
+// Succeeded reports whether the record was written.
+func (r *Receipt) Succeeded() bool {
 	select {
 	case <-r.done:
 		return r.err == nil
@@ -71,8 +78,8 @@ func (r *receipt) succeeded() bool {
 	}
 }
 
-// wait waits until the record is written. It returns an error if the record was dropped, or if ctx ends first.
-func (r *receipt) wait(ctx context.Context) error {
+// Wait waits until the record is written. It returns an error if the record was dropped, or if ctx ends first.
+func (r *Receipt) Wait(ctx context.Context) error {
 	select {
 	case <-r.done:
 		return r.err
@@ -81,11 +88,13 @@ func (r *receipt) wait(ctx context.Context) error {
 	}
 }
 
+// RecordTimeout bounds one write to the journal.
+const RecordTimeout = 2 * time.Second
+
 const (
 	maxWaiting     = 10_000
 	dropAtOnce     = maxWaiting / 10 // many at once, so that there is one log line for many records
 	maxRecordBatch = 500
-	recordTimeout  = 2 * time.Second
 	lastWords      = 2 * time.Second // the time for which the recorder retries the last records before it ends
 )
 
@@ -94,19 +103,22 @@ var (
 	errEnded   = errors.New("the recorder is closed")
 )
 
-func newRecorder(journal Journal, log hclog.Logger) *recorder {
-	return &recorder{journal: journal, log: log, wake: make(chan struct{}, 1), pending: map[recordKey]*receipt{}}
+func newRecorder(journal Journal, log hclog.Logger) *Recorder {
+	return &Recorder{journal: journal, log: log, wake: make(chan struct{}, 1), pending: map[recordKey]*Receipt{}}
 }
 
-// add queues a record, unless the same record is already queued, and returns its receipt. Without a journal, every record counts as written.
-func (r *recorder) add(record Record) (written *receipt) {
+// HasJournal reports whether records are kept.
+func (r *Recorder) HasJournal() bool { return r.journal != nil }
+
+// Add queues a record, unless the same record is already queued, and returns its receipt. Without a journal, every record counts as written.
+func (r *Recorder) Add(record Record) (written *Receipt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := record.key()
 	if w, ok := r.pending[key]; ok {
 		return w
 	}
-	w := &receipt{done: make(chan struct{})}
+	w := &Receipt{done: make(chan struct{})}
 	switch {
 	case r.journal == nil:
 		w.settle(nil)
@@ -130,7 +142,7 @@ func (r *recorder) add(record Record) (written *receipt) {
 }
 
 // settleReceipts settles the receipts of written or dropped records. The caller holds mu.
-func (r *recorder) settleReceipts(records []waitingRecord, err error) {
+func (r *Recorder) settleReceipts(records []waitingRecord, err error) {
 	for _, w := range records {
 		delete(r.pending, w.key())
 		w.receipt.settle(err)
@@ -138,7 +150,7 @@ func (r *recorder) settleReceipts(records []waitingRecord, err error) {
 }
 
 // run writes queued records until ctx ends. It then writes the remaining records for at most lastWords, or until parting ends.
-func (r *recorder) run(ctx, parting context.Context) {
+func (r *Recorder) run(ctx, parting context.Context) {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { context.AfterFunc(parting, cancel) })()
@@ -159,15 +171,15 @@ func (r *recorder) run(ctx, parting context.Context) {
 	}
 }
 
-// openQueue makes add accept records. It is called before run.
-func (r *recorder) openQueue() {
+// openQueue makes Add accept records. It is called before run.
+func (r *Recorder) openQueue() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = false
 }
 
 // takeBatch removes the next batch from the queue.
-func (r *recorder) takeBatch() []waitingRecord {
+func (r *Recorder) takeBatch() []waitingRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := min(len(r.waiting), maxRecordBatch)
@@ -176,8 +188,8 @@ func (r *recorder) takeBatch() []waitingRecord {
 	return batch
 }
 
-// closeIfEmpty reports whether the queue is empty. If it is, add refuses records from now on.
-func (r *recorder) closeIfEmpty() bool {
+// closeIfEmpty reports whether the queue is empty. If it is, Add refuses records from now on.
+func (r *Recorder) closeIfEmpty() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = len(r.waiting) == 0
@@ -185,7 +197,7 @@ func (r *recorder) closeIfEmpty() bool {
 }
 
 // writeBatch writes a batch, with retries until the context hard ends, and settles its receipts.
-func (r *recorder) writeBatch(hard context.Context, batch []waitingRecord) {
+func (r *Recorder) writeBatch(hard context.Context, batch []waitingRecord) {
 	err := r.retryWrite(hard, batch)
 	if err != nil {
 		r.log.Error("records lost: history unavailable", "records", len(batch), "error", err)
@@ -195,14 +207,14 @@ func (r *recorder) writeBatch(hard context.Context, batch []waitingRecord) {
 	r.settleReceipts(batch, err)
 }
 
-func (r *recorder) retryWrite(hard context.Context, batch []waitingRecord) error {
+func (r *Recorder) retryWrite(hard context.Context, batch []waitingRecord) error {
 	records := make([]Record, len(batch))
 	for i, w := range batch {
 		records[i] = w.Record
 	}
 	retry := newBackoff()
 	for first := true; ; first = false {
-		ctx, cancel := context.WithTimeout(hard, recordTimeout)
+		ctx, cancel := context.WithTimeout(hard, RecordTimeout)
 		err := r.journal.Record(ctx, records)
 		cancel()
 		r.failing.Store(err != nil)
@@ -215,5 +227,17 @@ func (r *recorder) retryWrite(hard context.Context, batch []waitingRecord) error
 		if !retry.Wait(hard) {
 			return err
 		}
+	}
+}
+
+// StartRecorder starts the recorder. end stops it, and waits until it has ended.
+func (x *Executor) StartRecorder() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var recorder sync.WaitGroup
+	x.recorder.openQueue()
+	recorder.Go(func() { x.recorder.run(ctx, x.parting) })
+	return func() {
+		cancel()
+		recorder.Wait()
 	}
 }

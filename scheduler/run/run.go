@@ -1,10 +1,10 @@
-package scheduler
+// Package run executes the runs of a scheduler, from the grant of a tick to the release of its lease. It also has the vocabulary of runs: [Run], [Runner],
+// [Result], [Outcome], [Reason] and [Record]. The package knows nothing of schedules.
+package run
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -16,6 +16,27 @@ type Runner interface {
 	// context.Cause returns the reason: [ErrTimeout], [ErrDrain], [ErrLost], [ErrCanceled] or [ErrReplaced]. When run.Kill ends, Run kills the work. If
 	// another process has stopped the work in time because the lease was about to end, Run returns a Result with the Err ErrLost.
 	Run(ctx context.Context, run *Run) Result
+}
+
+// A Job has the settings of a job that its runs need.
+type Job struct {
+	Runner Runner
+	// Timeout is the time after which a run is stopped; 0 or less means no timeout. KillGrace is the time from the stop of a run until it is killed.
+	Timeout, KillGrace time.Duration
+	// StartTimeout is the maximum time until the Runner calls [Run.Began]. If it is zero, the work begins when the Runner is called.
+	StartTimeout time.Duration
+	// Lease is the length of the lease without renewal. With OutlivesLease, a run goes on after its lease is lost.
+	Lease         time.Duration
+	OutlivesLease bool
+	// Retries is the maximum number of tries after the first. RetryPause returns the pause after the try with a number, from 1.
+	Retries    int
+	RetryPause func(number int) time.Duration
+	// Recovers reports whether a tick may have one more attempt after an interrupted one. It is nil if the job's runs are not recovered.
+	Recovers func(tick time.Time, attempt int) bool
+	// Pool is the name of the job's pool, or "". PoolWait is the maximum wait for a slot of a run without a start deadline.
+	Pool      string
+	PoolSlots int
+	PoolWait  time.Duration
 }
 
 // A Run is one execution of a job.
@@ -35,17 +56,10 @@ type Run struct {
 	Kill        context.Context // ends when the work must be killed at once
 	Logger      hclog.Logger    // adds the keys of the run to each line
 
-	startBy time.Time // the latest end of the wait for a slot of the pool; if zero, Job.poolWait bounds the wait
-	// insist is the instant until which a failed start is repeated, because no other replica can start the run. If it is zero, the grant is given back
-	// after a failed start.
-	insist   time.Time
-	followed bool   // a child of the job needs the outcome of this tick
-	start    *start // the start of the current try
-	life     *life  // the phase of the run
-	returned bool   // the end of the run is returned to a caller, which logs it
+	start *start // the start of the current try
 }
 
-// Begin must be called by the Runner of a job with a [Job.StartTimeout], right before the step by which its work begins, such as the start of a
+// Begin must be called by the Runner of a job with a StartTimeout, right before the step by which its work begins, such as the start of a
 // process. If Begin returns an error, the grant was given back: the Runner must not begin the work, and must return the error. After the step, the
 // Runner calls [Run.Began]. If the step failed because this replica lacks a resource, the Runner returns an error that wraps [ErrNotStarted]. For
 // other jobs, Begin does nothing.
@@ -63,17 +77,13 @@ func (r *Run) Began() {
 	}
 }
 
-// The causes with which the context of a run ends when a user or a newer tick stops it.
-var (
-	ErrCanceled = errors.New("the run was canceled")
-	ErrReplaced = errors.New("a newer tick replaces the run")
-)
-
 // The causes with which the context of a run ends.
 var (
-	ErrTimeout = errors.New("the job's timeout has passed")
-	ErrDrain   = errors.New("the replica is draining")
-	ErrLost    = errors.New("the lease was lost")
+	ErrTimeout  = errors.New("the job's timeout has passed")
+	ErrDrain    = errors.New("the replica is draining")
+	ErrLost     = errors.New("the lease was lost")
+	ErrCanceled = errors.New("the run was canceled")
+	ErrReplaced = errors.New("a newer tick replaces the run")
 )
 
 // A Lease is the lease of a run, as its [Runner] sees it. A Runner can pass the deadline to another process, which kills the work in time even if
@@ -107,5 +117,5 @@ type Result struct {
 // lease only the fencing token protects the resource. A run fails if the function returns an error or panics.
 type Func func(ctx context.Context, run *Run) error
 
-// newRunID returns a random id of 16 characters with 80 random bits.
-func newRunID() string { return strings.ToLower(rand.Text()[:16]) }
+// Run calls f.
+func (f Func) Run(ctx context.Context, run *Run) Result { return Result{Err: f(ctx, run)} }

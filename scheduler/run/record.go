@@ -1,4 +1,4 @@
-package scheduler
+package run
 
 import (
 	"errors"
@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-
-	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
 // An Outcome is the result of a tick or a run.
@@ -18,7 +16,7 @@ type Outcome string
 const (
 	Running   Outcome = "running"
 	OK        Outcome = "ok"
-	Failed    Outcome = "failed"
+	Failed    Outcome = "failed" // the reason is the text of the error
 	TimedOut  Outcome = "timeout"
 	Canceled  Outcome = "canceled"  // reason user, replaced or drain
 	Lost      Outcome = "lost"      // the run was stopped because its lease was lost
@@ -27,13 +25,85 @@ const (
 	Missed    Outcome = "missed"    // the tick never ran; reason late, down, labels, redis, overload, capacity, pool, slots or cannot_start
 )
 
-// reasonDrain is the reason of a run that was stopped in a drain.
-const reasonDrain = "drain"
+// A Reason is the reason for an outcome: one of the constants, or the text of an error.
+type Reason string
 
-// SkippedPaused is the outcome and reason of the ticks of a paused job, for [election.PauseOrder].
-const SkippedPaused = string(Skipped) + " paused"
+// The reasons.
+const (
+	ReasonLate     Reason = "late"     // the tick was claimed too late, for an unknown reason
+	ReasonDown     Reason = "down"     // no replica was up
+	ReasonLabels   Reason = "labels"   // no replica with the job's labels was up
+	ReasonRedis    Reason = "redis"    // Redis did not answer
+	ReasonOverload Reason = "overload" // the replica was too busy or stood still, so it did not claim in time or did not read the answer
+	ReasonCapacity Reason = "capacity" // no replica had a free place for the run
+	ReasonPool     Reason = "pool"     // the job's pool had no free slot
+	ReasonSlots    Reason = "slots"    // all slots of the job were held
+	// ReasonCannotStart means that no replica could start the job's program, so grants of the tick were given back.
+	ReasonCannotStart Reason = "cannot_start"
 
-// A Record is the outcome of a tick, or the state of a run. Times are by the clock of Redis, or by [Config.Clock] until the clock of Redis is known.
+	ReasonOverlap Reason = "overlap" // all slots of the job were held, and the tick does not wait for one
+	ReasonPaused  Reason = "paused"
+
+	ReasonUser     Reason = "user"
+	ReasonReplaced Reason = "replaced" // by a newer tick
+	ReasonDrain    Reason = "drain"
+)
+
+// A Verdict is an outcome with its reason.
+type Verdict struct {
+	Outcome Outcome
+	Reason  Reason
+}
+
+// String returns the text "OUTCOME REASON", which Redis stores for a tick that was decided without a run.
+func (v Verdict) String() string {
+	if v.Reason == "" {
+		return string(v.Outcome)
+	}
+	return string(v.Outcome) + " " + string(v.Reason)
+}
+
+// ParseVerdict returns the verdict of a text from [Verdict.String].
+func ParseVerdict(text string) Verdict {
+	outcome, reason, _ := strings.Cut(text, " ")
+	return Verdict{Outcome(outcome), Reason(reason)}
+}
+
+// The verdicts that a claim or a pause passes to Redis, as text.
+const (
+	SkippedOverlap = string(Skipped) + " " + string(ReasonOverlap)
+	SkippedPaused  = string(Skipped) + " " + string(ReasonPaused)
+)
+
+// LogLevel returns the log level for a verdict: ERROR for a failed run, WARN for a failed run that will be recovered, a missed tick, or a run that a
+// drain stopped for good, and INFO for the rest. pending means that a recovery follows.
+func (v Verdict) LogLevel(pending bool) hclog.Level {
+	switch v.Outcome {
+	case Failed, TimedOut, Lost, Abandoned:
+		if pending {
+			return hclog.Warn
+		}
+		return hclog.Error
+	case Missed:
+		return hclog.Warn
+	case Canceled:
+		if v.Reason == ReasonDrain && !pending {
+			return hclog.Warn
+		}
+	}
+	return hclog.Info
+}
+
+// The values of [Run.Trigger].
+const (
+	Scheduled = "schedule"
+	CaughtUp  = "catch_up"
+	Recovered = "recovery"
+	Manual    = "manual"
+)
+
+// A Record is the outcome of a tick, or the state of a run. Times are by the clock of Redis, or by the clock of the replica until the clock of Redis is
+// known.
 type Record struct {
 	RunID             string
 	Job               string
@@ -44,7 +114,7 @@ type Record struct {
 	Token             int64 // 0 for a tick without a run
 	Replica           string
 	Outcome           Outcome
-	Reason            string
+	Reason            Reason
 	Detail            string // details about a missed tick, or the processes that a run left behind; may be ""
 	ExitCode          *int
 	Signal            string
@@ -62,34 +132,17 @@ type Record struct {
 	OutputCut int64
 }
 
-// tickRecord returns the record of a tick without a run. Its RunID is the same on every replica. verdict has the form "OUTCOME REASON", as in a
-// claim.
-func tickRecord(job string, of named, verdict, replica string, now time.Time) Record {
-	outcome, reason, _ := strings.Cut(verdict, " ")
-	id := of.at.UTC().Format("20060102T150405Z")
-	if local := of.localTime(); !local.IsZero() {
-		id = local.Format("20060102T150405")
-	}
-	return Record{RunID: job + "." + id, Job: job, Tick: of.at, Local: of.localTime(), Trigger: scheduled,
-		Replica: replica, Outcome: Outcome(outcome), Reason: reason, Finished: now}
-}
+// Verdict returns the outcome of the record, with its reason.
+func (r *Record) Verdict() Verdict { return Verdict{r.Outcome, r.Reason} }
 
 // logFields returns the keys and values of the log line for the end of a run.
 func (r *Record) logFields() []any {
 	args := []any{"outcome", string(r.Outcome), "duration", r.Finished.Sub(r.Started).Round(time.Millisecond).String()}
 	if r.Reason != "" {
-		args = append(args, "reason", r.Reason)
+		args = append(args, "reason", string(r.Reason))
 	}
 	return args
 }
-
-// The values of [Run.Trigger].
-const (
-	scheduled = agenda.Scheduled
-	caughtUp  = agenda.CaughtUp
-	recovered = "recovery"
-	manual    = "manual"
-)
 
 // setOutcome sets the outcome of a run from the cause of its stop, or from the result if it was not stopped. A failure after the lease has expired
 // counts as lost, because the run may have been killed while this process stood still.
@@ -103,17 +156,17 @@ func (r *Record) setOutcome(result Result, cause error, lapsed bool) {
 	case errors.Is(cause, ErrTimeout):
 		r.Outcome = TimedOut
 	case errors.Is(cause, ErrDrain):
-		r.Outcome, r.Reason = Canceled, reasonDrain
+		r.Outcome, r.Reason = Canceled, ReasonDrain
 	case errors.Is(cause, ErrReplaced):
-		r.Outcome, r.Reason = Canceled, "replaced"
+		r.Outcome, r.Reason = Canceled, ReasonReplaced
 	case errors.Is(cause, ErrLost):
 		r.Outcome = Lost
 	case errors.Is(cause, errStartTimeout): // the run was stopped for its StartTimeout, but the work began before the stop
-		r.Outcome, r.Reason = Failed, cause.Error()
+		r.Outcome, r.Reason = Failed, Reason(cause.Error())
 	case cause != nil:
-		r.Outcome, r.Reason = Canceled, "user"
+		r.Outcome, r.Reason = Canceled, ReasonUser
 	case result.Err != nil:
-		r.Outcome, r.Reason = Failed, result.Err.Error()
+		r.Outcome, r.Reason = Failed, Reason(result.Err.Error())
 	default:
 		r.Outcome = OK
 	}
@@ -130,36 +183,4 @@ func (r *Record) tryRecord(began time.Time) Record {
 func (r *Record) beginAttempt(attempt int) {
 	r.Attempt, r.Outcome, r.Reason, r.Detail, r.FailedTries = attempt, Running, "", "", r.FailedTries+1
 	r.Finished, r.ExitCode, r.Signal, r.Output, r.OutputCut = time.Time{}, nil, "", nil, 0
-}
-
-// logLevel returns the log level for an outcome: ERROR for a failed run, WARN for a failed run that will be recovered, a missed tick, or a run that a
-// drain stopped for good, and INFO for the rest. pending means that a recovery follows.
-func (o Outcome) logLevel(reason string, pending bool) hclog.Level {
-	switch o {
-	case Failed, TimedOut, Lost, Abandoned:
-		if pending {
-			return hclog.Warn
-		}
-		return hclog.Error
-	case Missed:
-		return hclog.Warn
-	case Canceled:
-		if reason == reasonDrain && !pending {
-			return hclog.Warn
-		}
-	}
-	return hclog.Info
-}
-
-// logEnd logs the end of a run. For a run of [Scheduler.RunNow] it uses DEBUG, because the caller reports the end.
-func (r *Record) logEnd(run *Run, what string, pending bool, more ...any) {
-	level := r.Outcome.logLevel(r.Reason, pending)
-	if run.returned {
-		level = hclog.Debug
-	}
-	args := append(more, r.logFields()...)
-	if r.FailedTries > 0 {
-		args = append(args, "failed_tries", r.FailedTries)
-	}
-	run.Logger.Log(level, what, args...)
 }

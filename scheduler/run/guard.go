@@ -1,4 +1,4 @@
-package scheduler
+package run
 
 import (
 	"context"
@@ -11,15 +11,11 @@ import (
 // A guard stops a run at its timeout, near the end of a drain, and before the end of a lease that is not renewed. After a timeout or in a drain, the
 // lease is renewed until the run is dead, so the run has its whole KillGrace. Only the loss of the lease shortens the grace.
 type guard struct {
-	*executor
-	job    *Job
-	term   *election.Term  // nil without a lock, or if Job.OutlivesLease is set
-	cancel context.Context // ends when the caller requests the stop of the run
-	asked  *election.Term  // the term that reports requests to stop the run; nil without a lock
-	start  *start
-	life   *life
-	stop   context.CancelCauseFunc
-	kill   context.CancelFunc
+	*execution
+	term    *election.Term // the lease that the run must not outlive; nil without a lock, or if Job.OutlivesLease is set
+	start   *start
+	stopRun context.CancelCauseFunc
+	kill    context.CancelFunc
 }
 
 // watchRun waits for the end of a run and returns the cause of its stop, or nil if it ended by itself. If the run must stop before its work has
@@ -28,12 +24,11 @@ func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 	var timeout, grace, drain, lease, begin alarm
 	defer stopAll(&timeout, &grace, &drain, &lease, &begin)
 	g.setAlarms(&timeout, &begin, &lease)
-	draining, canceled, asked := g.draining.Done(), g.cancel.Done(), stopRequested(g.asked)
+	draining, canceled, asked := g.x.draining.Done(), g.stop.Done(), stopRequested(g.Term)
 	halt := func(why error, within time.Duration) {
 		if cause == nil {
 			cause = why
-			g.life.moveTo(phase{name: phaseStopping, why: why})
-			g.stop(why)
+			g.stopRun(why)
 			grace.Reset(within)
 		}
 	}
@@ -41,7 +36,7 @@ func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 		select {
 		case <-over:
 			return cause
-		case <-g.abort.Done():
+		case <-g.x.Abort.Done():
 			halt(ErrDrain, 0)
 			g.killAndWait(over)
 			return cause
@@ -57,19 +52,19 @@ func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 			}
 		case <-canceled:
 			canceled = nil
-			halt(context.Cause(g.cancel), g.job.KillGrace)
+			halt(context.Cause(g.stop), g.Job.KillGrace)
 		case <-asked:
 			asked = nil
-			halt(whyStopped(g.asked), g.job.KillGrace)
+			halt(whyStopped(g.Term), g.Job.KillGrace)
 		case <-timeout.C:
-			halt(ErrTimeout, g.job.KillGrace)
+			halt(ErrTimeout, g.Job.KillGrace)
 		case <-grace.C:
 			g.kill()
 		case <-draining:
 			draining = nil
-			drain.Reset(time.Until(g.limit) - g.job.KillGrace)
+			drain.Reset(time.Until(g.x.limit) - g.Job.KillGrace)
 		case <-drain.C:
-			left := time.Until(g.limit)
+			left := time.Until(g.x.limit)
 			halt(ErrDrain, left)
 			if left > 0 {
 				drain.Reset(left)
@@ -86,11 +81,11 @@ func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 
 // setAlarms sets the alarms of a new run.
 func (g *guard) setAlarms(timeout, begin, lease *alarm) {
-	if g.job.Timeout > 0 {
-		timeout.Reset(g.job.Timeout)
+	if g.Job.Timeout > 0 {
+		timeout.Reset(g.Job.Timeout)
 	}
-	if g.job.StartTimeout > 0 {
-		begin.Reset(g.job.StartTimeout)
+	if g.Job.StartTimeout > 0 {
+		begin.Reset(g.Job.StartTimeout)
 	}
 	if g.term != nil {
 		do, again := g.fenceLimits().Check(g.term.Remaining())
@@ -117,13 +112,8 @@ func (g *guard) termEnded() <-chan struct{} {
 	return g.term.Context().Done()
 }
 
-// hasLapsed reports whether the term of a run has ended. It returns false if the run may outlive its lease.
-func hasLapsed(job *Job, term *election.Term) bool {
-	return term != nil && !job.OutlivesLease && (term.Context().Err() != nil || term.Remaining() <= 0)
-}
-
 func (g *guard) fenceLimits() selffence.Limits {
-	return selffence.Limits{Lease: g.job.Lease, Grace: g.job.KillGrace}
+	return selffence.Limits{Lease: g.Job.Lease, Grace: g.Job.KillGrace}
 }
 
 // checkLease stops the run when its lease is about to end, and kills it before the end. It returns the time until the next check.
@@ -160,26 +150,4 @@ func stopAll(alarms ...*alarm) {
 			a.timer.Stop()
 		}
 	}
-}
-
-// whyStopped returns ErrCanceled or ErrReplaced if the holder of a term was asked to stop, or nil if it was not.
-func whyStopped(term *election.Term) error {
-	if term == nil {
-		return nil
-	}
-	switch term.StopReason() {
-	case "":
-		return nil
-	case election.StopReplaced:
-		return ErrReplaced
-	}
-	return ErrCanceled
-}
-
-// stopRequested returns a channel that is closed when the holder of a term is asked to stop.
-func stopRequested(term *election.Term) <-chan struct{} {
-	if term == nil {
-		return nil
-	}
-	return term.Stopping()
 }

@@ -1,4 +1,4 @@
-package scheduler
+package run
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ func TestConclude(t *testing.T) {
 			r.setOutcome(tc.result, tc.cause, tc.lapsed)
 			got := string(r.Outcome)
 			if r.Reason != "" {
-				got += " " + r.Reason
+				got += " " + string(r.Reason)
 			}
 			if got != tc.outcome {
 				t.Errorf("told as %q, want %q", got, tc.outcome)
