@@ -30,7 +30,7 @@ var house = []room{
 	{"internal/lease/engine", []string{"internal/backoff", "internal/lease", "internal/lease/quorum", "internal/lease/redis"}, "leases are kept in one way, whichever package they are for"},
 	{"locking", []string{"internal/lease", "internal/lease/engine"}, "locks are a library that stands alone: its users import nothing but locks"},
 	{"locking/locktest", []string{"internal/lease/engine", "locking"}, "the conformance suite runs against any Redis that is handed in"},
-	{"election", []string{"internal/backoff", "internal/lease/engine", "locking"}, "leases alone decide which replica runs a tick"},
+	{"election", []string{"internal/backoff", "internal/lease", "internal/lease/engine", "locking"}, "leases alone decide which replica runs a tick"},
 	{"scheduler", []string{"election", "scheduler/cronspec", "scheduler/internal/agenda", "scheduler/internal/failpoint", "scheduler/run", "internal/backoff", "internal/multierr"}, "the scheduler declares what else it needs as interfaces"},
 	{"scheduler/run", []string{"election", "internal/backoff", "internal/selffence", "scheduler/internal/failpoint"}, "a run is executed in one way, whatever tick or request it is for"},
 	{"scheduler/internal/failpoint", nil, "every step of a run may be the last of its replica"},
