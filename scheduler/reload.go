@@ -129,7 +129,7 @@ func (s *Scheduler) startAnnounced(t *task, told election.InspectRequest, st ele
 	}
 }
 
-// nameTasks makes the names and the recoverRules of the jobs available to other goroutines.
+// nameTasks makes the names of the jobs, and the rules of the jobs with Recover, available to other goroutines.
 func (s *Scheduler) nameTasks() {
 	names, recovers := make([]string, 0, len(s.tasks)), map[string]recoverRules{}
 	for name, t := range s.tasks {

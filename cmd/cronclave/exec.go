@@ -184,7 +184,7 @@ func (o ownOutput) Line(stream string, line []byte) {
 	fmt.Fprintf(w, "%s\n", line)
 }
 
-// End does nothing, because no output was dropped.
+// End has nothing to report: Line waits for a slow reader, so no output is dropped.
 func (ownOutput) End() {}
 
 // printJob prints the job as exec would run it. Arguments and the values of variables may be secrets, so it prints them only if values is set.

@@ -59,7 +59,7 @@ func onClock(face time.Time, zone *time.Location) instant {
 	return instant{at: face.In(zone)}
 }
 
-// repeatedText returns a remark if the clock of the zone shows the local time face again within two days; otherwise "".
+// repeatedText returns a remark if the zone's clock is put back after at, and so shows the local time face a second time within two days. Otherwise, it returns "".
 func repeatedText(face, at time.Time, zone *time.Location) string {
 	end := cronspec.PeriodEnd(zone, at)
 	if end.IsZero() {

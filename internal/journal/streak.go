@@ -44,8 +44,8 @@ const (
 	memberFolded  = " |+" // followed by a number
 	memberAtLeast = " |>" // the same, if the number is a lower bound
 	memberNewest  = " |=" // followed by a RunID
-	// unfolded is the number of failures that keep a member each. At twice that number, two members replace the older ones. Redis stores a set of up to 128
-	// members of 64 bytes in a compact form.
+	// unfolded is the number of newest failures that keep their own members when a set is folded. A set is folded when it has more than twice as many, so that it
+	// stays below 128 members, up to which Redis stores it compactly (zset-max-listpack-entries).
 	unfolded = 60
 	// mostFolded is above any possible number of failures.
 	mostFolded = 1 << 40

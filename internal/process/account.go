@@ -317,7 +317,7 @@ func directoryServices(nsswitch []byte, databases ...string) (services []string)
 }
 
 // directoryGroups returns the numbers of a user's groups in the directory service. It returns none if the machine has no directory service. For a user of
-// /etc/passwd, the service systemd does not count, because it only makes up users and groups of this machine, and Debian lists it by default.
+// /etc/passwd it ignores the service systemd, which is in Debian's nsswitch.conf by default: that service knows only users and groups of this machine.
 func (by *Accounts) directoryGroups(user, source string) ([]string, error) {
 	nsswitch, err := os.ReadFile("/etc/nsswitch.conf")
 	if err != nil {

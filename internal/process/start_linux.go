@@ -250,7 +250,8 @@ func setNice(n int) error {
 	return nil
 }
 
-// checkNice tests on a separate thread whether the priority can be set, which takes a capability or a resource limit.
+// checkNice reports an error if this process may not set the priority: a higher one takes CAP_SYS_NICE or RLIMIT_NICE. It tries on a thread that ends afterwards,
+// because the thread keeps the priority.
 func checkNice(n int) error {
 	return onThread(func() error { return setNice(n) })
 }

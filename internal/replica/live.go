@@ -285,8 +285,9 @@ func (l *liveOutput) publishRuns(ctx context.Context) {
 	}
 }
 
-// takeChunk returns the output of a run to publish, if there is any. It returns all kept lines if Redis has none, or if Redis is about to drop the last chunk
-// with all lines. The chunk with End set is the last one. A run without output gets an empty chunk, which shows followers that a replica has noticed them.
+// takeChunk returns the output of a run to publish, if there is any. It returns all kept lines if Redis has none, and again with every wholeEvery-th chunk, so that
+// one of the chunks that Redis keeps always has all of them. The final chunk has End set. A run without output gets an empty chunk, which shows followers that a
+// replica has noticed them.
 func (l *liveOutput) takeChunk(r *liveRun) (c journal.Chunk, some bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

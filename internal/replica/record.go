@@ -138,7 +138,7 @@ func (r requests) Subscribe(ctx context.Context, f func([]scheduler.Request)) {
 	})
 }
 
-// ClaimTrigger claims a request by its lock.
+// ClaimTrigger asks for the lock of a trigger request. The replica that gets it handles the request.
 func (r requests) ClaimTrigger(ctx context.Context, e election.TriggerRequest) election.Result {
 	return r.elector.ClaimTrigger(ctx, e)
 }

@@ -22,6 +22,7 @@ import (
 // Output receives the output of a run. Only one goroutine may use it.
 type Output interface {
 	Line(stream string, line []byte)
+	// End is called once, after the last line. It reports output that was dropped.
 	End()
 }
 

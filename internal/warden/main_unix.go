@@ -149,7 +149,8 @@ func (k *helperMain) noteReplicaEnd() {
 
 // endReason describes the end of the replica, as far as the helper can determine it.
 func (k *helperMain) endReason() string {
-	// A process that was killed closes its pipe a moment before its pidfd shows the exit.
+	// A killed process closes its pipe a moment before its pidfd shows the exit. So a pidfd without an exit is believed only if no run is left, as after
+	// [Warden.Close].
 	if len(k.list.runs) == 0 && k.replica >= 0 && !isOver(k.replica) {
 		return "the replica has closed its pipe"
 	}

@@ -30,8 +30,8 @@ const (
 	notStarted                  // no try has begun its work
 )
 
-// A pastTry is a failed try that another try may follow. run is the record of the run if no other try follows. try is the record of the try if one
-// follows.
+// A pastTry has both records that a failed try may need: try, its own record, is written if another try begins; run, the record of the whole run, if it stays the
+// last.
 type pastTry struct{ run, try Record }
 
 // runTries runs the tries of a run. At the end, the record has the outcome of the last try. Each earlier try has its own record.

@@ -71,14 +71,14 @@ func termsOf(options []Option) (t terms) {
 	return t
 }
 
-// Mutex returns the mutex with this name. It makes no call.
+// Mutex returns the mutex with this name. It sends nothing to Redis.
 func (c *Client) Mutex(name string, options ...Option) *Mutex {
 	return &Mutex{*c.Semaphore(name, 1, options...)}
 }
 
 const noSlots = -1
 
-// Semaphore returns the semaphore with this name, with 1 to 1000 slots. It makes no call.
+// Semaphore returns the semaphore with this name, with 1 to 1000 slots. It sends nothing to Redis.
 func (c *Client) Semaphore(name string, slots int, options ...Option) *Semaphore {
 	if slots == 0 { // in a Request, 0 stands for the default
 		slots = noSlots

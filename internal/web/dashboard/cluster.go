@@ -163,7 +163,7 @@ type redisServer struct {
 	console.RedisCells
 }
 
-// redisKinds has the titles of the countedProblems of deployments.
+// redisKinds has the titles of the kinds of deployments.
 var redisKinds = map[string]string{
 	"single": "One server", "sentinel": "A master that Sentinels watch", "cluster": "A Redis Cluster", "quorum": "A quorum of independent masters", "embedded": "An embedded server",
 }

@@ -44,7 +44,7 @@ type Config struct {
 	Roles []Role
 }
 
-// A Role is a role, with the values of [Config.RoleClaim] that give it.
+// A Role is given to each person whose claim [Config.RoleClaim] has at least one of Values.
 type Role struct {
 	Name   string
 	Values []string

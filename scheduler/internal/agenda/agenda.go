@@ -19,7 +19,8 @@ import (
 type Agenda[T any] struct {
 	// Turn returns the delay with which this replica claims a tick, so that replicas with an earlier rank claim first.
 	Turn func(j *Job[T], tick time.Time) time.Duration
-	// StoodStill is true if the caller's loop is much later than planned.
+	// StoodStill is set by the caller if its loop came late, because the process was stopped or got no CPU. Ticks that are undecided then are blamed on Overload
+	// instead of Redis.
 	StoodStill bool
 	// Refused is called with an error for each invalid transition. May be nil.
 	Refused func(error)
@@ -245,7 +246,8 @@ func (a *Agenda[T]) Doubt(k *Tick[T], at time.Time) {
 func (a *Agenda[T]) PutBack(k *Tick[T], at time.Time) { a.asks.Set(&k.inAsks, at) }
 
 // Park takes a tick out of normal claiming until this replica has a place for it, or until the older ticks of the job are decided. full is true if
-// the replica has no free place for any job. After its deadline the tick is claimed to be settled, the oldest tick of a job first.
+// the replica has no free place for any job. After its deadline a parked tick is claimed even without a
+// place, so that the server settles it. Of several such ticks of a job, only the oldest is claimed.
 func (a *Agenda[T]) Park(k *Tick[T], full bool, now time.Time) {
 	since := k.waitsSince()
 	if k.Late(now) && !k.isOldest() {

@@ -36,8 +36,8 @@ type Instants struct {
 	Name     time.Time // identifies the tick on every replica: see [cronspec.Schedule.ID]; zero means At
 	Previous time.Time // the name of the tick before At; zero if there is none since 1970
 	Next     time.Time // the tick after At; zero if there is none
-	// Since is set only for a chained job: it is the time at which the runs of the parents had ended. Previous is then the job's previous tick, and Next
-	// is zero.
+	// Since is set only for a job of a chain, which has no schedule: it is the time at which the last parent's run ended. For such a job Previous is the newest
+	// earlier tick of the chain, and Next is zero.
 	Since time.Time
 }
 
