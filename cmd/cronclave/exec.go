@@ -225,8 +225,8 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 	return nil
 }
 
-// describeProgram returns the file that the job executes, or the command's name with the reason why there is none. The reason never contains the PATH, which is
-// the value of a variable.
+// describeProgram returns the file that the job executes, or the command's name with the reason why there is none. The reason never contains the whole PATH, which
+// is the value of a variable.
 func describeProgram(ctx context.Context, job *config.Job, env []string) string {
 	ctx, cancel := context.WithTimeout(ctx, longestLookup)
 	defer cancel()

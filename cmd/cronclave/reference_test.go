@@ -209,7 +209,7 @@ func TestVariablesAreThose(t *testing.T) {
 // packages are the folders of all packages that are part of the program.
 func packages(t *testing.T) (dirs []string) {
 	t.Helper()
-	for _, pattern := range []string{".", "../../scheduler", "../../scheduler/*", "../../election", "../../locking", "../../internal/*", "../../internal/lease/*", "../../internal/replica/*"} {
+	for _, pattern := range []string{".", "../../scheduler", "../../scheduler/*", "../../election", "../../locking", "../../internal/*", "../../scheduler/internal/*", "../../internal/lease/*", "../../internal/replica/*", "../../internal/web/*", "../../internal/config/*"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("nothing in %s: %v", pattern, err)

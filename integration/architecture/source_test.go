@@ -50,8 +50,8 @@ type callFault struct {
 
 // fileFaults inspects every call of a file; exits is true where the file may end the process.
 func fileFaults(file *ast.File, importPath, name string) []callFault {
-	exits := (within(importPath, module+"/cmd") || within(importPath, module+"/integration/way")) && path.Base(name) == "main.go" || within(importPath, module+"/internal/starter")                                           // a process of its own
-	lua := within(importPath, module+"/internal/lease/redis") || within(importPath, module+"/internal/lease/quorum") || within(importPath, module+"/integration/classics") // published code of other projects
+	exits := (within(importPath, module+"/cmd") || within(importPath, module+"/integration/way")) && path.Base(name) == "main.go" || within(importPath, module+"/internal/starter") // a process of its own
+	lua := within(importPath, module+"/internal/lease/redis") || within(importPath, module+"/internal/lease/quorum") || within(importPath, module+"/integration/classics")          // published code of other projects
 	redis := importsGuest(file, "github.com/redis/go-redis")
 	var faults []callFault
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -14,7 +14,7 @@ import (
 const (
 	// CronclaveProgram is the program of the replicas.
 	CronclaveProgram = "github.com/cronclave/cronclave/cmd/cronclave"
-	// armedProgram is the same with failpoints: see scheduler/failpoint_armed.go.
+	// armedProgram is the same with failpoints: see scheduler/internal/failpoint.
 	armedProgram = CronclaveProgram + "#failpoints"
 	// standinProgram stands in for it in the harness's own tests.
 	standinProgram = "github.com/cronclave/cronclave/integration/harness/testdata/standin"

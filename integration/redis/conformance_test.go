@@ -32,7 +32,7 @@ const shopUser, shopSecret = "shop", "secret"
 // itself does besides.
 func documentedUser(t *testing.T, on *redis.Client) {
 	t.Helper()
-	text := string(harness.Must1(os.ReadFile(harness.Root + "/locking/doc.go"))(t))
+	text := string(harness.Must1(os.ReadFile(harness.Root + "/locking/locking.go"))(t))
 	_, text, found := strings.Cut(text, "//	ACL SETUSER "+shopUser+" on >"+shopSecret+" ~shop:* &shop:* ")
 	text, _, ended := strings.Cut(text, "\n//\n")
 	if !found || !ended {

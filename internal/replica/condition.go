@@ -227,7 +227,7 @@ func (r *Replica) stoodStill(i journal.Interval) {
 // A clockWatch warns if this machine's clock is off. It warns again only after the clock has been right.
 type clockWatch struct{ off bool }
 
-// checkOffset checks the offset of this machine's clock. After a warning, the clock counts as right only below half of operator.MaxClockOffset, so that an
+// checkOffset checks the offset of this machine's clock. After a warning, the clock counts as right only below half of cluster.MaxClockOffset, so that an
 // offset near the limit does not fill the log.
 func (w *clockWatch) checkOffset(o cluster.ClockOffset, log hclog.Logger) {
 	switch {

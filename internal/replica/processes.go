@@ -64,7 +64,7 @@ func (p *Processes) watchWarden(ctx context.Context, drain func(cause error)) {
 	}
 }
 
-// A watchman adapts a warden to the interface of package command.
+// A watchman adapts a warden to the interface of package process.
 type watchman struct{ *warden.Warden }
 
 // Watch registers a run.

@@ -59,13 +59,13 @@ func (r *commandRunner) Run(ctx context.Context, current *scheduler.Run) schedul
 	return r.resultOf(exit)
 }
 
-// notStarted wraps an error of package command, so that it matches run.ErrNotStarted. The text stays the same.
+// notStarted wraps an error of package process, so that it matches run.ErrNotStarted. The text stays the same.
 type notStarted struct{ error }
 
 // Is reports whether target is run.ErrNotStarted.
 func (notStarted) Is(target error) bool { return target == run.ErrNotStarted }
 
-// Unwrap returns the error of package command.
+// Unwrap returns the error of package process.
 func (n notStarted) Unwrap() error { return n.error }
 
 const (

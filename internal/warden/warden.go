@@ -9,7 +9,7 @@
 // The messages on the pipe are numbered lines of JSON. The helper acknowledges each message after it has acted on it. A helper that dies or does not answer
 // is replaced, and the new helper gets the whole state. Until then [Warden.Ready] returns false.
 //
-// All of this works on Linux. On macOS only the process group of a run is killed, as in package command.
+// All of this works on Linux. On macOS only the process group of a run is killed, as in package process.
 package warden
 
 import (

@@ -26,7 +26,7 @@ const (
 	maxStream = time.Hour
 )
 
-// Events of a stream, besides operator.OutputLine.
+// Events of a stream, besides cluster.OutputLine.
 type (
 	// A note is a remark about the output, for example that lines are missing.
 	note struct {
