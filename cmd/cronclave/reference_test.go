@@ -153,7 +153,7 @@ func parsed(t *testing.T, dir string) (files []*ast.File) {
 // TestExitCodesAreThose demands a meaning of each constant.
 func TestExitCodesAreThose(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("exitcode.go")
+	source, err := os.ReadFile("main.go")
 	if err != nil {
 		t.Fatal(err)
 	}

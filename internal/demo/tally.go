@@ -28,7 +28,7 @@ type tally struct {
 	until    time.Time            // ticks up to this time are due; its zone is the zone of printed times
 	runs     []run                // one per start, so a run that started twice occurs twice
 	outcomes map[string]string    // final outcomes, by run id
-	idle     map[tickOf]bool      // ticks that were decided without a run
+	decided  map[tickOf]bool      // ticks with an outcome other than ok: decided without a run, or with one that ended before its job wrote anything
 	killed   string               // id of the run whose replica was killed; only an outcome settles this run, not the end of its process
 }
 
@@ -39,16 +39,18 @@ type tickOf struct {
 }
 
 func newTally(jobs []*config.Job, from map[string]time.Time, until time.Time) *tally {
-	return &tally{jobs: jobs, from: from, until: until, outcomes: map[string]string{}, idle: map[tickOf]bool{}}
+	return &tally{jobs: jobs, from: from, until: until, outcomes: map[string]string{}, decided: map[tickOf]bool{}}
 }
 
 // addOutcome adds an outcome from the history or from a log.
 func (t *tally) addOutcome(r journal.Record) {
-	switch {
-	case r.Outcome == journal.OutcomeRunning:
-	case r.Token == 0 && r.Started.IsZero():
-		t.idle[tickOf{r.Job, r.Tick.Unix()}] = true
-	default:
+	if r.Outcome == journal.OutcomeRunning {
+		return
+	}
+	if r.Outcome != journal.OutcomeOK {
+		t.decided[tickOf{r.Job, r.Tick.Unix()}] = true
+	}
+	if r.RunID != "" {
 		t.outcomes[r.RunID] = r.Outcome
 	}
 }
@@ -125,7 +127,7 @@ func isTick(job *config.Job, at time.Time) bool {
 func (t *tally) countTick(c *counted, job *config.Job, at time.Time, runs []run) {
 	c.due++
 	slots, ids := map[int]bool{}, map[string]bool{}
-	settled := len(runs) > 0 || t.idle[tickOf{job.Name, at.Unix()}]
+	settled := len(runs) > 0 || t.decided[tickOf{job.Name, at.Unix()}]
 	for i, r := range runs {
 		switch {
 		case i >= job.PerTick:

@@ -131,6 +131,8 @@ func TestTally(t *testing.T) {
 			records: []journal.Record{{RunID: "beat-6-0", Job: "beat", Tick: second(6), Token: 1, Outcome: journal.OutcomeCanceled}}},
 		{name: "a tick was skipped", want: good, lines: without("beat-6-0", "", perfect()),
 			records: []journal.Record{{RunID: "beat.6", Job: "beat", Tick: second(6), Outcome: journal.OutcomeSkipped}}},
+		{name: "a run was abandoned before its job wrote anything", want: good, lines: without("beat-6-0", "", perfect()),
+			records: []journal.Record{{RunID: "beat-6-0", Job: "beat", Tick: second(6), Token: 1, Outcome: journal.OutcomeAbandoned}}},
 		{name: "another tick was skipped", want: counted{due: 8, settled: 7}, fault: "beat " + clockText(second(6)) + " has no outcome",
 			lines:   without("beat-6-0", "", perfect()),
 			records: []journal.Record{{RunID: "beat.4", Job: "beat", Tick: second(4), Outcome: journal.OutcomeSkipped}}},
