@@ -16,7 +16,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -28,6 +27,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/cronclave/cronclave/integration/harness"
 )
 
 const (
@@ -156,11 +157,11 @@ func (m measurement) counters(ctx context.Context, a act) (map[function]int, err
 	if err != nil {
 		return nil, err
 	}
-	redisPort, err := freePort()
+	redisPort, err := harness.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	webPort, err := freePort()
+	webPort, err := harness.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -326,14 +327,4 @@ func onTheWay(busy, idle map[function]int) (found []function) {
 	}
 	slices.SortFunc(found, func(a, b function) int { return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.name, b.name)) })
 	return found
-}
-
-// freePort returns a port on which nothing listens.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

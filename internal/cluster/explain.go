@@ -12,9 +12,10 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
-// A Phase is how far a tick has come.
+// A Phase is a stage of a tick, from its schedule to its outcome.
 type Phase string
 
 // The phases.
@@ -213,9 +214,10 @@ func (s *explainer) explainSettlement() {
 	}
 	for _, settled := range s.state.Settled {
 		if settled.Tick.Equal(s.tickID()) || !settled.After.IsZero() && s.tickID().After(settled.After) && s.tickID().Before(settled.Tick) {
-			outcome, reason, _ := strings.Cut(settled.Outcome, " ")
+			verdict := run.ParseVerdict(settled.Outcome)
+			record := journal.Record{Outcome: string(verdict.Outcome), Reason: string(verdict.Reason)}
 			s.Phase = PhaseOver
-			s.addLine("%s: %s; no replica has recorded that yet", outcome, ReasonText(journal.Record{Outcome: outcome, Reason: reason}))
+			s.addLine("%s: %s; no replica has recorded that yet", record.Outcome, ReasonText(record))
 			return
 		}
 	}

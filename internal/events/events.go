@@ -14,7 +14,8 @@ import (
 // An Event is an [Outcome], a [ProblemBegan] or a [ProblemEnded].
 type Event interface{ isEvent() }
 
-// An Outcome is the first record that ends a run, a try or a tick. In a cluster, one replica publishes it, once.
+// An Outcome is the first record that ends a run, a try or a tick. In a cluster, one replica publishes it, once. It has no
+// output.
 type Outcome struct{ journal.Record }
 
 // A ProblemBegan is the begin of a problem of this replica. Code is the code of the warning in status.

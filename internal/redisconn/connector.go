@@ -379,7 +379,7 @@ func executePipeline(ctx context.Context, next redis.ProcessPipelineHook, cmds [
 
 // A Trouble is a class of errors that make Redis unusable.
 type Trouble struct {
-	// What is a predicate for a sentence that begins with "Redis".
+	// What completes a sentence that begins with "Redis", such as "can't be reached".
 	What string
 	// Remedy is advice to the operator; "" if there is none.
 	Remedy string

@@ -137,7 +137,10 @@ func (r *Replica) connectRedis() (err error) {
 	if r.locks, err = locking.New(locks); err != nil {
 		return err
 	}
-	if r.journal, err = r.redis.OpenJournal(cfg, func(first journal.Record) { r.events.Publish(events.Outcome{Record: first}) }); err != nil {
+	if r.journal, err = r.redis.OpenJournal(cfg, func(first journal.Record) {
+		first.Output = nil // thousands of outcomes may wait for a subscriber, and none reads their outputs
+		r.events.Publish(events.Outcome{Record: first})
+	}); err != nil {
 		return err
 	}
 	r.live = newLiveOutput(r.journal, r.log)

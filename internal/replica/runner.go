@@ -53,7 +53,7 @@ func (r *commandRunner) Run(ctx context.Context, current *scheduler.Run) schedul
 	defer output.End()
 	exit := r.host.Run(ctx, current.Kill, process.Spec{
 		Name: current.ID, Job: current.Job, Argv: r.job.Command, Dir: r.job.Dir, Env: env, User: r.job.User, Group: r.job.Group, NoNewPrivs: r.job.KeepsPrivileges(),
-		Umask: r.job.Umask, Nice: r.job.Nice, Limits: process.Limits(r.job.Limits), Lease: leaseOf(current), KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
+		Umask: r.job.Umask, Nice: r.job.Nice, Limits: process.Limits(r.job.Limits), Lease: current.Lease, KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
 		Line: output.Line, Begin: current.Begin, Started: current.Began,
 	})
 	return r.resultOf(exit)
@@ -76,14 +76,6 @@ const (
 
 // startTimeout returns the time within which a run must start its program. Otherwise, its grant is undone.
 func startTimeout(lease time.Duration) time.Duration { return max(min(lease, mostStart), leastStart) }
-
-// leaseOf returns the lease of a run; nil if it has none.
-func leaseOf(run *scheduler.Run) process.Lease {
-	if run.Lease == nil {
-		return nil
-	}
-	return run.Lease
-}
 
 func (r *commandRunner) resultOf(exit process.Exit) scheduler.Result {
 	result := scheduler.Result{Signal: exit.Signal, Output: exit.Tail, OutputCut: exit.Cut, LeftBehind: leftBehind(exit.Left)}

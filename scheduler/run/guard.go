@@ -68,7 +68,7 @@ func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 			halt(ErrDrain, left)
 			if left > 0 {
 				drain.Reset(left)
-			} else { // the run may have been stopped for another reason before
+			} else { // after a stop for an earlier reason, the kill may be due later
 				g.kill()
 			}
 		case <-lease.C:

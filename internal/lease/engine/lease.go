@@ -64,7 +64,7 @@ type ending struct {
 
 // A holds counts how often a reentrant lock was entered and not released.
 type holds struct {
-	counted    bool // the lease is of a reentrant lock; other leases may be released any number of times
+	counted    bool // true for a reentrant lock; leases of other locks may be released any number of times
 	n          int
 	unanswered bool // the last release got no answer and may be repeated
 }

@@ -140,7 +140,7 @@ func (c *sender) keys(lock, id string) []string { return LockKeys(c.key(lock), i
 func (c *sender) newCall(s *Script, lock, id string, permanent bool, args ...any) call {
 	keys, idle := c.keys(lock, id), time.Duration(0)
 	if !permanent {
-		keys, idle = append(keys, keys[0]+":queue", keys[0]+":patience"), c.cfg.Idle // permanent locks have no queue
+		keys, idle = append(keys, LineKeys(keys[0])...), c.cfg.Idle // permanent locks have no queue
 	}
 	return c.callOn(keys, idle, s, lock, id, args...)
 }

@@ -23,7 +23,7 @@ type Follower struct {
 	Seen int64 `json:"seen"`           // the approximate time of the last request that named it
 }
 
-// spoiled is the outcome of a tick of which a run did not succeed.
+// spoiled is the outcome of a tick if one of its runs did not succeed.
 const spoiled = -1
 
 // The functions in this file have the same rules as chain.lua.

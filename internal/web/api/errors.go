@@ -256,7 +256,7 @@ func repeatedKey(text []byte) string {
 	}
 }
 
-// An object is a JSON object or list that has been read in part.
+// An object is a partly read JSON object or list.
 type object struct {
 	keys   map[string]bool
 	key    string // the last key

@@ -291,7 +291,11 @@ func TestFirstPageIsSmall(t *testing.T) {
 	size := func(jobs int, newest string) int {
 		s := newSite(t, "")
 		s.crowd(jobs, 10, newest)
-		return s.read("/").Body.Len()
+		w := s.read("/")
+		if w.Code != http.StatusOK {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		return w.Body.Len()
 	}
 	for _, newest := range []string{journal.OutcomeOK, journal.OutcomeFailed} {
 		const few, many = rowsOfAPage, rowsOfAPage + 60
