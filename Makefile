@@ -11,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long test-repeat test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories way memory quorum vm browser soak alerts clean
+.PHONY: help build test test-long test-repeat test-programs test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories way memory quorum vm browser soak alerts clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,24 +30,32 @@ INTEGRATION_COMPUTE = $(filter-out $(INTEGRATION_ALONE) ./architecture ./docs,$(
 # vet, the rules of the architecture and the tests of the pages are in lint.
 FLAGS = -vet=off -count=1 -timeout 35m $(RACE)
 ROOT_TEST = CRONCLAVE_TEST_INSTALL=1 go test $(FLAGS)
-INTEGRATION_TEST = CRONCLAVE_TEST_INSTALL=1 go test -C integration $(FLAGS)
-# Tests with real processes wait for most of their time: two packages at a time, with six tests each, and in integration, where a test has several processes, with two.
-SIX = -p 2 -parallel 6
-TWO = -p 2 -parallel 2
+INTEGRATION_TEST = CRONCLAVE_TEST_PROGRAMS=$(PROGRAMS) CRONCLAVE_TEST_INSTALL=1 go test -C integration $(FLAGS)
+# Tests with real processes wait for most of their time: two packages at a time, with six tests each. In integration a test has several processes: one package at a time, so
+# that a test which is not parallel is alone.
+SIX  = -p 2 -parallel 6
+FOUR = -p 1 -parallel 4
 
 # All of it is compiled with the same flags, so that each package is compiled once. The Lua VM of the embedded Redis does without the race detector: each script runs in one
 # goroutine, and the tests take a third less time. No package with generic functions could do so: the linker may take its copies for those of other packages.
 export PLAIN_GOFLAGS := $(shell go env GOFLAGS)
 TEST_GOFLAGS := $(PLAIN_GOFLAGS) $(if $(RACE),-race -gcflags=github.com/yuin/gopher-lua/...=-race=false)
-test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint: export GOFLAGS := $(TEST_GOFLAGS)
+PROGRAM_RACE := $(if $(filter 0,$(CRONCLAVE_TEST_RACE)),,$(RACE))
+test-programs test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint: export GOFLAGS := $(TEST_GOFLAGS)
 
 # make -j would start processes beside tests that compute.
 .NOTPARALLEL:
 
+# The programs that the tests of integration run, built once for all of its packages.
+PROGRAMS := $(CURDIR)/bin/programs
+test-programs:
+	go build $(PROGRAM_RACE) -ldflags '-s -w' -o $(PROGRAMS)/cronclave ./cmd/cronclave
+	go build $(PROGRAM_RACE) -ldflags '-s -w' -tags failpoints -o $(PROGRAMS)/cronclavefailpoints ./cmd/cronclave
+	go -C integration build $(PROGRAM_RACE) -ldflags '-s -w' -o $(PROGRAMS)/scribe ./harness/testdata/scribe
+
 # All that the tests run, and the tests, so that nothing is compiled beside them. go list compiles without linking, which go test does again anyway.
-test-build:
+test-build: test-programs
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
-	go build $(RACE) -tags failpoints -o /dev/null ./cmd/cronclave
 	go list $(RACE) -test -export ./... >/dev/null
 	go -C integration list $(RACE) -test -export ./... >/dev/null
 
@@ -69,8 +77,8 @@ test-compute:
 test-bench: ## run the tests of the benchmarks, which compile the locks of other libraries
 	go -C bench test -count=1 ./...
 
-test-alone:
-	$(ROOT_TEST) $(SIX) $(SHORT) $(ALONE); root=$$?; $(INTEGRATION_TEST) $(TWO) $(SHORT) $(INTEGRATION_ALONE) && exit $$root
+test-alone: test-programs
+	$(ROOT_TEST) $(SIX) $(SHORT) $(ALONE); root=$$?; $(INTEGRATION_TEST) $(FOUR) $(SHORT) $(INTEGRATION_ALONE) && exit $$root
 
 test-long-compute:
 	$(ROOT_TEST) $(shell integration/tiers.sh slow . $(COMPUTE))
@@ -78,8 +86,8 @@ test-long-compute:
 	GOGC=800 GOFLAGS="$$PLAIN_GOFLAGS" $(ROOT_TEST) -race=false -v $(shell integration/tiers.sh whole . $(COMPUTE))
 	GOGC=800 GOFLAGS="$$PLAIN_GOFLAGS" $(INTEGRATION_TEST) -race=false -v $(shell integration/tiers.sh whole integration $(INTEGRATION_COMPUTE))
 
-test-long-alone:
-	$(ROOT_TEST) $(SIX) $(shell integration/tiers.sh slow . $(ALONE)); root=$$?; $(INTEGRATION_TEST) $(TWO) $(shell integration/tiers.sh slow integration $(INTEGRATION_ALONE)) && exit $$root
+test-long-alone: test-programs
+	$(ROOT_TEST) $(SIX) $(shell integration/tiers.sh slow . $(ALONE)); root=$$?; $(INTEGRATION_TEST) $(FOUR) $(shell integration/tiers.sh slow integration $(INTEGRATION_ALONE)) && exit $$root
 
 N := 10
 

@@ -20,6 +20,10 @@ const (
 	standinProgram = "github.com/cronclave/cronclave/integration/harness/testdata/standin"
 )
 
+// builtSetting names a folder of programs that were built before (make does that), so that no package builds its own beside
+// another's tests.
+const builtSetting = "CRONCLAVE_TEST_PROGRAMS"
+
 // builds holds the programs that the tests run, each built once for the whole test binary.
 var builds = struct {
 	sync.Mutex
@@ -44,9 +48,17 @@ func Program(t *testing.T, pkg string) string {
 	return path
 }
 
-// build compiles with the race detector, which the replica's log then speaks of, unless CRONCLAVE_TEST_RACE=0 or
-// no C compiler is there to link it with.
+// build takes the program that make built before, or compiles it with the race detector, which the replica's log then speaks of,
+// unless CRONCLAVE_TEST_RACE=0 or no C compiler is there to link it with.
 func build(pkg string) (string, error) {
+	pkg, tag, _ := strings.Cut(pkg, "#")
+	name := path.Base(pkg) + tag
+	if dir := os.Getenv(builtSetting); dir != "" {
+		executable := filepath.Join(dir, name)
+		if _, err := os.Stat(executable); err == nil {
+			return executable, nil
+		}
+	}
 	if builds.dir == "" {
 		dir, err := os.MkdirTemp("", "cronclave-bin-")
 		if err != nil {
@@ -54,8 +66,7 @@ func build(pkg string) (string, error) {
 		}
 		builds.dir = dir
 	}
-	pkg, tag, _ := strings.Cut(pkg, "#")
-	executable := filepath.Join(builds.dir, path.Base(pkg)+tag)
+	executable := filepath.Join(builds.dir, name)
 	cmd := exec.Command("go", "build", fmt.Sprintf("-race=%t", raceWanted()), "-tags", tag, "-o", executable, pkg)
 	if pkg == CronclaveProgram {
 		cmd.Dir = Root // in its own module: with the versions that users get
