@@ -79,7 +79,6 @@ func (o *orphans) close() {
 	o.done.Wait()
 }
 
-// watchDeaths reaps orphans after each death, until quit is closed.
 func (o *orphans) watchDeaths(deaths <-chan os.Signal) {
 	for {
 		o.reapDead()
@@ -127,8 +126,8 @@ func (o *orphans) killRun(id string) {
 	})
 }
 
-// signalRun sends a signal to the living orphans of a run. It skips the process group with the number but. Signal 0 sends nothing. It returns the orphans;
-// unclear reports whether there may be more.
+// signalRun sends a signal to the living orphans of a run, except the members of the process group but. Signal 0 sends nothing. It returns the orphans; unclear
+// reports whether there may be more.
 func (o *orphans) signalRun(id string, signal unix.Signal, but int) (found []int, unclear bool) {
 	if !hasChild(false) {
 		return nil, false
@@ -195,7 +194,6 @@ func handlesWork() bool {
 	return err == nil && seen
 }
 
-// pidfdTargets returns the PIDs for which this process has a pidfd.
 func pidfdTargets() (map[int]bool, error) {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
