@@ -21,7 +21,6 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// account is the user that a command runs as.
 type account struct {
 	uid, gid          uint32
 	name, home, shell string // of the user; the command gets them as USER, HOME and SHELL

@@ -98,7 +98,6 @@ func awaitExit(pid int) error {
 	}
 }
 
-// groupPrograms returns the programs of the living members of a process group, by PID.
 func groupPrograms(id int) map[int]string {
 	all, _ := proc.All()
 	var pids []int

@@ -29,7 +29,7 @@ const killWarning = 5 * time.Second
 type Host struct {
 	log       hclog.Logger
 	cells     *cells
-	warden    Warden        // nil for none
+	warden    Warden
 	oom       oomCounter    // counts kills in the cgroup in which this process was started
 	leftGrace time.Duration // the constant leftGrace; tests set other values
 	buffers   sync.Pool     // *bufio.Reader of maxLine bytes, for the output of runs

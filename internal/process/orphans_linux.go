@@ -67,7 +67,6 @@ func (o *orphans) spareChild(pid int) {
 	o.spared[pid] = true
 }
 
-// releaseChild removes the mark after the child was reaped.
 func (o *orphans) releaseChild(pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -97,7 +96,6 @@ func (o *orphans) watchDeaths(deaths <-chan os.Signal) {
 	}
 }
 
-// reapDead reaps every dead child for which no waiter exists.
 func (o *orphans) reapDead() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -151,7 +149,6 @@ func (o *orphans) signalRun(id string, signal unix.Signal, but int) (found []int
 // unknown is the key of children whose run can't be read at the moment.
 const unknown = ""
 
-// childrenByRun returns the living children by the id of their run. Children without a run are left out.
 func childrenByRun() map[string][]int {
 	children := map[string][]int{}
 	for _, p := range proc.Children() {

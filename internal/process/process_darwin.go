@@ -91,7 +91,6 @@ func awaitExit(pid int) error {
 
 func groupLives(id int) bool { return len(groupPrograms(id)) > 0 }
 
-// groupPrograms returns the programs of the members of a process group that are not zombies, by PID.
 func groupPrograms(id int) map[int]string {
 	const zombie = 5 // SZOMB of <sys/proc.h>
 	programs := map[int]string{}

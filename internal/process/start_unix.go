@@ -194,7 +194,6 @@ func FindProgram(ctx context.Context, name, dir string, env []string) (string, e
 	return "", fmt.Errorf("%w: %s is not in the PATH %s", ErrNotFound, name, search)
 }
 
-// checkExecutable returns an error if a file can't be executed according to its mode.
 func checkExecutable(ctx context.Context, path string) error {
 	info, err := statWithin(ctx, path)
 	switch {

@@ -125,7 +125,6 @@ func (t *terminal) giveToCommand() bool {
 	return false
 }
 
-// reclaim takes the terminal back from the command. It reports whether the command had the terminal.
 func (t *terminal) reclaim() (had bool) {
 	if had = t.foregroundGroup() == t.leader; had {
 		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own)

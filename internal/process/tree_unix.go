@@ -25,7 +25,6 @@ type tree interface {
 	missingPart() error
 	// terminate sends SIGTERM to every process, once.
 	terminate(leader int)
-	// kill sends SIGKILL to every process.
 	kill(leader int)
 	// membersAlive reports whether a process other than the unreaped leader is alive.
 	membersAlive(leader int) bool
