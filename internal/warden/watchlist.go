@@ -11,7 +11,6 @@ type target interface {
 	setLeader(leader int, start uint64)
 	// forgetLeader makes the target forget the leader, which must not be signalled any more.
 	forgetLeader()
-	// terminate sends SIGTERM to all processes of the run.
 	terminate()
 	// killKnown sends SIGKILL to the cgroup and the process group.
 	killKnown()
