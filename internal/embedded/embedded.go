@@ -86,7 +86,6 @@ type Server struct {
 	doors  []door // the listener on addr, if there is one, and the listeners of views
 }
 
-// A door is a listener, and the protocol server for its connections.
 type door struct {
 	net.Listener
 	peers *server.Server
@@ -115,7 +114,6 @@ func Start(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// openDoor starts to accept connections at a door.
 func (s *Server) openDoor(d door) {
 	s.doors = append(s.doors, d)
 	s.running.Go(func() { s.acceptLoop(d) })
@@ -208,7 +206,6 @@ func (s *Server) acceptLoop(d door) {
 	}
 }
 
-// pauseAccept waits for d, or until Close.
 func (s *Server) pauseAccept(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
