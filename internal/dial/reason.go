@@ -44,7 +44,6 @@ func FailureReason(err error) string {
 	return "the request failed"
 }
 
-// tlsFault returns the fault of a TLS connection, or "" if err is not about TLS.
 func tlsFault(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
