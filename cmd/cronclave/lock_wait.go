@@ -26,7 +26,6 @@ type acquisition struct {
 	reported bool
 }
 
-// errWaited is the cause of a wait that was as long as --wait permits.
 var errWaited = errors.New("waited long enough")
 
 // silenceLimit is the minimum time for which a request without an answer is repeated, even if --wait is shorter.

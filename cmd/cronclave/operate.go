@@ -15,7 +15,6 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// operating is the access of a command to a cluster.
 type operating struct {
 	*cluster.Operator
 	redis  *redisconn.Conn

@@ -53,7 +53,6 @@ func executeUnblocked() {
 	}
 }
 
-// hasTerminal reports whether this process has a controlling terminal.
 func hasTerminal() bool {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {

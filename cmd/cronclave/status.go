@@ -57,7 +57,6 @@ replicas differ are marked.`,
 	return cmd
 }
 
-// watchEvery is the pause between two reads of status --watch.
 const watchEvery = 2 * time.Second
 
 func (o statusOptions) printStatus(ctx context.Context, a *app) error {

@@ -69,7 +69,6 @@ func (o triggerOptions) checkFlags() (tick time.Time, err error) {
 	return tick, nil
 }
 
-// errTimeout is the cause of a wait that --timeout has ended.
 var errTimeout = errors.New("--timeout has passed")
 
 func (a *app) triggerJob(ctx context.Context, req cluster.TriggerRequest, opt triggerOptions) error {

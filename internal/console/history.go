@@ -264,7 +264,7 @@ type prefixed struct {
 	width   int                       // width of the longest origin so far
 }
 
-// mostBegun is the maximum number of runs in prefixed.begun.
+// mostBegun bounds the memory of a viewer that follows jobs for a long time.
 const mostBegun = 1000
 
 func (p *prefixed) beginRun(r journal.Record) {

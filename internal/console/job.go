@@ -166,7 +166,6 @@ func usualForm(s *cluster.JobSettings) (known cluster.JobForm) {
 
 func (p Printer) replicasOf(f cluster.JobForm) string { return p.cutText(Replicas(f), 40) }
 
-// mostNames is the maximum number of replicas that are listed for a form.
 const mostNames = 6
 
 // Replicas lists the replicas that have a form, up to six by name.

@@ -149,7 +149,6 @@ func (p *plan) shouldKill(r *run, job *config.Job, now time.Time) bool {
 
 func (p *plan) killed() bool { return !p.killedAt.IsZero() }
 
-// noteTakeOver records a run that has started if it is the take-over.
 func (p *plan) noteTakeOver(r *run) {
 	if p.killed() && p.takeOver.ID == "" && r.Job == p.victim.Job && r.Replica != p.victim.Replica && r.Tick.After(p.victim.Tick) {
 		p.takeOver = *r
@@ -221,7 +220,6 @@ func (d *demo) handleEvent(e *logLine) {
 	}
 }
 
-// checkRuns prints runs that have become long, and kills the replica of one of them if that is due.
 func (d *demo) checkRuns(now time.Time) {
 	for _, r := range d.known.open {
 		if now.Sub(r.Started) > longRun {
@@ -279,7 +277,6 @@ func (d *demo) showWarning(e *logLine) {
 	d.view.printNote(e.At, yellow, "%s: %s", e.from.name, text)
 }
 
-// noteEnd prints that a replica has ended, if the demo did not end it.
 func (d *demo) noteEnd(e *logLine) {
 	if e.from.leaving {
 		return

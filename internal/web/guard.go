@@ -243,7 +243,6 @@ func clientOf(r *http.Request, trusted []netip.Prefix) (client netip.Addr) {
 	return client
 }
 
-// addressOf parses an IP address with or without a port.
 func addressOf(text string) netip.Addr {
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host

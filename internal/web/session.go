@@ -143,7 +143,7 @@ func personOf(key []byte, cookie string, now time.Time) (User, standing) {
 	return User{string(name), Role(part[2])}, known
 }
 
-// standing is the result of the authentication of a request.
+// A standing is the result of authenticating a request. If a request has several session cookies, the greatest standing counts.
 type standing int
 
 const (

@@ -208,7 +208,6 @@ type auditPage struct {
 	Pages []link
 }
 
-// An act is an entry of the audit log, which records what a user did.
 type act struct {
 	When             moment
 	By, Kind, Reason string

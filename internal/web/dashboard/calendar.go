@@ -220,11 +220,9 @@ func ticksOften(j cluster.Scheduled, first time.Time) bool {
 }
 
 const (
-	// feedDays is the number of days ahead in a calendar feed.
 	feedDays = 14
 	// mostOften is the maximum number of events of one job in a feed. A job that ticks more often than hourly would hide all others, and is left out.
-	mostOften = 24 * feedDays
-	// mostEvents is the maximum number of events in a feed.
+	mostOften  = 24 * feedDays
 	mostEvents = 5000
 	// eventLength is the duration of an event. A tick has no duration of its own, but calendar programs need one.
 	eventLength = "PT5M"

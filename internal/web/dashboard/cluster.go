@@ -191,7 +191,6 @@ type lock struct {
 // Lines returns the number of table rows that the lock spans.
 func (l lock) Lines() int { return max(len(l.Users), 1) + min(l.Unnamed, 1) }
 
-// A lockUser holds a slot of a lock, or waits for one.
 type lockUser struct {
 	Mark   mark
 	State  string

@@ -265,7 +265,6 @@ func percent(f float64) string { return decimal(f) + "%" }
 
 func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }
 
-// An explanation shows what happened to a job at an instant.
 type explanation struct {
 	Job, JobHref, At, Phase, Href string
 	Mark                          mark

@@ -24,7 +24,6 @@ const (
 	pastShare = 0.75
 )
 
-// spans are the lengths of windows that the page offers.
 var spans = []struct {
 	name   string
 	length time.Duration
