@@ -32,13 +32,12 @@ type app struct {
 	namespace  string
 	logLevel   string
 	logFormat  string
-	started    bool                           // whether the command line was valid, so that the command started
+	started    bool                           // true once cobra has accepted the command line; an error before that is a usage error
 	logWriter  atomic.Pointer[logging.Writer] // nil until a logger exists
 	force      func(code int)                 // ends the process with an exit code, even if the command hangs
 	trust      safefile.Trust                 // which owners of configuration files are accepted
 }
 
-// defaultConfig is the path of the configuration if the user gives none.
 const defaultConfig = "jobs.toml"
 
 // configFile returns the path of the configuration. named reports whether the user gave it.
@@ -72,7 +71,6 @@ func (a *app) loadConfig() (*config.Config, error) {
 	return cfg, err
 }
 
-// needConfig returns an error if the user gave no path of a configuration and the default file does not exist.
 func (a *app) needConfig() error {
 	path, named := a.configFile()
 	if named {
@@ -155,7 +153,7 @@ func (a *app) clusterAccess(path, faults string) (*config.Config, error) {
 		}
 	}
 	withheld := ""
-	if known.RedisErr != nil && known.Redis.PasswordFile != "" { // the servers of the password are uncertain, and so is the use of TLS
+	if known.RedisErr != nil && known.Redis.PasswordFile != "" { // the password could go to a wrong server, or without TLS
 		known.Redis.PasswordFile = ""
 		withheld = "; its password_file is not sent, since its [redis] is faulty: use CRONCLAVE_REDIS with the password"
 	}
@@ -175,7 +173,6 @@ const (
 	envGC          = "GOGC"
 )
 
-// readVariable describes an environment variable that cronclave reads.
 type readVariable struct{ name, doc string }
 
 func readVariables() []readVariable {
@@ -223,13 +220,11 @@ func (d *duration) Set(s string) error {
 	return err //nolint:wrapcheck // pflag names the flag and the value
 }
 
-// streams are stdin, stdout and stderr of a command.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
-// printJSON prints a value as indented JSON.
 func (s streams) printJSON(v any) error {
 	e := json.NewEncoder(s.out)
 	e.SetIndent("", "  ")
@@ -240,7 +235,7 @@ func (s streams) printJSON(v any) error {
 }
 
 const (
-	// logPatience is the maximum time to wait for the reader of the log when a command ends. lastLog is that time if the process is ended by force.
+	// logPatience bounds the wait for the reader of the log when a command ends. If the process is ended by force, the bound is lastLog.
 	logPatience, lastLog = time.Second, 50 * time.Millisecond
 )
 
@@ -252,7 +247,7 @@ func (a *app) newLogger() (hclog.Logger, error) {
 	}
 	out := a.err
 	if !console.IsTerminal(out) {
-		out = console.Behind(out) // the log detects the lost reader of a file by itself; stderr must not end the process by SIGPIPE
+		out = console.Behind(out) // logging.New duplicates an *os.File; a write to stderr itself would end the process by SIGPIPE if its reader has gone
 	}
 	log, writer := logging.New(out, o)
 	a.logWriter.Store(writer)
@@ -285,7 +280,6 @@ func (a *app) messageWriter() io.Writer {
 	return a.err
 }
 
-// logDropped returns the number of lines that the log has dropped.
 func (a *app) logDropped() uint64 {
 	if w := a.logWriter.Load(); w != nil {
 		return w.Dropped()

@@ -12,7 +12,6 @@ import (
 	"github.com/cronclave/cronclave/internal/console"
 )
 
-// namesOf returns the names of all jobs in a configuration, including disabled jobs.
 func namesOf(cfg *config.Config) []string {
 	names := make([]string, len(cfg.Jobs))
 	for i, j := range cfg.Jobs {
@@ -26,7 +25,6 @@ func noJob(name string, known []string) error {
 	return exitError{exitUsage, cluster.UnknownJob(name, known)}
 }
 
-// tomlFiles completes a command line with TOML files and folders.
 func tomlFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return []cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 }
@@ -61,8 +59,8 @@ func addExamples(root *cobra.Command) {
 	}
 }
 
-// completeJobs completes up to most names of configured jobs, or any number if most is 0, each name once. If the configuration is faulty, it offers nothing,
-// because a shell cannot show an error during completion.
+// completeJobs completes names of configured jobs, each name once: up to most names, or any number if most is not positive. If the configuration is faulty, it
+// offers nothing, because a shell cannot show an error during completion.
 func (a *app) completeJobs(most int) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		path, _ := a.configFile()

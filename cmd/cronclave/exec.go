@@ -175,7 +175,6 @@ func execResult(r run.Record, err error) error {
 // ownOutput prints the output of a job to stdout and stderr of this process. If their reader is slow, the job waits, as if it wrote there itself.
 type ownOutput struct{ *app }
 
-// Line prints a line.
 func (o ownOutput) Line(stream string, line []byte) {
 	w := o.out
 	if stream == "stderr" {
@@ -225,8 +224,8 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 	return nil
 }
 
-// describeProgram returns the file that the job executes, or the command's name with the reason why there is none. The reason never contains the whole PATH, which
-// is the value of a variable.
+// describeProgram returns the file that the job executes, or the command's name with the reason why there is none. The reason does not list the PATH, because
+// printJob hides the values of variables by default.
 func describeProgram(ctx context.Context, job *config.Job, env []string) string {
 	ctx, cancel := context.WithTimeout(ctx, longestLookup)
 	defer cancel()
@@ -241,7 +240,6 @@ func describeProgram(ctx context.Context, job *config.Job, env []string) string 
 	return path
 }
 
-// printMachine prints what a job requires from the machine, and its pool.
 func (s streams) printMachine(job *config.Job) {
 	if job.Nice != nil {
 		fmt.Fprintf(s.out, "nice     %d\n", *job.Nice)

@@ -54,7 +54,6 @@ are gone when Redis loses its memory.`,
 	return cmd
 }
 
-// fencing has the arguments and flags of fence.
 type fencing struct {
 	resource string
 	token    locking.Token

@@ -15,7 +15,6 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// historyOptions has the flags of history.
 type historyOptions struct {
 	n                      int
 	failed, output, asJSON bool
@@ -325,7 +324,6 @@ func (s streams) followedLogs(zones *cronspec.Zones) console.Logs {
 	return console.Logs{Out: s.out, Err: s.err, Zone: zone}
 }
 
-// runHeadline returns the line above the output of a run.
 func runHeadline(r journal.Record) string {
 	words := []string{"run", r.RunID, "on", r.Replica, console.Stamp(r.Started), strings.TrimSpace(r.Outcome + " " + r.Reason)}
 	if r.Trigger == "manual" {

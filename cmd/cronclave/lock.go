@@ -21,7 +21,6 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// lockJob has the arguments and flags of lock.
 type lockJob struct {
 	name     string // of the lock or of the pool
 	pool     bool
@@ -141,7 +140,6 @@ func (j *lockJob) lockName() string {
 	return cluster.PlainLock(j.name)
 }
 
-// lockTitle returns the name of the lock as messages show it.
 func (j *lockJob) lockTitle() string {
 	if j.pool {
 		return "pool " + j.name
@@ -187,7 +185,6 @@ func (a *app) runLock(ctx context.Context, j *lockJob) error {
 	return r.run(ctx)
 }
 
-// findPool takes the settings of the pool from the configuration.
 func (j *lockJob) findPool(cfg *config.Config) error {
 	if !j.pool {
 		return nil
@@ -222,7 +219,6 @@ func completeLock(cmd *cobra.Command, args []string, _ string) ([]cobra.Completi
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completePools completes names of pools in the configuration.
 func (a *app) completePools(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	path, _ := a.configFile()
 	cfg, err := config.Load(path, config.Options{KeepUnset: true})
@@ -239,7 +235,7 @@ func (a *app) completePools(*cobra.Command, []string, string) ([]cobra.Completio
 // holderName returns the name of the lock's holder for messages. It is unknown if the holder's process has ended.
 func holderName(holder string) string { return cmp.Or(holder, "a process that has ended") }
 
-// lockVariable describes an environment variable for the command of lock.
+// A lockVariable is an environment variable that lock sets for its command.
 type lockVariable struct {
 	name, doc string
 	value     func(*lockJob, *engine.Lease) string
@@ -257,7 +253,6 @@ func lockVariables() []lockVariable {
 	}
 }
 
-// lockVariableHelp returns the section about the environment variables in the help of lock.
 func lockVariableHelp() string {
 	var b strings.Builder
 	for _, v := range lockVariables() {

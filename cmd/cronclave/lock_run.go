@@ -29,7 +29,6 @@ import (
 // lockGrace is the time between SIGTERM and SIGKILL if the lease cannot be renewed. It is at most a third of the lease.
 const lockGrace = 5 * time.Second
 
-// lockRun is one execution of lock.
 type lockRun struct {
 	*app
 	*lockJob
@@ -40,7 +39,7 @@ type lockRun struct {
 	history *journal.Journal
 	owner   string
 	log     hclog.Logger
-	silent  bool // Redis did not answer until the lease ran out, so no request is sent any more
+	silent  bool // Redis did not answer until the lease ran out, so closeClients does not wait for it
 }
 
 // run acquires the lock and runs the command. It handles signals before it requests the lock, so that no signal ends this process while it holds the lock.
@@ -149,7 +148,7 @@ func guardLease(lease *engine.Lease, over <-chan struct{}, stop, kill func()) (l
 	for {
 		do, again := limits.Check(lease.Remaining())
 		switch {
-		case do == selffence.Kill || lease.Context().Err() != nil: // the lease is about to end, or has ended
+		case do == selffence.Kill || lease.Context().Err() != nil:
 			stop()
 			kill()
 			<-over
@@ -192,14 +191,14 @@ func lockEnvironment(j *lockJob, cfg *config.Config, lease *engine.Lease) proces
 // signals handles the signals that would end this process. A signal during the wait ends the wait. Later signals are passed on to the command.
 type signals struct {
 	arrived chan os.Signal
-	broken  chan os.Signal // SIGPIPE: the command must not end because this process has lost the reader of its output
+	broken  chan os.Signal // gets SIGPIPE, and is never read: otherwise a lost reader of the output would end this process, and so its command
 	ending  []os.Signal
 }
 
 func takeSignals() *signals {
 	s := &signals{arrived: make(chan os.Signal, 16), broken: make(chan os.Signal, 1), ending: []os.Signal{syscall.SIGTERM, syscall.SIGQUIT}}
 	for _, one := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		if !ignoredAtStart(one) { // nohup, or a shell for a command in the background, may have this process ignore it
+		if !ignoredAtStart(one) { // nohup, and shells without job control, start background commands with these signals ignored
 			s.ending = append(s.ending, one)
 		}
 	}
@@ -223,7 +222,7 @@ func (s *signals) untilSignal(ctx context.Context) (waiting context.Context, don
 	}
 }
 
-// forCommand returns the signals to pass on to the command.
+// forCommand returns the signals to pass on to the command. From now on they include userSignals.
 func (s *signals) forCommand() <-chan os.Signal {
 	signal.Notify(s.arrived, slices.Concat(s.ending, userSignals)...)
 	return s.arrived
@@ -236,7 +235,7 @@ func (i interruption) Error() string {
 	return "ended by a signal before it was acquired: " + i.String()
 }
 
-// exitCode returns the conventional exit code of a program that a signal has ended.
+// exitCode returns 128+N, as a shell does for a program that signal N has ended.
 func (i interruption) exitCode() int {
 	n, _ := i.Signal.(syscall.Signal)
 	return 128 + int(n)

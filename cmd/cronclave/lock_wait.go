@@ -18,7 +18,7 @@ import (
 type acquisition struct {
 	*lockJob
 	locks    *engine.Client
-	id       string // id of the request
+	id       string
 	at       string // addresses of the Redis servers, for messages
 	say      func(format string, args ...any)
 	request  engine.Request
@@ -26,13 +26,12 @@ type acquisition struct {
 	reported bool
 }
 
-// errWaited is the cause of a wait that was as long as --wait permits.
 var errWaited = errors.New("waited long enough")
 
 // silenceLimit is the minimum time for which a request without an answer is repeated, even if --wait is shorter.
 const silenceLimit = 2 * redisconn.Timeout
 
-// acquireLease returns the lease. An error has the exit code of the program.
+// acquireLease returns the lease of the lock. Its errors have the exit code of the program.
 func (c *acquisition) acquireLease(ctx context.Context) (*engine.Lease, error) {
 	c.begun = time.Now()
 	c.request = engine.Request{Lock: c.lockName(), ID: c.id, Slots: c.slots, Lease: c.lease, AnyLimit: c.pool}
@@ -60,7 +59,6 @@ func (c *acquisition) acquireLease(ctx context.Context) (*engine.Lease, error) {
 // send their requests at the same time. Polling is necessary because Redis notifies only processes in the queue.
 const firstPause, lastPause = 50 * time.Millisecond, time.Second
 
-// timeLeft returns the time left to wait.
 func (c *acquisition) timeLeft() time.Duration {
 	if c.forever {
 		return time.Hour // without a limit: any length, because each call returns it anew
@@ -98,7 +96,6 @@ func (c *acquisition) nextPause(a engine.Answer, pause time.Duration) time.Durat
 	return min(out, pause)
 }
 
-// lineUp waits in the queue for the lock.
 func (c *acquisition) lineUp(ctx context.Context) (*engine.Lease, error) {
 	waiting := ctx
 	if !c.forever {
@@ -156,7 +153,6 @@ func (c *acquisition) refusalReason(a engine.Answer) string {
 	return fmt.Sprintf("held by %s until %s, unless it is renewed", holderName(a.Holder), console.Stamp(a.Until))
 }
 
-// notAcquired returns the error for a lock that was not acquired in time.
 func (c *acquisition) notAcquired(a engine.Answer) error {
 	after := ""
 	if c.wait > 0 {
@@ -165,7 +161,6 @@ func (c *acquisition) notAcquired(a engine.Answer) error {
 	return exitError{c.busyCode, fmt.Errorf("%s: not acquired%s: %s", c.lockTitle(), after, c.refusalReason(a))}
 }
 
-// unknownState returns the error for a request whose result is unknown.
 func (c *acquisition) unknownState(err error) error {
 	switch {
 	case errors.Is(err, engine.ErrLimit):

@@ -35,10 +35,8 @@ func main() {
 // silence drops the log of the Redis client.
 type silence struct{}
 
-// Printf drops the message.
 func (silence) Printf(context.Context, string, ...any) {}
 
-// beWarden runs this process as the warden of its parent process: see package warden.
 func beWarden() int {
 	if err := warden.Main(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "cronclave:", err)
@@ -189,7 +187,6 @@ const (
 	exitTimeout     = 124
 )
 
-// exitMeaning is the meaning of an exit code.
 type exitMeaning struct {
 	code    int
 	meaning string // in a few words
@@ -210,7 +207,6 @@ func exitCodes() []exitMeaning {
 	}
 }
 
-// exitCodeHelp returns the section about exit codes for the help.
 func exitCodeHelp() string {
 	var b strings.Builder
 	b.WriteString("Exit codes:\n")

@@ -15,7 +15,6 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// operating is the access of a command to a cluster.
 type operating struct {
 	*cluster.Operator
 	redis  *redisconn.Conn
@@ -53,7 +52,6 @@ func (a *app) openOperatorWith(ctx context.Context, take func(*cronspec.Zones) e
 	return &operating{o, rdb, faults > 0}, nil
 }
 
-// withOperator opens the cluster, calls do, and closes the cluster.
 func (a *app) withOperator(ctx context.Context, do func(*operating) error) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
@@ -63,7 +61,6 @@ func (a *app) withOperator(ctx context.Context, do func(*operating) error) error
 	return o.withExitCode(do(o))
 }
 
-// configuredJobs returns the jobs of a configuration, including disabled jobs.
 func configuredJobs(cfg *config.Config) []cluster.ConfiguredJob {
 	jobs := make([]cluster.ConfiguredJob, len(cfg.Jobs))
 	for i, j := range cfg.Jobs {
@@ -98,13 +95,11 @@ func (o *operating) withExitCode(err error) error {
 	return err
 }
 
-// selectionFlags adds the flags that select jobs by tag, or all jobs.
 func selectionFlags(cmd *cobra.Command, s *cluster.Selection) {
 	cmd.Flags().StringArrayVar(&s.Tags, "tag", nil, "the jobs that have this tag; may be repeated")
 	cmd.Flags().BoolVar(&s.All, "all", false, "all jobs of the namespace")
 }
 
-// checkSelection requires that jobs are selected in exactly one way.
 func checkSelection(s cluster.Selection) error {
 	ways := 0
 	for _, given := range []bool{len(s.Jobs) > 0, len(s.Tags) > 0, s.All} {
@@ -175,7 +170,6 @@ func newResumeCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// pauseOrResume calls do, which pauses or resumes jobs, and prints the result for each job.
 func (a *app) pauseOrResume(ctx context.Context, asJSON bool, do func(*cluster.Operator) ([]cluster.PausedJob, error)) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
@@ -217,7 +211,6 @@ history shows it. Where nothing runs, there is nothing to do (0); a run that is 
 	return cmd
 }
 
-// cancelRuns stops one run or all runs of a job, and prints them.
 func (a *app) cancelRuns(ctx context.Context, req cluster.CancelRequest, asJSON bool) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {

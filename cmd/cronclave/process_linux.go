@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inheritedSignals has the signals that this process was started to ignore, for example by nohup. It still has to ignore them.
+// inheritedSignals has the signals that this process was started to ignore, for example by nohup. signal.Ignored does not report them, because keepSignals
+// catches them.
 var inheritedSignals = map[syscall.Signal]bool{}
 
 // keepSignals ensures that the programs of this process start with no signal ignored or blocked, even if this process did not. In a new program the Go
@@ -40,7 +41,6 @@ func keepSignals() {
 	}
 }
 
-// ignoredAtStart reports whether this process ignored a signal at its start.
 func ignoredAtStart(s syscall.Signal) bool { return inheritedSignals[s] }
 
 // executeUnblocked executes this program again without blocked signals. It returns only if that fails.
@@ -53,7 +53,6 @@ func executeUnblocked() {
 	}
 }
 
-// hasTerminal reports whether this process has a controlling terminal.
 func hasTerminal() bool {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 // keepSignals does nothing, because it is implemented on Linux only.
 func keepSignals() {}
 
-// ignoredAtStart reports whether this process ignored a signal at its start.
 func ignoredAtStart(s syscall.Signal) bool { return signal.Ignored(s) }
 
 // protectMemory does nothing, because only Linux has this protection.

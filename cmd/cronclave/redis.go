@@ -61,7 +61,6 @@ func checkRedis(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) (
 	return j, checkFormat(ctx, j)
 }
 
-// checkUp returns an error with exit code exitUnavailable if Redis does not answer.
 func checkUp(ctx context.Context, conn *redisconn.Conn) error {
 	if err := conn.CheckUp(ctx); err != nil {
 		return exitError{exitUnavailable, err}
@@ -101,7 +100,6 @@ func inspectQuorum(ctx context.Context, cfg *config.Config, conn *redisconn.Conn
 	return <-newer
 }
 
-// unfitError adds the exit code to an error of an inspection.
 func unfitError(err error) error {
 	switch {
 	case errors.Is(err, redisconn.ErrUnfit):

@@ -151,7 +151,6 @@ func (s setting) confineConfig(cfg *config.Config) {
 	}
 }
 
-// replicaName returns the name of the replica: the given name or, by default, the name of the host.
 func replicaName(name string) (string, error) {
 	if name != "" {
 		if !config.ValidName(strings.ReplaceAll(name, ".", "-")) { // names of hosts contain dots

@@ -77,7 +77,6 @@ type shutdown struct {
 	begun time.Time // start of the drain
 }
 
-// stage is the progress of a shutdown.
 type stage int
 
 const (
@@ -100,7 +99,6 @@ func (d *shutdown) onSignals(reload chan<- struct{}) (stop func()) {
 	}, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 }
 
-// handleSignal handles a SIGTERM or a SIGINT.
 func (d *shutdown) handleSignal(s os.Signal) {
 	switch {
 	case d.stage == running:

@@ -17,7 +17,6 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// statusOptions has the flags of status.
 type statusOptions struct {
 	cluster.StatusRequest
 	layout       string
@@ -58,10 +57,8 @@ replicas differ are marked.`,
 	return cmd
 }
 
-// watchEvery is the pause between two reads of status --watch.
 const watchEvery = 2 * time.Second
 
-// printStatus prints the status once or, with --watch, repeatedly.
 func (o statusOptions) printStatus(ctx context.Context, a *app) error {
 	var p console.Printer
 	op, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
@@ -150,7 +147,6 @@ func (s streams) displayZone(zones *cronspec.Zones, name string) (*time.Location
 	return time.UTC, nil
 }
 
-// useColour reports whether stdout should be coloured.
 func (s streams) useColour() bool {
 	return console.IsTerminal(s.out) && os.Getenv(envNoColor) == "" && os.Getenv(envTerm) != "dumb"
 }

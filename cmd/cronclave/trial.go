@@ -37,7 +37,6 @@ func startTrial() (*trialRedis, error) {
 	return r, nil
 }
 
-// close stops the Redis and closes all connections.
 func (r *trialRedis) close() {
 	r.server.Close()
 	if r.folder != "" {

@@ -69,7 +69,6 @@ func (o triggerOptions) checkFlags() (tick time.Time, err error) {
 	return tick, nil
 }
 
-// errTimeout is the cause of a wait that --timeout has ended.
 var errTimeout = errors.New("--timeout has passed")
 
 func (a *app) triggerJob(ctx context.Context, req cluster.TriggerRequest, opt triggerOptions) error {
@@ -108,12 +107,10 @@ func thisRequester() cluster.Requester {
 	return cluster.Requester{By: cmp.Or(os.Getenv(envUser), "somebody") + "@" + cmp.Or(host, "somewhere")}
 }
 
-// reasonFlag adds the flag for the reason that the audit log records.
 func reasonFlag(cmd *cobra.Command, r *cluster.Requester) {
 	cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for people: one line of at most 200 characters")
 }
 
-// printWaiting prints why the trigger request is still waiting.
 func (s streams) printWaiting(r journal.Request, replica string) {
 	if replica == "" {
 		fmt.Fprintf(s.err, "cronclave: no replica has taken it yet; waiting until %s\n", r.Expires.Format(time.RFC3339))
@@ -122,7 +119,6 @@ func (s streams) printWaiting(r journal.Request, replica string) {
 	fmt.Fprintf(s.err, "cronclave: replica %s has taken it and waits for a slot of the job, until %s\n", replica, r.Expires.Format(time.RFC3339))
 }
 
-// notRun returns the error for a trigger request that did not lead to a run.
 func notRun(t *cluster.Triggered, wait bool) error {
 	err := fmt.Errorf("job %s: %s: %s", t.Job, t.Outcome, t.Reason)
 	if wait && t.Outcome != journal.OutcomeFailed {
@@ -144,7 +140,6 @@ func (s streams) printTriggered(t *cluster.Triggered, opt triggerOptions) error 
 	return nil
 }
 
-// followRun prints the output of the run until it ends, and returns the run's result.
 func (a *app) followRun(ctx context.Context, o *operating, t *cluster.Triggered, opt triggerOptions) error {
 	ctx, done := console.WhileWritable(ctx, a.out)
 	defer done()

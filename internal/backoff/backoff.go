@@ -14,7 +14,7 @@ type Backoff struct{ first, most, pause time.Duration }
 // New returns a Backoff whose pauses grow from first to most. Both must be greater than 0.
 func New(first, most time.Duration) *Backoff { return &Backoff{first: first, most: most} }
 
-// Next returns the next pause.
+// Next returns the next pause, without waiting.
 func (b *Backoff) Next() time.Duration {
 	b.pause = min(max(2*b.pause, b.first), b.most)
 	return b.pause - rand.N(b.pause/2+1)

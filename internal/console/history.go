@@ -75,7 +75,6 @@ func detailsOf(r journal.Record, reason string) string {
 	return strings.TrimSpace(strings.Join(words, ", ") + triesText(r))
 }
 
-// triesText returns a remark about the failed attempts in a run, or "".
 func triesText(r journal.Record) string {
 	switch {
 	case r.Retried:
@@ -258,7 +257,6 @@ func (l Logs) writerOf(line cluster.OutputLine) io.Writer {
 
 func (l Logs) printNote(run, text string) { fmt.Fprintf(l.Err, "cronclave: run %s: %s\n", run, text) }
 
-// prefixed prints the lines of several runs.
 type prefixed struct {
 	Logs
 	withJob bool
@@ -266,7 +264,7 @@ type prefixed struct {
 	width   int                       // width of the longest origin so far
 }
 
-// mostBegun is the maximum number of runs in prefixed.begun.
+// mostBegun bounds the memory of a viewer that follows jobs for a long time.
 const mostBegun = 1000
 
 func (p *prefixed) beginRun(r journal.Record) {

@@ -78,7 +78,6 @@ func (p Printer) printRecent(st *cluster.Status, j cluster.Job) {
 	t.print(p)
 }
 
-// pauseOf describes the pause of a job: its user, its beginning, its end and its reason.
 func pauseOf(p Printer, st *cluster.Status, j cluster.Job) string {
 	until := "it is resumed"
 	if j.PausedUntil != nil {
@@ -130,7 +129,6 @@ func (p Printer) printSettings(s *cluster.JobSettings) {
 // NoSuchKey is printed as the value of a key that the version of a replica does not have.
 const NoSuchKey = "no such key in this version"
 
-// printDiffering prints, for a key with different values, the value and the replicas of each form.
 func (p Printer) printDiffering(s *cluster.JobSettings, key string) {
 	name := key
 	for _, f := range s.Forms {
@@ -158,7 +156,7 @@ func (p Printer) printSetting(m mark, key, value string) {
 	}
 }
 
-// usualForm returns the form that most replicas have, among the forms with known settings.
+// usualForm returns the first form with known settings: the most common one, because Forms begins with it.
 func usualForm(s *cluster.JobSettings) (known cluster.JobForm) {
 	if i := slices.IndexFunc(s.Forms, func(f cluster.JobForm) bool { return f.State == cluster.FormKnown }); i >= 0 {
 		known = s.Forms[i]
@@ -168,7 +166,6 @@ func usualForm(s *cluster.JobSettings) (known cluster.JobForm) {
 
 func (p Printer) replicasOf(f cluster.JobForm) string { return p.cutText(Replicas(f), 40) }
 
-// mostNames is the maximum number of replicas that are listed for a form.
 const mostNames = 6
 
 // Replicas lists the replicas that have a form, up to six by name.

@@ -130,7 +130,6 @@ func (t *table) print(p Printer) {
 	}
 }
 
-// printLine prints a line in the colour of a mark.
 func (p Printer) printLine(m mark, text string) {
 	if p.Colour && m.colour != "" {
 		text = "\x1b[" + m.colour + "m" + text + "\x1b[0m"

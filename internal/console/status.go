@@ -278,7 +278,6 @@ func (p Printer) waitersText(now time.Time, l cluster.Lock) string {
 	return p.cutText(text, 30)
 }
 
-// holderName returns the name of a holder or a waiter: a job on its replica, or a process.
 func holderName(job, owner string) string {
 	if job == "" {
 		return owner
@@ -337,7 +336,6 @@ func countOf(n *int64) string {
 	return fmt.Sprint(*n)
 }
 
-// sizeOf formats a size in bytes, in the greatest unit for which the number is at least 1.
 func sizeOf(n int64) string {
 	size, unit := float64(n), 0
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}

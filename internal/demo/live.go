@@ -14,7 +14,6 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// printIntroduction describes the demo before it begins.
 func (d *demo) printIntroduction() {
 	d.view.printLine(bold, "%d replicas (processes), embedded Redis: a trial, shares nothing with other machines", replicas)
 	for _, w := range d.cfg.Warnings {
@@ -150,7 +149,6 @@ func (p *plan) shouldKill(r *run, job *config.Job, now time.Time) bool {
 
 func (p *plan) killed() bool { return !p.killedAt.IsZero() }
 
-// noteTakeOver records a run that has started if it is the take-over.
 func (p *plan) noteTakeOver(r *run) {
 	if p.killed() && p.takeOver.ID == "" && r.Job == p.victim.Job && r.Replica != p.victim.Replica && r.Tick.After(p.victim.Tick) {
 		p.takeOver = *r
@@ -192,7 +190,6 @@ func (s *known) endRun(l *logLine, outcome string, ended time.Time) *run {
 	return r
 }
 
-// handleEvent records an event of a replica and prints it.
 func (d *demo) handleEvent(e *logLine) {
 	d.fleet.noteEvent(e)
 	switch {
@@ -206,7 +203,7 @@ func (d *demo) handleEvent(e *logLine) {
 		if d.known.long[r.Job] {
 			d.showRunning(e.At, r)
 		}
-		d.killIfPlanned(time.Now(), r) // it may end before the next check
+		d.killIfPlanned(time.Now(), r) // the run may end before the next check
 	case e.Message == saidFinished:
 		r := d.known.endRun(e, e.Outcome, e.At)
 		d.view.printRun(e.At, r, cutTo(strings.TrimSpace(e.Outcome+" "+e.Reason), widestOutcome)+"  "+e.Took, d.takeOverMark(r))
@@ -223,7 +220,6 @@ func (d *demo) handleEvent(e *logLine) {
 	}
 }
 
-// checkRuns prints runs that have become long, and kills the replica of one of them if that is due.
 func (d *demo) checkRuns(now time.Time) {
 	for _, r := range d.known.open {
 		if now.Sub(r.Started) > longRun {
@@ -233,7 +229,6 @@ func (d *demo) checkRuns(now time.Time) {
 	}
 }
 
-// killIfPlanned kills the replica of a run if the plan requires it now.
 func (d *demo) killIfPlanned(now time.Time, r *run) {
 	if !d.plan.shouldKill(r, d.known.jobs[r.Job], now) {
 		return
@@ -264,7 +259,7 @@ func (d *demo) takeOverMark(r *run) string {
 	return "<- take-over"
 }
 
-// showWarning prints other lines that are warnings or errors, unless the demo expects them.
+// showWarning prints a line that is a warning or an error, unless the demo expects it.
 func (d *demo) showWarning(e *logLine) {
 	known := strings.HasPrefix(e.Message, "starting") || e.Message == "configuration warning" || // printed at the start
 		strings.HasPrefix(e.Message, "second signal") || // caused by the demo
@@ -282,7 +277,6 @@ func (d *demo) showWarning(e *logLine) {
 	d.view.printNote(e.At, yellow, "%s: %s", e.from.name, text)
 }
 
-// noteEnd prints that a replica has ended, if the demo did not end it.
 func (d *demo) noteEnd(e *logLine) {
 	if e.from.leaving {
 		return

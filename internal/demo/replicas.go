@@ -28,7 +28,6 @@ type fleet struct {
 	readers   sync.WaitGroup
 }
 
-// process is the process of a replica.
 type process struct {
 	name    string
 	process *exec.Cmd
@@ -40,7 +39,6 @@ func newFleet(command, env []string, input string) *fleet {
 	return &fleet{command: command, env: env, input: input, events: make(chan logLine, 256), processes: map[string]*process{}}
 }
 
-// startReplica starts a process for a replica.
 func (c *fleet) startReplica(name string) error {
 	args := append(slices.Clone(c.command[1:]), "--replica", name)
 	m := &process{name: name, process: exec.Command(c.command[0], args...)}
@@ -79,7 +77,6 @@ func (c *fleet) followLog(m *process, stderr io.Reader) {
 	c.events <- end
 }
 
-// noteEvent updates the state of the fleet after an event.
 func (c *fleet) noteEvent(e *logLine) {
 	if e.ended {
 		c.alive--
@@ -100,7 +97,6 @@ func (c *fleet) signalAll(s os.Signal) {
 	}
 }
 
-// killReplica sends SIGKILL to a replica.
 func (c *fleet) killReplica(name string) (pid int, err error) {
 	m := c.processes[name]
 	m.leaving = true
@@ -189,7 +185,6 @@ func parseLog(line []byte) logLine {
 	return l
 }
 
-// toRun returns the run that the line describes.
 func (l *logLine) toRun() *run {
 	return &run{ID: l.RunID, Job: l.Job, Replica: l.from.name, Tick: l.Tick, Slot: l.Slot, Token: l.Token, Started: l.At}
 }

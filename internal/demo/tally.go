@@ -28,11 +28,10 @@ type tally struct {
 	until    time.Time            // ticks up to this time are due; its zone is the zone of printed times
 	runs     []run                // one per start, so a run that started twice occurs twice
 	outcomes map[string]string    // final outcomes, by run id
-	decided  map[tickOf]bool      // ticks with an outcome other than ok: decided without a run, or with one that ended before its job wrote anything
+	decided  map[tickOf]bool      // ticks with an outcome other than ok; they are settled even if no job has written anything
 	killed   string               // id of the run whose replica was killed; only an outcome settles this run, not the end of its process
 }
 
-// tickOf identifies a tick.
 type tickOf struct {
 	job string
 	at  int64 // seconds since 1970
@@ -42,7 +41,6 @@ func newTally(jobs []*config.Job, from map[string]time.Time, until time.Time) *t
 	return &tally{jobs: jobs, from: from, until: until, outcomes: map[string]string{}, decided: map[tickOf]bool{}}
 }
 
-// addOutcome adds an outcome from the history or from a log.
 func (t *tally) addOutcome(r journal.Record) {
 	if r.Outcome == journal.OutcomeRunning {
 		return
@@ -55,7 +53,6 @@ func (t *tally) addOutcome(r journal.Record) {
 	}
 }
 
-// counted is the result of a tally.
 type counted struct {
 	due, settled, doubled, early int
 	strays                       int // number of runs of ticks that were not due
@@ -182,7 +179,6 @@ func (t *tally) countTokens(c *counted, job *config.Job) {
 
 func clockText(t time.Time) string { return t.Format("15:04:05") }
 
-// String returns a description of a run for messages.
 func (r run) String() string {
 	return fmt.Sprintf("%s %s on %s (slot %d, token %d)", r.Job, clockText(r.Tick), r.Replica, r.Slot, r.Token)
 }
@@ -210,7 +206,6 @@ func (d *demo) summarize(ctx context.Context) error {
 	return d.listFaults(&c)
 }
 
-// gatherRuns adds to a tally the runs, and the outcomes of runs and ticks.
 func (d *demo) gatherRuns(ctx context.Context, t *tally) error {
 	if d.builtIn {
 		lines, err := readEntries(d.runsFile())
@@ -250,7 +245,6 @@ func (d *demo) countsLine(c *counted) string {
 		c.settled, c.doubled, c.early, strings.Join(replicas, "  ")), " ")
 }
 
-// killSummary describes the kill and the take-over in a sentence.
 func (d *demo) killSummary(runs []run) string {
 	p := &d.plan
 	switch {

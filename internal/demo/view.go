@@ -10,7 +10,6 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-// view prints events, one per line.
 type view struct {
 	out    io.Writer
 	colour bool
@@ -103,7 +102,6 @@ func colourOf(outcome string) colour {
 	return red
 }
 
-// cutTo shortens a text to a number of characters.
 func cutTo(s string, width int) string {
 	if r := []rune(s); len(r) > width {
 		return string(r[:width-1]) + "…"

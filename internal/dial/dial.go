@@ -70,10 +70,9 @@ func (e *Error) Error() string { return e.Step + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrSilent is the cause of the error of a step that took too long.
+// ErrSilent reports that a step reached its time limit.
 var ErrSilent = errors.New("no answer")
 
-// timeoutError returns the error of a step that reached its own time limit.
 func timeoutError(after time.Duration) error { return fmt.Errorf("%w within %v", ErrSilent, after) }
 
 // DialContext connects to an address, like [net.Dialer.DialContext].
@@ -81,7 +80,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	return d.Dial(ctx, network, addr, func(string) {})
 }
 
-// Dial is DialContext, and calls note at the start of each step with a description such as "look up redis.example.org".
+// Dial connects like [Dialer.DialContext]. It calls note at the start of each step with a description such as "look up redis.example.org".
 func (d *Dialer) Dial(ctx context.Context, network, addr string, note func(step string)) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if network != "tcp" || err != nil {
@@ -102,7 +101,6 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string, note func(step 
 	return conn, err
 }
 
-// dialAddress opens a connection to one address.
 func (d *Dialer) dialAddress(ctx context.Context, network, addr, step string) (net.Conn, error) {
 	began := time.Now()
 	conn, err := d.net.DialContext(ctx, network, addr)
@@ -191,14 +189,12 @@ func (d *Dialer) startLookup(q question) *lookup {
 	return l
 }
 
-// An answer is the result of a lookup for one caller.
 type answer struct {
 	network string
 	addrs   []netip.Addr
 	err     error
 }
 
-// awaitAnswer waits for the lookup, or until ctx ends.
 func (l *lookup) awaitAnswer(ctx context.Context, q question) answer {
 	select {
 	case <-l.done:
@@ -222,7 +218,6 @@ func lookupError(err error) error {
 	return dnsError{dns, dns.Err + " (nameserver " + dns.Server + ")"}
 }
 
-// A dnsError is the error of a resolver with a shorter text.
 type dnsError struct {
 	*net.DNSError
 	text string
@@ -230,7 +225,6 @@ type dnsError struct {
 
 func (e dnsError) Error() string { return e.text }
 
-// Unwrap returns the resolver's own error.
 func (e dnsError) Unwrap() error { return e.DNSError }
 
 // isNotFound reports whether a name has no address of a family, or does not exist.

@@ -23,7 +23,6 @@ type race struct {
 	lookupFault          error
 }
 
-// A result is the end of a connection attempt.
 type result struct {
 	conn net.Conn
 	err  error
@@ -40,7 +39,6 @@ func (r *race) lookUp(ctx context.Context) {
 	}
 }
 
-// run returns the first connection, or an error if all attempts have failed or ctx has ended.
 func (r *race) run(ctx context.Context) (net.Conn, error) {
 	next := time.NewTimer(0) // the time to try the next address
 	defer next.Stop()
@@ -99,7 +97,6 @@ func interleaveFamilies(waiting, more []netip.Addr) []netip.Addr {
 	return all
 }
 
-// startAttempt starts an attempt to connect to the next address.
 func (r *race) startAttempt(ctx context.Context) {
 	addr := net.JoinHostPort(r.queue[0].Unmap().String(), r.port)
 	r.queue = r.queue[1:]
@@ -116,7 +113,7 @@ func (r *race) startAttempt(ctx context.Context) {
 	}()
 }
 
-// closeLosers waits for the attempts in progress and closes their connections. The context of these attempts has ended.
+// closeLosers waits for the attempts in progress and closes their connections. The caller must have canceled their context.
 func (r *race) closeLosers() {
 	for ; r.trying > 0; r.trying-- {
 		if late := <-r.results; late.conn != nil {
@@ -125,7 +122,6 @@ func (r *race) closeLosers() {
 	}
 }
 
-// connectError returns the error of a race in which no attempt succeeded.
 func (r *race) connectError() error {
 	if len(r.faults) == 0 {
 		return &Error{"look up " + r.host, r.lookupFault}
@@ -147,5 +143,4 @@ func (a attemptErrors) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap returns all errors.
 func (a attemptErrors) Unwrap() []error { return a }

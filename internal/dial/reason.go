@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// FailureReason returns the reason for which an HTTP request got no answer. It contains nothing from the other server, and at most the host of the URL. Errors
-// of the standard library contain whole URLs, whose paths may be secret, and text from the other server.
+// FailureReason describes the failure of an HTTP request. The text contains nothing from the other server, and no part of the URL except its host. Errors of
+// the standard library contain whole URLs, whose paths may be secret, and text from the other server.
 func FailureReason(err error) string {
 	if reason := tlsFault(err); reason != "" {
 		return reason
@@ -44,7 +44,6 @@ func FailureReason(err error) string {
 	return "the request failed"
 }
 
-// tlsFault returns the fault of a TLS connection, or "" if err is not about TLS.
 func tlsFault(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError

@@ -76,7 +76,6 @@ func (c *queuedConn) Close() error {
 	return c.SetWriteDeadline(time.Now().Add(linger))
 }
 
-// wakeDrain wakes drain, unless a wake-up is pending already.
 func (c *queuedConn) wakeDrain() {
 	select {
 	case c.wake <- struct{}{}:
@@ -104,7 +103,6 @@ func (c *queuedConn) sendBatch(batch []byte) bool {
 	return err == nil
 }
 
-// takeQueue empties the queue, and reports whether Close was called.
 func (c *queuedConn) takeQueue() (batch []byte, closing bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +128,6 @@ type requests struct {
 	skip int    // the bytes of an argument still to come, including its line end
 }
 
-// parseBytes parses received bytes.
 func (r *requests) parseBytes(p []byte) error {
 	for len(p) > 0 {
 		if r.skip > 0 {

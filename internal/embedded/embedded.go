@@ -3,32 +3,32 @@
 // It wraps github.com/alicebob/miniredis, and adds three features that a job coordinator needs:
 //
 //   - A running clock. In miniredis, TTLs stand still by default; here keys expire as time passes, for commands and for scripts alike. A script or a
-//     transaction sees one instant from begin to end, as in Redis.
+//     transaction sees one instant from beginning to end, as in Redis.
 //   - Independent clients. miniredis writes replies and published messages under the lock of the whole server, so one client that does not read would block
 //     all others. Here each connection has a queue, and is closed when the queue grows too long, like the output buffer limits of Redis.
 //   - A Close that returns when the listener and all connections are gone.
 //
-// With Config.DialOnly the server has no socket: Dial returns connections in memory. Servers and clients can live inside a testing/synctest bubble, and
-// thirty days pass in seconds.
+// With Config.DialOnly the server has no socket, and Dial returns connections in memory. Servers and clients can then run inside a testing/synctest bubble,
+// so that a test of thirty days takes seconds.
 //
-// # What it is not
+// # Limits
 //
 // It can't coordinate a cluster. Each process has its own server, so N replicas with N embedded servers would run every job N times. The data is in
 // memory only, and is lost when the process ends. There is no TLS, replication, Sentinel or Cluster.
 //
 // Known differences from Redis 7 that matter to code for both:
 //
-//   - INFO knows only the sections server (with [Mode] and nothing else), clients and stats, each alone; others are an error. Inside MULTI it is answered at
-//     once.
+//   - INFO supports the sections server (with [Mode] and nothing else), clients and stats, at most one per call. Other sections are an error. Inside MULTI,
+//     INFO server is answered at once.
 //   - CONFIG, ROLE, DEBUG and most of CLIENT and COMMAND are unknown commands, so checks of a server's settings are not possible.
-//   - WAIT answers 0 at once: there are no replicas.
-//   - Each command of a client sorts and walks all keys to expire some. Measured: 0.2 ms with 1,000 keys, 2.5 ms with 10,000 (BenchmarkScript). A trial is
-//     therefore not for thousands of jobs.
-//   - The versions for WATCH stay for every key that ever existed: memory grows with the number of distinct key names, deleted keys included.
-//   - Lua is gopher-lua. In tostring and in concatenation, numbers print as integers, and Redis prints 1.7645904020003e+15: only a test on Redis finds a
-//     forgotten string.format("%.0f", n). The libraries cmsgpack, struct and bit are missing. Nothing stops a script that does not end, and Close waits for
-//     it.
-//   - Commands must come as arrays. The inline form that people type is not read.
+//   - WAIT returns 0 at once: there are no replicas.
+//   - Each command of a client sorts and walks all keys to expire some: 0.2 ms with 1,000 keys, 2.5 ms with 10,000 (BenchmarkScript). So a trial with
+//     thousands of jobs is slow.
+//   - The versions for WATCH are kept for every key that ever existed, so memory grows with the number of distinct key names, deleted keys included.
+//   - Lua is gopher-lua. Its tostring and concatenation print large numbers as integers, but Redis prints 1.7645904020003e+15. So only a test on Redis finds
+//     a missing string.format("%.0f", n). The libraries cmsgpack, struct and bit are missing. A script that does not end can't be stopped, and Close waits
+//     for it.
+//   - Commands must be RESP arrays. Inline commands are refused.
 package embedded
 
 import (
@@ -86,7 +86,6 @@ type Server struct {
 	doors  []door // the listener on addr, if there is one, and the listeners of views
 }
 
-// A door is a listener, and the protocol server for its connections.
 type door struct {
 	net.Listener
 	peers *server.Server
@@ -115,13 +114,12 @@ func Start(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// openDoor starts to accept connections at a door.
 func (s *Server) openDoor(d door) {
 	s.doors = append(s.doors, d)
 	s.running.Go(func() { s.acceptLoop(d) })
 }
 
-// startRedis starts miniredis without a listener. Only Dial of miniredis does that, so startRedis calls it and closes the connection.
+// startRedis starts miniredis without a listener. In miniredis only Dial starts a server without one, so startRedis calls Dial and closes the connection.
 func (s *Server) startRedis() error {
 	first, err := s.redis.Dial()
 	if err != nil {
@@ -158,8 +156,8 @@ func (s *Server) URL() string {
 	return u.String()
 }
 
-// Dial returns an in-memory connection to the server. It ignores network and addr, which it has so that it can be the Dialer in the Options of
-// go-redis. It returns ErrClosed after Close, and the error of ctx if ctx has ended.
+// Dial returns an in-memory connection to the server. It ignores network and addr, so that it can be the Dialer in the Options of go-redis. It returns
+// ErrClosed after Close, and the error of ctx if ctx has ended.
 func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("dial embedded redis: %w", err)
@@ -208,7 +206,6 @@ func (s *Server) acceptLoop(d door) {
 	}
 }
 
-// pauseAccept waits for d, or until Close.
 func (s *Server) pauseAccept(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

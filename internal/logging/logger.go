@@ -55,10 +55,8 @@ func (o Options) newLogger(out io.Writer) hclog.Logger {
 // renamed replaces the JSON keys of hclog by level, msg, module and time.
 type renamed struct{ out io.Writer }
 
-// Write passes on a line whose level is unknown.
 func (r renamed) Write(line []byte) (int, error) { return r.LevelWrite(hclog.Error, line) }
 
-// LevelWrite passes on a line and its level.
 func (r renamed) LevelWrite(level hclog.Level, line []byte) (int, error) {
 	text := shortenLine(renameKeys(line))
 	if w, ok := r.out.(hclog.LevelWriter); ok {

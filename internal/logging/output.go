@@ -105,7 +105,6 @@ func isPlain(line []byte) bool {
 	return true
 }
 
-// colourLength returns the length of the escape sequence for colours at the start of a line. It returns 0 if there is none.
 func colourLength(line []byte) int {
 	const longest = 32
 	if !bytes.HasPrefix(line, []byte("\x1b[")) {

@@ -114,7 +114,6 @@ func (w *Writer) flushed() <-chan struct{} {
 	return done
 }
 
-// run writes queued lines until the writer is closed.
 func (w *Writer) run() {
 	for {
 		lines := w.takeLines()
@@ -132,7 +131,6 @@ func (w *Writer) run() {
 	}
 }
 
-// takeLines removes all lines from the queue and returns them. If lines were dropped, it appends a line that reports their number.
 func (w *Writer) takeLines() (lines []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -60,7 +60,6 @@ type joined struct {
 	more int
 }
 
-// Error returns one line for each kept error, and a line with the number of the others.
 func (j *joined) Error() string {
 	var text strings.Builder
 	for i, err := range j.kept {
@@ -75,5 +74,4 @@ func (j *joined) Error() string {
 	return text.String()
 }
 
-// Unwrap returns the kept errors.
 func (j *joined) Unwrap() []error { return slices.Clone(j.kept) }

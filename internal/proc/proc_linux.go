@@ -69,8 +69,8 @@ func All() ([]Process, error) {
 	return all, nil
 }
 
-// Children returns the children of this process, including dead ones. It does not read /proc/PID/task/TID/children. That file is faster, but optional in
-// kernels, and may miss children.
+// Children returns the children of this process, including dead ones. It does not read /proc/PID/task/TID/children, which is faster, but optional in kernels,
+// and may miss children.
 func Children() []Process { return ChildrenOf(os.Getpid()) }
 
 // ChildrenOf returns the children of a process, including dead ones.

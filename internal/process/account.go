@@ -21,7 +21,6 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// account is the user that a command runs as.
 type account struct {
 	uid, gid          uint32
 	name, home, shell string // of the user; the command gets them as USER, HOME and SHELL
@@ -30,14 +29,13 @@ type account struct {
 	by *Accounts // looks up entries in the directory service
 }
 
-// Values of account.source.
 const (
 	fromPasswd = "/etc/passwd"
 	fromGetent = "getent passwd"
 )
 
-// setUser looks up the user and fills in the fields of a. For a number that has no entry, the returned user is nil and there is no error. The same applies if
-// the directory service does not answer about a number and a group is named, because the two numbers are enough to start a command.
+// setUser looks up the user and fills in a. A user number without an entry is no error: the returned user is nil. The same holds if the directory service does
+// not answer about a number and a group is named, because the two numbers are enough to start a command.
 func (a *account) setUser(name, groupName string) (*user.User, error) {
 	uid, numErr := parseID(name)
 	most := getentTime
@@ -94,7 +92,6 @@ func (a *account) askSystem(name string) (u *user.User, shell string, err error)
 	return u, "/bin/sh", nil
 }
 
-// directoryEntry returns the fields of the user's line of passwd(5) from the directory service.
 func (by *Accounts) directoryEntry(name string, most time.Duration) ([]string, error) {
 	line, err := by.cachedGetent(most, "passwd", name)
 	if err != nil {
@@ -176,7 +173,6 @@ const (
 // statically, so it can only read files itself.
 var getentPrograms = []string{"/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"}
 
-// errNoEntry reports that the entry does not exist. errNoGetent reports that this machine has no getent.
 var (
 	errNoEntry  = errors.New("no entry")
 	errNoGetent = errors.New("this machine has no getent to ask a directory with")
@@ -185,7 +181,6 @@ var (
 // silent is the error of a directory service that does not answer. It matches [safefile.ErrUnanswered]: the command was not started and is not at fault.
 type silent struct{ error }
 
-// Is reports whether target is [safefile.ErrUnanswered].
 func (silent) Is(target error) bool { return target == safefile.ErrUnanswered }
 
 // Accounts caches lookups of users and groups. It asks the directory service once per entry. After a lookup that timed out, it fails each lookup with the
@@ -201,7 +196,6 @@ type Accounts struct {
 // databaseEntry maps each database of getent(1) to the kind of its entries, for errors.
 var databaseEntry = map[string]string{"passwd": "user", "group": "group", "initgroups": "user"}
 
-// directoryAnswer is the answer of the directory service for an entry.
 type directoryAnswer struct {
 	line string
 	err  error
@@ -283,10 +277,9 @@ func getentProgram() string {
 	return ""
 }
 
-// limitedBuffer keeps up to mostGetent bytes, and refuses more.
+// limitedBuffer keeps up to mostGetent bytes. Write fails if it would exceed them.
 type limitedBuffer struct{ text []byte }
 
-// Write fails if the total exceeds mostGetent.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if len(b.text)+len(p) > mostGetent {
 		return 0, fmt.Errorf("the answer is longer than %d bytes: %w", mostGetent, io.ErrShortBuffer)

@@ -15,7 +15,6 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// identity is an account with its supplementary groups.
 type identity struct {
 	account
 	groups []uint32

@@ -42,7 +42,6 @@ func (c *cells) describe() string {
 	return "cgroup v2 at " + c.base.dir
 }
 
-// cgroupDirs returns the directories of the replica's cgroups.
 func (c *cells) cgroupDirs() []string {
 	if c.base == nil {
 		return nil
@@ -99,7 +98,6 @@ func awaitExit(pid int) error {
 	}
 }
 
-// groupPrograms returns the programs of the living members of a process group, by PID.
 func groupPrograms(id int) map[int]string {
 	all, _ := proc.All()
 	var pids []int
@@ -111,7 +109,6 @@ func groupPrograms(id int) map[int]string {
 	return programsOf(pids)
 }
 
-// programsOf returns the programs of the given processes that are alive, by PID.
 func programsOf(pids []int) map[int]string {
 	programs := map[int]string{}
 	for _, pid := range pids {
@@ -225,7 +222,6 @@ func (b *base) close() error {
 	return nil
 }
 
-// makeCgroup creates the cgroup of a run.
 func (b *base) makeCgroup(name string) (*cgroup, error) {
 	clean := strings.Map(func(r rune) rune {
 		if r < 0x80 && (r == '-' || r == '_' || '0' <= r && r <= '9' || 'A' <= r&^0x20 && r&^0x20 <= 'Z') {
@@ -250,7 +246,7 @@ func (b *base) makeCgroup(name string) (*cgroup, error) {
 type cgroup struct {
 	group
 	dir string
-	fd  *os.File // the open directory of the cgroup
+	fd  *os.File
 	// events and killer are used at the end of the run. They are opened before its start, because later there may be no free descriptor.
 	events, killer *os.File
 }
@@ -294,8 +290,8 @@ func (c *cgroup) missingPart() error {
 	return nil
 }
 
-// terminate opens a pidfd of each process, and then reads the list of members again. If a PID was reused between the two reads, the pidfd still refers to the
-// dead process. If no pidfd could be opened, terminate signals the process group.
+// terminate opens a pidfd of each process, and then reads the list of members again. It signals only the processes in both lists: if a PID was reused between
+// the two reads, the pidfd still refers to the dead process. If no pidfd could be opened, terminate signals the process group.
 func (c *cgroup) terminate(leader int) {
 	handles := map[int]int{}
 	for pid := range proc.CgroupProcesses(c.dir) {

@@ -1,7 +1,7 @@
-// Package command runs a command as a tree of processes. When [Host.Run] returns, the whole tree is dead.
+// Package process runs a command as a tree of processes. When [Host.Run] returns, the whole tree is dead.
 //
 // A job's command is rarely one process: shells fork, daemons leave their session, and a pipeline continues after its first member was killed. A lease would
-// not guarantee exclusivity ("at most parallel runs") if a grandchild still wrote after the release. So a run is a tree of processes, and two mechanisms keep
+// not guarantee exclusivity (at most `parallel` runs) if a grandchild still wrote after the release. So a run is a tree of processes, and two mechanisms keep
 // track of them:
 //
 //   - A cgroup (version 2) for each run, if the machine permits it. The command starts in it, so its descendants can't escape by setsid or by a double fork.
@@ -16,7 +16,7 @@
 // A replica that is dead or suspended can't kill anything. The [Warden], a helper process outside the replica, then kills the runs. A Host with a warden
 // registers each run there before its command starts.
 //
-// Production is on Linux. On macOS there are only process groups. On other platforms [NewHost] returns [ErrNotSupported].
+// Production use is on Linux. On macOS there are only process groups. On other platforms [NewHost] returns [ErrNotSupported].
 package process
 
 import (
@@ -157,7 +157,6 @@ func (e Exit) Status() int {
 	return e.Code
 }
 
-// refusedExit returns the result of a run that was not started.
 func refusedExit(err error) Exit { return Exit{Code: -1, Err: err} }
 
 // fromNumbered returns the number of a signal that has no name, such as 42 for SIG42. It returns 0 for any other text.
@@ -218,7 +217,6 @@ type Lease interface {
 	OnExtend(f func(deadline time.Duration)) (stop func())
 }
 
-// mostPrograms caps the length of a list of programs.
 const mostPrograms = 5
 
 // ListPrograms lists programs for display, each program once and at most five: "git, sleep (3), ...". A process chooses its own name, so unprintable

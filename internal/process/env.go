@@ -82,7 +82,6 @@ func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
 // inherited them could report to the service manager as if it were the replica.
 var supervision = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID"}
 
-// inheritedVars returns the variables that the job gets from the replica's environment.
 func (s *EnvSpec) inheritedVars() map[string]string {
 	few := []string{"PATH", "HOME", "LANG", "TZ"}
 	env := map[string]string{}
@@ -128,7 +127,6 @@ type jobFiles struct {
 	trust safefile.Trust
 }
 
-// newJobFiles returns a reader for EnvFile and EnvFromFile.
 func (s *EnvSpec) newJobFiles(ctx context.Context) (*jobFiles, error) {
 	f := &jobFiles{ctx: ctx, user: s.User, trust: s.Trust}
 	if s.EnvFile == "" && len(s.EnvFromFile) == 0 {
@@ -139,7 +137,6 @@ func (s *EnvSpec) newJobFiles(ctx context.Context) (*jobFiles, error) {
 	return f, err
 }
 
-// readFile reads a file of at most limit bytes.
 func (f *jobFiles) readFile(path string, limit int64) (string, error) {
 	content, err := safefile.Read(f.ctx, path, safefile.Policy{MaxBytes: limit, As: f.as, Trust: f.trust})
 	if err != nil && f.as != nil {
@@ -148,7 +145,6 @@ func (f *jobFiles) readFile(path string, limit int64) (string, error) {
 	return string(content), err
 }
 
-// readValue reads the value of a variable from a file, without one final newline.
 func (f *jobFiles) readValue(path string) (string, error) {
 	content, err := f.readFile(path, maxValue)
 	if err != nil {
@@ -157,7 +153,6 @@ func (f *jobFiles) readValue(path string) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(content, "\n"), "\r"), nil
 }
 
-// readEnvFile reads an env_file, in the format of [safefile.ParseEnv].
 func (f *jobFiles) readEnvFile(path string) (map[string]string, error) {
 	text, err := f.readFile(path, safefile.MaxEnvFile)
 	if err != nil {

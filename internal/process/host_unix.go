@@ -29,7 +29,7 @@ const killWarning = 5 * time.Second
 type Host struct {
 	log       hclog.Logger
 	cells     *cells
-	warden    Warden        // nil for none
+	warden    Warden
 	oom       oomCounter    // counts kills in the cgroup in which this process was started
 	leftGrace time.Duration // the constant leftGrace; tests set other values
 	buffers   sync.Pool     // *bufio.Reader of maxLine bytes, for the output of runs
@@ -84,7 +84,7 @@ func (h *Host) Check(s Spec) error {
 
 // Run starts the command and blocks until the command and all its descendants are dead.
 //
-// When stop ends, the tree gets SIGTERM. When kill ends, the tree gets SIGKILL. Between the two, processes that outlive the command may continue. If the
+// When stop ends, the tree gets SIGTERM. When kill ends, the tree gets SIGKILL. Until kill ends, processes that outlive the command may continue. If the
 // command exits before stop ends, the processes that it left behind get SIGTERM, and SIGKILL after two seconds or after Spec.KillGrace, whichever is less:
 // see [Exit.Left]. If stop or kill has ended already, Run starts nothing.
 //
@@ -151,8 +151,7 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	return exit
 }
 
-// superviseRun passes stop, kill and signals on to the tree. Once the whole tree is dead, it returns the result of the command. The result lists the
-// processes that were left behind, and what the warden did.
+// superviseRun passes stop, kill and signals on to the tree, and returns the result of the command once the whole tree is dead.
 func (h *Host) superviseRun(stop, kill context.Context, p *os.Process, s *Spec, t tree, ward Ward, ours *attendance) (exit Exit) {
 	leader := p.Pid
 	ended := make(chan error, 1)
@@ -212,7 +211,6 @@ func (e *Exit) noteWarden(late bool, ago time.Duration) {
 	}
 }
 
-// noteState records the exit status of a started command. err is the error of waiting for the command.
 func (e *Exit) noteState(state *os.ProcessState, err error) {
 	if state == nil {
 		e.Code, e.Err = -1, fmt.Errorf("wait for the command: %w", err)
@@ -271,15 +269,14 @@ func (h *Host) awaitTurn(stop, kill context.Context) error {
 }
 
 const (
-	// busyTime is the time for which a start retries a program that is open for writing. absentTime is the time for which it retries a missing program. Such
-	// a program may being replaced.
+	// busyTime bounds the retries of a start whose program is open for writing, and absentTime the retries of a start whose program is missing. In both cases
+	// an update may be replacing the program.
 	busyTime, absentTime = 10 * time.Second, time.Second
 	// The shortest and the longest pause between two attempts to start the same command.
 	firstRetry, lastRetry = 20 * time.Millisecond, 250 * time.Millisecond
 )
 
-// startAgain starts the command, and retries while its program seems to be in the middle of being replaced. It gives up its turn after the first failed
-// attempt.
+// startAgain starts the command, and retries while an update seems to be replacing its program. It gives up its turn after the first failed attempt.
 func (h *Host) startAgain(kill context.Context, cmd *exec.Cmd, s *Spec, t tree, next func()) (*os.Process, error) {
 	pause := backoff.New(firstRetry, lastRetry)
 	for since := time.Now(); ; {
@@ -338,14 +335,13 @@ func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 	return markNotStarted(why)
 }
 
-// userLimit returns the error for a user who already has as many processes as the kernel permits. It does not wrap EAGAIN, which callers take for a shortage
-// of the machine, because commands of other users still start.
+// userLimit returns the error for a user with as many processes as the kernel permits. It does not wrap EAGAIN, because callers take EAGAIN for a shortage of
+// the whole machine. Commands of other users still start.
 func (s *Spec) userLimit(path string) error {
 	return fmt.Errorf("start %s: %w: the user %s may have %s processes and threads (RLIMIT_NPROC of cronclave, \"LimitNPROC=\" of its service)", path, ErrUserLimit, s.User,
 		processLimit())
 }
 
-// probeTime is the time limit of a probe.
 const probeTime = 10 * time.Second
 
 // Probe returns an error if no command could be started now. It takes the same resources as a run and executes a program that does not exist. It does not
@@ -406,8 +402,8 @@ func (unwatched) Release()                    {}
 // file, and short because the run keeps its slot during this time.
 const leftGrace = 2 * time.Second
 
-// signalGrace bounds the wait for the other processes of a command that exited and got a signal, passed on or from the terminal: the same signal may be about to
-// end them. Processes that exit later count as left behind.
+// signalGrace bounds the wait for the other processes of a command that exited after a passed signal, or with the terminal: the same signal may be about to end
+// them. Processes that exit later count as left behind.
 const signalGrace = 500 * time.Millisecond
 
 // awaitMembers waits until no process of the command is alive, the context kill ends, or the time within is over. The dead leader does not count.
@@ -417,8 +413,8 @@ func awaitMembers(kill context.Context, t tree, leader int, within time.Duration
 	pollUntil(limit, func() bool { return !t.membersAlive(leader) })
 }
 
-// stopLeft sends SIGTERM to the processes that a command left behind, and returns the names of their programs. It waits until these processes are dead or
-// their time is up. If there are none, it returns at once.
+// stopLeft sends SIGTERM to the processes that a command left behind, and returns the names of their programs. It waits until these processes are dead or their
+// time is up.
 func (h *Host) stopLeft(kill context.Context, s *Spec, t tree, leader int, ward Ward) []string {
 	left := t.leftPrograms(leader)
 	if len(left) == 0 || kill.Err() != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// neededControllers returns the cgroup controllers that enforce the limits.
 func (l Limits) neededControllers() (names []string) {
 	if l.Memory > 0 {
 		names = append(names, "memory")
@@ -27,7 +26,7 @@ func (l Limits) neededControllers() (names []string) {
 	return names
 }
 
-// allowLimits enables limits for the cgroups of runs, or returns an error.
+// allowLimits enables the controllers that the limits need, in the cgroups of runs.
 func (c *cells) allowLimits(l Limits) error {
 	err := c.reason
 	if c.base != nil {
@@ -62,7 +61,6 @@ func (b *base) enableControllers(controllers []string) error {
 	return nil
 }
 
-// checkControllers returns an error if one of the controllers is not available in a cgroup.
 func checkControllers(dir string, controllers []string) error {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -128,7 +126,6 @@ func cgroupMembers(dir string) ([]string, error) {
 	return strings.Fields(string(list)), err
 }
 
-// moveProcesses moves processes to a cgroup. Processes that have ended are skipped.
 func moveProcesses(pids []string, dir string) error {
 	for _, pid := range pids {
 		if err := writeControl(dir, "cgroup.procs", pid); err != nil && !errors.Is(err, unix.ESRCH) {

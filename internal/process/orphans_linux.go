@@ -67,7 +67,6 @@ func (o *orphans) spareChild(pid int) {
 	o.spared[pid] = true
 }
 
-// releaseChild removes the mark after the child was reaped.
 func (o *orphans) releaseChild(pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +78,6 @@ func (o *orphans) close() {
 	o.done.Wait()
 }
 
-// watchDeaths reaps orphans after each death, until quit is closed.
 func (o *orphans) watchDeaths(deaths <-chan os.Signal) {
 	for {
 		o.reapDead()
@@ -98,7 +96,6 @@ func (o *orphans) watchDeaths(deaths <-chan os.Signal) {
 	}
 }
 
-// reapDead reaps every dead child for which no waiter exists.
 func (o *orphans) reapDead() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,8 +124,8 @@ func (o *orphans) killRun(id string) {
 	})
 }
 
-// signalRun sends a signal to the living orphans of a run. It skips the process group with the number but. Signal 0 sends nothing. It returns the orphans;
-// unclear reports whether there may be more.
+// signalRun sends a signal to the living orphans of a run, except the members of the process group but. Signal 0 sends nothing. It returns the orphans; unclear
+// reports whether there may be more.
 func (o *orphans) signalRun(id string, signal unix.Signal, but int) (found []int, unclear bool) {
 	if !hasChild(false) {
 		return nil, false
@@ -152,7 +149,6 @@ func (o *orphans) signalRun(id string, signal unix.Signal, but int) (found []int
 // unknown is the key of children whose run can't be read at the moment.
 const unknown = ""
 
-// childrenByRun returns the living children by the id of their run. Children without a run are left out.
 func childrenByRun() map[string][]int {
 	children := map[string][]int{}
 	for _, p := range proc.Children() {
@@ -195,7 +191,6 @@ func handlesWork() bool {
 	return err == nil && seen
 }
 
-// pidfdTargets returns the PIDs for which this process has a pidfd.
 func pidfdTargets() (map[int]bool, error) {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

@@ -22,11 +22,10 @@ import (
 // outside the tree holds a pipe.
 const drainTime = 2 * time.Second
 
-// stdio is the stdin, stdout and stderr of a command.
 type stdio interface {
 	// attach sets stdin, stdout and stderr of a command before its start.
 	attach(cmd *exec.Cmd)
-	// startReading starts to read the output. It is called after the start of the command.
+	// startReading is called after the start of the command.
 	startReading()
 	// drain waits up to most for the end of the output, and reports whether the end was read.
 	drain(most time.Duration) bool
@@ -56,13 +55,12 @@ func (ownStdio) tail() []byte             { return nil }
 func (ownStdio) bytesBefore() int64       { return 0 }
 func (ownStdio) close()                   {}
 
-// pipe carries one stream of the command's output to this process.
 type pipe struct {
 	stream string
 	r, w   *os.File
 }
 
-// capture has the pipes of one run and the goroutines that read them. The run's stdin is empty.
+// capture reads the output of one run. The run's stdin is empty.
 type capture struct {
 	output
 	pipes   []*pipe
@@ -143,7 +141,6 @@ func (l *lateReader) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// drain waits for the end of both streams.
 func (c *capture) drain(most time.Duration) bool {
 	for _, p := range c.pipes {
 		_ = p.r.SetReadDeadline(time.Now().Add(most))
@@ -166,7 +163,6 @@ func (c *capture) close() {
 // maxLine is the number of bytes at which a line is cut into pieces.
 const maxLine = 64 << 10
 
-// output merges the two streams of a run.
 type output struct {
 	mu   sync.Mutex // orders the lines of the two streams
 	line func(stream string, line []byte)
@@ -259,5 +255,4 @@ func (t *tail) bytes() []byte {
 	return t.buf
 }
 
-// bytesBefore returns the number of bytes before the kept ones.
 func (t *tail) bytesBefore() int64 { return t.seen - int64(len(t.bytes())) }

@@ -89,10 +89,8 @@ func awaitExit(pid int) error {
 	}
 }
 
-// groupLives reports whether a process group has a member that is not a zombie.
 func groupLives(id int) bool { return len(groupPrograms(id)) > 0 }
 
-// groupPrograms returns the programs of the members of a process group that are not zombies, by PID.
 func groupPrograms(id int) map[int]string {
 	const zombie = 5 // SZOMB of <sys/proc.h>
 	programs := map[int]string{}
@@ -115,7 +113,7 @@ func newOOMCounter() oomCounter { return oomCounter{} }
 
 func (oomCounter) killCount() int64 { return 0 }
 
-// hasExecuted returns true, because macOS does not show this.
+// hasExecuted returns true, because macOS does not show whether a process has executed its program.
 func hasExecuted(int) bool { return true }
 
 // killUnexecuted does nothing: on macOS a child that has not executed its program looks like a thread of this process.

@@ -32,7 +32,6 @@ type launchReply struct {
 	err error // set if the starter exited without a reply
 }
 
-// newLaunch executes a starter and sends it the order.
 func newLaunch(order *starter.Order, cmd *exec.Cmd, t tree) (*launch, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -133,7 +132,6 @@ func (h *Host) takeFromStarter(l *launch, r launchReply, s *Spec, t tree) (*os.P
 	return p, nil
 }
 
-// refusalError returns the error that a starter replied because it did not start the command.
 func (s *Spec) refusalError(r starter.Reply) error {
 	switch r.Step {
 	case starter.Nice:
@@ -250,8 +248,8 @@ func setNice(n int) error {
 	return nil
 }
 
-// checkNice reports an error if this process may not set the priority: a higher one takes CAP_SYS_NICE or RLIMIT_NICE. It tries on a thread that ends afterwards,
-// because the thread keeps the priority.
+// checkNice returns an error if this process may not set the priority: a higher one takes CAP_SYS_NICE or RLIMIT_NICE. It tries on a thread that ends
+// afterwards, because the thread keeps the priority.
 func checkNice(n int) error {
 	return onThread(func() error { return setNice(n) })
 }

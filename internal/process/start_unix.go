@@ -54,7 +54,6 @@ func (s *Spec) newCommand(ctx context.Context) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// statWithin calls os.Stat. If ctx ends first, it returns an error.
 func statWithin(ctx context.Context, path string) (fs.FileInfo, error) {
 	return safefile.Ask(ctx, path, func() (fs.FileInfo, error) { return os.Stat(path) })
 }
@@ -105,7 +104,7 @@ func (s *Spec) startError(cmd *exec.Cmd, t tree, err error) error {
 // scriptTimeout bounds the inspection of a program that was not started.
 const scriptTimeout = time.Second
 
-// notThere finds out what is missing after ENOENT. Everything existed a moment ago, so it repeats the checks.
+// notThere returns the cause of an ENOENT. It repeats the checks of newCommand, because a file may have been removed since.
 func (s *Spec) notThere(cmd *exec.Cmd) error {
 	ctx, cancel := context.WithTimeout(context.Background(), scriptTimeout)
 	defer cancel()
@@ -123,7 +122,6 @@ func (s *Spec) notThere(cmd *exec.Cmd) error {
 	return fmt.Errorf("%w: its interpreter is missing", ErrNotExecutable) // the interpreter in the first line of a script or in an ELF header
 }
 
-// errPrivileges reports that the command's privileges could not be dropped.
 var errPrivileges = errors.New("its privileges cannot be dropped")
 
 // processLimit returns, as text, the number of processes and threads that a user may have. It is a limit of this process, which the command inherits.
@@ -143,8 +141,8 @@ func withoutPath(err error) error {
 	return err
 }
 
-// lookupAgain looks for the program, and retries for absentTime, because the program may be in the middle of being replaced. It does not retry for an
-// attached command, because a user waits.
+// lookupAgain looks for the program, and retries for absentTime, because an update may be replacing it. It does not retry for an attached command, because a
+// user waits.
 func (s *Spec) lookupAgain(ctx context.Context) (string, error) {
 	pause := backoff.New(firstRetry, lastRetry)
 	for since := time.Now(); ; {
@@ -158,7 +156,8 @@ func (s *Spec) lookupAgain(ctx context.Context) (string, error) {
 	}
 }
 
-// FindProgram returns the path of the file that a run executes for the command name in the folder dir: see [Spec.Argv]. Only env has the PATH.
+// FindProgram returns the path of the file that a run executes for the command name in the folder dir: see [Spec.Argv]. The PATH comes from env, not from this
+// process.
 func FindProgram(ctx context.Context, name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		path := name
@@ -195,7 +194,6 @@ func FindProgram(ctx context.Context, name, dir string, env []string) (string, e
 	return "", fmt.Errorf("%w: %s is not in the PATH %s", ErrNotFound, name, search)
 }
 
-// checkExecutable returns an error if a file can't be executed according to its mode.
 func checkExecutable(ctx context.Context, path string) error {
 	info, err := statWithin(ctx, path)
 	switch {
@@ -221,7 +219,6 @@ func lookupVariable(env []string, name string) (string, bool) {
 	return "", false
 }
 
-// maskThroughShell sets the command's umask with a shell.
 func maskThroughShell(cmd *exec.Cmd, mask uint32) {
 	throughShell(cmd, `umask "$0"`, fmt.Sprintf("%04o", mask))
 }
@@ -293,10 +290,8 @@ func (s *stuck) wait(most time.Duration) bool {
 // stillHangs is the error of an abandoned start that still hangs. The tree is removed when the start ends: see [Host.leaveHanging].
 type stillHangs struct{ error }
 
-// Unwrap returns the wrapped error.
 func (s stillHangs) Unwrap() error { return s.error }
 
-// hangError returns the error of a start that hangs or hung.
 func hangError(cmd *exec.Cmd, how string) error {
 	where := []string{"executing " + cmd.Path + proc.OnMount(cmd.Path)}
 	if cmd.Dir != "" {

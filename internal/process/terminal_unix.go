@@ -38,7 +38,7 @@ func (a *attendance) onStart(leader int) {
 	}
 }
 
-// passSignal passes a signal on to the command's whole process group, once. A member that starts commands in their own groups must pass it on to them.
+// passSignal passes a signal on to the command's whole process group, once. A member that starts commands in groups of their own must pass it on to them.
 func (a *attendance) passSignal(s os.Signal) {
 	if number, ok := s.(syscall.Signal); ok {
 		a.passed = append(a.passed, s)
@@ -46,15 +46,16 @@ func (a *attendance) passSignal(s os.Signal) {
 	}
 }
 
-// returnTerminal takes the terminal back after the command has died or was not started. A dead leader is not reaped yet.
+// returnTerminal takes the terminal back after the command has died or was not started. It must come before the leader is reaped, because it compares the
+// leader's PID with the foreground group.
 func (a *attendance) returnTerminal() {
 	if a.terminal != nil {
 		a.terminal.takeBack()
 	}
 }
 
-// passInterrupt repeats a Ctrl-C that ended the command for this process's own group. The terminal would have sent the signal to this group, such as to a
-// calling shell script, if the command had no group of its own. This process receives the signal too, through Spec.Signals.
+// passInterrupt sends the signal of a Ctrl-C or Ctrl-\ that ended the command to this process's own group, for example to a calling shell script. The terminal
+// has not sent it there, because the command has a group of its own. This process receives the signal too, through Spec.Signals.
 func (a *attendance) passInterrupt(exit Exit) {
 	for _, s := range []syscall.Signal{unix.SIGINT, unix.SIGQUIT} {
 		if a.terminal != nil && a.terminal.lent && a.signals != nil && exit.Signal == signalName(s) && !slices.Contains(a.passed, os.Signal(s)) {
@@ -124,7 +125,6 @@ func (t *terminal) giveToCommand() bool {
 	return false
 }
 
-// reclaim takes the terminal back from the command. It reports whether the command had the terminal.
 func (t *terminal) reclaim() (had bool) {
 	if had = t.foregroundGroup() == t.leader; had {
 		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own)
@@ -155,7 +155,6 @@ func (t *terminal) passStops() {
 	}
 }
 
-// handleStop reacts to a signal that stopped the command.
 func (t *terminal) handleStop(by syscall.Signal) {
 	switch by {
 	case unix.SIGTTIN, unix.SIGTTOU: // the command wants to use the terminal

@@ -25,7 +25,6 @@ type tree interface {
 	missingPart() error
 	// terminate sends SIGTERM to every process, once.
 	terminate(leader int)
-	// kill sends SIGKILL to every process.
 	kill(leader int)
 	// membersAlive reports whether a process other than the unreaped leader is alive.
 	membersAlive(leader int) bool
@@ -52,12 +51,12 @@ type group struct {
 	id      string
 }
 
-// noGroup is the number of no process group, for signalRun.
+// noGroup makes signalRun skip no process group.
 const noGroup = 0
 
 // escaped finds processes of runs that have left their process group.
 type escaped interface {
-	// signalRun sends a signal to the escaped processes of a run. It skips the process group with the number but. Signal 0 sends nothing. It returns the
+	// signalRun sends a signal to the escaped processes of a run, except the members of the process group but. Signal 0 sends nothing. It returns the
 	// processes; unclear reports whether there may be more.
 	signalRun(id string, signal unix.Signal, but int) (found []int, unclear bool)
 	// killRun kills the escaped processes of a run and returns when no such process is left.

@@ -36,7 +36,6 @@ func ReadFolder(ctx context.Context, name string, p FolderPolicy) (map[string][]
 	return read.files, nil
 }
 
-// folderReader reads a folder and the folders below it.
 type folderReader struct {
 	policy FolderPolicy
 	root   string
@@ -72,7 +71,6 @@ func (r *folderReader) readFolder(ctx context.Context, name string, depth int) e
 	return nil
 }
 
-// readNames returns the sorted names in a folder.
 func (r *folderReader) readNames(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -90,7 +88,6 @@ func (r *folderReader) readNames(path string) ([]string, error) {
 	return names, nil
 }
 
-// readEntry reads a file or a folder.
 func (r *folderReader) readEntry(ctx context.Context, name string, depth int) error {
 	path := filepath.Join(r.root, filepath.FromSlash(name))
 	info, err := os.Stat(path)

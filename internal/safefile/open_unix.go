@@ -58,7 +58,6 @@ func openFile(name string) (fd int, err error) {
 
 var errLeased = errors.New("another process holds a lease on the file (fcntl F_SETLEASE)")
 
-// checkFile returns an error if the policy does not accept the open file.
 func checkFile(fd int, name string, st *unix.Stat_t, p Policy) error {
 	switch kind := uint32(st.Mode) & unix.S_IFMT; {
 	case kind == unix.S_IFDIR:
@@ -110,7 +109,6 @@ func readStart(fd int) ([]byte, error) {
 	return data[:max(n, 0)], err //nolint:wrapcheck // the caller names the file
 }
 
-// retryInterrupted repeats a system call that was interrupted by a signal.
 func retryInterrupted(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {
@@ -119,7 +117,6 @@ func retryInterrupted(call func() error) error {
 	}
 }
 
-// Permission bits of a file mode.
 const (
 	writable = 0o022
 	sticky   = unix.S_ISVTX
@@ -267,8 +264,8 @@ func judgeFolder(path string, owners []uint32) (same string, shared bool, err er
 	return path, shared, judgeOwner(path, &st, owners, func() bool { return shared || readOnlyPath(path) })
 }
 
-// readOnly reports whether a file is on a read-only mount, so that nobody can write to it in spite of its mode. Kubernetes mounts a ConfigMap this way, with
-// a folder whose mode lets everybody write.
+// readOnly reports whether a file is on a read-only mount. Its write permissions have no effect there. Kubernetes mounts a ConfigMap this way, with a folder
+// whose mode lets everybody write.
 func readOnly(fd int) bool {
 	var fs unix.Statfs_t
 	err := retryInterrupted(func() error { return unix.Fstatfs(fd, &fs) })
@@ -281,7 +278,6 @@ func readOnlyPath(path string) bool {
 	return err == nil && mountedReadOnly(&fs)
 }
 
-// shellQuoted quotes a path for a shell.
 func shellQuoted(path string) string {
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@%:,=") == "" {
 		return path

@@ -121,13 +121,11 @@ func Ask[T any](ctx context.Context, name string, ask func() (T, error)) (T, err
 	return boundedCall(ctx, name, nil, ask)
 }
 
-// content is what visitFile has found out about a file.
 type content struct {
 	data []byte
 	info Info
 }
 
-// part selects the part of a file to read.
 type part int
 
 const (
@@ -136,7 +134,6 @@ const (
 	whole
 )
 
-// visitFile opens and checks a file, and reads a part of it.
 func visitFile(ctx context.Context, name string, p Policy, read part) ([]byte, Info, error) {
 	if os.Geteuid() != 0 { // checked here, because openAndRead may run with the rights of Policy.As
 		p.Trust = Everybody
@@ -185,7 +182,6 @@ func boundedCall[T any](ctx context.Context, name string, who *Identity, look fu
 	}
 }
 
-// unansweredError returns the error of an abandoned call.
 func unansweredError(name string, why error) error {
 	return readError(name, fmt.Errorf("%w%s: %w", ErrUnanswered, proc.OnMount(name), why))
 }
@@ -195,7 +191,6 @@ func readError(name string, err error) error {
 	return &fs.PathError{Op: "read", Path: name, Err: err}
 }
 
-// tooLong returns the error of a file that exceeds the limit.
 func tooLong(limit int64) error {
 	if limit < 1<<20 {
 		return fmt.Errorf("%w %d KiB", ErrTooLong, limit>>10)

@@ -24,7 +24,7 @@ type ValueConfig[T any] struct {
 	Every time.Duration
 	// Trust restricts who may own and change the files. Defaults to everybody.
 	Trust Trust
-	// Report is called with nil when the value has changed. After several failures in a row, it is called only for the first one, with the error. Optional.
+	// Report is called with nil when the value has changed, and with the error of the first of several failures in a row. Optional.
 	Report func(err error)
 }
 

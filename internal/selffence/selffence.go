@@ -7,7 +7,7 @@ import "time"
 // Limits has the length of a lease without renewal, and the time that the work may take between SIGTERM and SIGKILL.
 type Limits struct{ Lease, Grace time.Duration }
 
-// An Action is what the holder of the lease does to the work.
+// An Action is the step that the holder of a lease takes against the work.
 type Action int
 
 const (
@@ -28,10 +28,11 @@ func (l Limits) Check(left time.Duration) (do Action, again time.Duration) {
 	return Kill, l.Lease
 }
 
-// WardenKill returns the time before the end of the lease at which the warden kills the work. A healthy holder kills it earlier, by half of its own margin.
+// WardenKill returns the time before the end of the lease at which the warden kills the work. A healthy holder has killed it by then, because its margin is
+// twice as long.
 func (l Limits) WardenKill() time.Duration { return l.killMargin() / 2 }
 
-// WardenStop returns the time before the end of the lease at which the warden sends SIGTERM. If WardenKill comes first, the warden sends none.
+// WardenStop returns the time before the end of the lease at which the warden sends SIGTERM. If the warden kills the work before that, it sends no SIGTERM.
 func (l Limits) WardenStop() time.Duration { return l.stopGrace() }
 
 // killMargin returns the time before the end of the lease at which the holder kills the work: a twentieth of the lease, so that the work has time to die.

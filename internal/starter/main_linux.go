@@ -36,7 +36,6 @@ func Main() (exitCode int) {
 	select {}
 }
 
-// receiveOrder reads the order from the channel.
 func receiveOrder() (*Order, error) {
 	length := make([]byte, 4)
 	if err := readFull(length); err != nil {
@@ -112,10 +111,10 @@ const (
 	capVersion3   = 0x20080522
 )
 
-// dropPrivileges drops privileges of this thread, which the forked process inherits. A change of the user clears permitted and effective capabilities, but
-// not inheritable ones. A change between two users other than root does not clear ambient capabilities either. A job of a replica with AmbientCapabilities=
-// could use those to become any user. dropPrivileges leaves the bounding set unchanged. The bounding set only matters to programs that get capabilities when
-// they are executed, which no_new_privs prevents.
+// dropPrivileges drops privileges of this thread, which the forked process inherits. A change of the user clears permitted and effective capabilities, but not
+// inheritable ones. A change between two users other than root does not clear ambient capabilities either. A job of a replica with AmbientCapabilities= could
+// use those to become any user. The bounding set stays unchanged, because it only matters to programs that get capabilities when they are executed, which
+// no_new_privs prevents.
 func (o *Order) dropPrivileges() error {
 	if o.DropInheritable {
 		if err := dropInheritable(); err != nil {

@@ -99,7 +99,6 @@ func (h *helper) servePipes(out io.Reader) {
 
 func (h *helper) pid() int { return h.cmd.Process.Pid }
 
-// exitState describes the exit status of a dead helper.
 func (h *helper) exitState() string { return h.cmd.ProcessState.String() }
 
 // kill sends SIGKILL. After the helper's death, the channel dead is closed. kill leaves the pipe open, because the end of the pipe would make the helper kill
@@ -141,7 +140,6 @@ func (h *helper) wakeWriter() {
 	}
 }
 
-// writeQueue writes the queued messages to the pipe.
 func (h *helper) writeQueue() {
 	for {
 		select {
@@ -164,7 +162,6 @@ func (h *helper) writeQueue() {
 	}
 }
 
-// readReports handles the helper's messages until the helper closes its end of the pipe.
 func (h *helper) readReports(out io.Reader) {
 	var input lines
 	buffer := make([]byte, 4096)
@@ -197,7 +194,7 @@ func (h *helper) handleAck(seq uint64) {
 	}
 }
 
-// checkHang is called at each check and reports whether the helper hangs. If no message is unacknowledged, it sends a ping for the next check.
+// checkHang reports whether the helper hangs. It is called every beatEvery. If no message is unacknowledged, it sends a ping for the next check.
 func (h *helper) checkHang() bool {
 	h.mu.Lock()
 	idle := h.acked == h.sent
@@ -236,7 +233,6 @@ func (w *words) String() string {
 	return string(w.text)
 }
 
-// verb is the kind of a message.
 type verb string
 
 const (
@@ -275,7 +271,6 @@ type message struct {
 	Told     bool          `json:"told,omitempty"`
 }
 
-// encodeLine returns the message as one line of JSON.
 func (m message) encodeLine() []byte {
 	text, _ := json.Marshal(m) // can't fail for strings and numbers
 	return append(text, '\n')
@@ -284,7 +279,6 @@ func (m message) encodeLine() []byte {
 // longestLine exceeds the length of any message: a path has at most 4 KiB, and JSON encodes a byte in at most six bytes.
 const longestLine = 64 << 10
 
-// lines splits the input from a pipe into messages.
 type lines struct{ rest []byte }
 
 // add adds input and returns the messages that are complete.

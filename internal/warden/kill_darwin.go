@@ -48,7 +48,6 @@ func processStart(pid int) uint64 {
 // watchProcess returns -1: on macOS only the end of the pipe shows that the replica has exited.
 func watchProcess(int) int { return -1 }
 
-// shieldHelper changes to the root directory.
 func shieldHelper() { _ = os.Chdir("/") }
 
 // leaveCgroup does nothing: macOS has no cgroups.

@@ -163,7 +163,6 @@ func watchProcess(pid int) int {
 	return handle
 }
 
-// isPopulated reports whether a living process is in the cgroup or below it.
 func isPopulated(dir string) bool {
 	return proc.Populated(os.ReadFile(filepath.Join(dir, "cgroup.events")))
 }
@@ -189,7 +188,6 @@ type sweeper struct {
 	latest   *sight
 }
 
-// sight is the result of a scan of the living processes.
 type sight struct {
 	byRun    map[string][]int // PIDs by run id
 	groups   map[int]bool     // process groups that have a living member

@@ -88,7 +88,6 @@ func (k *helperMain) run() error {
 	return nil
 }
 
-// awaitInput waits for input until an action is due, and handles the input.
 func (k *helperMain) awaitInput(now time.Duration) error {
 	fds := []unix.PollFd{{Fd: -1, Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}} // negative descriptors are ignored
 	if !k.closed {
@@ -134,7 +133,6 @@ func (k *helperMain) pollTimeout(now time.Duration) int {
 	return int((wait + time.Millisecond - 1) / time.Millisecond)
 }
 
-// noteReplicaEnd records that the replica has exited.
 func (k *helperMain) noteReplicaEnd() {
 	if k.gone {
 		return
@@ -147,7 +145,6 @@ func (k *helperMain) noteReplicaEnd() {
 	}
 }
 
-// endReason describes the end of the replica, as far as the helper can determine it.
 func (k *helperMain) endReason() string {
 	// A killed process closes its pipe a moment before its pidfd shows the exit. So a pidfd without an exit is believed only if no run is left, as after
 	// [Warden.Close].
@@ -157,7 +154,8 @@ func (k *helperMain) endReason() string {
 	return "the replica is gone"
 }
 
-// readMessages handles messages of the replica. All available messages must be handled before judgeRuns. full reports whether there may be more.
+// readMessages handles messages of the replica. All available messages must be handled before judgeRuns, because one of them may extend a run that seems to be
+// late. full reports whether there may be more.
 func (k *helperMain) readMessages() (full bool, err error) {
 	n, err := unix.Read(k.in, k.buffer)
 	switch {
@@ -238,7 +236,6 @@ func openReport() *report {
 	return &report{log, writer}
 }
 
-// closeWriter waits up to lastReport for queued lines.
 func (r *report) closeWriter() {
 	if r.writer == nil {
 		return

@@ -75,8 +75,8 @@ func (w *Warden) Watch(r Run) *Ward {
 	return ward
 }
 
-// Known waits until the helper has registered the run. The run must not start before. If no helper is running, Known waits for the next one. It returns an
-// error when ctx ends or after fifteen seconds. Changes that are made while Known waits, such as an extension, also reach the helper.
+// Known waits until the helper has registered the run. If no helper is running, Known waits for the next one. It returns an error when ctx ends or after
+// fifteen seconds. Changes that are made while Known waits, such as an extension, also reach the helper.
 func (w *Ward) Known(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchTime, errors.New("it does not answer"))
 	defer cancel()
@@ -151,7 +151,6 @@ func (w *Ward) Reap() (late bool, ago time.Duration) {
 	return w.late, ago
 }
 
-// giveUp makes the helper forget the leader's PID.
 func (w *Ward) giveUp() {
 	heard := w.postChange(func() message {
 		w.leader, w.start = 0, 0

@@ -65,7 +65,6 @@ type Run struct {
 	Deadline, Lease, Grace time.Duration
 }
 
-// killAt returns the time at which the helper kills the run.
 func (r *Run) killAt() time.Duration {
 	return r.Deadline - selffence.Limits{Lease: r.Lease}.WardenKill()
 }
@@ -83,7 +82,7 @@ type Warden struct {
 	helper  *helper // receives all changes; nil if no helper is running
 	ready   bool    // whether the helper has the whole state
 	changed chan struct{}
-	failure error    // the error for which no other helper will be started
+	failure error    // set once no other helper will be started
 	bases   []string // cgroups to remove after this process has exited
 	wards   map[uint64]*Ward
 	latest  uint64
@@ -171,7 +170,6 @@ func (w *Warden) Close() {
 	w.keeper.Wait()
 }
 
-// actionTime is the time format for a helper's actions in the log.
 const actionTime = "2006-01-02T15:04:05.000Z07:00"
 
 // keepHelper supervises one helper after another until the warden is closed or the helpers keep dying.
@@ -206,7 +204,6 @@ func (w *Warden) keepHelper(h *helper) {
 	}
 }
 
-// pauseBeforeStart waits before a helper is started. It does not wait after the first failure in a row.
 func (w *Warden) pauseBeforeStart(failures int) {
 	if failures > 1 {
 		backoff.Sleep(w.life, min(firstPause<<(failures-2), lastPause))
@@ -281,7 +278,6 @@ func (w *Warden) sendState(h *helper) (known <-chan struct{}) {
 	return known
 }
 
-// handleReport records and logs a helper's report about a run.
 func (w *Warden) handleReport(m message) {
 	w.mu.Lock()
 	if ward := w.wards[m.Run]; ward != nil {
@@ -302,7 +298,6 @@ func (w *Warden) handleReport(m message) {
 	}
 }
 
-// setHelper sets the current helper. ready reports whether the helper has the whole state.
 func (w *Warden) setHelper(h *helper, ready bool) {
 	w.mu.Lock()
 	different := w.ready != ready

@@ -8,11 +8,9 @@ import (
 
 // target is the set of processes of one run.
 type target interface {
-	// setLeader sets the leader of the run's process group and the leader's start time.
 	setLeader(leader int, start uint64)
 	// forgetLeader makes the target forget the leader, which must not be signalled any more.
 	forgetLeader()
-	// terminate sends SIGTERM to all processes of the run.
 	terminate()
 	// killKnown sends SIGKILL to the cgroup and the process group.
 	killKnown()
@@ -21,7 +19,6 @@ type target interface {
 	killRest() (clean bool)
 }
 
-// entry is a run in the watchlist.
 type entry struct {
 	name, job string
 	target    target
@@ -61,7 +58,6 @@ func (w *watchlist) add(m message, t target) {
 	}
 }
 
-// applyMessage handles a message from the replica about a run.
 func (w *watchlist) applyMessage(m message, now time.Duration) {
 	e := w.runs[m.Run]
 	if e == nil {
@@ -135,7 +131,6 @@ func (e *entry) checkDead(now time.Duration) {
 	e.again = now + e.pause
 }
 
-// killAll kills all runs, whatever their deadlines are.
 func (w *watchlist) killAll(now time.Duration) {
 	for _, e := range w.runs {
 		if e.pause == 0 {
@@ -167,7 +162,6 @@ func (w *watchlist) nextAction() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// allDead reports whether all runs count as dead.
 func (w *watchlist) allDead() bool {
 	for _, e := range w.runs {
 		if e.clean < cleanLooks {
@@ -177,7 +171,6 @@ func (w *watchlist) allDead() bool {
 	return true
 }
 
-// recheckAll starts the checks of all runs again.
 func (w *watchlist) recheckAll(now time.Duration) {
 	for _, e := range w.runs {
 		e.clean, e.pause, e.again = 0, firstLook, now

@@ -27,7 +27,6 @@ type connLimiter struct {
 	spare  []*limitedConn // connections for health checks only, the oldest first
 }
 
-// A limitedConn is a connection of a connLimiter.
 type limitedConn struct {
 	net.Conn
 	of    *connLimiter
@@ -80,8 +79,8 @@ func (d *connLimiter) addConn(at *limitedConn) (given *limitedConn) {
 }
 
 // weakestConn returns the connection to close for a new one: of the address with the most connections, counting the new one, the oldest connection without a
-// request of a user. It returns nil if requests of users occupy all connections. An idle connection of a trusted proxy is chosen last, because its next
-// request may come from any client.
+// request of a user. It returns nil if requests of users occupy all connections. An idle connection of a trusted proxy is chosen last, because its next request
+// may come from any client. The caller holds mu.
 func (d *connLimiter) weakestConn(newcomer *limitedConn) (weakest *limitedConn) {
 	count := map[netip.Addr]int{newcomer.client: 1}
 	for _, one := range d.normal {
@@ -100,7 +99,7 @@ func (d *connLimiter) weakestConn(newcomer *limitedConn) (weakest *limitedConn) 
 	return weakest
 }
 
-// removeConn removes a connection from its list. A second call does nothing.
+// removeConn removes a connection from its list. A second call does nothing. The caller holds mu.
 func (d *connLimiter) removeConn(at *limitedConn) {
 	list := &d.normal
 	if at.spare {
@@ -114,7 +113,6 @@ func (d *connLimiter) removeConn(at *limitedConn) {
 	}
 }
 
-// Close removes the connection from its list and closes it.
 func (at *limitedConn) Close() error {
 	at.of.mu.Lock()
 	at.of.removeConn(at)
@@ -124,7 +122,6 @@ func (at *limitedConn) Close() error {
 
 type connKey struct{}
 
-// withConn puts the connection into the context of its requests.
 func (d *connLimiter) withConn(ctx context.Context, conn net.Conn) context.Context {
 	if over, ok := conn.(*tls.Conn); ok {
 		conn = over.NetConn()
@@ -213,7 +210,6 @@ func newPlaces() *places {
 	return p
 }
 
-// ofAddress returns the limits for the address "host:port" of a client.
 func (p *places) ofAddress(hostPort string) *address {
 	host, _, _ := net.SplitHostPort(hostPort)
 	return &p.of[maphash.String(p.seed, host)%uint64(len(p.of))]

@@ -73,7 +73,6 @@ func refuseRequest(w http.ResponseWriter, r *http.Request, code int, detail stri
 	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(code), "status": code, "detail": detail})
 }
 
-// apiPrefix begins the paths of the API.
 const apiPrefix = "/api/"
 
 // logPanics logs panics of handlers, and answers with status 500 if it still can. A panic after the client has gone is not a fault, and is logged at DEBUG.
@@ -205,7 +204,6 @@ func (f *rarely) warnRarely(log hclog.Logger, message string, r *http.Request, m
 	}
 }
 
-// logRefusal counts a request or a login with an unknown token, for the log.
 func (s sessions) logRefusal(r *http.Request) {
 	s.rejected.warnRarely(s.cfg.Log, "HTTP requests refused: their token is unknown", r)
 }
@@ -245,7 +243,6 @@ func clientOf(r *http.Request, trusted []netip.Prefix) (client netip.Addr) {
 	return client
 }
 
-// addressOf parses an IP address with or without a port.
 func addressOf(text string) netip.Addr {
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host

@@ -133,7 +133,6 @@ type wrongCount struct {
 	last  time.Time
 }
 
-// countWrong counts a wrong token from an address, and returns the delay for the answer.
 func (w *wrongTokens) countWrong(from netip.Addr, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

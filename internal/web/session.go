@@ -78,7 +78,6 @@ func signText(key []byte, text string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// signedSession returns the cookie for a new session of the user.
 func (u *userToken) signedSession(secret string, until time.Time) string {
 	text := u.encodedName() + "." + strconv.FormatInt(until.Unix(), 10)
 	return text + "." + u.signSession(secret, text)
@@ -122,7 +121,6 @@ func (us Users) ofSession(s tokenSession, secret string) (User, bool) {
 // personCookie begins the cookies of sessions from the provider.
 const personCookie = "oidc."
 
-// personSession returns the cookie for a person who signed in at the provider.
 func personSession(key []byte, user User, until time.Time) string {
 	text := personCookie + base64.RawURLEncoding.EncodeToString([]byte(user.Name)) + "." + string(user.Role) + "." + strconv.FormatInt(until.Unix(), 10)
 	return text + "." + signText(key, text)
@@ -145,7 +143,7 @@ func personOf(key []byte, cookie string, now time.Time) (User, standing) {
 	return User{string(name), Role(part[2])}, known
 }
 
-// standing is the result of the authentication of a request.
+// A standing is the result of authenticating a request. If a request has several session cookies, the greatest standing counts.
 type standing int
 
 const (
@@ -175,7 +173,6 @@ func (s sessions) userOf(r *http.Request, now time.Time) (User, standing) {
 	return User{}, best
 }
 
-// ofCookie returns the user of the session in a cookie.
 func (s sessions) ofCookie(ctx context.Context, cookie string, now time.Time) (user User, is standing) {
 	switch {
 	case s.ended.hasEnded(cookie):
@@ -188,7 +185,6 @@ func (s sessions) ofCookie(ctx context.Context, cookie string, now time.Time) (u
 	return User{}, unknown
 }
 
-// ofToken returns the user of an Authorization header.
 func (s sessions) ofToken(header string) (User, standing) {
 	scheme, token, _ := strings.Cut(header, " ")
 	if s.cfg.Users == nil || !strings.EqualFold(scheme, "Bearer") {

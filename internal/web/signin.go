@@ -187,8 +187,8 @@ const (
 	answered                      // the sign-in is over: its code cannot be used again
 )
 
-// maxPending is the maximum number of sign-ins that a replica remembers. It is larger than MaxConnections, which bounds the number of requests that wait
-// for the provider.
+// maxPending is the maximum number of sign-ins that a replica remembers. It exceeds MaxConnections, which bounds the sign-ins in the state asking, so makeRoom
+// always finds one to remove.
 const maxPending = 4096
 
 // pendingSignIns tracks the sign-ins whose callback reached this replica. A browser could repeat its callback any number of times, so the replica sends at most one

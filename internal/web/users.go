@@ -79,7 +79,6 @@ func ParseUsers(text string) (Users, error) {
 	return users, nil
 }
 
-// parseSingleToken parses a file that consists of one token.
 func parseSingleToken(token string) (Users, error) {
 	switch {
 	case token == "":

@@ -147,7 +147,6 @@ func unpackFile(f *zip.File, most int64) ([]byte, error) {
 	return data, err //nolint:wrapcheck // the caller names the file
 }
 
-// versionOf returns the version of zone data, from the files that state it.
 func versionOf(path string, files map[string][]byte) (string, error) {
 	text, stated := files[versionFile]
 	version, prefix := firstLine(text), ""

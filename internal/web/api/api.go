@@ -36,7 +36,6 @@ type Config struct {
 	Log hclog.Logger
 }
 
-// routes holds the handlers of an API.
 type routes struct {
 	Config
 	streams chan struct{} // one element per open stream of events
@@ -109,7 +108,6 @@ func describeIn(mux *http.ServeMux, api huma.API) error {
 
 type answer[T any] struct{ Body T }
 
-// register registers an operation. do returns the body of its answer.
 func register[I, O any](r *routes, api huma.API, op huma.Operation, do func(context.Context, *I) (O, error)) {
 	huma.Register(api, op, func(ctx context.Context, in *I) (*answer[O], error) {
 		body, err := do(ctx, in)
@@ -120,7 +118,6 @@ func register[I, O any](r *routes, api huma.API, op huma.Operation, do func(cont
 	})
 }
 
-// describeRoute returns the description of a route. The id of the operation is the summary in lower case, with dashes.
 func describeRoute(method, path, summary, tag string, errs ...int) huma.Operation {
 	id := strings.ReplaceAll(strings.ToLower(summary), " ", "-")
 	return huma.Operation{OperationID: id, Method: method, Path: prefix + path, Summary: summary, Tags: []string{tag},
@@ -154,7 +151,6 @@ type ofJob[B any] struct {
 	Body *B
 }
 
-// ofJobs is the input of an act on the jobs that its body selects.
 type ofJobs[B any] struct{ Body B }
 
 func orZero[B any](b *B) *B {

@@ -18,7 +18,6 @@ import (
 	"github.com/danielgtaylor/huma/v2/validation"
 )
 
-// maxErrorDetails is the maximum number of faults in an answer.
 const maxErrorDetails = 10
 
 // maxLocation is the maximum length of the location of a fault, in characters. A location contains names from the request, which may be long.
@@ -50,7 +49,7 @@ const (
 	notInstant = "must be an instant in RFC 3339, as 2026-03-01T00:30:00Z"
 )
 
-// Texts of huma that cannot be replaced by a variable.
+// newError recognizes errors of huma by these texts.
 const (
 	unreadableBody   = "cannot read request body" // the body ended early
 	validationFailed = "validation failed"
@@ -68,7 +67,6 @@ var ourWords = map[string]string{
 	"invalid date/time for format " + time.RFC3339Nano: notInstant,
 }
 
-// ourText translates a text of huma to the text of this API.
 func ourText(text string) string {
 	switch ours, known := ourWords[text]; {
 	case known:
@@ -110,7 +108,6 @@ func newError(code int, detail string, errs ...error) huma.StatusError {
 	return model
 }
 
-// summarizeFaults returns a sentence with the first fault of a request and, if there are more, their number.
 func summarizeFaults(faults []*huma.ErrorDetail) string {
 	first, others := faults[0], ""
 	if len(faults) > 1 {
@@ -124,7 +121,6 @@ func summarizeFaults(faults []*huma.ErrorDetail) string {
 	return fmt.Sprintf("%s %q %s%s", kinds[kind], name, first.Message, others)
 }
 
-// codes maps the errors of operations to HTTP status codes.
 var codes = []struct {
 	reason error
 	code   int
@@ -212,7 +208,6 @@ func refuseQuery(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// parameterFault returns the fault of one query parameter, or "".
 func parameterFault(name string, values []string, known []*huma.Param) string {
 	at := slices.IndexFunc(known, func(p *huma.Param) bool { return p.In == "query" && p.Name == name })
 	switch {
@@ -264,7 +259,6 @@ type object struct {
 	isList bool
 }
 
-// enterKey records a key. It reports whether the object already contained the key.
 func (o *object) enterKey(token json.Token) (repeated bool) {
 	o.key, o.hasKey = fmt.Sprint(token), true
 	repeated = o.keys[o.key]
@@ -290,7 +284,7 @@ func keyPath(at []object) string {
 	return cluster.FirstLine(strings.Join(keys, "."), maxLocation)
 }
 
-// givenTwice is the end of the error about a repeated key.
+// givenTwice ends the error about a repeated key. newError recognizes the error by it, and answers 422 instead of 400.
 const givenTwice = "more than once; send it once"
 
 // unmarshalJSON is like json.Unmarshal, but refuses repeated keys, and its errors have the texts of this API. huma calls it twice per body: first with an

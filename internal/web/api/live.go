@@ -42,7 +42,6 @@ type (
 	ping struct{}
 )
 
-// liveInput selects the runs whose output is streamed.
 type liveInput struct {
 	JobPath
 	RunID string `query:"run_id" maxLength:"128" doc:"id of one run, with whose end the stream ends (default: all runs of the job)"`
@@ -86,7 +85,7 @@ func (r *routes) streamOutput(ctx context.Context, in *liveInput, send sse.Sende
 		case <-ctx.Done():
 		}
 	}
-	go func() { // ends with ctx; forwardEvents waits for it, because it reads events until they are closed
+	go func() { // ends with ctx and closes events; forwardEvents reads until then
 		defer close(events)
 		emit(r.followRuns(ctx, in, emit))
 	}()

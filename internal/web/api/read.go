@@ -29,7 +29,6 @@ func registerGet[I, O any](r *routes, api huma.API, path, summary, tag string, r
 	register(r, api, describeRoute(http.MethodGet, path, summary, tag, errs...), read)
 }
 
-// registerStatus registers a route that answers with a part of the status.
 func registerStatus[I, O any](r *routes, api huma.API, path, summary, tag string, request func(*I) cluster.StatusRequest, part func(context.Context, *cluster.Status) O, errs ...int) {
 	registerGet(r, api, path, summary, tag, func(ctx context.Context, in *I) (body O, err error) {
 		st, err := r.Operator.Status(ctx, request(in))
@@ -40,13 +39,11 @@ func registerStatus[I, O any](r *routes, api huma.API, path, summary, tag string
 	}, errs...)
 }
 
-// registerPart registers a route that answers with one part of the status of the whole cluster.
 func registerPart[O any](r *routes, api huma.API, path, summary string, part func(*cluster.Status) O) {
 	registerStatus(r, api, path, summary, "cluster", func(*struct{}) (all cluster.StatusRequest) { return all },
 		func(_ context.Context, st *cluster.Status) O { return part(st) })
 }
 
-// registerViews registers the routes that show the current state of the cluster.
 func (r *routes) registerViews(api huma.API) {
 	filtered := func(f *jobFilter) cluster.StatusRequest {
 		return cluster.StatusRequest{Failed: f.Failed, Running: f.Running, Paused: f.Paused, Tag: f.Tag, Match: f.Match}
@@ -72,7 +69,6 @@ func (r *routes) registerViews(api huma.API) {
 	})
 }
 
-// registerParts registers a route for each part of the status.
 func (r *routes) registerParts(api huma.API) {
 	registerPart(r, api, "/replicas", "Replicas", func(st *cluster.Status) []cluster.Replica { return st.Replicas })
 	registerPart(r, api, "/leader", "Leader", func(st *cluster.Status) *cluster.Leader { return st.Leader })
@@ -92,7 +88,6 @@ type Tick struct {
 // longestWindow is the maximum length of the window in which ticks are listed.
 const longestWindow = 366 * 24 * time.Hour
 
-// tickQuery selects the ticks of a window.
 type tickQuery struct {
 	Job   []string  `query:"job,explode" maxItems:"100" doc:"names of jobs; without any, of all"`
 	From  time.Time `query:"from" doc:"ticks after this instant (default: now, by the clock of Redis)"`
@@ -129,19 +124,16 @@ func (r *routes) listTicks(ctx context.Context, q *tickQuery) ([]Tick, error) {
 // isShowable reports whether an instant can be formatted in every time zone, with a year of four digits.
 func isShowable(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9998 }
 
-// whyQuery selects an instant of a job.
 type whyQuery struct {
 	JobPath
 	Time string `query:"time" required:"true" maxLength:"64" doc:"RFC 3339, or a date and a time by the clock of the job's zone"`
 }
 
-// runPath is the part of a path that contains the name of a job and the id of a run.
 type runPath struct {
 	JobPath
 	RunID string `path:"run" maxLength:"128" doc:"id of the run"`
 }
 
-// runFilter selects records of the history.
 type runFilter struct {
 	Job     string    `query:"job" maxLength:"128" doc:"name of a job (default: all jobs)"`
 	Failed  bool      `query:"failed" doc:"only what went wrong: failed, timeout, lost, abandoned, missed"`

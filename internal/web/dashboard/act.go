@@ -27,7 +27,7 @@ const (
 // An action does what a form requests. It returns the path to which the browser is redirected afterwards.
 type action func(*http.Request) (to string, err error)
 
-// actionHandler returns a handler that performs an action. It refuses users without the right to act.
+// actionHandler refuses users without the right to act, before it reads the form.
 func (h *handler) actionHandler(act action) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, may := h.actor(r); !may {
@@ -48,7 +48,6 @@ func (h *handler) actionHandler(act action) http.Handler {
 	})
 }
 
-// requesterOf returns the user of a request, and the reason that the user entered in the form.
 func (h *handler) requesterOf(r *http.Request) cluster.Requester {
 	name, _ := h.actor(r)
 	return cluster.Requester{By: name, Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
@@ -113,7 +112,6 @@ func selectedJobs(r *http.Request) (s cluster.Selection, back string, err error)
 	return s, "/", nil
 }
 
-// pauseJobs pauses jobs, with the duration and the reason from the form.
 func (h *handler) pauseJobs(r *http.Request) (string, error) {
 	selected, back, err := selectedJobs(r)
 	if err != nil {
@@ -152,7 +150,6 @@ type bulk struct {
 	More               int // number of matching jobs that do not fit into the form
 }
 
-// previewBulk returns the view of the jobs that match the filter of a request, before an action on them.
 func (h *handler) previewBulk(verb string, pausing bool) view {
 	return func(r *http.Request) (*page, error) {
 		st, err := h.readStatus(r.Context())
@@ -164,7 +161,6 @@ func (h *handler) previewBulk(verb string, pausing bool) view {
 	}
 }
 
-// bulkOf adds the jobs that match the filter to b, and returns its page.
 func bulkOf(st *cluster.Status, f filter, b *bulk) *page {
 	bad := failingJobs(st)
 	for _, j := range f.chooseJobs(st) {
@@ -206,14 +202,12 @@ const (
 	actsOfAPage = 100
 )
 
-// auditPage shows the audit log, the newest entry first.
 type auditPage struct {
 	Acts  []act
 	Lost  string // describes entries that are missing
 	Pages []link
 }
 
-// An act is an entry of the audit log, which records what a user did.
 type act struct {
 	When             moment
 	By, Kind, Reason string

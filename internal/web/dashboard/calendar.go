@@ -29,7 +29,6 @@ const (
 	heats = 4
 )
 
-// calendarPage shows the load of each hour of a week.
 type calendarPage struct {
 	Query, Zone, Own, Feed string
 	Days                   []string
@@ -45,7 +44,6 @@ type hourRow struct {
 	Cells []hourCell
 }
 
-// An hourCell is one hour with its number of ticks.
 type hourCell struct {
 	Count       int
 	Heat        int // shade: 0 for an hour without ticks, up to heats
@@ -53,7 +51,6 @@ type hourCell struct {
 	Title, Href string
 }
 
-// hourCount counts the ticks of an hour.
 type hourCount struct {
 	ticks int
 	jobs  map[string]int
@@ -91,12 +88,11 @@ func (h *handler) showCalendar(r *http.Request) (*page, error) {
 	return p, nil
 }
 
-// dayOf returns the start of the day that contains t.
 func dayOf(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location())
 }
 
-// ticksOf returns the ticks of the named jobs in a window. Without names it returns none.
+// ticksOf returns the ticks of the named jobs in a window. Without names it returns none, although NextTicks takes an empty list as all jobs.
 func (h *handler) ticksOf(ctx context.Context, names []string, w cluster.Window) ([]cluster.Tick, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -149,7 +145,6 @@ func countHours(ticks []cluster.Tick, zone *time.Location) map[string]*hourCount
 	return hours
 }
 
-// fillHours fills the cells of the hours. The busiest hour gets the darkest shade.
 func (c *calendarPage) fillHours(first time.Time, hours map[string]*hourCount) {
 	most := 0
 	for _, h := range hours {
@@ -225,11 +220,9 @@ func ticksOften(j cluster.Scheduled, first time.Time) bool {
 }
 
 const (
-	// feedDays is the number of days ahead in a calendar feed.
 	feedDays = 14
 	// mostOften is the maximum number of events of one job in a feed. A job that ticks more often than hourly would hide all others, and is left out.
-	mostOften = 24 * feedDays
-	// mostEvents is the maximum number of events in a feed.
+	mostOften  = 24 * feedDays
 	mostEvents = 5000
 	// eventLength is the duration of an event. A tick has no duration of its own, but calendar programs need one.
 	eventLength = "PT5M"
@@ -247,7 +240,6 @@ func (h *handler) serveFeed(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(icalOf(st, ticks))
 }
 
-// feedTicks returns the coming ticks of the jobs that match the filter of a request.
 func (h *handler) feedTicks(r *http.Request) (*cluster.Status, []cluster.Tick, error) {
 	st, err := h.readStatus(r.Context())
 	if err != nil {

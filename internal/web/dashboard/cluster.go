@@ -10,7 +10,6 @@ import (
 	"github.com/cronclave/cronclave/internal/console"
 )
 
-// clusterPage shows the replicas, the differences between them, and the warnings about Redis.
 type clusterPage struct {
 	Mark      mark
 	Problems  []problem
@@ -26,7 +25,6 @@ type clusterPage struct {
 	Incidents []string
 }
 
-// A replica is a registered replica.
 type replica struct {
 	Mark                            mark
 	Name, State, Unable             string
@@ -103,7 +101,6 @@ func clusterOf(st *cluster.Status, answer time.Duration) *clusterPage {
 	return c
 }
 
-// worstMark returns the worst mark among the replicas and the problems of a cluster.
 func worstMark(st *cluster.Status, c *clusterPage) mark {
 	shown := []mark{}
 	for _, e := range c.Replicas {
@@ -148,7 +145,6 @@ func replicaOf(st *cluster.Status, e cluster.Replica, digests map[string]int) re
 	return shown
 }
 
-// redisPart shows the servers and the limits of Redis.
 type redisPart struct {
 	Kind    string
 	Servers []redisServer
@@ -156,14 +152,12 @@ type redisPart struct {
 	Limits  []string
 }
 
-// A redisServer is one server of the Redis deployment.
 type redisServer struct {
 	Mark           mark
 	Address, Fault string
 	console.RedisCells
 }
 
-// redisKinds has the titles of the kinds of deployments.
 var redisKinds = map[string]string{
 	"single": "One server", "sentinel": "A master that Sentinels watch", "cluster": "A Redis Cluster", "quorum": "A quorum of independent masters", "embedded": "An embedded server",
 }
@@ -180,7 +174,6 @@ func redisOf(st *cluster.Status) redisPart {
 	return part
 }
 
-// locks is a table of pools or locks.
 type locks struct {
 	Kind string
 	List []lock
@@ -195,10 +188,9 @@ type lock struct {
 	Unnamed   int // number of waiters without a line of their own
 }
 
-// Lines returns the number of lines of the row.
+// Lines returns the number of table rows that the lock spans.
 func (l lock) Lines() int { return max(len(l.Users), 1) + min(l.Unnamed, 1) }
 
-// A lockUser holds a slot of a lock, or waits for one.
 type lockUser struct {
 	Mark   mark
 	State  string
@@ -246,7 +238,6 @@ func lockOf(now time.Time, l cluster.Lock) lock {
 	return shown
 }
 
-// runLink returns a link to a run, with the name of the job as its text.
 func runLink(job, run string) link {
 	if job == "" {
 		return link{}

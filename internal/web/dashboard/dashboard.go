@@ -106,7 +106,6 @@ func withHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// A handler serves the pages.
 type handler struct {
 	operator *cluster.Shared
 	windows  *cluster.Windows
@@ -123,7 +122,6 @@ func (h *handler) readStatus(ctx context.Context) (*cluster.Status, error) {
 	return h.operator.Status(ctx, cluster.StatusRequest{Recent: recordsOfAStatus})
 }
 
-// A view returns the page for a request.
 type view func(*http.Request) (*page, error)
 
 func (h *handler) viewHandler(show view) http.Handler {
@@ -204,13 +202,10 @@ func pageOf(name, title string, st *cluster.Status) *page {
 	return &page{Template: name, Title: title, Here: name, Now: st.Now, Namespace: st.Namespace}
 }
 
-// errNoPage means that the page does not exist.
 var errNoPage = errors.New("no such page")
 
-// errMayNotAct means that the user may only view pages.
 var errMayNotAct = errors.New("you may not act on this cluster")
 
-// A failure is the body of a page that reports an error.
 type failure struct {
 	Mark            mark
 	Message, Advice string

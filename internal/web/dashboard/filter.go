@@ -20,7 +20,6 @@ type filter struct {
 	page    int    // page of the list of jobs, from 1
 }
 
-// outcomeChoices lists the outcomes and states that the search form offers.
 var outcomeChoices = []string{"failing", "running", "late", "paused", "ok", "failed", "timeout", "lost", "abandoned", "missed", "never ran"}
 
 func filterOf(q url.Values) filter {
@@ -31,7 +30,7 @@ func filterOf(q url.Values) filter {
 // Set reports whether the filter has a condition.
 func (f filter) Set() bool { return f.Query != "" || f.Tag != "" || f.Outcome != "" }
 
-// queryValues returns the query parameters of a link with the same filter.
+// queryValues returns the filter as query parameters, without the page.
 func (f filter) queryValues() url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{"q": f.Query, "tag": f.Tag, "outcome": f.Outcome} {
@@ -116,7 +115,6 @@ func (f filter) chooseJobs(st *cluster.Status) []*cluster.Job {
 	return append(jobs, rest...)
 }
 
-// cleanTags returns tags as pages and links contain them.
 func cleanTags(tags []string) []string {
 	list := make([]string, len(tags))
 	for i, tag := range tags {
@@ -155,14 +153,12 @@ func (h *handler) serveJump(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// A target is an entry of the command palette.
 type target struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
 	Href string `json:"href"`
 }
 
-// servePalette answers with all pages, jobs and tags, for the command palette in the browser.
 func (h *handler) servePalette(w http.ResponseWriter, r *http.Request) {
 	targets := []target{{"Overview", "page", "/"}, {"Timeline", "page", "/timeline"}, {"Cluster", "page", "/cluster"}, {"Calendar", "page", "/calendar"},
 		{"Failing jobs", "page", "/?outcome=failing"}, {"Running jobs", "page", "/?outcome=running"}, {"Paused jobs", "page", "/?outcome=paused"}}

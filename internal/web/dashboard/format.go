@@ -17,7 +17,6 @@ import (
 // that.
 type moment struct{ ISO, Text, Title string }
 
-// stamp is the full format of instants.
 const stamp = "2006-01-02 15:04:05 MST"
 
 // momentOf returns the moment of an instant. For a zero time it is empty. The browser converts titles to the viewer's zone.
@@ -34,7 +33,6 @@ func momentOf(now, t time.Time) (m moment) {
 	return m
 }
 
-// momentAt returns the moment of an instant. For nil it is empty.
 func momentAt(now time.Time, t *time.Time) moment {
 	if t == nil {
 		return moment{}

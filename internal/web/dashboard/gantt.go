@@ -30,7 +30,6 @@ type gantt struct {
 	NowX      string // position of the present; "" if it is outside the window
 }
 
-// An axisLine is a vertical line at an instant.
 type axisLine struct {
 	X, Text, Form string
 	MS            int64
@@ -50,7 +49,7 @@ type span struct {
 	Y, Height     int
 	Href, Title   string
 	Name          string // "" if there is no room for the name
-	NameX, NameTo string // position and width at which the name is cut off: on a phone the chart is a quarter as wide
+	NameX, NameTo string // position and width of the box that clips the name: a phone scales the chart, but not the text
 	Tight         bool   // on a phone not even the sign of the mark fits
 }
 
@@ -177,7 +176,6 @@ func (d *drawing) itemExtent(i item) (from, until time.Time) {
 	return i.from, laterOf(i.until, i.from.Add(d.q.length/200))
 }
 
-// xPercent returns the horizontal position of an instant in percent.
 func (d *drawing) xPercent(t time.Time) float64 {
 	return 100 * float64(t.Sub(d.q.from)) / float64(d.q.length)
 }
@@ -245,7 +243,6 @@ func (d *drawing) drawBar(i item, y int) {
 	}
 }
 
-// drawTakeovers draws a line from each orphaned run to the run that recovers it.
 func (d *drawing) drawTakeovers() {
 	for _, places := range d.ends {
 		slices.SortFunc(places, func(a, b place) int { return a.record.Attempt - b.record.Attempt })
@@ -260,7 +257,6 @@ func (d *drawing) drawTakeovers() {
 	slices.SortFunc(d.Takeovers, func(a, b takeover) int { return cmp.Or(cmp.Compare(a.Title, b.Title), cmp.Compare(a.X1, b.X1)) })
 }
 
-// drawAxis draws lines at round times, and a line at the present.
 func (d *drawing) drawAxis() {
 	step := map[string]time.Duration{"10m": 2 * time.Minute, "1h": 15 * time.Minute, "6h": time.Hour, "24h": 4 * time.Hour, "7d": 24 * time.Hour}[d.q.span]
 	for t := d.q.from.Truncate(step).Add(step); t.Before(d.q.until); t = t.Add(step) {
@@ -315,13 +311,11 @@ func (l *lanes) takeLane(i item, from, until time.Time) int {
 	return lane
 }
 
-// A slotLabel is the label of a slot's lane.
 type slotLabel struct {
 	Text string
 	Y    int
 }
 
-// slotLabels returns the labels of the slots' lanes. y is the position of the first one.
 func (l *lanes) slotLabels(y int) (all []slotLabel) {
 	for slot := range l.slots {
 		all = append(all, slotLabel{strconv.Itoa(slot), y + slot*laneHeight})

@@ -21,7 +21,6 @@ const (
 	ticksOfAJob = 6
 )
 
-// jobPage shows one job: its settings, its runs, and the explanation of a recent tick.
 type jobPage struct {
 	Name, URL       string
 	Mark            mark
@@ -40,7 +39,7 @@ type jobPage struct {
 	CanTrigger      bool
 }
 
-// coming is a coming tick as two clocks show it.
+// A coming is a future tick of a job. Here has its time in the job's time zone.
 type coming struct {
 	At        moment
 	Here, UTC string
@@ -229,7 +228,6 @@ type plot struct {
 	Height, Bottom int
 }
 
-// A bar is the bar of a run.
 type bar struct {
 	Mark                 mark
 	X, Width, Y, H, Mid  string
@@ -267,7 +265,6 @@ func percent(f float64) string { return decimal(f) + "%" }
 
 func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }
 
-// An explanation shows what happened to a job at an instant.
 type explanation struct {
 	Job, JobHref, At, Phase, Href string
 	Mark                          mark

@@ -23,7 +23,6 @@ const (
 	renewMS = 1500
 )
 
-// overview shows the problems of the cluster, and all jobs with their runs and next ticks.
 type overview struct {
 	Mark           mark
 	Facts          []fact
@@ -43,7 +42,6 @@ type fact struct{ Value, Name, Href string }
 // A link is one of several choices. The selected one has no Href.
 type link struct{ Text, Href string }
 
-// A problem is a problem of the cluster or of a job, as one line.
 type problem struct {
 	Mark    mark
 	Message string
@@ -51,7 +49,6 @@ type problem struct {
 	Href    string // page of the job; "" if the problem is not about a job
 }
 
-// A row is a job in the list.
 type row struct {
 	Name, Href, Schedule string
 	Tags                 []string
@@ -124,8 +121,8 @@ func (h *handler) addRows(ctx context.Context, o *overview, st *cluster.Status, 
 	return nil
 }
 
-// paginate returns the part of a list that is on page at, from 1, and links to the other pages; no links if there is only one page. If there is no such page,
-// it returns the nearest one.
+// paginate returns page at of a list, counted from 1, and a link for each page. If there is only one page, it returns no links. If there is no such page, it
+// returns the nearest one.
 func paginate[T any](list []T, perPage, at int, href func(page string) string) (part []T, links []link) {
 	count := max((len(list)+perPage-1)/perPage, 1)
 	at = min(max(at, 1), count)
@@ -233,7 +230,6 @@ func endOf(now time.Time, j *cluster.Job) (e end) {
 	return e
 }
 
-// streakOf formats the number of failures in a row, and the time since the last success.
 func streakOf(now time.Time, f *cluster.Streak) string {
 	var parts []string
 	if f != nil && f.Count > 1 {
@@ -292,7 +288,6 @@ var countedProblems = []struct{ code, one, many string }{
 	{cluster.CodePoolFull, "1 pool full", "%d pools full"},
 }
 
-// summarize summarizes the state of a cluster in one line, with a mark.
 func summarize(st *cluster.Status) (string, mark) {
 	counts := map[string]int{}
 	for _, p := range st.Problems {

@@ -16,13 +16,11 @@ import (
 // mostOutput is the maximum number of bytes of output on a page. If there is more output, the page shows its end.
 const mostOutput = 256 << 10
 
-// An output is the text that a run printed.
 type output struct {
 	ID, Title, Href   string
 	Text, Empty, Note string
 }
 
-// runPage shows one run: its record, its output, and the explanation of its tick.
 type runPage struct {
 	Job, JobHref, ID string
 	URL              string // path of the job to which the forms are sent
@@ -141,7 +139,6 @@ func (h *handler) newestOutputs(ctx context.Context, job string, newestFirst []j
 	return list, nil
 }
 
-// outputOf returns the output of a run. If the run is in progress, it returns the output so far.
 func (h *handler) outputOf(ctx context.Context, r journal.Record) (o output, err error) {
 	o = output{ID: "output-" + r.RunID, Title: fmt.Sprintf("%s on %s, %s", cleanText(r.Outcome), placeOf(r), r.When().UTC().Format(stamp)), Href: runPath(r), Empty: "It printed nothing, or its output was removed."}
 	if r.Outcome == journal.OutcomeRunning {
@@ -169,7 +166,6 @@ type records struct {
 	Records []line
 }
 
-// A line is a row of the table.
 type line struct {
 	Mark          mark
 	Outcome, Href string
@@ -211,5 +207,4 @@ func placeOf(r journal.Record) string {
 	return fmt.Sprintf("%s/%d", cleanText(r.Replica), *r.Slot)
 }
 
-// A detail is a name with a value.
 type detail struct{ Name, Value string }

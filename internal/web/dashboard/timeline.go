@@ -24,13 +24,11 @@ const (
 	pastShare = 0.75
 )
 
-// spans are the lengths of windows that the page offers.
 var spans = []struct {
 	name   string
 	length time.Duration
 }{{"10m", 10 * time.Minute}, {"1h", time.Hour}, {"6h", 6 * time.Hour}, {"24h", 24 * time.Hour}, {"7d", 7 * 24 * time.Hour}}
 
-// timelinePage shows runs, ticks without a run, and coming ticks over time.
 type timelinePage struct {
 	Query                string
 	ByJob                bool
@@ -46,13 +44,11 @@ type timelinePage struct {
 	Note                 string
 }
 
-// A tickLink is the next tick of a job, with a link to the job.
 type tickLink struct {
 	Job, Href string
 	At        moment
 }
 
-// A timelineQuery is the parsed query of a request.
 type timelineQuery struct {
 	span        string
 	length      time.Duration
@@ -78,7 +74,6 @@ func timelineQueryOf(q url.Values, now time.Time) timelineQuery {
 	return t
 }
 
-// linkAt returns the path of the same timeline with another instant and another span.
 func (t timelineQuery) linkAt(at time.Time, span string) string {
 	q := t.filter.queryValues()
 	q.Set("span", span)
@@ -127,7 +122,6 @@ func (h *handler) showTimeline(r *http.Request) (*page, error) {
 	return p, nil
 }
 
-// drawPage returns the page with the records and ticks of the window.
 func (t timelineQuery) drawPage(st *cluster.Status, past []journal.Record, coming []cluster.Tick, known func(job string) bool) *timelinePage {
 	within := slices.DeleteFunc(slices.Clone(past), func(r journal.Record) bool {
 		return r.When().After(t.until) || r.Outcome != journal.OutcomeRunning && r.Finished.Before(t.from)
@@ -162,7 +156,7 @@ func (h *handler) windowRecords(ctx context.Context, q timelineQuery, names []st
 }
 
 // listFailures lists the failures of the window. found comes from the index of failures. Replicas of older versions do not write that index, so listFailures
-// adds the failures in past, which are known if they are among the newest records.
+// also takes failures from past, the records that were read for the chart.
 func (b *timelinePage) listFailures(now time.Time, q timelineQuery, found journal.FailuresFound, past []journal.Record) {
 	failed := slices.Clip(found.Records) // viewers share found.Records, so it must not be changed
 	for _, r := range past {
@@ -200,8 +194,8 @@ func comingOf(st *cluster.Status, known func(job string) bool, until time.Time) 
 	return list
 }
 
-// chosenJobs returns the names of the configured jobs that match the filter. known reports whether a record belongs to the filter; the job of a record may
-// have been removed.
+// chosenJobs returns the names of the configured jobs that match the filter. known reports whether the filter includes a job. Without a filter it includes jobs
+// that were removed from the configuration, because their records remain.
 func (t timelineQuery) chosenJobs(st *cluster.Status) (names []string, known func(job string) bool) {
 	chosen := map[string]bool{}
 	for _, j := range t.filter.chooseJobs(st) {

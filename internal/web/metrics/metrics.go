@@ -34,7 +34,6 @@ type Metrics struct {
 	pools map[string]bool
 }
 
-// reloads holds the metrics about the configuration in use.
 type reloads struct {
 	successful, at prometheus.Gauge
 	zoneData       *prometheus.GaugeVec
@@ -194,7 +193,6 @@ type Gauges struct {
 	Cluster     func() *Cluster              // state that the leader last read; nil on other replicas, and after an error
 }
 
-// newCollectors returns the gauges of the replica itself.
 func (g Gauges) newCollectors(version string) []prometheus.Collector {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
@@ -227,10 +225,8 @@ type byJob struct {
 	values func() map[string]int
 }
 
-// Describe sends the description of the metric.
 func (b byJob) Describe(ch chan<- *prometheus.Desc) { ch <- b.desc }
 
-// Collect sends the values of all jobs.
 func (b byJob) Collect(ch chan<- prometheus.Metric) {
 	for job, n := range b.values() {
 		ch <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, float64(n), job)
@@ -290,7 +286,6 @@ var (
 	descHeld           = clusterDesc("pool_held_slots", "Slots of a pool that are held. Reported by the leader.", "pool")
 )
 
-// Describe sends the descriptions of the metrics.
 func (c cluster) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descRedisUp, descReplicas, descExpected, descLost, descConfigurations, descPaused, descNext, descPeriod, descSlots, descHeld} {
 		ch <- d

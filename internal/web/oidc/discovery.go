@@ -26,7 +26,6 @@ const (
 	retryAfter = 5 * time.Second
 )
 
-// metadata describes the provider, according to its discovery document.
 type metadata struct {
 	endpoint oauth2.Endpoint
 	scopes   []string
@@ -123,7 +122,6 @@ func (p *Provider) requestScopes(offered []string) []string {
 	return scopes
 }
 
-// discoveryFault converts the error of a discovery to an [UnavailableError].
 func discoveryFault(err error) error {
 	var unavailable *UnavailableError
 	var mismatch *gooidc.IssuerMismatchError
@@ -178,7 +176,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// noAnswer returns an [UnavailableError] for a missing answer. Anybody may read its Problem.
+// noAnswer returns an [UnavailableError] for a missing answer. Its Problem has no details of the network, because anybody may read it.
 func noAnswer(err error) error {
 	var certificate *tls.CertificateVerificationError
 	switch {
@@ -195,7 +193,6 @@ func (p *Provider) isPermitted(u *url.URL) bool {
 	return u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && p.issuer.Scheme == "http" && isLoopback(u.Hostname()))
 }
 
-// isLoopback reports whether a host is this machine.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

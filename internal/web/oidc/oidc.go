@@ -89,7 +89,6 @@ func (e *RefusedError) Error() string { return e.Reason }
 // mostOfAnError is the maximum length of an error's text in bytes, because some errors contain the provider's answer.
 const mostOfAnError = 300
 
-// shortText returns the text of an error, shortened to mostOfAnError bytes.
 func shortText(err error) string {
 	text := strings.ToValidUTF8(err.Error(), "")
 	if len(text) > mostOfAnError {
@@ -303,7 +302,6 @@ func (c Config) identityOf(subject string, claims map[string]any) (Identity, err
 	return Identity{name, role, subject}, nil
 }
 
-// nameOf returns a person's name, or the reason for which the claims have no valid name.
 func (c Config) nameOf(claims map[string]any) (name, reason string) {
 	if slices.Contains([]string{c.NameClaim, c.RoleClaim}, emailClaim) && claims[verifiedClaim] != true && claims[verifiedClaim] != "true" {
 		return "", `the provider has not verified your e-mail address (claim "email_verified")`
@@ -351,7 +349,6 @@ func isInvisible(r rune) bool {
 	return !unicode.IsPrint(r) || r == blankBraille || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// valuesOf returns the values of a claim that is a string or a list of strings.
 func valuesOf(claim any) (values []string) {
 	switch claim := claim.(type) {
 	case string:
