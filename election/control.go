@@ -10,12 +10,12 @@ import (
 
 // The values of [Term.StopReason].
 const (
-	StopByUser   = "user"     // see [Elector.Cancel]
-	StopReplaced = "replaced" // see [Tick.Replace]
+	StopByUser   = "user"     // requested by [Elector.Cancel]
+	StopReplaced = "replaced" // requested by a claim whose tick has Replace set
 )
 
 // Cancel requests the stop of all runs of a job, or only of the given run if run is not "". It returns the runs for which the server has accepted the
-// request: their holders are notified through [Term.Stopping]. Cancel does not wait until the runs have stopped.
+// request: their holders see it through [Term.Stopping]. Cancel does not wait until the runs have stopped.
 func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
 	state := e.Inspect(ctx, []InspectRequest{{Job: job}})[0]
 	if state.Err != nil {

@@ -31,15 +31,16 @@ import (
 // MaxLease is the maximum length of a lease without renewal.
 const MaxLease = engine.MaxLease
 
-// ErrCorrupt means that the job's lock holds data that no client has written. A person has to repair the data. ErrCorrupt is returned with
-// ErrUnknown.
+// ErrCorrupt means that the job's lock holds data that no client has written. No tick of the job is granted until a person has repaired or deleted
+// the data; other jobs are not affected. An error that wraps ErrCorrupt also wraps ErrUnknown.
 var ErrCorrupt = engine.ErrCorrupt
 
 // ErrUnknown means that Redis did not answer in time, and may or may not have executed the request.
 var ErrUnknown = engine.ErrUnknown
 
-// A Claim asks for one grant of a tick of a job, or, without a Tick, for a run outside the schedule. Its Lock is the [JobLock] of the job. ID, Trigger,
-// Slots and Lease are required. The [Memo] is for replicas that find an orphan. The elector sets Permanent and AnyLimit.
+// A Claim asks for one grant of a tick of a job, or, without a Tick, for a run outside the schedule. Its Lock is the [JobLock] of the job. ID,
+// Trigger, Slots and Lease are required. Memo is a text from [Memo], which other replicas read if the holder dies. The elector sets Permanent and
+// AnyLimit.
 type Claim = lease.Request
 
 // A Tick is the tick that a [Claim] asks for.
@@ -112,7 +113,6 @@ func (e *Elector) Claim(ctx context.Context, claims []Claim) []Result {
 	return results
 }
 
-// jobRequest returns the request of a claim.
 func jobRequest(c Claim) lease.Request {
 	c.Permanent, c.AnyLimit = true, true
 	return c
@@ -145,12 +145,12 @@ func (e *Elector) AwaitWithdrawal(ctx context.Context, c Claim) error {
 	return nil
 }
 
-// noClaimant replaces the claimant in the memo of a run whose claim cannot be withdrawn.
+// noClaimant stands in a memo for a missing claimant.
 const noClaimant = "-"
 
-// Memo returns the text that the server keeps with a run for replicas that inspect the job: the identity of the claiming replica, the latest start,
-// and the instant of the tick if the tick has a name. With the instant, these replicas need no zone data. Unused arguments are zero. A run without a
-// claimant has no deadline.
+// Memo returns the text that the server keeps with a run, for replicas that inspect the job. claimant is the identity of the claiming replica,
+// deadline the latest start of the run, and instant the instant of the tick, if something else identifies the tick, such as a local time. With the
+// instant, other replicas need no zone data. Unused arguments are zero. Without a claimant, the deadline is ignored.
 func Memo(claimant string, deadline, instant time.Time) string {
 	if claimant == "" && instant.IsZero() {
 		return ""
@@ -162,7 +162,7 @@ func Memo(claimant string, deadline, instant time.Time) string {
 	return memo
 }
 
-// readMemo returns the parts of a memo: the claimant and the start deadline of a run, and the instant of its tick. A missing or damaged part is zero.
+// readMemo is the inverse of [Memo]. A missing or damaged part is zero.
 func readMemo(memo string) (claimant string, deadline, at time.Time) {
 	fields := strings.Split(memo, " ")
 	if len(fields) == 3 {
@@ -180,7 +180,7 @@ func readMemo(memo string) (claimant string, deadline, at time.Time) {
 	return fields[0], time.UnixMicro(n).UTC(), at
 }
 
-// orTick returns at, the instant from a memo, or tick if the memo had none: then tick is an instant.
+// orTick returns at, the instant from a memo. If the memo has none, the tick is identified by its instant, and orTick returns tick.
 func orTick(at, tick time.Time) time.Time {
 	if at.IsZero() {
 		return tick
@@ -232,10 +232,10 @@ func (e *Elector) Now() (now time.Time, ok bool) { return e.locks.EstimatedTime(
 // An InspectRequest asks for the state of a job.
 type InspectRequest struct {
 	Job string
-	// Schedule, if set, announces the schedule of a starting replica. If the cluster does not have this schedule yet, its ticks begin now.
+	// Schedule, if set, identifies the job's schedule on this replica. If the cluster does not have this schedule yet, its ticks begin now.
 	Schedule string
-	// Behind is the number of seconds by which the name of a tick that is due now is behind its instant. ZoneRules identifies the zone data from which
-	// the instants are computed. Both are zero if ticks are identified by their instants.
+	// Behind and ZoneRules are set if ticks are identified by local times. Behind is the difference between now and the identity of a tick that is due
+	// now, in seconds. ZoneRules identifies the zone data from which the replica computes the instants of ticks.
 	Behind    int64
 	ZoneRules string
 	// SettleThrough, if set, settles all undecided ticks up to this tick, if the server's clock is past SettleDeadline. The ticks in [State.Open] are
@@ -244,8 +244,8 @@ type InspectRequest struct {
 	// SettleOutcome is the outcome of the settled ticks, and SettleSchedule is their schedule. The server keeps one settlement for all of these ticks
 	// until a replica has acknowledged that they are recorded: see [State.Settled].
 	SettleOutcome, SettleSchedule string
-	// Follower, if set, is the name of a job that runs after this job, and requests the ticks that ended well. The follower no longer needs the outcomes
-	// of ticks up to Used.
+	// Follower, if set, is the name of a job that runs after this job. [State.Ended] then has the ticks that ended well. The follower no longer needs the
+	// outcomes of ticks up to Used.
 	Follower string
 	Used     time.Time
 	// Acked has the ticks of [State.Settled] whose outcomes are recorded. The server forgets them.
@@ -285,7 +285,7 @@ type Run struct {
 	ID, Holder string
 	Slot       int
 	Token      int64
-	Tick       time.Time // see [Claim]; zero outside the schedule
+	Tick       time.Time // identifies the tick; zero outside the schedule
 	At         time.Time // the instant of the tick, from the replica that first won it
 	Attempt    int
 	Trigger    string
@@ -361,7 +361,6 @@ func (e *Elector) Forget(ctx context.Context, jobs []string, unusedSince time.Ti
 // does not match a Redis key, which has a prefix, so that users can search for the key in Redis.
 var lockName = regexp.MustCompile(`(?:\block )?"\{([^{}"]+)\}:([a-z]+)(?::[^"]+)?"`)
 
-// A plainError is an error whose text has job and pool names in place of lock names.
 type plainError struct {
 	error
 	text string

@@ -113,7 +113,7 @@ func (l *Leadership) serveTerm(ctx context.Context, term *Term, lead func(contex
 	defer func() {
 		close(done)
 		<-watched
-		// An error can be ignored: if the term has already ended or the server does not answer, the lease expires.
+		// An error is ignored: if the server does not answer, the lease expires.
 		_ = term.End(ctx)
 	}()
 	lead(work, term)

@@ -44,7 +44,7 @@ func (t *Term) Remaining() time.Duration { return t.leaseSpan().Remaining() }
 // Length returns the length of the term without renewal.
 func (t *Term) Length() time.Duration { return t.leaseSpan().Length() }
 
-// Deadline returns the instant at which the term ends unless it is renewed. [locking.Lease.Deadline] describes the clock.
+// Deadline returns the instant at which the term ends unless it is renewed, by [locking.Config.Clock].
 func (t *Term) Deadline() time.Duration { return t.leaseSpan().Deadline() }
 
 // OnExtend calls f with the new deadline after each renewal, until stop is called. f must return at once.
@@ -69,14 +69,14 @@ func (t *Term) NextAttempt(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// ReleaseWith is [Term.End] for a job that other jobs run after. The server keeps well, which reports whether the run succeeded, for these jobs: see
-// [InspectRequest.Follower].
+// ReleaseWith is [Term.End] for a job that other jobs run after. well reports whether the run succeeded. The server keeps this result for the other
+// jobs: see [InspectRequest.Follower].
 func (t *Term) ReleaseWith(ctx context.Context, well bool) error {
 	slot := t.endSlot(ctx)
 	return joinEndErrors("end", slot, engine.RunOf(t.lease).ReleaseWith(ctx, well))
 }
 
-// MarkSucceeded tells the server that the run has succeeded. It is called before the run is recorded and the term ends. If the holder dies in
+// MarkSucceeded records on the server that the run has succeeded. Call it before the run is recorded and the term ends: if the holder dies in
 // between, the replica that finds the orphan records a success and does not recover the run. followed is true if other jobs run after this job.
 func (t *Term) MarkSucceeded(ctx context.Context, followed bool) error {
 	if err := engine.RunOf(t.lease).MarkSucceeded(ctx, followed); err != nil {
@@ -92,7 +92,7 @@ func (t *Term) HandOver(ctx context.Context, attempt int) error {
 	return joinEndErrors("leave", slot, engine.RunOf(t.lease).HandOver(ctx, attempt))
 }
 
-// Undo gives back a term whose work never began. Its tick is undecided again, or its adopted orphan waits for another recovery.
+// Undo gives back a term whose work never began. Its tick is undecided again. If the term was a recovery, its orphan waits for another recovery.
 func (t *Term) Undo(ctx context.Context) error {
 	slot := t.endSlot(ctx)
 	return joinEndErrors("return", slot, engine.RunOf(t.lease).Undo(ctx))
@@ -128,7 +128,6 @@ func (t *Term) leaseSpan() span {
 	return t.lease
 }
 
-// endSlot releases the pool slot of the term, if the term has one.
 func (t *Term) endSlot(ctx context.Context) error {
 	if t.slot == nil {
 		return nil
@@ -136,7 +135,6 @@ func (t *Term) endSlot(ctx context.Context) error {
 	return t.slot.End(ctx)
 }
 
-// joinEndErrors joins the errors from ending a slot and a lease.
 func joinEndErrors(what string, slot, lease error) error {
 	if err := errors.Join(slot, lease); err != nil {
 		return fmt.Errorf("%s of term: %w", what, Plain(err))

@@ -21,11 +21,10 @@ type TriggerRequest struct {
 // expired is the outcome of a request that no replica claimed in time.
 const expired = "expired"
 
-// requestLock returns the name of the lock of this request. The lock has the hash tag of the job, and is forgotten after a long idle time.
+// requestLock returns the name of a lock with the hash tag of the job. The lock is not permanent: the server forgets it after a long idle time.
 func (r TriggerRequest) requestLock() string { return "{" + r.Job + "}:request:" + r.ID }
 
-// lockRequest returns the claim of the only tick that the lock of this request ever has. The lock has no schedule, so the first claimant wins the
-// tick.
+// lockRequest returns the claim of the only tick of the request's lock. The lock has no schedule, so the first claimant wins the tick.
 func (r TriggerRequest) lockRequest() engine.Request {
 	return engine.Request{Lock: r.requestLock(), ID: r.Claimant, Lease: r.Lease, Trigger: "manual", Tick: &engine.Tick{
 		At: r.Created.Truncate(time.Second), Deadline: r.Expires, IfLate: expired}}
@@ -72,7 +71,7 @@ func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
 	return r
 }
 
-// triggerResult converts an answer of the server. If the result is unknown, it withdraws the claim, because the next call has another Claimant.
+// triggerResult withdraws a claim with an unknown result, because the next call has another Claimant.
 func (e *Elector) triggerResult(request engine.Request, answer engine.Answer) Result {
 	r := resultOf(answer)
 	if r.Verdict == CannotTell || r.Verdict == Unheard {

@@ -21,8 +21,8 @@ import (
 // common. A candidate becomes due when this tick and all earlier ticks of every parent are decided and their runs have ended, according to the data
 // in Redis. If the tick of one parent did not end ok, the child has no tick.
 
-// A chain replaces the schedule of a child. Its ticks are the common instants of its ancestors' schedules at which all parents ended ok. A tick that
-// did not end ok for a parent is not a tick of the child, and the child's ledger in Redis has no entry for it.
+// A chain replaces the schedule of a child. Its ticks are the common instants of its ancestors' schedules at which all parents ended ok. The child's
+// ledger in Redis, its record of decided ticks, has no entry for the other common instants.
 type chain struct {
 	after  []string             // names of the parents, sorted
 	specs  []*cronspec.Schedule // the schedules of all ancestors that have one; a tick of the chain is a tick of each
@@ -31,10 +31,8 @@ type chain struct {
 	opened time.Time            // the newest tick that this replica has opened
 }
 
-// isChained reports whether the job runs after others.
 func (j *Job) isChained() bool { return len(j.After) > 0 }
 
-// hasInstant reports whether all schedules of the chain have a tick at an instant.
 func (c *chain) hasInstant(at time.Time) bool {
 	return !slices.ContainsFunc(c.specs, func(s *cronspec.Schedule) bool { return !s.Has(at) })
 }
@@ -92,7 +90,6 @@ func commonTicks(states []election.State) (ticks []election.Ended) {
 	return ticks
 }
 
-// afterFault returns the fault of a child that sets a field which it inherits from its parents, or "" if there is none.
 func (j *Job) afterFault() string {
 	if !j.isChained() {
 		return ""
@@ -111,7 +108,6 @@ func (j *Job) afterFault() string {
 	return ""
 }
 
-// linkTasks sets the chain of each child, and the children of each job.
 func linkTasks(tasks map[string]*task) error {
 	l := linker{tasks: tasks, specs: map[*task][]*cronspec.Schedule{}}
 	for _, name := range slices.Sorted(maps.Keys(tasks)) {
@@ -123,7 +119,6 @@ func linkTasks(tasks map[string]*task) error {
 	return errors.Join(l.faults...)
 }
 
-// linkChildren sets the children of each job.
 func linkChildren(tasks map[string]*task) {
 	for _, t := range tasks {
 		if t != nil {
@@ -209,7 +204,6 @@ func allNominal(specs []*cronspec.Schedule) bool {
 	})
 }
 
-// instantOf returns the instant of the tick with this name.
 func (c *chain) instantOf(name time.Time) time.Time {
 	if !allNominal(c.specs) {
 		return name
@@ -218,7 +212,6 @@ func (c *chain) instantOf(name time.Time) time.Time {
 	return at
 }
 
-// hasTick reports whether all schedules of the chain have a tick with this name.
 func (c *chain) hasTick(name time.Time) bool {
 	if !allNominal(c.specs) {
 		return c.hasInstant(name)

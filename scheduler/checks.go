@@ -34,7 +34,6 @@ func newChecks(c *core, r *recoveries, in *inspector) *checks {
 // mustCheck is the longest interval between two checks of a child. Without it, a lost event would delay a tick without limit.
 const mustCheck = time.Minute
 
-// followUp checks all jobs whose check is due, in one batch.
 func (c *checks) followUp(ctx context.Context, now time.Time) {
 	if c.busy {
 		return
@@ -67,7 +66,6 @@ func (c *checks) followUp(ctx context.Context, now time.Time) {
 	})
 }
 
-// settleChecks opens the ticks that are due.
 func (c *checks) settleChecks(b checkBatch) {
 	now := c.now()
 	for i, t := range b.tasks {

@@ -186,7 +186,6 @@ func (c *claims) settleClaims(b claimBatch) {
 	c.wakeParked(now, tasksOf(b.ticks)...)
 }
 
-// answerOf converts a verdict to the answer that the agenda distinguishes.
 func answerOf(v election.Verdict) agenda.Answer {
 	switch v {
 	case election.CannotTell:
@@ -212,7 +211,6 @@ func (c *claims) settleUnwanted(k *tick, r election.Result, now time.Time) {
 	c.places.unplaceTick(k)
 }
 
-// settleClaim handles the result for a tick that was not granted.
 func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
 	switch r.Verdict {
 	case election.Taken:
@@ -229,7 +227,6 @@ func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
 	}
 }
 
-// closeSettled closes and records a tick that was decided without a run.
 func (c *claims) closeSettled(k *tick, r election.Result, now time.Time) {
 	t := k.Job.Of
 	c.agenda.Close(k)
@@ -327,7 +324,6 @@ func (c *claims) cannotTell(k *tick, r election.Result, b claimBatch, now time.T
 	c.agenda.Doubt(k, c.askAgain)
 }
 
-// logUnanswered logs that claims have no answer, because Redis does not answer or this process stood still and did not read the answers.
 func (c *claims) logUnanswered(err error, stood time.Duration) {
 	if stood >= standstill {
 		c.log.Warn("this replica stood still; due ticks are claimed again until their start deadline", "stood_still", stood.Round(time.Millisecond).String(), "error", err)

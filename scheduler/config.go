@@ -76,7 +76,7 @@ type Config struct {
 	Clock func() time.Time
 }
 
-// forRuns returns the services for the execution of runs. now is the clock of Redis. abort ends when runs must be killed at once.
+// forRuns returns the part of the configuration that package run needs. now is the clock of Redis. abort ends when runs must be killed at once.
 func (c *Config) forRuns(now func() time.Time, abort context.Context) run.Config {
 	of := run.Config{Replica: c.Replica, Logger: c.Logger, Now: now, Abort: abort, Journal: c.Journal, Streak: c.Streak, Pools: c.Pools, Probe: c.Probe}
 	if c.GrantEvents != nil {
@@ -90,7 +90,6 @@ var ErrNoJob = errors.New("no such job")
 
 var errNoClaimer = errors.New("scheduler: Config.Claimer is missing")
 
-// poolFault returns an error if a job has a Pool and Config.Pools is missing.
 func (c *Config) poolFault(jobs []Job) error {
 	if c.Pools != nil || c.Claimer == nil {
 		return nil
@@ -103,7 +102,6 @@ func (c *Config) poolFault(jobs []Job) error {
 	return nil
 }
 
-// ownIdentity returns the identity of this replica among its peers, or "" without Peers.
 func (c *Config) ownIdentity() string {
 	if c.Peers == nil {
 		return ""

@@ -49,7 +49,6 @@ func (c *core) inspectAt(t *task, until time.Time) {
 	}
 }
 
-// checkAt schedules a check for due ticks of a child.
 func (c *core) checkAt(t *task, at time.Time) {
 	if c.leaving || t.dismissed {
 		return
@@ -94,7 +93,7 @@ func (c *core) withdrawClaim(k *tick) {
 	}
 }
 
-// ackWhenWritten schedules the acknowledgement of a settlement to Redis, for when its records are written.
+// ackWhenWritten keeps a settlement until its records are written, and schedules an inspection that acknowledges it to Redis.
 func (c *core) ackWhenWritten(t *task, tick, now time.Time, written ...*run.Receipt) {
 	t.unacked = append(t.unacked, unacked{tick, written})
 	t.unacked = slices.Clone(t.unacked[max(len(t.unacked)-maxUnacked, 0):])
@@ -133,7 +132,6 @@ func (c *core) logDamage(t *task, err error, now time.Time) {
 	c.log.Error("damaged job data in Redis; ticks wait", "job", t.Name, "error", err)
 }
 
-// collectAll opens all due ticks.
 func (c *core) collectAll(now time.Time) {
 	for {
 		c.fallBehind(c.agenda.Collect(now), now)
@@ -197,7 +195,6 @@ type places struct {
 	unready bool // no run may be started now, so no place is free
 }
 
-// free returns the number of free places.
 func (p *places) free() int {
 	if p.unready {
 		return 0
@@ -205,25 +202,21 @@ func (p *places) free() int {
 	return p.most - p.taken
 }
 
-// takePlace occupies a place for a run of a job.
 func (p *places) takePlace(t *task) {
 	t.Running++
 	p.taken++
 }
 
-// releasePlace frees a place of a job.
 func (p *places) releasePlace(t *task) {
 	t.Running--
 	p.taken--
 }
 
-// placeTick occupies a place for a tick that is about to be claimed.
 func (p *places) placeTick(k *tick) {
 	k.Placed = true
 	p.takePlace(k.Job.Of)
 }
 
-// unplaceTick frees the place of a tick, if the tick has one.
 func (p *places) unplaceTick(k *tick) {
 	if k.Placed {
 		k.Placed = false
@@ -247,7 +240,6 @@ func newLane[T, B any](due *agenda.Queue[T], deal func(B)) lane[T, B] {
 	return lane[T, B]{due: due, answers: make(chan B, 1), deal: deal}
 }
 
-// nextSend returns the time at which to send the next batch. ok is false while a batch is under way or the queue is empty.
 func (l *lane[T, B]) nextSend() (at time.Time, ok bool) {
 	if l.busy {
 		return time.Time{}, false
@@ -264,13 +256,12 @@ func (l *lane[T, B]) sendBatch(b B, ask func(*B)) {
 	}()
 }
 
-// settleBatch handles an answered batch, after which the next batch can be sent.
 func (l *lane[T, B]) settleBatch(b B) {
 	l.busy = false
 	l.deal(b)
 }
 
-// discardBatch drops an answered batch that is no longer needed.
+// discardBatch is settleBatch for a drain, which needs no answers.
 func (l *lane[T, B]) discardBatch(B) { l.busy = false }
 
 const (
@@ -278,5 +269,4 @@ const (
 	longestPause  = 2 * time.Second
 )
 
-// newBackoff returns the backoff between two attempts of the same request.
 func newBackoff() *backoff.Backoff { return backoff.New(shortestPause, longestPause) }

@@ -59,7 +59,6 @@ func (s *Scheduler) drain() {
 	s.published.publishRest()
 }
 
-// giveUpTicks gives up the open ticks for which a condition is true.
 func (s *Scheduler) giveUpTicks(which func(*tick) bool) {
 	for _, t := range s.tasks {
 		for _, k := range slices.Clone(t.Open) {

@@ -32,7 +32,6 @@ type starts struct {
 	finished chan *grant // receives each grant when it is over
 }
 
-// startGrant executes the run of a grant in a new goroutine.
 func (s *starts) startGrant(g *grant) {
 	granted := &run.Grant{Job: g.rules.Runs, Term: g.term, StartBy: g.startBy, Followed: g.task.isFollowed(g.of.name),
 		Run: run.Run{ID: g.term.ID(), Job: g.rules.Name, Tick: g.of.at, Local: g.of.localTime(), Due: g.due, Trigger: g.trigger, Slot: g.term.Slot(), Slots: g.rules.Parallel,
@@ -74,7 +73,7 @@ func awaitWithdrawal(draining context.Context, cfg *Config, c election.Claim) bo
 	}
 }
 
-// giveBack gives back a term that was granted too late.
+// giveBack gives back a term in a new goroutine, because the run will not begin.
 func (s *starts) giveBack(g *grant, term *election.Term) {
 	s.active.add(g.rules.Name, 1)
 	go func() {
@@ -92,7 +91,7 @@ type runningCounts struct {
 	jobs map[string]int // only jobs with runs
 }
 
-// add adds n to the number of runs of a job. A negative n counts runs that have ended.
+// add adds n runs of a job. n is negative for runs that have ended.
 func (c *runningCounts) add(job string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,21 +169,18 @@ type publisher struct {
 	publishing chan struct{}    // closed when the current message is published; nil without a message
 }
 
-// queueBegun queues a granted term for the next message.
 func (p *publisher) queueBegun(term *election.Term) {
 	if p.events != nil {
 		p.begun = append(p.begun, term)
 	}
 }
 
-// queueEnded queues an ended term for the next message.
 func (p *publisher) queueEnded(term *election.Term) {
 	if p.events != nil {
 		p.ended = append(p.ended, term)
 	}
 }
 
-// publishQueued sends the queued terms in a new goroutine, unless a message is under way.
 func (p *publisher) publishQueued() {
 	if p.publishing != nil || len(p.begun)+len(p.ended) == 0 {
 		return
@@ -199,7 +195,6 @@ func (p *publisher) publishQueued() {
 	}()
 }
 
-// publishRest waits until all queued terms are published.
 func (p *publisher) publishRest() {
 	for p.publishing != nil {
 		<-p.publishing
@@ -208,7 +203,6 @@ func (p *publisher) publishRest() {
 	}
 }
 
-// wait waits until the current message is published.
 func (p *publisher) wait() {
 	if p.publishing != nil {
 		<-p.publishing
@@ -286,7 +280,6 @@ func (s *Scheduler) reopenTick(t *task, name time.Time, reason run.Reason, now t
 	}
 }
 
-// reopenUnstarted reopens a tick after this replica could not start its run and gave the grant back.
 func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
 	t := g.task
 	if s.leaving {
@@ -306,7 +299,6 @@ func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
 	}
 }
 
-// handleFinished handles a grant that is over. It frees the place of the grant, and wakes ticks that waited for the place or for a slot.
 func (s *Scheduler) handleFinished(g *grant) {
 	s.starts.active.add(g.rules.Name, -1)
 	s.places.releasePlace(g.task)

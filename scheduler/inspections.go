@@ -13,7 +13,6 @@ import (
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
-// An inspectionBatch has requests for the states of some jobs, and the results.
 type inspectionBatch struct {
 	tasks     []*task
 	requests  []election.InspectRequest
@@ -25,7 +24,6 @@ func (b *inspectionBatch) add(t *task, q election.InspectRequest) {
 	b.tasks, b.requests = append(b.tasks, t), append(b.requests, q)
 }
 
-// inspectDue requests the states of all jobs whose inspection is due, in one batch.
 func (s *Scheduler) inspectDue(ctx context.Context, now time.Time) {
 	if s.inspections.busy {
 		return

@@ -198,7 +198,8 @@ func (in *inspector) awaitsRecovery(job string, o election.Run) bool {
 	return !o.EndedWell && o.Stopped == "" && (*in.rules.Load())[job].allowsAttempt(o.Tick, o.Attempt)
 }
 
-// unrecoverableIDs returns the ids of the orphans of a job that no replica will recover.
+// unrecoverableIDs returns the ids of the orphans that no replica will recover. The orphans must be sorted newest first, because only the first
+// maxRecoveries are recovered.
 func (in *inspector) unrecoverableIDs(job string, st election.State) (ids map[string]bool) {
 	ids = map[string]bool{}
 	for i, o := range st.Orphans {

@@ -74,7 +74,6 @@ type Job struct {
 	OutlivesLease bool
 }
 
-// forRuns returns the settings of the job for its runs.
 func (j *Job) forRuns() *run.Job {
 	of := &run.Job{Runner: j.Runner, Timeout: j.Timeout, KillGrace: j.KillGrace, StartTimeout: j.StartTimeout, Lease: j.Lease, OutlivesLease: j.OutlivesLease,
 		Retries: j.Retry.Max, RetryPause: j.Retry.pauseBefore, Pool: j.Pool.Name, PoolSlots: j.Pool.Slots, PoolWait: j.poolWait()}

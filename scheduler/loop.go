@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// runLoop is the loop of the scheduler. Its goroutine owns the agenda and the state of each job.
+// runLoop is the scheduler's loop. Its goroutine owns the agenda and the state of each job.
 func (s *Scheduler) runLoop(ctx context.Context) error {
 	if err := s.beginSchedules(ctx); err != nil {
 		return err
@@ -95,12 +95,13 @@ func (s *Scheduler) idleTime(now time.Time) time.Duration {
 const (
 	// smallStep is the largest backward step of the estimated clock that a better estimate may cause.
 	smallStep = 2 * time.Second
-	// bigStep is the largest backward step after which the timeline is not rebuilt. A ledger is never ahead of Redis' clock by more.
+	// bigStep is the largest backward step after which the timeline is not rebuilt. Redis corrects the ledger of a job, its record of decided ticks, if
+	// it is more than a minute ahead of the clock. So after a bigger step, decided ticks may be undecided again.
 	bigStep = time.Minute
 )
 
 // noticeStep handles a clock of Redis that was set back. All waiting claims and inspections become due now. After a big step the timeline is rebuilt:
-// ticks become due again, and the ledgers in Redis refuse those that were decided.
+// ticks become due again, and Redis refuses those that are still decided in its ledgers.
 func (s *Scheduler) noticeStep(now time.Time) {
 	back := s.latest.Sub(now)
 	if back <= smallStep {
@@ -201,7 +202,6 @@ func (p standstillMeter) measure() {
 	}
 }
 
-// end ends the measurement and returns the longest pause.
 func (p standstillMeter) end() time.Duration {
 	close(p.over)
 	return <-p.longest

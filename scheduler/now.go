@@ -88,7 +88,6 @@ func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election
 	}
 }
 
-// enterNow takes a slot of the job's pool, without waiting for one.
 func (s *Scheduler) enterNow(ctx context.Context, job *run.Job, term *election.Term) (*election.Term, error) {
 	if job.Pool == "" {
 		return term, nil

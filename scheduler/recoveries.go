@@ -157,7 +157,6 @@ func (r *recoveries) startRun(h *recovery, term *election.Term) {
 	r.starts.startGrant(g)
 }
 
-// countOf returns the number of orphans of a job in known.
 func (r *recoveries) countOf(t *task) (n int) {
 	for _, h := range r.known {
 		if h.task == t {
@@ -179,7 +178,6 @@ func (r *recoveries) wakeOf(t *task, now time.Time) (any bool) {
 	return any
 }
 
-// unplaceRecovery frees the place of a recovery, if the recovery has one.
 func (r *recoveries) unplaceRecovery(h *recovery) {
 	if h.placed {
 		h.placed = false
@@ -268,7 +266,6 @@ func (r Recover) allowsAttempt(tick time.Time, attempt int) bool {
 // maxRecoveries is the maximum number of orphans of a job that wait for a recovery. If there are more, the orphans of the oldest ticks are abandoned.
 const maxRecoveries = 100
 
-// newestFirst sorts orphans by their ticks, the newest first.
 func newestFirst(orphans []election.Run) {
 	slices.SortFunc(orphans, func(x, y election.Run) int { return cmp.Or(y.Tick.Compare(x.Tick), cmp.Compare(x.ID, y.ID)) })
 }

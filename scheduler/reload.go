@@ -48,7 +48,6 @@ func (s *Scheduler) Reload(ctx context.Context, jobs []Job) error {
 	return fmt.Errorf("scheduler: reload: %w", ErrDraining)
 }
 
-// handleReload replaces the jobs of the loop.
 func (s *Scheduler) handleReload(r reload, now time.Time) {
 	defer close(r.done)
 	s.collectAll(now) // ticks that are already due still belong to the old schedules

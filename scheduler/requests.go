@@ -139,7 +139,6 @@ func (q *requests) tryRequest(e *pendingRequest, t *task) {
 	}()
 }
 
-// settleHandled handles the result of an attempt.
 func (q *requests) settleHandled(e handledRequest) {
 	q.starts.active.add(e.task.Name, -1)
 	q.places.releasePlace(e.task)
@@ -165,8 +164,8 @@ type requestHandler struct {
 	bound    bool // this replica has no free place for the job, and must not start the run
 }
 
-// handleRequest claims the request and, if it is granted, executes the run. again is the time of the next attempt, or zero if the request is decided. term is
-// the ended term of the run, or nil if there was no run.
+// handleRequest claims the request and, if it is granted, executes the run. again is the time of the next attempt, or zero if the request is decided.
+// term is the ended term of the run, or nil if there was no run.
 func (h requestHandler) handleRequest() (again time.Time, term *election.Term) {
 	ctx := h.exec.Draining()
 	r := h.cfg.Requests.ClaimTrigger(context.WithoutCancel(ctx), election.TriggerRequest{Job: h.rules.Name, ID: h.request.ID, Claimant: newRunID(),
@@ -206,18 +205,17 @@ func (h requestHandler) handleGranted(ctx context.Context, right *election.Term)
 		return h.giveBack(right), nil
 	}
 	if h.exec.CheckStart() != nil { // before commitRequest, after which no other replica can run the request
-		_ = term.Undo(context.Background()) // the return goes on in the background
+		_ = term.Undo(context.Background()) // an error is ignored: Undo goes on in the background
 		return h.giveBack(right), nil
 	}
 	if !h.commitRequest(ctx, right) {
-		_ = term.Undo(context.Background()) // the return goes on in the background
+		_ = term.Undo(context.Background()) // an error is ignored: Undo goes on in the background
 		return h.now().Add(heldPause), nil
 	}
 	h.executeRun(term)
 	return time.Time{}, term
 }
 
-// tickFault returns the reason for which the tick of a request can't run, or "" if it can.
 func (h requestHandler) tickFault() string {
 	tick := h.request.Tick
 	switch {
@@ -298,7 +296,6 @@ func (h requestHandler) awaitSlot(ctx context.Context, right *election.Term) (te
 	return nil, none
 }
 
-// restBetween pauses between two attempts to get a slot.
 func (h requestHandler) restBetween(ctx context.Context, right *election.Term) {
 	timer := time.NewTimer(min(heldPause, max(h.request.Expires.Sub(h.now()), agenda.ClockSlack)))
 	defer timer.Stop()
@@ -328,14 +325,12 @@ func (h requestHandler) refuseTick(right *election.Term, why string) (again time
 	return time.Time{}
 }
 
-// recordNotRun records the outcome of a request without a run, and sends it to the requester.
 func (h requestHandler) recordNotRun(verdict run.Verdict) {
 	h.exec.Recorder().Add(run.Record{RunID: h.request.ID, Job: h.rules.Name, Tick: h.request.Tick, Trigger: run.Manual, Replica: h.cfg.Replica,
 		Outcome: verdict.Outcome, Reason: verdict.Reason, Finished: h.now()})
 	h.answerNotRun(verdict)
 }
 
-// answerNotRun logs the outcome of a request without a run, and sends it to the requester.
 func (h requestHandler) answerNotRun(v run.Verdict) {
 	h.cfg.Logger.Log(v.LogLevel(false), "trigger request not run", "job", h.rules.Name, "request", h.request.ID, "outcome", string(v.Outcome), "reason", string(v.Reason))
 	h.sendAnswer(Answer{Outcome: v.Outcome, Reason: v.Reason})

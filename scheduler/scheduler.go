@@ -169,13 +169,10 @@ func (s *Scheduler) Lateness() (late time.Duration, ok bool) {
 	}
 }
 
-// noteIteration records an iteration of the loop.
 func (l *lateness) noteIteration(at time.Time) { l.round.Store(&at) }
 
-// noteEnd records the end of the loop.
 func (l *lateness) noteEnd() { l.round.Store(nil) }
 
-// latestOverdue returns the time for which the oldest undecided tick of some tasks has been due.
 func latestOverdue(tasks map[string]*task, now time.Time) (late time.Duration) {
 	for _, t := range tasks {
 		if due, ok := t.Overdue(); ok {

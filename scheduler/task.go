@@ -14,8 +14,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
-// A named identifies a tick. name is the same on every replica. at is the instant of the tick, computed from one replica's zone data. Both are equal
-// if the schedule identifies ticks by their instants. See [cronspec.Schedule.ID].
+// A named identifies a tick. name is the same on every replica: see [cronspec.Schedule.ID]. at is the instant of the tick, computed from one
+// replica's zone data. Both are equal if the schedule identifies ticks by their instants.
 type named struct{ name, at time.Time }
 
 // localTime returns the local time that identifies the tick, with UTC as its zone, or zero if the instant identifies the tick.
@@ -26,7 +26,6 @@ func (n named) localTime() time.Time {
 	return cronspec.LocalTime(n.name)
 }
 
-// Short names for types of the agenda.
 type (
 	line = agenda.Job[*task]
 	tick = agenda.Tick[*task]
@@ -75,13 +74,11 @@ func newTask(job Job) (*task, error) {
 	return t, nil
 }
 
-// agendaRules returns the settings of a job for the agenda.
 func (j *Job) agendaRules() *agenda.Rules {
 	return &agenda.Rules{Name: j.Name, Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, Jitter: j.Jitter, StartDeadline: j.StartDeadline,
 		Overlap: j.Overlap, CatchUp: j.CatchUp.Policy, CatchUpWindow: j.CatchUp.Window, Runs: j.forRuns()}
 }
 
-// tasksOf returns the tasks of some ticks.
 func tasksOf(ticks []*tick) []*task {
 	tasks := make([]*task, len(ticks))
 	for i, k := range ticks {
@@ -99,7 +96,7 @@ func (t *task) applySchedule(to *task) {
 	t.Spec, t.chain, t.Behind = to.Spec, to.chain, ""
 }
 
-// parseSchedule parses the schedule. It returns nil for a child.
+// parseSchedule returns nil for a child.
 func (j *Job) parseSchedule() (*cronspec.Schedule, error) {
 	if j.isChained() {
 		return nil, nil
@@ -116,7 +113,7 @@ func (j *Job) parseSchedule() (*cronspec.Schedule, error) {
 // configurations of the child do not release outcomes that others still need.
 func (t *task) followerName() string { return t.Name + "." + t.chain.digest }
 
-// mayHaveTick reports whether an instant may be a tick of the job.
+// mayHaveTick reports whether the schedules have a tick at an instant. For a child, the outcomes of its parents at this instant do not matter.
 func (t *task) mayHaveTick(at time.Time) bool {
 	if t.isChained() {
 		return t.chain.hasInstant(at)
@@ -129,7 +126,6 @@ func (t *task) isFollowed(name time.Time) bool {
 	return !name.IsZero() && slices.ContainsFunc(t.children, func(c *task) bool { return c.chain.hasTick(c.chain.nameFrom(t, name)) })
 }
 
-// announceRequest returns the request that announces the schedule to Redis.
 func (t *task) announceRequest(now time.Time) election.InspectRequest {
 	q := election.InspectRequest{Job: t.Name, Schedule: t.scheduleDigest()}
 	switch {

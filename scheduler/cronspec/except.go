@@ -72,8 +72,8 @@ func formatDates(dates []time.Time) string {
 	return strings.Join(texts, ",")
 }
 
-// hasTick reports whether the schedule has any tick. If it has no end, the search begins at lawEnds, because from then on the rules of all zones
-// repeat. Otherwise it covers the last calendar cycle before the end.
+// hasTick searches from lawEnds if the schedule has no end, because from then on the rules of all zones repeat. Otherwise it searches the last
+// calendar cycle before the end.
 func (s *Schedule) hasTick() bool {
 	from := max(s.after, lawEnds)
 	if s.until < lastInstant {
@@ -125,7 +125,7 @@ func (p plan) equal(o plan) bool {
 	return p.from == o.from && p.to == o.to && slices.Equal(p.named, o.named) && slices.Equal(p.excepted, o.excepted)
 }
 
-// firstSecond returns the first second of the plan that is named and not excepted.
+// firstSecond returns the first second after midnight that is named and not excepted.
 func (p plan) firstSecond() (second int64, ok bool) {
 	for at := p.from; at < p.to; at = (at/60 + 1) * 60 {
 		seconds := p.named.minuteSet(at/60) &^ secondsBelow(at%60)

@@ -39,7 +39,6 @@ func kindOf(field int) kind {
 // sundayAgain is the second number for Sunday, which is 0 or 7.
 const sundayAgain = 7
 
-// allValues returns the set of all values of the field.
 func (k kind) allValues() uint64 { return stepSet(k.low, k.high, 1) }
 
 func stepSet(low, high, step int) uint64 {
@@ -109,7 +108,6 @@ func (s *scanner) readField() (uint64, error) {
 	return set, nil
 }
 
-// skipPrefix skips a prefix of rest. It reports whether rest had this prefix.
 func (s *scanner) skipPrefix(prefix string) bool {
 	rest, found := strings.CutPrefix(s.rest, prefix)
 	if found {
@@ -235,7 +233,6 @@ func (s *scanner) readValue() (int, error) {
 	return v, nil
 }
 
-// longestPrefix returns the longest prefix of rest whose bytes are all in a class.
 func (s *scanner) longestPrefix(class func(byte) bool) string {
 	n := 0
 	for n < len(s.rest) && class(s.rest[n]) {
@@ -248,7 +245,6 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// unexpectedFault returns the error for rest if it cannot be parsed.
 func (s *scanner) unexpectedFault() error {
 	what := s.longestPrefix(isLetter)
 	if what == "" {
@@ -269,7 +265,6 @@ func (s *scanner) unexpectedFault() error {
 	return s.newFault(s.at, fmt.Sprintf("unexpected %s in the %s", quote(what), s.kind.name), hint)
 }
 
-// valuesHint returns a hint that describes the allowed values of the field.
 func (s *scanner) valuesHint() string {
 	text := fmt.Sprintf("values are %d-%d", s.kind.low, s.kind.top)
 	if s.kind.names != "" {

@@ -30,7 +30,6 @@ func (s *Schedule) Nominal() bool { return s.zone != nil }
 // Zone returns the zone of a schedule with nominal ticks, and nil for other schedules.
 func (s *Schedule) Zone() *time.Location { return s.zone }
 
-// nominalZone returns zone if all rules are fixed-time expressions and the zone is not UTC. Otherwise it returns nil.
 func nominalZone(rules []rule, zone *time.Location) *time.Location {
 	if zone == time.UTC || slices.ContainsFunc(rules, func(r rule) bool { w, ok := r.(*wall); return !ok || w.clock }) {
 		return nil
@@ -69,7 +68,6 @@ func (s *Schedule) nominalTime(tick int64) int64 {
 	return latest
 }
 
-// matchesTime reports whether the expression names a local time.
 func (w *wall) matchesTime(shown int64) bool {
 	midnight := shown - floorMod(shown, secondsPerDay)
 	of := shown - midnight

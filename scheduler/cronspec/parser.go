@@ -238,7 +238,7 @@ func (e *ParseError) Error() string {
 	return text
 }
 
-// quote returns a part of the input in quotes. It shortens long input so that messages stay readable.
+// quote shortens long input, so that messages stay readable.
 func quote(text string) string {
 	const most = 32
 	if len(text) > most {
@@ -315,7 +315,6 @@ func readingOfSunday(low int) (message, hint string) {
 	return fmt.Sprintf("the range is %s to Sunday here; Debian's cron and cronie accept it, and it matches no day there", time.Weekday(low)), fmt.Sprintf("%d-7 means the same everywhere", low)
 }
 
-// remarkMixed adds a remark on the first fixed-time expression of a schedule that also has other expressions.
 func (s *Schedule) remarkMixed() {
 	if !s.Mixed() {
 		return

@@ -46,8 +46,8 @@
 // # Limits
 //
 // Ticks are whole seconds between the years 1 and 9999. Parse refuses a schedule without any tick within the 400-year cycle of the calendar. It also
-// refuses a schedule if all instants of many successive days with instants are excepted. This limit is the number of days in 40 years, a time in
-// which every kind of year occurs.
+// refuses a schedule if all instants are excepted on about 15,000 successive days that have any. That is 40 years of days, a time in which every kind
+// of year occurs.
 package cronspec
 
 import (
@@ -166,7 +166,6 @@ func (s *Schedule) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// nextTick returns the first tick after the given instant, up to limit.
 func (s *Schedule) nextTick(after, limit int64) (int64, bool) {
 	after = max(after, s.after)
 	if after >= limit {
@@ -179,7 +178,7 @@ func (s *Schedule) nextTick(after, limit int64) (int64, bool) {
 	return s.nextUnexcepted(after, limit)
 }
 
-// nextNamed returns the first instant of any expression after the given instant, up to limit. It ignores exceptions.
+// nextNamed ignores exceptions. It returns the first instant of any expression after the given instant, up to limit.
 func (s *Schedule) nextNamed(after, limit int64) (int64, bool) {
 	found := false
 	for _, r := range s.rules {

@@ -64,7 +64,6 @@ func zoneKey(zone *time.Location) string {
 	return zone.String() + t.Format("-07:00:00")
 }
 
-// zoneTag returns 8 hexadecimal digits that identify a zone.
 func zoneTag(zone *time.Location) string {
 	sum := sha256.Sum256([]byte(zoneKey(zone)))
 	return hex.EncodeToString(sum[:4])

@@ -159,8 +159,8 @@ func LoadLocation(name string) (*time.Location, error) { return BuiltIn().Locati
 
 const (
 	tzifMagic = "TZif"
-	// tzifHeader is the length of the header of a TZif block: magic, version, 15
-	// unused bytes, and six counts.
+	// tzifHeader is the length of the header of a TZif block in bytes: magic, version, 15 unused bytes, and six counts. tzifCounts is the offset of the
+	// counts.
 	tzifHeader, tzifCounts = 44, 20
 	// mostTransitions is the limit in zic, the compiler of the IANA database.
 	mostTransitions = 2000
@@ -216,7 +216,6 @@ func readTZifBlock(data []byte, width int) (b tzifBlock, rest []byte, err error)
 	return b, rest, nil
 }
 
-// checkTransitions checks the transitions and offsets of a block.
 func (b tzifBlock) checkTransitions(data []byte) error {
 	for i := range b.times {
 		if b.types <= int(data[b.times*b.width+i]) {

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// These are the shortest and the longest pause between two probes, or between two starts of a job that failed to start. The pause doubles each time.
+	// firstStartPause and lastStartPause bound the pause between two probes, and between two starts of a job that failed to start. The pause doubles each
+	// time.
 	firstStartPause, lastStartPause = time.Second, time.Minute
 	// probeTimeout bounds one probe, because starting a program may hang.
 	probeTimeout = 10 * time.Second
@@ -39,7 +40,6 @@ type probing struct {
 	err  error
 }
 
-// openReason returns the reason for which the breaker is open, or "" if it is closed.
 func (b *breaker) openReason() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,7 +73,6 @@ func (b *breaker) probeStart() error {
 	}
 }
 
-// beginProbe returns the probe under way, and starts one if there is none.
 func (b *breaker) beginProbe() *probing {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,7 +124,7 @@ func (b *breaker) lengthenPause() time.Duration {
 	return b.pause
 }
 
-// retryProbe probes again after growing pauses, and closes the breaker when a probe succeeds.
+// retryProbe ends when a probe has succeeded, or when the drain begins.
 func (b *breaker) retryProbe(since time.Time, pause time.Duration) {
 	for backoff.Sleep(b.life, pause) {
 		err := b.probeStart()
@@ -166,21 +165,18 @@ func (p *startBackoffs) nextPause(job string, why error) time.Duration {
 	return pause
 }
 
-// clearFailure records that a job has started.
 func (p *startBackoffs) clearFailure(job string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.byJob, job)
 }
 
-// failureOf returns the reason for which the last start of a job failed, or "" if it did not fail.
 func (p *startBackoffs) failureOf(job string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byJob[job].why
 }
 
-// failedJobs returns the jobs whose last start failed, with the reasons.
 func (p *startBackoffs) failedJobs() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -29,8 +29,8 @@ type Config struct {
 }
 
 // An Executor executes granted runs. It starts a run, records the start, stops the run in time if necessary, waits until nothing of the run is left,
-// records the end, and releases the lease, always in this order. So no lease is released while a process of the run may still be alive. It is safe for
-// concurrent use.
+// records the end, and releases the lease, always in this order. So no lease is released while a process of the run may still be alive. It is safe
+// for concurrent use.
 type Executor struct {
 	Config
 	recorder *Recorder
@@ -103,8 +103,8 @@ type execution struct {
 	record Record
 }
 
-// Execute executes a granted run. If the job has a pool, it first waits for a slot of the pool; during this wait the run keeps its slot of the job. When
-// stop ends, the run is stopped.
+// Execute executes a granted run. If the job has a pool, Execute first waits for a slot of the pool; during this wait the run keeps its slot of the
+// job. When stop ends, the run is stopped.
 func (x *Executor) Execute(stop context.Context, g *Grant) Ending {
 	e := &execution{Grant: g, x: x, stop: stop, log: x.runLogger(&g.Run)}
 	e.reach("granted")
@@ -121,7 +121,6 @@ func (x *Executor) Execute(stop context.Context, g *Grant) Ending {
 // reach is a point at which a test may kill this replica.
 func (e *execution) reach(point string) { failpoint.Reach(point, e.Run.Job, e.Run.Tick) }
 
-// runLogger returns a logger with the keys of one run.
 func (x *Executor) runLogger(run *Run) hclog.Logger {
 	about := []any{"job", run.Job, "run_id", run.ID, "token", run.Token}
 	if !run.Tick.IsZero() {
@@ -130,7 +129,6 @@ func (x *Executor) runLogger(run *Run) hclog.Logger {
 	return x.Logger.With(about...)
 }
 
-// carryOut runs the job with all its tries, records the end, and ends the term.
 func (e *execution) carryOut() Ending {
 	run := &e.Run
 	run.Replica, run.Logger = e.x.Replica, e.log
@@ -171,8 +169,8 @@ func (e *execution) recordEnd() {
 	_ = written.Wait(limit) // the recorder logs lost records
 }
 
-// markSucceeded tells Redis before the release that a run has succeeded, if children or recoveries depend on the success. Without it, the run would
-// count as interrupted if this replica were killed before the release.
+// markSucceeded records in Redis before the release that a run has succeeded, if children or recoveries depend on the success. Without this record,
+// the run would count as interrupted if this replica were killed before the release.
 func (e *execution) markSucceeded() {
 	if e.Term == nil || e.record.Outcome != OK || !e.Followed && (e.Job.Recovers == nil || e.Run.Trigger == Manual) {
 		return
@@ -254,5 +252,4 @@ const (
 	longestPause  = 2 * time.Second
 )
 
-// newBackoff returns the backoff between two attempts of the same request.
 func newBackoff() *backoff.Backoff { return backoff.New(shortestPause, longestPause) }

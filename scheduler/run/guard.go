@@ -79,7 +79,6 @@ func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 	return cause
 }
 
-// setAlarms sets the alarms of a new run.
 func (g *guard) setAlarms(timeout, begin, lease *alarm) {
 	if g.Job.Timeout > 0 {
 		timeout.Reset(g.Job.Timeout)
@@ -104,7 +103,6 @@ func (g *guard) killAndWait(over <-chan struct{}) {
 	}
 }
 
-// termEnded returns a channel that is closed when the term ends, or nil if the run has no term.
 func (g *guard) termEnded() <-chan struct{} {
 	if g.term == nil {
 		return nil

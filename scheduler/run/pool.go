@@ -72,7 +72,7 @@ func (e *execution) enterPool() (slot *election.Term, why error) {
 	return slot, why
 }
 
-// awaitSlot waits for a slot until ctx ends, and retries after errors. It returns nil if it got no slot.
+// awaitSlot retries after errors. It returns nil if ctx ends first.
 func (e *execution) awaitSlot(ctx context.Context) *election.Term {
 	retry := newBackoff()
 	for first := true; ; first = false {
@@ -112,7 +112,6 @@ func (e *execution) withholdRun(why error) Record {
 	return e.record
 }
 
-// logNotStarted logs the outcome of a run that did not start.
 func (e *execution) logNotStarted(about ...any) {
 	verdict := e.record.Verdict()
 	e.log.Log(verdict.LogLevel(false), "not started", append(about, "outcome", string(verdict.Outcome), "reason", string(verdict.Reason))...)

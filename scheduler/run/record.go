@@ -102,8 +102,8 @@ const (
 	Manual    = "manual"
 )
 
-// A Record is the outcome of a tick, or the state of a run. Times are by the clock of Redis, or by the clock of the replica until the clock of Redis is
-// known.
+// A Record is the outcome of a tick, or the state of a run. Times are by the clock of Redis, or by the clock of the replica until the clock of Redis
+// is known.
 type Record struct {
 	RunID             string
 	Job               string
@@ -121,7 +121,7 @@ type Record struct {
 	Started, Finished time.Time
 	// Retried is true for the record of a failed try that was followed by another try. The run itself has its own record.
 	Retried bool
-	// FailedTries is the number of these records of the run.
+	// FailedTries is the number of failed tries of the run that have a record with Retried.
 	FailedTries int
 	// Recovers is true if a recovery will follow an abandoned run.
 	Recovers bool
@@ -135,7 +135,6 @@ type Record struct {
 // Verdict returns the outcome of the record, with its reason.
 func (r *Record) Verdict() Verdict { return Verdict{r.Outcome, r.Reason} }
 
-// logFields returns the keys and values of the log line for the end of a run.
 func (r *Record) logFields() []any {
 	args := []any{"outcome", string(r.Outcome), "duration", r.Finished.Sub(r.Started).Round(time.Millisecond).String()}
 	if r.Reason != "" {
@@ -179,7 +178,6 @@ func (r *Record) tryRecord(began time.Time) Record {
 	return one
 }
 
-// beginAttempt resets the record of a run for its next attempt.
 func (r *Record) beginAttempt(attempt int) {
 	r.Attempt, r.Outcome, r.Reason, r.Detail, r.FailedTries = attempt, Running, "", "", r.FailedTries+1
 	r.Finished, r.ExitCode, r.Signal, r.Output, r.OutputCut = time.Time{}, nil, "", nil, 0

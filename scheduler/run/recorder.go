@@ -178,7 +178,6 @@ func (r *Recorder) openQueue() {
 	r.ended = false
 }
 
-// takeBatch removes the next batch from the queue.
 func (r *Recorder) takeBatch() []waitingRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +195,6 @@ func (r *Recorder) closeIfEmpty() bool {
 	return r.ended
 }
 
-// writeBatch writes a batch, with retries until the context hard ends, and settles its receipts.
 func (r *Recorder) writeBatch(hard context.Context, batch []waitingRecord) {
 	err := r.retryWrite(hard, batch)
 	if err != nil {

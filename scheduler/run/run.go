@@ -1,5 +1,5 @@
-// Package run executes the runs of a scheduler, from the grant of a tick to the release of its lease. It also has the vocabulary of runs: [Run], [Runner],
-// [Result], [Outcome], [Reason] and [Record]. The package knows nothing of schedules.
+// Package run executes the runs of a scheduler, from the grant of a tick to the release of its lease. It also has the vocabulary of runs: [Run],
+// [Runner], [Result], [Outcome], [Reason] and [Record]. The package is independent of schedules.
 package run
 
 import (
@@ -56,7 +56,7 @@ type Run struct {
 	Kill        context.Context // ends when the work must be killed at once
 	Logger      hclog.Logger    // adds the keys of the run to each line
 
-	start *start // the start of the current try
+	start *start
 }
 
 // Begin must be called by the Runner of a job with a StartTimeout, right before the step by which its work begins, such as the start of a

@@ -54,7 +54,6 @@ func (s *start) callOff() bool {
 	return s.state.CompareAndSwap(int32(preparing), int32(calledOff)) || s.is(calledOff)
 }
 
-// enterStarting moves from preparing to starting.
 func (s *start) enterStarting() error {
 	if !s.state.CompareAndSwap(int32(preparing), int32(starting)) {
 		return errCalledOff
@@ -62,11 +61,10 @@ func (s *start) enterStarting() error {
 	return nil
 }
 
-// markOverdue moves from starting to overdue: the time for the start is over, and its confirmation is awaited a little longer. It returns false if the start is not
-// under way, or was overdue before.
+// markOverdue moves from starting to overdue: the time for the start is over, and its confirmation is awaited a little longer. It returns false if
+// the start is not under way, or was overdue before.
 func (s *start) markOverdue() bool { return s.state.CompareAndSwap(int32(starting), int32(overdue)) }
 
-// confirmStarted records that the work has begun.
 func (s *start) confirmStarted() {
 	if s.state.CompareAndSwap(int32(starting), int32(started)) || s.state.CompareAndSwap(int32(overdue), int32(started)) {
 		s.at = s.now()
@@ -150,7 +148,7 @@ func (e *execution) abandonRequest() Record {
 	return e.record
 }
 
-// giveBack gives back the grant of a tick, and publishes an event to the replicas that have closed the tick.
+// giveBack gives back the grant of a tick, and publishes an event, so that replicas which have closed the tick open it again.
 func (e *execution) giveBack(reason string) {
 	if err := e.Term.Undo(context.Background()); err != nil {
 		e.log.Warn("a tick that was not started could not be given back", "reason", reason, "error", err)

@@ -30,11 +30,11 @@ const (
 	notStarted                  // no try has begun its work
 )
 
-// A pastTry has both records that a failed try may need: try, its own record, is written if another try begins; run, the record of the whole run, if it stays the
-// last.
+// A pastTry has the two possible records of a failed try. If another try begins, try is written, the record of the failed try alone. If no other try
+// begins, run is written, the record of the whole run.
 type pastTry struct{ run, try Record }
 
-// runTries runs the tries of a run. At the end, the record has the outcome of the last try. Each earlier try has its own record.
+// runTries returns when the run has no further try. The record then has the outcome of the last try, and each earlier try has a record of its own.
 func (e *execution) runTries() (end tryEnd) {
 	var last *pastTry
 	run, record := &e.Run, &e.record
@@ -127,14 +127,13 @@ func (e *execution) launchTry(of *Run, began func(at time.Time)) (begin *start, 
 }
 
 const (
-	// lastWord bounds the wait for a Runner that was called off to return the reason why it has not begun.
+	// lastWord bounds the wait for a Runner whose try was called off. The Runner may still return the reason for which its work has not begun.
 	lastWord = 250 * time.Millisecond
 	// startConfirmGrace is the time beyond the StartTimeout in which a start that is under way may still be confirmed: a process that was suspended
-	// receives the confirmation late. It is shorter than the second after which other replicas look at the run.
+	// receives the confirmation late. It is shorter than the second (startMargin in package scheduler) after which other replicas inspect the run.
 	startConfirmGrace = 250 * time.Millisecond
 )
 
-// returnsSoon reports whether a Runner returns within lastWord. It may hang instead.
 func returnsSoon(over <-chan struct{}) bool {
 	timer := time.NewTimer(lastWord)
 	defer timer.Stop()
@@ -175,7 +174,7 @@ func (e *execution) tooLate() error {
 // errNoReturn is the error of a Runner that ended its goroutine without returning.
 var errNoReturn = errors.New("runtime.Goexit was called")
 
-// callRunner calls the Runner. It turns a panic into a failed run.
+// callRunner turns a panic of the Runner into a failed run.
 func (j *Job) callRunner(stop context.Context, run *Run) (result Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -221,7 +220,6 @@ func (e *execution) nextAttempt(run *Run, pause time.Duration) (attempt int, ok 
 	return attempt, err == nil && e.goesOn()
 }
 
-// restBetweenTries waits between two tries. It reports whether the run may have another try.
 func (e *execution) restBetweenTries(pause time.Duration) bool {
 	wait, end := e.untilStopped()
 	defer end()
@@ -253,7 +251,6 @@ func (e *execution) untilStopped() (wait context.Context, end func()) {
 	}
 }
 
-// goesOn reports whether the run may have another try.
 func (e *execution) goesOn() bool {
 	held := e.Term == nil || e.Term.Context().Err() == nil
 	return held && e.stop.Err() == nil && e.x.draining.Err() == nil && e.x.Abort.Err() == nil && whyStopped(e.Term) == nil
@@ -283,7 +280,6 @@ func (e *execution) hasLapsed() bool {
 	return e.Term != nil && !e.Job.OutlivesLease && (e.Term.Context().Err() != nil || e.Term.Remaining() <= 0)
 }
 
-// whyStopped returns ErrCanceled or ErrReplaced if the holder of a term was asked to stop, or nil if it was not.
 func whyStopped(term *election.Term) error {
 	if term == nil {
 		return nil
@@ -297,7 +293,6 @@ func whyStopped(term *election.Term) error {
 	return ErrCanceled
 }
 
-// stopRequested returns a channel that is closed when the holder of a term is asked to stop.
 func stopRequested(term *election.Term) <-chan struct{} {
 	if term == nil {
 		return nil

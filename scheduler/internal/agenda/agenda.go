@@ -1,6 +1,6 @@
 // Package agenda selects the ticks that a replica claims next. It holds the timeline of all schedules, the open ticks of each job, and the state of
-// each open tick. A tick is open on a replica from the time when it is due until the replica knows that it is decided. "The server" is the Redis
-// server.
+// each open tick. A tick is open on a replica from the time when it is due until the replica knows that it is decided. A place is this replica's
+// capacity for one run. "The server" is the Redis server.
 //
 // The caller calls [Agenda.Collect] as time passes, [Agenda.Send] when it claims a tick, and [Agenda.Wake] when a place becomes free. After the
 // answer to a claim it calls [Tick.NoteAnswer], and then [Agenda.Ask], [Agenda.Doubt], [Agenda.Park], [Agenda.Grant], [Agenda.Return] or
@@ -17,10 +17,10 @@ import (
 
 // An Agenda has the timeline of the future ticks of all jobs, and the queue of open ticks to be claimed.
 type Agenda[T any] struct {
-	// Turn returns the delay with which this replica claims a tick, so that replicas with an earlier rank claim first.
+	// Turn returns the delay with which this replica claims a tick. Replicas have different delays, so that they do not all claim a tick at once.
 	Turn func(j *Job[T], tick time.Time) time.Duration
-	// StoodStill is set by the caller if its loop came late, because the process was stopped or got no CPU. Ticks that are undecided then are blamed on Overload
-	// instead of Redis.
+	// StoodStill is set by the caller if its loop came late, because the process was stopped or got no CPU. The reason for ticks that are undecided then
+	// is overload instead of redis.
 	StoodStill bool
 	// Refused is called with an error for each invalid transition. May be nil.
 	Refused func(error)
@@ -50,8 +50,9 @@ const ClockSlack = 2 * time.Millisecond
 // longestSoon is the maximum pause of [Agenda.AskSoon].
 const longestSoon = 50 * time.Millisecond
 
-// maxPassed is the maximum number of ticks that may be skipped while an older tick of a backlog waits. The job's ledger in Redis has an entry for
-// each of them until the older tick is decided. With more than a thousand entries, the ledger counts all older ticks as decided.
+// maxPassed is the maximum number of ticks that may be skipped while an older tick of a backlog waits. The job's ledger, its record of decided ticks
+// in Redis, has an entry for each of them until the older tick is decided. A ledger with more than a thousand entries counts all older ticks as
+// decided.
 const maxPassed = MaxOpen - 2
 
 // Enter adds a job to the timeline, with all its ticks after an instant.
@@ -98,8 +99,8 @@ func (a *Agenda[T]) More() bool { return len(a.due) > 0 }
 func (a *Agenda[T]) Clear() { a.timeline, a.due = timeline[*Job[T]]{}, nil }
 
 // isSilent reports whether a tick is undecided because the server does not decide it: its last claim was not answered, found the lock closed, or has
-// been under way for long. Later ticks of the job must then wait for this tick. A tick with several grants does not count before it waits, because it
-// normally stays open until its deadline.
+// been under way for long. Later ticks of the job must then wait for this tick. A tick of a job with PerTick > 1 does not count before it waits,
+// because it normally stays open until its deadline.
 func (a *Agenda[T]) isSilent(k *Tick[T], now time.Time) bool {
 	switch {
 	case !k.Waits():
@@ -162,7 +163,7 @@ func (a *Agenda[T]) comesLate(k *Tick[T], now time.Time) bool {
 	return !k.Next.IsZero() && !k.Next.After(now)
 }
 
-// OpenAgain reopens a granted tick of a job with several grants per tick, for another grant or to be settled at its deadline.
+// OpenAgain reopens a granted tick of a job with PerTick > 1, for another grant or to be settled at its deadline.
 func (a *Agenda[T]) OpenAgain(k *Tick[T], now time.Time) {
 	again := a.Open(k.Job, k.Instants, now)
 	again.Won, again.nth = k.Won+1, k.nth
@@ -184,8 +185,8 @@ func (a *Agenda[T]) joinsBacklog(k *Tick[T], now time.Time) (reason run.Reason, 
 	return "", Trouble{}, false
 }
 
-// blameUndecided returns the reason for which a tick has been undecided for long. The reason is Overload if this replica did not claim the tick, or
-// stood still and may not have read the answer. Otherwise it is Redis.
+// blameUndecided returns the reason for which a tick has been undecided for long. The reason is overload if this replica did not claim the tick, or
+// stood still and may not have read the answer. Otherwise it is redis.
 func (a *Agenda[T]) blameUndecided(k *Tick[T]) (run.Reason, Trouble) {
 	if a.StoodStill || k.ID == "" {
 		return run.ReasonOverload, Trouble{}
@@ -246,8 +247,8 @@ func (a *Agenda[T]) Doubt(k *Tick[T], at time.Time) {
 func (a *Agenda[T]) PutBack(k *Tick[T], at time.Time) { a.asks.Set(&k.inAsks, at) }
 
 // Park takes a tick out of normal claiming until this replica has a place for it, or until the older ticks of the job are decided. full is true if
-// the replica has no free place for any job. After its deadline a parked tick is claimed even without a
-// place, so that the server settles it. Of several such ticks of a job, only the oldest is claimed.
+// the replica has no free place for any job. After its deadline a parked tick is claimed even without a place, so that the server settles it. Of
+// several such ticks of a job, only the oldest is claimed.
 func (a *Agenda[T]) Park(k *Tick[T], full bool, now time.Time) {
 	since := k.waitsSince()
 	if k.Late(now) && !k.isOldest() {
@@ -287,7 +288,6 @@ func (a *Agenda[T]) GiveUp(k *Tick[T], dropped bool) (underWay bool) {
 	return false
 }
 
-// removeTick removes a tick from the agenda, with last as its final state.
 func (a *Agenda[T]) removeTick(k *Tick[T], last State) {
 	a.asks.Remove(&k.inAsks)
 	a.starved.Remove(&k.inStarved)
@@ -341,7 +341,7 @@ func (a *Agenda[T]) Wake(j *Job[T], free int, now time.Time) {
 	}
 }
 
-// WakeStarved schedules claims of the oldest ticks of all jobs that were parked because this replica was full, places is the number of free places.
+// WakeStarved schedules claims of the oldest ticks of all jobs that were parked because this replica was full. places is the number of free places.
 func (a *Agenda[T]) WakeStarved(places int, now time.Time) {
 	for range places {
 		k, ok := a.starved.Pop()
@@ -352,8 +352,8 @@ func (a *Agenda[T]) WakeStarved(places int, now time.Time) {
 	}
 }
 
-// WakeWaiting schedules claims of the ticks that wait for a slot of a job, after a slot became free. Each claim is delayed by Turn, so that the
-// replicas claim one after the other. The delays count from the instant from.
+// WakeWaiting schedules claims of the ticks that wait for a slot of a job, after a slot became free. Each claim is delayed by Turn, counted from the
+// instant from, so that the replicas claim one after the other.
 func (a *Agenda[T]) WakeWaiting(j *Job[T], from, now time.Time) {
 	for _, k := range j.Open {
 		if k.Waits() && k.canAsk() && !k.isIn(parked) && k.MayWin() {

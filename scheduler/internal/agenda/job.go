@@ -36,7 +36,7 @@ type Rules struct {
 	Overlap                       Overlap
 	CatchUp                       CatchUp
 	CatchUpWindow                 time.Duration
-	Runs                          *run.Job // the settings of its runs
+	Runs                          *run.Job // the settings of the job's runs
 }
 
 // A Job has the open ticks of one job on this replica. T is the type of the caller's own data about it.
@@ -56,7 +56,7 @@ type Job[T any] struct {
 	// Elsewhere is true if this replica lacks labels that the job requires. This replica then never runs the job, and only settles ticks that no other
 	// replica decides.
 	Elsewhere bool
-	// Behind is set if ticks before the oldest open tick may be undecided. It is the reason for which they are missed.
+	// Behind, if set, is the reason for which ticks before the oldest open tick are missed. Some of them may still be undecided on the server.
 	Behind run.Reason
 
 	opened int // the number of ticks opened so far
@@ -202,9 +202,9 @@ func (a *Agenda[T]) passOver(j *Job[T], now time.Time) {
 	}
 }
 
-// Replacing: a tick that finds all slots held stops the oldest run, and waits for the slot of that run. This tick is contending. If newer ticks need
-// all the slots, an older waiting tick is displaced, which means that it is skipped. Ticks of a backlog do not replace each other, unless the first
-// of them has found all slots held for longer than a period of the schedule.
+// Replacing: a tick that finds all slots held stops the oldest run, and waits for the slot of that run. Such a tick is contending. An older waiting
+// tick is displaced, which means that it is skipped, if newer ticks need all the slots. Ticks of a backlog do not replace each other, unless the
+// first of them has found all slots held for longer than a period of the schedule.
 
 // Replaces reports whether a claim of the tick should stop a run. The claim should do so only if this replica could then start the tick: either the
 // tick already has a place, or the stopped run may free one.
@@ -220,13 +220,13 @@ func (k *Tick[T]) Contend() {
 	}
 }
 
-// findsStuck reports whether the older tick o has found all slots held for longer than a period of the schedule, counted to k. Then the backlog is
-// stuck: its runs last so long that waiting ticks would wait until their deadlines.
+// findsStuck reports whether the older tick o has found all slots held since before the tick that precedes k, so for longer than a period of the
+// schedule. Then the backlog is stuck: its runs last so long that waiting ticks would wait until their deadlines.
 func (k *Tick[T]) findsStuck(o *Tick[T]) bool {
 	return o.Waits() && o.Standing != Displaced && !o.held.IsZero() && o.held.Before(k.Previous)
 }
 
-// displaceOlder displaces older waiting ticks of a job if the new tick k and other newer ticks need all the slots.
+// displaceOlder displaces older waiting ticks of a job if k, a new tick, and the newer of the waiting ticks need all the slots.
 func (a *Agenda[T]) displaceOlder(k *Tick[T], now time.Time) {
 	if k.Rules.Overlap != Replace {
 		return

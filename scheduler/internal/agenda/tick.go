@@ -35,7 +35,7 @@ const (
 	Shut
 )
 
-// A Cause is a reason. Borrowed is true if the tick has copied the reason from an older tick.
+// A Cause is the reason for which a tick will be missed. Borrowed is true if the tick has copied the reason from an older tick.
 type Cause struct {
 	Reason   run.Reason
 	Borrowed bool // a borrowed reason is not copied again, because it could then outlive its cause
@@ -50,7 +50,7 @@ type Tick[T any] struct {
 	Deadline time.Time // the latest start
 	ID       string    // the id of its claims and of its run; empty until it is first claimed
 	Trigger  string    // the trigger of its run
-	Cause    Cause     // the reason if the tick is missed
+	Cause    Cause     // used if the tick is missed
 	Trouble  Trouble   // the reason for which the server did not decide the tick
 	Standing Standing
 	Placed   bool // it occupies a place on this replica, because its claim is under way or has an unknown result
@@ -119,7 +119,6 @@ func (k *Tick[T]) HeldFor(now time.Time) time.Duration {
 	return now.Sub(k.held)
 }
 
-// olderTicks returns the open ticks of the job before k.
 func (k *Tick[T]) olderTicks() []*Tick[T] {
 	i, _ := k.Job.Find(k.Name)
 	return k.Job.Open[:i]
@@ -137,14 +136,13 @@ func (k *Tick[T]) StandAside() {
 	}
 }
 
-// Unstartable replaces the reason Capacity by CannotStart. why is the error of the last start of the job's program.
+// Unstartable replaces the reason capacity by cannot_start. why is the error of the last start of the job's program.
 func (k *Tick[T]) Unstartable(why string) {
 	if k.Cause.Reason == run.ReasonCapacity {
 		k.Cause.Reason, k.Trouble = run.ReasonCannotStart, Trouble{Detail: why}
 	}
 }
 
-// shareTrouble copies the trouble of another tick, unless the tick has its own.
 func (k *Tick[T]) shareTrouble(t Trouble) {
 	if k.Trouble.isNone() {
 		k.Trouble = t
@@ -163,12 +161,11 @@ func (k *Tick[T]) afterDeadline() time.Time {
 // Late reports whether it is too late to start a tick, so that it can only be settled.
 func (k *Tick[T]) Late(now time.Time) bool { return now.After(k.LastChance().Add(k.Job.settleDelay())) }
 
-// isOldest reports whether a tick is the oldest open tick of its job.
 func (k *Tick[T]) isOldest() bool { return k == k.Job.Open[0] }
 
 // MustWait reports whether a tick must not be claimed yet. A new tick behind a backlog is claimed once although it can't win: if all slots are held
-// it is skipped, otherwise it waits. Late ticks are settled one after the other, because the server keeps only the last decision of a job for a
-// repeated claim: so a lost reply loses no record.
+// it is skipped, otherwise it waits. Late ticks are settled one after the other, because the server repeats only its last decision on a job to a
+// claim whose reply was lost.
 func (k *Tick[T]) MustWait(now time.Time) bool {
 	// An unanswered claim may have decided the tick. It must be repeated at once, because the server forgets the decision when the older ticks are
 	// decided.
@@ -183,7 +180,7 @@ func (k *Tick[T]) MustWait(now time.Time) bool {
 
 // MayWin reports whether the state of its job permits a grant of the tick on this replica. This replica must have the job's labels, and the tick must
 // have fewer than PerReplica grants on it. Waiting ticks may win only in order, the oldest first, and a new tick only if no older tick waits. No tick
-// may win while Behind is set, because undecided older ticks would stay in the ledger as a gap.
+// may win while Behind is set, because the undecided older ticks would stay as a gap in the job's ledger on the server.
 func (k *Tick[T]) MayWin() bool {
 	places := k.Job.PerReplica
 	if k.Job.Elsewhere || k.Standing == Displaced || k.Won >= places || k.Job.Behind != "" {
@@ -204,15 +201,15 @@ func (k *Tick[T]) MayWin() bool {
 	return ahead < places
 }
 
-// NotAsked sets the reason of a tick whose first claim comes after its deadline.
+// NotAsked sets the reason overload for a tick whose first claim comes after its deadline.
 func (k *Tick[T]) NotAsked(now time.Time) {
 	if k.ID == "" && k.Cause.Reason == run.ReasonLate && k.Late(now) {
 		k.Cause.Reason = run.ReasonOverload
 	}
 }
 
-// WhyUnanswered returns the reason for a tick whose claim was not answered: Overload if this process stood still during the claim, otherwise Redis.
-// If the reason was Redis before, it remains Redis.
+// WhyUnanswered returns the reason for a tick whose claim was not answered: overload if this process stood still during the claim, otherwise redis.
+// If the reason was redis before, it remains redis.
 func (k *Tick[T]) WhyUnanswered(stoodStill bool) run.Reason {
 	if stoodStill && k.Cause.Reason != run.ReasonRedis {
 		return run.ReasonOverload
@@ -235,17 +232,15 @@ func (k *Tick[T]) Undecided(detail string, now time.Time) {
 	}
 }
 
-// A State is the state of a tick, with the data of that state.
-//
-//	Due -> Waiting -> Asking -> Unsure -> Parked -> Running | Closed
+// A State is the state of a tick, with the data of that state. The transitions are:
 //
 //	from       to                                              by
 //	Due        Due, Asking, Parked, Closed                     Ask, Send, Park, Close
 //	Waiting    Waiting, Asking, Parked, Closed                 Ask, Send, Park, Close
 //	Asking     Waiting, Unsure, Parked                         an answer that does not decide the tick
-//	           Running, Returning, Closed                      one that does
+//	           Running, Returning, Closed                      an answer that decides it
 //	           GivenUp                                         GiveUp, before the answer
-//	Unsure     Unsure, Asking, Closed                          Ask, Send, Close. It is never parked: it may have been granted
+//	Unsure     Unsure, Asking, Closed                          Ask, Send, Close; never Park, because it may have been granted
 //	Parked     Waiting, Parked, Asking, Closed                 Ask (a place is free), Park, Send (to settle it), Close
 //	Returning  Waiting, Closed                                 Ask (the grant was given back), Close
 //	GivenUp    Running, Closed                                 the answer
@@ -314,7 +309,6 @@ func (GivenUp) stateName() stateName   { return givenUp }
 func (Running) stateName() stateName   { return running }
 func (Closed) stateName() stateName    { return closed }
 
-// transitions has all valid transitions.
 var transitions = map[stateName][]stateName{
 	due:       {due, asking, parked, closed},
 	waiting:   {waiting, asking, parked, closed},
@@ -325,12 +319,11 @@ var transitions = map[stateName][]stateName{
 	givenUp:   {running, closed},
 }
 
-// mayBecome reports whether the transition of a tick to another state is valid.
 func (k *Tick[T]) mayBecome(next State) bool {
 	return slices.Contains(transitions[k.state.stateName()], next.stateName())
 }
 
-// moveTo moves a tick to another state. An invalid transition is a bug of this program: then the tick keeps its state, and moveTo calls Refused.
+// moveTo keeps the state and calls Refused if the transition is invalid, which is a bug of this program.
 func (a *Agenda[T]) moveTo(k *Tick[T], next State) {
 	if k.mayBecome(next) {
 		k.state = next
@@ -345,10 +338,8 @@ func (a *Agenda[T]) moveTo(k *Tick[T], next State) {
 // Refusals returns the number of invalid transitions so far.
 func (a *Agenda[T]) Refusals() int { return a.refusals }
 
-// isIn reports whether the state of a tick is one of some states.
 func (k *Tick[T]) isIn(states ...stateName) bool { return slices.Contains(states, k.state.stateName()) }
 
-// queuedState returns the state of a tick after it is queued for a claim.
 func (k *Tick[T]) queuedState(since time.Time) State {
 	switch {
 	case k.isIn(due):
@@ -382,7 +373,7 @@ func (k *Tick[T]) IsAsking() bool { return k.isIn(asking, givenUp) }
 // IsReturning reports whether the grant of a tick is being given back.
 func (k *Tick[T]) IsReturning() bool { return k.isIn(returning) }
 
-// canAsk reports whether a tick may be claimed now. It must not be claimed while its claim is under way or its grant is being given back.
+// canAsk returns false while a claim of the tick is under way, or its grant is being given back.
 func (k *Tick[T]) canAsk() bool { return !k.isIn(asking, givenUp, returning) }
 
 // Unwanted reports whether a tick was given up while its claim was under way, and whether this was because its schedule was replaced.
@@ -391,7 +382,7 @@ func (k *Tick[T]) Unwanted() (givenUp, dropped bool) {
 	return is, s.Dropped
 }
 
-// Claim returns the options of the claim that is under way.
+// Claim returns the options of the claim that is under way, or the zero value.
 func (k *Tick[T]) Claim() Claim {
 	s, _ := k.state.(Asking)
 	return s.Claim
@@ -408,10 +399,8 @@ type Trouble struct {
 	Detail string
 }
 
-// isNone reports whether t is the zero value.
 func (t *Trouble) isNone() bool { return *t == Trouble{} }
 
-// noteAnswered records the end of an outage, if there was one.
 func (t *Trouble) noteAnswered(now time.Time) {
 	if !t.Since.IsZero() && t.Until.IsZero() {
 		t.Until = now

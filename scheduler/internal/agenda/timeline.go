@@ -76,7 +76,6 @@ func (t *timeline[E]) add(spec *cronspec.Schedule, entry E, after time.Time) {
 	}
 }
 
-// next returns the earliest instant at which an entry is due. ok is false if the timeline is empty.
 func (t *timeline[E]) next() (at time.Time, ok bool) {
 	if len(t.queue) == 0 {
 		return time.Time{}, false
@@ -128,7 +127,6 @@ func (t *timeline[E]) advanceLine(l *line[E]) (next time.Time) {
 
 func unixTime(unix int64) time.Time { return time.Unix(unix, 0).UTC() }
 
-// A lineHeap is a heap of lines by the time at which they are due.
 type lineHeap[E any] []*line[E]
 
 func (h lineHeap[E]) Len() int           { return len(h) }

@@ -1,6 +1,6 @@
 //go:build !failpoints || !unix
 
-// Package failpoint lets tests kill a replica at a point of the life of a run.
+// Package failpoint lets tests kill a replica at a named point of its work.
 package failpoint
 
 import "time"
