@@ -99,9 +99,9 @@ func (a *app) execJob(ctx context.Context, cfg *config.Config, job *config.Job, 
 	return execResult(record, err)
 }
 
-// withoutInfo keeps the lines about the start and the end of the run out of the log, unless the log level is debug.
+// withoutInfo keeps the lines about the start and the end of the run out of the log, at the default level.
 func withoutInfo(log hclog.Logger) hclog.Logger {
-	if !log.IsDebug() {
+	if log.GetLevel() == hclog.Info {
 		log.SetLevel(hclog.Warn)
 	}
 	return log
