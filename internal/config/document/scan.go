@@ -207,7 +207,6 @@ type excess struct {
 	message string
 }
 
-// spendValues subtracts values and the cost of their keys from the budget.
 func (s *scanner) spendValues(at, values, keyBytes int) {
 	if message := s.bounds.spendValues(values, keyBytes); message != "" {
 		s.stopAt(at, message)
@@ -292,9 +291,8 @@ func writtenAt(src string, pos, n int) int {
 	return max(at, pos)
 }
 
-// The TOML library reports no positions for the values that it decodes, and accepts some second definitions of tables that TOML forbids. So a small
-// scanner finds the places of all keys and values, and second definitions. It follows keys, brackets and strings, and leaves everything else to the
-// library. Its result for text that is not TOML is useless, but harmless.
+// The scanner finds second definitions, because the TOML library accepts some that TOML forbids. It follows keys, brackets and strings, and leaves
+// everything else to the library. Its result for text that is not TOML is useless, but harmless.
 
 // place is the position of a key and its value, as byte offsets in the text. It has the same structure as the value.
 type place struct {
@@ -352,7 +350,7 @@ func (p *place) latestTable() *place {
 	return p.items[len(p.items)-1]
 }
 
-// setKey adds a key to a table and returns its place. path is relative to the table. If the key is defined already, setKey returns a twin.
+// setKey adds a key to a table and returns its place. path is relative to the table. For a key that is defined already, setKey returns a twin.
 func setKey(table *place, path []keyPart) (*place, *twin) {
 	last := len(path) - 1
 	for _, part := range path[:last] {
