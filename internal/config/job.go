@@ -197,7 +197,6 @@ func textsOf(exprs []expression) []string {
 	return texts
 }
 
-// newDraft returns a job that has only the built-in defaults.
 func newDraft(zone *time.Location, zones *cronspec.Zones) draft {
 	return draft{
 		Job: Job{

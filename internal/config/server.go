@@ -185,7 +185,6 @@ func checkServer(r *schema.Reader, table document.Value, s Server) {
 	}
 }
 
-// pathOf returns the path of a URL, or "" if the URL is invalid.
 func pathOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -292,7 +291,6 @@ func checkOIDC(r *schema.Reader, s Server) {
 	}
 }
 
-// checkRedirect reports a redirect_url with a path or a scheme that the server does not handle.
 func checkRedirect(r *schema.Reader, s Server) {
 	at, set := r.Set("server.oidc.redirect_url")
 	if !set || s.OIDC == nil || s.OIDC.RedirectURL == "" {

@@ -169,7 +169,6 @@ func (s *scanner) atQuote() bool {
 	return s.pos < len(s.src) && (s.src[s.pos] == '"' || s.src[s.pos] == '\'')
 }
 
-// skipChar moves past a character and reports whether it was next.
 func (s *scanner) skipChar(char byte) bool {
 	if s.pos < len(s.src) && s.src[s.pos] == char {
 		s.pos++
@@ -178,7 +177,6 @@ func (s *scanner) skipChar(char byte) bool {
 	return false
 }
 
-// skipUntil moves to the next of the given characters, or to the end of the text.
 func (s *scanner) skipUntil(chars string) {
 	if n := strings.IndexAny(s.src[s.pos:], chars); n >= 0 {
 		s.pos += n
@@ -420,7 +418,6 @@ func parentTable(t *place, path []keyPart) (*place, *twin) {
 	return t, nil
 }
 
-// secondDefinition returns a twin for another key that defines this place again.
 func (p *place) secondDefinition(part keyPart) *twin {
 	kind := "table"
 	if p.form == plain {
