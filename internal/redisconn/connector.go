@@ -155,7 +155,6 @@ func (r *refusedLogin) Error() string {
 // Unwrap returns the reply.
 func (r *refusedLogin) Unwrap() error { return r.reply }
 
-// errNoRedis is the error if a server does not speak the Redis protocol.
 var errNoRedis = errors.New("it is no Redis")
 
 // sendCommand sends a command and returns the reply, which must be one line. The reader consumes nothing else, because no other reply is outstanding.

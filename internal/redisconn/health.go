@@ -27,7 +27,6 @@ func (c *Conn) CheckUp(ctx context.Context) error {
 	return nil
 }
 
-// explainError adds facts that the client's error does not contain.
 func (c *Conn) explainError(err error) error {
 	switch {
 	case c.source.withheld != "" && isLoginError(err):
