@@ -26,7 +26,7 @@ type machineChecks struct {
 	labels map[string]string // labels of this replica
 }
 
-// ofJob warns about a missing user, folder, file or program of a job. It skips a program without a slash, because the PATH of the replica is unknown.
+// ofJob skips a program without a slash, because the PATH of the replica is unknown.
 func (c machineChecks) ofJob(d *draft) {
 	if !c.machine || !d.Enabled || !c.isFor(d) {
 		return
@@ -52,7 +52,6 @@ func (c machineChecks) ofJob(d *draft) {
 	}
 }
 
-// checkUser warns if the user or the group is unknown, or if the directory service does not answer.
 func (c machineChecks) checkUser(v document.Value, d *draft) {
 	switch _, err := c.rights(d.User, d.Group); {
 	case errors.Is(err, safefile.ErrUnanswered):
@@ -62,7 +61,6 @@ func (c machineChecks) checkUser(v document.Value, d *draft) {
 	}
 }
 
-// isFor reports whether the labels in this configuration match the `where` of a job.
 func (c machineChecks) isFor(d *draft) bool {
 	for name, value := range d.Where {
 		if c.labels[name] != value {

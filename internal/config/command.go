@@ -90,7 +90,6 @@ func exitCodes(r *schema.Reader, v document.Value) ([]int, bool) {
 	return schema.List(r, v, "a list of whole numbers such as [0, 1]", func(item document.Value) (int, bool) { return r.Integer(item, 0, 255) })
 }
 
-// finishCommand sets the command, with the shell before it if the command is a string.
 func finishCommand(r *schema.Reader, v document.Value, d *draft) {
 	requireKey(r, v, d, "command", "http")
 	d.Command = d.argv
@@ -165,7 +164,6 @@ func readEnvFromFile(r *schema.Reader, v document.Value, d *draft) {
 	})
 }
 
-// eachVariable calls each for the entries with a valid name in a table of environment variables.
 func eachVariable(r *schema.Reader, v document.Value, example string, each func(document.Value)) {
 	table, ok := v.Raw.(map[string]any)
 	if !ok {

@@ -71,7 +71,7 @@ type Config struct {
 	Unchecked map[string]bool
 }
 
-// Redis describes how to reach the Redis that coordinates the replicas.
+// Redis has the addresses of the Redis that coordinates the replicas, and the files with its credentials.
 type Redis struct {
 	// URL is in a form that [ParseRedisURL] accepts; "" if not set. It may contain a password.
 	URL string
@@ -82,7 +82,7 @@ type Redis struct {
 	PasswordFile string
 	// TLS is nil unless [redis].tls is set.
 	TLS *TLS
-	// Sentinel describes how to reach the Sentinels. nil means that they have no password and the same TLS settings as their master.
+	// Sentinel has the credentials and the TLS settings for Sentinels. nil means that they have no password and the same TLS settings as their master.
 	Sentinel *SentinelAccess
 	// AckedReplicas is the number of Redis replicas that must acknowledge a grant or a renewal. Defaults to 0.
 	AckedReplicas int
@@ -107,7 +107,7 @@ type Replica struct {
 	DrainTimeout time.Duration
 	// MaxRunning caps the number of concurrent runs of a replica. Defaults to 100.
 	MaxRunning int
-	// Labels are compared with the `where` of jobs. Defaults to none.
+	// Labels are matched by the `where` of jobs. Defaults to none.
 	Labels map[string]string
 }
 
@@ -117,7 +117,7 @@ type ClusterSettings struct {
 	Replicas int
 }
 
-// History limits what Redis keeps for each job.
+// History limits the records and the output that Redis keeps for each job.
 type History struct {
 	// Runs is the number of records of runs and ticks. Defaults to 50.
 	Runs int
@@ -147,7 +147,8 @@ type Server struct {
 	URL, BasePath string
 	// TrustedProxies has the addresses of the proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
-	// Hosts has additional names that are permitted in the Host header. localhost, the hosts of Listen and URL, and all IP addresses are always permitted.
+	// Hosts has additional names that are permitted in the Host header. localhost, the hosts of Listen, URL and OIDC.RedirectURL, and all IP addresses are
+	// always permitted.
 	Hosts []string
 	// CertFile and KeyFile have the server's certificate and its key. Both are "" for plain HTTP.
 	CertFile, KeyFile string
@@ -218,7 +219,6 @@ func defaultKeys() schema.Section[draft] {
 	return s
 }
 
-// aboutKeys returns the keys that describe a job or configure its output.
 func aboutKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Bool("enabled", func(d *draft) *bool { return &d.Enabled }, "Whether the job runs."),
@@ -235,7 +235,6 @@ func outputKeys() schema.Section[Output] {
 	}}
 }
 
-// jobReader reads jobs. It has everything that a job may refer to.
 type jobReader struct {
 	*schema.Reader
 	keys       schema.Section[draft]

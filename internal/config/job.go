@@ -197,7 +197,6 @@ func textsOf(exprs []expression) []string {
 	return texts
 }
 
-// newDraft returns a job that has only the built-in defaults.
 func newDraft(zone *time.Location, zones *cronspec.Zones) draft {
 	return draft{
 		Job: Job{
@@ -247,8 +246,7 @@ func notingKey(key schema.Key[draft]) schema.Key[draft] {
 	return key
 }
 
-// nearestPlace returns the value of the first of the keys that the job's own table sets. If the table sets no such key, it returns the value of the first
-// key.
+// nearestPlace returns the value of the first of the keys that the job's own table sets, or the value of the first key if the table sets none of them.
 func (d *draft) nearestPlace(keys ...string) document.Value {
 	for _, key := range keys {
 		if v, set := d.at[key]; set && strings.HasPrefix(v.Path, "jobs.") {

@@ -26,7 +26,7 @@ type Options struct {
 	KeepUnset bool
 	// Files, if not nil, receives the paths of all files and folders that Load read or looked for, even if there are faults.
 	Files *Files
-	// Trust restricts who may own the files of the configuration and the files that it names. With a restriction, Load also warns about secrets that other
+	// Trust restricts the owners of the configuration's files, and of the files that it names. With a restriction, Load also warns about secrets that other
 	// users may read.
 	Trust safefile.Trust
 	// Rights returns the identity under which a job's files are opened. If Rights or its result is nil, they are opened as this process's own user.
@@ -55,7 +55,6 @@ func Load(path string, o Options) (*Config, error) {
 	return c, nil
 }
 
-// loader reads the files of one configuration.
 type loader struct {
 	*schema.Reader
 	options Options
@@ -88,7 +87,6 @@ func newLoader(o Options) *loader {
 	}
 }
 
-// loadPath reads the file or folder that the user named, and all files that it includes.
 func (l *loader) loadPath(path string) {
 	l.order[path] = 0
 	l.watchPath(path, false)
@@ -142,14 +140,13 @@ func (l *loader) loadFile(name string, from document.Value) {
 	}
 }
 
-// watchPath records a file or a pattern. It is called before the file is read.
+// watchPath must be called before the file is read, so that no change after the read is missed.
 func (l *loader) watchPath(name string, pattern bool) {
 	if l.options.Files != nil {
 		l.options.Files.addPath(l.probe, name, pattern)
 	}
 }
 
-// parseFile parses the text of a file, and reads the files that it includes.
 func (l *loader) parseFile(f *document.File) {
 	if _, known := l.order[f.Name()]; !known {
 		l.order[f.Name()] = len(l.order)
@@ -168,7 +165,7 @@ func (l *loader) parseFile(f *document.File) {
 	}
 }
 
-// loadIncludes reads the files in the list `include`. Names and patterns are relative to the folder of the including file.
+// loadIncludes resolves names and patterns against the folder of the including file.
 func (l *loader) loadIncludes(v document.Value) {
 	const want = `a list of files and patterns, such as ["jobs.d/*.toml"]`
 	if list, isList := v.Raw.([]any); isList && len(list) == 0 {
@@ -230,8 +227,8 @@ func (l *loader) checkFolder(name string, from document.Value) {
 	}
 }
 
-// Access describes how to reach a cluster, according to a configuration that may be faulty. If a value is uncertain, its field is empty and an error is set,
-// because a command that pauses jobs must not act on a cluster that the user did not mean.
+// Access has the namespace and the Redis of a cluster, as far as a configuration that may be faulty defines them. If a value is uncertain, its field is
+// empty and an error is set, because a command that pauses jobs must not act on a cluster that the user did not mean.
 type Access struct {
 	// Namespace is the cluster's name. It is "" if NamespaceErr is not nil.
 	Namespace    string
@@ -251,7 +248,6 @@ func ReadAccess(path string, o Options) Access {
 	return a
 }
 
-// rootValues returns the values of a key at the top levels of all files.
 func (l *loader) rootValues(key string) (values []document.Value) {
 	for _, root := range l.roots {
 		if v, set := root.Get(key); set {
@@ -304,7 +300,7 @@ func strayKey(root document.Value) string {
 	return ""
 }
 
-// misplacedKey returns the path of a key in a table, or in its inner tables down to a depth. It returns "" if the key is not there.
+// misplacedKey returns the path of a key in a table, or in its inner tables down to a depth, or "".
 func misplacedKey(table map[string]any, key string, depth int) string {
 	if _, is := table[key]; is {
 		return key
@@ -342,12 +338,10 @@ func (l *loader) soundRedis(to *Redis) error {
 	return nil
 }
 
-// hasRepeated reports whether a file defines one of these keys or tables twice, so that the user's intention is unknown.
 func (l *loader) hasRepeated(names ...string) bool {
 	return slices.ContainsFunc(l.files, func(f *document.File) bool { return f.Repeats(names...) })
 }
 
-// hasUnread reports whether a text that could not be parsed contains a word.
 func (l *loader) hasUnread(word string) bool {
 	return slices.ContainsFunc(l.files, func(f *document.File) bool { return f.Unread(word) })
 }

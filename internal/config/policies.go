@@ -13,7 +13,6 @@ import (
 
 const mostSlots = 1000
 
-// slotKeys returns the keys that limit the concurrent runs of a job, and that select what happens to a tick without a free slot.
 func slotKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Integer("parallel", 1, mostSlots, func(d *draft) *int { return &d.Parallel }, "Slots: concurrent runs of the job in the cluster."),
@@ -172,7 +171,6 @@ func readRecover(r *schema.Reader, v document.Value, d *draft) {
 	}
 }
 
-// recoverOf returns the setting recover: false or a table.
 func recoverOf(d *draft) any {
 	if d.Recover == 0 {
 		return false
@@ -187,7 +185,6 @@ func recoverKeys() schema.Section[int] {
 	}}
 }
 
-// finishRecover refuses recovery for a job with several runs per tick.
 func finishRecover(r *schema.Reader, d *draft) {
 	if d.Recover > 0 && d.PerTick > 1 && !d.wrong["recover"] && !d.wrong["per_tick"] {
 		r.Fault(d.nearestPlace("recover", "per_tick"), "recover needs per_tick = 1, not %d: of several runs of a tick it could not tell which one to repeat; set one of them only",

@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	// mostAcked is the maximum of acked_replicas.
 	mostAcked = 100
-	// The bounds of ack_timeout. It is spent within the time limit of one round trip.
+	// The bounds of ack_timeout, which is spent within the time limit of one round trip.
 	leastAckTimeout, mostAckTimeout = time.Millisecond, 500 * time.Millisecond
 )
 
@@ -247,7 +246,6 @@ func ParseRedisURL(raw string) (RedisURL, error) {
 
 var errNoURL = errors.New("is not a URL; in a password, write %XX for characters other than letters and digits")
 
-// readAuthority reads the user, the password and the hosts.
 func (u *RedisURL) readAuthority(authority string, s scheme) error {
 	hosts := authority
 	if at := strings.LastIndex(authority, "@"); at >= 0 {

@@ -50,7 +50,6 @@ func serverTLSKeys() schema.Section[Server] {
 	}
 }
 
-// readHosts reads the names that are permitted in the Host header, without ports.
 func readHosts(r *schema.Reader, v document.Value) ([]string, bool) {
 	const want = `a list of names such as ["cron.example.org"]`
 	return schema.List(r, v, want, func(item document.Value) (string, bool) {
@@ -87,7 +86,8 @@ func basePath(r *schema.Reader, v document.Value) (string, bool) {
 	})
 }
 
-// asWritten returns a part of a value for a message. If the value uses the environment, it returns the whole value as the file has it.
+// asWritten returns a part of a value for a message. If the value uses the environment, it returns the whole value as it is written in the file, because the
+// part could reveal a secret.
 func asWritten(v document.Value, part string) any {
 	if hasDollar(v.Raw) {
 		return v.Raw
@@ -185,7 +185,6 @@ func checkServer(r *schema.Reader, table document.Value, s Server) {
 	}
 }
 
-// pathOf returns the path of a URL, or "" if the URL is invalid.
 func pathOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -210,7 +209,7 @@ func (s Server) RedirectURL() string {
 	return s.OIDC.RedirectURL
 }
 
-// isLoopback reports whether a listen address can be reached only from this machine.
+// isLoopback reports whether a listen address can be reached only from this machine. It returns true for a text that is no address.
 func isLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	return err != nil || isLoopbackHost(host)
@@ -292,7 +291,6 @@ func checkOIDC(r *schema.Reader, s Server) {
 	}
 }
 
-// checkRedirect reports a redirect_url with a path or a scheme that the server does not handle.
 func checkRedirect(r *schema.Reader, s Server) {
 	at, set := r.Set("server.oidc.redirect_url")
 	if !set || s.OIDC == nil || s.OIDC.RedirectURL == "" {

@@ -49,8 +49,8 @@ func (s Settings) addJob(job string, all []Setting) {
 	s.Own[job] = own
 }
 
-// jobSettings returns the settings of the draft in its current state. defaults are the values of a draft without any keys. A value whose text in the file
-// contains "${" is shown as that text, unless it has no effect: catch_up_window in [defaults] has none for a job without catch_up.
+// jobSettings returns the settings of the draft. defaults are the values of a draft without any keys. A value whose text in the file contains "${" is shown
+// as that text, unless it has no effect: catch_up_window in [defaults] has none for a job without catch_up.
 func (d *draft) jobSettings(keys schema.Section[draft], defaults map[string]string) []Setting {
 	entries := keys.Entries(d)
 	all := make([]Setting, 0, len(entries))
@@ -86,7 +86,7 @@ func hasDollar(raw any) bool {
 	return false
 }
 
-// described is a text that is shown instead of a secret value.
+// described is a text that is shown instead of a value with secrets.
 type described string
 
 // programOf describes a program and the number of its arguments. The arguments may be secrets and must not leave the machine.
@@ -113,7 +113,6 @@ func countOf(n int, thing string) string {
 
 var bareName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// keyName returns a name as a TOML key, quoted if necessary.
 func keyName(name string) string {
 	if bareName.MatchString(name) {
 		return name
@@ -134,7 +133,6 @@ func variablesOf(d *draft) any {
 	return described(strings.Join(names, ", "))
 }
 
-// filedOf describes the variables of `env_from_file` by their names.
 func filedOf(d *draft) any {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(d.EnvFromFile)) {
@@ -146,7 +144,6 @@ func filedOf(d *draft) any {
 // notSet is shown for a key that has no value and no default.
 const notSet = "–"
 
-// settingText returns a value as TOML or as a description.
 func settingText(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -63,7 +63,6 @@ func writtenZone(v document.Value) string {
 	return ""
 }
 
-// caughtUp returns catch_up_window for a job with catch_up, and notSet for any other job.
 func caughtUp(d *draft) any {
 	if d.CatchUp == "" || d.CatchUp == "none" {
 		return schema.Prose(notSet)
@@ -109,7 +108,6 @@ func finishSchedule(r *schema.Reader, v document.Value, d *draft, known calendar
 	finishBounds(r, d, err, now)
 }
 
-// wrongSchedule reports the faults of the parser in the schedule and in its exceptions.
 func wrongSchedule(r *schema.Reader, d *draft, err error, except []expression) {
 	for _, one := range splitErrors(err) {
 		var wrong *cronspec.ParseError
@@ -126,7 +124,6 @@ func wrongSchedule(r *schema.Reader, d *draft, err error, except []expression) {
 	}
 }
 
-// expressionOf returns the expression that an error or a remark of the parser refers to.
 func expressionOf(d *draft, except []expression, about *cronspec.ParseError) (e expression, found bool) {
 	of := d.exprs
 	if about.Except {
@@ -213,7 +210,7 @@ func readCalendars(r *schema.Reader, v document.Value, to calendars) {
 
 var datePattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
 
-// readDay reads a day from a string or from a TOML date.
+// readDay reads a string or a TOML date.
 func readDay(r *schema.Reader, v document.Value) (string, bool) {
 	if t, isTime := v.Raw.(time.Time); isTime && t.Location().String() == "date-local" { // the TOML library gives this location to dates
 		return t.Format(time.DateOnly), true
@@ -380,7 +377,6 @@ func zonesBefore(jobs map[string]*Job, before map[string][]link, job string, see
 	return zones
 }
 
-// circles searches `after` for cycles.
 type circles struct {
 	*document.Report
 	before map[string][]link

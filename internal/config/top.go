@@ -237,7 +237,6 @@ const NameRule = "a letter or a digit, then up to 127 letters, digits, '_' and '
 // ValidName reports whether a name is valid for a job, a lock or a namespace: see [NameRule].
 func ValidName(name string) bool { return namePattern.MatchString(name) }
 
-// eachNamed calls each for the inner tables of [jobs], [pools] or [calendars].
 func eachNamed(r *schema.Reader, v document.Value, kind string, each func(document.Value)) {
 	table, ok := v.Raw.(map[string]any)
 	if !ok {

@@ -69,7 +69,7 @@ func (f *Files) Stamp() (stamp string, err error) {
 	return strings.Join(now, "\n"), err
 }
 
-// currentStamp returns the present stamp. Its error is always nil: a missing file has a stamp, too.
+// currentStamp never returns an error, because a missing file has a stamp, too.
 func (w watched) currentStamp() (string, error) {
 	if w.pattern {
 		names, _ := matchFiles(w.name) // Load reports a faulty pattern
@@ -127,7 +127,7 @@ type silentMount struct {
 	asked string // the earlier path for which the mount did not answer, or ""
 }
 
-// Error returns a text that contains the mount, if it is known.
+// Error names the mount, if it is known.
 func (s *silentMount) Error() string {
 	text := safefile.ErrUnanswered.Error()
 	if s.at != "" {
@@ -142,7 +142,7 @@ func (s *silentMount) Error() string {
 // Unwrap returns [safefile.ErrUnanswered].
 func (*silentMount) Unwrap() error { return safefile.ErrUnanswered }
 
-// isUnchecked reports whether [mountProbe.probePath] failed without an answer about the path, because the mount did not answer or the time was used up.
+// isUnchecked reports whether [mountProbe.probePath] got no answer about the path, because the mount did not answer or the time was used up.
 func isUnchecked(err error) bool {
 	return errors.Is(err, safefile.ErrUnanswered) || errors.Is(err, context.DeadlineExceeded)
 }

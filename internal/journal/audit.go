@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The limits of the audit log. They keep one user from pushing the acts of others out of it: see [auditLog.countStop].
+// The limits of the audit log. They keep one user from pushing the acts of others out of it.
 const (
 	// The newest MaxActs acts are kept for KeepActs, all older ones for KeepMore.
 	MaxActs  = 1000
@@ -165,9 +165,8 @@ func (l auditLog) countAct(ctx context.Context, user string, now time.Time) erro
 	return nil
 }
 
-// addEntry adds an entry. It returns an error if Redis removed the entry at once. Entries stay in the order of writing: if the clock of Redis was set back,
-// existing entries can have later times, and addEntry moves those before the new entry. Otherwise, the limits of the log would remove the new entry as the
-// oldest.
+// addEntry adds an entry. It returns an error if Redis removed the entry at once. If the clock of Redis was set back, existing entries can have later times.
+// addEntry moves those before the new entry, because the limits of the log would otherwise remove the new entry as the oldest.
 func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) error {
 	key, at := l.key("audit"), float64(now.UnixMilli())
 	var later *redis.StringSliceCmd
@@ -202,7 +201,7 @@ func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) erro
 	return allErrors(ctx, cmds, err)
 }
 
-// Unchanged marks an act as one that changed nothing. Such acts of one user and kind share one entry, which has their number and the time of the newest.
+// Unchanged marks an act as one that changed nothing. Such acts of one user and kind share one entry, which has their number and the time of the newest one.
 func (l auditLog) Unchanged(ctx context.Context, a Act) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

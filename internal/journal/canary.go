@@ -33,8 +33,8 @@ func (n *namespace) Canary(replica string) *Canary {
 }
 
 // Look writes a key to each master, with the time to live ttl. It returns whether the keys of earlier calls still existed. If a master does not answer, Look
-// returns an error, and the next result for that master is CanaryUnsure. A missing key that may have expired is also CanaryUnsure. It may have expired from ttl
-// minus one time-out after it was written.
+// returns an error, and the next result for that master is CanaryUnsure. A missing key that may have expired is also CanaryUnsure. A key counts as possibly
+// expired from ttl minus one time-out after it was written.
 func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState, err error) {
 	cluster, ok := c.redis.(*redis.ClusterClient)
 	if !ok {
@@ -60,7 +60,7 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState
 		failed := errors.Join(before[i].Err(), set[i].Err())
 		found = max(found, c.updateState(key, before[i].Val() > 0, failed, now, until))
 		if failed == nil && !slices.Contains(chosen, key) {
-			delete(c.alive, key) // its master has another key now, or is no longer a master
+			delete(c.alive, key) // another key now stands for its master, or its node is no longer a master
 		}
 		failures.Add(failed)
 	}
@@ -117,7 +117,7 @@ func (c *Canary) chooseKeys(ctx context.Context, cluster *redis.ClusterClient) (
 	return keys, nil
 }
 
-// writeKeys writes the keys. For each key it returns the reply to an EXISTS before the write, and the reply to the write. Both contain their errors.
+// writeKeys writes the keys. before has the reply to an EXISTS before each write, and set the reply to the write. Both contain their errors.
 func (c *Canary) writeKeys(ctx context.Context, keys []string, ttl time.Duration) (before []*redis.IntCmd, set []*redis.StatusCmd) {
 	_, _ = c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {

@@ -48,8 +48,7 @@ func (id ConfigID) String() string {
 // A header is the part of a published configuration that all jobs share.
 type header struct {
 	// Jobs is the number of jobs in the hash. A hash with more or fewer jobs is incomplete.
-	Jobs int `json:"jobs"`
-	// Settings are the common settings.
+	Jobs     int       `json:"jobs"`
 	Settings []Setting `json:"settings"`
 }
 
@@ -63,8 +62,8 @@ const (
 )
 
 // KeepConfiguration keeps a configuration in Redis for ttl. Call it again well before ttl has passed. All replicas with the same configuration and version
-// share one copy: the first call writes it, later calls extend its time to live. KeepConfiguration calls the function of only if it has to write. If of is nil,
-// it writes nothing. It rewrites a hash that is incomplete or has a damaged header. It still returns the damage, as an error that wraps ErrCorrupt.
+// share one copy: the first call writes it, later calls extend its time to live. KeepConfiguration calls of only if it has to write, and writes nothing if of
+// is nil. It rewrites a hash that is incomplete or has a damaged header. It still returns the damage, as an error that wraps ErrCorrupt.
 func (g registry) KeepConfiguration(ctx context.Context, id ConfigID, ttl time.Duration, of func() Configuration) error {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -138,7 +137,7 @@ func (g registry) writeSettings(ctx context.Context, key string, of func() Confi
 	return err
 }
 
-// replaceSettings writes all settings, the header last.
+// replaceSettings writes the header last, so that the hash counts as incomplete if a write fails.
 func (g registry) replaceSettings(ctx context.Context, key string, c Configuration, ttl time.Duration) error {
 	if err := errorOf(ctx, g.redis.Del(ctx, key)); err != nil {
 		return err

@@ -19,7 +19,7 @@ const (
 	mostIncidents = 100
 	// mostReports is the maximum number of reports per kind, so that many reports of outages do not displace a report of lost data.
 	mostReports = 300
-	// justNow is the maximum time from now to the end of an incident that Incidents returns. A replica may record an incident after the caller has read the clock.
+	// justNow is the time after now at which an incident of Incidents may still end: a replica may record an incident after the caller has read the clock.
 	justNow = 2 * time.Second
 )
 
@@ -91,7 +91,6 @@ func (l incidentList) Incidents(ctx context.Context, now time.Time) ([]Incident,
 	return mergeIncidents(slices.DeleteFunc(all, func(in Incident) bool { return in.To.After(now.Add(justNow)) })), damaged
 }
 
-// mergeIncidents returns incidents from new to old, with overlapping ones of one kind merged.
 func mergeIncidents(all []Incident) []Incident {
 	slices.SortFunc(all, func(a, b Incident) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.From.Compare(b.From), a.To.Compare(b.To), cmp.Compare(a.Replica, b.Replica))

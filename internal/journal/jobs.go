@@ -18,7 +18,6 @@ type descriptions struct{ *namespace }
 
 // A JobInfo describes a job for readers that do not have its configuration.
 type JobInfo struct {
-	// Name is the name of the job.
 	Name string `json:"name"`
 	// Schedule lists the cron expressions. Timezone is the IANA name of the zone.
 	Schedule []string `json:"schedule"`
@@ -150,8 +149,8 @@ func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]strin
 	return gone, nil
 }
 
-// notSeenSince returns the names of the entries that are older than t or that no replica wrote, in order. lastSeen has the times of the last description of
-// those that a replica wrote.
+// notSeenSince returns, in order, the names of the entries that are older than t or that no replica wrote. For each entry that a replica wrote, lastSeen has
+// the time of its last description.
 func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen []redis.Z) {
 	for name, text := range all {
 		var info JobInfo

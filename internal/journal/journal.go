@@ -35,9 +35,10 @@
 //	request:ID     a request as JSON, until it expires; request:ID:answer its answer
 //	request-once:KEY the request that AskOnce stored under a caller's key, as JSON
 //	asked          the channel on which requests are announced
-//	{JOB}:followed present while somebody follows the output of the job's runs
+//	{JOB}:followed present while a user follows the output of the job's runs
 //	{JOB}:live:ID  stream of the output of a followed run; until a minute after the last chunk
 //	gone           sorted set: job that no replica has any more, by the time of its last description
+//	incidents      hash: kind, end and replica -> an outage of Redis or a loss of its data, as that replica reported it, as JSON
 //	lost           sorted set: name of a lost replica by the time when it was last seen
 //	audit          sorted set: acts of users (trigger, pause, ...) as JSON, in the order of writing
 //	acts:TIME      hash: the number of acts of each user in one minute or day
@@ -55,11 +56,12 @@
 //
 //	Runs + W records, W being the number of replicas that write it
 //
-// (a batch with several new records of one job counts as so many writers). Reading never returns more than Runs records, or a record that is too old. Output
-// is stored in blocks of Config.MaxBytes/(8 x Runs) bytes, at least 256, and trimmed to MaxBytes with each write. The oldest blocks are removed first, so a
-// part of the oldest output may remain. All keys of a job expire MaxAge after its last record.
+// (a batch with n new records of one job counts as n writers). Reading never returns more than Runs records, or a record older than MaxAge. Output is stored
+// in blocks of Config.MaxBytes/(8 x Runs) bytes, at least 256, and trimmed to MaxBytes with each write. The oldest blocks are removed first, so a part of the
+// oldest output may remain. All keys of a job expire MaxAge after its last record.
 //
-// MaxRunID and MaxText limit the strings of a record, and so its size. Measured on Redis 7.0 with MEMORY USAGE after 10^5 runs (TestMemory), in bytes:
+// MaxRunID and MaxText limit the strings of a record, and so its size. Measured on Redis 7.0 with MEMORY USAGE after 10^5 runs (TestMemory), in bytes; the
+// figures behind "counted as" are rounded up for calculations:
 //
 //	a record as a replica writes it     415, counted as 500
 //	a record with the longest texts     2,600, counted as 2,700 (9 KiB if they are control characters)
@@ -108,8 +110,8 @@ type Config struct {
 	MaxBytes int64
 	// Timeout is the time limit of a call; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// First, if not nil, is called with each record that is the first to end a run or a tick. Only one of all replicas calls it, once, so that outcomes can be
-	// counted. Record waits for it. With a Redis Cluster several goroutines call it in parallel.
+	// First, if not nil, is called with each record that is the first to end a run or a tick. For each such record only one of all replicas calls it, once, so
+	// that outcomes can be counted. Record waits for it. With a Redis Cluster several goroutines call it in parallel.
 	First func(Record)
 }
 
@@ -203,7 +205,6 @@ func (n *namespace) withTimeout(ctx context.Context) (context.Context, context.C
 
 func (n *namespace) key(name string) string { return n.prefix + name }
 
-// jobKey returns a key of one job, with its hash tag.
 func (n *namespace) jobKey(job, name string) string { return n.prefix + "{" + job + "}:" + name }
 
 func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
@@ -279,7 +280,7 @@ func allErrors(ctx context.Context, cmds []redis.Cmder, err error) error {
 	return multierr.Join(failed, damaged)
 }
 
-// errorOf returns the error of a command that was sent alone.
+// errorOf returns the error of a command that was sent alone, with the cause of an ended context.
 func errorOf(ctx context.Context, c redis.Cmder) error {
 	return allErrors(ctx, []redis.Cmder{c}, c.Err())
 }
@@ -306,7 +307,6 @@ func wholeFailure(cmds []redis.Cmder, err error) error {
 	return err
 }
 
-// commandError returns the error of a command, with the command's name and key.
 func commandError(c redis.Cmder) error {
 	name := strings.ToUpper(c.Name())
 	if args := c.Args(); len(args) > 1 {
@@ -394,10 +394,10 @@ func isSound(t time.Time) bool {
 	return t.IsZero() || year >= 1 && year <= 9999
 }
 
-// described is a value that Redis stores as JSON under a name.
+// described is a value that Redis stores as JSON. findFault describes what no replica would have written in it, or returns "".
 type described interface{ findFault() string }
 
-// decodeAll decodes the JSON of list entries. Damaged entries are left out, and damaged has an error for each of them, which begins with doing.
+// decodeAll decodes the JSON of list entries. It leaves out damaged entries. damaged has an error for each of them, which begins with doing.
 func decodeAll[T any, P interface {
 	*T
 	described
@@ -418,7 +418,7 @@ func decodeAll[T any, P interface {
 	return entries, errs.Err()
 }
 
-// decodeEntry decodes text into v. name points to the field of v that has the name of the entry. It must equal want.
+// decodeEntry decodes text into v. name points to the field of v that has the name of the entry. A name other than want is damage.
 func decodeEntry(text string, v described, name *string, want string) error {
 	if err := json.Unmarshal([]byte(text), v); err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)

@@ -29,11 +29,10 @@ type liveOutput struct{ *namespace }
 // A Chunk is a part of the output of an attempt, published for followers. Chunks may overlap: output is published again if its chunk may be lost, or if a
 // follower came later.
 type Chunk struct {
-	// Attempt is the number of the attempt.
 	Attempt int `json:"try,omitempty"`
 	// Offset is the number of bytes that the attempt printed before the chunk.
 	Offset int64 `json:"at,omitempty"`
-	// Lines are in the order in which they were read. They are empty if the attempt has not printed anything.
+	// Lines are in the order in which they were read. A chunk without lines shows followers that a replica has noticed them, or ends the attempt.
 	Lines []Line `json:"lines,omitempty"`
 	// End is set on the last chunk of the attempt.
 	End bool `json:"end,omitempty"`
@@ -59,7 +58,7 @@ type Line struct {
 // Size returns the number of bytes of the line, with its newline.
 func (l Line) Size() int64 { return int64(len(l.Text) + 1) }
 
-// Follow asks the replicas to publish the output of a job's runs for keepFollower. Call it again as long as somebody watches.
+// Follow asks the replicas to publish the output of a job's runs for keepFollower. Call it again while a user watches.
 func (l liveOutput) Follow(ctx context.Context, job string) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -84,7 +83,7 @@ func AsksToFollow(command string, args []string) bool {
 // longestFollowed is an upper limit for the length of the key that Follow writes, in bytes, for any namespace and job.
 const longestFollowed = 1000
 
-// Followed returns the jobs among the given ones that somebody follows.
+// Followed returns the given jobs that have a follower.
 func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -105,8 +104,8 @@ func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, erro
 
 func (l liveOutput) liveKey(job, run string) string { return l.jobKey(job, "live:"+run) }
 
-// Publish adds a chunk to the output of a run. first reports whether Redis has no other chunk of the run, because earlier ones were lost or have expired. Redis
-// keeps the newest LiveChunks chunks for keepLive.
+// Publish adds a chunk to the output of a run. first reports whether Redis had no earlier chunk of the run: this is the first one, or the earlier ones were
+// lost or have expired. Redis keeps the newest LiveChunks chunks for keepLive.
 func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) (first bool, err error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -147,8 +146,8 @@ func (l liveOutput) KeepLive(ctx context.Context, runs []LiveRun) (missing []Liv
 	return missing, nil
 }
 
-// Live returns the chunks of a run that were published after the position after, or all kept chunks if after is "". It also returns the position for the next
-// call. Chunks are sorted by their place in the output. A later call can return earlier output, because output is published again.
+// Live returns the chunks of a run that were published after the position after, or all kept chunks if after is "". place is the position for the next call.
+// Chunks are sorted by their place in the output. A later call can return earlier output, because output is published again.
 func (l liveOutput) Live(ctx context.Context, job, run, after string) (chunks []Chunk, place string, err error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

@@ -10,19 +10,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lockUses lists the processes of `cronclave lock` that hold a lock or wait for one.
 type lockUses struct{ *namespace }
 
-// A LockUse is a process that holds a lock or waits for it. The data of the lock in Redis shows which of the two applies.
+// A LockUse is a `cronclave lock` process that holds a lock or waits for it. The data of the lock in Redis shows which of the two applies.
 type LockUse struct {
 	// ID is the id of the process's request for the lock, without dots. The lease id contains it.
 	ID string `json:"id"`
 	// Lock is the name of the lock, or of the pool if Pool is set.
-	Lock string `json:"lock"`
-	Pool bool   `json:"pool,omitempty"`
-	// Slots is the number of slots of the lock.
-	Slots int `json:"slots"`
-	// Owner names the process.
+	Lock  string `json:"lock"`
+	Pool  bool   `json:"pool,omitempty"`
+	Slots int    `json:"slots"`
 	Owner string `json:"owner"`
 	// Since is the start of the wait, by an estimate of the clock of Redis.
 	Since time.Time `json:"since"`

@@ -115,7 +115,6 @@ func (h *history) readRecordedJobs(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(cmd.Val(), func(job string) bool { return !isName(job) }), nil
 }
 
-// An entry is a run in an index.
 type entry struct {
 	job, id string
 	score   float64
@@ -170,8 +169,8 @@ func (h *history) readIndex(ctx context.Context, jobs []string, n int) (found []
 	return found, corrupt.Err(), nil
 }
 
-// readRecords reads the heaviest record of each entry, in the order of the entries. It skips an entry without a record: the record was removed after the index
-// was read.
+// readRecords reads the heaviest record of each entry, in the order of the entries. It skips an entry without a record, which was removed after the index was
+// read.
 func (h *history) readRecords(ctx context.Context, entries []entry) (records []Record, damaged, err error) {
 	damaged, err = pipelineEach(ctx, h.namespace, entries, maxBatch, func(p redis.Pipeliner, e entry) *redis.SliceCmd {
 		return p.HMGet(ctx, h.jobKey(e.job, "records"), fieldName(weightEnd, e.id), fieldName(weightAbandoned, e.id), fieldName(weightRunning, e.id))
@@ -194,7 +193,6 @@ func (h *history) readRecords(ctx context.Context, entries []entry) (records []R
 	return records, damaged, err
 }
 
-// startOf returns the start of a run from its record of weight running; zero if there is none.
 func startOf(e entry, running any) time.Time {
 	text, _ := running.(string)
 	r, err := decodeRecord(e.job, e.id, text)
@@ -279,8 +277,8 @@ type FailuresFound struct {
 	Since time.Time
 }
 
-// mostParts is the maximum number of round trips per call, each for [maxBatch] failures. Without it a call could take long, because most failures in the index
-// may no longer have a record.
+// mostParts is the maximum number of round trips per call, each for [maxBatch] failures. Without it a call could take long if most failures in the index no
+// longer have a record.
 const mostParts = 4
 
 // FailuresBetween returns the failures of a window. It reads the index of failures, so the number of other runs does not matter. It returns errors like Runs.
@@ -311,7 +309,7 @@ func (h *history) FailuresBetween(ctx context.Context, req FailuresRequest) (fou
 	return found, wrapIf("read the failures", multierr.Join(err, damaged))
 }
 
-// failuresIndex reads the failures of a window from the index, from new to old.
+// failuresIndex reads the failures of a window from the index, from new to old, and sets found.Since.
 func (h *history) failuresIndex(ctx context.Context, req FailuresRequest, found *FailuresFound) (failures []entry, damaged, err error) {
 	var all *redis.ZSliceCmd
 	var count *redis.IntCmd

@@ -41,8 +41,7 @@ type Record struct {
 	// RunID identifies the run within its job: 1 to MaxRunID visible ASCII characters without "|". The RunID of a tick without a run is made from its job and
 	// time.
 	RunID string `json:"run_id"`
-	// Job is the job's name.
-	Job string `json:"job"`
+	Job   string `json:"job"`
 	// Tick is the instant of the tick; zero for a run outside the schedule.
 	Tick time.Time `json:"tick,omitzero"`
 	// TickLocal is the local time of a fixed-time tick, such as 2026-11-27T09:00:00; "" for other ticks. It identifies the tick even if the zone data of replicas
@@ -62,8 +61,8 @@ type Record struct {
 	Outcome string `json:"outcome"`
 	// Reason is a code (docs/configuration.md#reasons) or the text of an error.
 	Reason string `json:"reason,omitempty"`
-	// Detail has more facts. For a missed tick: when Redis did not answer, or why Redis could not decide. For a run: the processes that the command left behind.
-	// "" if nothing is known.
+	// Detail has more facts. For a missed tick it is the time without an answer of Redis, or the reason why Redis could not decide. For a run it has the processes
+	// that the command left behind. "" if nothing is known.
 	Detail string `json:"detail,omitempty"`
 	// ExitCode is nil if there was none: the run is in progress, or was ended by a signal.
 	ExitCode *int `json:"exit_code,omitempty"`
@@ -98,7 +97,7 @@ func (r Record) When() time.Time {
 
 // MarshalJSON writes times in UTC, whatever their zone.
 func (r Record) MarshalJSON() ([]byte, error) {
-	type plain Record // without this method
+	type plain Record // has no MarshalJSON, which would call itself
 	for _, t := range []*time.Time{&r.Tick, &r.Started, &r.Finished} {
 		*t = t.UTC()
 	}
@@ -259,7 +258,7 @@ type LeaseMargin struct {
 	// Of names the holder: a job, a pool, or the leadership; "" in entries of older versions.
 	Of      string `json:"of,omitempty"`
 	LeftMS  int64  `json:"left_ms"`
-	LeaseMS int64  `json:"lease_ms"` // length of the lease
+	LeaseMS int64  `json:"lease_ms"`
 }
 
 // The values of LeaseMargin.Of. The name of the job or pool follows the first two.

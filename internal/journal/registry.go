@@ -17,8 +17,8 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// forgetReplica is the minimum time for which the index keeps the id of a replica that has disappeared. If ten times the time to live of a registration is
-// longer, that time counts.
+// forgetReplica is the minimum time for which the index keeps the id of a replica that has disappeared. It keeps the id for ten times the time to live of a
+// registration if that is longer.
 const forgetReplica = 10 * time.Minute
 
 type registry struct{ *namespace }
@@ -145,8 +145,8 @@ func (r Replica) encodeEntry(ttl time.Duration) ([]byte, error) {
 	return text, nil
 }
 
-// restoreEpoch sets the epoch and the format if they are missing, and returns the epoch. It deletes a key that is not an epoch, and returns an error. The next
-// registration sets a new epoch. If this call set one, another replica could have read a different one in the meantime.
+// restoreEpoch sets the epoch and the format if they are missing, and returns the epoch. It deletes a key that is not an epoch, returns an error, and leaves
+// the new epoch to the next registration. Otherwise another replica that has found the same damage could delete the new epoch.
 func (g registry) restoreEpoch(ctx context.Context) (string, error) {
 	var epoch *redis.StringCmd
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -238,8 +238,8 @@ type LostReplica struct {
 	Seen time.Time // time of the last registration, by the replica's estimate of the clock of Redis
 }
 
-// LostReplicas returns the replicas that have disappeared and whose loss nobody has claimed with ClaimLost. They stay listed for some minutes. With an error
-// that wraps ErrCorrupt, the list is valid.
+// LostReplicas returns the replicas that have disappeared and were not claimed with ClaimLost. They stay listed for at least ten minutes. With an error that
+// wraps ErrCorrupt, the list is valid.
 func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -260,8 +260,8 @@ func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	return lost, wrapIf("look for lost replicas", multierr.Join(err, damaged))
 }
 
-// removePredecessors removes the lost replicas with this name from both lists, because a successor is up. It ignores errors, because the lists are for display
-// only.
+// removePredecessors removes the lost replicas with this name from both lists, because a successor is up. Errors do not matter, because the lists are for
+// display only.
 func (g registry) removePredecessors(ctx context.Context, name string) {
 	var ids []string
 	lost, _ := g.LostReplicas(ctx)
@@ -276,10 +276,10 @@ func (g registry) removePredecessors(ctx context.Context, name string) {
 // RememberLost is the time for which a lost replica is listed. mostLost is the maximum number of listed ones.
 const RememberLost, mostLost = 24 * time.Hour, 100
 
-// ClaimLost removes a lost replica from the list of [registry.LostReplicas], and reports whether this call removed it. So only one of several callers reports
-// the loss. It also adds the name to the list of [registry.RecentlyLost], unless a replica of that name is registered. The name stays there until a replica of
-// that name registers. If the removal returns an error, the name is added too, because the removal may have succeeded. claimed is valid even if the second list
-// could not be written.
+// ClaimLost removes a lost replica from the list of [registry.LostReplicas]. claimed reports whether this call removed it, so that only one of several callers
+// reports the loss. ClaimLost also adds the name to the list of [registry.RecentlyLost], unless a replica of that name is registered. The name stays there
+// until a replica of that name registers. ClaimLost adds the name even after a failed removal, because Redis may have executed it. claimed is valid even if the
+// second list could not be written.
 func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool, err error) {
 	claimed, err = g.takeLost(ctx, lost.ID)
 	if !claimed && err == nil {

@@ -18,7 +18,7 @@ const (
 	MaxRequests = 1000
 	// MaxRequestLife is the maximum time for which a request waits.
 	MaxRequestLife = 10 * time.Minute
-	// keepAnswer is the time for which an answer is kept.
+	// keepAnswer is the time for which Redis keeps an answer, and the request under a key of AskOnce.
 	keepAnswer = 10 * time.Minute
 )
 
@@ -30,8 +30,7 @@ type requestList struct{ *namespace }
 // A Request asks the replicas for a run of a job.
 type Request struct {
 	// ID identifies the request: 1 to MaxRunID visible ASCII characters without "|".
-	ID string `json:"id"`
-	// Job is the job's name.
+	ID  string `json:"id"`
 	Job string `json:"job"`
 	// Tick is the tick to run; zero for a run without a tick.
 	Tick time.Time `json:"tick,omitzero"`
@@ -64,7 +63,7 @@ func (r *Request) findFault() string {
 
 func (a *Answer) findFault() string { return "" }
 
-// Ask publishes a request that expires after life, by the clock of Redis. It returns the request with its times.
+// Ask publishes a request that expires after life, by the clock of Redis. It returns the request with Created and Expires set.
 func (l requestList) Ask(ctx context.Context, r Request, life time.Duration) (Request, error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -121,7 +120,7 @@ func (l requestList) requestKey(id string) string { return l.key("request:" + id
 
 func (l requestList) answerKey(id string) string { return l.requestKey(id) + ":answer" }
 
-// AskOnce is like Ask, for a caller that repeats a request because it does not know whether the first call succeeded. Within keepAnswer, all calls with the
+// AskOnce is like Ask, for a caller that repeats a request because it does not know whether the first call succeeded. Within ten minutes, all calls with the
 // same key return the same request, with the times of the first call.
 func (l requestList) AskOnce(ctx context.Context, key string, r Request, life time.Duration) (Request, error) {
 	ctx, cancel := l.withTimeout(ctx)

@@ -42,7 +42,7 @@ func (n *namespace) SessionSecret(ctx context.Context, known string) (string, er
 	return get.Val(), nil
 }
 
-// createSessionSecret stores a secret, unless another replica has stored one, and returns the secret in Redis.
+// createSessionSecret stores a secret, unless another replica was faster, and returns the secret in Redis.
 func (n *namespace) createSessionSecret(ctx context.Context, key, secret string) (get *redis.StringCmd, err error) {
 	if secret == "" {
 		var random [sessionSecretBytes]byte
@@ -72,10 +72,9 @@ const (
 	keepEnded = 24 * time.Hour
 )
 
-// sessionList reads and writes the list of browser sessions that were logged out.
 type sessionList struct{ *namespace }
 
-// EndSessions adds sessions to the list. ended maps the id of a session to the time at which it expires.
+// EndSessions adds sessions to the list of logged-out browser sessions. ended maps the id of a session to the time at which it expires.
 func (l sessionList) EndSessions(ctx context.Context, ended map[string]time.Time) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

@@ -29,8 +29,8 @@ type Streak struct {
 	Since time.Time
 	// Count is the number of failures in a row.
 	Count int
-	// AtLeast is set if Count is a lower bound and Since may be too late. Of the older failures only the number, the first time and the newest time are stored. If
-	// a success is reported late and lies between these times, the number of failures after it is unknown.
+	// AtLeast is set if Count is a lower bound and Since may be too late. Redis has only the number of the older failures, and the times of the first and the
+	// newest of them. If a success is reported late and lies between these times, the number of failures after it is unknown.
 	AtLeast bool
 	// LastOK is the end of the newest successful run; zero if none is known.
 	LastOK time.Time
@@ -96,7 +96,7 @@ func parseStreak(all []redis.Z) (s streakSet) {
 	return s
 }
 
-// foldOldest returns the members of the key. All failures except the newest are folded.
+// foldOldest returns the members of the key. The newest failures, as many as unfolded, keep their own members, and two members replace the others.
 func (s streakSet) foldOldest() (members []redis.Z) {
 	if n := len(s.others) - unfolded; n > 0 {
 		s.newest, s.folded, s.others = s.others[n-1], s.folded+n, s.others[n:]
@@ -147,8 +147,8 @@ type doubtful struct {
 	end *redis.StringCmd
 }
 
-// settleStreaks removes runs from the streaks that were reported as abandoned although they had ended without a failure. It also folds long streaks. After an
-// error the caller repeats its write, and settleStreaks with it.
+// settleStreaks corrects streaks: a run that was reported as abandoned may have ended without a failure before. It also folds long streaks. After an error the
+// caller repeats its write, and settleStreaks with it.
 func (h *history) settleStreaks(ctx context.Context, jobs []*jobWrite) error {
 	var errs multierr.List
 	for _, w := range jobs {
@@ -164,8 +164,7 @@ func (h *history) settleStreaks(ctx context.Context, jobs []*jobWrite) error {
 	return errs.Err()
 }
 
-// foldStreak shortens the sorted set of a streak: two members replace the older failures. If another client changes the set in the meantime, foldStreak does
-// nothing, and a later write folds the set.
+// foldStreak shortens the sorted set of a streak. If another client changes the set in the meantime, foldStreak does nothing, and a later write folds the set.
 func (h *history) foldStreak(ctx context.Context, key string) error {
 	err := h.redis.Watch(ctx, func(tx *redis.Tx) error {
 		all, err := tx.ZRangeWithScores(ctx, key, 0, -1).Result()

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// history reads and writes the records of runs and settled ticks, with their output. The file record.go defines the formats.
+// history reads and writes the records of runs and settled ticks, with their output. The formats are in record.go.
 type history struct {
 	*namespace
 	cluster bool // set for a Redis Cluster, in which a MULTI can have the keys of one job only
@@ -114,7 +114,7 @@ type encodedRecord struct {
 	text []byte
 }
 
-// groupByJob groups records by job. It leaves out invalid records, and returns their errors.
+// groupByJob leaves out invalid records, and returns their errors.
 func (h *history) groupByJob(records []Record) ([]*jobWrite, error) {
 	var (
 		errs  multierr.List
@@ -203,7 +203,6 @@ func (h *history) queueJob(ctx context.Context, p redis.Pipeliner, w *jobWrite) 
 	}
 }
 
-// queueRemoval removes the excess runs that the last write to the job found.
 func (h *history) queueRemoval(ctx context.Context, p redis.Pipeliner, job string) {
 	h.mu.Lock()
 	ids := h.excess[job]
@@ -262,7 +261,6 @@ func lighterFields(weight byte, id string) []string {
 	return nil
 }
 
-// blockMembers returns blocks as members of a sorted set with equal scores.
 func blockMembers(blocks []string) []redis.Z {
 	zs := make([]redis.Z, len(blocks))
 	for i, b := range blocks {
@@ -281,7 +279,7 @@ type claim struct {
 }
 
 // queueClaim queues the write of a record. The same MULTI queries whether the record is the first to end its run. A separate query would cost a round trip for
-// each of the many records after an outage. If it failed, nothing would repeat it, because an answered write is not repeated.
+// each of the many records after an outage. If that query failed, nothing would repeat it, because an answered write is not repeated.
 func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r encodedRecord) {
 	records, name := h.jobKey(w.job, "records"), fieldName(r.weight(), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[r.weight()]
@@ -304,8 +302,8 @@ func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite
 // mostUnsure is the maximum number of unanswered writes that are remembered. Records beyond it may not be passed to Config.First.
 const mostUnsure = 20_000
 
-// reportFirst passes the records that were the first to end their runs to Config.First. A write that Redis did not answer is repeated. Its record was the first
-// if Redis has exactly that record at the repetition.
+// reportFirst passes the records that were the first to end their runs to Config.First. Callers repeat a write that Redis did not answer. A repeated record was
+// the first if Redis already has exactly that record.
 func (h *history) reportFirst(jobs []*jobWrite) {
 	for _, w := range jobs {
 		for _, c := range w.claims {

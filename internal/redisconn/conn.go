@@ -46,11 +46,10 @@ type Conn struct {
 	refused refusals
 }
 
-// A master is one master of a quorum.
 type master struct {
 	*redis.Client
 	url     config.RedisURL
-	alone   *Conn       // for checks of only this master
+	alone   *Conn       // has this master as its only server, for checks
 	answers atomic.Bool // the master has answered since [Conn.NoteAnswers]
 	hangUp  context.CancelFunc
 }
@@ -103,7 +102,6 @@ func Open(n Source) (*Conn, error) {
 // Again opens a second Conn to the same Redis, with separate connections.
 func (c *Conn) Again() (*Conn, error) { return Open(c.source) }
 
-// openQuorum creates the clients of the masters of the quorum.
 func (c *Conn) openQuorum(cfg config.Redis) error {
 	for _, raw := range cfg.Quorum {
 		u, err := config.ParseRedisURL(raw)
@@ -210,26 +208,25 @@ type access struct {
 	all    []*secrets
 }
 
-// openDialer prepares a dialer. Only tests pass a resolver.
+// openDialer must be called before newConnector. Only tests pass a resolver.
 func (a *access) openDialer(resolver *net.Resolver) {
 	a.dialer = dial.New(dial.Config{Resolver: resolver})
 	a.closed, a.cancel = context.WithCancel(context.Background())
 }
 
-// close cancels the connections in progress.
 func (a *access) close() {
 	a.cancel()
 	a.dialer.Close()
 }
 
-// newConnector returns a connector to servers that accept the given secrets.
+// newConnector also adds the secrets to those that Dangers checks.
 func (a *access) newConnector(s *secrets) *connector {
 	a.all = append(a.all, s)
 	return &connector{secrets: s, dial: a.dialer.Dial, steps: &a.steps, closed: a.closed}
 }
 
-// Dangers reads the files of [redis] again. It returns a sentence for each reason why new connections to Redis fail or soon will: a file that can't
-// be read, or a certificate that expires.
+// Dangers reads the files of [redis] again. It returns a sentence for each danger to new connections: a file that can't be read, or a certificate
+// that expires.
 func (c *Conn) Dangers(now time.Time) (found []string) {
 	for _, s := range c.access.all {
 		for _, danger := range s.fileDangers(now) {

@@ -21,7 +21,6 @@ import (
 )
 
 const (
-	// handshakeTimeout is the time limit of the TLS handshake. firstReplyTimeout is the time limit of the first reply.
 	handshakeTimeout  = 3 * time.Second
 	firstReplyTimeout = 3 * time.Second
 	// dialTimeout is the time limit of all steps of a connection attempt. Callers do not wait that long: go-redis continues the attempt in the
@@ -108,7 +107,6 @@ func (c *connector) logIn(ctx context.Context, conn net.Conn, addr string) error
 	return nil
 }
 
-// firstCommand returns the first command.
 func (c *connector) firstCommand(password string) []string {
 	switch {
 	case password == "":
@@ -130,7 +128,6 @@ func (c *connector) judgeReply(addr string, reply errorReply, authenticated bool
 	return nil // later commands fail with their own errors, for example while Redis loads its data
 }
 
-// An errorReply is an error reply of Redis.
 type errorReply string
 
 func (e errorReply) Error() string { return string(e) }
@@ -138,7 +135,6 @@ func (e errorReply) Error() string { return string(e) }
 // RedisError marks the error as an error reply for go-redis.
 func (errorReply) RedisError() {}
 
-// refusedLogin is the error if a server refuses the user or the password.
 type refusedLogin struct {
 	addr, user string
 	sentinel   bool
@@ -159,10 +155,9 @@ func (r *refusedLogin) Error() string {
 // Unwrap returns the reply.
 func (r *refusedLogin) Unwrap() error { return r.reply }
 
-// errNoRedis is the error if a server does not speak the Redis protocol.
 var errNoRedis = errors.New("it is no Redis")
 
-// sendCommand sends a command and returns the reply, which must be one line. No other reply is outstanding, so the reader consumes nothing else.
+// sendCommand sends a command and returns the reply, which must be one line. The reader consumes nothing else, because no other reply is outstanding.
 func sendCommand(conn net.Conn, words ...string) (string, error) {
 	var command strings.Builder
 	fmt.Fprintf(&command, "*%d\r\n", len(words))
@@ -192,7 +187,6 @@ type progress struct {
 	attempts map[*attempt]bool
 }
 
-// An attempt is a connection attempt.
 type attempt struct {
 	step  string
 	began time.Time // start of the step
@@ -217,7 +211,7 @@ func (p *progress) beginAttempt() (note func(step string), end func()) {
 	}
 }
 
-// oldestStep describes the step that has taken longest so far. It returns "" if no attempt is in progress.
+// oldestStep describes the step that has taken longest so far, or returns "" if no attempt is in progress.
 func (p *progress) oldestStep() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -337,7 +331,6 @@ func (h errorHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// explainTimeout adds the connection step in progress to a time-out.
 func (h errorHook) explainTimeout(err error) error {
 	var known *waitingError
 	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &known) {
@@ -349,7 +342,6 @@ func (h errorHook) explainTimeout(err error) error {
 	return err
 }
 
-// A waitingError is a time-out during a connection attempt, with the current step of the attempt.
 type waitingError struct {
 	cause error
 	step  string
@@ -415,7 +407,6 @@ func TroubleOf(err error) Trouble {
 	return Unreachable
 }
 
-// isLoginError reports whether Redis has refused the user or the password.
 func isLoginError(err error) bool {
 	return slices.ContainsFunc([]string{"WRONGPASS", "NOAUTH", "invalid password", "Client sent AUTH"}, // the last two are from Redis before 6
 		func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })

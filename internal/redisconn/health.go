@@ -27,7 +27,6 @@ func (c *Conn) CheckUp(ctx context.Context) error {
 	return nil
 }
 
-// explainError adds facts that the client's error does not contain.
 func (c *Conn) explainError(err error) error {
 	switch {
 	case c.source.withheld != "" && isLoginError(err):
@@ -52,7 +51,7 @@ type Warning struct {
 	Message string `json:"message"`
 }
 
-// The codes of the warnings on which cronclave acts itself: Redis may evict keys that have an expiry, or refuses writes.
+// evictionCode means that Redis may evict keys that have an expiry, and refusedCode that it refuses writes. This package reads these codes itself.
 const (
 	evictionCode = "eviction"
 	refusedCode  = "writes_refused"
@@ -61,8 +60,8 @@ const (
 // oldestRedis is the first major version that allows a script to read the clock and to write.
 const oldestRedis = 5
 
-// Examine checks the state of each master, and the settings that the guarantees depend on. It returns ErrUnfit if a master can't coordinate, and
-// another error if Redis can't be reached. The result is valid even with an error, but may be incomplete.
+// Examine checks the state of each master, and the settings that the guarantees depend on. Its error wraps ErrUnfit if a master can't coordinate.
+// Other errors mean that Redis can't be used at the moment. The result is valid even with an error, but may be incomplete.
 func (c *Conn) Examine(ctx context.Context) (Health, error) { return c.examineAll(ctx, unhurried) }
 
 // Glance is Examine, except that it returns at most 250 ms after a majority of a quorum has answered.
@@ -82,7 +81,8 @@ func (c *Conn) examineAll(ctx context.Context, late time.Duration) (Health, erro
 	look.Go(func() { locks, lockErr = c.examineQuorum(ctx, late) })
 	h, err := c.examineMasters(ctx)
 	look.Wait()
-	// With a quorum, the guarantees do not depend on writes to the server of the history.
+	// With a quorum, the guarantees do not depend on the server of the history. Of its warnings only the refusal of writes stays, because the history
+	// then records nothing.
 	h.Warnings = append(slices.DeleteFunc(h.Warnings, func(w Warning) bool { return w.Code != refusedCode }), locks.Warnings...)
 	h.Redis = c.completeDeployment(Deployment{Servers: append(h.Redis.Servers, locks.Redis.Servers...)})
 	if err == nil {
@@ -136,7 +136,6 @@ func (c *Conn) ExamineKeeper(ctx context.Context, name string) (Health, error) {
 	return h, c.explainError(err)
 }
 
-// clusterState returns an error unless the Cluster serves all hash slots.
 func clusterState(ctx context.Context, cluster *redis.ClusterClient) error {
 	info, err := cluster.ClusterInfo(ctx).Result()
 	if err != nil {
@@ -180,7 +179,7 @@ func (c *Conn) examineServer(ctx context.Context, rdb oneServer, at string) (Hea
 
 func healthOf(s Server) Health { return Health{Redis: Deployment{Servers: []Server{s}}} }
 
-// onlyServer returns the server, in the result of a check of one server.
+// onlyServer returns the server of a check of one server. It panics for a Health without servers.
 func (h *Health) onlyServer() *Server { return &h.Redis.Servers[0] }
 
 // judgeAnswers records in h the facts and warnings from a master's replies. It returns an error if the master can't be used.
@@ -331,7 +330,6 @@ func isFull(info map[string]string) bool {
 	return *used > *limit
 }
 
-// isAnswering reports whether a server answers as a master.
 func (s Server) isAnswering() bool { return s.State == ServerUp || s.State == ServerReadOnly }
 
 func (h *Health) warnHidden() {
@@ -375,7 +373,6 @@ func (c *Conn) connectMasters(ctx context.Context) {
 	}
 }
 
-// A masterLook is the result of a check of one master of a quorum.
 type masterLook struct {
 	master *master
 	health Health
@@ -412,7 +409,6 @@ func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, e
 	return c.mergeLooks(answered)
 }
 
-// runCheck checks one master of a quorum.
 func (m *master) runCheck(ctx context.Context) masterLook {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
@@ -421,7 +417,7 @@ func (m *master) runCheck(ctx context.Context) masterLook {
 	return masterLook{m, h, err}
 }
 
-// lookOf returns the result of a master's check. If the check is still in progress, it returns a result with the error "no answer yet".
+// lookOf returns the result of a master's check, or the error "no answer yet" while the check is in progress.
 func (m *master) lookOf(looks []masterLook) masterLook {
 	if i := slices.IndexFunc(looks, func(l masterLook) bool { return l.master == m }); i >= 0 {
 		return looks[i]

@@ -23,7 +23,6 @@ type secrets struct {
 	sentinel       bool                    // the servers are Sentinels
 }
 
-// openSecrets reads the files of [redis] for a server, a master behind Sentinels, or a Cluster.
 func openSecrets(u config.RedisURL, cfg config.Redis) (s *secrets, err error) {
 	s = &secrets{user: u.User, password: u.Password}
 	if u.Password == "" {
@@ -37,8 +36,7 @@ func openSecrets(u config.RedisURL, cfg config.Redis) (s *secrets, err error) {
 	return s, err
 }
 
-// openSentinelSecrets reads the files of [redis].sentinel. Without that table, the secrets for Sentinels have no password, and the same certificates
-// as for the master.
+// openSentinelSecrets reads the files of [redis].sentinel. Without that table, Sentinels get no password, and the same certificates as their master.
 func openSentinelSecrets(cfg config.Redis, master *secrets) (s *secrets, err error) {
 	s = &secrets{sentinel: true, certificates: master.certificates}
 	if cfg.Sentinel == nil {
@@ -54,7 +52,6 @@ func openSentinelSecrets(cfg config.Redis, master *secrets) (s *secrets, err err
 	return s, err
 }
 
-// openPassword opens a file with a password. It returns nil if file is "".
 func openPassword(key, file string) (*safefile.Value[string], error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // no file, no password
@@ -68,7 +65,6 @@ func openPassword(key, file string) (*safefile.Value[string], error) {
 	}})
 }
 
-// currentPassword returns the password. It reads the file again if there is one.
 func (s *secrets) currentPassword() string {
 	if s.file != nil {
 		return s.file.Get()
@@ -76,7 +72,6 @@ func (s *secrets) currentPassword() string {
 	return s.password
 }
 
-// certificates are the certificates for TLS.
 type certificates struct {
 	key        string // key of the table in the configuration
 	cfg        config.TLS
@@ -114,7 +109,6 @@ func openCertificates(key string, cfg *config.TLS) (c *certificates, err error) 
 	return c, err
 }
 
-// tlsConfig returns the TLS configuration of one connection.
 func (c *certificates) tlsConfig(addr string) *tls.Config {
 	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.cfg.ServerName}
 	if t.ServerName == "" {
@@ -137,7 +131,6 @@ func poolOf(all []*x509.Certificate) *x509.CertPool {
 	return pool
 }
 
-// fileDangers returns a sentence for each file that can't be read, and for each certificate that expires soon.
 func (s *secrets) fileDangers(now time.Time) (found []string) {
 	if s.file != nil {
 		s.file.Get()
@@ -149,7 +142,6 @@ func (s *secrets) fileDangers(now time.Time) (found []string) {
 	return found
 }
 
-// faultOf returns the sentence for a file that can't be read; nothing if err is nil.
 func faultOf(err error) []string {
 	if err == nil {
 		return nil
@@ -173,8 +165,8 @@ func (c *certificates) certificateDangers(now time.Time) (found []string) {
 	return found
 }
 
-// lastAuthority returns the trusted authority that signed the certificate of the newest connection's server. If there are several, or before the
-// first connection, it returns the authority that expires last.
+// lastAuthority returns the trusted authority behind the certificate that the server of the newest connection sent. If there are several, or before
+// the first connection, it returns the authority that expires last.
 func (c *certificates) lastAuthority(trusted []*x509.Certificate, now time.Time) (last *x509.Certificate) {
 	candidates := trusted
 	if sent := c.serverSent.Load(); sent != nil {
@@ -212,7 +204,6 @@ func expiryWarning(cert *x509.Certificate, now time.Time, what string) []string 
 	return nil
 }
 
-// mask replaces a password in an error.
 const mask = "***"
 
 // hidePassword removes the password from an error reply, because a server or a proxy without AUTH repeats the arguments of an unknown command.

@@ -73,7 +73,7 @@ const (
 	NoAppendOnly  Persistence = "no appendonly" // no append-only file; unknown whether the server keeps snapshots
 )
 
-// mostText is the maximum length, in characters, of a text that includes a server's replies, because any server may have sent them.
+// mostText is the maximum length, in characters, of a text that includes a server's reply. It is capped because any server may have sent the reply.
 const mostText = 200
 
 // sortRank is the sort key of a server. Servers that are not up come first, because the list of a large Cluster is truncated.
@@ -84,7 +84,6 @@ func (s Server) sortRank() int {
 	return 1
 }
 
-// setFault records why a server is not up.
 func (s *Server) setFault(err error) {
 	s.State, s.Fault = ServerAway, printableText(err.Error(), mostText)
 	if errors.Is(err, ErrUnfit) {
@@ -92,7 +91,6 @@ func (s *Server) setFault(err error) {
 	}
 }
 
-// setFacts records the fields of INFO.
 func (s *Server) setFacts(info map[string]string) {
 	const mostVersion = 32
 	s.Version = printableText(info["redis_version"], mostVersion)
@@ -108,7 +106,6 @@ func (s *Server) setFacts(info map[string]string) {
 	}
 }
 
-// parseCount parses a count; nil if the text is not a count.
 func parseCount(text string) *int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
@@ -131,7 +128,7 @@ func printableText(text string, most int) string {
 	return clean
 }
 
-// oneServer is a client of one server: of a single Redis, or of a node of a Cluster.
+// oneServer is a client of a single Redis, or of one node of a Cluster.
 type oneServer interface {
 	Pipelined(ctx context.Context, fn func(redis.Pipeliner) error) ([]redis.Cmder, error)
 }
@@ -166,7 +163,8 @@ type refusal struct {
 	runID  string // run id of the server; "" if hidden
 }
 
-// refusalOf returns the refusal of the server at an address, or nil if there is none. dialed is the address of the newest connection.
+// refusalOf returns the refusal of the server at an address. It returns nil if there is none, or if the newest connection, to dialed, reaches another
+// server.
 func (r *refusals) refusalOf(at, dialed string) *refusal {
 	found, _ := r.known.Load(at)
 	if known, ok := found.(refusal); ok && known.dialed == dialed {
@@ -175,7 +173,6 @@ func (r *refusals) refusalOf(at, dialed string) *refusal {
 	return nil
 }
 
-// addRefusal stores the result of CONFIG GET if it is a refusal.
 func (r *refusals) addRefusal(at string, answered refusal) {
 	if isRefusal(answered.err) {
 		r.known.Store(at, answered)
@@ -194,7 +191,6 @@ func isRefusal(err error) bool {
 	return redis.IsPermissionError(err) || redis.HasErrorPrefix(err, "unknown command")
 }
 
-// askServer requests the sections of INFO, and the settings unless this server has refused CONFIG before.
 func (c *Conn) askServer(ctx context.Context, rdb oneServer, at string) answers {
 	refused := c.refused.refusalOf(at, c.dialedTo())
 	a := answers{sections: map[string]*redis.StringCmd{}}
@@ -219,7 +215,6 @@ func (c *Conn) askServer(ctx context.Context, rdb oneServer, at string) answers 
 	return a
 }
 
-// dialedTo returns the address of the newest connection, or "" if it is not recorded.
 func (c *Conn) dialedTo() string {
 	if to := c.dialed.Load(); to != nil {
 		return *to
@@ -227,7 +222,6 @@ func (c *Conn) dialedTo() string {
 	return ""
 }
 
-// infoSection returns a section of INFO.
 func (a answers) infoSection(name string) (map[string]string, error) {
 	text, err := a.sections[name].Result()
 	if err != nil {
@@ -258,7 +252,7 @@ func (a answers) readSettings() (map[string]string, error) {
 	return found, nil
 }
 
-// isReply reports whether an error is an error reply of Redis, so that the connection works.
+// isReply reports whether an error is an error reply of Redis. Such an error shows that the connection works.
 func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
@@ -326,7 +320,7 @@ func (c *Conn) keptData() Keeps {
 	return KeepsAll
 }
 
-// completeDeployment sets the fields that depend on all servers, and sorts and truncates the list of servers.
+// completeDeployment sets the fields that depend on all servers, before it truncates the list of servers.
 func (c *Conn) completeDeployment(d Deployment) Deployment {
 	if d.Kind == "" || c.HasQuorum() {
 		d.Kind = c.configuredKind()
@@ -409,7 +403,6 @@ var limits = []limit{
 	{[]Kind{KindEmbedded}, condition{}, "Its data is in the memory of one process: locks, history and pauses end with it."},
 }
 
-// limitsOf returns the limits of a deployment.
 func limitsOf(f facts) []string {
 	texts := []string{}
 	for _, l := range limits {
@@ -430,7 +423,6 @@ func (f facts) hasPersistence(of ...Persistence) bool {
 	return slices.ContainsFunc(f.servers, func(s Server) bool { return s.isAnswering() && slices.Contains(of, s.Persistence) })
 }
 
-// isOlderThan reports whether any server is known to be older than a major version.
 func (f facts) isOlderThan(major int) bool {
 	return slices.ContainsFunc(f.servers, func(s Server) bool {
 		n, known := majorOf(s.Version)
@@ -438,7 +430,6 @@ func (f facts) isOlderThan(major int) bool {
 	})
 }
 
-// majorOf returns the major version.
 func majorOf(version string) (major int, known bool) {
 	_, err := fmt.Sscanf(version, "%d.", &major)
 	return major, err == nil

@@ -18,7 +18,7 @@ import (
 
 // Named has the Redis URLs from all places that may name one, in order of precedence. The first one that is not empty is used.
 type Named struct {
-	// Embedded takes precedence over all others. The zero value means none.
+	// Embedded takes precedence over all others.
 	Embedded Embedded
 	// Flag is the value of --redis, and Env the value of CRONCLAVE_REDIS.
 	Flag, Env string
@@ -26,7 +26,7 @@ type Named struct {
 	File config.Redis
 }
 
-// Embedded is an embedded Redis.
+// Embedded is the access of this process to an embedded Redis. The zero value means none.
 type Embedded struct {
 	URL  string   // with the password; "" if there is no embedded Redis
 	dial dialFunc // connects in memory; nil if the server listens on an address
@@ -120,7 +120,7 @@ func meantFor(u config.RedisURL, file config.Redis) bool {
 	})
 }
 
-// overTLS reports whether connections use TLS, because of the scheme of the URL. For Sentinel and Cluster, the table [redis].tls also turns on TLS.
+// overTLS reports whether connections use TLS. The scheme of the URL turns it on, and for Sentinel and Cluster also the table [redis].tls.
 func overTLS(u config.RedisURL, cfg config.Redis) bool {
 	return u.TLS || u.Topology != config.Single && cfg.TLS != nil
 }
@@ -173,7 +173,7 @@ func failoverOptions(u config.RedisURL, master, sentinel dialFunc) *redis.Failov
 func clusterOptions(u config.RedisURL, dial dialFunc, hook errorHook) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: u.Addrs, Dialer: dial,
-		NewClient: func(o *redis.Options) *redis.Client { // package locking also calls it for a node without slots
+		NewClient: func(o *redis.Options) *redis.Client { // package locking also calls NewClient, for a node without slots
 			node := redis.NewClient(o)
 			node.AddHook(hook)
 			return node

@@ -68,8 +68,8 @@ func (r *Report) Add(f Fault) {
 	}
 }
 
-// Skip reports whether the limit of faults is reached. In this case it counts a fault that is not kept. Callers use it to avoid the cost of finding the
-// fault's position and building its message, which grows with the file.
+// Skip reports whether the limit of faults is exceeded. In this case it counts a fault that is not kept. Callers use it to avoid the cost of finding the
+// position of the fault and building its message, which grows with the file.
 func (r *Report) Skip() bool {
 	if r.Full() {
 		r.failures++
@@ -100,7 +100,7 @@ func (r *Report) Warn(v Value, format string, args ...any) {
 	r.found = append(r.found, f)
 }
 
-// Full reports whether the limit of faults is reached.
+// Full reports whether the limit of faults is exceeded.
 func (r *Report) Full() bool { return r.failures > maxFaults }
 
 // FullOfWarnings reports whether the limit of warnings is reached.

@@ -159,7 +159,6 @@ func newText(s string) text {
 	return t
 }
 
-// charsBefore returns the number of characters that begin before a byte offset.
 func (t text) charsBefore(at int) int {
 	if len(t.chars) == 0 {
 		return 0

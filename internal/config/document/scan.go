@@ -169,7 +169,6 @@ func (s *scanner) atQuote() bool {
 	return s.pos < len(s.src) && (s.src[s.pos] == '"' || s.src[s.pos] == '\'')
 }
 
-// skipChar moves past a character and reports whether it was next.
 func (s *scanner) skipChar(char byte) bool {
 	if s.pos < len(s.src) && s.src[s.pos] == char {
 		s.pos++
@@ -178,7 +177,6 @@ func (s *scanner) skipChar(char byte) bool {
 	return false
 }
 
-// skipUntil moves to the next of the given characters, or to the end of the text.
 func (s *scanner) skipUntil(chars string) {
 	if n := strings.IndexAny(s.src[s.pos:], chars); n >= 0 {
 		s.pos += n
@@ -207,7 +205,6 @@ type excess struct {
 	message string
 }
 
-// spendValues subtracts values and the cost of their keys from the budget.
 func (s *scanner) spendValues(at, values, keyBytes int) {
 	if message := s.bounds.spendValues(values, keyBytes); message != "" {
 		s.stopAt(at, message)
@@ -292,9 +289,8 @@ func writtenAt(src string, pos, n int) int {
 	return max(at, pos)
 }
 
-// The TOML library reports no positions for the values that it decodes, and accepts some second definitions of tables that TOML forbids. So a small
-// scanner finds the places of all keys and values, and second definitions. It follows keys, brackets and strings, and leaves everything else to the
-// library. Its result for text that is not TOML is useless, but harmless.
+// The scanner finds second definitions, because the TOML library accepts some that TOML forbids. It follows keys, brackets and strings, and leaves
+// everything else to the library. Its result for text that is not TOML is useless, but harmless.
 
 // place is the position of a key and its value, as byte offsets in the text. It has the same structure as the value.
 type place struct {
@@ -352,7 +348,7 @@ func (p *place) latestTable() *place {
 	return p.items[len(p.items)-1]
 }
 
-// setKey adds a key to a table and returns its place. path is relative to the table. If the key is defined already, setKey returns a twin.
+// setKey adds a key to a table and returns its place. path is relative to the table. For a key that is defined already, setKey returns a twin.
 func setKey(table *place, path []keyPart) (*place, *twin) {
 	last := len(path) - 1
 	for _, part := range path[:last] {
@@ -422,7 +418,6 @@ func parentTable(t *place, path []keyPart) (*place, *twin) {
 	return t, nil
 }
 
-// secondDefinition returns a twin for another key that defines this place again.
 func (p *place) secondDefinition(part keyPart) *twin {
 	kind := "table"
 	if p.form == plain {

@@ -12,7 +12,7 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// Variables describes how to replace the environment variables in strings.
+// Variables configures the replacement of environment variables in strings.
 type Variables struct {
 	Lookup func(name string) (value string, set bool)
 	// KeepUnset leaves references to unset variables as they are.

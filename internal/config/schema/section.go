@@ -279,7 +279,6 @@ func (k Key[T]) Optional() Key[T] {
 	return k
 }
 
-// inForce returns the key's value in a T, or the default if the value is nil.
 func (k Key[T]) inForce(of *T) any {
 	v := k.Value(of)
 	if v == nil && k.Default != nil {
