@@ -51,7 +51,6 @@ type membership struct {
 	problems   problemWatch
 }
 
-// renewSoon makes run renew the registration at once.
 func (m *membership) renewSoon() { m.news.give() }
 
 // run keeps the replica registered, and its jobs known to the cluster, until ctx ends after the drain. The announcer and the publisher have their own
@@ -84,7 +83,6 @@ func (m *membership) run(ctx context.Context) {
 	m.leaveRegistry(ctx)
 }
 
-// leaveRegistry removes the registration.
 func (m *membership) leaveRegistry(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // the drain has already waited for Redis long enough
 	defer cancel()
@@ -122,7 +120,7 @@ func (m *membership) renewEntry(ctx context.Context) bool {
 	return true
 }
 
-// checkLoss checks after a registration whether Redis has lost its data.
+// checkLoss checks whether Redis has lost its data. Call it after each successful registration.
 func (m *membership) checkLoss(ctx context.Context, found journal.Registration, entry journal.Replica) (loss, journal.Interval) {
 	if found.EpochError != nil {
 		m.log.Debug("epoch not known; checking Redis for lost data later", "error", found.EpochError)
@@ -185,7 +183,7 @@ func (a *announcer) announceIfDue() {
 	}
 }
 
-// run announces until ctx ends. An announcement as a whole has no time limit, because it would start over after one. Each of its requests has a time limit.
+// run announces until ctx ends. An announcement as a whole has no time limit, because after a time-out it would start over. Each of its requests has one.
 func (a *announcer) run(ctx context.Context) {
 	for {
 		select {
@@ -214,7 +212,7 @@ const (
 type publisher struct {
 	journal *journal.Journal
 	log     hclog.Logger
-	version string                // version of the program
+	version string                // of the program
 	config  func() *config.Config // the configuration in use
 	now     func() time.Time      // the clock of Redis
 	news    notice                // Redis may lack the current descriptions of the jobs
@@ -223,10 +221,8 @@ type publisher struct {
 	unpublished time.Time // time of the last failed write of the configuration
 }
 
-// describeSoon makes run describe the jobs at once.
 func (p *publisher) describeSoon() { p.news.give() }
 
-// run publishes until ctx ends.
 func (p *publisher) run(ctx context.Context) {
 	renew := time.NewTicker(cluster.RegisterEvery)
 	defer renew.Stop()
@@ -249,7 +245,6 @@ func (p *publisher) publishDue(ctx context.Context) {
 	p.publishConfiguration(ctx) // last, because it may take long
 }
 
-// describeJobs writes the descriptions of the jobs once per leader.DescribeEvery.
 func (p *publisher) describeJobs(ctx context.Context) {
 	if time.Since(p.described) < leader.DescribeEvery {
 		return
@@ -334,7 +329,6 @@ func (p *peers) alive() []journal.Replica {
 	return nil
 }
 
-// setAlive records the replicas that are alive now.
 func (p *peers) setAlive(replicas []journal.Replica) {
 	ids := make([]string, len(replicas))
 	for i, r := range replicas {

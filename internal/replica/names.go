@@ -48,7 +48,6 @@ func claimName(ctx context.Context, self journal.Replica, namespace string, j *j
 	}
 }
 
-// readNamesakes reads the other registered replicas with this replica's name.
 func readNamesakes(ctx context.Context, self journal.Replica, j *journal.Journal) ([]journal.Replica, error) {
 	all, err := j.Replicas(ctx)
 	if errors.Is(err, journal.ErrCorrupt) { // the other entries are valid

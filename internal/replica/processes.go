@@ -85,7 +85,6 @@ const (
 // resourceLimits are the limits that the system sets for this process; 0 means no limit.
 type resourceLimits struct{ files, processes int }
 
-// withServer returns the limits minus the files that the HTTP server needs.
 func (l resourceLimits) withServer() resourceLimits {
 	if l.files > 0 {
 		l.files = max(l.files-filesOfServer, 1)
