@@ -29,7 +29,7 @@ type chain struct {
 type parent struct {
 	*explainer        // nil if the phase of the parent is unknown
 	unknown    string // reason why it is unknown
-	settled    bool   // whether settlePhase was called for the parent
+	settled    bool   // settlePhase was called for the parent
 }
 
 // explainParents adds lines about the ancestors of the job. A tick without a record gets the phase that follows from the ancestors.
@@ -162,7 +162,7 @@ func (p *parent) chainState() parentState {
 	return p.parentState()
 }
 
-// parentState returns the state according to the last runs. Manual runs do not count, because no job runs after them.
+// parentState returns the state according to the phase and the last runs. Manual runs do not count.
 func (s *explainer) parentState() parentState {
 	switch {
 	case s.Phase == PhaseNoTick:

@@ -39,7 +39,7 @@ func (s *explainer) explainRuns() {
 	s.Phase = s.phaseOfRuns()
 }
 
-// phaseOfRuns returns the phase according to the records. A run in progress takes precedence over a run with an unknown end, and that over all others.
+// phaseOfRuns returns the phase according to the records. A run in progress comes before a run with an unknown end, which comes before all others.
 func (s *explainer) phaseOfRuns() Phase {
 	running := func(r journal.Record) bool { return r.Outcome == journal.OutcomeRunning }
 	switch {
@@ -303,7 +303,6 @@ func (s *explainer) explainPaused(r journal.Record) {
 	}
 }
 
-// unreadableText returns a line if the audit log cannot be read; "" if it can.
 func (s *explainer) unreadableText() string {
 	if s.actsErr == nil {
 		return ""
