@@ -31,9 +31,9 @@ type heartbeat struct {
 	config  func() config.Heartbeat
 	fault   func(string) // sets the error that status shows; "" for none
 
-	url    string    // URL of the last request; "" before the first
-	sent   time.Time // time of the last request
-	silent bool      // whether the last request failed
+	url    string // URL of the last request; "" before the first
+	sent   time.Time
+	silent bool // after a failed request
 }
 
 // newBeatClient returns a client that follows redirections only to the same scheme and host, because the path may contain a secret.

@@ -211,7 +211,6 @@ func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 // A lostWatch distinguishes lost replicas from replicas that are only late.
 type lostWatch struct{ since map[string]time.Time }
 
-// confirmedLost returns the replicas that were missing in all checks for at least confirmLost.
 func (w *lostWatch) confirmedLost(lost []journal.LostReplica, now time.Time) (all []journal.LostReplica) {
 	since := map[string]time.Time{}
 	for _, l := range lost {
