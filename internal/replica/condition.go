@@ -21,7 +21,7 @@ import (
 // condition holds the facts for the replica's registration that no other part of the replica stores.
 type condition struct {
 	refused        atomic.Pointer[string] // first fault of a newer configuration that was refused
-	heartbeatError atomic.Pointer[string] // error of the heartbeat
+	heartbeatError atomic.Pointer[string]
 	redisAccess    atomic.Pointer[string] // reason why new connections to Redis fail or soon will
 	standstill     atomic.Pointer[journal.Interval]
 	margins        margins
@@ -67,7 +67,7 @@ type problemWatch struct {
 	peers  []string             // codes of the problems that the last checkPeers found
 }
 
-// addSince adds the starts of the current problems to a registration.
+// addSince adds the starts of the current problems to a registration. It publishes the problems that have begun or ended since the last call.
 func (w *problemWatch) addSince(entry journal.Replica) journal.Replica {
 	since := map[string]time.Time{}
 	for _, code := range append(problemsOf(entry), w.peers...) {
@@ -181,7 +181,7 @@ func (m *margins) leastMargin() (least *journal.LeaseMargin) {
 
 // currentStep returns the number of the current step. The caller holds mu.
 func (m *margins) currentStep() int64 {
-	now := time.Now() // compared by the monotonic clock, which is never set
+	now := time.Now() // its monotonic reading counts, which no clock change affects
 	if m.began.IsZero() {
 		m.began = now
 	}

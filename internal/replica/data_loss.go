@@ -25,7 +25,6 @@ type lossWatch struct {
 	suspect *journal.Interval // the interval in which the registration disappeared, until the cause is known; otherwise nil
 }
 
-// A loss is the kind of loss that a registration reveals.
 type loss int
 
 const (
@@ -37,7 +36,6 @@ const (
 	lossOfData           // Redis has lost its data
 )
 
-// A sighting is the result of a registration and of the checks after it.
 type sighting struct {
 	journal.Registration
 	canary    journal.CanaryState

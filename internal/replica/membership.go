@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	// registerTTL is the time for which a registration lasts without renewal.
 	registerTTL = 3 * cluster.RegisterEvery
 	// registerAgainAfter is the time from the start of a failed registration to the next attempt. After a time-out the next attempt starts at once, because the
 	// replica will soon count as silent. The time doubles with each failure, up to registerAgainMost.
@@ -33,7 +32,7 @@ type membership struct {
 	journal   *journal.Journal
 	log       hclog.Logger
 	peers     *peers
-	entry     func() journal.Replica     // returns the present registration
+	entry     func() journal.Replica
 	now       func() time.Time           // the clock of Redis
 	evicts    func(context.Context) bool // asks Redis whether it evicts keys with a time to live if memory runs short
 	news      notice                     // the registration has changed
@@ -212,7 +211,7 @@ const (
 type publisher struct {
 	journal *journal.Journal
 	log     hclog.Logger
-	version string                // of the program
+	version string
 	config  func() *config.Config // the configuration in use
 	now     func() time.Time      // the clock of Redis
 	news    notice                // Redis may lack the current descriptions of the jobs
@@ -291,7 +290,7 @@ type aliveReplicas struct {
 	replicas []journal.Replica
 	ids      []string  // ids of all replicas, computed once because most jobs need them
 	since    time.Time // time of the first successful reading after the last failure or loss of data; zero if there was none yet
-	at       time.Time // time of the newest reading
+	at       time.Time
 }
 
 // idsWithLabels returns this replica's id and the ids of the replicas with the given labels.

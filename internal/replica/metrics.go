@@ -109,7 +109,6 @@ func (m *monitor) leaseHooks(noted *margins) locking.Hooks {
 	}
 }
 
-// A delayRunner records the delay with which a run starts.
 type delayRunner struct {
 	scheduler.Runner
 	monitor *monitor
@@ -186,7 +185,6 @@ func (m *monitor) countRecoveries(records []journal.Record) {
 	}
 }
 
-// waitingPools counts the runs that wait for a slot of a pool.
 type waitingPools struct {
 	run.Pools
 	metrics *metrics.Metrics

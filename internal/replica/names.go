@@ -15,7 +15,6 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// lookForNamesakes is the interval at which a starting replica checks for other replicas with its name.
 const lookForNamesakes = 250 * time.Millisecond
 
 // claimName returns an error if another replica with this name is up. The registration of a crashed replica, such as this replica's predecessor, remains for a

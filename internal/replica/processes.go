@@ -92,7 +92,6 @@ func (l resourceLimits) withServer() resourceLimits {
 	return l
 }
 
-// limitsFor returns the limits of this process, minus the files of the HTTP server if the replica has one.
 func limitsFor(server bool) resourceLimits {
 	if server {
 		return limitsOfProcess().withServer()

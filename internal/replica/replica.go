@@ -411,7 +411,6 @@ func (r *Replica) registryEntry() journal.Replica {
 // mostUnable is the maximum length of the reason why a replica claims nothing, in characters.
 const mostUnable = 200
 
-// A phase is a stage in the life of a replica.
 type phase int32
 
 const (

@@ -29,7 +29,6 @@ type Output interface {
 // OpenOutput returns the receiver for the output of a new run.
 type OpenOutput func(job *config.Job, run *scheduler.Run) Output
 
-// A commandRunner runs a job's command as a tree of processes.
 type commandRunner struct {
 	host      *process.Host
 	job       *config.Job
@@ -112,7 +111,6 @@ func (r *commandRunner) resultOf(exit process.Exit) scheduler.Result {
 	return result
 }
 
-// leftBehind describes the processes that a run left behind; "" if there are none.
 func leftBehind(programs []string) string {
 	if len(programs) == 0 {
 		return ""
@@ -173,7 +171,6 @@ func Variables() []Variable {
 	}
 }
 
-// jobsOf converts the enabled jobs of a configuration to jobs of the scheduler.
 func jobsOf(cfg *config.Config, host *process.Host, open OpenOutput) []scheduler.Job {
 	var jobs []scheduler.Job
 	for i := range cfg.Jobs {
