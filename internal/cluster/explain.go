@@ -94,7 +94,6 @@ func (o *Operator) readFacts(ctx context.Context, infos []journal.JobInfo, job, 
 	return s, nil
 }
 
-// An explainer builds an explanation from the facts that it has read.
 type explainer struct {
 	Explanation
 	instant

@@ -64,7 +64,7 @@ func (c *chain) readParents(ctx context.Context, s *explainer) {
 	}
 }
 
-// readParent returns the explanation of one parent, of which only the phase and the main line are shown. If it fails, the explanation of the child is still shown.
+// readParent returns the explanation of one parent. Only its phase and main line are shown. An error does not hide the explanation of the child.
 func (c *chain) readParent(ctx context.Context, job string) *parent {
 	s, err := c.operator.readFacts(ctx, c.infos, job, c.at)
 	if err == nil {

@@ -125,7 +125,7 @@ type follower struct {
 	journal *journal.Journal
 	job     string
 	viewer  Viewer
-	every   time.Duration // interval of the checks
+	every   time.Duration
 
 	marked time.Time // time of the last renewal of the mark
 	heard  time.Time // time of the last answer from Redis
@@ -137,8 +137,8 @@ func newFollower(j *journal.Journal, job string, v Viewer) *follower {
 
 type followedRun struct {
 	id    string
-	place string         // position of the next chunk in Redis
-	begun bool           // Viewer.Begin was called
+	place string // position of the next chunk in Redis
+	begun bool
 	now   journal.Record // its newest record
 	read  reading        // position in its output
 	tries int            // number of failed attempts that were reported to the viewer

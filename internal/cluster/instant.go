@@ -13,7 +13,6 @@ import (
 // wallClock lists the layouts of an instant without a zone. Such an instant is a local time in the job's zone.
 var wallClock = []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04"}
 
-// An instant is a point in time that a user asks about.
 type instant struct {
 	at     time.Time
 	face   time.Time // the requested local time, with the zone UTC, if the zone's clock skipped it; at is then the end of the gap
@@ -134,7 +133,7 @@ func movedTo(info journal.JobInfo, i instant, zone *time.Location) bool {
 	})
 }
 
-// followsClock reports whether the minute or the hour of an expression starts with "*".
+// followsClock reports whether an expression has no fixed time, because its minute or hour starts with "*". A time that the clock skips then has no tick.
 func followsClock(expression string) bool {
 	fields := strings.Fields(expression)
 	if len(fields) == 6 {

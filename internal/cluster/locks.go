@@ -113,7 +113,6 @@ func (r *statusReader) readPools(ctx context.Context, names []string) (err error
 	return r.inspectLocks(ctx, uses)
 }
 
-// readLocks reads the pools that jobs or processes use, and the locks of `cronclave lock`.
 func (r *statusReader) readLocks(ctx context.Context) error {
 	uses, err := r.lockUses(ctx)
 	if err != nil {

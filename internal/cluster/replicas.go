@@ -139,7 +139,6 @@ func (r *statusReader) isRegistering() bool { return r.status.Now.Sub(r.back) < 
 // rememberStandstill is the time for which a status shows that a replica stood still.
 const rememberStandstill = time.Hour
 
-// recentInterval returns the interval, or nil if it ended more than remember ago.
 func recentInterval(i *journal.Interval, now time.Time, remember time.Duration) *journal.Interval {
 	if i == nil || now.Sub(i.To) > remember {
 		return nil

@@ -158,7 +158,7 @@ func scheduledJobs(zones *cronspec.Zones, infos []journal.JobInfo) (jobs []Sched
 	return jobs
 }
 
-// tickHeap is a heap of the jobs' next ticks.
+// A tickHeap has the next tick of each job, the earliest first.
 type tickHeap []Tick
 
 func (h tickHeap) Len() int { return len(h) }

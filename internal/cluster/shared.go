@@ -73,7 +73,7 @@ func (s *Shared) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, er
 
 // snapshots caches the last value that was read.
 type snapshots[T any] struct {
-	age  time.Duration // maximum age of a cached value
+	age  time.Duration
 	turn chan struct{} // holds a value while a caller reads
 
 	mu    sync.Mutex

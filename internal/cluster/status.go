@@ -147,7 +147,7 @@ func (o *Operator) readStatus(ctx context.Context, records int) (*Status, error)
 // A statusReader assembles a status. The order of its steps is the order of the warnings.
 type statusReader struct {
 	*Operator
-	recent   int // number of records per job
+	recent   int
 	status   Status
 	replicas []journal.Replica
 	jobs     []journal.JobInfo

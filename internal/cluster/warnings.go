@@ -26,7 +26,6 @@ const (
 	CodeTooFew        = "too_few_replicas"
 )
 
-// An origin is the source of a warning.
 type origin struct {
 	replica string // "" for the cluster
 	since   *time.Time
@@ -132,7 +131,6 @@ func CountUp(replicas []journal.Replica, now time.Time) (n int) {
 	return n
 }
 
-// warnOfTooFew warns if fewer replicas than expected have been up for tooFewFor.
 func (r *statusReader) warnOfTooFew() {
 	expected, up := Expected(r.replicas), CountUp(r.replicas, r.status.Now)
 	r.status.Expected, r.status.up = expected, up
