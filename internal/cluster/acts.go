@@ -16,8 +16,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
-// A Requester names the user who requests an act, and the reason. Both are written to the audit log. The requests of acts are also the bodies of the HTTP API:
-// its tags are part of the contract with users.
+// A Requester names the user who requests an act, and the reason. Both are written to the audit log. The requests of acts are also the bodies of the HTTP API,
+// so their struct tags are part of the contract with users.
 type Requester struct {
 	// By is the name of the user. Required.
 	By string `json:"-"`
@@ -192,7 +192,6 @@ func pausedJob(p election.Paused) PausedJob {
 	return j
 }
 
-// untilOf returns the end of a pause; nil if it has none.
 func untilOf(p election.Pause) *time.Time {
 	if p.Until.IsZero() {
 		return nil
@@ -210,7 +209,7 @@ func pauseError(err error, jobs int) error {
 	return unavailableError(fmt.Sprintf("no answer from Redis for %d of the jobs, so the result is unknown; run the command again", jobs), err)
 }
 
-// selectedJobs returns the names of the selected jobs, among those in the local configuration and those that replicas have described.
+// selectedJobs returns the names of the selected jobs. It knows the jobs of the local configuration and the jobs that replicas have described.
 func (o *Operator) selectedJobs(ctx context.Context, s Selection) ([]string, error) {
 	if len(s.Jobs) == 0 && len(s.Tags) == 0 && !s.All {
 		return nil, refusalError(ErrInvalid, "no jobs are selected")
@@ -247,7 +246,6 @@ func (o *Operator) selectedJobs(ctx context.Context, s Selection) ([]string, err
 	return slices.Compact(names), nil
 }
 
-// tagsByJob returns the tags of each known job, by its name.
 func (o *Operator) tagsByJob(ctx context.Context) (map[string][]string, error) {
 	infos, err := o.describedJobs(ctx)
 	if err != nil {
@@ -371,8 +369,8 @@ func (o *Operator) Forget(ctx context.Context, name string, by Requester) error 
 	return nil
 }
 
-// lostReplicas returns the lost replicas. A leader has recorded the loss of some. The others have disappeared, but no leader has recorded them yet; missing has
-// their ids, by name. With an error that wraps [journal.ErrCorrupt], the lists are valid.
+// lostReplicas returns the lost replicas, whether a leader has recorded the loss or not. missing has the ids of replicas whose loss is not recorded yet, by
+// name. With an error that wraps [journal.ErrCorrupt], the lists are valid.
 func (o *Operator) lostReplicas(ctx context.Context) (lost []journal.NamedLost, missing map[string][]string, err error) {
 	lost, damaged := o.journal.RecentlyLost(ctx)
 	unnoted, more := o.journal.LostReplicas(ctx)

@@ -94,7 +94,6 @@ func (o *Operator) readFacts(ctx context.Context, infos []journal.JobInfo, job, 
 	return s, nil
 }
 
-// An explainer builds an explanation from the facts that it has read.
 type explainer struct {
 	Explanation
 	instant
@@ -158,7 +157,8 @@ func (s *explainer) hasRecords() bool {
 	return slices.ContainsFunc(s.past, s.isOf)
 }
 
-// isOf reports whether a record belongs to the tick. For the replica that ran the tick, its local time may have been another instant.
+// isOf reports whether a record belongs to the tick. It also compares local times, because a replica with other zone data may have run the tick at another
+// instant.
 func (s *explainer) isOf(r journal.Record) bool {
 	return r.Tick.Equal(s.at) || r.TickLocal != "" && !s.tickID().Equal(s.at) && r.TickLocal == cronspec.LocalTime(s.tickID()).Format(journal.LocalFormat)
 }
@@ -179,12 +179,11 @@ func (s *explainer) addLine(format string, args ...any) {
 	s.Lines = append(s.Lines, fmt.Sprintf(format, args...))
 }
 
-// formatTime returns an instant in the job's zone.
 func (s *explainer) formatTime(t time.Time) string {
 	return t.In(s.At.Location()).Format("2006-01-02 15:04:05 MST")
 }
 
-// explainPhase sets the phase from the records of the tick and from the lock. If they have nothing, it sets the phase from the schedule.
+// explainPhase sets the phase from the records of the tick and from the lock, or from the schedule if neither mentions the tick.
 func (s *explainer) explainPhase() error {
 	s.Phase = PhaseUnknown
 	if s.face.IsZero() || s.info.After != nil || movedTo(s.info, s.instant, s.At.Location()) {

@@ -29,7 +29,7 @@ type chain struct {
 type parent struct {
 	*explainer        // nil if the phase of the parent is unknown
 	unknown    string // reason why it is unknown
-	settled    bool   // whether settlePhase was called for the parent
+	settled    bool   // settlePhase was called for the parent
 }
 
 // explainParents adds lines about the ancestors of the job. A tick without a record gets the phase that follows from the ancestors.
@@ -64,7 +64,7 @@ func (c *chain) readParents(ctx context.Context, s *explainer) {
 	}
 }
 
-// readParent returns the explanation of one parent, of which only the phase and the main line are shown. If it fails, the explanation of the child is still shown.
+// readParent returns the explanation of one parent. Only its phase and main line are shown. An error does not hide the explanation of the child.
 func (c *chain) readParent(ctx context.Context, job string) *parent {
 	s, err := c.operator.readFacts(ctx, c.infos, job, c.at)
 	if err == nil {
@@ -162,7 +162,7 @@ func (p *parent) chainState() parentState {
 	return p.parentState()
 }
 
-// parentState returns the state according to the last runs. Manual runs do not count, because no job runs after them.
+// parentState returns the state according to the phase and the last runs. Manual runs do not count.
 func (s *explainer) parentState() parentState {
 	switch {
 	case s.Phase == PhaseNoTick:

@@ -39,7 +39,7 @@ func (s *explainer) explainRuns() {
 	s.Phase = s.phaseOfRuns()
 }
 
-// phaseOfRuns returns the phase according to the records. A run in progress takes precedence over a run with an unknown end, and that over all others.
+// phaseOfRuns returns the phase according to the records. A run in progress comes before a run with an unknown end, which comes before all others.
 func (s *explainer) phaseOfRuns() Phase {
 	running := func(r journal.Record) bool { return r.Outcome == journal.OutcomeRunning }
 	switch {
@@ -144,7 +144,6 @@ func (s *explainer) endText(r journal.Record) string {
 	return text + fmt.Sprintf(", from %s to %s", s.formatTime(r.Started), s.formatTime(r.Finished))
 }
 
-// explainOrigin explains why a run started outside the schedule, or late.
 func (s *explainer) explainOrigin(i int) {
 	const late = time.Second
 	r := s.Runs[i]
@@ -177,7 +176,6 @@ func (s *explainer) explainRecovery(i int) {
 	}
 }
 
-// explainCause names the runs, or the pause, that kept a tick from running.
 func (s *explainer) explainCause(r journal.Record) {
 	switch r.Reason {
 	case "paused":
@@ -242,7 +240,6 @@ func ReasonText(r journal.Record) string {
 	return FirstLine(r.Reason, 200)
 }
 
-// explainPause adds a line about the newest pause and its effect, if matters is set.
 func (s *explainer) explainPause(matters bool, effect string) {
 	if p := s.state.Pause; matters && !p.From.IsZero() {
 		s.addPause(p, p.On(s.state.Now), effect)
@@ -303,7 +300,6 @@ func (s *explainer) explainPaused(r journal.Record) {
 	}
 }
 
-// unreadableText returns a line if the audit log cannot be read; "" if it can.
 func (s *explainer) unreadableText() string {
 	if s.actsErr == nil {
 		return ""

@@ -125,7 +125,7 @@ type follower struct {
 	journal *journal.Journal
 	job     string
 	viewer  Viewer
-	every   time.Duration // interval of the checks
+	every   time.Duration
 
 	marked time.Time // time of the last renewal of the mark
 	heard  time.Time // time of the last answer from Redis
@@ -135,11 +135,10 @@ func newFollower(j *journal.Journal, job string, v Viewer) *follower {
 	return &follower{journal: j, job: job, viewer: v.withDefaults(), every: followEvery}
 }
 
-// A followedRun is a run whose output is passed on.
 type followedRun struct {
 	id    string
-	place string         // position of the next chunk in Redis
-	begun bool           // Viewer.Begin was called
+	place string // position of the next chunk in Redis
+	begun bool
 	now   journal.Record // its newest record
 	read  reading        // position in its output
 	tries int            // number of failed attempts that were reported to the viewer
@@ -189,7 +188,7 @@ func (f *follower) showOutput(ctx context.Context, r *followedRun) (over bool, e
 	if err := f.renewMark(ctx); err != nil {
 		return false, err
 	}
-	record, known, err := f.journal.Run(ctx, f.job, r.id) // before the output: if the record has the end, all output is in Redis, or will be soon
+	record, known, err := f.journal.Run(ctx, f.job, r.id) // before the output, so that the output of a run that has ended is complete in Redis, or soon will be
 	if err != nil {
 		return false, err
 	}
@@ -235,7 +234,6 @@ func (f *follower) noteTries(ctx context.Context, r *followedRun) error {
 	return nil
 }
 
-// showNew passes on the lines in the new chunks of a run.
 func (f *follower) showNew(ctx context.Context, r *followedRun) error {
 	chunks, place, err := f.journal.Live(ctx, f.job, r.id, r.place)
 	if err != nil {
@@ -270,7 +268,6 @@ func LeftOut(n int64) string {
 	return fmt.Sprintf("… %d MB left out …", n/kilo/kilo)
 }
 
-// announceRun calls Viewer.Begin once per run.
 func (f *follower) announceRun(r *followedRun) {
 	if !r.begun {
 		r.begun = true
@@ -306,7 +303,7 @@ func (f *follower) showKept(r *followedRun) {
 	}
 }
 
-// maxFollowed is the number of newest runs that a follower checks. Nobody could read the output of more runs at once.
+// maxFollowed is the number of newest runs that a follower checks. The output of more runs at once would be unreadable.
 const maxFollowed = 50
 
 // followAll follows the runs of the job that are in progress, and all that start later.

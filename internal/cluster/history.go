@@ -94,7 +94,7 @@ func (o *Operator) readRecords(ctx context.Context, req HistoryRequest) (records
 	return records, more, err
 }
 
-// readFiltered reads all records, one job after the other, and keeps those that match the request.
+// readFiltered reads one job after the other, so that it never holds the whole history of more than one job.
 func (o *Operator) readFiltered(ctx context.Context, req HistoryRequest) (records []journal.Record, err error) {
 	jobs := []string{req.Job}
 	if req.Job == "" {
@@ -200,7 +200,6 @@ func (o *Operator) mayHaveLogs(ctx context.Context, job, run string) error {
 	return err
 }
 
-// mustFindRun reads a run, and returns an error if the history does not have it.
 func (o *Operator) mustFindRun(ctx context.Context, job, id string) (journal.Record, error) {
 	r, ok, err := o.journal.Run(ctx, job, id)
 	switch {

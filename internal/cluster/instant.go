@@ -13,10 +13,9 @@ import (
 // wallClock lists the layouts of an instant without a zone. Such an instant is a local time in the job's zone.
 var wallClock = []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04"}
 
-// An instant is a point in time that a user asks about.
 type instant struct {
 	at     time.Time
-	face   time.Time // the requested local time, as if it were UTC, if the zone's clock skipped it; at is then the end of the gap
+	face   time.Time // the requested local time, with the zone UTC, if the zone's clock skipped it; at is then the end of the gap
 	remark string    // describes a change of the clock at the instant; "" if there is none
 }
 
@@ -33,13 +32,13 @@ func readInstant(text string, zone *time.Location) (instant, error) {
 	return instant{}, refusalError(ErrInvalid, "%q is neither RFC 3339, as 2026-11-01T03:00:00Z, nor a date and a time in the job's zone, as '2026-11-01 03:00'", text)
 }
 
-// faceOf returns the local time in a zone at an instant, as if it were UTC.
+// faceOf returns the local time in a zone at an instant, with the zone UTC.
 func faceOf(at time.Time, zone *time.Location) time.Time {
 	_, offset := at.In(zone).Zone()
 	return at.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// onClock returns the first instant at which the local time in a zone is face or later. face is a local time as if it were UTC.
+// onClock returns the first instant at which the local time in a zone is face or later. face is a local time with the zone UTC.
 func onClock(face time.Time, zone *time.Location) instant {
 	const mostShift = 48 * time.Hour                                      // some zones have skipped a day
 	for from := face.Add(-mostShift); from.Before(face.Add(mostShift)); { // from one change of the clock to the next
@@ -93,7 +92,6 @@ func noTick(zones *cronspec.Zones, info journal.JobInfo, i instant) (string, err
 	return exceptionText(info, i.at, zone), nil
 }
 
-// exceptionText names the setting that excludes a tick.
 func exceptionText(info journal.JobInfo, at time.Time, zone *time.Location) string {
 	switch {
 	case at.Before(info.StartsAt):
@@ -135,7 +133,7 @@ func movedTo(info journal.JobInfo, i instant, zone *time.Location) bool {
 	})
 }
 
-// followsClock reports whether the minute or the hour of an expression starts with "*".
+// followsClock reports whether an expression has no fixed time, because its minute or hour starts with "*". A time that the clock skips then has no tick.
 func followsClock(expression string) bool {
 	fields := strings.Fields(expression)
 	if len(fields) == 6 {

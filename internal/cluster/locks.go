@@ -74,7 +74,7 @@ func (o *Operator) FullPools(ctx context.Context, slots map[string]int) ([]Pool,
 	return slices.DeleteFunc(r.status.Pools, func(p Pool) bool { return !p.Full() }), nil
 }
 
-// heldPools returns the pools whose slots are all held.
+// heldPools returns the pools whose slots are all held. It sets status.Now if there are any.
 func (r *statusReader) heldPools(ctx context.Context, slots map[string]int) (held []string, err error) {
 	names := slices.Sorted(maps.Keys(slots))
 	for i, state := range r.elector.InspectPools(ctx, names) {
@@ -113,7 +113,6 @@ func (r *statusReader) readPools(ctx context.Context, names []string) (err error
 	return r.inspectLocks(ctx, uses)
 }
 
-// readLocks reads the pools that jobs or processes use, and the locks of `cronclave lock`.
 func (r *statusReader) readLocks(ctx context.Context) error {
 	uses, err := r.lockUses(ctx)
 	if err != nil {
@@ -247,7 +246,6 @@ func (l *Lock) setHolders(rows []engine.Row, users map[string]Waiter, now time.T
 	l.Waiting = l.Waiting[:min(l.Waiters, MostWaiting)]
 }
 
-// orZero returns the time, or the zero time for nil.
 func orZero(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -265,7 +263,6 @@ func grantedAt(token int64, now time.Time) *time.Time {
 	return &at
 }
 
-// fullProblem returns the problem of a full pool with waiters.
 func (p *Pool) fullProblem() (problem Problem, full bool) {
 	if !p.Full() {
 		return problem, false
@@ -330,7 +327,7 @@ func ShowLock(j *journal.Journal, use journal.LockUse, lease time.Duration, cloc
 	ctx, cancel := context.WithCancel(context.Background())
 	over, shown, began := make(chan struct{}), false, time.Now()
 	lasts := min(lease, showFor)
-	go func() { // hide waits for this goroutine, or the process ends
+	go func() { // ends once hide was called; hide waits for it, for hideWithin at most
 		defer close(over)
 		for pause := showAfter; backoff.Sleep(ctx, pause); {
 			now, known := clock()

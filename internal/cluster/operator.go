@@ -31,8 +31,8 @@ type Config struct {
 	Incomplete bool
 	// Zones returns the time zones in which times are shown and ticks are computed; nil for the built-in zones.
 	Zones func() *cronspec.Zones
-	// OnAct, if not nil, is called with each act before the act is carried out, once the audit log has it. A cancel whose audit failed is passed after it has
-	// stopped runs, or may have: it is carried out all the same. Such an act may lack its time and id.
+	// OnAct, if not nil, is called with each act after it is written to the audit log, and before it is carried out. A cancel is carried out even if the audit log
+	// cannot be written. OnAct is then called after runs were stopped, or may have been, and the act may lack its time and id.
 	OnAct func(journal.Act)
 }
 

@@ -143,7 +143,7 @@ func (j Job) isFailing() bool {
 	return j.Enabled && j.LastEnd != nil && j.LastEnd.Failed() && !recovers
 }
 
-// withoutTries returns the newest records, without failed attempts that their runs repeated.
+// withoutTries returns the newest records, at most RecentRuns, without failed attempts that their runs repeated.
 func withoutTries(newestFirst []journal.Record) []journal.Record {
 	list := []journal.Record{} // never null
 	for _, r := range newestFirst {
@@ -238,7 +238,6 @@ var causes = map[string]cause{
 	CodeHeartbeat: ofOthers, CodePoolFull: ofOthers, codeJobFailed: ofNewFailures, codeJobMissed: ofNewFailures,
 }
 
-// The codes of the problems of jobs.
 const codeJobFailed, codeJobMissed = "job_failed", "job_missed"
 
 // oldAfter is the age from which a failure counts as old.
@@ -271,7 +270,7 @@ func sortByCause(list []Problem, now time.Time) {
 // mostGrouped is the maximum number of jobs that a group of old failures names.
 const mostGrouped = 10
 
-// Grouped returns the problems for a display of one screen. All old failures of jobs are combined into one problem, with the worst of their levels.
+// Grouped returns the problems for a display on one screen. All old failures of jobs are combined into one problem, with the worst of their levels.
 func (st *Status) Grouped() []Problem {
 	old := slices.IndexFunc(st.Problems, func(p Problem) bool { return p.causeAt(st.Now) == ofOldFailures })
 	if old < 0 {

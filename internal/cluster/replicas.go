@@ -139,7 +139,6 @@ func (r *statusReader) isRegistering() bool { return r.status.Now.Sub(r.back) < 
 // rememberStandstill is the time for which a status shows that a replica stood still.
 const rememberStandstill = time.Hour
 
-// recentInterval returns the interval, or nil if it ended more than remember ago.
 func recentInterval(i *journal.Interval, now time.Time, remember time.Duration) *journal.Interval {
 	if i == nil || now.Sub(i.To) > remember {
 		return nil
@@ -147,7 +146,6 @@ func recentInterval(i *journal.Interval, now time.Time, remember time.Duration) 
 	return i
 }
 
-// readLost reads the replicas that were lost within a day.
 func (r *statusReader) readLost(ctx context.Context) error {
 	lost, missing, err := r.lostReplicas(ctx)
 	if err = r.tolerateDamage(err); err != nil {
@@ -248,7 +246,7 @@ func FirstLine(text string, most int) string {
 	return line
 }
 
-// registerWithin is the time within which all replicas that are up have registered, from the first answer of Redis.
+// registerWithin is the maximum time from the first answer of Redis until every replica that is up has registered.
 const registerWithin = RegisterEvery + RegistrationDelay
 
 // registerAgain is the maximum time from the end of an outage to the registration of a replica that was cut off. It allows for a pause and one attempt that

@@ -40,7 +40,6 @@ func namingSchedule(zones *cronspec.Zones, infos []journal.JobInfo, job journal.
 	return spec
 }
 
-// scheduleOf parses the schedule that a replica has described.
 func scheduleOf(zones *cronspec.Zones, info journal.JobInfo) (spec *cronspec.Schedule, zone *time.Location, err error) {
 	if zone, err = zones.Location(info.Timezone); err != nil {
 		return nil, nil, err
@@ -159,7 +158,7 @@ func scheduledJobs(zones *cronspec.Zones, infos []journal.JobInfo) (jobs []Sched
 	return jobs
 }
 
-// tickHeap is a heap of the jobs' next ticks.
+// A tickHeap has the next tick of each job, the earliest first.
 type tickHeap []Tick
 
 func (h tickHeap) Len() int { return len(h) }
@@ -204,10 +203,9 @@ type cachedJob struct {
 	next   time.Time
 }
 
-// A cachedPeriod is a period and the instant at which it was computed.
 type cachedPeriod struct {
 	longest time.Duration
-	at      time.Time
+	at      time.Time // time of the computation
 }
 
 // A period is the longest gap between ticks from a day before its computation to eight days after. It is used for a day, so it always covers the next week. It

@@ -54,8 +54,8 @@ const (
 // A JobForm is one variant of a job, with the replicas that have it.
 type JobForm struct {
 	State    FormState `json:"state"`
-	Digest   string    `json:"digest,omitempty"` // digest of the job
-	Replicas []string  `json:"replicas"`         // by name
+	Digest   string    `json:"digest,omitempty"`
+	Replicas []string  `json:"replicas"` // by name
 	// Settings are all keys of a job with their values in effect, in the order of docs/configuration.md.
 	Settings []journal.Setting `json:"settings"`
 }
@@ -161,7 +161,6 @@ func sourcesOf(replicas []Replica, digests map[string]map[string]string, job str
 // longestDigest is the maximum length of a digest, in characters. Longer texts are cut, because another program may have written them.
 const longestDigest = 40
 
-// withSettings returns the form with its settings, if one of its sources has them.
 func (f sourcedForm) withSettings(known map[journal.ConfigID][]journal.Setting) JobForm {
 	for _, id := range f.sources {
 		if settings, ok := known[id]; ok {
@@ -172,7 +171,6 @@ func (f sourcedForm) withSettings(known map[journal.ConfigID][]journal.Setting) 
 	return f.JobForm
 }
 
-// differingKeys returns the keys that do not have the same value in all known forms.
 func differingKeys(keys []string, forms []JobForm) []string {
 	known := slices.DeleteFunc(slices.Clone(forms), func(f JobForm) bool { return f.State != FormKnown })
 	list := []string{} // never null

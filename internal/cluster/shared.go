@@ -73,7 +73,7 @@ func (s *Shared) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, er
 
 // snapshots caches the last value that was read.
 type snapshots[T any] struct {
-	age  time.Duration // maximum age of a cached value
+	age  time.Duration
 	turn chan struct{} // holds a value while a caller reads
 
 	mu    sync.Mutex
@@ -192,7 +192,8 @@ func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func
 }
 
 // Failures returns the failures of a window like [Operator.Failures], and waits while too many other windows are read. A request without Includes is for all
-// jobs, and its window must end now. Callers with such windows of equal length share an answer, and must not change it. So there should be few lengths.
+// jobs, and its window must end now. Callers with such windows of equal length share an answer, and must not change it. The answer for each length stays in
+// memory, so use few lengths.
 func (w *Windows) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
 	if req.Includes == nil {
 		return w.newestFailures(ctx, req)

@@ -134,7 +134,6 @@ func (o *Operator) chooseStatus(ctx context.Context, all *Status, req StatusRequ
 	return &st, refusalError(ErrNoReplica, "job %s: no replica has it", req.Job)
 }
 
-// readStatus reads the status of the whole cluster, with the given number of records per job.
 func (o *Operator) readStatus(ctx context.Context, records int) (*Status, error) {
 	r := statusReader{Operator: o, recent: records}
 	if err := r.readAll(ctx); err != nil {
@@ -148,7 +147,7 @@ func (o *Operator) readStatus(ctx context.Context, records int) (*Status, error)
 // A statusReader assembles a status. The order of its steps is the order of the warnings.
 type statusReader struct {
 	*Operator
-	recent   int // number of records per job
+	recent   int
 	status   Status
 	replicas []journal.Replica
 	jobs     []journal.JobInfo
@@ -229,7 +228,6 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 	return r.addStreaks(ctx, recent)
 }
 
-// addStreaks adds the streaks of failures to the failing jobs.
 func (r *statusReader) addStreaks(ctx context.Context, recent map[string][]journal.Record) error {
 	var failing []string
 	for _, j := range r.status.Jobs {
@@ -270,7 +268,7 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 			unclear = unclear[:min(len(unclear), maxUnclear)]
 		}
 		more, err := r.journal.Recent(ctx, unclear, n)
-		if before > 0 && errors.Is(err, journal.ErrCorrupt) { // there is already a warning about it
+		if before > 0 && errors.Is(err, journal.ErrCorrupt) { // the first reading has added a warning
 			err = nil
 		}
 		if err = r.tolerateDamage(err); err != nil {
@@ -282,7 +280,6 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 	return recent, nil
 }
 
-// jobOf returns a job of a status from its description, the state of its lock, and its newest records.
 func jobOf(zones *cronspec.Zones, info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
 	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone, Enabled: info.Enabled,
 		Holders: holdersOf(state), Next: nextTick(zones, info, now), Recent: withoutTries(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, JitterMS: info.JitterMS, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
@@ -303,7 +300,6 @@ func holdersOf(state election.State) []Holder {
 	return list
 }
 
-// tickOf returns a run's tick; nil if it has none.
 func tickOf(r election.Run) *time.Time {
 	if r.Tick.IsZero() {
 		return nil
@@ -357,9 +353,9 @@ func (s Streak) String() (text string) {
 	return text
 }
 
-// streakOf returns the streak of a job from its newest records. most is the maximum number of records that were read. If the records contain no success, the
-// streak may have begun before them. Its start then comes from kept, unless replicas of an older version recorded the start. If there are fewer than most
-// records, the job has no others.
+// streakOf returns the streak of a job from its newest records and the streak that Redis keeps. If the records contain no success, the streak may have begun
+// before them, and kept is used. It is not used if it lacks failures that the records have, because replicas of an older version did not update it. most is the
+// number of records requested: if there are fewer, the job has no others.
 func streakOf(newestFirst []journal.Record, kept journal.Streak, most int) *Streak {
 	var s Streak
 	for _, r := range newestFirst {

@@ -26,7 +26,6 @@ const (
 	CodeTooFew        = "too_few_replicas"
 )
 
-// An origin is the source of a warning.
 type origin struct {
 	replica string // "" for the cluster
 	since   *time.Time
@@ -72,7 +71,6 @@ func (r *statusReader) warnOfReplica(e journal.Replica) {
 	}
 }
 
-// warnOfConfigs warns if replicas disagree on the configuration, and names the jobs that differ.
 func (r *statusReader) warnOfConfigs(ctx context.Context) error {
 	groups := GroupByConfig(r.replicas)
 	if len(groups) < 2 {
@@ -97,7 +95,6 @@ func (r *statusReader) warnOfClocks() {
 	}
 }
 
-// warnOfNames warns about names that several replicas have at the same time.
 func (r *statusReader) warnOfNames() {
 	up := map[string][]journal.Replica{}
 	for _, e := range r.replicas {
@@ -134,7 +131,6 @@ func CountUp(replicas []journal.Replica, now time.Time) (n int) {
 	return n
 }
 
-// warnOfTooFew warns if fewer replicas than expected have been up for tooFewFor.
 func (r *statusReader) warnOfTooFew() {
 	expected, up := Expected(r.replicas), CountUp(r.replicas, r.status.Now)
 	r.status.Expected, r.status.up = expected, up
@@ -269,7 +265,7 @@ func (g ConfigGroups) jobDifference(job string, digests map[string]map[string]st
 }
 
 const (
-	// CodeZoneDataDiffers is the code of the warning that replicas have different zone data, by which the ticks of a job differ.
+	// CodeZoneDataDiffers is the code of the warning that a job has different ticks on different replicas, because of their zone data.
 	CodeZoneDataDiffers = "zone_data_differs"
 	// CodeZoneDataOlder is the code of the advice that some replicas have older zone data, which does not affect coming ticks.
 	CodeZoneDataOlder = "zone_data_older"

@@ -1,4 +1,4 @@
-// Package events passes what happens on a replica to its subscribers: outcomes of runs and ticks, and the begin and the end of problems.
+// Package events passes the outcomes of runs and ticks, and the starts and ends of problems, to subscribers in the same process.
 package events
 
 import (
@@ -14,18 +14,18 @@ import (
 // An Event is an [Outcome], a [ProblemBegan] or a [ProblemEnded].
 type Event interface{ isEvent() }
 
-// An Outcome is the first record that ends a run, a try or a tick. In a cluster, one replica publishes it, once. It has no
-// output.
+// An Outcome is the first record that ends a run, a try or a tick. In a cluster, one replica publishes it, once. Its Output is
+// nil.
 type Outcome struct{ journal.Record }
 
-// A ProblemBegan is the begin of a problem of this replica. Code is the code of the warning in status.
+// A ProblemBegan is the start of a problem of this replica. Code is the code of the warning in status.
 type ProblemBegan struct {
 	Code string
 	At   time.Time
 }
 
-// A ProblemEnded is the end of a problem. Code is the code of the warning in status, or the kind of an incident of Redis. An incident has no begin of its own,
-// because it is known only afterwards.
+// A ProblemEnded is the end of a problem. Code is the code of the warning in status, or the kind of an incident of Redis. An incident has no ProblemBegan,
+// because replicas detect it only when it is over.
 type ProblemEnded struct {
 	Code string
 	journal.Interval
@@ -75,7 +75,7 @@ func (b *Bus) Run(ctx context.Context) {
 
 type subscriber struct {
 	handle func(Event)
-	wake   chan struct{} // of capacity 1: there may be events
+	wake   chan struct{} // of capacity 1; holds a value while events may be waiting
 
 	mu      sync.Mutex
 	waiting []Event
@@ -104,7 +104,7 @@ func (s *subscriber) takeEvents() (waiting []Event, dropped int) {
 	return waiting, dropped
 }
 
-// handleEvents handles events until ctx ends, and then the rest.
+// handleEvents handles events until ctx ends, and then the events that are still queued.
 func (s *subscriber) handleEvents(ctx context.Context, log hclog.Logger) {
 	for ended := false; !ended; {
 		select {

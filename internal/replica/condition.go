@@ -21,7 +21,7 @@ import (
 // condition holds the facts for the replica's registration that no other part of the replica stores.
 type condition struct {
 	refused        atomic.Pointer[string] // first fault of a newer configuration that was refused
-	heartbeatError atomic.Pointer[string] // error of the heartbeat
+	heartbeatError atomic.Pointer[string]
 	redisAccess    atomic.Pointer[string] // reason why new connections to Redis fail or soon will
 	standstill     atomic.Pointer[journal.Interval]
 	margins        margins
@@ -29,7 +29,6 @@ type condition struct {
 	capacity       int         // maximum number of runs; set before the replica runs
 }
 
-// addCondition adds the condition to a registration.
 func (c *condition) addCondition(entry journal.Replica) journal.Replica {
 	entry.MaxRunning, entry.LeaseMargin, entry.StoodStill = c.capacity, c.margins.leastMargin(), c.standstill.Load()
 	if refused := c.refused.Load(); refused != nil {
@@ -44,7 +43,7 @@ func (c *condition) addCondition(entry journal.Replica) journal.Replica {
 	return entry
 }
 
-// mostUnstartable is the maximum number of jobs that a registration lists because they can't be started.
+// mostUnstartable is the maximum length of a registration's list of jobs that can't be started.
 const mostUnstartable = 10
 
 // firstUnstartable returns at most mostUnstartable jobs that can't be started, with shortened reasons; nil if there are none.
@@ -61,14 +60,14 @@ func firstUnstartable(jobs map[string]string) map[string]string {
 	return few
 }
 
-// A problemWatch records the start of each problem of this replica about which status warns, and publishes its begin and its end. Its zero value has no problems.
+// A problemWatch records the start of each problem of this replica that is a warning in status, and publishes each start and end as an event.
 type problemWatch struct {
 	events *events.Bus
 	since  map[string]time.Time // by the code of the warning
-	peers  []string             // codes of problems with other replicas, at the last check
+	peers  []string             // codes of the problems that the last checkPeers found
 }
 
-// addSince adds the starts of the current problems to a registration.
+// addSince adds the starts of the current problems to a registration. It publishes the problems that have begun or ended since the last call.
 func (w *problemWatch) addSince(entry journal.Replica) journal.Replica {
 	since := map[string]time.Time{}
 	for _, code := range append(problemsOf(entry), w.peers...) {
@@ -101,7 +100,7 @@ func problemsOf(entry journal.Replica) (codes []string) {
 	return codes
 }
 
-// checkPeers checks a list of all replicas for problems that concern several replicas.
+// checkPeers finds the problems that concern several replicas. The next addSince includes them.
 func (w *problemWatch) checkPeers(replicas []journal.Replica, self journal.Replica) {
 	w.peers = nil
 	if len(cluster.GroupByConfig(replicas)) > 1 {
@@ -154,7 +153,6 @@ func holderOf(lock string) string {
 	return ""
 }
 
-// noteMargin records a margin. It ignores margins without a holder.
 func (m *margins) noteMargin(now journal.LeaseMargin) {
 	if now.Of == "" {
 		return
@@ -183,7 +181,7 @@ func (m *margins) leastMargin() (least *journal.LeaseMargin) {
 
 // currentStep returns the number of the current step. The caller holds mu.
 func (m *margins) currentStep() int64 {
-	now := time.Now() // compared by the monotonic clock, which is never set
+	now := time.Now() // its monotonic reading counts, which no clock change affects
 	if m.began.IsZero() {
 		m.began = now
 	}
@@ -193,8 +191,8 @@ func (m *margins) currentStep() int64 {
 const (
 	// beatEvery is the interval at which a replica checks that its process runs.
 	beatEvery = time.Second
-	// longStandstill is the delay of such a check from which the process counts as having stood still, because it was stopped or got no CPU time. That is long
-	// enough to miss ticks.
+	// longStandstill is the minimum delay of such a check that counts as a standstill: the process was stopped, or got no CPU time. In that time it may have missed
+	// ticks.
 	longStandstill = 3 * time.Second
 )
 
@@ -216,7 +214,6 @@ func watchStandstill(ctx context.Context, now func() time.Time, found func(journ
 	}
 }
 
-// stoodStill logs a standstill, and adds it to the registration.
 func (r *Replica) stoodStill(i journal.Interval) {
 	r.standstill.Store(&i)
 	r.log.Warn("this replica stood still: its process was stopped, or got no CPU time; its leases may have ended, and its runs been killed",
@@ -253,7 +250,6 @@ type accessWatch struct {
 	warned  map[string]time.Time // time of the last warning, by danger
 }
 
-// run checks the dangers periodically until ctx ends.
 func (w *accessWatch) run(ctx context.Context) {
 	w.warned = map[string]time.Time{}
 	for ctx.Err() == nil {

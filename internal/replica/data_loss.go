@@ -16,7 +16,7 @@ import (
 
 // A lossWatch detects whether Redis has lost its data, from the results of a replica's registrations.
 //
-// The main evidence is the epoch of the data. After a loss it is a new one, whichever replica registers first. If Redis returns with an old snapshot, it has
+// The main evidence is the epoch of the data. After a loss, the first replica that registers sets a new epoch. If Redis returns with an old snapshot, it has
 // the same epoch, but lacks the registration, which cannot have expired yet. A missing registration alone is no proof. A replica that takes over the name
 // removes the registration too, and Redis may evict it if memory runs short.
 type lossWatch struct {
@@ -25,19 +25,17 @@ type lossWatch struct {
 	suspect *journal.Interval // the interval in which the registration disappeared, until the cause is known; otherwise nil
 }
 
-// A loss is the kind of loss that a registration reveals.
 type loss int
 
 const (
 	lossNone        loss = iota
 	lossUnsure           // something was missing, or a master did not answer
-	lossOfEntry          // the registration or a canary has expired
+	lossOfEntry          // the registration or a canary (a key on each master of a Redis Cluster) has expired
 	lossToEviction       // Redis evicts keys with a time to live, and has probably evicted the registration or a canary
 	lossToSuccessor      // another replica has taken over the name, and removed the registration
 	lossOfData           // Redis has lost its data
 )
 
-// A sighting is the result of a registration and of the checks after it.
 type sighting struct {
 	journal.Registration
 	canary    journal.CanaryState
@@ -88,7 +86,6 @@ func (w *successorWatch) findSuccessor(all []journal.Replica, self journal.Repli
 	return found
 }
 
-// hasRegistered reports whether this replica has registered before.
 func (w *lossWatch) hasRegistered() bool { return !w.renewed.IsZero() }
 
 // detectLoss evaluates the result of a registration that began at renewed and was answered at now. It returns the kind of loss, and the interval in which the
@@ -147,7 +144,6 @@ var lossMessages = map[loss]string{
 		"may be missing; check appendonly and acked_replicas",
 }
 
-// logLoss logs a loss that happened in an interval.
 func (l *lossLog) logLoss(kind loss, since journal.Interval, log hclog.Logger) {
 	message, lost := lossMessages[kind]
 	if !lost {
@@ -170,7 +166,7 @@ func (l *lossLog) logLoss(kind loss, since journal.Interval, log hclog.Logger) {
 
 const (
 	// shortestOutage is the minimum time without an answer that counts as an incident. Shorter outages are common, as in a failover or a restart of Redis, and do
-	// no harm. Longer ones may go unnoticed too if they fall between two registrations.
+	// no harm. Longer outages also go unnoticed if they fall between two registrations.
 	shortestOutage = 2 * time.Second
 	// longestRegistration is longer than any registration that times out. A registration that takes longer shows that the process stood still.
 	longestRegistration = cluster.RegistrationDelay + time.Second

@@ -87,7 +87,6 @@ func (o *sharedOutput) End() {
 	}
 }
 
-// A liveRunner reports the start and the end of its runs to liveOutput.
 type liveRunner struct {
 	scheduler.Runner
 	live *liveOutput
@@ -147,7 +146,6 @@ func (l *liveOutput) addLine(run *scheduler.Run, line journal.Line) {
 	}
 }
 
-// dropOldest drops the oldest lines until the size is at most most.
 func (r *liveRun) dropOldest(most int) {
 	for r.size > most {
 		first := r.lines[0]

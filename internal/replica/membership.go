@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	// registerTTL is the time for which a registration lasts without renewal.
 	registerTTL = 3 * cluster.RegisterEvery
 	// registerAgainAfter is the time from the start of a failed registration to the next attempt. After a time-out the next attempt starts at once, because the
 	// replica will soon count as silent. The time doubles with each failure, up to registerAgainMost.
@@ -33,7 +32,7 @@ type membership struct {
 	journal   *journal.Journal
 	log       hclog.Logger
 	peers     *peers
-	entry     func() journal.Replica     // returns the present registration
+	entry     func() journal.Replica
 	now       func() time.Time           // the clock of Redis
 	evicts    func(context.Context) bool // asks Redis whether it evicts keys with a time to live if memory runs short
 	news      notice                     // the registration has changed
@@ -51,7 +50,6 @@ type membership struct {
 	problems   problemWatch
 }
 
-// renewSoon makes run renew the registration at once.
 func (m *membership) renewSoon() { m.news.give() }
 
 // run keeps the replica registered, and its jobs known to the cluster, until ctx ends after the drain. The announcer and the publisher have their own
@@ -84,7 +82,6 @@ func (m *membership) run(ctx context.Context) {
 	m.leaveRegistry(ctx)
 }
 
-// leaveRegistry removes the registration.
 func (m *membership) leaveRegistry(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // the drain has already waited for Redis long enough
 	defer cancel()
@@ -122,7 +119,7 @@ func (m *membership) renewEntry(ctx context.Context) bool {
 	return true
 }
 
-// checkLoss checks after a registration whether Redis has lost its data.
+// checkLoss checks whether Redis has lost its data. Call it after each successful registration.
 func (m *membership) checkLoss(ctx context.Context, found journal.Registration, entry journal.Replica) (loss, journal.Interval) {
 	if found.EpochError != nil {
 		m.log.Debug("epoch not known; checking Redis for lost data later", "error", found.EpochError)
@@ -185,7 +182,7 @@ func (a *announcer) announceIfDue() {
 	}
 }
 
-// run announces until ctx ends. An announcement as a whole has no time limit, because it would start over after one. Each of its requests has a time limit.
+// run announces until ctx ends. An announcement as a whole has no time limit, because after a time-out it would start over. Each of its requests has one.
 func (a *announcer) run(ctx context.Context) {
 	for {
 		select {
@@ -214,7 +211,7 @@ const (
 type publisher struct {
 	journal *journal.Journal
 	log     hclog.Logger
-	version string                // version of the program
+	version string
 	config  func() *config.Config // the configuration in use
 	now     func() time.Time      // the clock of Redis
 	news    notice                // Redis may lack the current descriptions of the jobs
@@ -223,10 +220,8 @@ type publisher struct {
 	unpublished time.Time // time of the last failed write of the configuration
 }
 
-// describeSoon makes run describe the jobs at once.
 func (p *publisher) describeSoon() { p.news.give() }
 
-// run publishes until ctx ends.
 func (p *publisher) run(ctx context.Context) {
 	renew := time.NewTicker(cluster.RegisterEvery)
 	defer renew.Stop()
@@ -249,7 +244,6 @@ func (p *publisher) publishDue(ctx context.Context) {
 	p.publishConfiguration(ctx) // last, because it may take long
 }
 
-// describeJobs writes the descriptions of the jobs once per leader.DescribeEvery.
 func (p *publisher) describeJobs(ctx context.Context) {
 	if time.Since(p.described) < leader.DescribeEvery {
 		return
@@ -296,7 +290,7 @@ type aliveReplicas struct {
 	replicas []journal.Replica
 	ids      []string  // ids of all replicas, computed once because most jobs need them
 	since    time.Time // time of the first successful reading after the last failure or loss of data; zero if there was none yet
-	at       time.Time // time of the newest reading
+	at       time.Time
 }
 
 // idsWithLabels returns this replica's id and the ids of the replicas with the given labels.
@@ -334,7 +328,6 @@ func (p *peers) alive() []journal.Replica {
 	return nil
 }
 
-// setAlive records the replicas that are alive now.
 func (p *peers) setAlive(replicas []journal.Replica) {
 	ids := make([]string, len(replicas))
 	for i, r := range replicas {

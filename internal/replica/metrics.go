@@ -35,7 +35,7 @@ type monitor struct {
 	cluster  atomic.Pointer[metrics.Cluster]
 }
 
-// openServer listens on the address of [server], if there is one. The replica calls it before it starts, so that an address in use is an error of the start.
+// openServer listens on the address of [server], if there is one. New calls it, so an address that is already in use prevents the start of the replica.
 func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version string, gauges metrics.Gauges, unready func() string, starting func() bool) error {
 	if cfg.Server.Listen == "" {
 		return nil
@@ -69,7 +69,6 @@ func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version 
 	return nil
 }
 
-// runServer serves HTTP requests until ctx ends.
 func (m *monitor) runServer(ctx context.Context) {
 	if m.web == nil {
 		return
@@ -80,17 +79,15 @@ func (m *monitor) runServer(ctx context.Context) {
 	}
 }
 
-// close closes a server that was never run.
 func (m *monitor) close() {
 	if m.web != nil {
-		_ = m.web.Close()
+		_ = m.web.Close() // an error if the server has run, because that has closed the listener
 	}
 	if m.view != nil {
 		m.view.close()
 	}
 }
 
-// leaseHooks returns functions that count the events of leases, and record their margins.
 func (m *monitor) leaseHooks(noted *margins) locking.Hooks {
 	if m.metrics == nil {
 		return locking.Hooks{Renewed: noted.noteRenewed, Lost: noted.noteLost}
@@ -112,7 +109,6 @@ func (m *monitor) leaseHooks(noted *margins) locking.Hooks {
 	}
 }
 
-// A delayRunner records the delay with which a run starts.
 type delayRunner struct {
 	scheduler.Runner
 	monitor *monitor
@@ -171,7 +167,6 @@ func (m *monitor) setConfigured(cfg *config.Config) {
 	m.view.zones.Store(cfg.Zones)
 }
 
-// setRefused records that a newer configuration was refused.
 func (m *monitor) setRefused() {
 	if m.metrics != nil {
 		m.metrics.Refused()
@@ -190,13 +185,11 @@ func (m *monitor) countRecoveries(records []journal.Record) {
 	}
 }
 
-// waitingPools counts the runs that wait for a slot of a pool.
 type waitingPools struct {
 	run.Pools
 	metrics *metrics.Metrics
 }
 
-// countedPools returns the pools for a scheduler. If there are metrics, the waiting runs are counted.
 func (m *monitor) countedPools(of run.Pools) run.Pools {
 	if m.metrics == nil {
 		return of
@@ -204,7 +197,7 @@ func (m *monitor) countedPools(of run.Pools) run.Pools {
 	return waitingPools{of, m.metrics}
 }
 
-// AcquirePool waits for a slot.
+// AcquirePool acquires a slot. Until it returns, the run counts as waiting.
 func (p waitingPools) AcquirePool(ctx context.Context, entry election.Entry) (*election.Term, error) {
 	defer p.metrics.Waiting(entry.Pool)()
 	return p.Pools.AcquirePool(ctx, entry)
@@ -218,7 +211,7 @@ const (
 )
 
 // recallPast adds the past of each job to the metrics, until ctx ends. For a new replica or job this is the time before its start. On the leader it also
-// includes runs on other replicas. Without it, an alert on jobs without a success would be silent after each restart.
+// includes runs on other replicas. Without the past, an alert on jobs without a success would be silent after each restart.
 func (m *monitor) recallPast(ctx context.Context, j *journal.Journal, cfg func() *config.Config, leads func() bool) {
 	if m.metrics == nil {
 		return

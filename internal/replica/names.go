@@ -15,7 +15,6 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 )
 
-// lookForNamesakes is the interval at which a starting replica checks for other replicas with its name.
 const lookForNamesakes = 250 * time.Millisecond
 
 // claimName returns an error if another replica with this name is up. The registration of a crashed replica, such as this replica's predecessor, remains for a
@@ -48,7 +47,6 @@ func claimName(ctx context.Context, self journal.Replica, namespace string, j *j
 	}
 }
 
-// readNamesakes reads the other registered replicas with this replica's name.
 func readNamesakes(ctx context.Context, self journal.Replica, j *journal.Journal) ([]journal.Replica, error) {
 	all, err := j.Replicas(ctx)
 	if errors.Is(err, journal.ErrCorrupt) { // the other entries are valid

@@ -79,11 +79,11 @@ func (o *Once) Close() { o.processes.Close() }
 // anySchedule is a placeholder for the schedule of a job that runs outside its schedule.
 var anySchedule = []string{"@yearly"}
 
-// foregroundJobs returns the job to run. The job has no parents.
+// foregroundJobs returns the job to run: enabled, and without parents and retries.
 func foregroundJobs(cfg OnceConfig, host *process.Host) []scheduler.Job {
 	only := *cfg.Jobs
 	only.Jobs = []config.Job{*cfg.Job}
-	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // the caller handles retries
+	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // a run in the foreground is not repeated
 	if len(cfg.Job.After) > 0 {
 		only.Jobs[0].After, only.Jobs[0].Schedule = nil, anySchedule
 	}

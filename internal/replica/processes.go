@@ -85,7 +85,6 @@ const (
 // resourceLimits are the limits that the system sets for this process; 0 means no limit.
 type resourceLimits struct{ files, processes int }
 
-// withServer returns the limits minus the files that the HTTP server needs.
 func (l resourceLimits) withServer() resourceLimits {
 	if l.files > 0 {
 		l.files = max(l.files-filesOfServer, 1)
@@ -93,7 +92,6 @@ func (l resourceLimits) withServer() resourceLimits {
 	return l
 }
 
-// limitsFor returns the limits of this process, minus the files of the HTTP server if the replica has one.
 func limitsFor(server bool) resourceLimits {
 	if server {
 		return limitsOfProcess().withServer()

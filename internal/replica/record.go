@@ -21,7 +21,7 @@ type recorder struct {
 	monitor *monitor
 }
 
-// Record writes records.
+// Record writes records to the journal.
 func (r recorder) Record(ctx context.Context, records []run.Record) error {
 	list := make([]journal.Record, len(records))
 	for i, rec := range records {
@@ -83,7 +83,6 @@ func DescribeJobs(cfg *config.Config, now time.Time) []journal.JobInfo {
 	return infos
 }
 
-// configurationOf returns the part of a configuration that is published for readers.
 func configurationOf(cfg *config.Config) journal.Configuration {
 	c := journal.Configuration{Jobs: make(map[string]journal.JobConfig, len(cfg.Jobs))}
 	for _, s := range cfg.Settings.Common {
@@ -99,7 +98,7 @@ func configurationOf(cfg *config.Config) journal.Configuration {
 const mostPastDates = 400
 
 // describedDates returns the days of a calendar that readers need for a job's next tick, or to explain a tick in the history. dates must be sorted. Two more
-// days are kept, because the date in UTC may be ahead of the date in a time zone.
+// days are kept, because a local date may be behind the date in UTC.
 func describedDates(dates []string, now time.Time, history time.Duration) []string {
 	since := func(t time.Time) int {
 		i, _ := slices.BinarySearch(dates, t.UTC().AddDate(0, 0, -2).Format(time.DateOnly))
@@ -108,7 +107,7 @@ func describedDates(dates []string, now time.Time, history time.Duration) []stri
 	return dates[max(since(now.Add(-history)), since(now)-mostPastDates):]
 }
 
-// UnfitData returns the error to report for an error of [journal.Journal.CheckFormat] that waiting does not remedy; nil for other errors. It is a usage error
+// UnfitData returns the error to report for an error of [journal.Journal.CheckFormat] that a retry does not remedy; nil for other errors. It is a usage error
 // for data of a newer version, and wraps [redisconn.ErrUnfit] for data of another program.
 func UnfitData(err error) error {
 	switch {

@@ -20,14 +20,13 @@ const lookEvery = time.Second
 // restless is the number of consecutive checks with further changes after which a warning is logged.
 const restless = 10
 
-// A reloader applies changes of the configuration to a replica.
 type reloader struct {
 	*Replica
 	load  func() (*config.Config, *config.Files, error)
-	files *config.Files // the files that were read last
-	fresh string        // stamp of the files at the last check, if it differs from AsRead
-	moves int           // number of checks in a row that found a stamp different from AsRead
-	quiet bool          // the last check found a mount that does not answer
+	files *config.Files
+	fresh string // stamp of the files at the last check; "" if it equals AsRead
+	moves int    // number of checks in a row that found a stamp different from AsRead
+	quiet bool   // the last check found a mount that does not answer
 }
 
 // run reloads the configuration when a file has changed, and on request (SIGHUP), until ctx ends.
@@ -166,7 +165,6 @@ func retainSettings(cfg, started *config.Config) (sections []string) {
 	return sections
 }
 
-// compareJobs returns the numbers of jobs that were added, changed and removed.
 func compareJobs(before, after *config.Config) (added, changed, removed int) {
 	digests := map[string]string{}
 	for i := range before.Jobs {

@@ -48,7 +48,7 @@ type Config struct {
 	Log        hclog.Logger
 	LogDropped func() uint64
 	WardenLog  WardenLog
-	// ClockOffset is added to this replica's wall clock, to rehearse with a wrong clock.
+	// ClockOffset is added to this machine's wall clock, to simulate a wrong clock.
 	ClockOffset time.Duration
 }
 
@@ -73,8 +73,8 @@ type Replica struct {
 	reloader   reloader
 	monitor    monitor
 	events     *events.Bus
-	leads      atomic.Bool      // whether the replica is the leader
-	clock      func() time.Time // this machine's wall clock
+	leads      atomic.Bool
+	clock      func() time.Time // this machine's wall clock, plus Config.ClockOffset
 	started    time.Time
 	readiness  readiness
 }
@@ -129,7 +129,6 @@ func (r *Replica) prepareParts(cfg Config) (err error) {
 	return nil
 }
 
-// connectRedis creates the clients for Redis.
 func (r *Replica) connectRedis() (err error) {
 	cfg := r.cfg.Load()
 	locks := r.redis.LockConfig(cfg.Namespace, r.name)
@@ -165,7 +164,7 @@ func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 	})
 }
 
-// schedulerJobs returns the scheduler's jobs for a configuration. Users can follow the output of these jobs.
+// schedulerJobs returns the enabled jobs of a configuration. Their runners publish output for followers, and measure start delays.
 func (r *Replica) schedulerJobs(cfg *config.Config) []scheduler.Job {
 	jobs := jobsOf(cfg, r.processes.Host, func(job *config.Job, run *scheduler.Run) Output {
 		o := &sharedOutput{live: r.live, run: run}
@@ -180,7 +179,7 @@ func (r *Replica) schedulerJobs(cfg *config.Config) []scheduler.Job {
 	return jobs
 }
 
-// Close releases the resources of New, in the reverse order.
+// Close stops the warden, and closes the server and the connections to Redis. Call it after Run has returned.
 func (r *Replica) Close() {
 	r.monitor.close()
 	if r.processes != nil {
@@ -253,7 +252,6 @@ func (r *Replica) runScheduler(ctx context.Context, reload <-chan struct{}) (err
 	return err
 }
 
-// lead performs the duties of the cluster's leader until its term ends.
 func (r *Replica) lead(ctx context.Context, term *election.Term) {
 	r.log.Info("leadership won", "token", term.Token())
 	r.leads.Store(true)
@@ -323,7 +321,6 @@ func (r *Replica) lookAtRedis(ctx context.Context) (h redisconn.Health, err erro
 	return h, err
 }
 
-// announceStart logs the start of a replica: its Redis, and how it isolates processes.
 func (r *Replica) announceStart() {
 	cfg := r.cfg.Load()
 	args := []any{"redis", r.redis.Where(), "namespace", cfg.Namespace, "isolation", r.processes.Host.Isolation(),
@@ -359,7 +356,7 @@ func (r *Replica) announceView() {
 	}
 }
 
-// isPermanent reports whether waiting does not remedy an error of the start.
+// isPermanent reports whether an error of the start remains, however long the replica waits.
 func isPermanent(err error) bool {
 	var usage UsageError
 	return errors.Is(err, redisconn.ErrUnfit) || errors.As(err, &usage)
@@ -400,7 +397,6 @@ func (r *Replica) evictsExpiring(ctx context.Context) bool {
 	return r.evicting.Load()
 }
 
-// registryEntry returns the current registration of the replica.
 func (r *Replica) registryEntry() journal.Replica {
 	now := r.serverNow()
 	return r.condition.addCondition(journal.Replica{
@@ -415,7 +411,6 @@ func (r *Replica) registryEntry() journal.Replica {
 // mostUnable is the maximum length of the reason why a replica claims nothing, in characters.
 const mostUnable = 200
 
-// A phase is a stage in the life of a replica.
 type phase int32
 
 const (
@@ -424,7 +419,8 @@ const (
 	draining                // the replica finishes its last runs
 )
 
-// readiness shows whether a replica claims ticks. Clients without a token may request it, so it calls Redis at most once a second.
+// readiness holds the phase of the replica and the last answer of Redis. Clients without a token may request the readiness, so Redis is called at most once a
+// second.
 type readiness struct {
 	phase atomic.Int32 // holds a phase
 
@@ -452,7 +448,7 @@ func (r *Replica) unreadyReason() string {
 	return ""
 }
 
-// redisUp returns the result of look, which it calls at most once a second.
+// redisUp returns the last result of look. It calls look at most once a second.
 func (r *readiness) redisUp(look func() bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -472,7 +468,7 @@ func (n notice) give() {
 	}
 }
 
-// A UsageError is an error that waiting does not remedy: a fault of the configuration, a machine that does not fit the configuration, or data of a newer
+// A UsageError is an error that a retry does not remedy: a fault of the configuration, a machine that does not fit the configuration, or data of a newer
 // version.
 type UsageError struct{ Err error }
 

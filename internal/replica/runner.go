@@ -29,7 +29,6 @@ type Output interface {
 // OpenOutput returns the receiver for the output of a new run.
 type OpenOutput func(job *config.Job, run *scheduler.Run) Output
 
-// A commandRunner runs a job's command as a tree of processes.
 type commandRunner struct {
 	host      *process.Host
 	job       *config.Job
@@ -112,7 +111,6 @@ func (r *commandRunner) resultOf(exit process.Exit) scheduler.Result {
 	return result
 }
 
-// leftBehind describes the processes that a run left behind; "" if there are none.
 func leftBehind(programs []string) string {
 	if len(programs) == 0 {
 		return ""
@@ -120,7 +118,7 @@ func leftBehind(programs []string) string {
 	return fmt.Sprintf("processes left behind, and stopped: %d (%s)", len(programs), process.ListPrograms(programs))
 }
 
-// outOfMemory returns the error of a run without memory. It names the limit if the job has one.
+// outOfMemory returns the error of a run that ran out of memory. It names the limit if the job has one.
 func (r *commandRunner) outOfMemory(err error) error {
 	if most := r.job.Limits.Memory; most > 0 {
 		return fmt.Errorf("out of memory (limits.memory is %s): %w", units.FormatSize(most), err)
@@ -173,7 +171,6 @@ func Variables() []Variable {
 	}
 }
 
-// jobsOf converts the enabled jobs of a configuration to jobs of the scheduler.
 func jobsOf(cfg *config.Config, host *process.Host, open OpenOutput) []scheduler.Job {
 	var jobs []scheduler.Job
 	for i := range cfg.Jobs {
@@ -209,8 +206,7 @@ func hashZones(cfg *config.Config, now time.Time) map[string]string {
 	return cluster.HashZones(zones, now)
 }
 
-// noneIfZero converts a duration of the configuration to a duration of the scheduler. In the configuration 0 means none. For the scheduler -1 means none, and 0
-// means the default.
+// noneIfZero converts a duration of the configuration, in which 0 means none, to a duration of the scheduler. There -1 means none, and 0 means the default.
 func noneIfZero(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1

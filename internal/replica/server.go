@@ -25,8 +25,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// serverConfig returns the configuration of the HTTP server. It reads the files of [server], and a fault in one of them is an error of the start. Files that
-// are replaced later are read again.
+// serverConfig returns the configuration of the HTTP server. It reads the files of [server], so that a fault in one of them prevents the start. Files that are
+// replaced later are read again.
 func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (web.Config, error) {
 	c := web.Config{Listen: cfg.Listen, Hosts: cfg.Hosts, BasePath: cfg.Base(), TrustedProxies: cfg.TrustedProxies, Log: log}
 	if cfg.URL != "" {
@@ -105,7 +105,6 @@ func parseUsers(contents [][]byte) (web.Users, error) {
 	return web.ParseUsers(string(contents[0]))
 }
 
-// parsePair parses the certificate file and the key file of the HTTP server.
 func parsePair(contents [][]byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(contents[0], contents[1])
 	return &pair, err
@@ -144,7 +143,6 @@ func openClusterView(redis *redisconn.Conn, cfg *config.Config, log hclog.Logger
 	return v, nil
 }
 
-// newAPI returns the handler of the HTTP API.
 func (v *clusterView) newAPI(version string, log hclog.Logger) (http.Handler, error) {
 	return api.New(api.Config{Operator: v.operator, Version: version, Log: log, Stopping: web.Stopping, User: func(ctx context.Context) (string, bool) {
 		user := web.UserOf(ctx)
@@ -152,7 +150,6 @@ func (v *clusterView) newAPI(version string, log hclog.Logger) (http.Handler, er
 	}})
 }
 
-// newPages returns the handler of the dashboard.
 func (v *clusterView) newPages(base string) (http.Handler, error) {
 	return dashboard.New(dashboard.Config{Operator: v.operator, BasePath: base, Actor: func(r *http.Request) (string, bool) {
 		user := web.UserOf(r.Context())

@@ -20,7 +20,7 @@ import (
 // readClusterEvery is the interval at which the leader reads the state of the cluster for its metrics. Each reading sends one batch of requests for all jobs.
 const readClusterEvery = 15 * time.Second
 
-// A clusterReader reads the state of a cluster. Only one goroutine may use it.
+// A clusterReader reads the state of the cluster for the metrics. Only one goroutine may use it, because of its TickCache.
 type clusterReader struct {
 	journal  *journal.Journal
 	elector  *election.Elector
@@ -30,7 +30,7 @@ type clusterReader struct {
 	ticks    cluster.TickCache
 }
 
-// watchCluster passes the state of the cluster to report until ctx ends; nil after an error and at the end.
+// watchCluster passes the state of the cluster to report until ctx ends. It passes nil after an error and at the end.
 func (r *clusterReader) watchCluster(ctx context.Context, report func(*metrics.Cluster), log hclog.Logger) {
 	defer report(nil)
 	repeatEvery(ctx, readClusterEvery, func() {
@@ -42,7 +42,6 @@ func (r *clusterReader) watchCluster(ctx context.Context, report func(*metrics.C
 	})
 }
 
-// readCluster returns the state of the cluster, or nil and an error.
 func (r *clusterReader) readCluster(ctx context.Context) (*metrics.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, readClusterEvery)
 	defer cancel()
@@ -62,7 +61,6 @@ func (r *clusterReader) readCluster(ctx context.Context) (*metrics.Cluster, erro
 	return known, nil
 }
 
-// readReplicas reads the replicas that are up, and those that were lost.
 func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster) error {
 	replicas, err := r.journal.Replicas(ctx)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other replicas are valid
@@ -91,7 +89,6 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster
 	return nil
 }
 
-// readPaused returns the jobs that are paused.
 func (r *clusterReader) readPaused(ctx context.Context, jobs []*config.Job) (paused []string, err error) {
 	requests := make([]election.InspectRequest, len(jobs))
 	for i, job := range jobs {
@@ -108,7 +105,6 @@ func (r *clusterReader) readPaused(ctx context.Context, jobs []*config.Job) (pau
 	return paused, nil
 }
 
-// readPools returns the number of held slots per pool.
 func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.Pool) (map[string]metrics.PoolUse, error) {
 	list, use := slices.Sorted(maps.Keys(pools)), map[string]metrics.PoolUse{}
 	for i, state := range r.elector.InspectPools(ctx, list) {
@@ -120,7 +116,6 @@ func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.P
 	return use, nil
 }
 
-// nextTicks returns the next ticks of the jobs that have one.
 func (r *clusterReader) nextTicks(jobs []journal.JobInfo) map[string]metrics.NextTick {
 	next := make(map[string]metrics.NextTick, len(jobs))
 	for job, tick := range r.ticks.NextTicks(r.config().Zones, jobs, r.now()) {

@@ -28,12 +28,12 @@ type heartbeat struct {
 	client  *http.Client
 	version string
 	log     hclog.Logger
-	config  func() config.Heartbeat // the configuration in use
-	fault   func(string)            // sets the error that status shows; "" for none
+	config  func() config.Heartbeat
+	fault   func(string) // sets the error that status shows; "" for none
 
-	url    string    // URL of the last request; "" before the first
-	sent   time.Time // time of the last request
-	silent bool      // the last request failed
+	url    string // URL of the last request; "" before the first
+	sent   time.Time
+	silent bool // after a failed request
 }
 
 // newBeatClient returns a client that follows redirections only to the same scheme and host, because the path may contain a secret.

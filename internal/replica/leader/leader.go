@@ -1,4 +1,4 @@
-// Package leader has the duties of the cluster's leader: housekeeping, the heartbeat, and checks for lost replicas, full pools and configurations that differ.
+// Package leader performs the duties of the cluster's leader: housekeeping, the heartbeat, and checks for lost replicas, full pools and differing configurations.
 package leader
 
 import (
@@ -27,7 +27,7 @@ const (
 	DescribeEvery = time.Minute
 	sweepEvery    = time.Minute
 	// forgetAfter is the time for which all replicas must have lacked a job, and its lock must have been unused, before the lock is removed. A job that returns
-	// earlier finds its ledger. A job that returns later begins with a new one. In both cases no tick runs again.
+	// earlier continues after its last decided tick. A job that returns later begins as a new job does. In both cases no tick runs again.
 	forgetAfter = 24 * time.Hour
 )
 
@@ -58,12 +58,12 @@ type Config struct {
 func Lead(ctx context.Context, term *election.Term, cfg Config) {
 	elector, err := election.New(election.Config{Locks: cfg.Locks})
 	if err != nil {
-		cfg.Log.Error("housekeeping cannot start", "error", err) // cannot happen: the locks exist
+		cfg.Log.Error("housekeeping cannot start", "error", err) // not reached: New fails only without Locks
 		return
 	}
 	view, err := cluster.New(cluster.Config{Conn: cfg.Redis, Journal: cfg.Journal, Namespace: cfg.Jobs().Namespace, Zones: func() *cronspec.Zones { return cfg.Jobs().Zones }})
 	if err != nil {
-		cfg.Log.Error("housekeeping cannot start", "error", err) // cannot happen either
+		cfg.Log.Error("housekeeping cannot start", "error", err) // not reached: the replica made its own clients with these settings
 		return
 	}
 	defer func() { _ = view.Close() }() // it only waits for background work
@@ -85,14 +85,12 @@ func Lead(ctx context.Context, term *election.Term, cfg Config) {
 	}
 }
 
-// repeatEvery calls f at once, and then again after each period until ctx ends.
 func repeatEvery(ctx context.Context, period time.Duration, f func()) {
 	for ; ctx.Err() == nil; backoff.Sleep(ctx, period) {
 		f()
 	}
 }
 
-// disabledJobs returns the names of the jobs that are not enabled.
 func disabledJobs(cfg *config.Config) (names []string) {
 	for i := range cfg.Jobs {
 		if !cfg.Jobs[i].Enabled {
@@ -102,7 +100,6 @@ func disabledJobs(cfg *config.Config) (names []string) {
 	return names
 }
 
-// housekeeping maintains the data of the cluster.
 type housekeeping struct {
 	journal *journal.Journal
 	elector *election.Elector
@@ -214,7 +211,6 @@ func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 // A lostWatch distinguishes lost replicas from replicas that are only late.
 type lostWatch struct{ since map[string]time.Time }
 
-// confirmedLost returns the replicas that were missing in all checks for at least confirmLost.
 func (w *lostWatch) confirmedLost(lost []journal.LostReplica, now time.Time) (all []journal.LostReplica) {
 	since := map[string]time.Time{}
 	for _, l := range lost {
@@ -232,7 +228,6 @@ func (w *lostWatch) confirmedLost(lost []journal.LostReplica, now time.Time) (al
 }
 
 const (
-	// lookAtPools is the interval at which the leader checks for full pools.
 	lookAtPools = 15 * time.Second
 	// fullFor is the time for which a pool must have been full, and its first waiter must have waited, before a warning is logged. Short waits are normal for jobs
 	// that share a pool.
@@ -251,7 +246,7 @@ func watchPools(ctx context.Context, o *cluster.Operator, cfg func() *config.Con
 	})
 }
 
-// A poolWatch stores which pools were full within the last minutes.
+// A poolWatch remembers the pools that were full within the last minutes, so that it warns once per occurrence.
 type poolWatch struct {
 	operator *cluster.Operator
 	now      func() time.Time // the clock of Redis
@@ -259,7 +254,6 @@ type poolWatch struct {
 	known    map[string]fullPool
 }
 
-// A fullPool is a pool that was full recently.
 type fullPool struct {
 	since  time.Time // time since which every check has found the pool full; zero if the last check did not
 	seen   time.Time // time of the last check that found the pool full
@@ -282,7 +276,7 @@ func (w *poolWatch) checkPools(ctx context.Context, pools map[string]config.Pool
 	}
 }
 
-// duePools returns the full pools for which a warning is due.
+// duePools returns the full pools for which a warning is due. It marks them as logged.
 func (w *poolWatch) duePools(full []cluster.Pool, now time.Time) (list []cluster.Pool) {
 	known := map[string]fullPool{}
 	for name, was := range w.known {
