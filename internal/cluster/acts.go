@@ -315,7 +315,9 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 	case err != nil: // a malformed name
 		return canceled, &refusal{ErrInvalid, err}
 	case len(canceled) > 0 && unaudited != nil:
-		return canceled, fmt.Errorf("the runs are to stop, but that is in no audit log: %w", unaudited)
+		unwritten := new(UnavailableError)
+		errors.As(unaudited, &unwritten) // the audit log never refuses a cancel of a valid request
+		return canceled, unavailableError("the runs will stop, but the audit log cannot be written", unwritten.Err)
 	case len(canceled) > 0:
 		return canceled, nil
 	}

@@ -315,7 +315,7 @@ func (r *statusReader) warnOfZones() {
 		return
 	}
 	newest := slices.Max(slices.Collect(maps.Keys(versions)))
-	older := slices.DeleteFunc(slices.Clone(r.replicas), func(e journal.Replica) bool { return e.ZoneData == newest })
+	older := slices.DeleteFunc(slices.Clone(r.replicas), func(e journal.Replica) bool { return FirstLine(e.ZoneData, longestDigest) == newest })
 	r.warnOf(older, CodeZoneDataOlder, "replicas have different zone data (%s); no coming tick of their jobs differs by it", known)
 }
 

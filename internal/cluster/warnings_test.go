@@ -87,6 +87,21 @@ func TestHashZonesComparesTheComingYear(t *testing.T) {
 	}
 }
 
+// TestOlderZoneDataNamesItsReplica: the version of the newest data is longer than is shown.
+func TestOlderZoneDataNamesItsReplica(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.register(t, journal.Replica{Name: "a", ZoneData: "2025c"})
+	c.register(t, journal.Replica{Name: "b", ZoneData: "2026f, " + strings.Repeat("x", longestDigest)})
+	st, err := c.operator(t, Config{}).Status(t.Context(), StatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(st.Problems, func(p Problem) bool { return p.Code == CodeZoneDataOlder && p.Replica == "a" }) {
+		t.Errorf("problems %+v", st.Problems)
+	}
+}
+
 func TestStatusWarnsOfDifferentZoneData(t *testing.T) {
 	t.Parallel()
 	old, now := oldZones(t), time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)

@@ -197,6 +197,7 @@ func TestKeepUnset(t *testing.T) {
 namespace = "${A}"
 timezone = "${A}"
 redis.url = "${A}"
+server = { listen = "${A}:7377", url = "https://${A}/base", base_path = "/base" }
 replica.drain_timeout = "${A}"
 history.max_bytes = "${A}"
 [jobs.a]

@@ -168,7 +168,7 @@ func checkServer(r *schema.Reader, table document.Value, s Server) {
 		r.Fault(tls.AtKey(), "cert_file and key_file go together; set both")
 	}
 	outside, _ := r.Set("server.url")
-	if at, set := r.Set("server.base_path"); set && s.BasePath != "" && s.URL != "" && s.BasePath != pathOf(s.URL) {
+	if at, set := r.Set("server.base_path"); set && s.BasePath != "" && s.URL != "" && !hasUnset(s.BasePath+s.URL) && s.BasePath != pathOf(s.URL) {
 		r.Fault(at, "base_path %q is not the path of url, %q; leave base_path out", asWritten(at, s.BasePath), asWritten(outside, pathOf(s.URL)))
 	}
 	listen, set := r.Set("server.listen")
@@ -180,7 +180,7 @@ func checkServer(r *schema.Reader, table document.Value, s Server) {
 	switch {
 	case !set && !r.Meant("server.listen"):
 		r.Fault(table.AtKey(), "[server] has no listen; set listen")
-	case set && s.Listen != "" && !guarded && !isLoopback(s.Listen):
+	case set && s.Listen != "" && !hasUnset(s.Listen) && !guarded && !isLoopback(s.Listen):
 		r.Fault(listen, "listen %q is reached from other machines, so token_file or oidc is needed; set one of them, or listen on 127.0.0.1", listen.Raw)
 	}
 }
@@ -210,6 +210,9 @@ func (s Server) RedirectURL() string {
 }
 
 // isLoopback reports whether a listen address can be reached only from this machine. It returns true for a text that is no address.
+// hasUnset reports whether a value contains a variable that [Options.KeepUnset] has left in it.
+func hasUnset(value string) bool { return strings.Contains(value, "${") }
+
 func isLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	return err != nil || isLoopbackHost(host)

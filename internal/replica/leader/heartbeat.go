@@ -33,7 +33,7 @@ type heartbeat struct {
 
 	url    string // URL of the last request; "" before the first
 	sent   time.Time
-	silent bool // after a failed request
+	silent bool // the last request to url failed
 }
 
 // newBeatClient returns a client that follows redirections only to the same scheme and host, because the path may contain a secret.
@@ -58,6 +58,7 @@ func (h *heartbeat) run(ctx context.Context) {
 			h.url, h.silent = "", false
 			h.fault("")
 		case cfg.URL != h.url || time.Since(h.sent) >= cfg.Every:
+			h.silent = h.silent && cfg.URL == h.url
 			h.url, h.sent = cfg.URL, time.Now()
 			if err := h.sendOnce(ctx); ctx.Err() == nil {
 				h.reportResult(err)

@@ -46,7 +46,7 @@ func (l *listener) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		ear := &listener{begin: time.Now(), answer: []int{200, 500, 0, 500, 204}}
+		ear := &listener{begin: time.Now(), answer: []int{200, 500, 0, 500, 204, 200, 200, 200, 500, 500, 500, 200}}
 		cfg := config.Heartbeat{URL: "http://hc.example/s3cr3t", Every: time.Minute}
 		fault := "?"
 		h := heartbeat{client: &http.Client{Transport: ear}, log: hclog.New(&hclog.LoggerOptions{Output: &said, DisableTime: true}),
@@ -78,13 +78,20 @@ func TestHeartbeat(t *testing.T) {
 		reload(func() { cfg.URL = "" })
 		at(10*time.Minute, 8, "")
 		reload(func() { cfg.URL = "http://other.example" })
-		at(10*time.Minute+beatLookEvery, 9, "")
+		const toOther, toThird = "the heartbeat to http://other.example failed: ", "the heartbeat to http://third.example failed: "
+		at(10*time.Minute+beatLookEvery, 9, toOther+"the answer is 500 Internal Server Error")
+		reload(func() { cfg.URL = "http://third.example" }) // which fails, too: another service has not been named in the log
+		at(10*time.Minute+2*beatLookEvery, 10, toThird+"the answer is 500 Internal Server Error")
+		reload(func() { cfg.URL, cfg.Every = "http://fourth.example", time.Hour })
+		at(10*time.Minute+3*beatLookEvery, 11, "the heartbeat to http://fourth.example failed: the answer is 500 Internal Server Error")
+		reload(func() { cfg.URL = "http://fifth.example" }) // which never failed
+		at(10*time.Minute+4*beatLookEvery, 12, "")
 		reload(func() { fault = "?" })
 		cancel()
 		term.Wait()
-		at(time.Hour, 9, "")
+		at(time.Hour, 12, "")
 		log := said.String()
-		if strings.Count(log, "heartbeat failed") != 1 || strings.Count(log, "heartbeat succeeds again") != 1 || strings.Contains(log, "s3cr3t") {
+		if strings.Count(log, "heartbeat failed") != 4 || strings.Count(log, "heartbeat succeeds again") != 1 || strings.Contains(log, "s3cr3t") {
 			t.Errorf("the log:\n%s", log)
 		}
 	})
