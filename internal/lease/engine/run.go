@@ -91,7 +91,7 @@ func (l *Lease) awaitAck(ctx context.Context) error {
 }
 
 // sendAttempt sends one request. After success, the proposed attempt is on Redis and on enough of its replicas, and the lease was renewed. Without
-// the renewal, an attempt that begins after a long wait might have to stop at once.
+// the renewal, little of the lease might be left after a long wait, and its end would stop the new attempt at once.
 func (l *Lease) sendAttempt() error {
 	c := l.client
 	if err := c.store.RecordAttempt(&l.row, l.proposed.Load()); err != nil {

@@ -239,7 +239,7 @@ func (t *claim) viewOfVotes(votes []vote) rules.View {
 }
 
 // allHeld reports whether each slot is certainly held by another lease: a majority has given the slot to the same lease, and that lease's run is not
-// over. The nodes answer at different times, so one reply may have the end of a run while a majority still reports its row.
+// over. The nodes answer at different times, so one reply may show the end of a run while a majority still reports its row.
 func (t *claim) allHeld(g *rules.Register, rows []rules.NodeRow) bool {
 	held := map[int]bool{}
 	for _, r := range rows {
