@@ -28,7 +28,7 @@ func WithLease(d time.Duration) Option { return engine.WithLease(d) }
 // next holder begins. The default is no delay.
 func WithDelay(d time.Duration) Option { return engine.WithDelay(d) }
 
-// WithAnyLimit accepts a lock that is in use with a different number of slots, and does not change the number. It is not allowed for a [MultiLock].
+// WithAnyLimit accepts a lock that is in use with a different number of slots. A grant changes the number. It is not allowed for a [MultiLock].
 func WithAnyLimit() Option { return engine.WithAnyLimit() }
 
 // Mutex returns the mutex with this name. It does not call Redis.
@@ -214,7 +214,7 @@ func Tagged(kind string, ids ...string) string {
 	return strings.Join(parts, ":")
 }
 
-// escapeParts percent-encodes control characters and the characters with a meaning in names: the separator, braces and the percent sign.
+// escapeParts percent-encodes control characters, the separator, braces and the percent sign, which have a meaning in names.
 func escapeParts(parts []string) []string {
 	out := make([]string, len(parts))
 	for i, part := range parts {

@@ -10,14 +10,14 @@ import (
 type Background struct {
 	clock func() time.Duration
 
-	mu      sync.Mutex // makes sure that no work begins after End
+	mu      sync.Mutex // held while work begins, so that none begins after End
 	work    sync.WaitGroup
 	life    context.Context
 	cancel  context.CancelFunc
-	endedAt time.Duration // the local time at which life ended
+	endedAt time.Duration
 }
 
-// NewBackground returns a group that lives until [Background.End].
+// NewBackground returns a Background that lives until [Background.End]. clock is the local clock of the client.
 func NewBackground(clock func() time.Duration) *Background {
 	g := &Background{clock: clock}
 	g.life, g.cancel = context.WithCancel(context.Background())
@@ -47,7 +47,7 @@ func (g *Background) Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// EndedAt returns the local time at which life ended. It must not be called before.
+// EndedAt returns the local time of the first call of [Background.End]. It must not be called before that.
 func (g *Background) EndedAt() time.Duration { return g.endedAt }
 
 // Begin registers a call for which [Background.Wait] waits until [Background.Done]. It returns false if life has ended.

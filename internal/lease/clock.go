@@ -10,7 +10,7 @@ import (
 // Distributed System", 1984), and widened by the maximum drift. If a reply contradicts the bounds, the server's clock was stepped, and the new bounds
 // replace the old ones.
 //
-// The zero value has no estimate. A Server is safe for concurrent use.
+// The zero value has no estimate. A ServerClock is safe for concurrent use.
 type ServerClock struct {
 	mu       sync.Mutex
 	known    bool
@@ -68,7 +68,7 @@ func FromMicros(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// ToMicros is the inverse of FromMicros.
+// ToMicros is the inverse of [FromMicros].
 func ToMicros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

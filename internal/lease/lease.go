@@ -1,9 +1,9 @@
 // Package lease defines the requests to a lock, the answers, and the state of a lock, for the packages locking and election.
 //
 // A lock has a number of slots. A lease holds one of them for a limited time, by Redis's clock, and has a fencing token that grows with every grant.
-// A request with a [Tick] also enters the grant in the lock's ledger, in the same atomic step. The ledger outlives the lease, so a tick is never
-// granted more often than [Tick.PerTick]. A lease with a trigger is a run whose end is recorded: if its holder dies, the run is an orphan until a
-// replica records its outcome or recovers it.
+// Redis stores the lease as the row of its slot. A request with a [Tick] also enters the grant in the lock's ledger, in the same atomic step. The
+// ledger outlives the lease, so a tick is never granted more often than [Tick.PerTick]. A lease with a trigger is a run whose end is recorded: if its
+// holder dies, the run is an orphan until a replica records its outcome or recovers it.
 package lease
 
 import (
@@ -24,7 +24,6 @@ import (
 // logical clock, Kulkarni et al. 2014). A token is below 2^53, so JSON, Lua and shells represent it exactly. A renewal does not change it.
 type Token int64
 
-// maxToken is the greatest number below 2^53. Lua, JSON and shells represent integers up to it exactly.
 const maxToken Token = 1<<53 - 1
 
 // CheckToken returns an error for a number that no lease can have as its token.
@@ -47,13 +46,14 @@ const (
 	MaxHeard    = 1000 // bytes of a name or a reason in a published message
 )
 
-// A stored value that is more than a minute ahead of Redis's clock is corrected or refused: the clock was wrong when the value was written.
+// MinuteMicros and DayMicros are in microseconds. A stored value that is more than a minute ahead of Redis's clock, or a token that is more than a
+// day ahead, was written while the clock was wrong. It is corrected or refused.
 const (
 	MinuteMicros = 60e6
 	DayMicros    = int64(24 * time.Hour / time.Microsecond)
 )
 
-// Sound reports whether a number read from Redis is within its bounds.
+// Sound reports whether n is from 0 to most.
 func Sound(n, most int64) bool { return n >= 0 && n <= most }
 
 // OneLine reports whether a text is valid UTF-8, has at most most bytes, and has no control characters.
@@ -67,7 +67,7 @@ var (
 	// ErrRefused comes with ErrUnknown if a repeated request would fail as well: Redis rejects the credentials, its ACL forbids a command that is
 	// needed, or the key holds something other than a lock.
 	ErrRefused = errors.New("refused by the server")
-	// ErrLost is the cause of a lease's context if the lease was not renewed in time, or if another lease has its row.
+	// ErrLost is the cause of a lease's context if the lease was not renewed in time, or if its slot was granted to another lease.
 	ErrLost = errors.New("lease lost")
 	// ErrReleased is the cause of a lease's context after the lease was released.
 	ErrReleased = errors.New("lease released")
@@ -157,7 +157,7 @@ func ParseNumber(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n
 
 // The states of a tick in a lock's ledger, as in state.lua.
 const (
-	TickDecided  = "done" // decided; the outcome has the result
+	TickDecided  = "done" // granted as often as allowed, or settled
 	TickPart     = "part" // granted in some slots, open to other slots
 	TickReopened = "open" // given back because its run never started: open to all slots, or only to some
 )

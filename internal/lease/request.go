@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Request asks for one row of a lock.
+// A Request asks for a lease on one slot of a lock.
 type Request struct {
 	// Lock is the name of the lock. A name with a part in braces, as in "{orders}:archive", is on the same node of a Cluster as other keys with that
 	// hash tag. Without braces, the whole name is the tag.
@@ -17,7 +17,7 @@ type Request struct {
 	// ID is the lease id. A repeated request with the same id gets the same grant, so a client can resolve an unknown outcome. If the lease has ended
 	// meanwhile, the verdict is [Unheard]. Defaults to a random id.
 	ID string
-	// Slots is the number of rows. Defaults to 1; at most 1,000.
+	// Slots is the number of slots of the lock. Defaults to 1; at most 1,000.
 	Slots int
 	// Lease is the length of a grant without renewal. Defaults to 30s; at least 10ms, at most [MaxLease].
 	Lease time.Duration
@@ -32,7 +32,7 @@ type Request struct {
 	Abstain bool
 	// Adopt is the lease id of an orphan. The granted lease takes over the orphan's tick, with the next attempt number.
 	Adopt string
-	// Delay is the time for which a row is not granted again after its lease ended without a release. It protects resources that can't check tokens,
+	// Delay is the time for which a slot is not granted again after its lease ended without a release. It protects resources that can't check tokens,
 	// because delayed writes of the dead holder arrive before the next grant (the lock-delay of Chubby, Burrows 2006). The Delay of the last grant
 	// applies.
 	Delay time.Duration
@@ -58,12 +58,12 @@ type Tick struct {
 	// NotBefore and Deadline bound the time of the grant, by Redis's clock. NotBefore defaults to the instant of the tick. Without a Deadline, the tick
 	// may be granted at any later time.
 	NotBefore, Deadline time.Time
-	// IfHeld is the outcome that settles the tick if all rows are held. If IfHeld is empty, the tick stays open instead. IfLate is the outcome that
+	// IfHeld is the outcome that settles the tick if all slots are held. If IfHeld is empty, the tick stays open instead. IfLate is the outcome that
 	// settles the tick past the Deadline. It is required with a Deadline.
 	IfHeld, IfLate string
-	// KeepFirst exempts the oldest undecided tick from IfHeld: it stays open and waits for a row.
+	// KeepFirst exempts the oldest undecided tick from IfHeld: it stays open and waits for a slot.
 	KeepFirst bool
-	// Replace stops the oldest run that began before the tick if all rows are held, one run at a time. Only election.Elector acts on it.
+	// Replace stops the oldest run that began before the tick if all slots are held, one run at a time. Only election.Elector acts on it.
 	Replace bool
 	// KeepOutcome keeps the outcome in the lock if this request settles the tick, because the replica may die before it records the outcome. See
 	// [State.Settled].
@@ -75,8 +75,8 @@ type Verdict string
 
 // The verdicts.
 const (
-	Granted Verdict = "granted" // Lease is set
-	// Held: all rows are held; Holder's lease ends first, at Until. Or the free rows are reserved for waiters in the queue.
+	Granted Verdict = "granted" // Result.Grant is set
+	// Held: all slots are held; Holder's lease ends first, at Until. Or the free slots are reserved for waiters in the queue.
 	Held    Verdict = "held"
 	Early   Verdict = "early"   // ask again at Until
 	Closed  Verdict = "closed"  // Redis lost the lock's data: no grants until Until
@@ -106,7 +106,7 @@ func (r Request) WithDefaults() Request {
 	return r
 }
 
-// Validate returns an error if the request can't be valid.
+// Validate returns an error if a field is out of its range, or if fields exclude each other.
 func (r Request) Validate() error {
 	switch {
 	case strings.ContainsAny(r.ID+r.Trigger, "\n"):

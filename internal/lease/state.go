@@ -100,7 +100,7 @@ type Row struct {
 	Trigger   string
 	Memo      string
 	EndedWell bool   // the work of the orphan had succeeded before its holder died: see engine.Run.MarkSucceeded
-	Stopped   string // why the holder of the orphan was asked to stop before its lease ended, see engine.Client.Stop; "" if nobody asked
+	Stopped   string // why the holder of the orphan was asked to stop before its lease ended, see engine.Client.Stop; "" if it was not asked
 	// Renewed is true if the lease of the orphan is known to have been renewed. Its holder then had received the grant.
 	Renewed   bool
 	Abandoned bool // the orphan was abandoned, see [InspectRequest.Abandon], or handed over; its tick stays decided
@@ -110,7 +110,7 @@ type Row struct {
 // decided, no lease for it is held, and no orphan of it waits for a recovery.
 type Ended struct{ Tick, Due time.Time }
 
-// Validate returns an error if the request can't be valid.
+// Validate returns an error if a text contains a separator of the stored format.
 func (r InspectRequest) Validate() error {
 	if strings.ContainsAny(r.Follower, " ;\t\n") {
 		return fmt.Errorf("follower %q: it must be without blanks, semicolons and line breaks", r.Follower)
@@ -142,17 +142,17 @@ func SortEnded(ended []Ended) {
 	slices.SortFunc(ended, func(a, b Ended) int { return a.Tick.Compare(b.Tick) })
 }
 
-// A Observed is the state of a lock in a reply. Later requests carry it to Redis, which may have lost the lock's data by FLUSHALL, a restart, or a
-// failover.
+// An Observed is the state of a lock as a reply has reported it. Floor, Longest and Low are as in [Known]. Later requests carry the state to Redis,
+// which may have lost the lock's data by FLUSHALL, a restart, or a failover.
 type Observed struct {
 	Floor, Longest, Low int64
-	Ledger, Paused      string        // as in the scripts
+	Ledger, Paused      string        // encoded: see [PauseRecord], and ledger_text() in lua/state.lua
 	Seen                time.Duration // the local clock before the request was sent
 	Permanent           bool
 	Compact             bool // the newest reply showed a compact lock, which may have changed since
 }
 
-// A ObservedCache has the state of every lock that a client uses. It is safe for concurrent use.
+// An ObservedCache has the state of every lock that a client uses. It is safe for concurrent use.
 type ObservedCache struct {
 	mu    sync.Mutex
 	locks map[string]Observed
@@ -172,7 +172,7 @@ func (k Observed) Stale(now, idle time.Duration) bool {
 	return !k.Permanent && now-k.Seen > kept/2
 }
 
-// Of returns the state of a lock, or the zero State if it is stale.
+// Of returns the state of a lock, or the zero Observed if it is stale.
 func (w *ObservedCache) Of(lock string, clock func() time.Duration, idle time.Duration) Observed {
 	k, ok := w.Last(lock)
 	if !ok || !k.Permanent && k.Stale(clock(), idle) {
@@ -196,7 +196,7 @@ func (w *ObservedCache) Len() int {
 	return len(w.locks)
 }
 
-// mergedWith returns the union of a state and a newly observed one.
+// mergedWith merges a newly observed state into k. Replies may arrive out of order, so news may be older than k.
 func (k Observed) mergedWith(news Observed) Observed {
 	same := news.Floor == k.Floor && news.Low == k.Low
 	news.Paused = NewerPause(k.Paused, news.Paused)

@@ -156,7 +156,7 @@ func (p PauseRecord) Sound() bool {
 	return Sound(p.Changed-1, MaxNumber-1) && Sound(p.From, MaxNumber) && Sound(p.Until, MaxNumber) && len(p.Outcome) <= MaxHeard && len(p.Reason) <= MaxHeard && len(p.By) <= MaxHeard
 }
 
-// End returns the end of the pause, in microseconds.
+// End returns the end of the pause, in microseconds. For a pause without an end it returns [math.MaxInt64].
 func (p PauseRecord) End() int64 {
 	if p.Changed > 0 && p.Until == 0 {
 		return math.MaxInt64

@@ -13,10 +13,10 @@ const MaxBatch = 1000
 // A Store keeps locks on one Redis master, or on a quorum of independent masters. Its caller, the engine, validates requests, renews leases, and runs
 // background work.
 type Store interface {
-	// Acquire asks for a row for each request. It calls answer with the index of a request as soon as its result is known, so that the engine renews a
+	// Acquire asks for a slot for each request. It calls answer with the index of a request as soon as its result is known, so that the engine renews a
 	// granted lease while other requests are still under way. It calls answer from the goroutine of the caller.
 	Acquire(ctx context.Context, requests []Request, answer func(place int, r Result))
-	// Wait asks for a row until it is granted or ctx ends. After an error, the row may still be granted.
+	// Wait waits until the request is granted or ctx ends. After an error, the request may still be granted.
 	Wait(ctx context.Context, r Request) (Grant, error)
 	// Release repeats its request until Redis has ended the lease, or ctx ends.
 	Release(ctx context.Context, r ReleaseRequest) (Released, error)
@@ -53,7 +53,7 @@ type Result struct {
 	Verdict Verdict
 	Grant   Grant     // set if Granted
 	Until   time.Time // by Redis's clock
-	Holder  string    // the owner of a held row
+	Holder  string    // the owner of a held slot
 	Outcome string    // of a decided tick: IfHeld or IfLate of a request, the outcome of a pause, or [OutcomeGranted]
 	Orphans int       // the number of runs of this lock whose outcome no replica has recorded yet
 	Err     error
@@ -86,7 +86,7 @@ type Renewed struct {
 	Lost bool
 	Why  string        // the reason, if the lease is lost
 	Left time.Duration // the time until the lease ends without another renewal, counted from Sent
-	Stop string        // why the holder is asked to stop; "" if nobody asked
+	Stop string        // why the holder is asked to stop; "" if it is not
 	Sent time.Duration // the local clock before the request was sent
 	Next time.Duration // the time of the next renewal, counted from Sent
 	Err  error
@@ -95,9 +95,9 @@ type Renewed struct {
 // A ReleaseMode is the way in which a lease ends.
 type ReleaseMode int
 
-// The release modes.
+// The release modes. The scripts use the same numbers.
 const (
-	ReleaseEnd      ReleaseMode = iota // the work is over; the scripts use the same numbers
+	ReleaseEnd      ReleaseMode = iota // the work is over
 	ReleaseUndo                        // the work never began: the tick is open again
 	ReleaseHandOver                    // another client continues the work: the run is an orphan, whose last attempt is Attempt
 )
@@ -140,7 +140,7 @@ func (r ReleaseRequest) Sure(answer Released) Released {
 // UnknownSlot is the slot of a grant that may or may not exist.
 const UnknownSlot = -1
 
-// Withdrawal returns the release that undoes the grant of a request, if there is one.
+// Withdrawal returns the release that undoes the grant of a request, if it was granted.
 func Withdrawal(r Request) ReleaseRequest {
 	return ReleaseRequest{Row: &HeldRow{Request: r, Grant: Grant{Slot: UnknownSlot}}, Mode: ReleaseUndo}
 }
@@ -168,7 +168,8 @@ type Grant struct {
 // A Ticket is data that a store keeps about a lease besides its row. Its type belongs to the store; it may be nil.
 type Ticket any
 
-// Known is the state of a lock as a reply reports it. Instants and durations are in microseconds. Low is in seconds since 1970.
+// Known is the state of a lock as a reply reports it. Floor is the greatest token of the lock, Longest its longest lease in microseconds, and Low the
+// tick, in seconds since 1970, up to which all ticks are decided.
 type Known struct {
 	Floor, Longest, Low int64
 	Ledger              string // the pause and the ledger, joined by [JoinPause]
@@ -193,7 +194,7 @@ func (g *Grant) Check(r Request) error {
 	return fmt.Errorf("acquire %q: %w: the reply took longer than the lease of %v", r.Lock, ErrUnknown, time.Duration(g.Expiry-g.Now)*time.Microsecond)
 }
 
-// A GrantEvent tells other clients that a tick was granted, or that a row was released.
+// A GrantEvent announces that a tick was granted, or that a row was released.
 type GrantEvent struct {
 	Lock  string
 	Tick  time.Time // zero if a row was released; then Owner and Until are zero, too

@@ -23,7 +23,6 @@ func (f *form) beginReply(kind byte) {
 	}
 }
 
-// addElement records an element.
 func (f *form) addElement(kind byte, rest []byte) {
 	part := byte('x')
 	switch {

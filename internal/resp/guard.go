@@ -1,4 +1,4 @@
-// Package resp protects the process from malformed replies.
+// Package resp protects the process from malformed replies of Redis.
 //
 // go-redis allocates as much memory as the first line of a reply requests, recurses for each level of nesting, and reads messages without checking
 // their form. A proxy that garbles a reply, or another service on the port, could therefore crash the process: by a panic in a goroutine of go-redis,

@@ -8,12 +8,11 @@ import (
 // requests parses the bytes that are written to a connection into commands. It inspects only the name of a command and the subcommand of SENTINEL,
 // because the name of a job or a lock, "subscribe" for example, may be an argument.
 type requests struct {
-	line []byte // the beginning of an incomplete header
-	word int    // the number of arguments of the command so far
-	skip int    // the bytes of an argument still to come, including its line end
-	text []byte // the current argument, if it is short enough to be inspected
-	name [longestName + 2]byte
-	// toSentinel is set if the name of the command is SENTINEL.
+	line       []byte // the beginning of an incomplete header
+	word       int    // the number of arguments of the command so far
+	skip       int    // the bytes of an argument still to come, including its line end
+	text       []byte // the current argument, if it is short enough to be inspected
+	name       [longestName + 2]byte
 	toSentinel bool
 }
 

@@ -67,7 +67,6 @@ func (s *scanner) feed(p []byte) error {
 	return nil
 }
 
-// skipString skips the received bytes of a string and returns their number.
 func (s *scanner) skipString(p []byte) (int, error) {
 	n := min(len(p), s.skip-2)
 	if n > 0 {
@@ -84,7 +83,6 @@ func (s *scanner) skipString(p []byte) (int, error) {
 	return 1, nil
 }
 
-// parseHeader checks the header line of an element.
 func (s *scanner) parseHeader(line []byte) error {
 	if len(line) < 3 || line[len(line)-2] != '\r' {
 		return fmt.Errorf("the line %.40q", line)

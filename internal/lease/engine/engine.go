@@ -1,3 +1,4 @@
+// Package engine acquires, renews and releases leases. Packages locking and election are built on it.
 package engine
 
 import (
@@ -57,7 +58,6 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// checkSettings returns an error for an invalid configuration.
 func (cfg Config) checkSettings() error {
 	if err := checkServers(cfg); err != nil {
 		return err
@@ -77,7 +77,6 @@ func (cfg Config) checkSettings() error {
 	return nil
 }
 
-// withDefaults returns the configuration with defaults for the settings that are not set.
 func (cfg Config) withDefaults() Config {
 	cfg.Prefix = cmp.Or(cfg.Prefix, "locking:")
 	cfg.Owner = cmp.Or(cfg.Owner, rand.Text()[:10])
@@ -156,7 +155,7 @@ func (h Hooks) reportRenewal(l *Lease, left time.Duration) {
 	}
 }
 
-// reportEnd registers the call of Lost and Held for the end of a lease.
+// reportEnd calls Lost and Held when the lease ends, in a goroutine of their own.
 func (h Hooks) reportEnd(l *Lease, clock func() time.Duration) {
 	if h.Held == nil && h.Lost == nil {
 		return
@@ -184,7 +183,6 @@ func openStore(c *Client) lease.Store {
 		Work: c.work, Observed: c.observed, HeldToken: c.keeper.tokenOf, AskToStop: c.keeper.askToStop, Contended: cfg.Hooks.reportContention})
 }
 
-// checkServers returns an error if the servers of a configuration can't be used.
 func checkServers(cfg Config) error {
 	switch {
 	case len(cfg.Quorum) == 0:
@@ -216,11 +214,10 @@ type (
 	fencer interface {
 		Pass(ctx context.Context, resource string, idle time.Duration, token lease.Token) error
 	}
-	// An updater changes keys without a lock.
+	// An updater makes one try of an update. again is true if nothing was written and another try may succeed.
 	updater interface {
 		Update(ctx context.Context, keys []string, change func(tx *Tx) error) (again bool, err error)
 	}
-	// A remover removes locks that are no longer used.
 	remover interface {
 		Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error)
 	}

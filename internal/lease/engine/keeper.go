@@ -166,7 +166,6 @@ func (k *keeper) takeDue() (batch []*Lease, sleep time.Duration) {
 	return batch, checkEvery
 }
 
-// renewBatch sends one pipeline and handles the result for each lease.
 func (k *keeper) renewBatch(batch []*Lease) {
 	limit := k.timeout
 	asked := make([]lease.Renewal, len(batch))
@@ -202,7 +201,6 @@ func (k *keeper) handleRenewed(l *Lease, got lease.Renewed) {
 	k.queueAgain(l)
 }
 
-// queueAgain queues a lease for its next renewal if it is still held.
 func (k *keeper) queueAgain(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,7 +214,6 @@ func (k *keeper) queueAgain(l *Lease) {
 	k.pushDue(l)
 }
 
-// watchAll checks the deadline of every lease.
 func (k *keeper) watchAll() {
 	for _, l := range k.allLeases() {
 		l.checkDeadline()

@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A Lease holds one row of a lock. The client's keeper renews the lease until it is released or lost. Its methods are safe for concurrent use.
+// A Lease holds one slot of a lock. The client's keeper renews the lease until it is released or lost. Its methods are safe for concurrent use.
 type Lease struct {
 	client *Client
 	row    lease.HeldRow
@@ -101,7 +101,7 @@ func (l *Lease) toConfirm(at time.Duration) {
 // ID returns the lease id.
 func (l *Lease) ID() string { return l.row.Request.ID }
 
-// Slot returns the index of the held row, from 0.
+// Slot returns the number of the held slot, from 0.
 func (l *Lease) Slot() int { return l.row.Grant.Slot }
 
 // Token returns the fencing token of this grant.
@@ -169,10 +169,8 @@ func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	}
 }
 
-// lockName returns the name of the lock.
 func (l *Lease) lockName() string { return l.row.Request.Lock }
 
-// renewalRequest returns the request to renew the lease.
 func (l *Lease) renewalRequest() lease.Renewal {
 	return lease.Renewal{Row: &l.row, Attempt: l.proposed.Load()}
 }
@@ -205,7 +203,7 @@ func (l *Lease) extendTo(deadline time.Duration) {
 	}
 }
 
-// moveDeadline moves the deadline and returns the functions that OnExtend registered.
+// moveDeadline returns the functions that OnExtend registered, or nil if the deadline did not move. The caller calls them without holding mu.
 func (l *Lease) moveDeadline(deadline time.Duration) []func(time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -309,7 +307,7 @@ func (l *Lease) giveUpHold() (last bool, err error) {
 	return false, fmt.Errorf("release %q more often than it was entered: %w", l.lockName(), ErrReleased)
 }
 
-// noteReleased records the result of a release.
+// noteReleased records the result of a release, and wakes the callers that wait in giveUpHold.
 func (l *Lease) noteReleased(r lease.ReleaseRequest, answer lease.Released, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -322,7 +320,6 @@ func (l *Lease) noteReleased(r lease.ReleaseRequest, answer lease.Released, err 
 	l.given.Broadcast()
 }
 
-// isFresh reports whether the lease was never renewed.
 func (l *Lease) isFresh() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -362,7 +359,7 @@ type signal struct {
 	lit chan struct{} // nil until first use
 }
 
-// setOnce sets the signal, and closes its channel. It does nothing for a nil signal.
+// setOnce does nothing for a nil signal.
 func (b *signal) setOnce() {
 	if b == nil {
 		return
@@ -375,14 +372,12 @@ func (b *signal) setOnce() {
 	b.on = true
 }
 
-// isSet reports whether the signal is set.
 func (b *signal) isSet() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.on
 }
 
-// doneChannel returns a channel that is closed once the signal is set.
 func (b *signal) doneChannel() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -189,7 +189,6 @@ func (s *MultiLock) tryAll(ctx context.Context, requests []Request) (leases *Lea
 	}
 }
 
-// makeLeases returns the leases of a granted set.
 func (s *MultiLock) makeLeases(requests []Request, grants []lease.Grant) *LeaseSet {
 	leases := make([]*Lease, len(grants))
 	for i := range grants {
@@ -248,7 +247,7 @@ func (s *LeaseSet) Context() context.Context { return s.ctx }
 // Endangered returns a channel that is closed when the first of the leases is endangered: see [Lease.Endangered].
 func (s *LeaseSet) Endangered() <-chan struct{} { return s.endangered.doneChannel() }
 
-// joinSet adds a lease to a set.
+// joinSet registers the endangered signal of a LeaseSet. checkDeadline sets it along with the signal of the lease.
 func (l *Lease) joinSet(set *signal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

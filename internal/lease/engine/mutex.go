@@ -10,10 +10,10 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A Mutex is a lock with one row.
+// A Mutex is a lock with one slot.
 type Mutex struct{ sem Semaphore }
 
-// A Semaphore is a lock with several rows, each of which can be held by one lease. See package locking.
+// A Semaphore is a lock with several slots. Each slot can be held by one lease. See package locking.
 type Semaphore struct {
 	client  *Client
 	request Request
@@ -35,11 +35,11 @@ func WorkOf(leaseID string) string {
 	return work
 }
 
-// newRequest returns a request with a new id.
+// newRequest returns a request with a new lease id.
 func (s *Semaphore) newRequest() Request {
 	r := s.request.WithDefaults()
 	if s.work != "" {
-		const random = 12 // letters of five bits, for a few requests per work
+		const random = 12 // letters with 5 bits each: enough for the few requests of one work
 		r.ID = s.work + workMark + r.ID[:random]
 	}
 	return r
@@ -57,13 +57,12 @@ type terms struct {
 // WithLease sets the length of a lease without renewal. The default is 30s.
 func WithLease(d time.Duration) Option { return func(t *terms) { t.lease = d } }
 
-// WithDelay sets the time, at most 1h, for which a row is not granted again after its lease ended without a release. See package locking.
+// WithDelay sets the time, at most 1h, for which a slot is not granted again after its lease ended without a release. See package locking.
 func WithDelay(d time.Duration) Option { return func(t *terms) { t.delay = d } }
 
 // WithAnyLimit accepts a lock that is in use with another number of slots. See package locking.
 func WithAnyLimit() Option { return func(t *terms) { t.anyLimit = true } }
 
-// termsOf returns the terms that options set.
 func termsOf(options []Option) (t terms) {
 	for _, o := range options {
 		o(&t)
@@ -92,7 +91,7 @@ func (m *Mutex) TryLock(ctx context.Context) (lease *Lease, ok bool, err error) 
 	return m.sem.TryAcquire(ctx)
 }
 
-// TryAcquire takes a row if one is free and no waiter is in the queue for it. ok reports whether it took a row. See package locking.
+// TryAcquire takes a slot if one is free and no waiter is in the queue for it. ok reports whether it took a slot. See package locking.
 func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err error) {
 	a := s.tryUntilKnown(ctx, s.newRequest())
 	if a.Verdict == Unknown {
@@ -138,8 +137,8 @@ func (c *Client) tryFor(lease time.Duration) time.Duration {
 // Lock waits until the caller holds the mutex, first come, first served, or ctx ends: see [Semaphore.Acquire].
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.sem.Acquire(ctx) }
 
-// Acquire waits for a row in the lock's queue, which is served in order: a release hands the row to the first in line and notifies only that waiter.
-// See package locking.
+// Acquire waits for a slot in the lock's queue, which is served in order: a release hands the slot to the first in line and notifies only that
+// waiter. See package locking.
 func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 	r := s.newRequest()
 	if ctx.Err() != nil {
@@ -152,7 +151,6 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 	return s.client.waitForRow(ctx, r)
 }
 
-// waitForRow waits for a row, and returns its lease.
 func (c *Client) waitForRow(ctx context.Context, r Request) (*Lease, error) {
 	if err := errors.Join(r.Validate(), lease.CheckName(r.Lock)); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, err)

@@ -27,7 +27,7 @@ func (c *Client) answerOf(r *Request, result *lease.Result) Answer {
 	return a
 }
 
-// Acquire asks once for one row. See [Client.AcquireAll]. If ctx is canceled after the request was sent, Acquire still waits for the reply, for at
+// Acquire asks once for one slot. See [Client.AcquireAll]. If ctx is canceled after the request was sent, Acquire still waits for the reply, for at
 // most [Config.Timeout].
 func (c *Client) Acquire(ctx context.Context, r Request) Answer {
 	r = r.WithDefaults()
@@ -39,9 +39,9 @@ func (c *Client) Acquire(ctx context.Context, r Request) Answer {
 	return c.acquireAll(ctx, []Request{r})[0]
 }
 
-// AcquireAll asks for many rows in one round trip and returns an answer for each request, in order. After the verdict [Unknown], Redis may or may not
-// have granted the row: ask again with the answer's lease id, or call [Client.Withdraw]. An invalid request also gets the verdict Unknown, but its
-// error is not [ErrUnknown].
+// AcquireAll asks for many slots in one round trip and returns an answer for each request, in order. After the verdict [Unknown], Redis may or may
+// not have granted the slot: ask again with the answer's lease id, or call [Client.Withdraw]. An invalid request also gets the verdict Unknown, but
+// its error is not [ErrUnknown].
 func (c *Client) AcquireAll(ctx context.Context, requests []Request) []Answer {
 	return c.acquireAll(ctx, slices.Clone(requests))
 }
@@ -179,7 +179,7 @@ func (c *Client) Stop(ctx context.Context, requests []StopRequest) []StopAnswer 
 // renewed until the holder releases it.
 func (l Run) Stopping() <-chan struct{} { return l.stopping.doneChannel() }
 
-// StopReason returns the reason why the holder is asked to stop; "" if nobody asked.
+// StopReason returns the reason why the holder is asked to stop; "" if it is not.
 func (l Run) StopReason() string {
 	if !l.stopping.isSet() {
 		return ""
@@ -198,7 +198,6 @@ func (l *Lease) askToStop(reason string) {
 	l.stopping.setOnce()
 }
 
-// askToStop calls [Lease.askToStop] for the lease with an id, if this client holds it.
 func (k *keeper) askToStop(id, reason string) {
 	if l := k.liveLease(id); l != nil {
 		l.askToStop(reason)

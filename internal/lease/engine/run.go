@@ -90,8 +90,8 @@ func (l *Lease) awaitAck(ctx context.Context) error {
 	}
 }
 
-// sendAttempt sends one request. If it returns no error, Redis and enough of its replicas have the proposed attempt, and the lease was renewed.
-// Without the renewal, an attempt that begins after a long wait might have to stop at once.
+// sendAttempt sends one request. After success, the proposed attempt is on Redis and on enough of its replicas, and the lease was renewed. Without
+// the renewal, little of the lease might be left after a long wait, and its end would stop the new attempt at once.
 func (l *Lease) sendAttempt() error {
 	c := l.client
 	if err := c.store.RecordAttempt(&l.row, l.proposed.Load()); err != nil {
@@ -116,8 +116,8 @@ func (l *Lease) sendAttempt() error {
 	return cmp.Or(got.Err, ErrUnknown)
 }
 
-// goesOutAgain is goesOut for a lease that is not being released. It returns false if the lease is being released: that release may leave no
-// tombstone because the lease was never renewed, and a late renewal would then bring the lease back.
+// goesOutAgain is goesOut for a lease that is not being released. It returns false if the lease is being released. A release of a lease that was
+// never renewed may leave no tombstone, and a late renewal would then bring the lease back.
 func (l *Lease) goesOutAgain() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

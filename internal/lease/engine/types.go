@@ -6,7 +6,7 @@ import "github.com/cronclave/cronclave/internal/lease"
 type (
 	// A Token is a fencing token.
 	Token = lease.Token
-	// A Request asks for one row of a lock: see [Client.Acquire].
+	// A Request asks for a lease on one slot of a lock: see [Client.Acquire].
 	Request = lease.Request
 	// A Tick is an instant of a schedule. The grant enters it in the lock's ledger.
 	Tick = lease.Tick
@@ -41,7 +41,7 @@ type (
 // The verdicts.
 const (
 	Granted = lease.Granted // Answer.Lease is set
-	// Held: all rows are held; Holder's lease ends first, at Until. Or the free rows are reserved for waiters in the queue.
+	// Held: all slots are held; Holder's lease ends first, at Until. Or the free slots are reserved for waiters in the queue.
 	Held    = lease.Held
 	Early   = lease.Early   // ask again at Until
 	Closed  = lease.Closed  // Redis lost the lock's data: no grants until Until

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/rules"
 )
 
-// Acquire asks for a row for each request: see [lease.Store].
+// Acquire asks for a slot for each request: see [lease.Store].
 func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answer func(place int, r lease.Result)) {
 	fail := func(err error) {
 		for i, r := range requests {
@@ -85,7 +85,8 @@ func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 	}
 }
 
-// A claim executes a request: it asks a majority of nodes for the same row and, if the request is accounted for, for a change of the register.
+// A claim executes a request: it asks a majority of nodes for the same row and, if the request is accounted for, for a change of the register (see
+// [rules.Register]).
 type claim struct {
 	*Store
 	r         lease.Request
@@ -203,7 +204,7 @@ func (t *claim) floorOfRow() int64 {
 	return max(t.floor, lease.ToMicros(t.r.Tick.NotBefore)-1)
 }
 
-// wanted has, for each phase, the reply that a majority must give.
+// wanted has the reply that a majority must give in each phase.
 var wanted = map[string]string{"row": "yes", "prepare": "promised", "accept": "accepted"}
 
 func (t *claim) isSure(votes []vote, late bool) bool {
@@ -243,7 +244,6 @@ func (t *claim) handleVotes(votes []vote, sent time.Duration) (pause time.Durati
 	return pause, done
 }
 
-// handlePhase handles the votes of one phase.
 func (t *claim) handlePhase(votes []vote, sent time.Duration) (time.Duration, bool) {
 	t.floor = max(t.floor, floorOf(votes))
 	switch t.phase {
@@ -302,7 +302,6 @@ func (t *claim) failWith(err error) {
 	}
 }
 
-// retryIn continues with a phase after a pause.
 func (t *claim) retryIn(phase string) (time.Duration, bool) {
 	t.phase = phase
 	t.tries++
@@ -393,7 +392,6 @@ func (t *claim) decideClaim(votes []vote, v rules.View) (time.Duration, bool) {
 	return 0, false
 }
 
-// handleAccepted handles the replies to the new register.
 func (t *claim) handleAccepted(votes []vote, sent time.Duration) (time.Duration, bool) {
 	if countWords(votes, "accepted") < t.majority {
 		if t.mine {

@@ -136,7 +136,7 @@ func (t *change) handleLook(votes []vote) (time.Duration, bool) {
 	return 0, false
 }
 
-// applyEdit applies the edit to the newest register among the votes.
+// applyEdit applies the edit to the newest register among the votes, and returns the values of that register before and after.
 func (t *change) applyEdit(votes []vote) (before, after string) {
 	g, err := rules.Read(valueOf(votes))
 	if err != nil {
@@ -197,7 +197,7 @@ func randomPause(tries int) time.Duration {
 
 func (t *change) failWith(err error) { t.failed = err }
 
-// amendRun changes the run of a lease in the register. known is false if the register does not have the run. edit may be called several times.
+// amendRun edits the run of a lease in the register. known is false if there is no such run. edit may be called several times.
 func (q *Store) amendRun(ctx context.Context, row *lease.HeldRow, edit func(g *rules.Register, run *rules.Run, now int64)) (known bool, err error) {
 	id := row.Request.ID
 	t := &change{Store: q, lock: row.Request.Lock, permanent: row.Request.Permanent, look: true}

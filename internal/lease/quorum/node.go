@@ -62,8 +62,8 @@ const (
 // errSilent is the error of a call that is not sent because too many calls to the node are under way.
 var errSilent = fmt.Errorf("%w: the node does not answer", lease.ErrUnknown)
 
-// isSuspect reports whether a node is not trusted to answer: it is silent, or its last call failed. A node is trusted again only after an answer. If
-// it were trusted again after some time, calls would have to wait for it again.
+// isSuspect reports whether a node is not trusted to answer: it is silent, or its last call failed. Only an answer restores the trust. If the trust
+// came back after some time, calls would wait for the node again.
 func (n *node) isSuspect(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,7 +135,7 @@ func (n *node) takeMissed(now time.Duration) []missedCall {
 	return due
 }
 
-// A nodeCall is one execution of a script on each node.
+// A nodeCall is a call of a script, which is sent to several nodes.
 type nodeCall struct {
 	script *redis.Script
 	keys   []string
@@ -223,7 +223,7 @@ func (k nodeCall) asCommand(ctx context.Context, until int64) *goredis.Cmd {
 	return goredis.NewCmd(ctx, append(args, k.args...)...)
 }
 
-// A membership is the content of a node's marker.
+// A membership is the content of a node's marker. A node loses the marker with its data, and then does not vote: see lua/quorum.lua.
 type membership struct {
 	state                            string
 	now, base, top, longest, sinceAt int64
@@ -302,7 +302,6 @@ func (e *env) slowAfter(times int) time.Duration {
 	return time.Duration(times) * min(max(least, trips*lately), most)
 }
 
-// noteDuration records the duration of a round trip.
 func (e *env) noteDuration(d time.Duration) {
 	old := e.lately.Load()
 	e.lately.Store(old + (int64(d)-old)/8) // concurrent calls may lose one of the values

@@ -29,7 +29,7 @@ type poll struct {
 	missed func(n *node)
 }
 
-// A returned is the answer of one node.
+// A returned is the answer of one node to all calls of a poll.
 type returned struct {
 	node  int
 	votes []vote
@@ -103,7 +103,6 @@ func (o *polling) upTo(wave int) {
 	}
 }
 
-// askNode asks a node, unless it was asked before.
 func (o *polling) askNode(n int) {
 	if o.votes[0][n].asked {
 		return
@@ -230,7 +229,6 @@ func (c *workers) addCount(of *int, more int) {
 	}
 }
 
-// serve is the main function of a goroutine.
 func (c *workers) serve(f func()) {
 	defer c.addCount(&c.goroutines, -1)
 	idle := time.NewTimer(idleAfter)
@@ -339,7 +337,6 @@ func dueTasks(tasks []task, ready []time.Duration, now time.Duration) (batch []i
 	return batch, soonest
 }
 
-// runRound asks the nodes once for all tasks of a batch.
 func (q *masters) runRound(ctx context.Context, tasks []task, batch []int, ready []time.Duration, last [][]vote) {
 	p := poll{calls: make([]nodeCall, len(batch)), first: tasks[batch[0]].toFirst()}
 	for n, i := range batch {

@@ -129,7 +129,6 @@ func newTicket(narrow bool) *ticket {
 	return t
 }
 
-// isNarrow reports whether no more than a majority was asked for a row.
 func isNarrow(row *lease.HeldRow) bool {
 	t, ok := row.Grant.Ticket.(*ticket)
 	return ok && t.narrow
@@ -158,7 +157,6 @@ type offers struct {
 	until map[string]time.Duration // by lease id: the local instant after which no node has a row
 }
 
-// add adds a lease id that may be granted.
 func (o *offers) add(id string, now time.Duration, lease time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -177,7 +175,6 @@ func (o *offers) isOpen(id string, now time.Duration) bool {
 	return ok && end >= now
 }
 
-// removeOffer removes a lease id whose outcome is known.
 func (o *offers) removeOffer(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -22,10 +22,10 @@ func (t *claim) adoptedIDs() []string {
 	return []string{t.r.Adopt}
 }
 
-// movesArg returns the script argument that selects which rows of the claim's lease id the claim replaces. Normally these are the rows of its own
-// earlier tries. If an earlier call has left rows that disagree, the claim replaces all rows except those of the run in the register; otherwise each
-// call would renew the leftover rows, and none would get a majority. If the request is not accounted for, the claim replaces all rows except those of
-// a lease that is held.
+// movesArg returns the script argument that selects the rows of the claim's lease id that the claim replaces. Normally it replaces the rows of its
+// own earlier tries. If an earlier call has left rows that disagree, the claim replaces all rows except the rows of the run in the register.
+// Otherwise each call would renew the leftover rows, and no row would get a majority. If the request is not accounted for, the claim replaces all
+// rows except the rows of a lease that is held.
 func (t *claim) movesArg() string {
 	if !t.account {
 		return fmt.Sprintf("but,%d,", t.cfg.HeldToken(t.r.ID))
@@ -238,8 +238,8 @@ func (t *claim) viewOfVotes(votes []vote) rules.View {
 	return v
 }
 
-// allHeld reports whether each slot is certainly held by another lease: a majority has given the slot to the same lease, and the run of that lease
-// has not ended. The nodes answer at different times, so one reply may have the end of a run while a majority still reports its row.
+// allHeld reports whether each slot is certainly held by another lease: a majority has given the slot to the same lease, and that lease's run is not
+// over. The nodes answer at different times, so one reply may show the end of a run while a majority still reports its row.
 func (t *claim) allHeld(g *rules.Register, rows []rules.NodeRow) bool {
 	held := map[int]bool{}
 	for _, r := range rows {

@@ -259,8 +259,8 @@ func (q *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed 
 }
 
 // Stop writes the stop requests to the registers, and then marks the holders' rows on all nodes that answer. A holder gets the mark with the reply to
-// its next renewal; one marked node is enough. The register must be first: if a holder dies after it has received the request, its orphan then has
-// the stop reason.
+// its next renewal; one marked node is enough. The register must be first. Otherwise the orphan of a holder that dies after it received the request
+// would lack the stop reason.
 func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.StopAnswer {
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()

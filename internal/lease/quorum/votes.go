@@ -44,7 +44,6 @@ func readVote(raw []any) vote {
 	return v
 }
 
-// allFailed returns the votes of a node that has failed.
 func allFailed(calls int, err error) []vote {
 	votes := make([]vote, calls)
 	for i := range votes {
@@ -114,7 +113,6 @@ func valueOf(votes []vote) string {
 	return value
 }
 
-// floorOf returns the greatest floor among the votes.
 func floorOf(votes []vote) (floor int64) {
 	for _, v := range votes {
 		if v.hasAnswered() {

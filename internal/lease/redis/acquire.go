@@ -18,11 +18,11 @@ type answer struct {
 	late bool // the request reached Redis too late, so Redis did not execute it
 }
 
-// mostTries is the number of tries for a request that reaches Redis too late because Redis's clock was stepped. The reply to the first try has the
-// new time.
+// mostTries is the number of tries for a request that Redis refuses as late because its clock was stepped. The reply to the first try has the new
+// time.
 const mostTries = 3
 
-// Acquire asks for rows in one round trip. It repeats requests that were late in further round trips.
+// Acquire asks for all slots in one round trip. Requests that reached Redis too late are repeated in further round trips.
 func (c *Store) Acquire(ctx context.Context, requests []lease.Request, answer func(place int, r lease.Result)) {
 	var places []int // the original indexes of the repeated requests
 	for try := 1; len(requests) > 0; try++ {
@@ -43,7 +43,6 @@ func (c *Store) Acquire(ctx context.Context, requests []lease.Request, answer fu
 	}
 }
 
-// askRow asks once for one row.
 func (c *Store) askRow(ctx context.Context, r lease.Request) answer {
 	if result, ok := c.AcquireCompact(ctx, r); ok {
 		return answer{Result: result}
@@ -55,7 +54,6 @@ func (c *Store) askRow(ctx context.Context, r lease.Request) answer {
 	}
 }
 
-// acquireRound makes one round trip for requests, and returns their answers.
 func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []answer {
 	answers := make([]answer, len(requests))
 	if err := c.cfg.Work.Ready(); err != nil {
@@ -85,15 +83,14 @@ func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []an
 	return answers
 }
 
-// acquireCall returns the call for a request.
 func (c *Store) acquireCall(r *lease.Request) call {
 	k := c.newCall(c.scripts.Acquire, r.Lock, r.ID, r.Permanent, acquireParams.encode(r, c.cfg.Owner)...)
 	k.heavy = k.heavy || r.Slots > manySlots
 	return k
 }
 
-// settleOverdue settles overdue ticks, and returns their answers by index. All other replies wait for these answers, so it updates their time of
-// receipt.
+// settleOverdue settles overdue ticks, and returns their answers by index. All other replies wait for these answers, so their time of receipt is set
+// again.
 func (c *Store) settleOverdue(ctx context.Context, requests []lease.Request, replies []reply) map[int]answer {
 	var settled map[int]answer
 	for i, r := range replies {
@@ -193,8 +190,8 @@ func (c *Store) settleLate(ctx context.Context, r lease.Request) answer {
 	return a
 }
 
-// AcquireCompact asks for a row with the short script for compact locks, if the lock was compact in the newest reply. ok is false if the request
-// needs lua/acquire.lua.
+// AcquireCompact asks for a slot with the short script for compact locks, if the newest reply showed a compact lock. ok is false if the request needs
+// lua/acquire.lua.
 func (c *Store) AcquireCompact(ctx context.Context, r lease.Request) (result lease.Result, ok bool) {
 	if c.cfg.AckedReplicas > 0 || !isPlain(r) || c.cfg.Work.Ready() != nil {
 		return result, false
@@ -219,7 +216,7 @@ func (c *Store) AcquireCompact(ctx context.Context, r lease.Request) (result lea
 	return c.answerOf(r, got).Result, true
 }
 
-// AcquireSet asks once for a row of each lock. If it returns no grants, refused is the name of the lock that refused, and refusal its result.
+// AcquireSet asks once for a slot of each lock. If it returns no grants, refused is the name of the lock that refused, and refusal its result.
 func (c *Store) AcquireSet(ctx context.Context, requests []lease.Request) (grants []lease.Grant, refusal lease.Result, refused string) {
 	if err := c.cfg.Work.Ready(); err != nil {
 		return nil, lease.Failed(fmt.Errorf("lock %q and more: %w", requests[0].Lock, err)), ""
@@ -238,7 +235,6 @@ func (c *Store) AcquireSet(ctx context.Context, requests []lease.Request) (grant
 	return nil, c.answerOf(requests[0], reply{err: cmp.Or(got.err, lease.ErrUnknown)}).Result, ""
 }
 
-// setCall returns the call for a set of locks.
 func (c *Store) setCall(requests []lease.Request) call {
 	k := call{script: c.scripts.AcquireSet, lock: requests[0].Lock, id: requests[0].ID}
 	for _, r := range requests {
@@ -250,7 +246,6 @@ func (c *Store) setCall(requests []lease.Request) call {
 	return k
 }
 
-// grantAll returns the grants of a set.
 func (c *Store) grantAll(requests []lease.Request, got reply) ([]lease.Grant, lease.Result) {
 	grants := make([]lease.Grant, len(requests))
 	now := c.cfg.Clock()
@@ -268,8 +263,8 @@ func (c *Store) grantAll(requests []lease.Request, got reply) ([]lease.Grant, le
 	return grants, lease.Result{Verdict: lease.Granted}
 }
 
-// A compact is the state of a compact lock before and after a plain request: see acquire_compact.lua. The scripts for compact locks only compare and
-// replace strings. This file builds these strings.
+// A compact is the state of a compact lock before and after a plain request. A compact lock is a string instead of a hash: see acquire_compact.lua.
+// The scripts for compact locks only compare and replace strings. This file builds these strings.
 type compact struct {
 	keys           []string // the first is the key of the lock
 	lease, longest int64    // in microseconds: the lease of the request, and the longest lease of the lock after it

@@ -52,7 +52,6 @@ func (p parameters[T]) argNames() []string {
 	return names
 }
 
-// flag encodes a boolean for the scripts.
 func flag(b bool) string {
 	if b {
 		return "1"
@@ -64,7 +63,7 @@ func flag(b bool) string {
 // call is sent.
 const notAfterArg = 1
 
-// syncArg is the index of the argument that announces a WAIT after the script. syncOn is its value if there is one.
+// syncArg is the index of the argument that announces a WAIT after the script. With a WAIT, its value is syncOn.
 const (
 	syncArg = 7
 	syncOn  = "1"

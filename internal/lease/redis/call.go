@@ -47,7 +47,6 @@ func (k call) appendArgs(words []any, until int64) []any {
 	return words
 }
 
-// setNotAfter sets the argument with the instant after which the script refuses to run.
 func (k call) setNotAfter(args []any, until int64) {
 	switch m := k.script.Many; {
 	case m == nil:
@@ -96,12 +95,10 @@ func (c *sender) packCalls(b *batch, calls []call) []*batchCall {
 	return batchCalls
 }
 
-// sameShape reports whether two calls of a script have equally many keys and equally many arguments.
 func (k call) sameShape(other call) bool {
 	return len(k.keys) == len(other.keys) && len(k.args) == len(other.args)
 }
 
-// scriptOf returns the script that the batch call executes.
 func (p *batchCall) scriptOf(calls []call) *Script {
 	s := calls[p.routedCalls[0].call].script
 	if len(p.routedCalls) > 1 && s.Many == nil {
@@ -110,7 +107,6 @@ func (p *batchCall) scriptOf(calls []call) *Script {
 	return s
 }
 
-// enqueueIn puts a batch call into a pipeline.
 func (p *batchCall) enqueueIn(ctx context.Context, pipe redis.Pipeliner, calls []call, until int64) {
 	if p.routedCalls[0].ask {
 		pipe.Do(ctx, "ASKING")
@@ -187,7 +183,6 @@ func (p *batchCall) appendAll(words []any, calls []call, until int64) []any {
 	return words
 }
 
-// replyAt returns the reply to the routed call at an index.
 func (p *batchCall) replyAt(n int, m *Many) ([]any, error) {
 	raw, err := p.cmd.Slice()
 	if m != nil {

@@ -78,7 +78,7 @@ func Process(ctx context.Context, client interface {
 // that Redis may still execute it later.
 type Once struct{ *redis.Cmd }
 
-// NoRetry tells go-redis not to retry the command.
+// NoRetry keeps go-redis from retrying the command.
 func (Once) NoRetry() bool { return true }
 
 // Unknown wraps an error as [lease.ErrUnknown]. If a repeated request would get the same error reply, the result is also [lease.ErrRefused].

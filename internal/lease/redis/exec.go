@@ -77,7 +77,6 @@ func (c *sender) execAlone(ctx context.Context, k call) reply {
 	}
 }
 
-// sendCommand sends a call to the only server as one command.
 func (c *sender) sendCommand(ctx context.Context, k call, load bool, until int64) ([]any, error) {
 	cmd := k.asCommand(ctx, load, until)
 	if m := k.script.Many; m != nil {

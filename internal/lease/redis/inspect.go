@@ -125,7 +125,6 @@ func openTicks(ledger string) []time.Time {
 	return open
 }
 
-// addFollowed sets Through and Ended of the state from a reply.
 func addFollowed(s *lease.State, got reply) {
 	s.Through = lease.FromMicros(got.Number(6) * 1e6)
 	list := got.List(7)
@@ -138,7 +137,6 @@ func addFollowed(s *lease.State, got reply) {
 // common is the number of values with which every reply begins.
 const common = 7
 
-// readOne decodes the reply to a call.
 func readOne(k call, server *lease.ServerClock, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil && IsReply(err) && lease.WrongType(err) {
 		err = fmt.Errorf("key %q, or one that begins with it, is of something else: delete that, or take another prefix, namespace or database: %w", k.keys[0], err)

@@ -23,14 +23,14 @@ var nodeCommonParams = parameters[*NodeCommon]{
 // Encode returns the script's ARGV.
 func (c NodeCommon) Encode() []any { return nodeCommonParams.encode(&c) }
 
-// NoSlot means that a call is for no row, or for any row.
+// NoSlot in place of a slot means no slot, or any slot: see the field.
 const NoSlot = -1
 
-// The promises that a claim can ask of a node.
+// The promises that a claim can ask of a node. A node that promises a token accepts no register with a smaller ballot.
 const (
 	PromiseNothing = ""
-	PromiseRow     = "row" // a promise with a row
-	PromiseAny     = "any" // a promise without a row
+	PromiseRow     = "row" // only if the node votes for the row of the claim
+	PromiseAny     = "any" // without a vote for a row
 )
 
 // QuorumClaimArgs has the arguments of quorum_claim.lua.
@@ -72,7 +72,7 @@ func (c QuorumClaimArgs) Encode() []any { return quorumClaimParams.encode(&c) }
 type QuorumAcceptArgs struct {
 	Ballot        int64
 	Value         string
-	Slot          int // [NoSlot] if the register grants no row
+	Slot          int // [NoSlot] if the register grants no slot
 	Lease         time.Duration
 	Token         int64
 	Ends          bool

@@ -39,7 +39,6 @@ func (c *publisher) Publish(ctx context.Context, rows []lease.GrantedRow, ended 
 	return Exec(ctx, pipe)
 }
 
-// eventOf returns the event about a row.
 func (c *publisher) eventOf(row lease.GrantedRow) granted {
 	r, g := &row.Row.Request, &row.Row.Grant
 	return granted{lock: r.Lock, owner: c.cfg.Owner, ledger: g.Known.Ledger, tick: g.Tick, until: row.Until,

@@ -23,7 +23,6 @@ func (c *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewe
 	return renewed
 }
 
-// renewCall returns the call for a renewal.
 func (c *Store) renewCall(l *lease.Renewal) call {
 	r := &l.Row.Request
 	return c.newCall(c.scripts.Renew, r.Lock, r.ID, r.Permanent, renewParams.encode(l, c.cfg.Owner)...)
@@ -48,7 +47,6 @@ func lostWhy(got reply) string {
 	return got.Text(0)
 }
 
-// releaseCall returns the call for a release.
 func (c *Store) releaseCall(r lease.ReleaseRequest) call {
 	row := &r.Row.Request
 	k := c.newCall(c.scripts.Release, row.Lock, row.ID, row.Permanent, releaseParams.encode(&r, TombstoneLife(c.cfg.Timeout))...)

@@ -30,7 +30,6 @@ type reply struct {
 	parts []reply // for a set of locks: the replies for its locks
 }
 
-// knownState returns the state of the lock in the reply.
 func (r *reply) knownState() lease.Known {
 	return lease.Known{Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: lease.JoinPause(r.paused, r.ledger)}
 }
@@ -46,7 +45,7 @@ func (r reply) inUse() bool {
 	return false
 }
 
-// A row is a granted row in a reply.
+// A row has the values of a grant in a reply.
 type row struct{ slot, token, expiry, tick, attempt int64 }
 
 func (r reply) grantedRow() row {

@@ -20,8 +20,8 @@ type Script struct {
 	ReadOnly  bool    // the script writes nothing, and a read-only user may run it
 }
 
-// A Many describes a script that serves many requests. Shared is the number of leading arguments that all requests share, and Told the number of
-// leading values of the reply that they share. Bounded is true if the first argument is the instant after which the script refuses to run.
+// A Many describes a script that serves many requests. The first Shared arguments and the first Told values of the reply are common to all requests.
+// Bounded is true if the first argument is the instant after which the script refuses to run.
 type Many struct {
 	Shared, Told int
 	Bounded      bool
@@ -59,8 +59,7 @@ func NewScripts() Scripts {
 // withFastPath puts the script for the common case before the scripts with the full rules.
 func withFastPath(fast string, whole []string) []string { return append([]string{fast}, whole...) }
 
-// WithoutFastPaths returns the scripts of a single master without the shortcuts for common cases. Tests compare their results with those of
-// [NewScripts].
+// WithoutFastPaths returns the scripts of a single master without the shortcuts for common cases. Tests compare both sets of scripts.
 func WithoutFastPaths() Scripts {
 	s := NewScripts()
 	s.Acquire = batchedScript("check", "state", "queue", "acquire")
@@ -85,7 +84,7 @@ func NewNodeScripts() NodeScripts {
 	}
 }
 
-// Loaded returns the scripts that are loaded into a node when it is enrolled. A node without a marker must not have them.
+// Loaded returns the scripts that are loaded into a node when it is enrolled. A node without a marker must not have them, so that it can't vote.
 func (s NodeScripts) Loaded() []*Script {
 	return []*Script{s.Claim, s.Accept, s.Renew, s.Release, s.Stop, s.Admit, s.Found}
 }
@@ -126,7 +125,6 @@ func joinScript(texts ...string) *Script {
 	return &Script{Text: text, SHA: sha, Name: sha}
 }
 
-// batchedScript returns a script whose Batch is set.
 func batchedScript(names ...string) *Script {
 	s := joinScript(sourcesOf(names...)...)
 	s.Batch = joinScript(asFunction("one", sourcesOf(names...)...), sourceOf("batch"))
@@ -139,7 +137,6 @@ func forMany(m Many, name string) *Script {
 	return s
 }
 
-// readOnly returns a script for read-only users.
 func readOnly(names ...string) *Script {
 	s := joinScript(sourcesOf(append([]string{"readonly"}, names...)...)...)
 	s.ReadOnly = true

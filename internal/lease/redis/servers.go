@@ -124,7 +124,6 @@ func (s *servers) close() error {
 	return err
 }
 
-// clockFor returns the estimate of the clock of the server at an address.
 func (s *servers) clockFor(addr string) *lease.ServerClock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,6 +133,7 @@ func (s *servers) clockFor(addr string) *lease.ServerClock {
 // mostClocks bounds the number of clocks, because the nodes of a Cluster may change their addresses.
 const mostClocks = 1000
 
+// clockOf returns the estimate of the clock of the server at an address. The caller holds mu.
 func (s *servers) clockOf(addr string) *lease.ServerClock {
 	c := s.clocks[addr]
 	if c == nil {
@@ -168,7 +168,6 @@ func (s *servers) estimateAt(local time.Duration) (micros int64, known bool) {
 	return all[(len(all)-1)/2], true
 }
 
-// marginAt returns the maximum error of the estimate at a local instant.
 func (s *servers) marginAt(local time.Duration) (most time.Duration) {
 	if s.cluster == nil {
 		return s.only.Margin(local)

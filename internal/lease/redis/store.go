@@ -133,7 +133,6 @@ func (c *sender) learnTime(ctx context.Context, s server) (err error) {
 // key returns the first key of a lock. The other keys begin with it, and have its hash tag.
 func (c *sender) key(lock string) string { return LockKey(c.cfg.Prefix, lock) }
 
-// keys returns the keys of a lock and a lease id.
 func (c *sender) keys(lock, id string) []string { return LockKeys(c.key(lock), id) }
 
 // newCall returns a call of a script, with the observed state of the lock.
@@ -157,7 +156,6 @@ func (c *sender) callOn(keys []string, idle time.Duration, s *Script, lock, id s
 	return k
 }
 
-// grantChannel returns the channel to which grants are published.
 func (c *sender) grantChannel() string { return c.cfg.Prefix + "granted" }
 
 // StepClock shifts the estimate of Redis's clock, as if all earlier replies had shown the shifted time. It is for tests.
@@ -177,7 +175,6 @@ type deadlines struct {
 	renew  time.Time          // when shared must be replaced, because too little of its time is left
 }
 
-// boundContext derives a context that ends within the timeout.
 func (d *deadlines) boundContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if _, bounded := ctx.Deadline(); bounded || ctx.Done() != nil {
 		return context.WithTimeout(ctx, timeout)

@@ -16,8 +16,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A notifier tells a client's waiters about rows that were granted to them. It has one subscription for all locks. In a Cluster it has one for each
-// lock, on the node that has the lock. Messages may be lost, so waiters also poll.
+// A notifier passes the grants of slots to the waiters of a client. It has one subscription for all locks. In a Cluster it has one for each lock, on
+// the node that has the lock. Messages may be lost, so waiters also poll.
 type notifier struct {
 	sender     *sender
 	subscriber subscriber
@@ -29,7 +29,7 @@ type notifier struct {
 	plain   bool                     // the Cluster is older than Redis 7 and has no sharded channels: use one channel, as without a Cluster
 }
 
-// A rowGrant is a message that a script called by another client has granted a row to a waiter.
+// A rowGrant is a message to a waiter. It announces that a script called by another client has granted it a slot.
 type rowGrant struct {
 	id                                string
 	slot, token, expiry, now, longest int64
@@ -181,7 +181,6 @@ func (n *notifier) leaveLine(l *line) {
 	})
 }
 
-// notifyWaiter passes the grant to its waiter.
 func (n *notifier) notifyWaiter(message string) {
 	g, ok := parseGrant(message)
 	if !ok {
@@ -220,7 +219,6 @@ type listener struct {
 	unknown func() // called if Redis does not support sharded channels; the subscription then ends
 }
 
-// A subscriber subscribes to channels.
 type subscriber struct {
 	redis       Client
 	timeout     time.Duration
@@ -319,7 +317,7 @@ func closeUnless(sub *redis.PubSub, err error) error {
 }
 
 // noRedial is a canceled context. Reads ignore the cancellation, but it keeps go-redis from reconnecting by itself. go-redis would reconnect without
-// pauses, and nobody could close the subscription meanwhile.
+// pauses, and the subscription could not be closed meanwhile.
 var noRedial = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -49,7 +49,6 @@ func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) e
 	return again, err
 }
 
-// A transaction is one try of an update.
 type transaction struct {
 	*Store
 	keys []string

@@ -25,7 +25,7 @@ type inLine struct {
 // before that needs no renewal.
 const confirmAfter = 50 * time.Millisecond
 
-// Wait waits in the lock's queue until a row is granted or ctx ends.
+// Wait waits in the lock's queue until a slot is granted or ctx ends.
 func (c *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
 	w := &waiter{Store: c, request: r, channel: c.notifier.channelFor(r.Lock), notified: c.notifier.awaitGrant(r.ID),
 		retry: lease.NewRetry(c.cfg.Timeout)}
@@ -123,9 +123,9 @@ func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
 	return max(min(next, out+min(time.Duration(a.line.ahead+1)*step, most)), step)
 }
 
-// takeGrant returns the grant in a published message, which can be used at once. Sent is the local time of this waiter's last request, plus 99 % of
-// the time that has passed since then by Redis's clock. The keeper confirms the lease later. takeGrant returns false, and the waiter has to ask
-// Redis, if replicas must acknowledge the grant, if the request has a Delay, or if the message is implausible.
+// takeGrant returns the grant in a published message, so that the waiter can use it without a request. Sent is the local time of this waiter's last
+// request, plus 99 % of the time that has passed since then by Redis's clock. The keeper confirms the lease later. takeGrant returns false, and the
+// waiter has to ask Redis, if replicas must acknowledge the grant, if the request has a Delay, or if the message is implausible.
 func (w *waiter) takeGrant(n rowGrant, asked inLine) (g lease.Grant, ok bool) {
 	passed := time.Duration(n.now-asked.now) * time.Microsecond
 	now := w.cfg.Clock()

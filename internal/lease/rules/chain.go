@@ -17,7 +17,7 @@ const (
 	forgetFollower = 24 * noteFollower
 )
 
-// A Follower is a lock whose ticks depend on the outcomes of this lock: see chain.lua.
+// A Follower is a lock whose ticks depend on the outcomes of this lock. Times are in microseconds.
 type Follower struct {
 	Used int64 `json:"used,omitempty"` // the newest tick whose outcome it no longer needs
 	Seen int64 `json:"seen"`           // the approximate time of the last request that named it
@@ -26,9 +26,9 @@ type Follower struct {
 // spoiled is the outcome of a tick if one of its runs did not succeed.
 const spoiled = -1
 
-// The functions in this file have the same rules as chain.lua.
+// chain.lua has the same rules as the functions below.
 
-// endedThrough returns the newest tick up to which all ticks have ended: they are decided, and none has a run or an orphan.
+// endedThrough returns the newest tick up to which all ticks have ended: they are decided and have neither a run nor an orphan.
 func (g *Register) endedThrough(now int64) int64 {
 	through := g.low()
 	before := func(tick int64) {
@@ -50,7 +50,7 @@ func (g *Register) endedThrough(now int64) int64 {
 	return through
 }
 
-// comeDue sets the time at which outcomes become visible to followers, for ticks that have ended. It drops the spoiled ones.
+// comeDue makes the outcomes of ticks that have ended visible to followers, and drops the spoiled ones.
 func (g *Register) comeDue(now int64) (through int64) {
 	through = g.endedThrough(now)
 	for tick, due := range g.Outcomes {

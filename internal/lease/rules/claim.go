@@ -271,7 +271,7 @@ func (g *Register) toStop(row lease.Row, reason string, tick int64) Choice {
 	return Choice{row, run.Stopped, true}
 }
 
-// isDecided reports whether a tick is decided, so that no run has to make room for it.
+// isDecided reports whether a tick is decided. No run has to make room for such a tick.
 func (g *Register) isDecided(tick int64) bool {
 	e, known := g.Ticks[tick]
 	return known && e.State == lease.TickDecided || tick <= g.low() && !(known && e.State == lease.TickReopened)

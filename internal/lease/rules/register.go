@@ -1,4 +1,4 @@
-// Package register implements the rules of a lock in Go: which ticks may be granted, how runs of dead holders are recovered, and what a pause and a
+// Package rules implements the rules of a lock in Go: which ticks may be granted, how runs of dead holders are recovered, and what a pause and a
 // stop request do. A quorum uses these rules. Tests compare them with the Lua scripts for a single master. The rules are pure functions: they use no
 // clock, no I/O and no randomness.
 package rules
@@ -17,20 +17,20 @@ import (
 // register as one value: see docs/decisions/017-quorum-register.md. The rules and the field names are the same as in acquire.lua, release.lua and
 // inspect.lua. Instants are in microseconds, ticks in seconds since 1970.
 type Register struct {
-	Low     int64           `json:"low,omitempty"` // all ticks up to Low are decided; see From for the exception
+	Low     int64           `json:"low,omitempty"` // all ticks up to Low are decided, unless From is equal to Low
 	Ticks   map[int64]Entry `json:"ticks,omitempty"`
 	Runs    map[string]Run  `json:"runs,omitempty"`    // by lease id; granted and not ended
 	Orphans map[string]Run  `json:"orphans,omitempty"` // by lease id; their holder died, and their outcome is not recorded
-	Digest  string          `json:"digest,omitempty"`
+	Digest  string          `json:"digest,omitempty"`  // the current schedule; its ticks up to the instant Since count as decided
 	Since   int64           `json:"since,omitempty"`
-	Digest2 string          `json:"digest2,omitempty"`
+	Digest2 string          `json:"digest2,omitempty"` // the previous schedule, and the same instant of that schedule
 	Since2  int64           `json:"since2,omitempty"`
 	Last    int64           `json:"last,omitempty"` // the tick decided last, its outcome, and the lease id that decided it
 	How     string          `json:"how,omitempty"`
 	By      string          `json:"by,omitempty"`
-	Paused  string          `json:"paused,omitempty"` // as in pause.lua
-	From    int64           `json:"from,omitempty"`   // From and Behind are as in state.lua
-	Behind  int64           `json:"behind,omitempty"`
+	Paused  string          `json:"paused,omitempty"` // a [lease.PauseRecord]
+	From    int64           `json:"from,omitempty"`   // equal to Low if Low is from the ticks of an earlier time zone: Since then takes its place, see low
+	Behind  int64           `json:"behind,omitempty"` // the [lease.Tick.Behind] of the newest request, in seconds
 	Missed  Missed          `json:"missed,omitzero"`
 	Rules   Rules           `json:"rules,omitzero"`
 
@@ -38,10 +38,11 @@ type Register struct {
 	Followers map[string]Follower `json:"followers,omitempty"` // by name
 	Settled   []Settled           `json:"settled,omitempty"`   // settlements that no replica has recorded: see [lease.Tick.KeepOutcome]
 
-	began int64 // the Since of this request's schedule
+	began int64 // Since, or Since2 if the request is for the previous schedule
 }
 
-// A Missed describes ticks that were settled as too late at the instant At: the ticks after After and up to Through. See acquire.lua.
+// A Missed describes ticks that were settled as too late at the instant At: the ticks after After and up to Through. With other time zone data, such
+// a tick may be due only later, and is then reopened: see decidedRuling.
 type Missed struct {
 	After   int64 `json:"after,omitempty"`
 	Through int64 `json:"through,omitempty"`
@@ -192,7 +193,7 @@ func (g *Register) leaveZone() int64 {
 }
 
 // know records the schedule of a request. A new schedule begins now, so that an edited schedule never runs ticks of the past. The register has the
-// two newest schedules, so that no tick of either is lost during a rolling update. announced is true for the request of a replica that starts.
+// two newest schedules, so that no tick is lost during a rolling update. announced is true for the request of a replica that starts.
 func (g *Register) know(schedule string, announced bool, now int64) {
 	if schedule == g.Digest {
 		return

@@ -1,43 +1,42 @@
--- acquire.lua: one atomic step that grants a row of the lock, or returns the reason for a refusal.
+-- acquire.lua: grants a slot of the lock, or returns the reason for a refusal.
 --
--- ARGV   9 owner         of the lease, for people
---       10 slots         rows of the lock
+-- ARGV   9 owner         the name of the client, for display
+--       10 slots         the number of slots of the lock
 --       11 lease         the length of the lease
---       12 trigger       of the run; "": it is not accounted for
---       13 memo          kept with the run
---       14 abstain       '1': decide, but never grant
+--       12 trigger       of the run; '': the lease leaves no orphan
+--       13 memo          stored with the run
+--       14 abstain       '1': decide the tick, but grant nothing
 --       15 orphan        the lease id of the orphan that this run adopts, or ''
---       16 strict        '1': another limit than the stored one is refused
---       17 tick          or ''; from here on left out if the request has neither tick, channel nor delay
---       18 previous      the tick before by the schedule
+--       16 strict        '1': refuse if another number of slots is stored
+--       17 tick          or ''; omitted, like all that follow, if the request has neither tick, channel nor delay
+--       18 previous      the previous tick of the schedule
 --       19 not_before    instant
 --       20 deadline      instant; 0: none
---       21 per_tick      grants of the tick
+--       21 per_tick      the maximum number of grants of the tick
 --       22 schedule      digest
---       23 if_held       outcome if all rows are held; '': the tick stays open
---       24 if_late       outcome past the deadline
---       25 channel       to which a grant is published; '': the request does not wait. Left out from here on if not needed
---       26 patience      for which a waiter keeps its place without asking again
---       27 delay         for which the slot stays shut after an expiry
---       28 keep_first    '1': if_held is for ticks behind an undecided one; the first stays open. Left out from here on if not needed
---       29 keep_outcome  '1': if the request settles its tick, that is kept until a replica has recorded it
---       30 behind        seconds by which the tick's number is behind its instant; left out if it is 0
+--       23 if_held       the outcome of the tick if all slots are held; '': the tick stays open
+--       24 if_late       the outcome of the tick past the deadline
+--       25 channel       to which a grant is published; '': the request does not wait. Omitted, like all that follow, if not needed
+--       26 patience      the time for which a waiter keeps its place without another request
+--       27 delay         the time for which the slot stays shut after its lease has expired
+--       28 keep_first    '1': the oldest undecided tick stays open in spite of if_held. Omitted, like all that follow, if not needed
+--       29 keep_outcome  '1': if this request settles the tick, store the settlement until a replica has recorded it
+--       30 behind        the seconds by which the tick's number is behind its instant; omitted if 0
 -- Reply after the common part:
 --       granted, slot, token, expiry, tick, attempt | late | dead | early, instant | closed, until | unheard
---       settled, outcome (by this request)          | decided, how, until, holder  | held, until, holder
+--       settled, outcome (by this request)          | decided, outcome, until, holder  | held, until, holder
 --       queued, until, holder, number of waiters ahead | limit, stored number
 --
--- LOCK  missed: "after through at": the ticks after one and up to another were settled at an instant as too late. By the zone data of another
---       replica one of them may be due only then: it is open again for that replica.
+-- LOCK  missed: "after through at": the ticks after the first and up to the second were settled as too late at the instant at. With the time zone
+--       data of another replica, such a tick may be due only after that instant. It is then reopened for that replica.
 --
--- Why it is atomic: a lock without the ledger runs a short job twice when a replica's clock is late, and a
--- ledger without the lock does not know which replica runs. The order of the checks is part of the
--- protocol.
+-- Why it is atomic: with a lock but no ledger, a replica with a late clock would run a short job twice. With a ledger but no lock, the replica
+-- that runs the job would be unknown. The order of the checks is part of the protocol.
 
 if is_late() then return reply('late') end
 if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('dead') end
 
-local ASKS_AGAIN = 10000000 -- more than the pauses of any client that asks again
+local ASKS_AGAIN = 10000000 -- longer than the pause between two requests of any client
 local owner, slots, lease = ARGV[9], num(ARGV[10]), num(ARGV[11])
 local tick, previous, per_tick = tonumber(ARGV[17]), num(ARGV[18]), num(ARGV[21])
 local channel, patience = ARGV[25] or '', num(ARGV[26])
@@ -45,16 +44,16 @@ local waits = QUEUE and channel ~= ''
 
 local mine = slot_of_id and row_at(slot_of_id)
 local expiry = mine and number(LOCK, 'e' .. slot_of_id, redis.call('HGET', LOCK, 'e' .. slot_of_id), EXACT) or 0
-if expiry > now + longest + MINUTE then -- from before the clock was set back: see holds()
+if expiry > now + longest + MINUTE then -- written before the clock was set back: see holds()
   expiry = now + longest
   set('e' .. slot_of_id, int(expiry))
 end
-if expiry > now then -- the same request again, because its first reply was lost: the same grant
-  if sync then -- or replicas had not acknowledged it: it stays until they have, however rarely the client asks
+if expiry > now then -- a repeated request, whose first reply was lost, gets the same grant
+  if sync then -- replicas may not have acknowledged the grant: it must last until the client asks again
     expiry = math.max(expiry, now + math.max(lease, ASKS_AGAIN))
     set('e' .. slot_of_id, int(expiry))
     touch()
-  elseif waits then -- the script of another client granted it: now it is confirmed
+  elseif waits then -- the request confirms a grant that the script of another client made
     expiry = math.max(expiry, now + lease)
     mine.attempt = int(math.max(num(mine.attempt), 1))
     place(tonumber(slot_of_id), mine, expiry)
@@ -65,7 +64,7 @@ end
 if tick then set_behind(num(ARGV[30])) end
 local not_before = math.max(num(ARGV[19]), (tick or 0) * 1000000)
 if not_before > now then
-  if tick and ARGV[22] ~= digest and ARGV[22] ~= digest2 then -- announced by this claim: at its tick it would be too late
+  if tick and ARGV[22] ~= digest and ARGV[22] ~= digest2 then -- announce the schedule now: a schedule announced at its tick would begin after the tick
     remember()
     mend()
     know(ARGV[22], false)
@@ -84,10 +83,10 @@ if closed > now then
   return reply('closed', closed)
 end
 local crowd = QUEUE and serve(held, id)
-if other_limit() then return reply('limit', limit) end -- because of waiters that were served just now
+if other_limit() then return reply('limit', limit) end -- serve() may have stored the number of a waiter
 
--- Returns the holder of a row of this tick, or of any row, and the end of its lease. Of several it is the holder whose lease
--- ends first. A slot that is shut has no owner.
+-- Returns the end of the lease and the owner of a row of this tick, or of any row. Of several rows it takes the one whose lease ends first. A slot
+-- that is shut has no owner.
 local function holder(of)
   local till, owner = 0, ''
   for i = 1, #held, 2 do
@@ -99,14 +98,13 @@ local function holder(of)
   return till, owner
 end
 
--- The lease was granted under this id, and ended before the reply reached its claimant: the run never began. The claimant
--- withdraws the id for good (release.lua), and asks again under a new one. A withdrawal of this id may still be on
--- its way, and must not find a run with this id.
+-- A lease was granted under this id, and ended before its claimant got the reply, so the run never began. The claimant withdraws the id for good
+-- (release.lua) and asks again with a new id. The withdrawal may still be under way, and must not find a run with this id.
 local unheard = ARGV[15] == '' and redis.call('HGET', ORPHANS, id)
 if unheard and num(unpack_orphan(unheard, ORPHANS, id).attempt) == 1 then return reply('unheard') end
 
 local entry
-local function decide(how) -- the tick is decided for good
+local function decide(how) -- makes the outcome of the tick final
   if tick > low and (previous <= low or previous * 1000000 <= since) then low = tick
   elseif tick > low then keep(tick, {prev = previous, state = 'done', how = how}) end
   if tick <= low then erase(tick) end
@@ -115,19 +113,19 @@ local function decide(how) -- the tick is decided for good
   set('by', id)
   touch()
 end
--- Returns the outcome with which the pause settles the tick. It settles a tick of paused time whenever it is asked for, and any tick
--- that is asked for during the pause, unless it was too late before.
+-- Returns the outcome with which the pause settles the tick, or nil. The pause settles each tick that is due within it, even if the request comes
+-- later. While it is on, it also settles other ticks, unless they were too late before it began.
 local function stopped(deadline)
-  local from, till, outcome = string.match(paused, '^%d+,(%d+),(%d+),([^,]+)') -- without an outcome a pause was only ended
+  local from, till, outcome = string.match(paused, '^%d+,(%d+),(%d+),([^,]+)') -- no match without an outcome: a request has ended a pause that the lock never had
   if not from then return end
   from, till = tonumber(from), till == '0' and math.huge or tonumber(till)
   local at = (tick + behind) * 1000000
   local within = at >= from and at < till
   if within or now < till and (deadline == 0 or deadline >= math.min(from, now)) then return outcome end
 end
-local function began() return entry and entry.how ~= '' end -- it has a grant that was not given back
--- Reports whether the tick was settled as too late before it was due by the zone data of this replica. No replica with the same
--- zone data has asked for it before. If so, the tick is open again.
+local function began() return entry and entry.how ~= '' end -- a grant of the tick was not given back
+-- Reports whether the tick was settled as too late before it was due by the time zone data of this replica, and reopens it in that case. For replicas
+-- with this data, the tick was not due before.
 local function missed_before_due()
   local after, through, at = string.match(redis.call('HGET', LOCK, 'missed') or '', '^(%d+) (%d+) (%d+)$')
   if not after or tick <= tonumber(after) or tick > tonumber(through) or not_before <= tonumber(at) then return end
@@ -137,7 +135,7 @@ local function missed_before_due()
   return true
 end
 local function settle(outcome)
-  if began() then -- it ran, though not per_tick times: that is its outcome
+  if began() then -- the tick ran, although fewer than per_tick times, so its outcome is granted
     decide('granted')
     return reply('decided', 'granted', holder(tick))
   end
@@ -156,7 +154,7 @@ if tick then
     local newest, how = string.match(last, '^(%d+) (.*)$')
     if tonumber(newest) ~= tick then how, by = '', nil end
     if entry then how = ({done = entry.how, part = 'granted', open = ''})[entry.state] end
-    if by == id and how ~= 'granted' then return reply('settled', how) end -- again, because the first reply was lost
+    if by == id and how ~= 'granted' then return reply('settled', how) end -- a repeated request, whose first reply was lost
     return reply('decided', how, holder(tick))
   end
   local deadline = num(ARGV[20])
@@ -168,7 +166,7 @@ if tick then
   end
 end
 
-local fits = {} -- slot -> false: this tick used it; true: this tick may have it, and no other
+local fits = {} -- by slot: false if the tick has used it, true if the tick is open only to such slots
 local grants, back = 0, began() and entry.state == 'open'
 if began() then
   for s in string.gmatch(entry.how, '%d+') do
@@ -192,14 +190,14 @@ if ARGV[14] == '1' then return reply('held', 0, '') end
 if waits then leave_line(id) end
 
 local attempt, of_tick, memo = 1, ARGV[17] or '', ARGV[13]
-if ARGV[15] ~= '' then -- an adoption: the orphan's tick and the next attempt; the ledger is not consulted
+if ARGV[15] ~= '' then -- the run takes over the orphan's tick, with the next attempt; the ledger does not matter
   local found = redis.call('HGET', ORPHANS, ARGV[15])
   if not found then return reply('decided', 'adopted', 0, '') end
   local row = unpack_orphan(found, ORPHANS, ARGV[15])
   attempt, of_tick = num(row.attempt) + 1, row.tick
   if memo == '' then memo = row.memo end
   redis.call('HDEL', ORPHANS, ARGV[15])
-  set('a' .. id, ARGV[15] .. '\n' .. found) -- in case the grant is given back
+  set('a' .. id, ARGV[15] .. '\n' .. found) -- restored if the grant is undone
 end
 
 floor, longest = math.max(floor + 1, now), math.max(longest, lease)
@@ -223,7 +221,7 @@ elseif tick then
 end
 touch()
 local token = floor
-if QUEUE then -- there may be more free rows
+if QUEUE then -- other slots may be free for waiters
   held[#held + 1], held[#held + 2] = slot, now + lease
   serve(held)
 end

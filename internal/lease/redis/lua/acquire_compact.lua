@@ -1,20 +1,18 @@
--- acquire_compact.lua: grants locks that are compact and free, each to one request. A lock that has no more state
--- than its newest token, its holder, and the length of the lease, is compact: a string, "token lease longest
--- id\nowner" while it is held, and "token 0 longest" while it is free. release_fast.lua compacts a lock, and
--- state.lua expands it for all other scripts. So this one has no rules of its own: a lock that is not plain is
--- left to acquire.lua, which the client calls then. A request is sent here once: an id that may have reached the
--- server before is for acquire.lua, too.
+-- acquire_compact.lua: grants locks that are compact and free, each to one request. A compact lock has no other state than its newest token, its
+-- holder and the lengths of its leases. It is a string: "token lease longest id\nowner" while it is held, and "token 0 longest" while it is free.
+-- release_fast.lua makes a lock compact, and state.lua expands it for all other scripts. This script has no rules of its own: for a lock that is
+-- not compact, or not free, the client calls acquire.lua. Only acquire.lua recognizes a repeated request, so a request is sent here only once.
 --
 -- KEYS  1 lock  2 tombstone of the lease id; then the same for the other requests
--- ARGV   1 not_after  instant; then for each request
---        2 floor      as observed
+-- ARGV   1 not_after  instant; the following arguments are repeated for each request
+--        2 floor      as observed by the client
 --        3 free       the end of the lock's value while it is free (" 0 longest")
---        4 held       the end while this request holds it (" lease longest id\nowner")
---        5 life       milliseconds for which it is remembered
--- Reply: now, which is the token of all granted requests; then for each request 1, or 0: ask acquire.lua
+--        4 held       the end of the lock's value while this request holds it (" lease longest id\nowner")
+--        5 life       the milliseconds after which the lock expires
+-- Reply: now, which is the token of all granted requests; then for each request 1, or 0: use acquire.lua
 --
--- Tokens and instants have 16 digits here, so that they can be compared as texts: to parse them as numbers would take as long as
--- all the rest. The token is the instant of the grant, so its lease ends at token + lease.
+-- Tokens and instants have 16 digits here, so that they can be compared as strings. Parsing them as numbers would take as long as the rest of the
+-- script. The token is the instant of the grant, so its lease ends at token + lease.
 
 local clock = redis.call('TIME')
 local seconds, micros = clock[1], clock[2]
@@ -24,7 +22,7 @@ local now = seconds .. micros
 local in_time, reply = now <= ARGV[1], {now}
 for i = 1, #KEYS / 2 do
   local lock, at, granted = KEYS[2 * i - 1], 4 * i - 2, 0
-  local was = in_time and redis.pcall('GET', lock) -- an error if it is not compact
+  local was = in_time and redis.pcall('GET', lock) -- an error if the lock is not compact
   if type(was) == 'string' and string.sub(was, 17) == ARGV[at + 1] then
     local token = string.sub(was, 1, 16)
     if token < now and ARGV[at] <= token and redis.call('EXISTS', KEYS[2 * i]) == 0 then

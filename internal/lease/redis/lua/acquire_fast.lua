@@ -1,42 +1,42 @@
--- acquire_fast.lua: the usual case of acquire.lua, put before it: a lock with one row that no server has forgotten is free, or
--- another claim was granted the tick, or the request waits for its turn. It has no rules of its own: every other case goes on
--- to the whole text, which decides the same. It needs a fraction of the time, because it reads nothing that is empty in the
--- usual case, and makes no functions. It converts texts to numbers by adding 0, which takes a third of tonumber's time. That fails
--- for a text that is not a number, which goes on to the whole text, too.
+-- acquire_fast.lua: the common cases of acquire.lua, placed before it. The lock has one slot, and the server has lost no data. Either the lock
+-- is free, or another claim was granted the tick, or the request waits in the queue. This script has no rules of its own: in all other cases the
+-- full script follows, which would decide these cases in the same way. It takes a fraction of the time, because it reads nothing that is empty in
+-- these cases, and creates no helper functions. It converts strings to numbers by adding 0, which takes a third of tonumber's time. That fails for
+-- a string that is not a number, which is another case for the full script.
 --
 -- KEYS and ARGV are the same as in acquire.lua.
 
-local done, got = pcall(function() -- a text that is not a number fails here before anything is written, and the whole text reports it
--- one slot, may be granted, no adoption, no fan-out, no WAIT, no delay
+local done, got = pcall(function() -- a string that is not a number fails here before anything is written; the full script then reports it
+-- one slot; no abstain, adoption, fan-out, WAIT or delay
 if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (ARGV[21] or 0) + 0 <= 1 and ARGV[8] ~= '1' and (ARGV[27] or '0') == '0' then
   local clock = redis.call('TIME')
   local now = clock[1] * 1000000 + clock[2]
   local f = redis.pcall('HMGET', KEYS[1], 'floor', 'longest', 'closed', 'low', 'since', 'digest', 'limit', 'permanent', 'delay',
     'i' .. ARGV[1], 'r0', 'last', 'e0', 'used', 'since2', 'paused', 'from', 'behind')
-  local hash = not f.err -- if not, it is compact, or not a lock
+  local hash = not f.err -- otherwise the lock is compact, or the key holds something else
   local floor, longest, closed, low, since = (f[1] or 0) + 0, (f[2] or 0) + 0, (f[3] or 0) + 0, (f[4] or 0) + 0, (f[5] or 0) + 0
   local tick, idle = (ARGV[17] or '') ~= '' and ARGV[17] + 0, ARGV[3] + 0
-  local bound, day = now + 60000000, 86400000000 -- values beyond them come from a wrong clock: see mend(), and state.lua
+  local bound, day = now + 60000000, 86400000000 -- values beyond these come from a wrong clock: see state.lua, and its mend()
   local known = hash and now <= ARGV[2] + 0 and ARGV[4] + 0 <= floor and ARGV[6] + 0 <= low and closed <= now
     and low * 1000000 <= bound and since <= bound and (f[15] or 0) + 0 <= bound and not f[10] and not f[9]
     and floor >= 0 and floor <= now + day and longest >= 0 and longest <= day and closed >= 0 and low >= 0
     and (idle > 0) ~= (f[8] == '1') and (ARGV[16] ~= '1' or not f[7] or f[7] == '1')
-    and (not f[14] or f[14] == '1') -- it never had another slot
+    and (not f[14] or f[14] == '1') -- the lock never had another slot
   if f[17] and f[17] ~= '0' or tick and (f[18] or '0') ~= (ARGV[30] or '0') then known = false end
-  if f[16] then -- over, as the client has observed
+  if f[16] then -- known only if the pause is over and the client has observed it
     local till = string.match(f[16], '^%d+,%d+,(%d+)') + 0
     known = known and ARGV[7] == '!' .. f[16] and till > 0 and till <= now and (not tick or till <= (tick + (ARGV[30] or 0)) * 1000000)
   elseif string.byte(ARGV[7]) == 33 then
     known = false
   end
   local fresh = not tick
-  if tick then -- its schedule is known to the lock, it is its turn, and it is in time
+  if tick then -- the lock knows the schedule, all earlier ticks are decided, and the tick is due and not late
     local previous = ARGV[18] + 0
     known = known and f[6] == ARGV[22] and tick * 1000000 <= now and ARGV[19] + 0 <= now
     fresh = tick > low and tick * 1000000 > since and (previous <= low or previous * 1000000 <= since)
       and (ARGV[20] == '0' or now <= ARGV[20] + 0)
   end
-  -- There is no row, tombstone, ledger, orphan or queue.
+  -- The request is granted, because there is no row, tombstone, ledger, orphan or queue.
   if known and fresh and not f[13] and redis.call('EXISTS', KEYS[4], KEYS[2], KEYS[3], KEYS[5] or KEYS[4]) == 0 then
     local token, expiry = floor + 1, now + ARGV[11]
     if token < now then token = now end
@@ -64,7 +64,7 @@ if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (ARGV[21] or 0) + 
     end
     return {'granted', now, token, longest, low, '', 0, 0, token, expiry, tick or 0, 1}
   end
-  -- The tick was granted, and is still held: the reply for other claims.
+  -- The tick was granted to another claim, whose lease is still held.
   if known and tick and tick <= low and f[11] and f[13] and f[12] == ARGV[17] .. ' granted'
     and redis.call('EXISTS', KEYS[4], KEYS[2], KEYS[3], KEYS[5] or KEYS[4]) == 0 then
     local expiry = f[13] + 0
@@ -73,7 +73,7 @@ if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (ARGV[21] or 0) + 
       return {'decided', now, floor, longest, low, '', 0, 'granted', expiry, owner}
     end
   end
-  -- The lock is held, and the request waits for its turn. No waiter in line has to be dropped.
+  -- The lock is held, so the request waits in the queue. No waiter in the queue has to be dropped.
   if known and not tick and KEYS[5] and (ARGV[25] or '') ~= '' and f[11] and f[13]
     and redis.call('EXISTS', KEYS[4], KEYS[2], KEYS[3]) == 0 and redis.call('ZCOUNT', KEYS[6], '-inf', string.format('%.0f', now)) == 0 then
     local expiry = f[13] + 0

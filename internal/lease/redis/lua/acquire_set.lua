@@ -1,18 +1,18 @@
--- acquire_set.lua: one atomic step that grants a row in each of several locks, or in none. acquire and release are the scripts with
--- these names, each with its keys and arguments for one lock. They have the rules.
+-- acquire_set.lua: grants a slot in each of several locks, or in none. acquire and release are the scripts with these names as functions of the
+-- keys and arguments of one lock. They have the rules.
 --
--- KEYS  of each lock, one lock after the other
--- ARGV   1 lease id of the first lock  2 not-after  3 number of locks  4 number of arguments of acquire; then the arguments of acquire
---        for each lock, then the arguments of release for each lock
+-- KEYS  the keys of each lock, one lock after the other
+-- ARGV   1 lease id of the first lock  2 not-after  3 number of locks  4 number of arguments of acquire; then the arguments of acquire for each
+--        lock, then the arguments of release for each lock
 -- Reply: granted, 0, the reply of acquire for each lock
 --        late, 0, the reply of acquire for the first lock
 --        refused, the number of the lock that refused (from 1), its reply of acquire, the reply of release for each lock
 --
--- A refused set is dead as a whole: no lease id of it is ever granted again, so that neither a request that
--- arrives twice nor one that asks again for a set that had been granted leaves some of the rows held.
+-- After a refusal, all lease ids of the set are dead: none is ever granted again. Otherwise a request that arrives twice, or a repeated request for
+-- a set that was granted and partly lost, could leave some of the slots held.
 
 local locks, acquires, FIRST = tonumber(ARGV[3]), tonumber(ARGV[4]), 5
-local LATER = '9007199254740991' -- either the whole set is late, or nothing of it
+local LATER = '9007199254740991' -- the not-after of all locks but the first, so that the set is late as a whole or not at all
 local keys_each, releases = #KEYS / locks, (#ARGV - FIRST + 1) / locks - acquires
 
 local function part(list, from, n)
@@ -28,7 +28,7 @@ for i = 1, locks do
   undoing[i] = part(ARGV, locks * acquires + (i - 1) * releases + FIRST, releases)
 end
 
--- A call fails if the keys of a lock hold something else. The other rows are given up all the same.
+-- A call fails if the keys of a lock hold something else. The other locks are released nevertheless.
 local function undo(replies)
   for i = 1, locks do
     local done, got = pcall(release, keys[i], undoing[i])
@@ -37,8 +37,8 @@ local function undo(replies)
   return replies
 end
 
--- A set that was granted is granted again, as a whole. The rest of a set that was refused, or lost or released
--- in part, is dead; its rows stay with the holder, because this request may have arrived twice.
+-- A repeated request for a held set gets the same grants. A set that was refused, or was lost or released in part, is dead. Its remaining rows stay
+-- with the holder, because this request may have arrived twice.
 local held = 0
 for i = 1, locks do
   if redis.call('EXISTS', keys[i][4]) == 1 then held = -locks end
@@ -57,7 +57,7 @@ for i = 1, locks do
     undo({})
     error(got)
   end
-  if got[1] == 'late' then return {'late', 0, got} end -- the client learns the time from it
+  if got[1] == 'late' then return {'late', 0, got} end -- its time corrects the estimate of the client
   if got[1] ~= 'granted' then return undo({'refused', i, got}) end
   granted[#granted + 1] = got
 end

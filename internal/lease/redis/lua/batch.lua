@@ -1,12 +1,12 @@
--- batch.lua: several requests of one script in one command: its words are read once, and the words that the requests have in common are
--- sent once. one is the script as a function of its keys and arguments for a single request. The requests are independent: this is no
--- transaction, and an error of one request is the reply to that request.
+-- batch.lua: executes several requests of one script in one command, so that the command is parsed only once, and arguments that the requests have
+-- in common are sent only once. one is the script as a function of the keys and arguments of a single request. The requests are independent: the
+-- batch is no transaction, and an error of one request is the reply to that request.
 --
--- KEYS  of each request, one after the other
+-- KEYS  the keys of each request, one request after the other
 -- ARGV   1 number of requests  2 number of arguments of each; then the arguments of the first; then for each of the others: the number of
 --        arguments that differ from the first, and the index and the value of each
--- Reply: the replies of the requests. The reply of a failed request is 'error', text. (An error value among the replies would make clients lose
---        count of the replies after it.) A fault that is common to all requests is the reply to each, before anything was done.
+-- Reply: the replies of the requests. The reply of a failed request is 'error', text. (With an error value among the replies, clients would lose
+--        count of the replies after it.) If the first request fails for a reason that holds for all, such as READONLY, the command fails.
 
 local requests, width = tonumber(ARGV[1]), tonumber(ARGV[2])
 local keys_each, at = #KEYS / requests, width + 3

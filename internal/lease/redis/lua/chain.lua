@@ -1,11 +1,12 @@
--- chain.lua: keeps the ticks of a lock that have ended well, for the locks whose ticks follow them. Put between state.lua
--- and the scripts that release and inspect. An outcome stays until all followers have used it.
+-- chain.lua: stores the outcomes of ticks for followers, the locks whose ticks depend on them. It is placed between state.lua and the scripts that
+-- release and inspect. An outcome is stored until all followers have used it.
 --
--- LOCK  outcomes: "tick due;...". due is the time since which that tick and all before it have ended, 0 while they have not, or "no" if a run of
---       the tick did not end well, which is forgotten when it is due;  followers: "name used seen;...". used is the tick up to which the
---       follower needs no outcome any more, seen about the time at which it was last named
+-- LOCK  outcomes: "tick due;...". due is the instant at which the tick and all earlier ticks had ended; 0 if they have not; "no" if a run of the tick
+--       failed. A "no" is dropped when it is due.
+--       followers: "name used seen;...". used is the newest tick whose outcome the follower no longer needs, and seen the approximate instant of the
+--       last request that named it.
 
--- tick -> due; false for "no"
+-- Returns due by tick; false for "no".
 local function read_outcomes()
   local well = {}
   for tick, due in string.gmatch(list(LOCK, 'outcomes', redis.call('HGET', LOCK, 'outcomes') or '', '%d+ %w+;'), '(%d+) (%w+);') do
@@ -14,7 +15,7 @@ local function read_outcomes()
   return well
 end
 
--- Outcomes up to cut are used. No more are kept than a ledger may have entries.
+-- Stores the outcomes after the tick cut, and at most as many as a ledger may have entries.
 local function write_outcomes(well, cut)
   local ticks, out = {}, {}
   for tick in pairs(well) do
@@ -28,9 +29,8 @@ local function write_outcomes(well, cut)
   set('outcomes', table.concat(out))
 end
 
--- Returns the tick up to which every one is decided, and has no run that goes on or waits for a recovery. While
--- the lock is closed, the runs that go on are unknown. A tick that was given back more than an hour ago is not
--- asked for any more.
+-- Returns the newest tick up to which all ticks are decided and have neither a held run nor an orphan. While the lock is closed, the held runs are
+-- unknown. A tick that was given back more than an hour ago is not requested any more.
 local function ended_through()
   if closed > now then return 0 end
   local through = low
@@ -44,14 +44,14 @@ local function ended_through()
     local row = row_at(slot)
     if row then before(tonumber(row.tick)) end
   end
-  if redis.call('HLEN', ORPHANS) > MOST_ORPHANS then return 0 end -- unknown until there are fewer
+  if redis.call('HLEN', ORPHANS) > MOST_ORPHANS then return 0 end -- too many to read, so the result is unknown
   for _, orphan in ipairs(redis.call('HVALS', ORPHANS)) do
     before(tonumber(unpack_orphan(orphan, ORPHANS, 'a run').tick))
   end
   return through
 end
 
--- Ticks that have ended become due.
+-- Sets due for ticks that have ended, and drops the failed ones among them.
 local function come_due(well)
   local through = ended_through()
   for tick, due in pairs(well) do
@@ -63,7 +63,7 @@ local function come_due(well)
   return through
 end
 
--- The outcome of a tick is the outcome of its last run, or the worst outcome if it has several runs.
+-- Records the outcome of a run. A tick with several grants keeps the worst outcome.
 local function conclude(tick, ended_well, per_tick)
   local well = read_outcomes()
   if not ended_well then well[tick] = false
@@ -72,8 +72,8 @@ local function conclude(tick, ended_well, per_tick)
   write_outcomes(well, 0)
 end
 
--- A follower reports the outcomes that it has used. The lock returns the tick up to which all have ended, and
--- the ticks that have ended well, as far as a follower may need them: {tick, due, ...}.
+-- Records the newest tick that a follower has used. Returns the tick up to which all ticks have ended, and the ticks that succeeded and that a
+-- follower may still need: {tick, due, ...}.
 local function follow(name, its_used)
   local followers, cut, known = {}, nil, false
   local function add(who, upto, seen)

@@ -1,14 +1,13 @@
--- check.lua: values read from Redis are checked here before they are used, since any program may have written
--- them. It is put before every script.
+-- check.lua: checks values from Redis before they are used, because any program may have written them. It is placed before most scripts.
 --
--- Damage is an error that names key and field, "CORRUPT field F of key K is V", and concerns only the requests for that lock. A number that is
--- plausible in itself, but not now, is corrected if that breaks no promise: see docs/guarantees.md.
+-- Damage is an error that names the key and the field, "CORRUPT field F of key K is V". It concerns only requests for that lock. A number that is
+-- valid in itself, but implausible now, is corrected if that breaks no promise: see docs/guarantees.md.
 
 local MINUTE, HOUR, DAY = 60000000, 3600000000, 86400000000
-local SLOTS = 1000                  -- of a lock, at most
-local EXACT = 9007199254740991      -- 2^53 - 1: Lua counts exactly up to here
+local SLOTS = 1000                  -- the maximum number of slots of a lock
+local EXACT = 9007199254740991      -- 2^53 - 1: Lua represents integers up to here exactly
 local TICK = 9007199254             -- the last second whose microseconds are exact
-local MOST_TEXT = 262144            -- bytes of a list in a field
+local MOST_TEXT = 262144            -- the maximum number of bytes of a list in a field
 
 local function corrupt(key, field, value)
   error('CORRUPT field ' .. field .. ' of key ' .. key .. ' is ' .. string.gsub(string.sub(tostring(value), 1, 60), '[^\32-\126]', '?'), 0)
@@ -25,7 +24,7 @@ local function number(key, field, value, most)
   corrupt(key, field, value)
 end
 
--- Returns a list from a field. It must consist of entries, and must not be too long.
+-- Returns text, the list in a field. It is an error if the list is too long, or does not consist of entries.
 local function list(key, field, text, entry)
   if text ~= '' and (#text > MOST_TEXT or string.gsub(text, entry, '') ~= '') then corrupt(key, field, text) end
   return text
@@ -34,7 +33,7 @@ end
 local function int(x) return string.format('%.0f', x) end
 local function num(x) return tonumber(x or '0') or 0 end -- for an argument; values read from Redis go through number()
 
--- The functions below belong to state.lua: see there.
+-- The functions below are for state.lua, which describes the formats.
 
 local ATTEMPTS = 1000000
 local function unpack_row(s, key, field)
@@ -54,7 +53,6 @@ local function unpack_orphan(s, key, field)
   return unpack_row(text, key, field), slot, first, text
 end
 
--- An entry of the ledger.
 local STATES = {done = '^[^;\n]*$', part = '^%d+[%d,]*$', open = '^[%d,]*$'} -- by state: the form of the rest of the entry
 local function entry_of(tick, prev, state, how) -- nil if it is not an entry
   tick, prev = tonumber(tick), tonumber(prev)
@@ -63,8 +61,8 @@ local function entry_of(tick, prev, state, how) -- nil if it is not an entry
   end
 end
 
--- Returns the text of a pause. If its time of change is later than any clock can show, that time is replaced by now: otherwise no later change would
--- ever count.
+-- Returns the text of a pause. A time of change that is more than a day ahead of the clock is replaced by now, because otherwise no later change
+-- would ever count. Without a key, a damaged text is not an error, and the result is ''.
 local function pause_from(text, now, key)
   local said, from, till = string.match(text, '^(%d+),(%d+),(%d+),[^,;]*,[^,;]*$')
   if not (said and #text <= 2000 and sound(said + 0, EXACT) and sound(from + 0, EXACT) and sound(till + 0, EXACT)) then

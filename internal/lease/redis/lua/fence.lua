@@ -1,15 +1,16 @@
--- fence.lua: keeps the greatest token of a resource, and refuses smaller ones, and tokens that are ahead of the clock. It does not include state.lua; its
--- arguments and its reply have the same indexes.
+-- fence.lua: stores the greatest token of a resource, and refuses smaller tokens, and tokens that are ahead of the clock. It does not include
+-- state.lua, but its arguments and its reply have the same indexes.
 --
 -- KEYS  1 fence  string: the greatest token, in decimal
--- ARGV   9 token  to be checked. 3: the time for which an unused fence is kept (0: for good), 4: the greatest token observed; 1, 2, 5 to 8: unused
+-- ARGV   9 token  the token to check. 3: the time for which an unused fence is stored (0: forever), 4: the greatest token that the client has
+--                 observed; 1, 2, 5 to 8: unused
 -- Reply: passed | stale | ahead, now, the greatest token, 0, 0, '', 0
 --
--- Why it is atomic: between the comparison and the record a greater token could come. Why it may be done twice: the
--- greatest of several numbers is the same in any order, however often each occurs.
+-- Why it is atomic: a greater token could arrive between the comparison and the write. The script may be repeated, because the greatest of several
+-- tokens does not depend on their order, or on how often each arrives.
 --
--- A token that is ahead of every clock would close the resource until a clock reaches it. A token that is recorded already counts, unless it is ahead by
--- more than a day: it was never granted.
+-- A token far ahead of the clock would close the resource until the clock reaches it. Such a token counts only if it is stored already and ahead by
+-- at most a day. Otherwise it was never granted.
 
 local FENCE = KEYS[1]
 local clock = redis.call('TIME')
@@ -21,8 +22,8 @@ if newest > now + DAY then newest = 0 end
 if sound(seen, now + DAY) then newest = math.max(newest, seen) end
 if token > math.max(now + MINUTE, newest) then return {'ahead', now, newest, 0, 0, '', 0} end
 newest = math.max(newest, token)
-local left = redis.call('PTTL', FENCE) -- -1: a caller wants it for good; -2: there is none
-redis.call('SET', FENCE, int(newest)) -- even if it is the same: WAIT needs something to wait for
+local left = redis.call('PTTL', FENCE) -- -1: a caller wants the fence forever; -2: there is no fence
+redis.call('SET', FENCE, int(newest)) -- even if it is the same, because WAIT covers only writes of this connection
 if idle > 0 and left ~= -1 then
   redis.call('PEXPIRE', FENCE, int(math.max(left, math.ceil(idle / 1000))))
 end

@@ -1,23 +1,23 @@
--- inspect.lua: returns the state of the lock. Rows whose lease has ended become orphans first. A replica
--- that starts announces its schedule, and ticks that are past every deadline can be settled together. Orphans can be
--- abandoned before they are recorded as such: from then on no withdrawal of their claimants opens their ticks.
+-- inspect.lua: returns the state of the lock. Before that, runs whose lease has ended become orphans. A replica that starts announces its schedule.
+-- On request, the script settles all ticks up to one whose deadline has passed. It also abandons orphans, before a replica records them as
+-- abandoned. After that, a withdrawal by the claimant of an orphan does not reopen its tick.
 --
--- ARGV   9 schedule         digest to announce, or ''
---       10 settle_through   settle every tick up to this one, or ''
---       11 settle_deadline  instant: not before
---       12 follower         that asks, or ''; left out from here on if not needed
---       13 used             the tick up to which the follower needs no outcome any more; 0: not known
---       14 recorded         settled ticks whose record was written, "tick;..."; left out from here on if not needed
---       15 settlement       "outcome\nschedule" of the ticks that it settles, which is kept then, or ''
---       16 abandon          orphans that are abandoned, "lease id;..."; left out from here on if not needed
---       17 behind           of the schedule that is announced: see acquire.lua; left out from here on if it is 0, and there are no rules
---       18 rules            a hash of the zone data by which the schedule's ticks are due, or ''
--- Reply after the common part: state, since, closed, limit, low before,
---        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}, and to a follower: ended through, {tick that ended well, due, ...}; to others 0, {};
---        {settled tick, instant, outcome, ...} that no replica has recorded yet, the tick up to which all are decided,
---        and the instant since which the cluster has used the rules, if it has used others before
+-- ARGV   9 schedule         the digest to announce, or ''
+--       10 settle_through   settle all ticks up to this one, or ''
+--       11 settle_deadline  instant: settle only after it
+--       12 follower         the name of the lock that follows this one, or ''; omitted, like all that follow, if not needed
+--       13 used             the newest tick whose outcome the follower no longer needs; 0: unknown
+--       14 recorded         settled ticks whose outcome was recorded, "tick;..."; omitted, like all that follow, if not needed
+--       15 settlement       "outcome\nschedule" of the ticks to settle, which is stored with them, or ''
+--       16 abandon          the orphans to abandon, "lease id;..."; omitted, like all that follow, if not needed
+--       17 behind           of the announced schedule: see acquire.lua; omitted, with rules, if it is 0 and there are no rules
+--       18 rules            a hash of the time zone data from which the schedule's instants are computed, or ''
+-- Reply after the common part: state, since, closed, limit, low before the settlement,
+--        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}, and for a follower: ended through, {tick that succeeded, due, ...}; otherwise 0, {};
+--        {settled tick, instant, outcome, ...} that no replica has recorded, the tick up to which all ticks are decided,
+--        and the instant since which the lock has had these rules; 0 if it has had no others
 --
--- LOCK  rules: "hash since", of the schedule that was announced last
+-- LOCK  rules: "hash since" of the newest announced schedule
 --
 -- Why it is atomic: the deadline is compared with the server's clock in the step that moves the ledger.
 
@@ -41,8 +41,8 @@ local before = math.max(low, math.floor(since / 1000000))
 local through = tonumber(ARGV[10])
 if through and through > before and now > num(ARGV[11]) then
   low = through
-  local some = false -- some of them were decided before
-  for tick, e in pairs(ledger) do -- a tick that was decided before, and given back, is still asked for by itself
+  local some = false -- some of these ticks were decided before
+  for tick, e in pairs(ledger) do -- a tick that was decided before, and given back, stays open
     some = some or tick <= low and e.state ~= 'open'
     if tick <= low and (e.state ~= 'open' or tick > before) then erase(tick) end
   end
@@ -82,7 +82,7 @@ if unacked ~= was then set('settled', unacked) end
 local ended_up_to, ended = 0, {}
 if (ARGV[12] or '') ~= '' then ended_up_to, ended = follow(ARGV[12], num(ARGV[13])) end
 
--- If there are more orphans than a script should return, it returns the first ones. When these are recorded, others come.
+-- Returns about MOST_ORPHANS orphans at most. The others follow once these are recorded.
 local orphans = {}
 if redis.call('HLEN', ORPHANS) > MOST_ORPHANS then orphans = redis.call('HSCAN', ORPHANS, 0, 'COUNT', MOST_ORPHANS)[2]
 else orphans = redis.call('HGETALL', ORPHANS) end

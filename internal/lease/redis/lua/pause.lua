@@ -1,16 +1,16 @@
--- pause.lua: sets the lock's pause, or ends it. Ticks of paused time are settled: see stopped() in acquire.lua. Requests without a tick are not.
+-- pause.lua: sets or ends the pause of the lock. A pause settles ticks: see stopped() in acquire.lua. It does not affect requests without a tick.
 --
--- LOCK  paused: "changed,from,until,outcome,reason". changed: the instant at which it was last set or ended; the later change counts; until: 0 is for
---       ever; outcome: with which it settles ticks; reason: the client's own, without a comma or semicolon. It stays when it is over, because
---       ticks of that time may be undecided yet, and because a client that missed the end would set it again.
--- ARGV   9 end      '1': end it
---       10 length   0: until it is ended
---       11 outcome  with which it settles ticks
---       12 reason   for people, and after & the user who wants the pause, escaped
+-- LOCK  paused: "changed,from,until,outcome,reason". changed: the instant of the last change; of two pauses, the one that was changed later counts.
+--       until: 0 for a pause without an end. outcome: the outcome of the ticks that it settles. reason: opaque to the scripts, without commas and
+--       semicolons. The field stays after the end of the pause, because ticks of that time may still be undecided, and because a client that missed
+--       the end would set the pause again.
+-- ARGV   9 end      '1': end the pause
+--       10 length   0: until a request ends it
+--       11 outcome  of the ticks that the pause settles
+--       12 reason   for display, escaped; then "&" and the user who asks for the pause, if known
 -- Reply after the common part: paused, the pause before (or '')
 --
--- Why it is atomic: it ends by the server's clock, and only the server knows which pause is
--- newer.
+-- Why it is atomic: the pause ends by the server's clock, and only the server knows the order of the changes.
 
 if is_late() then return reply('late') end
 remember()

@@ -1,20 +1,20 @@
--- queue.lua: the waiters for a row, first come, first served. Put between state.lua and the scripts that grant
--- and release.
+-- queue.lua: the queue of waiters for a slot, first come, first served. It is placed between state.lua and the scripts that grant and release.
 --
--- KEYS  5 queue     sorted set: the lease ids that wait, in the order in which they came
+-- KEYS  5 queue     sorted set: the lease ids of the waiters, in the order of their arrival
 --       6 patience  sorted set: the same ids, by the instant until which each keeps its place
---       Permanent locks have no queue and no waiters.
--- LOCK  came: the number of waiters so far;  w<id>: "owner\nlease\nslots\ndelay\nchannel" of a waiter; after
---       the slots is a "~" if another limit than the stored one is accepted
+--       Permanent locks have no queue.
+-- LOCK  came: the number of waiters so far;  w<id>: "owner\nlease\nslots\ndelay\nchannel" of a waiter, with a "~" after the slots if it accepts any
+--       stored number of slots
 --
--- A grant that the script of another client writes is unconfirmed: its row ends after CONFIRM, unless the holder, which gets
--- a message through its channel, renews it or asks again.
+-- A grant by the script of another client is unconfirmed. Its row ends after CONFIRM, unless the holder, which gets a message on its channel, renews
+-- the lease or repeats its request.
 
 local QUEUE, PATIENCE = KEYS[5], KEYS[6]
 local CONFIRM = 1000000
-local AT_ONCE = 100 -- grants of one script: one HSET has to write them all, and other clients need the server, too
+local AT_ONCE = 100 -- the maximum number of grants of one script, because one HSET writes them all and other clients wait
 
--- Returns the lowest slot that is not held. fits: slot -> whether this request may have it (nil: unless only is set).
+-- Returns the lowest slot that is not held. fits has true or false for slots that the request may or may not have. Other slots are allowed unless
+-- only is set.
 local function free_slot(held, slots, fits, only)
   if #held / 2 >= slots then return nil end
   local taken = {}
@@ -32,7 +32,7 @@ if QUEUE then
     redis.call('HDEL', LOCK, 'w' .. waiter)
   end
 
-  -- Returns the number of waiters ahead.
+  -- Adds the request to the queue, or extends its patience there. Returns the number of waiters ahead.
   function line_up(owner, lease, slots, any, channel, patience, its_delay)
     if not redis.call('ZSCORE', QUEUE, id) then
       number(LOCK, 'came', redis.call('HGET', LOCK, 'came'), EXACT)
@@ -60,9 +60,9 @@ if QUEUE then
       table.concat({waiter, slot, int(floor), int(now + CONFIRM), int(now), int(longest)}, ' '))
   end
 
-  -- Gives free rows to the waiters in their order, except waiters that have not asked for too long. Each has its own
-  -- number of slots; a waiter that accepts no other may find another only now, after the lock was forgotten. own: the
-  -- request of this script, which takes its turn itself. Returns true if others are in line before it.
+  -- Grants free slots to the waiters in their order, and drops waiters whose patience is over. Each waiter has its own number of slots. It may differ
+  -- from the stored number only after the lock was forgotten and used again. own is the lease id of this script's request, which is not granted here.
+  -- Returns true if other waiters are ahead of it.
   function serve(held, own)
     if redis.call('EXISTS', QUEUE) == 0 then return end
     for _, gone in ipairs(redis.call('ZRANGEBYSCORE', PATIENCE, '-inf', int(now), 'LIMIT', 0, AT_ONCE)) do
@@ -75,7 +75,7 @@ if QUEUE then
       local owner, lease, slots, any, its_delay, channel =
         string.match(redis.call('HGET', LOCK, 'w' .. head) or '', '^([^\n]*)\n(%d+)\n(%d+)(~?)\n(%d+)\n(.*)$')
       if owner and not (sound(lease + 0, DAY) and slots + 0 >= 1 and slots + 0 <= SLOTS and sound(its_delay + 0, HOUR)) then owner = nil end
-      if owner and any == '' and limit > 0 and limit ~= tonumber(slots) then owner = nil end -- its next request is refused
+      if owner and any == '' and limit > 0 and limit ~= tonumber(slots) then owner = nil end -- drop it: its next request gets the reply limit
       local slot = owner and free_slot(held, tonumber(slots), {})
       if slot then
         grant_to(head, slot, owner, lease, slots, its_delay, channel)

@@ -1,24 +1,23 @@
--- quorum.lua: the beginning of every script of one node of a quorum. Such a node has a layout of its own, and
--- knows nothing of the other nodes: rows are its votes, and the client that merges the votes has written the
--- register. See docs/decisions/013-quorum.md.
+-- quorum.lua: the beginning of most scripts for a node of a quorum. A node has a data layout of its own, and does not know the other nodes. Its rows
+-- are its votes. The client merges the votes of all nodes, and writes the register. See docs/decisions/013-quorum.md.
 --
--- KEYS  1 member  hash, one for all locks of a prefix: state ('voting', or 'joining': it has forgotten, or may have), run (Redis' run
---                 id at that time), epoch and since of that state, base: no floor is below it, top: no accepted token is
---                 above it, longest: the longest lease; founder: it took part in the beginning of a quorum, see quorum_found.lua
---       2 lock    hash: floor, limit, longest, permanent; r<slot> the vote for the holder of that row,
---                 or "-id" if that was released at once; dead: the instant until which there may be tombstones;
---                 ballot and value: the register accepted last. Only the client reads the value, see package register
---       3 tombstone of this request's lease id: 'released' or 'gone' for good; 'shut TOKEN' against renewals and
---                 claims up to that token; or the token up to which its claims were dropped
+-- KEYS  1 member  hash, one for all locks of a prefix: state ('voting', or 'joining' if the node has lost its data, or may have), run (Redis's run
+--                 id at that time), epoch and since of that state, base (no floor is below it), top (no accepted token is above it), longest (the
+--                 longest lease), founder (the node takes part in the start of a quorum, see quorum_found.lua)
+--       2 lock    hash: floor, limit, longest, permanent; r<slot> the row of that slot, or "-id" after quorum_release_fast.lua;
+--                 dead: the instant until which there may be tombstones; ballot and value: the register that was accepted last. Only the client
+--                 reads the value, see package rules
+--       3 tombstone of this request's lease id: 'released' or 'gone': the id is dead. 'shut TOKEN': renewals and claims up to that token are
+--                 refused. A token: claims up to it were dropped
 --       4 index   set: the locks that have a register (only for scripts that write one)
--- ARGV   1 id         of the lease
+-- ARGV   1 id         the lease id
 --        2 not_after  instant of the node's clock
 --        3 idle       0: permanent
---       The rest is each script's own.
+--       The other arguments are described in each script.
 --
--- Instants are microseconds of the node's own clock, lengths microseconds. A row is "id\ntoken\nexpiry\nlease\ndelay\nstate\nowner"; its
--- state is 'tentative' until the register has its run, 'entered' from then on, and '' if it needs no register, or if a renewal put it
--- there. It is free when its lease, and the delay after that, have ended. Every reply begins with: verdict, now, floor.
+-- Instants are microseconds of the node's own clock, and lengths are microseconds. A row is "id\ntoken\nexpiry\nlease\ndelay\nstate\nowner". Its
+-- state is 'tentative' until the run is in the register, and 'entered' afterwards. It is '' if the lease needs no register, or if a renewal restored
+-- the row. A row is free when its lease, and the delay after it, have ended. Every reply begins with: verdict, now, floor.
 
 local MEMBER, LOCK, TOMBSTONE, INDEX = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local SECOND = 1000000
@@ -29,7 +28,7 @@ local id = ARGV[1]
 local function is_late() return now > num(ARGV[2]) end
 
 local m = redis.call('HMGET', MEMBER, 'state', 'base', 'top', 'longest')
-local function token_in(key, field, value) -- a token that no clock can have given counts as now: see state.lua
+local function token_in(key, field, value) -- a token more than a day ahead of the clock was never granted, and counts as now
   local token = number(key, field, value, EXACT)
   return token <= now + DAY and token or now
 end
@@ -53,7 +52,7 @@ end
 local changes = {}
 local function set(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
 
--- A row that ends later than its lease could was written before the clock stepped back. If its holder lives, it is renewed in time.
+-- A row that ends later than its lease allows was written before the clock was set back. A living holder renews the shortened row in time.
 local function bounded(field, row)
   if row and row.expiry > now + row.lease + MINUTE then
     row.expiry = now + row.lease
@@ -73,7 +72,7 @@ local function save(token, lease, lock_longest, permanent)
   end
   if #changes > 0 then redis.call('HSET', LOCK, unpack(changes)) end
   if idle > 0 and not permanent then redis.call('PEXPIRE', LOCK, int(math.max(idle, 2 * lock_longest) / 1000)) end
-  if token > top or lease > longest then -- a second ahead, so that this is not written each time
+  if token > top or lease > longest then -- top is a second ahead, so that it is not written for each token
     redis.call('HSET', MEMBER, 'top', int(math.max(top, token + SECOND)), 'longest', int(math.max(longest, lease)))
   end
 end

@@ -1,19 +1,19 @@
--- quorum_accept.lua: one node accepts the register, and with it the row of a run.
+-- quorum_accept.lua: accepts the register on one node, and with it the row of a run.
 --
 -- ARGV   4 ballot
 --        5 value           the register
 --        6 slot            -1: no row
 --        7 lease
 --        8 token           of the row
---        9 ends            '1': the lease id is released with it
+--        9 ends            '1': this also releases the lease id
 --       10 tombstone_life
---       11 everyone        '1': also if the node does not vote
+--       11 everyone        '1': the answer counts even if the node does not vote
 -- Reply after the common part: the row was there (0 or 1)
---      accepted | stale: another ballot was promised | lost: the row no longer belongs to this id | joining: written, but it does not count
---      late | stranger
+--      accepted | stale: a later ballot was promised | lost: the row does not belong to this id | joining: written, but the answer does not count
+--      late | stranger: the node has no marker
 --
--- Why it is atomic: the promise to a later ballot in between would report that nothing was accepted; and the run is granted only
--- if the row is held at that moment.
+-- Why it is atomic: between the check and the write, the node could promise a later ballot, and report that it has accepted nothing. And the run is
+-- granted only if its row is held at that moment.
 
 if is_late() then return {'late', now, 0} end
 if not m[1] then return {'stranger', now, 0} end
@@ -34,7 +34,7 @@ if slot ~= '-1' then
   end
 end
 if ARGV[9] == '1' then
-  if redis.call('GET', TOMBSTONE) == 'released' then had = 1 end -- the same request again
+  if redis.call('GET', TOMBSTONE) == 'released' then had = 1 end -- a repeated request
   local fields = redis.call('HLEN', LOCK)
   if fields > 4 * SLOTS then corrupt(LOCK, 'number of fields', fields) end
   local all = redis.call('HGETALL', LOCK)

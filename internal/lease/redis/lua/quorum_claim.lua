@@ -1,24 +1,24 @@
--- quorum_claim.lua: one node votes for a row, promises a ballot, or only returns its state.
+-- quorum_claim.lua: votes for a row on one node, promises a ballot, or only returns the state of the node.
 --
 -- ARGV   4 slot            -1: none
 --        5 slots
 --        6 lease
 --        7 delay
---        8 strict          '1': another limit than the stored one is refused
---        9 token           of the row, and the ballot
---       10 promise         '': none, 'row': for the row, 'any': for any holder of the row
+--        8 strict          '1': refuse if another number of slots is stored
+--        9 token           the token of the row, and the ballot
+--       10 promise         '': none, 'row': if the node votes for the row, 'any': without a row
 --       11 owner
---       12 moves           the rows of this id that move to this slot and get this token: ",token,token," lists their tokens (earlier attempts), "but,token,"
---                       lists the token of the rows that stay (the lease that is held)
---       13 everyone        '1': also if the node does not vote
---       14 shut            lease ids to shut up to this token, a line each
+--       12 moves           the rows of this id that move to this slot and get this token. ",token,token," lists the tokens of rows that move (earlier
+--                          tries). "but,token," has the token of the rows that stay (the lease that is held)
+--       13 everyone        '1': answer even if the node does not vote
+--       14 shut            the lease ids to shut up to this token, one per line
 --       15 tombstone_life  of the tombstones of these lease ids
---       16 all             '1': return the rows in any case
+--       16 all             '1': always return the rows
 -- Reply after the common part: slot, token of the row, limit, ballot, value, {slot, row, ...}, permanent ('1' or '')
---      yes (the row belongs to this id) | promised | seen | held | stale: the floor is not below the token | far: the token is ahead of the clock
---      limit | dead | dropped | late | stranger: there is no marker | joining: it does not vote
+--      yes: the row belongs to this id | promised | seen | held | stale: the token is not above the floor | far: the token is ahead of the clock
+--      limit | dead | dropped | late | stranger: the node has no marker | joining: the node does not vote
 --
--- Why it is atomic: between the look at the row, or at the floor, and the vote another claim could come.
+-- Why it is atomic: another claim could arrive after the row and the floor were read, and before the vote.
 
 if is_late() then return {'late', now, 0} end
 if not m[1] then return {'stranger', now, 0} end
@@ -57,9 +57,9 @@ end
 local acceptable = token > floor and 'yes' or 'stale'
 if token - math.max(now, floor) > MINUTE then acceptable = 'far' end
 
-local promised = false -- to this very request: the same number may have been promised to another
+local promised = false -- this request has raised the floor; otherwise the same number may be promised to another claim
 local function stays(row)
-  if row.token == token then return true end -- this very attempt, sent twice
+  if row.token == token then return true end -- the same try, sent twice
   local named = string.find(ARGV[12], ',' .. int(row.token) .. ',', 1, true)
   if string.sub(ARGV[12], 1, 3) == 'but' then return named end
   return not named
@@ -68,14 +68,14 @@ end
 local function vote()
   if slot < 0 then return 'seen' end
   if ARGV[8] == '1' and limit > 0 and limit ~= num(ARGV[5]) then return 'limit' end
-  if mine and stays(rows[mine]) then -- the same request again
+  if mine and stays(rows[mine]) then -- a repeated request
     slot = mine
     local row = rows[mine]
     row.expiry = math.max(row.expiry, now + lease)
     set('r' .. mine, text_of(row))
     return 'yes'
   end
-  if mine and rows[mine].token > token then return 'stale' end -- a later attempt came first
+  if mine and rows[mine].token > token then return 'stale' end -- a later try arrived first
   local row = rows[slot]
   if row and row.id ~= id and row.expiry + row.delay > now then
     if mine then redis.call('HDEL', LOCK, 'r' .. mine); rows[mine] = nil end
@@ -83,7 +83,7 @@ local function vote()
   end
   if acceptable ~= 'yes' then return acceptable end
   if mine and mine ~= slot then redis.call('HDEL', LOCK, 'r' .. mine); rows[mine] = nil end
-  if tomb then redis.call('DEL', TOMBSTONE) end -- it is from an earlier attempt
+  if tomb then redis.call('DEL', TOMBSTONE) end -- it is from an earlier try
   rows[slot] = {id = id, token = token, expiry = now + lease, lease = lease, delay = delay,
     state = ARGV[10] == 'row' and 'tentative' or '', owner = ARGV[11]}
   set('r' .. slot, text_of(rows[slot]))

@@ -1,9 +1,9 @@
--- quorum_claim_fast.lua: the usual case of quorum_claim.lua, put before it: the only row of a lock without a register is free. It
--- has no rules of its own: every other case goes on to the whole text, which decides the same.
+-- quorum_claim_fast.lua: the common case of quorum_claim.lua, placed before it: the only row of a lock without a register is free. This script has
+-- no rules of its own: in all other cases the full script follows, which would decide this case in the same way.
 --
 -- KEYS and ARGV are the same as in quorum_claim.lua.
 
-local done, got = pcall(function() -- a text that is not a number fails here before anything is written, and the whole text reports it
+local done, got = pcall(function() -- a string that is not a number fails here before anything is written; the full script then reports it
 if ARGV[4] == '0' and ARGV[5] == '1' and ARGV[10] == '' and (ARGV[12] == '' or ARGV[12] == 'but,0,') and ARGV[14] == '' and ARGV[16] ~= '1' then
   local clock = redis.call('TIME')
   local now = clock[1] * 1000000 + clock[2]

@@ -1,11 +1,11 @@
--- quorum_found.lua: marks a new node as a founder. It takes part in the beginning of a quorum, if a majority is new and can be reached.
+-- quorum_found.lua: marks a new node as a founder. Founders start a quorum if a majority of the nodes is new and can be reached.
 --
 -- KEYS  1 member, as in quorum.lua
 -- ARGV   1 epoch  of the node when it was asked
---        2 quiet  time for which nothing may have reached it since it got its marker
--- Reply: founder | wait, time to wait | other: it has forgotten once more, votes, or is not new
+--        2 quiet  the time since the node got its marker for which no request may have reached it
+-- Reply: founder | wait, remaining time | other: the node has lost its data again, votes, or is not new
 --
--- Why it is atomic: a renewal between the check and the mark would show that there is a holder.
+-- Why it is atomic: a renewal between the check and the mark would show that the quorum is not new.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]

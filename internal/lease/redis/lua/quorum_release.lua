@@ -1,20 +1,20 @@
--- quorum_release.lua: takes one node's vote back, for good or only for one attempt. It does not include quorum.lua; its keys and
+-- quorum_release.lua: takes back the vote of one node, for good or only for earlier tries. It does not include quorum.lua, but its keys and
 -- arguments have the same indexes.
 --
 -- ARGV   4 slot            -1: any
---        5 token           attempts up to it are dropped; 0: released for good
+--        5 token           drop the tries up to this token; 0: release for good
 --        6 tombstone_life
---        7 narrow          '1': no more than a majority was asked, see quorum_release_fast.lua
+--        7 narrow          '1': at most a majority of nodes was asked for the lease, see quorum_release_fast.lua
 -- Reply after the common part: nothing
 --      released | gone: the row was not there | dropped
 --
--- Why it is atomic: the row must belong to this id when it is deleted, and a request that arrives later with this id
--- finds the tombstone. It may be late: to take a vote back is never wrong.
+-- Why it is atomic: the row must belong to this id when it is deleted, and a later request with this id must find the tombstone. The script also runs
+-- late, because it is never wrong to take back a vote.
 
 local clock, id = redis.call('TIME'), ARGV[1]
 local now, token = clock[1] * 1000000 + clock[2], tonumber(ARGV[5])
 local tomb = redis.call('GET', KEYS[3])
-if tomb == 'released' or tomb == 'gone' then return {tomb, now, 0} end -- the same request again
+if tomb == 'released' or tomb == 'gone' then return {tomb, now, 0} end -- a repeated request
 local fields = {'r' .. ARGV[4], redis.call('HGET', KEYS[2], 'r' .. ARGV[4])}
 if ARGV[4] == '-1' and redis.call('HLEN', KEYS[2]) > 4 * SLOTS then corrupt(KEYS[2], 'number of fields', redis.call('HLEN', KEYS[2])) end
 if ARGV[4] == '-1' then fields = redis.call('HGETALL', KEYS[2]) end

@@ -1,4 +1,4 @@
--- quorum_renew.lua: one node votes for a lease that is held, whether it voted for it before or not.
+-- quorum_renew.lua: votes on one node for a lease that is held, even if the node has not voted for it before.
 --
 -- ARGV   4 slot
 --        5 lease
@@ -6,11 +6,11 @@
 --        7 owner
 --        8 delay
 --        9 slots
--- Reply after the common part: after lost the reason; after renewed the reason for which its holder is to stop (or '')
---      renewed | lost | late | joining, stranger: written, but it does not count: the node may have forgotten a vote for another lease
+-- Reply after the common part: for lost, the reason; for renewed, the reason why its holder is to stop (or '')
+--      renewed | lost | late | joining, stranger: written, but not counted, because the node may have lost a vote for another lease
 --
--- Why a node that never voted for the row may write it: it votes for one lease at a time, and the holder's other votes have not ended. Why it is atomic:
--- between the check and the vote the row could be given to another lease.
+-- A node that has not voted for the lease may write its row, because the node votes for one lease at a time, and the other votes for this lease have
+-- not ended. Why it is atomic: between the check and the vote, the row could be given to another lease.
 
 if is_late() then return {'late', now, 0} end
 local slot, lease, token = ARGV[4], num(ARGV[5]), num(ARGV[6])

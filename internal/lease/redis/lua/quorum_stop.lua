@@ -1,12 +1,12 @@
--- quorum_stop.lua: marks one node's row, so that the reply to the holder's next renewal there asks it to stop.
--- It does not include quorum.lua; its keys and arguments have the same indexes.
+-- quorum_stop.lua: marks a row on one node, so that the node's reply to the next renewal asks the holder to stop. It does not include quorum.lua, but
+-- its keys and arguments have the same indexes.
 --
 -- ARGV   4 slot
 --        5 reason
 -- Reply after the common part: nothing
 --      told | gone: the row does not belong to this id | late
 --
--- s<slot> of LOCK is the mark: "lease id\nreason". It counts only for the lease that it names, so it may stay.
+-- s<slot> of LOCK is the mark: "lease id\nreason". It counts only for the lease that it names, so it need not be deleted.
 --
 -- Why it is atomic: the row must belong to this id when it is marked.
 

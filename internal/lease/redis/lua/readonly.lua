@@ -1,11 +1,10 @@
--- readonly.lua: lets the script after it run for a user who may read and not write. The script's
--- writes are kept here while it runs, and its later reads find them.
+-- readonly.lua: lets the script after it run for a user who may only read. It keeps the writes of that script in memory, and later reads find them.
 --
--- Why: the stored state may need changes before it can be returned, such as the end of leases. A user who may
--- write must see the same.
+-- Why: the stored state may need changes before it is returned, such as the end of leases. A user who may only read must get the same state as a
+-- user who may write.
 
 local server = redis
-local copies = {} -- the written hashes, by their keys
+local copies = {} -- the written hashes, by key
 
 local function copy(key)
   local hash = copies[key]
@@ -19,7 +18,7 @@ local function copy(key)
   return hash
 end
 
-local function stored(value) -- as the server converts it to text
+local function stored(value) -- as the server converts a value to text
   return type(value) == 'number' and string.format('%.17g', value) or value
 end
 

@@ -1,20 +1,20 @@
--- release_fast.lua: the usual case of release.lua, put before it, as acquire_fast.lua is before acquire.lua:
--- the only row of a lock without ledger or orphans ends, and goes to the first in line if there is one. All other
--- cases go on to the whole text, including a tick whose outcome is to be kept.
+-- release_fast.lua: the common case of release.lua, placed before it, as acquire_fast.lua is placed before acquire.lua. The only row of a lock
+-- without ledger and orphans ends, and its slot goes to the first waiter if there is one. In all other cases the full script follows, also if the
+-- outcome of a tick must be stored.
 --
 -- KEYS and ARGV are the same as in release.lua.
 
-local done, got = pcall(function() -- a text that is not a number fails here before anything is written, and the whole text reports it
+local done, got = pcall(function() -- a string that is not a number fails here before anything is written; the full script then reports it
 if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
   local f = redis.pcall('HMGET', KEYS[1], 'floor', 'longest', 'low', 'permanent', 'delayed', 'i' .. ARGV[1], 'r0', 'a' .. ARGV[1], 'used', 'closed', 'delay',
     'limit', 't0', 'e0', 'came')
   local idle, floor, longest, low, closed, delay = ARGV[3] + 0, (f[1] or 0) + 0, (f[2] or 0) + 0, (f[3] or 0) + 0, (f[10] or 0) + 0, (f[11] or 0) + 0
   if f[6] == '0' and f[9] == '1' and f[7] and string.sub(f[7], 1, #ARGV[1] + 1) == ARGV[1] .. '\n' and not f[8] and (f[5] or '') == ''
     and (idle > 0) ~= (f[4] == '1') then
-    local others = redis.call('EXISTS', KEYS[4], KEYS[2], KEYS[3], KEYS[5] or KEYS[4]) -- if there is one, it may be the queue
+    local others = redis.call('EXISTS', KEYS[4], KEYS[2], KEYS[3], KEYS[5] or KEYS[4]) -- if one of these keys exists, it may be the queue
     local clock = redis.call('TIME')
     local now = clock[1] * 1000000 + clock[2]
-    local heir, owner, lease, any, channel -- of the first in line; the second must wait for a single slot, too
+    local heir, owner, lease, any, channel -- of the first waiter; the second waiter must ask for a single slot, too
     local line = others == 1 and KEYS[5] and redis.call('ZRANGE', KEYS[5], 0, 1) or {}
     local sound = floor >= 0 and floor <= now + 86400000000 and longest >= 0 and longest <= 86400000000 and low >= 0 and low <= now -- as in state.lua
     local ordinary, compact = others == 0 and sound, false
@@ -38,7 +38,7 @@ if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
         redis.pcall(sharded == 's' and 'SPUBLISH' or 'PUBLISH', name, -- the ACL may forbid it
           table.concat({heir, '0', token, expiry, string.format('%.0f', now), string.format('%.0f', longest)}, ' '))
       else
-        local fields = 0 -- the fields that a free lock does not need, and floor and longest
+        local fields = 0 -- the number of fields that are floor, longest, or not needed while the lock is free
         for i = 1, 15 do fields = fields + (f[i] and 1 or 0) end
         compact = idle > 0 and f[12] == '1' and low == 0 and delay == 0 and closed <= now and not string.find(f[1] .. f[2], '%D')
           and fields == redis.call('HLEN', KEYS[1])

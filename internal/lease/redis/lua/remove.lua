@@ -1,12 +1,11 @@
--- remove.lua: deletes all keys of a lock that is no longer used, unless it is held, has an orphan, was used after an
--- instant, or is paused: people set a pause, and it also holds for a job that comes back.
+-- remove.lua: deletes all keys of a lock that is no longer used. It keeps the lock if it is held, has an orphan, was used after an instant, or is
+-- paused: a user has set the pause, which must also hold for a job that comes back.
 --
 -- ARGV   9 unused_since  instant
 -- Reply after the common part: removed | used
 --
--- Why it is atomic: a client that uses the lock again at the same time either keeps it from being deleted, or finds
--- a new one. A server without the lock has forgotten it: a client that has observed it reminds the server, and
--- for other clients its schedule begins now.
+-- Why it is atomic: a client that uses the lock again at the same time either prevents the deletion, or finds a new lock. A client that has observed
+-- the deleted lock restores its state, as after a loss of data. For other clients, its schedule begins now.
 
 if is_late() then return reply('late') end
 remember_pause()

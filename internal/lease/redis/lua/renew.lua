@@ -1,4 +1,4 @@
--- renew.lua: extends a lease, or puts its row back if the server has forgotten it.
+-- renew.lua: extends a lease, or restores its row if the server has lost it.
 --
 -- ARGV   9 owner
 --       10 slot
@@ -7,16 +7,15 @@
 --       13 memo
 --       14 token
 --       15 tick     or ''
---       16 attempt  the newest proposed one
+--       16 attempt  the newest proposed attempt
 --       17 delay
 --       18 slots
---       19 orphan   the lease id of the orphan that it has adopted, or ''
--- Reply after the common part: renewed, expiry, put back (0 or 1), reason for which the holder is to stop (or '') | late | lost, reason, new holder
+--       19 orphan   the lease id of the orphan that the run has adopted, or ''
+-- Reply after the common part: renewed, expiry, restored (0 or 1), the reason why the holder is to stop (or '') | late | lost, reason, new holder
 --
--- Why it is atomic: a row may be put back only if no later grant was made in its slot, and the lock must be
--- closed to new grants in the same step. t<slot> distinguishes an expired row (same token: lost) from a
--- forgotten one. A lease id holds one row, the row of its newest grant: a server that forgot a grant, and granted it
--- again in another slot, may itself have been put back to an older state.
+-- Why it is atomic: a row may be restored only if no later grant was made in its slot, and the lock must be closed to new grants in the same step.
+-- t<slot> distinguishes an expired row (same token: lost) from a row that the server has lost. A lease id has one row, the row of its newest grant.
+-- A server that lost a grant, and granted the id again in another slot, may itself have been reset to an older state.
 
 if is_late() then return reply('late') end
 if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('lost', 'released', '') end
@@ -28,7 +27,7 @@ local row = found[1] and unpack_row(found[1], LOCK, 'r' .. slot)
 if row and row.id == id then
   set('e' .. slot, int(now + lease))
   if row.trigger ~= '' and found[3] ~= id then set('h' .. slot, id) end
-  if num(ARGV[16]) > num(row.attempt) and row.attempt ~= UNHEARD then -- tried again: a recovery counts on from there
+  if num(ARGV[16]) > num(row.attempt) and row.attempt ~= UNHEARD then -- a recovery continues with the next number
     row.attempt = ARGV[16]
     set('r' .. slot, pack_row(row))
   end
@@ -38,7 +37,7 @@ if row and row.id == id then
 end
 local other = slot_of_id and slot_of_id ~= slot and row_at(slot_of_id)
 if redis.call('HEXISTS', ORPHANS, id) == 1 or other and num(other.token) >= token then return reply('lost', 'expired', '') end
-if token > math.max(floor, now + DAY) then return reply('lost', 'expired', '') end -- from a floor that was corrected since
+if token > math.max(floor, now + DAY) then return reply('lost', 'expired', '') end -- the token is from a floor that was corrected since
 if number(LOCK, 't' .. slot, redis.call('HGET', LOCK, 't' .. slot), EXACT) >= token then
   return reply('lost', 'expired', row and row.owner or '')
 end
@@ -53,8 +52,8 @@ closed = math.max(closed, now + longest)
 set('floor', int(floor))
 set('longest', int(longest))
 set('closed', int(closed))
-if limit == 0 and ARGV[18] then set('limit', ARGV[18]) end -- an older client does not send it
+if limit == 0 and ARGV[18] then set('limit', ARGV[18]) end -- older clients do not send the number
 set_delay(math.max(delay, num(ARGV[17])))
-if (ARGV[19] or '') ~= '' then redis.call('HDEL', ORPHANS, ARGV[19]) end -- the server has forgotten that it was adopted
+if (ARGV[19] or '') ~= '' then redis.call('HDEL', ORPHANS, ARGV[19]) end -- the server has lost the adoption
 touch()
 return reply('renewed', now + lease, 1, '')

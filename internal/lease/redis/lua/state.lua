@@ -1,36 +1,37 @@
--- state.lua: the beginning of every script of one lock.
+-- state.lua: the beginning of every script for one lock.
 --
--- KEYS  1 lock     hash (or compact: see acquire_compact.lua): floor, longest, closed, low, last (and by: the lease id that decided it), digest, since, digest2, since2, limit,
---                  permanent, sync (written so that WAIT has something to wait for); r<slot> the row held there, t<slot> the
---                  newest token granted there, e<slot> the instant at which its lease ends (a slot with one is held), s<slot> that its holder is to
---                  stop (see stop.lua), h<slot> the lease id that has renewed its row, o<slot> the lease id whose work has ended well (see
---                  mark_succeeded.lua), used: slots from this one on were never used; i<id> the slot of a lease id, a<id> the orphan that it
---                  adopted; delay: the time for which a slot stays shut after an expiry, delayed: the slots that are shut, as "slot until;...";
---                  paused: see pause.lua; outcomes, followers: see chain.lua; settled: ticks that were settled without a run, and that no replica
---                  has recorded yet, "tick instant outcome;...", with a tab and behind after the outcome if there is one, or
---                  "tick instant after\noutcome\nschedule;..." for all after one and up to the tick;  behind: the seconds by which a tick's number
---                  is behind the instant at which it is due, by the newest claim (0 if it is that instant); from: low as left by the ticks of another
---                  zone: see leave_zone(); missed: see acquire.lua; rules: see inspect.lua
---       2 ledger   hash: ticks decided (or given back) out of turn; ticks up to low are not listed
---       3 orphans  hash: runs whose lease ended without a release, by lease id: "slot\nrow", or "slot reason\nrow" if the holder was to stop,
---                  and "slot \tok\nrow" if its work had ended well. "+" after the slot: the row was renewed, so its holder had received
---                  the grant; "!": it is abandoned (inspect.lua) or handed over, and no withdrawal opens its tick any more
---       4 tombstone of this request's lease id: it was released. It holds the verdict
+-- KEYS  1 lock     hash (or compact: see acquire_compact.lua). For the lock: floor (the greatest token), longest (the longest lease), closed (no grants
+--                  until then), low (all ticks up to it are decided), last and by (the newest decision, and the lease id that made it), digest, since,
+--                  digest2, since2 (the two newest schedules; their ticks up to since are decided), limit (the number of slots), permanent, sync
+--                  (written so that WAIT covers a write), used (slots from this one on were never used), delay (the time for which a slot stays shut
+--                  after an expiry), delayed (the slots that are shut, "slot until;..."), paused (see pause.lua), outcomes and followers (see
+--                  chain.lua), behind (the seconds by which a tick's number is behind the instant at which it is due, by the newest claim), from (low
+--                  as left by the ticks of another zone, see leave_zone()), missed (see acquire.lua), rules (see inspect.lua), settled (ticks that
+--                  were settled without a run and that no replica has recorded: "tick instant outcome;...", with a tab and behind after the outcome if
+--                  behind is not 0, or "tick instant after\noutcome\nschedule;..." for all ticks after one and up to the tick).
+--                  For a slot: r<slot> the row, t<slot> the newest token, e<slot> the end of the lease (only a held slot has one), s<slot> the request
+--                  to stop (see stop.lua), h<slot> the lease id that has renewed the row, o<slot> the lease id whose work has succeeded (see
+--                  mark_succeeded.lua). For a lease id: i<id> its slot, a<id> the orphan that it has adopted
+--       2 ledger   hash: the ticks that were decided out of order, or given back. Other ticks up to low are not listed
+--       3 orphans  hash: the runs whose lease ended without a release, by lease id: "slot\nrow", or "slot reason\nrow" if the holder was to stop,
+--                  or "slot \tok\nrow" if the work had succeeded. "+" after the slot: the row was renewed, so its holder had received the grant.
+--                  "!": the run is abandoned (inspect.lua) or handed over, and no withdrawal reopens its tick any more
+--       4 tombstone of this request's lease id, if it was released: the verdict
 --       5, 6 see queue.lua
--- ARGV   1 id                of the lease
---        2 not_after         instant after which the script must not run
---        3 idle              time for which an idle lock is kept; 0: for good
---        4 floor             of the client that asks: the greatest token observed
---        5 longest           lease observed
---        6 low               observed
---        7 pause_and_ledger  observed
---        8 sync              '1': WAIT follows, and the reply counts only when replicas have its writes
---       The rest is each script's own.
+-- ARGV   1 id                the lease id
+--        2 not_after         the instant after which the script must not run
+--        3 idle              the time after which an unused lock expires; 0: never
+--        4 floor             the greatest token that the client has observed
+--        5 longest           the longest lease that the client has observed
+--        6 low               as the client has observed it
+--        7 pause_and_ledger  as the client has observed them
+--        8 sync              '1': WAIT follows, and the reply counts only if replicas have the writes of the script
+--       The other arguments are described in each script.
 --
--- Instants are microseconds of the server's clock, lengths microseconds, ticks seconds since 1970. Numbers
--- stay below 2^53, but tostring would print 1.79e+15: they are always written with int().
--- A tick is a number on which all replicas agree: its instant, or, if replicas may disagree on the instant, its local time less 14 hours, which
--- is never ahead of the instant. So low, the ledger, since and since2 are compared with ticks; all other instants are not.
+-- Instants are microseconds of the server's clock, lengths are microseconds, and ticks are seconds since 1970. Numbers stay below 2^53, but tostring
+-- would write them as 1.79e+15, so they are written with int().
+-- All replicas agree on the number of a tick. It is the instant of the tick, or, if replicas may disagree on the instant, its local time less 14 hours,
+-- which is never ahead of the instant. low, the ledger, since and since2 are compared with ticks; all other instants are not.
 -- A row is "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo"; the memo may hold anything.
 -- Every reply begins with: verdict, now, floor, longest, low, pause and ledger, number of orphans.
 
@@ -38,16 +39,16 @@ local LOCK, LEDGER, ORPHANS, TOMBSTONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
-local MOST = 1000 -- entries of the ledger: each reply carries them
-local MOST_ORPHANS = 10000 -- that a script reads
+local MOST = 1000 -- the maximum number of entries of the ledger, because each reply has the ledger
+local MOST_ORPHANS = 10000 -- the maximum number of orphans that a script reads
 
--- Fields of LOCK are written together, by save(): a call costs more than a field.
+-- save() writes the changed fields of LOCK with one call, because a call costs more than a field.
 local changes = {}
 local function set(field, value)
   changes[#changes + 1], changes[#changes + 2] = field, value
 end
 
--- A lock that is compact becomes a hash: see acquire_compact.lua.
+-- Turns a compact lock into a hash: see acquire_compact.lua.
 local function expand()
   local was = redis.pcall('GET', LOCK)
   local token, lease, longest, id, owner = string.match(type(was) == 'string' and was or '', '^(%d+) (%d+) (%d+) ?([^\n]*)\n?(.*)$')
@@ -88,13 +89,13 @@ if slot_of_id then number(LOCK, 'i' .. id, slot_of_id, SLOTS - 1) end
 
 if paused ~= '' then paused = pause_from(paused, now, LOCK) end
 
--- A floor that is ahead of the clock by more than a day, and leases longer than the maximum, were never granted. A floor that is ahead by less stays: tokens
--- must grow even while a wrong clock is being corrected.
+-- A floor that is more than a day ahead of the clock, or a lease above the maximum, was never granted. A floor that is less far ahead stays, because
+-- tokens must grow even while a wrong clock is being corrected.
 if floor > now + DAY then floor = now; set('floor', int(now)) end
 if longest > DAY then longest = DAY; set('longest', int(DAY)) end
 
--- ledger: tick -> {prev = tick before it, state, how}. 'part': granted in the slots in how, and open to others;
--- 'done': decided, with the outcome in how; 'open': given back before its start, open to all slots, or only to the slots in how.
+-- ledger has an entry {prev = previous tick, state, how} by tick. The states are 'part' (granted in the slots in how, open to others), 'done'
+-- (decided, with the outcome in how) and 'open' (given back before the run started; open to the slots in how, or to all if how is empty).
 local ledger, ledger_size = {}, 0
 local function note(tick, entry)
   if not ledger[tick] then ledger_size = ledger_size + 1 end
@@ -114,14 +115,13 @@ local function read_entry(field, value)
   if not tick then corrupt(LEDGER, field, value) end
   note(tick, entry)
 end
--- Every script reads it: after a reply without the ledger, its client would forget the ledger, too.
+-- Every script reads the ledger, because a client forgets its observed ledger after a reply without one.
 local entries = redis.call('HLEN', LEDGER)
 if entries > 4 * MOST then corrupt(LEDGER, 'number of entries', entries) end
 local stored = entries > 0 and redis.call('HGETALL', LEDGER) or {}
 for i = 1, #stored, 2 do read_entry(stored[i], stored[i + 1]) end
 
--- Returns the ledger as one string, for the reply and for the client's observed state: "tick prev state how;...". A pause, if there ever was one, goes before
--- it: "!pause;...".
+-- Returns the ledger as one string, for the reply and for the client's observed state: "tick prev state how;...".
 local function ledger_text()
   if ledger_size == 0 then return '' end
   local out = {}
@@ -132,16 +132,17 @@ local function ledger_text()
   return table.concat(out, ';')
 end
 
+-- Returns the ledger with the pause before it, if the lock ever had one: "!pause;...".
 local function told_text()
   local text = ledger_text()
   if paused == '' then return text end
   return '!' .. paused .. (text ~= '' and ';' or '') .. text
 end
 
--- Returns the greatest tick whose instant is not in the future.
+-- Returns, in microseconds, the greatest tick whose instant is not in the future.
 local function here() return now - behind * 1000000 end
 
--- While low is from the ticks of another zone, the newest decided tick is in since.
+-- Stores low. While the stored low is from the ticks of another zone, since has the newest decided tick instead.
 local function keep_low()
   if low >= low_told then
     low_told = low
@@ -153,7 +154,7 @@ local function keep_low()
   end
 end
 
--- Ticks that follow low without a gap and are decided need no entry of their own.
+-- Moves low over decided ticks that follow it without a gap, and drops their entries.
 local function advance()
   keep_low()
   if ledger_size == 0 then return end
@@ -169,11 +170,11 @@ local function advance()
   end
   local ticks = {}
   for tick, e in pairs(ledger) do
-    if e.state == 'open' and tick * 1000000 < here() - DAY then erase(tick) -- so old a tick is never asked for again
+    if e.state == 'open' and tick * 1000000 < here() - DAY then erase(tick) -- such an old tick is not requested any more
     else ticks[#ticks + 1] = tick end
   end
   table.sort(ticks)
-  for i = 1, #ticks - MOST do -- behind a gap that stays open
+  for i = 1, #ticks - MOST do -- the oldest entries, after a gap of undecided ticks
     if ledger[ticks[i]].state ~= 'open' then low = math.max(low, ticks[i]) end
     erase(ticks[i])
   end
@@ -185,8 +186,7 @@ local function row_at(slot)
   if s then return unpack_row(s, LOCK, 'r' .. slot), s end
 end
 
--- The attempt in a row that was granted to a waiter and is not confirmed. If there is a delay, no holder works
--- under such a row.
+-- The attempt in the row of a waiter with a delay, until the waiter confirms the grant. Before that, no holder works under such a row.
 local UNHEARD = '0'
 
 local function set_delay(new)
@@ -195,7 +195,7 @@ local function set_delay(new)
   set('delay', int(delay))
 end
 
--- Adds the slots that are shut to the held ones, except a slot that is given back to its holder.
+-- Adds the slots that are shut to the held slots, except the slot but, which is being given to a holder.
 local function shut(held, but)
   local still = {}
   for slot, till in string.gmatch(delayed, '(%d+) (%d+);') do
@@ -223,15 +223,15 @@ local function vacate(slot, whose)
   redis.call('HDEL', LOCK, 'r' .. slot, 'e' .. slot, 's' .. slot, 'o' .. slot, 'h' .. slot, 'i' .. whose, 'a' .. whose)
 end
 
--- A tick whose run was lost did not end well, unless the run is recovered: see chain.lua.
+-- Counts a tick whose run was lost as failed, unless the run is recovered: see chain.lua.
 local function spoil(tick)
   local outcomes = tick ~= '' and redis.call('HGET', LOCK, 'outcomes')
   if outcomes then redis.call('HSET', LOCK, 'outcomes', outcomes .. tick .. ' no;') end
 end
 
--- Returns the first line of the orphan that a row becomes: its slot, whether it was renewed, and the reason for which its
--- holder was to stop, if it was, or that its work had ended well. No replica recovers a run with one of the last two.
-local ENDED_WELL = '\tok' -- never a reason, because reasons have no tabs
+-- Returns the first line of the orphan that a row becomes: its slot, a mark if it was renewed, and the reason why its holder was to stop, or
+-- ENDED_WELL if its work has succeeded. Replicas recover no run with one of the last two.
+local ENDED_WELL = '\tok' -- differs from all reasons, because these have no tabs
 local function slot_of_orphan(slot, whose)
   local said = redis.call('HMGET', LOCK, 'h' .. slot, 'o' .. slot, 's' .. slot)
   local first = slot .. (said[1] == whose and '+' or '')
@@ -241,15 +241,15 @@ local function slot_of_orphan(slot, whose)
   return first .. ' ' .. reason
 end
 
--- Returns the first line of an orphan whose tick stays decided, whatever its claimant requests: see inspect.lua and release.lua.
+-- Returns the first line of an orphan whose tick stays decided even if its claimant withdraws: see inspect.lua and release.lua.
 local function abandoned(first)
   local slot, rest = string.match(first, '^(%d+)[+!]?(.*)$')
   return slot .. '!' .. rest
 end
 
--- Returns the slots that are held: {slot, expiry, ...}. It removes rows whose lease has ended; a run among them becomes
--- an orphan, until its outcome is recorded. No lease lasts longer than the longest from now, whatever the clock
--- showed before: its holder relies on less.
+-- Returns the held slots: {slot, expiry, ...}. It removes the rows whose lease has ended. A run among them becomes an orphan, until its outcome is
+-- recorded. A lease that ends later than now + longest was written before the clock was set back. It is shortened, which is safe because its holder
+-- relies on less.
 local function holds()
   local held, latest, ends = {}, now + longest, all_ends()
   for slot = 0, used - 1 do
@@ -293,12 +293,12 @@ local function place(slot, row, expiry)
   if delayed ~= '' then shut({}, slot) end
 end
 
--- Records that the lock was used: reply() extends its time to live.
+-- Records that the lock was used, so that save() extends its time to live.
 local touched = false
 local function touch() touched = true end
 
--- Writes the changes. Locks of jobs stay, whatever other clients ask for them; other locks expire when they have been idle,
--- but not before their leases.
+-- Writes the changes. A permanent lock never expires, whatever other clients request. Other locks expire when they were idle, but not before their
+-- leases.
 local function save()
   local idle = num(ARGV[3])
   local stays = touched and idle == 0 and not permanent
@@ -312,8 +312,8 @@ local function save()
   end
 end
 
--- Opens the tick of a run that never started. If a fan-out was decided, it opens only the slot of the run, because the other
--- slots of the tick are no longer known.
+-- Reopens the tick of a run that never started. If a fan-out was decided, it reopens only the slot of the run, because the other slots of the tick
+-- are not known any more.
 local function reopen(tick, slot, previous, per_tick)
   local entry, how, left = ledger[tick], '', {}
   local prev = entry and entry.prev or previous
@@ -329,7 +329,7 @@ local function reopen(tick, slot, previous, per_tick)
   else keep(tick, {prev = prev, state = 'open', how = how}) end
 end
 
--- Takes over a client's observed state of a tick about which the server may know less. In doubt a tick is decided, and a slot used.
+-- Takes over the state of a tick from a client, because the server may have lost it. In doubt a tick is decided, and a slot used.
 local function recall(tick, entry)
   local e = ledger[tick]
   if e and e.state == 'open' and e.how ~= '' then entry = {prev = e.prev, state = 'done', how = 'granted'} end
@@ -342,7 +342,7 @@ local function recall(tick, entry)
   end
 end
 
--- The later change of the pause counts, whatever else is known. The end of a pause is a change, too.
+-- Of the stored and the observed pause, the one that was changed later counts. The end of a pause is a change, too.
 local function changed(pause) return num(string.match(pause, '^%d+')) end
 local function remember_pause()
   local observed = string.match(ARGV[7], '^!([^;]*)')
@@ -353,16 +353,16 @@ local function remember_pause()
   touch()
 end
 
--- A server that knows less than the client has forgotten: it takes over the state that the client has observed, and
--- closes the lock to new grants for the longest lease, so that living holders can put their rows back.
+-- Takes over the state that the client has observed, if the server knows less and therefore has lost data. It then closes the lock to new grants for
+-- the longest lease, so that living holders can restore their rows.
 local function remember()
   remember_pause()
   local w_floor, w_longest, w_low = num(ARGV[4]), num(ARGV[5]), num(ARGV[6])
-  if not sound(w_low, TICK) or w_low * 1000000 > now + MINUTE then w_low = 0 end -- the clock was wrong for a while
+  if not sound(w_low, TICK) or w_low * 1000000 > now + MINUTE then w_low = 0 end -- it was observed while the clock was wrong
   if not sound(w_floor, now + DAY) then w_floor = 0 end
   if not sound(w_longest, DAY) then w_longest = DAY end
   if w_floor <= floor and w_low <= low_told then return end
-  if from > 0 then set('from', '0') end -- the value of since may be forgotten: in doubt a tick is decided
+  if from > 0 then set('from', '0') end -- since may be lost, and in doubt a tick is decided
   floor, low_told, longest, from = math.max(floor, w_floor), math.max(low_told, w_low), math.max(longest, w_longest), 0
   low = low_told
   local open = {}
@@ -374,7 +374,7 @@ local function remember()
     elseif e and e.state == 'open' and e.how == how then open[t] = true
     elseif how ~= '' then recall(t, {prev = known.prev, state = 'done', how = 'granted'}) end
   end
-  for tick in pairs(ledger) do -- it was decided since, for good
+  for tick in pairs(ledger) do -- such a tick was decided for good since then
     if tick <= w_low and not open[tick] then erase(tick) end
   end
   closed = math.max(closed, now + longest)
@@ -385,7 +385,7 @@ local function remember()
   touch()
 end
 
--- Corrects values that are ahead of the server's clock by more than a minute: that clock was wrong for a while.
+-- Corrects values that are more than a minute ahead of the server's clock, because they were written while it was wrong.
 local function mend()
   local bound = now + MINUTE
   if low_told * 1000000 > bound then
@@ -399,8 +399,9 @@ local function mend()
   if closed > bound + longest then closed = now + longest; set('closed', int(closed)) end
 end
 
--- Decisions on the ticks of one zone say nothing about the ticks of another: their numbers have no common order. The decided ticks are kept in since2, in
--- case the schedule of the other zone comes back. Clients have observed low, so it does not shrink.
+-- Forgets the ledger when the schedule moves to another time zone, because the numbers of the ticks of two zones can't be compared. Returns the
+-- newest decided tick, in microseconds. It is kept in since2, in case the schedule returns to the old zone. low never shrinks, because clients have
+-- observed it.
 local function zone_of(schedule) return string.match(schedule, '^(%x+)%.') or '' end
 local function leave_zone()
   local most = math.max(low, math.floor(begins / 1000000))
@@ -412,13 +413,13 @@ local function leave_zone()
   from = low_told
   set('low', int(low_told))
   set('from', int(from))
-  redis.call('HDEL', LOCK, 'missed') -- its ticks have other numbers in another zone
+  redis.call('HDEL', LOCK, 'missed') -- ticks have other numbers in another zone
   return most * 1000000
 end
 
--- A schedule that the lock does not know begins now: an edited schedule never fires in retrospect. Two are
--- known at a time, so that a roll-out in which replicas disagree loses no tick of either.
--- announced: by a replica that starts, for which only the current schedule counts as known.
+-- Records the schedule of a request. A new schedule begins now, so that an edited schedule never runs ticks of the past. The lock knows the two
+-- newest schedules, so that no tick is lost during a rolling update. announced is true for a replica that starts. For such a replica, only the
+-- current schedule counts as known.
 local function know(schedule, announced)
   if schedule == digest then return end
   local zone, fresh, left = zone_of(schedule), here(), begins
@@ -427,7 +428,7 @@ local function know(schedule, announced)
     if not moves then since = since2; return end
     fresh = since2
   elseif moves and zone == zone_of(digest2) then fresh = math.max(fresh, since2) end
-  if digest == '' and low > 0 then fresh = 0 end -- only the observed state of a client is left: the ledger itself decides
+  if digest == '' and low > 0 then fresh = 0 end -- only the state from a client is left, so the ledger alone decides
   if moves then left = leave_zone() end
   digest2, since2, digest, since, begins = digest, left, schedule, fresh, fresh
   if moves then low = math.min(low_told, math.floor(since / 1000000)) end
@@ -444,7 +445,7 @@ local function set_behind(seconds)
   set('behind', int(behind))
 end
 
--- WAIT covers only the writes of its own connection: without a write of this script, the reply would count at once.
+-- WAIT covers only the writes of its own connection. Without a write by this script, it would return at once.
 local sync = ARGV[8] == '1'
 local function reply(verdict, ...)
   if sync and (#changes > 0 or redis.call('EXISTS', LOCK) == 1) then set('sync', '') end
@@ -453,8 +454,7 @@ local function reply(verdict, ...)
 end
 local function is_late() return now > num(ARGV[2]) end
 
--- The settlement of ticks is kept for later inspections: the replica that has settled them may die before
--- it can record them.
+-- Stores the settlement of ticks for later inspections, because the replica that settled them may die before it records them.
 local MOST_SETTLED = 100
 local function settled_list() return list(LOCK, 'settled', redis.call('HGET', LOCK, 'settled') or '', '%d+ %d+ [^;]*;') end
 local function keep_settled(tick, how)

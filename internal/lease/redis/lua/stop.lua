@@ -1,18 +1,18 @@
--- stop.lua: asks the holder of a row to stop. It marks the row, so that the reply to the holder's next renewal
--- has the request, and publishes a message, which the holder gets at once.
+-- stop.lua: asks the holder of a row to stop. It marks the row, so that the reply to the holder's next renewal has the request. It also publishes a
+-- message, which the holder gets at once.
 --
--- ARGV   9 reason   for which the holder is to stop
+-- ARGV   9 reason   why the holder is to stop
 --       10 channel  to which the message is published
---       11 slots    from here on for a request without a lease id: for a tick that finds all rows held, the row of the
---                oldest run that had begun before the tick is chosen
+--       11 slots    this and the following are for a request without a lease id, which makes room for a tick if all slots are held: it selects the
+--                   oldest run that began before the tick
 --       12 tick
 --       13 from     the earliest start of the tick
--- Reply after the common part: told, lease id, owner, slot | gone (no such row, or the tick needs none) | late
+-- Reply after the common part: told, lease id, owner, slot | gone (there is no such row, or the tick needs no room) | late
 --
--- s<slot> of LOCK is the mark: "lease id\nreason\ntick for which the row is to be free, or ''". It counts only for the lease that it names.
+-- s<slot> of LOCK is the mark: "lease id\nreason\ntick that needs the slot, or ''". It counts only for the lease that it names.
 --
--- Why it is atomic: if a row became free, or the tick was decided, between the check and the mark, a run would be stopped
--- for nothing; and of all requests for one tick only the first may choose.
+-- Why it is atomic: if a slot became free, or the tick was decided, between the check and the mark, a run would be stopped for nothing. And only the
+-- first of all requests for a tick may select a run.
 
 if is_late() then return reply('late') end
 remember()
@@ -36,7 +36,7 @@ if id ~= '' then
   if not row or row.id ~= id then return reply('gone') end
   tell(row)
   local reason, tick = mark_of(slot_of_id, row)
-  return mark(slot_of_id, row, reason or ARGV[9], tick and tick > 0 and int(tick) or '') -- the first reason counts
+  return mark(slot_of_id, row, reason or ARGV[9], tick and tick > 0 and int(tick) or '') -- keep an earlier reason
 end
 
 local tick, from = num(ARGV[12]), num(ARGV[13])
@@ -46,8 +46,8 @@ local function decided(t)
 end
 if decided(tick) or closed > now or #held / 2 < num(ARGV[11]) then return reply('gone') end
 
--- Reports whether a run began before the tick. Its token shows the time: a token that is ahead of the clock was given by a
--- wrong clock, and shows nothing. A recovery began with the run that it recovers.
+-- Reports whether a run began before the tick. Its token is the time of the grant. A token ahead of the clock comes from a wrong clock, and counts as
+-- earlier. A recovery began with the run that it recovers.
 local function began_before(row)
   local token = num(row.token)
   return num(row.tick) < tick and (token < from or token > now + MINUTE or redis.call('HEXISTS', LOCK, 'a' .. row.id) == 1)
@@ -59,7 +59,7 @@ for i = 1, #held, 2 do
   local reason, of
   if row then reason, of = mark_of(slot, row) end
   if reason and of == tick then return reply('told', row.id, row.owner, tonumber(slot)) end
-  if reason and decided(of) then leaving = leaving or {slot, row, reason} -- it does not make room yet
+  if reason and decided(of) then leaving = leaving or {slot, row, reason} -- the run is stopping, but not to make room for an undecided tick
   elseif row and not reason and began_before(row) and (not oldest or num(row.token) < num(oldest.token)) then oldest, at = row, slot end
 end
 if leaving then return mark(leaving[1], leaving[2], leaving[3], int(tick)) end
