@@ -62,7 +62,7 @@ func TestQuorumUnconfirmedGrantIsKept(t *testing.T) {
 			m.AddHook(&nodes)
 		}
 		at := time.Now().Truncate(time.Second)
-		r := Request{Lock: "{j}:job", ID: "run", Lease: 10 * time.Second, Trigger: "schedule", Permanent: true,
+		r := Request{Lock: "{j}:job", ID: "run", Lease: 30 * time.Second, Trigger: "schedule", Permanent: true,
 			Tick: &Tick{At: at, Previous: at.Add(-time.Second), Deadline: at.Add(time.Minute), Schedule: "s", IfLate: "missed"}}
 		if a := c.Acquire(w.Context(), r); a.Verdict != Unknown || nodes.state.Load() != frozen {
 			t.Fatalf("its majority freezes: %+v", a)
