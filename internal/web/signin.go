@@ -59,7 +59,7 @@ func (s *signIn) redirectToProvider(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *signIn) signInURL(r *http.Request, a oidc.AuthRequest) (string, error) {
-	if !s.provider.Fresh() { // a fresh provider needs no request, and so no place
+	if !s.provider.Fresh() { // if Fresh, Begin sends no request to the provider, so no place is needed
 		leave, err := s.places.enterPlace(r)
 		if err != nil {
 			return "", err
