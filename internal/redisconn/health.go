@@ -92,7 +92,7 @@ func (c *Conn) examineAll(ctx context.Context, late time.Duration) (Health, erro
 	return h, c.explainError(err)
 }
 
-// examineMasters checks the masters of the connection itself.
+// examineMasters checks the masters of the connection itself, without the masters of a quorum.
 func (c *Conn) examineMasters(ctx context.Context) (Health, error) {
 	cluster, ok := c.UniversalClient.(*redis.ClusterClient)
 	if !ok {

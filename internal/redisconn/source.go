@@ -50,7 +50,7 @@ type Source struct {
 	// Settings are the settings of [redis] that apply to this Redis.
 	Settings config.Redis
 	from     string
-	// withheld explains which password of the file is not sent to this Redis, and why; "" if none is withheld.
+	// withheld explains which password of the configuration is not sent to this Redis, and why; "" if none is withheld.
 	withheld string
 	dial     dialFunc
 	resolver *net.Resolver // nil except in tests
