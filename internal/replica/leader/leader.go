@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// DescribeEvery is the interval at which each replica describes its jobs. A job that was not described for three intervals belongs to no replica.
+	// DescribeEvery is the interval at which each replica writes descriptions of its jobs to Redis. A job that was not described for three intervals belongs
+	// to no replica.
 	DescribeEvery = time.Minute
 	sweepEvery    = time.Minute
 	// forgetAfter is the time for which all replicas must have lacked a job, and its lock must have been unused, before the lock is removed. A job that is
