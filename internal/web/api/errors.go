@@ -255,7 +255,7 @@ func repeatedKey(text []byte) string {
 // An object is a partly read JSON object or list.
 type object struct {
 	keys   map[string]bool
-	key    string // the last key
+	key    string // the key that was read last
 	hasKey bool   // the value of key was not read yet
 	isList bool
 }
@@ -274,7 +274,7 @@ func lastObject(at []object) *object {
 	return &at[len(at)-1]
 }
 
-// keyPath returns the path of the last key, through all enclosing objects.
+// keyPath returns the path of the key that was read last, through all enclosing objects.
 func keyPath(at []object) string {
 	var keys []string
 	for _, o := range at {
