@@ -118,7 +118,7 @@ func New(cfg Config) (*Server, error) {
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), stoppingKey{}, s.stopping)
 		}}
-	s.http.Protocols.SetHTTP1(true) // no HTTP/2: there a write deadline resets a stream that has sent nothing
+	s.http.Protocols.SetHTTP1(true) // no HTTP/2, because with HTTP/2 the write deadline resets a stream that has sent nothing
 	return s, nil
 }
 

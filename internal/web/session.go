@@ -118,7 +118,7 @@ func (us Users) ofSession(s tokenSession, secret string) (User, bool) {
 	return User{}, false
 }
 
-// personCookie begins the cookies of sessions from the provider.
+// personCookie is the prefix of the cookies of people who signed in at the provider.
 const personCookie = "oidc."
 
 func personSession(key []byte, user User, until time.Time) string {

@@ -22,7 +22,8 @@ const (
 	callbackPath = signInPath + "/callback"
 )
 
-// personPrefix begins the names of people from the provider. Names of users with tokens contain no colon, so the two cannot be confused.
+// personPrefix is the prefix of the names of people who signed in at the provider. Names of users with tokens contain no colon, so the two cannot be
+// confused.
 const personPrefix = "oidc:"
 
 // signIn signs browsers in at an OpenID Connect provider. No other part of the server sends a request to another server on behalf of an unauthenticated
