@@ -138,7 +138,7 @@ func (c *Conn) Close() error {
 // Go runs a function in the background. Close waits for it, so it must end soon after the clients are closed.
 func (c *Conn) Go(f func()) { c.looks.Go(f) }
 
-// HasQuorum reports whether a quorum of masters keeps the locks. The Redis to which the connection itself leads then has only the history.
+// HasQuorum reports whether a quorum of masters keeps the locks. The Redis of the connection itself then keeps only the history.
 func (c *Conn) HasQuorum() bool { return len(c.quorum) > 0 }
 
 // LockConfig returns the configuration of a lock client for a namespace. Other clients see owner as the holder of the locks of this client.
