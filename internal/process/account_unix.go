@@ -52,7 +52,7 @@ func (by *Accounts) lookupIdentity(userName, groupName string) (*identity, error
 	return a, nil
 }
 
-// setGroups fills in the supplementary groups from /etc/group and from the directory service, which may also list a user of /etc/passwd.
+// setGroups fills in the supplementary groups from /etc/group and from the directory service, whose groups may contain a user of /etc/passwd.
 func (a *identity) setGroups(u *user.User) error {
 	ids, err := u.GroupIds()
 	if err != nil {
