@@ -34,9 +34,9 @@ const (
 	fromGetent = "getent passwd"
 )
 
-// setUser looks up the user and fills in a. A user that is given by number needs no entry: without an entry, setUser returns a nil user and no error. If a
-// group is named too, setUser returns the same when the directory service does not answer, because a command can start with the numbers of a user and a group
-// alone.
+// setUser looks up the user and fills in the account. A user that is given by number needs no entry: without an entry, setUser returns a nil user and no error.
+// If a group is named too, setUser returns the same when the directory service does not answer, because a command can start with the numbers of a user and a
+// group alone.
 func (a *account) setUser(name, groupName string) (*user.User, error) {
 	uid, numErr := parseID(name)
 	most := getentTime

@@ -116,7 +116,7 @@ func (by *Accounts) lookupGroup(name string) (uint32, error) {
 	case !errors.As(err, new(user.UnknownGroupError)):
 		return 0, fmt.Errorf("group %s: %w", name, err)
 	}
-	if gid, err := parseID(name); err == nil { // a number needs no entry
+	if gid, err := parseID(name); err == nil { // a group that is given by number needs no entry
 		return gid, nil
 	}
 	line, err := by.cachedGetent(getentTime, "group", name)

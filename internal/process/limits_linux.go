@@ -165,7 +165,7 @@ func (c *cgroup) setLimits(l Limits) error {
 	if l.Memory > 0 {
 		set("memory.max", l.Memory)
 		set("memory.oom.group", 1)                                                               // kill the whole tree: half a tree is useless
-		if err := writeControl(c.dir, "memory.swap.max", "0"); !errors.Is(err, fs.ErrNotExist) { // the file is missing without swap
+		if err := writeControl(c.dir, "memory.swap.max", "0"); !errors.Is(err, fs.ErrNotExist) { // the kernel has this file only if swap is enabled
 			faults = append(faults, err)
 		}
 	}

@@ -24,7 +24,7 @@ const startsAtOnce = 4
 type launch struct {
 	starter *exec.Cmd
 	channel *os.File
-	replies chan launchReply // has room for the only reply
+	replies chan launchReply // has room for the only reply, so that exchangeOrder never blocks
 }
 
 type launchReply struct {
