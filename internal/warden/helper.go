@@ -92,7 +92,7 @@ func (h *helper) servePipes(out io.Reader) {
 	writer.Go(h.writeQueue)
 	h.readReports(out) // returns when the helper has exited, which closes the pipe, or has sent an invalid message
 	h.kill()
-	_ = h.cmd.Wait() // ProcessState contains the error, too
+	_ = h.cmd.Wait() // the error is not needed, because exitState shows the same
 	close(h.exited)
 	writer.Wait()
 }
@@ -242,9 +242,9 @@ const (
 	watch   verb = "watch"   // a run is about to start; a new helper gets this message with the current state
 	started verb = "started" // PID is the leader of the run's process group, Start its start time
 	extend  verb = "extend"  // Deadline is the new deadline; At is the time at which the replica got the extension
-	told    verb = "told"    // the replica has sent SIGTERM itself
+	told    verb = "told"    // the replica has sent SIGTERM to the run, so the helper must not send it again
 	reap    verb = "reap"    // the leader's PID is about to be freed and must not be signalled any more
-	release verb = "release" // the run is over
+	release verb = "release" // no process of the run is left
 	ping    verb = "ping"
 
 	// From the helper.

@@ -89,7 +89,7 @@ func (k *helperMain) run() error {
 }
 
 func (k *helperMain) awaitInput(now time.Duration) error {
-	fds := []unix.PollFd{{Fd: -1, Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}} // negative descriptors are ignored
+	fds := []unix.PollFd{{Fd: -1, Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}} // poll ignores negative descriptors
 	if !k.closed {
 		fds[0].Fd = int32(k.in)
 	}
