@@ -177,7 +177,7 @@ func (r *requests) parseHeader(line []byte) error {
 type clock struct {
 	redis *miniredis.Miniredis
 
-	setting sync.Mutex // held while waiting for the lock of redis
+	setting sync.Mutex // orders the calls of setNow; it may be held while waiting for the lock of redis
 	last    time.Time
 
 	// known must not be held while waiting for the lock of redis, because calls from scripts lock known while they hold that lock.
