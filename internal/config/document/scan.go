@@ -11,7 +11,7 @@ type scanner struct {
 	pos     int
 	bounds  *Bounds
 	depth   int       // number of brackets around pos
-	context int       // cost of the names of the tables around pos
+	context int       // cost of the names of the tables around pos, as readDotted returns it
 	path    []keyPart // the last key that was read
 	table   *place    // the table of the last header
 	twins   []twin
@@ -91,7 +91,7 @@ func (s *scanner) readPair(table *place) {
 	}
 }
 
-// readDotted reads a key into s.path, and returns its cost.
+// readDotted reads a key into s.path. It returns what the key costs of the budget that maxKeyBytes limits: its length, and partCost for each part.
 func (s *scanner) readDotted() (cost int) {
 	start := s.pos
 	s.path = s.path[:0]
@@ -160,7 +160,7 @@ func (s *scanner) readElements(end byte, one func()) {
 			continue
 		}
 		if one(); s.pos == start {
-			return // not TOML
+			return // the text is not TOML; without the return, this loop would not end
 		}
 	}
 }
