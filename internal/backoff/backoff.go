@@ -23,7 +23,7 @@ func (b *Backoff) Next() time.Duration {
 // Last returns the last pause before the random part was subtracted. It returns 0 before the first pause.
 func (b *Backoff) Last() time.Duration { return b.pause }
 
-// Reset makes the next pause the first one again. Call it after a success.
+// Reset makes the pauses grow from the shortest one again. Call it after a success.
 func (b *Backoff) Reset() { b.pause = 0 }
 
 // Wait waits for the next pause. It returns false if ctx ends first.

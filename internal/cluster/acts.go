@@ -50,7 +50,7 @@ func (o *Operator) auditAct(ctx context.Context, r Requester, act journal.Act, l
 	case err == nil:
 		o.reportAct(act)
 		return act, nil
-	case errors.Is(err, journal.ErrInvalid): // a malformed name
+	case errors.Is(err, journal.ErrInvalid): // the act has a malformed value, such as the name of a job
 		return act, &refusal{ErrInvalid, err}
 	case errors.Is(err, journal.ErrTooManyActs):
 		return act, &refusal{ErrTooMany, fmt.Errorf("%s: nothing was done: %w", act.Kind, err)}
@@ -64,10 +64,10 @@ func (o *Operator) reportAct(act journal.Act) {
 	}
 }
 
-// markUnchanged marks the entry of an act that changed nothing. If Redis does not answer, the entry stays as it is.
+// markUnchanged marks the entry of an act that changed nothing. The log merges such entries of one user. If Redis does not answer, the entry stays as it is.
 func (o *Operator) markUnchanged(ctx context.Context, entry journal.Act) {
 	if entry.ID != "" {
-		_ = o.journal.Unchanged(ctx, entry) // after an error the log is only longer
+		_ = o.journal.Unchanged(ctx, entry)
 	}
 }
 
@@ -77,7 +77,7 @@ func (o *Operator) Acts(ctx context.Context, most int) (acts []journal.Act, lost
 	acts, err = o.journal.Acts(ctx, most)
 	if err == nil || errors.Is(err, journal.ErrCorrupt) {
 		var incidents []journal.Incident
-		now, _ := o.locks.ServerTime(ctx) // after an error now is zero, and no loss is found
+		now, _ := o.locks.ServerTime(ctx) // after an error, now is the zero time, and Incidents returns nothing
 		if incidents, err = o.journal.Incidents(ctx, now); len(acts) < most {
 			lost = lostActs(incidents, acts)
 		}
@@ -232,7 +232,9 @@ func (o *Operator) selectedJobs(ctx context.Context, s Selection) ([]string, err
 		if err := o.mustKnow(ctx, name); err != nil {
 			return nil, err
 		}
-		names = append(names, name) // a replica has just described it
+		// mustKnow accepts some jobs that tags does not have: a job that a replica has just described, and, if the configuration is incomplete, a job of the
+		// history.
+		names = append(names, name)
 	}
 	for _, tag := range s.Tags {
 		if !slices.Contains(known, tag) {
@@ -287,8 +289,8 @@ type CanceledRun struct {
 }
 
 // Cancel asks the replicas to stop runs of a job. It does not wait for the runs to stop. The list is never nil. Runs are stopped even if the audit log cannot
-// be written, because with a quorum the log is in another Redis than the locks. Cancel then returns both the runs and an error. If nothing runs, Cancel returns
-// no error, unless the request names a run. It then returns [ErrUnknownRun].
+// be written, because with a quorum the log is in another Redis than the locks. Cancel then returns both the runs and an error. If nothing runs, Cancel
+// returns no error. If the request names a run that is not in progress, Cancel returns [ErrUnknownRun].
 func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
 	if err := req.requesterFault(); err != nil {
 		return []CanceledRun{}, err
@@ -312,11 +314,11 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 	switch {
 	case errors.Is(err, election.ErrUnknown):
 		return canceled, unavailableError("cancel job "+req.Job, err)
-	case err != nil: // a malformed name
+	case err != nil: // the name of the job is malformed
 		return canceled, &refusal{ErrInvalid, err}
 	case len(canceled) > 0 && unaudited != nil:
 		unwritten := new(UnavailableError)
-		errors.As(unaudited, &unwritten) // the audit log never refuses a cancel of a valid request
+		errors.As(unaudited, &unwritten) // always true: the audit log refuses no valid cancel, so the only possible error is an UnavailableError
 		return canceled, unavailableError("the runs will stop, but the audit log cannot be written", unwritten.Err)
 	case len(canceled) > 0:
 		return canceled, nil
@@ -365,7 +367,7 @@ func (o *Operator) Forget(ctx context.Context, name string, by Requester) error 
 	if _, err := o.auditAct(ctx, by, journal.Act{Kind: journal.ActForget, Jobs: []string{}, Replica: name}, 0); err != nil {
 		return err
 	}
-	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil && !errors.Is(err, journal.ErrCorrupt) { // a damaged list has no names to remove
+	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil && !errors.Is(err, journal.ErrCorrupt) { // a damaged list names no replica, so nothing is left to remove
 		return unavailableError("forget replica "+name, err)
 	}
 	return nil

@@ -25,7 +25,7 @@ const (
 	PhaseOpen    Phase = "open"    // a tick that is due, and neither granted nor settled
 	PhaseRunning Phase = "running" // a run of the tick is in progress
 	PhaseOver    Phase = "over"    // the tick has an outcome
-	PhaseUnknown Phase = "unknown" // the remaining data does not show it
+	PhaseUnknown Phase = "unknown" // the data that is left in Redis does not show the phase
 )
 
 // An Explanation answers what happened at one instant of a job, and why. Its JSON is part of the contract with users.
@@ -42,7 +42,7 @@ type Explanation struct {
 // Why explains what happened at an instant of a job, and why. at is RFC 3339, or a date and a local time in the job's zone. A job that no replica has any more
 // is explained from its history alone, in UTC.
 func (o *Operator) Why(ctx context.Context, job, at string) (*Explanation, error) {
-	if !journal.IsJobName(job) { // such a job has no lock to inspect
+	if !journal.IsJobName(job) { // a job with an invalid name has no lock to inspect
 		if err := o.mustKnow(ctx, job); err != nil {
 			return nil, err
 		}
@@ -102,13 +102,13 @@ type explainer struct {
 	state     election.State
 	past      []journal.Record   // all records of the job
 	incidents []journal.Incident // of Redis, from new to old
-	acts      []journal.Act      // the audit log, from old to new; read only for the requested job, if a pause skipped the tick
+	acts      []journal.Act      // the audit log, from old to new; read only if a pause skipped the tick, and never for a parent of the requested job
 	// actsErr is the error of reading the audit log. Even with an error, a part of the log may have been read.
 	actsErr error
 	// bySchedule is set if the records and the lock do not mention the instant.
 	bySchedule bool
-	name       time.Time // local time that identifies the tick; zero if its instant identifies it
-	since      string    // reason why the job has no tick, if it follows from the parents
+	name       time.Time // local time that identifies the tick; zero if the instant at identifies the tick
+	since      string    // reason why the job has no tick, if the parents are the reason
 }
 
 func (s *explainer) readState(ctx context.Context, o *Operator) (err error) {
@@ -117,13 +117,13 @@ func (s *explainer) readState(ctx context.Context, o *Operator) (err error) {
 		return unavailableError("inspect job "+s.Job, s.state.Err)
 	}
 	s.past, err = o.journal.Runs(ctx, s.Job, 0, false)
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other records are valid
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // with ErrCorrupt, only the damaged records are missing
 		return o.historyError(err)
 	}
 	if s.incidents, err = o.journal.Incidents(ctx, s.state.Now); err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return o.historyError(err)
 	}
-	// A record that stands for many ticks names the last one in its output.
+	// One record may stand for many ticks that did not run. Only the output of such a record names the last of these ticks.
 	i := s.indexBefore()
 	if i < 0 {
 		return nil
@@ -333,7 +333,7 @@ func (s *explainer) explainNeighbours() {
 	}
 }
 
-// explainIncidents mentions outages of Redis during the tick, and later losses of its data.
+// explainIncidents mentions outages of Redis at the time of the tick, and losses of Redis' data after the tick.
 func explainIncidents(s *explainer) {
 	for _, in := range s.incidents {
 		switch during := s.formatTime(in.From) + " and " + s.formatTime(in.To); {

@@ -27,12 +27,12 @@ type chain struct {
 
 // A parent is one of the ancestors in a chain.
 type parent struct {
-	*explainer        // nil if the phase of the parent is unknown
-	unknown    string // reason why it is unknown
+	*explainer        // nil if the parent could not be explained
+	unknown    string // reason why the parent could not be explained
 	settled    bool   // settlePhase was called for the parent
 }
 
-// explainParents adds lines about the ancestors of the job. A tick without a record gets the phase that follows from the ancestors.
+// explainParents adds lines about the ancestors of the job. If the tick of the job has no record, its phase follows from the ancestors.
 func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, s *explainer) error {
 	c := &chain{o, infos, s.At.UTC().Format(time.RFC3339), map[string]*parent{}}
 	within, cancel := context.WithTimeoutCause(ctx, chainTimeout, fmt.Errorf("no answer in %v", chainTimeout))
@@ -46,7 +46,7 @@ func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, 
 	return nil
 }
 
-// readParents reads the explanations of a job's parents. If the phase of a parent depends on its own parents, it reads these too.
+// readParents reads the explanations of a job's parents. If the phase of a parent depends on its own parents, readParents reads these too.
 func (c *chain) readParents(ctx context.Context, s *explainer) {
 	for queue := []*explainer{s}; len(queue) > 0; queue = queue[1:] {
 		for _, job := range queue[0].info.After {
@@ -64,7 +64,8 @@ func (c *chain) readParents(ctx context.Context, s *explainer) {
 	}
 }
 
-// readParent returns the explanation of one parent. Only its phase and main line are shown. An error does not hide the explanation of the child.
+// readParent returns the explanation of one parent. Only the phase and the main line of a parent are shown. After an error, readParent returns a parent with
+// the reason in unknown, so that the job itself is still explained.
 func (c *chain) readParent(ctx context.Context, job string) *parent {
 	s, err := c.operator.readFacts(ctx, c.infos, job, c.at)
 	if err == nil {
@@ -83,7 +84,8 @@ func (c *chain) readParent(ctx context.Context, job string) *parent {
 	return &parent{explainer: s}
 }
 
-// settlePhase returns the lines about a job's ancestors. If the tick of the job has no record, settlePhase sets the phase that follows from them.
+// settlePhase returns the lines about a job's ancestors. If the tick of the job has no record, settlePhase sets its phase to the one that follows from the
+// ancestors.
 func (c *chain) settlePhase(s *explainer, name string) (lines []string) {
 	cause, more, states := "", 0, map[parentState]bool{}
 	for _, job := range s.info.After {
@@ -196,14 +198,14 @@ func (s *explainer) goesOn() bool {
 	return slices.ContainsFunc(slices.Concat(s.state.Running, s.state.Orphans), s.isHeldBy)
 }
 
-// countingRuns returns the last runs without the manual ones, because no job runs after a manual run.
+// countingRuns returns the runs of lastRuns except manual runs, because no job runs after a manual run.
 func (s *explainer) countingRuns() []journal.Record {
 	return slices.DeleteFunc(s.lastRuns(), isManual)
 }
 
 // badOutcome returns the outcome of the first slot whose last run did not end ok; "" if there is none.
 func (s *explainer) badOutcome() string {
-	for _, r := range s.countingRuns() { // sorted by slot
+	for _, r := range s.countingRuns() { // the runs are sorted by slot
 		if r.Outcome != journal.OutcomeOK && r.Outcome != journal.OutcomeRunning {
 			return r.Outcome
 		}

@@ -39,7 +39,8 @@ func (s *explainer) explainRuns() {
 	s.Phase = s.phaseOfRuns()
 }
 
-// phaseOfRuns returns the phase according to the records. A run in progress comes before a run with an unknown end, which comes before all others.
+// phaseOfRuns returns the phase according to the records. If any run is in progress, the phase is running. Otherwise, if the end of a last attempt is
+// unknown, the phase is unknown.
 func (s *explainer) phaseOfRuns() Phase {
 	running := func(r journal.Record) bool { return r.Outcome == journal.OutcomeRunning }
 	switch {
@@ -60,8 +61,9 @@ func (s *explainer) lastRuns() []journal.Record {
 	})
 }
 
-// isLaterAttempt reports whether the record later belongs to a later attempt than r. A recovery may hold another slot than the run before it, because it takes
-// the lowest free one. A tick of a job with recoveries never has two runs at once. The attempts of each manual run count from 1.
+// isLaterAttempt reports whether the record later belongs to a later attempt than r. A recovery may hold another slot than the run that it follows, because
+// it takes the lowest free slot. Its slot need not match, because a tick of a job with recoveries never has two runs at once. Each manual run counts its
+// attempts from 1, so only records with its token belong to it.
 func isLaterAttempt(later, r journal.Record) bool {
 	switch {
 	case isManual(later) != isManual(r) || later.Attempt <= r.Attempt:
@@ -87,7 +89,7 @@ func (s *explainer) explainRunning(r journal.Record) {
 	s.addLine("began%s, at %s; its lease has ended, and no replica has recorded how the run ended", grantText(r), s.formatTime(r.Started))
 }
 
-// explainHolders explains grants of the tick that have no record, because records may be written later than grants.
+// explainHolders explains the grants of the tick that have no record. The record of a run may be written later than its grant.
 func (s *explainer) explainHolders() {
 	for _, h := range s.state.Running {
 		if s.isHeldBy(h) && !s.isRecorded(h.ID) {
@@ -278,7 +280,7 @@ func (s *explainer) explainPaused(r journal.Record) {
 	p, newest := s.state.Pause, canSettle(s.state.Pause, r)
 	logged, note := s.loggedPause(r)
 	switch {
-	case newest && logged.Covers(p.From): // the same pause, because an act is logged before it is carried out
+	case newest && logged.Covers(p.From): // p is the logged pause: an act is logged before it is carried out, so p begins within the logged pause
 		if logged.By == p.By {
 			note = ""
 		}
@@ -307,7 +309,8 @@ func (s *explainer) unreadableText() string {
 	return "the audit log cannot be read: " + strings.TrimPrefix(s.actsErr.Error(), "read the audit log: ")
 }
 
-// boundPause removes the end of an earlier pause if that end is too late. The audit log may lack the act that ended the pause.
+// boundPause removes the end of a logged pause if that end is in the future, or after the start of the present pause. Such a pause ended earlier, by an act
+// that the audit log lacks.
 func (s *explainer) boundPause(p election.Pause) election.Pause {
 	latest := s.state.Now
 	if next := s.state.Pause.From; next.After(p.From) {
@@ -330,8 +333,9 @@ func (s *explainer) needsActs() bool {
 	return slices.ContainsFunc(s.past, func(r journal.Record) bool { return s.isOf(r) && r.Reason == "paused" })
 }
 
-// loggedPause returns the pause that settled the tick of a record, according to the audit log; the zero Pause if the log has none. An act on many jobs names
-// only some of them. Acts that name the job take precedence over such acts, unless one of these is newer. In that case note says that the pause is not certain.
+// loggedPause returns the pause that settled the tick of a record, according to the audit log; the zero Pause if the log has none. The entry of an act on
+// many jobs names only the first of them. If the result depends on an entry that may concern the job but does not name it, note says that the pause is not
+// certain.
 func (s *explainer) loggedPause(r journal.Record) (p election.Pause, note string) {
 	p = s.settledBy(r, s.isNamed)
 	newer := func(a journal.Act) bool {
@@ -346,8 +350,8 @@ func (s *explainer) loggedPause(r journal.Record) (p election.Pause, note string
 	return p, ""
 }
 
-// settledBy returns the pause that settled the tick of a record, according to the acts for which about returns true. It is the newest pause at the claim of the
-// tick, which may be earlier than the record.
+// settledBy returns the pause that settled the tick of a record, according to the acts for which about returns true. It tries the pause at the time of the
+// record first, and then the pause at the tick, because the tick may have been claimed before the record was written.
 func (s *explainer) settledBy(r journal.Record, about func(journal.Act) bool) election.Pause {
 	for _, at := range []time.Time{r.Finished, r.Tick} {
 		if p := pauseAt(s.acts, about, at); canSettle(p, r) {
@@ -359,12 +363,14 @@ func (s *explainer) settledBy(r journal.Record, about func(journal.Act) bool) el
 
 func (s *explainer) isNamed(a journal.Act) bool { return slices.Contains(a.Jobs, s.Job) }
 
-// mayMean reports whether an act names the job, or may concern it without naming it. An act names only the first of its jobs, in alphabetical order.
+// mayMean reports whether an act names the job, or may concern it without naming it. The entry of an act names only the first of its jobs, in alphabetical
+// order.
 func (s *explainer) mayMean(a journal.Act) bool {
 	return s.isNamed(a) || a.JobCount > len(a.Jobs) && len(a.Jobs) > 0 && s.Job > a.Jobs[len(a.Jobs)-1]
 }
 
-// pauseAt returns the newest pause that had begun by the time at. It has the user and the reason of that time, and the end that later acts gave it.
+// pauseAt returns the newest pause that had begun by the time at. The result has the user and the reason as they were at that time, but the end that later
+// acts have set.
 func pauseAt(acts []journal.Act, about func(journal.Act) bool, at time.Time) (p election.Pause) {
 	for _, a := range acts {
 		on, later := p.On(a.Time), a.Time.After(at)
@@ -381,7 +387,8 @@ func pauseAt(acts []journal.Act, about func(journal.Act) bool, at time.Time) (p 
 	return p
 }
 
-// carriedOn returns a pause after one more act of kind pause. A pause that is on keeps its start.
+// carriedOn returns a pause after one more act of kind pause. on is set if the pause was on before the act: it then keeps its start. later is set if the act
+// is later than the time for which the pause is wanted: the user and the reason then stay.
 func carriedOn(p election.Pause, a journal.Act, on, later bool) election.Pause {
 	if !on {
 		p = election.Pause{From: a.Time, Outcome: run.SkippedPaused}

@@ -139,13 +139,13 @@ type followedRun struct {
 	id    string
 	place string // position of the next chunk in Redis
 	begun bool
-	now   journal.Record // its newest record
-	read  reading        // position in its output
+	now   journal.Record // newest record of the run
+	read  reading        // position in the output of the run
 	tries int            // number of failed attempts that were reported to the viewer
 	ended bool           // the last chunk has arrived
 	shown bool           // some output was passed on
-	last  journal.Record // the final record, once it has ended
-	since time.Time      // when its end was first seen
+	last  journal.Record // final record; zero until the run has ended
+	since time.Time      // time at which the follower first read the final record
 }
 
 // renewMark marks the job in Redis as followed. It writes at most once per presentEvery.
@@ -188,7 +188,8 @@ func (f *follower) showOutput(ctx context.Context, r *followedRun) (over bool, e
 	if err := f.renewMark(ctx); err != nil {
 		return false, err
 	}
-	record, known, err := f.journal.Run(ctx, f.job, r.id) // before the output, so that the output of a run that has ended is complete in Redis, or soon will be
+	// The record is read before the output. If the record shows that the run has ended, the output is complete in Redis, or soon will be.
+	record, known, err := f.journal.Run(ctx, f.job, r.id)
 	if err != nil {
 		return false, err
 	}
@@ -357,5 +358,5 @@ func (f *follower) lookAtAll(ctx context.Context, known map[string]*followedRun,
 	return nil
 }
 
-// isTry reports whether a record belongs to a failed attempt that its run repeated. The output of such an attempt is part of the output of the run.
+// isTry reports whether a record belongs to a failed attempt that was retried. The output of such an attempt is part of the output of the run.
 func isTry(r journal.Record) bool { return strings.HasSuffix(r.RunID, fmt.Sprintf(".%d", r.Attempt)) }

@@ -17,7 +17,7 @@ import (
 type HistoryRequest struct {
 	// Job is the name of a job; "" for all jobs.
 	Job string
-	// Outcomes are the outcomes to include; nil for all records. If it is set, failed attempts that their runs repeated are left out.
+	// Outcomes are the outcomes to include; nil for all records. If it is set, failed attempts that were retried are left out.
 	Outcomes []string
 	// Since and Until limit the end of runs, or the time at which ticks were settled: Since <= end < Until. Zero means no limit. For a run in progress, Until
 	// limits the start, and Since does not apply.
@@ -59,11 +59,11 @@ type History struct {
 // History reads the newest records of runs, and of ticks that were settled without a run.
 func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, error) {
 	records, more, err := o.readRecords(ctx, req)
-	h := &History{Records: append([]journal.Record{}, records...), More: more} // never null
+	h := &History{Records: append([]journal.Record{}, records...), More: more} // an empty list is [] in JSON, not null
 	switch {
 	case errors.Is(err, journal.ErrCorrupt) && len(records) == 0:
 		return nil, fmt.Errorf("read the history of namespace %s: %w", o.cfg.Namespace, err)
-	case errors.Is(err, journal.ErrCorrupt): // the other records are valid
+	case errors.Is(err, journal.ErrCorrupt): // only the damaged records are missing
 		h.Damage = err
 	case err != nil:
 		return nil, o.historyError(err)
@@ -134,7 +134,7 @@ func (o *Operator) addOutput(ctx context.Context, h *History) error {
 	return nil
 }
 
-// Recent reads the newest [RecentRuns] records per job, from new to old, without failed attempts that their runs repeated. Damaged records are left out.
+// Recent reads the newest [RecentRuns] records per job, from new to old, without failed attempts that were retried. Damaged records are left out.
 func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]journal.Record, error) {
 	recent, err := o.journal.Recent(ctx, jobs, RecentRuns)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
@@ -146,8 +146,8 @@ func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]jour
 	return recent, nil
 }
 
-// Failures reads the failures that ended within a window, the newest first. Damaged records are left out. With an error, the result has the failures that were
-// read before it.
+// Failures reads the failures that ended within a window, the newest first. Damaged records are left out. With an error, the result has the failures that
+// were read before the error.
 func (o *Operator) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
 	found, err := o.journal.FailuresBetween(ctx, req)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
@@ -177,7 +177,7 @@ func (o *Operator) Logs(ctx context.Context, req LogsRequest) ([]journal.Record,
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return nil, o.historyError(err)
 	}
-	runs := slices.DeleteFunc(append([]journal.Record{}, all...), func(r journal.Record) bool { return r.Started.IsZero() }) // never null
+	runs := slices.DeleteFunc(append([]journal.Record{}, all...), func(r journal.Record) bool { return r.Started.IsZero() }) // an empty list is [] in JSON, not null
 	runs = runs[:min(len(runs), max(req.Limit, 0))]
 	if err := o.journal.AddOutput(ctx, runs); err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return nil, o.historyError(err)

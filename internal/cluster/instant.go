@@ -15,7 +15,7 @@ var wallClock = []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T
 
 type instant struct {
 	at     time.Time
-	face   time.Time // the requested local time, with the zone UTC, if the zone's clock skipped it; at is then the end of the gap
+	face   time.Time // requested local time, as a time in UTC, if the zone's clock skipped it; at is then the end of the gap. Otherwise zero
 	remark string    // describes a change of the clock at the instant; "" if there is none
 }
 
@@ -40,8 +40,8 @@ func faceOf(at time.Time, zone *time.Location) time.Time {
 
 // onClock returns the first instant at which the local time in a zone is face or later. face is a local time with the zone UTC.
 func onClock(face time.Time, zone *time.Location) instant {
-	const mostShift = 48 * time.Hour                                      // some zones have skipped a day
-	for from := face.Add(-mostShift); from.Before(face.Add(mostShift)); { // from one change of the clock to the next
+	const mostShift = 48 * time.Hour                                      // the clock of some zones has skipped a whole day
+	for from := face.Add(-mostShift); from.Before(face.Add(mostShift)); { // each step goes to the next change of the clock
 		end := cronspec.PeriodEnd(zone, from)
 		at := from.Add(face.Sub(faceOf(from, zone)))
 		if !at.Before(from) && (end.IsZero() || at.Before(end)) {
@@ -133,7 +133,8 @@ func movedTo(info journal.JobInfo, i instant, zone *time.Location) bool {
 	})
 }
 
-// followsClock reports whether an expression has no fixed time, because its minute or hour starts with "*". A time that the clock skips then has no tick.
+// followsClock reports whether an expression has no fixed time, because its minute or hour starts with "*". A job with such an expression has no tick for a
+// time that the clock skips.
 func followsClock(expression string) bool {
 	fields := strings.Fields(expression)
 	if len(fields) == 6 {

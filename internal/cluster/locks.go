@@ -20,7 +20,7 @@ import (
 type Lock struct {
 	Name    string       `json:"name"`
 	Slots   int          `json:"slots"`
-	Holders []SlotHolder `json:"holders"` // by slot
+	Holders []SlotHolder `json:"holders"` // sorted by slot
 	Waiters int          `json:"waiters"`
 	// Waiting has the first [MostWaiting] waiters, by the start of their wait. Clients that use package locking directly are not among them.
 	Waiting []Waiter `json:"waiting"`
@@ -205,8 +205,8 @@ func (r *statusReader) findPools(uses []journal.LockUse) {
 	slices.SortFunc(r.status.Pools, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// usersOf returns the runs and processes that hold a slot of a lock or wait for one, by id. A run that waits for a slot of a pool already holds a slot of its
-// job.
+// usersOf returns the runs and processes that hold a slot of a lock or wait for one, by id. The users of a pool include all runs that hold a slot of one of
+// its jobs, because a run gets a slot of its job before it waits for the pool.
 func (r *statusReader) usersOf(l namedLock, uses []journal.LockUse) map[string]Waiter {
 	users := map[string]Waiter{}
 	for _, use := range uses {
@@ -309,7 +309,7 @@ func nameUser(job, owner string) string {
 }
 
 const (
-	// showAfter is the time for which a process must use a lock before a status shows it, so that short uses cost nothing.
+	// showAfter is the time for which a process must use a lock before a status shows it, so that short uses write nothing to Redis.
 	showAfter = time.Second
 	// showEvery is the interval at which the entry of a process is renewed.
 	showEvery = 10 * time.Second
@@ -327,7 +327,7 @@ func ShowLock(j *journal.Journal, use journal.LockUse, lease time.Duration, cloc
 	ctx, cancel := context.WithCancel(context.Background())
 	over, shown, began := make(chan struct{}), false, time.Now()
 	lasts := min(lease, showFor)
-	go func() { // ends once hide was called; hide waits for it, for hideWithin at most
+	go func() { // the goroutine ends after hide is called; hide waits up to hideWithin for its end
 		defer close(over)
 		for pause := showAfter; backoff.Sleep(ctx, pause); {
 			now, known := clock()

@@ -116,8 +116,8 @@ func (o *Operator) mustKnow(ctx context.Context, job string) error {
 	if slices.Contains(names, job) {
 		return nil
 	}
-	// A job that is only in the history was removed, unless the local configuration is incomplete and may still have it. Other jobs of the history are
-	// suggestions.
+	// A job that is only in the history was removed, unless the local configuration is incomplete and may still have it. The names of other jobs in the
+	// history are candidates for a suggestion.
 	const enough = 1000
 	past, _ := o.journal.Runs(ctx, "", enough, false)
 	for _, r := range past {
@@ -136,7 +136,7 @@ func (o *Operator) historyError(err error) error {
 	return unavailableError(fmt.Sprintf("read the history of namespace %s", o.cfg.Namespace), err)
 }
 
-// The reasons for failed operations, for errors.Is. The text of an error has more detail, and does not need the reason.
+// The reasons for failed operations, for errors.Is. The text of an error has more detail, and does not repeat the reason.
 var (
 	// ErrUnavailable means that Redis did not answer, or refused a command. The error is an [UnavailableError].
 	ErrUnavailable = errors.New("redis is unavailable")
@@ -260,8 +260,8 @@ const RedisUp = redisconn.ServerUp
 // mostNamed is the maximum number of servers that an error names.
 const mostNamed = 3
 
-// withServers adds the servers that are not up to the error of a status that could not be read. If the only server is down, it adds nothing, because the error
-// already says so.
+// withServers extends err, the error of a status that could not be read, by the servers that are not up. If there is only one server and it does not answer,
+// withServers adds nothing, because err already says so.
 func withServers(err error, servers []RedisServer) error {
 	var named []string
 	down := 0

@@ -32,7 +32,7 @@ type Problem struct {
 	Replica string     `json:"replica,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
 	Message string     `json:"message"`
-	// Failures describes the failures of a failing job. Since is then the end of the first one.
+	// Failures describes the failures of a failing job. Since is then the end of the first failure.
 	Failures *Streak `json:"failures,omitempty"`
 }
 
@@ -143,9 +143,9 @@ func (j Job) isFailing() bool {
 	return j.Enabled && j.LastEnd != nil && j.LastEnd.Failed() && !recovers
 }
 
-// withoutTries returns the newest records, at most RecentRuns, without failed attempts that their runs repeated.
+// withoutTries returns the newest records, at most RecentRuns, without failed attempts that were retried.
 func withoutTries(newestFirst []journal.Record) []journal.Record {
-	list := []journal.Record{} // never null
+	list := []journal.Record{} // an empty list is [] in JSON, not null
 	for _, r := range newestFirst {
 		if !r.Retried && len(list) < RecentRuns {
 			list = append(list, r)

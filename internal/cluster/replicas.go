@@ -43,8 +43,8 @@ type Replica struct {
 	ClockErrorMS  int64     `json:"clock_error_ms"`
 	Running       int       `json:"running"`
 	MaxRunning    int       `json:"max_running,omitempty"` // maximum number of runs at once; 0 for older versions of cronclave
-	// LeaseMargin is the smallest margin with which the replica renewed or lost a lease within the last minute; nil if it had none, and for older versions of
-	// cronclave.
+	// LeaseMargin is the smallest margin with which the replica renewed or lost a lease within the last minute. It is nil if the replica renewed and lost
+	// none, and for older versions of cronclave.
 	LeaseMargin *journal.LeaseMargin `json:"lease_margin,omitempty"`
 	Unable      string               `json:"unable,omitempty"` // reason why the replica claims nothing
 
@@ -83,8 +83,8 @@ func (r Replica) recentProblems() (list []Problem) {
 	return list
 }
 
-// lateRenewal describes a lease that was lost or nearly lost. The leadership differs from a run: it is not stopped before its lease ends, and users can't set
-// its lease length.
+// lateRenewal describes a lease that was lost or nearly lost. For the leadership, the text is shorter: nothing is stopped before its lease ends, and users
+// can't set the length of the lease.
 func (r Replica) lateRenewal() string {
 	m, of := *r.LeaseMargin, FirstLine(r.LeaseMargin.Of, 80)
 	if of == "" {
@@ -214,7 +214,7 @@ func (o ClockOffset) String() string {
 }
 
 const (
-	// Leadership is the name of the leadership for the cluster's housekeeping in package election.
+	// Leadership is the name under which package election elects the leader of the cluster.
 	Leadership = "leader"
 	// RegisterEvery is the interval at which a replica renews its registration.
 	RegisterEvery = 5 * time.Second
@@ -249,12 +249,13 @@ func FirstLine(text string, most int) string {
 // registerWithin is the maximum time from the first answer of Redis until every replica that is up has registered.
 const registerWithin = RegisterEvery + RegistrationDelay
 
-// registerAgain is the maximum time from the end of an outage to the registration of a replica that was cut off. It allows for a pause and one attempt that
-// times out.
+// registerAgain is the maximum time from the end of an outage to the registration of a replica that was cut off. It allows for the pause between two
+// attempts, and for one attempt that times out.
 const registerAgain = 2 * RegistrationDelay
 
-// lastIncident returns the end of the newest incident after which replicas that are up may not have registered yet; zero if there is none. An outage no longer
-// counts once a replica has registered more than registerAgain after its end. By then all replicas that the outage affected have registered.
+// lastIncident returns the end of the newest incident after which replicas that are up may not have registered yet; zero if there is none. An outage no
+// longer counts once a replica has registered more than registerAgain after the end of the outage. By then all replicas that the outage affected have
+// registered.
 func lastIncident(newestFirst []journal.Incident, replicas []journal.Replica) time.Time {
 	for _, in := range newestFirst {
 		if in.Kind == journal.DataLoss || !slices.ContainsFunc(replicas, func(e journal.Replica) bool { return e.Seen.After(in.To.Add(registerAgain)) }) {
@@ -290,7 +291,7 @@ func newestIncident(newestFirst []journal.Incident, kind string, now time.Time) 
 }
 
 // lostActs describes the entries of the audit log that a loss of Redis' data may have removed; "" if there is no such loss. A loss does not count if an act
-// from before it is still there, because the loss concerned other data.
+// from before the loss is still there: the loss must have concerned other data.
 func lostActs(newestFirst []journal.Incident, acts []journal.Act) string {
 	for _, in := range newestFirst {
 		if in.Kind == journal.DataLoss && !slices.ContainsFunc(acts, func(a journal.Act) bool { return a.Time.Before(in.From) }) {

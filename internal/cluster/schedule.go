@@ -10,8 +10,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// namingSchedule returns the schedule whose local times identify the ticks of a job; nil if instants identify them. For a chained job it looks at all schedules
-// at the start of the chain: local times must identify the ticks of each of them, in the same zone.
+// namingSchedule returns the schedule whose local times identify the ticks of a job; nil if instants identify them. A chained job has the ticks of the jobs
+// at the start of its chain. Its result is nil unless local times, in one zone, identify the ticks of all these jobs.
 func namingSchedule(zones *cronspec.Zones, infos []journal.JobInfo, job journal.JobInfo) (spec *cronspec.Schedule) {
 	left, seen := []journal.JobInfo{job}, map[string]bool{}
 	for len(left) > 0 {
@@ -259,7 +259,7 @@ func (c *TickCache) jobFor(info journal.JobInfo, now time.Time) cachedJob {
 
 func (c *TickCache) periodFor(spec *cronspec.Schedule, now time.Time) cachedPeriod {
 	period, known := c.periods[spec.Key()]
-	if age := now.Sub(period.at); known && age >= 0 && age < periodGoodFor { // below 0 if the clock was set back
+	if age := now.Sub(period.at); known && age >= 0 && age < periodGoodFor { // age is negative if the clock was set back
 		return period
 	}
 	return cachedPeriod{longestGap(spec, now.Add(-periodBack), now.Add(periodAhead)), now}

@@ -25,7 +25,7 @@ type JobSettings struct {
 	More int `json:"more,omitempty"`
 	// Fault is the reason why settings are unknown, such as an unavailable Redis or damaged data; "" if there is none.
 	Fault string `json:"fault,omitempty"`
-	// Differing are the keys whose values differ between the known forms, in the order of the keys.
+	// Differing are the keys whose values differ between the known forms, in the order of [JobSettings.Keys].
 	Differing []string `json:"differing"`
 }
 
@@ -86,7 +86,7 @@ func (s *JobSettings) Keys() (keys []string) {
 // Settings reads the settings of a job that the given replicas have published. If Redis fails, the settings are unknown. That is not an error, because the rest
 // of the status does not need them.
 func (o *Operator) Settings(ctx context.Context, replicas []Replica, job string) *JobSettings {
-	s := &JobSettings{Job: job, Agreement: SettingsUnknown, Forms: []JobForm{}, Differing: []string{}} // lists are never null
+	s := &JobSettings{Job: job, Agreement: SettingsUnknown, Forms: []JobForm{}, Differing: []string{}} // empty lists are [] in JSON, not null
 	configs := map[string]bool{}
 	for _, r := range replicas {
 		configs[r.ConfigDigest] = true
@@ -173,7 +173,7 @@ func (f sourcedForm) withSettings(known map[journal.ConfigID][]journal.Setting) 
 
 func differingKeys(keys []string, forms []JobForm) []string {
 	known := slices.DeleteFunc(slices.Clone(forms), func(f JobForm) bool { return f.State != FormKnown })
-	list := []string{} // never null
+	list := []string{} // an empty list is [] in JSON, not null
 	for _, key := range keys {
 		if slices.ContainsFunc(known, func(f JobForm) bool { return !sameSetting(f, known[0], key) }) {
 			list = append(list, key)

@@ -140,7 +140,7 @@ type Windows struct {
 	operator *Operator
 	limit    int
 	newest   snapshots[History]
-	failures sync.Map // windows that end now, by length: *snapshots[journal.FailuresFound]
+	failures sync.Map // results for windows that end now: the key is the length of the window, the value a *snapshots[journal.FailuresFound]
 	readers  chan struct{}
 }
 
@@ -213,7 +213,7 @@ func (w *Windows) newestFailures(ctx context.Context, req journal.FailuresReques
 		found, err := w.operator.Failures(ctx, req)
 		return &found, err
 	})
-	if found == nil { // the caller has gone
+	if found == nil { // the caller's context ended before a result was read
 		return journal.FailuresFound{}, err
 	}
 	return *found, err

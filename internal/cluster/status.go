@@ -23,7 +23,7 @@ type Status struct {
 	Expected  int       `json:"expected_replicas,omitempty"` // number of replicas that should be up; 0 if no configuration sets it
 	Jobs      []Job     `json:"jobs"`                        // the selected jobs
 	JobCount  int       `json:"job_count"`
-	Pools     []Pool    `json:"pools"` // by name, like Locks
+	Pools     []Pool    `json:"pools"` // Pools and Locks are sorted by name
 	Locks     []Lock    `json:"locks"` // locks of `cronclave lock` that have been held, or waited for, for more than a second
 	// Lost are the replicas whose registration expired within the last day, although they were not stopped. An entry ends when a replica of the same name starts.
 	Lost []LostReplica `json:"lost"`
@@ -70,8 +70,8 @@ type Job struct {
 	Enabled  bool            `json:"enabled"`
 	Paused   bool            `json:"paused"`
 	Last     *journal.Record `json:"last,omitempty"`
-	// LastEnd is the newest record of a run that ended by itself, or of a missed tick; nil if the records that were read have none. Canceled runs, skipped ticks,
-	// and failed attempts that their runs repeated do not count.
+	// LastEnd is the newest record of a run that ended by itself, or of a missed tick; nil if the records that were read have none. Canceled runs, skipped
+	// ticks, and failed attempts that were retried do not count.
 	LastEnd *journal.Record `json:"last_end,omitempty"`
 	Next    *time.Time      `json:"next,omitempty"` // in the job's zone
 	Holders []Holder        `json:"holders"`
@@ -87,9 +87,9 @@ type Job struct {
 	PausedSince  *time.Time `json:"paused_since,omitempty"`
 	PausedUntil  *time.Time `json:"paused_until,omitempty"` // nil if the pause lasts until the job is resumed
 	PausedReason string     `json:"paused_reason,omitempty"`
-	PausedBy     string     `json:"paused_by,omitempty"` // the user
+	PausedBy     string     `json:"paused_by,omitempty"` // the user who paused the job
 
-	// Recent are the newest records, as many as requested, from new to old. Failed attempts that their runs repeated are left out.
+	// Recent are the newest records, as many as requested, from new to old. Failed attempts that were retried are left out.
 	Recent []journal.Record `json:"recent"`
 }
 
@@ -152,7 +152,7 @@ type statusReader struct {
 	replicas []journal.Replica
 	jobs     []journal.JobInfo
 	back     time.Time // time since which Redis answers; zero if it is unknown or long ago
-	awaited  bool      // replicas that are up may not have registered since then
+	awaited  bool      // replicas that are up may not have registered since back
 }
 
 func (r *statusReader) readAll(ctx context.Context) error {
@@ -264,7 +264,7 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 		if len(unclear) == 0 {
 			break
 		}
-		if n == moreRecent { // after a pause of some hours, the newest records of all jobs are skipped ticks
+		if n == moreRecent { // after a pause of all jobs for some hours, their newest records are all skipped ticks, so the last end of every job is unclear
 			unclear = unclear[:min(len(unclear), maxUnclear)]
 		}
 		more, err := r.journal.Recent(ctx, unclear, n)
@@ -353,9 +353,9 @@ func (s Streak) String() (text string) {
 	return text
 }
 
-// streakOf returns the streak of a job from its newest records and the streak that Redis keeps. If the records contain no success, the streak may have begun
-// before them, and kept is used. It is not used if it lacks failures that the records have, because replicas of an older version did not update it. most is the
-// number of records requested: if there are fewer, the job has no others.
+// streakOf returns the streak of a job from its newest records and from kept, the streak that Redis stores. If the records contain a success, they suffice.
+// Otherwise, the streak may have begun before them, and kept has its start and count. If kept lacks failures that the records have, because replicas of an
+// older version did not update it, the records decide. most is the number of records requested: if there are fewer, the job has no others.
 func streakOf(newestFirst []journal.Record, kept journal.Streak, most int) *Streak {
 	var s Streak
 	for _, r := range newestFirst {

@@ -93,7 +93,7 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Req
 	case err != nil:
 		return r, unavailableError("ask", err)
 	}
-	r.Tick = req.Tick // in the caller's zone
+	r.Tick = req.Tick // keeps the time zone that the caller used
 	return r, nil
 }
 

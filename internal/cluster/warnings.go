@@ -271,12 +271,12 @@ const (
 	CodeZoneDataOlder = "zone_data_older"
 	// comparedMonths is the number of coming months for which the clocks of zones are compared. Before a later change, replicas will have newer zone data.
 	comparedMonths = 13
-	// maxHashedZones is the maximum number of zones that a replica registers, by name.
+	// maxHashedZones is the maximum number of zones that a replica registers: the first ones in alphabetical order.
 	maxHashedZones = 100
 )
 
-// HashZones returns a hash of the coming clock changes for each zone, by name. A hash begins with its first month, so that hashes of different months are not
-// compared.
+// HashZones returns a hash of the coming clock changes for each zone, by name. The text of a hash begins with the first month that it covers, so that hashes
+// of different months are not compared.
 func HashZones(zones []*time.Location, now time.Time) map[string]string {
 	byName := map[string]*time.Location{}
 	for _, zone := range zones {

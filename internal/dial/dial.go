@@ -115,7 +115,7 @@ func (d *Dialer) dialAddress(ctx context.Context, network, addr, step string) (n
 	case errors.As(err, &timeout) && timeout.Timeout():
 		err = timeoutError(ConnectTimeout)
 	case errors.As(err, &op):
-		err = op.Err // the step has the address
+		err = op.Err // without the address, because step already contains it
 	}
 	return nil, &Error{step, err}
 }
@@ -204,7 +204,7 @@ func (l *lookup) awaitAnswer(ctx context.Context, q question) answer {
 	}
 }
 
-// lookupError removes the name from the error of a resolver, because the step already has the name.
+// lookupError removes the name from the error of a resolver, because the step in [Error] already contains the name.
 func lookupError(err error) error {
 	var dns *net.DNSError
 	switch {

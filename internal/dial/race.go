@@ -84,7 +84,7 @@ func (r *race) queueAddresses(a answer) time.Duration {
 	return 0
 }
 
-// interleaveFamilies returns the addresses of two families in alternation. The first one is from more.
+// interleaveFamilies returns the addresses of two families in alternation. The first address is from more.
 func interleaveFamilies(waiting, more []netip.Addr) []netip.Addr {
 	var all []netip.Addr
 	for i := range max(len(waiting), len(more)) {

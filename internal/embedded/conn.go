@@ -172,12 +172,12 @@ func (r *requests) parseHeader(line []byte) error {
 	return fmt.Errorf("%w: the header %q", errNoRequest, line)
 }
 
-// A clock sets the time of miniredis once per command of a client. Everything in the command then happens at one instant, as in Redis: no key expires
-// between two calls of a script. It also saves miniredis a walk over all keys for each call in a script.
+// A clock sets the time of miniredis once per command of a client. Everything in the command then happens at one instant, as in Redis: no key expires between
+// two calls of a script. Setting the time only once also saves miniredis a walk over all keys for each call in a script.
 type clock struct {
 	redis *miniredis.Miniredis
 
-	setting sync.Mutex // held while waiting for the lock of redis
+	setting sync.Mutex // orders the calls of setNow; it may be held while waiting for the lock of redis
 	last    time.Time
 
 	// known must not be held while waiting for the lock of redis, because calls from scripts lock known while they hold that lock.
@@ -208,8 +208,8 @@ func (c *clock) setNow() {
 	}
 }
 
-// isClient reports whether a peer is the connection of a client. miniredis also creates a peer for each call from a script, which has a context from
-// the start. The peer of a client has no context before its first command.
+// isClient reports whether a peer is the connection of a client. miniredis also creates a peer for each call from a script. Such a peer has a context from the
+// start, but the peer of a client has none before its first command.
 func (c *clock) isClient(p *server.Peer) bool {
 	c.known.Lock()
 	defer c.known.Unlock()

@@ -16,10 +16,10 @@
 // It can't coordinate a cluster. Each process has its own server, so N replicas with N embedded servers would run every job N times. The data is in
 // memory only, and is lost when the process ends. There is no TLS, replication, Sentinel or Cluster.
 //
-// Known differences from Redis 7 that matter to code for both:
+// Known differences from Redis 7 that matter to code that runs on both:
 //
 //   - INFO supports the sections server (with [Mode] and nothing else), clients and stats, at most one per call. Other sections are an error. Inside MULTI,
-//     INFO server is answered at once.
+//     INFO server is not queued, but answered at once.
 //   - CONFIG, ROLE, DEBUG and most of CLIENT and COMMAND are unknown commands, so checks of a server's settings are not possible.
 //   - WAIT returns 0 at once: there are no replicas.
 //   - Each command of a client sorts and walks all keys to expire some: 0.2 ms with 1,000 keys, 2.5 ms with 10,000 (BenchmarkScript). So a trial with
@@ -263,7 +263,7 @@ func (s *Server) ServeView(v View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		_ = v.Listener.Close() // nothing was served
+		_ = v.Listener.Close() // a failed Close loses nothing, because the listener served nobody
 		return
 	}
 	s.openDoor(door{v.Listener, peers})
@@ -284,7 +284,7 @@ func (v View) allowedCommand(cmd string, args []string) []string {
 	return nil
 }
 
-// scriptCall returns an EVAL of a script in Scripts, or nil for any other script. EVAL could write, but these scripts do not.
+// scriptCall returns an EVAL of a script in Scripts, or nil for any other script. EVAL allows a script to write, but the scripts in Scripts only read.
 func (v View) scriptCall(cmd string, args []string) []string {
 	for sha, text := range v.Scripts {
 		if len(args) > 0 && (cmd == "EVAL_RO" && args[0] == text || cmd == "EVALSHA_RO" && args[0] == sha) {

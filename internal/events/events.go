@@ -14,8 +14,8 @@ import (
 // An Event is an [Outcome], a [ProblemBegan] or a [ProblemEnded].
 type Event interface{ isEvent() }
 
-// An Outcome is the first record that ends a run, a try or a tick. In a cluster, one replica publishes it, once. Its Output is
-// nil.
+// An Outcome is the record of the end of a run, of a failed attempt that was retried, or of a tick that did not run. Several replicas may write such a
+// record. Only the replica whose record Redis got first publishes it, once. Output is nil.
 type Outcome struct{ journal.Record }
 
 // A ProblemBegan is the start of a problem of this replica. Code is the code of the warning in status.

@@ -60,7 +60,7 @@ type file struct {
 	text []byte
 }
 
-// server is the state of the server. Only runServer uses it: orders and requests come through channels.
+// server is the state of the server. Only the goroutine of runServer uses it, so it needs no mutex: orders and requests come through channels.
 type server struct {
 	files   []file // the node of files[i] is root+1+i
 	hangs   func(op uint32) bool

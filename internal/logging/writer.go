@@ -1,5 +1,5 @@
-// Package logging writes all log output of a process. The reader of a log, such as a terminal, a journal or another program behind a pipe, may stop reading
-// or exit. The process must never wait for it.
+// Package logging writes all log output of a process. The reader of a log, such as a terminal, a journal or another program behind a pipe, may stop reading or
+// exit. The process must never wait for the reader.
 //
 //   - A [Writer] queues lines and writes them from its own goroutine. It drops and counts the lines that do not fit into the queue, and reports their number
 //     as soon as the reader continues.
@@ -48,7 +48,7 @@ type Writer struct {
 	mu      sync.Mutex
 	queue   []byte          // complete lines only
 	spare   []byte          // an empty buffer that becomes the next queue
-	dropped uint64          // number of lines dropped since the last queued line
+	dropped uint64          // number of lines dropped since lines were last taken from the queue
 	writing bool            // lines that were taken from the queue are not written yet
 	flushes []chan struct{} // channels to close when everything is written
 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Life is the state of a process, if this process can determine it.
+// Life is the state of another process, as far as this process can determine it.
 type Life int
 
 const (

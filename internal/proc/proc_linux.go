@@ -140,8 +140,8 @@ func parseStat(pid int, stat []byte) (Process, bool) {
 	return p, errors.Join(err1, err2) == nil
 }
 
-// RunOf returns the run id in the environment of a process. id is "" if the environment has none, or if this process may not read it. known is false while
-// the process executes a program.
+// RunOf returns the run id in the environment of a process. id is "" if the environment has none, or if this process may not read the environment. known is
+// false while the process has no environment: during execve, and while it dies.
 func RunOf(pid int) (id string, known bool) {
 	for range 2 {
 		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
@@ -153,8 +153,8 @@ func RunOf(pid int) (id string, known bool) {
 		if len(env) > 0 || err != nil && !errors.Is(err, unix.ESRCH) {
 			return "", true
 		}
-		// During execve, and in a dying process that is not a zombie yet, there is no environment. The file is then empty or, in newer kernels, can't be
-		// opened (ESRCH). The address shows whether the environment is missing or only empty.
+		// During execve, and in a dying process that is not a zombie yet, there is no environment. The file is then empty or, in newer kernels, can't be opened
+		// (ESRCH). If the environment is missing and not only empty, its address is 0.
 		if p, ok := Of(pid); ok && !p.Dead() && p.env == "0" {
 			return "", false
 		}
@@ -173,7 +173,7 @@ func ID() string {
 	return fmt.Sprintf("%s/%d/%d", where, pid, self.Start)
 }
 
-// Program returns the program name of a process, or "?". The kernel keeps at most 15 bytes of the name, and the process may change them.
+// Program returns the program name of a process, or "?". The kernel keeps at most 15 bytes of the name, and the process may change its name.
 func Program(pid int) string {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil {
@@ -251,8 +251,8 @@ func CgroupsBelow(dir string) (names []string) {
 	return names
 }
 
-// RemoveCgroup removes an empty cgroup and the cgroups below it. It searches for cgroups below only if the first removal fails, because they are rare. It
-// returns nil if the cgroup does not exist.
+// RemoveCgroup removes an empty cgroup and the cgroups below it. It searches for cgroups below only if the first removal fails, because a run rarely creates
+// any. It returns nil if the cgroup does not exist.
 func RemoveCgroup(dir string) error {
 	err := unix.Rmdir(dir)
 	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {

@@ -34,8 +34,9 @@ const (
 	fromGetent = "getent passwd"
 )
 
-// setUser looks up the user and fills in a. A user number without an entry is no error: the returned user is nil. The same holds if the directory service does
-// not answer about a number and a group is named, because the two numbers are enough to start a command.
+// setUser looks up the user and fills in the account. A user that is given by number needs no entry: without an entry, setUser returns a nil user and no error.
+// If a group is named too, setUser returns the same when the directory service does not answer, because a command can start with the numbers of a user and a
+// group alone.
 func (a *account) setUser(name, groupName string) (*user.User, error) {
 	uid, numErr := parseID(name)
 	most := getentTime
@@ -162,10 +163,10 @@ func passwdEntry(passwd, name string) (entry []string, err error) {
 const (
 	// getentTime bounds a lookup in a directory service (LDAP, SSSD). Only the start that needs the entry waits.
 	getentTime = 5 * time.Second
-	// numberTime bounds a lookup whose result is optional. A start makes up to three lookups and must still begin within 5 s, the shortest time that a
-	// granted lease leaves for it.
+	// numberTime bounds a lookup whose result is optional. A start makes up to three such lookups. Together they must take less than 5 s, because a granted
+	// lease may leave no more time for the start.
 	numberTime = 1500 * time.Millisecond
-	// mostGetent caps the bytes of an answer. A group may have about ten thousand members.
+	// mostGetent caps the bytes of an answer. The answer for a group lists its members, which may be about ten thousand.
 	mostGetent = 4 << 20
 )
 
@@ -183,9 +184,9 @@ type silent struct{ error }
 
 func (silent) Is(target error) bool { return target == safefile.ErrUnanswered }
 
-// Accounts caches lookups of users and groups. It asks the directory service once per entry. After a lookup that timed out, it fails each lookup with the
-// same or a shorter time limit without asking. Use a new Accounts for each check, start or reload. A nil *Accounts asks each time, as the start of a run
-// does. It is safe for concurrent use.
+// Accounts caches lookups of users and groups. It asks the directory service once per entry. After a lookup that timed out, it fails each lookup with the same
+// or a shorter time limit without asking. Use a new Accounts for each `cronclave` command and for each reload of the configuration, because a cached entry is
+// never looked up again. A nil *Accounts caches nothing; the start of a run uses it. It is safe for concurrent use.
 type Accounts struct {
 	mu     sync.Mutex
 	known  map[[2]string]directoryAnswer // answers by database and key
@@ -288,8 +289,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// directoryServices returns the services of nsswitch.conf, except files, for the first of the databases that has a line there. Like glibc, it returns no
-// service if the file does not exist.
+// directoryServices returns the services that nsswitch.conf lists for the first of the databases that has a line in it. It leaves out the service "files".
 func directoryServices(nsswitch []byte, databases ...string) (services []string) {
 	for _, database := range databases {
 		for line := range bytes.Lines(nsswitch) {
@@ -309,8 +309,9 @@ func directoryServices(nsswitch []byte, databases ...string) (services []string)
 	return nil
 }
 
-// directoryGroups returns the numbers of a user's groups in the directory service. It returns none if the machine has no directory service. For a user of
-// /etc/passwd it ignores the service systemd, which is in Debian's nsswitch.conf by default: that service knows only users and groups of this machine.
+// directoryGroups returns the numbers of a user's groups in the directory service. It returns none if nsswitch.conf does not exist or names no directory
+// service. For a user of /etc/passwd it ignores the service systemd, which is in Debian's nsswitch.conf by default: that service knows only users and groups of
+// this machine.
 func (by *Accounts) directoryGroups(user, source string) ([]string, error) {
 	nsswitch, err := os.ReadFile("/etc/nsswitch.conf")
 	if err != nil {

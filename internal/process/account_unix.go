@@ -52,7 +52,7 @@ func (by *Accounts) lookupIdentity(userName, groupName string) (*identity, error
 	return a, nil
 }
 
-// setGroups fills in the supplementary groups from /etc/group and from the directory service, which may also list a user of /etc/passwd.
+// setGroups fills in the supplementary groups from /etc/group and from the directory service, whose groups may contain a user of /etc/passwd.
 func (a *identity) setGroups(u *user.User) error {
 	ids, err := u.GroupIds()
 	if err != nil {
@@ -116,7 +116,7 @@ func (by *Accounts) lookupGroup(name string) (uint32, error) {
 	case !errors.As(err, new(user.UnknownGroupError)):
 		return 0, fmt.Errorf("group %s: %w", name, err)
 	}
-	if gid, err := parseID(name); err == nil { // a number needs no entry
+	if gid, err := parseID(name); err == nil { // a group that is given by number needs no entry
 		return gid, nil
 	}
 	line, err := by.cachedGetent(getentTime, "group", name)

@@ -57,7 +57,7 @@ var (
 type HostConfig struct {
 	// Logger gets the messages that belong to no single run, for example about a cgroup that could not be created. nil logs nothing.
 	Logger hclog.Logger
-	// Warden ends runs if this process can't. nil means no warden: runs then outlive a process that is killed.
+	// Warden ends runs if this process can't. nil means no warden: runs then continue after this process is killed.
 	Warden Warden
 }
 
@@ -185,14 +185,14 @@ type Watched struct {
 	ID string
 	// Cgroup is the directory of the run's cgroup, or "".
 	Cgroup string
-	// Deadline is the time on CLOCK_BOOTTIME at which the run must be dead; 0 means no deadline. SIGTERM is sent before Deadline: earlier by Grace or by a
-	// third of Lease, whichever is less.
+	// Deadline is the time on CLOCK_BOOTTIME at which the run must be dead; 0 means no deadline. The warden sends SIGTERM at Deadline minus Grace, or at
+	// Deadline minus a third of Lease if that is later.
 	Deadline, Lease, Grace time.Duration
 }
 
 // Ward is a run that is registered with a [Warden]. Only Known and Reap block.
 type Ward interface {
-	// Known waits until the warden has confirmed the run and the deadline set so far. The run must not start earlier. If ctx ends, Known returns an error.
+	// Known waits until the warden has confirmed the run. The run must not start earlier. If ctx ends, Known returns an error.
 	Known(ctx context.Context) error
 	// Started reports the PID of the leader of the run's process group to the warden.
 	Started(leader int)

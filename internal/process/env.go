@@ -13,7 +13,7 @@ import (
 // maxValue is the maximum length of a variable's value in bytes. Linux limits NAME=value to 128 KiB.
 const maxValue = 128 << 10
 
-// EnvSpec lists the parts of a job's environment. If several parts set a variable, the last of these fields takes precedence.
+// EnvSpec lists the parts of a job's environment. If several parts set the same variable, the part whose field comes last in this struct takes precedence.
 type EnvSpec struct {
 	// Base is the replica's own environment, as from os.Environ.
 	Base []string
@@ -29,7 +29,7 @@ type EnvSpec struct {
 	User, Group string
 	// Accounts caches the lookups of User and Group. nil looks them up each time.
 	Accounts *Accounts
-	// EnvFile is a file of NAME=value lines, in the format of [safefile.ParseEnv]; "" means no file. It is read each time.
+	// EnvFile is a file of NAME=value lines, in the format of [safefile.ParseEnv]; "" means no file. Each call of [Environment] reads the file again.
 	EnvFile string
 	// Env is the job's env table.
 	Env map[string]string

@@ -336,7 +336,7 @@ func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 }
 
 // userLimit returns the error for a user with as many processes as the kernel permits. It does not wrap EAGAIN, because callers take EAGAIN for a shortage of
-// the whole machine. Commands of other users still start.
+// the whole machine, but commands of other users still start.
 func (s *Spec) userLimit(path string) error {
 	return fmt.Errorf("start %s: %w: the user %s may have %s processes and threads (RLIMIT_NPROC of cronclave, \"LimitNPROC=\" of its service)", path, ErrUserLimit, s.User,
 		processLimit())
@@ -402,8 +402,8 @@ func (unwatched) Release()                    {}
 // file, and short because the run keeps its slot during this time.
 const leftGrace = 2 * time.Second
 
-// signalGrace bounds the wait for the other processes of a command that exited after a passed signal, or with the terminal: the same signal may be about to end
-// them. Processes that exit later count as left behind.
+// signalGrace bounds the wait for the other processes of a command after the command itself has exited, if signals were passed on to its group or if it has the
+// terminal. A signal to the group, such as the SIGINT of Ctrl-C, may be about to end them too. Processes that live longer count as left behind.
 const signalGrace = 500 * time.Millisecond
 
 // awaitMembers waits until no process of the command is alive, the context kill ends, or the time within is over. The dead leader does not count.

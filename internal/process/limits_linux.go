@@ -40,9 +40,9 @@ func (c *cells) allowLimits(l Limits) error {
 }
 
 // enableControllers enables the controllers in the cgroups of runs, two levels below this process's own cgroup. A cgroup passes controllers on only if it
-// contains no processes, so this process first moves to another cgroup. It can't wait for EBUSY as a sign that a move is needed: for pids alone, the kernel
-// returns no error but makes the cgroup threaded, and no process can be started below a threaded cgroup. The root cgroup, which has no cgroup.type, may have
-// both processes and controllers.
+// contains no processes, so this process first moves to another cgroup. The move can't wait until the kernel returns EBUSY: if pids is the only controller, the
+// kernel returns no error. It makes the cgroup threaded instead, and no process can be started below a threaded cgroup. The root cgroup, which has no
+// cgroup.type, may have both processes and controllers.
 func (b *base) enableControllers(controllers []string) error {
 	own := filepath.Dir(b.dir)
 	if err := checkControllers(own, controllers); err != nil {
@@ -74,8 +74,8 @@ func checkControllers(dir string, controllers []string) error {
 	return nil
 }
 
-// moveToLeaf moves all processes of a cgroup to a leaf below it. It fails if a process is not this process or its child. A leaf that is left over is removed
-// together with the cgroups of dead replicas, once no process is in it.
+// moveToLeaf moves all processes of a cgroup to a leaf below it. It fails if a process is neither this process nor a child of this process. If a replica dies
+// without removing its leaf, its warden or a later replica removes the leaf once no process is in it.
 func moveToLeaf(own, leaf string) error {
 	for range 3 { // a child that is being started appears in the next list
 		pids, err := cgroupMembers(own)
@@ -165,7 +165,7 @@ func (c *cgroup) setLimits(l Limits) error {
 	if l.Memory > 0 {
 		set("memory.max", l.Memory)
 		set("memory.oom.group", 1)                                                               // kill the whole tree: half a tree is useless
-		if err := writeControl(c.dir, "memory.swap.max", "0"); !errors.Is(err, fs.ErrNotExist) { // the file is missing without swap
+		if err := writeControl(c.dir, "memory.swap.max", "0"); !errors.Is(err, fs.ErrNotExist) { // the kernel has this file only if swap is enabled
 			faults = append(faults, err)
 		}
 	}

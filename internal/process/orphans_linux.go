@@ -57,7 +57,7 @@ func newOrphans(log hclog.Logger) *orphans {
 	return o
 }
 
-// spareChild marks a child that its run will reap. The pidfd alone is not enough: without a free descriptor the child has none.
+// spareChild marks a child that its run will reap. reapDead also spares a child with a pidfd, but the child has none if this process had no free descriptor.
 func (o *orphans) spareChild(pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,8 +124,8 @@ func (o *orphans) killRun(id string) {
 	})
 }
 
-// signalRun sends a signal to the living orphans of a run, except the members of the process group but. Signal 0 sends nothing. It returns the orphans; unclear
-// reports whether there may be more.
+// signalRun sends a signal to the living orphans of a run. It skips the members of one process group, whose number is the argument but. Signal 0 sends nothing.
+// signalRun returns all living orphans of the run; unclear reports whether there may be more.
 func (o *orphans) signalRun(id string, signal unix.Signal, but int) (found []int, unclear bool) {
 	if !hasChild(false) {
 		return nil, false
@@ -175,8 +175,8 @@ func hasChild(dead bool) bool {
 	return !errors.Is(err, unix.ECHILD)
 }
 
-// handlesWork reports whether an os.Process has a pidfd on this kernel, and this process may list its pidfds. Before Linux 5.14, a process whose environment
-// is protected may not list them unless it is root.
+// handlesWork reports whether an os.Process has a pidfd on this kernel, and this process may list its pidfds. Before Linux 5.14, a process that is not dumpable
+// (PR_SET_DUMPABLE 0, which protects its environment) may not list its pidfds unless it is root.
 func handlesWork() bool {
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
@@ -198,7 +198,8 @@ func pidfdTargets() (map[int]bool, error) {
 	}
 	owned := map[int]bool{}
 	for _, f := range files {
-		// The link is anon_inode:[pidfd], and pidfd:[NUMBER] since Linux 6.9. A file that was closed meanwhile was not the pidfd of a child.
+		// The link is anon_inode:[pidfd], and pidfd:[NUMBER] since Linux 6.9. A file that was closed since ReadDir is skipped: a pidfd is closed only when
+		// nothing waits for its process any more.
 		if kind, err := os.Readlink("/proc/self/fd/" + f.Name()); err != nil || !strings.Contains(kind, "pidfd") {
 			continue
 		}

@@ -128,7 +128,7 @@ func (l *lateReader) Read(b []byte) (n int, err error) {
 	}
 	late, fault := err, errors.New("not read")
 	raw, err := l.file.SyscallConn()
-	if err == nil { // nothing was read yet; the file is non-blocking, so Read returns at once
+	if err == nil { // the pipe is non-blocking, so unix.Read returns at once even if the pipe is empty
 		err = raw.Control(func(fd uintptr) { n, fault = unix.Read(int(fd), b[:min(len(b), l.left)]) })
 	}
 	switch {
@@ -209,8 +209,8 @@ func wholeCharacters(text []byte) int {
 	return len(text)
 }
 
-// addPiece passes on a line or a piece of a line. rest reports whether an earlier piece of this line was passed on. A single newline then ends that line and
-// is not an empty line.
+// addPiece passes on a line or a piece of a line. rest reports whether an earlier piece of this line was passed on. If so, a piece that is only a newline ends
+// that line, and is not passed on as an empty line.
 func (o *output) addPiece(stream string, piece []byte, rest bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

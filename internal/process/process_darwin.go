@@ -106,7 +106,7 @@ func groupPrograms(id int) map[int]string {
 // programsOf returns nil: processes that left their group are not found on macOS.
 func programsOf([]int) map[int]string { return nil }
 
-// oomCounter does nothing on macOS, which has no such count.
+// oomCounter does nothing: macOS does not count the processes that it kills for memory.
 type oomCounter struct{}
 
 func newOOMCounter() oomCounter { return oomCounter{} }
@@ -122,5 +122,5 @@ func killUnexecuted(int, tree) (hung int) { return 0 }
 // watchStops does nothing, because on macOS a wait for a stop would also reap the command. So Ctrl-Z stops only the command.
 func (*terminal) watchStops(int) {}
 
-// markAll returns an error: macOS has no system call that marks all files.
+// markAll returns an error: macOS has no system call that sets the close-on-exec flag of all files.
 func markAll() error { return errors.ErrUnsupported }

@@ -17,14 +17,14 @@ import (
 	"github.com/cronclave/cronclave/internal/starter"
 )
 
-// startsAtOnce is the number of starts that may run at the same time, not counting slow ones.
+// startsAtOnce is the number of starts that may run at the same time. A start that takes longer than slowStart does not count any more.
 const startsAtOnce = 4
 
 // launch is the start of a command by a starter process.
 type launch struct {
 	starter *exec.Cmd
 	channel *os.File
-	replies chan launchReply // has room for the only reply
+	replies chan launchReply // has room for the only reply, so that exchangeOrder never blocks
 }
 
 type launchReply struct {
@@ -58,8 +58,8 @@ func newLaunch(order *starter.Order, cmd *exec.Cmd, t tree) (*launch, error) {
 	return l, nil
 }
 
-// starterEnv returns the environment of a starter. It contains the run's id, so that the starter and its child are found until the child has executed the
-// command. It limits the Go runtime to two processors, because a fork blocks one of them.
+// starterEnv returns the environment of a starter. It contains the run's id, so that a search for the processes of the run finds the starter and its child even
+// before the child has executed the command. It limits the Go runtime to two processors, because a fork blocks one of them.
 func starterEnv(t tree) []string {
 	env := []string{"GOMAXPROCS=2", "GOGC=off"}
 	if g, ok := t.(group); ok && g.id != "" {
@@ -123,7 +123,7 @@ func (h *Host) takeFromStarter(l *launch, r launchReply, s *Spec, t tree) (*os.P
 		_ = l.endStarter()
 		return nil, s.refusalError(r.Reply)
 	}
-	p, err := os.FindProcess(r.PID) // this process has not reaped the PID, because the starter still runs
+	p, err := os.FindProcess(r.PID) // the PID is not reused yet: the starter does not reap the child, and this process can't while the starter runs
 	if err != nil {
 		return nil, errors.Join(err, l.endStarter())
 	}
@@ -248,8 +248,8 @@ func setNice(n int) error {
 	return nil
 }
 
-// checkNice returns an error if this process may not set the priority: a higher one takes CAP_SYS_NICE or RLIMIT_NICE. It tries on a thread that ends
-// afterwards, because the thread keeps the priority.
+// checkNice returns an error if this process may not set the priority: a priority above its own takes CAP_SYS_NICE or RLIMIT_NICE. It sets the priority of a
+// thread that ends afterwards, so that no other work runs with that priority.
 func checkNice(n int) error {
 	return onThread(func() error { return setNice(n) })
 }

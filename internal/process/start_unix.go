@@ -223,14 +223,14 @@ func maskThroughShell(cmd *exec.Cmd, mask uint32) {
 	throughShell(cmd, `umask "$0"`, fmt.Sprintf("%04o", mask))
 }
 
-// throughShell replaces the command by a shell. The shell runs the line before with arg as $0, and then executes the command. It may add variables such as
-// PWD to the environment. If it can't execute the file, it exits with 126.
+// throughShell replaces the command by a shell. The shell runs the script in the argument before, with arg as $0, and then executes the command. It may add
+// variables such as PWD to the environment. If the shell can't execute the command, it exits with 126.
 func throughShell(cmd *exec.Cmd, before, arg string) {
 	cmd.Args = append([]string{"sh", "-c", before + ` && exec "$@"`, arg, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 }
 
-// niceError returns the error of a priority that can't be set. It does not wrap err, because EACCES would blame the program.
+// niceError returns the error of a priority that can't be set. It does not wrap err, because callers take EACCES for a program without execute permission.
 func niceError(n int, err error) error {
 	return fmt.Errorf("%w: nice = %d: %s; one above the replica's own takes root, CAP_SYS_NICE or (on Linux) a higher RLIMIT_NICE", ErrNice, n, err.Error())
 }
@@ -306,8 +306,8 @@ var ErrTooLong = errors.New("too long for the kernel")
 // longestString is the maximum length of an argument, or of NAME=value: MAX_ARG_STRLEN of Linux, without the final NUL.
 const longestString = 128<<10 - 1
 
-// CheckSize returns an error that wraps [ErrTooLong] if the kernel can't pass the arguments and the environment to a program. It names variables, but
-// no value.
+// CheckSize returns an error that wraps [ErrTooLong] if the kernel can't pass the arguments and the environment to a program. The error contains names of
+// variables, but no values.
 func CheckSize(argv, env []string) error {
 	for i, arg := range argv {
 		if len(arg) > longestString {

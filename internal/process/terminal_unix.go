@@ -38,7 +38,8 @@ func (a *attendance) onStart(leader int) {
 	}
 }
 
-// passSignal passes a signal on to the command's whole process group, once. A member that starts commands in groups of their own must pass it on to them.
+// passSignal passes a signal on to the command's whole process group, once. A member that starts commands in groups of their own must pass the signal on to
+// these groups.
 func (a *attendance) passSignal(s os.Signal) {
 	if number, ok := s.(syscall.Signal); ok {
 		a.passed = append(a.passed, s)
@@ -55,7 +56,7 @@ func (a *attendance) returnTerminal() {
 }
 
 // passInterrupt sends the signal of a Ctrl-C or Ctrl-\ that ended the command to this process's own group, for example to a calling shell script. The terminal
-// has not sent it there, because the command has a group of its own. This process receives the signal too, through Spec.Signals.
+// did not send the signal to this group, because the command has a group of its own. This process receives the signal too, through Spec.Signals.
 func (a *attendance) passInterrupt(exit Exit) {
 	for _, s := range []syscall.Signal{unix.SIGINT, unix.SIGQUIT} {
 		if a.terminal != nil && a.terminal.lent && a.signals != nil && exit.Signal == signalName(s) && !slices.Contains(a.passed, os.Signal(s)) {
@@ -92,7 +93,7 @@ func openTerminal() *terminal {
 // programs need the terminal. The command then gets the terminal only when it tries to use it.
 func (t *terminal) lendTo(leader int) {
 	t.leader = leader
-	signal.Ignore(unix.SIGTTOU) // SIGTTOU would stop this process in takeBack; the command has already started and does not inherit this
+	signal.Ignore(unix.SIGTTOU) // SIGTTOU would stop this process in takeBack; the command does not inherit the ignored signal, because it has already started
 	if isTerminal(0) && isTerminal(1) {
 		t.giveToCommand()
 	}
@@ -113,7 +114,8 @@ func (t *terminal) foregroundGroup() int {
 	return group
 }
 
-// giveToCommand makes the command's group the foreground group if this process's group is. It reports whether the command has the terminal now.
+// giveToCommand makes the command's group the foreground group, if the foreground group is this process's own. It reports whether the command has the terminal
+// now.
 func (t *terminal) giveToCommand() bool {
 	switch t.foregroundGroup() {
 	case t.leader:

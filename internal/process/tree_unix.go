@@ -21,7 +21,7 @@ type tree interface {
 	placeLeader(*syscall.SysProcAttr)
 	// describe adds what the warden needs to find the tree.
 	describe(*Watched)
-	// missingPart returns an error if a part of the tree was removed, which prevents any start in it.
+	// missingPart returns an error if a part of the tree, such as its cgroup, was removed. No command can then start in the tree.
 	missingPart() error
 	// terminate sends SIGTERM to every process, once.
 	terminate(leader int)
@@ -56,8 +56,8 @@ const noGroup = 0
 
 // escaped finds processes of runs that have left their process group.
 type escaped interface {
-	// signalRun sends a signal to the escaped processes of a run, except the members of the process group but. Signal 0 sends nothing. It returns the
-	// processes; unclear reports whether there may be more.
+	// signalRun sends a signal to the escaped processes of a run. It skips the members of one process group, whose number is the argument but. Signal 0 sends
+	// nothing. signalRun returns all escaped processes of the run; unclear reports whether there may be more.
 	signalRun(id string, signal unix.Signal, but int) (found []int, unclear bool)
 	// killRun kills the escaped processes of a run and returns when no such process is left.
 	killRun(id string)
@@ -86,13 +86,14 @@ func (g group) membersAlive(leader int) bool {
 func (g group) leftPrograms(leader int) []string {
 	programs := groupPrograms(leader)
 	if g.escaped != nil {
-		found, _ := g.escaped.signalRun(g.id, 0, noGroup) // orphans may still belong to the group
+		found, _ := g.escaped.signalRun(g.id, 0, noGroup) // an orphan may also be a member of the group; the map has each process once
 		maps.Copy(programs, programsOf(found))
 	}
 	return slices.Sorted(maps.Values(programs))
 }
 
-// awaitDeath sends no signal to the group. The kernel does not reuse the number of the group while a member is left, dead or alive.
+// awaitDeath polls the group and sends it no signal. The kernel does not reuse the number of the group while a member is left, dead or alive, but may reuse it
+// after that.
 func (g group) awaitDeath(leader int) {
 	pollUntil(context.Background(), func() bool { return groupGone(leader) })
 	if g.escaped != nil {

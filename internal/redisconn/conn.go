@@ -40,7 +40,7 @@ type Conn struct {
 	dialed atomic.Pointer[string]
 	// quorum are the independent masters that keep the locks; nil without a quorum.
 	quorum []*master
-	looks  sync.WaitGroup // checks of servers, and functions of Go; Close waits for them
+	looks  sync.WaitGroup // checks of servers, and functions that [Conn.Go] runs; Close waits for all of them
 	access access
 	// refused has the servers that have refused CONFIG, so that checks do not send it to them again.
 	refused refusals
@@ -49,7 +49,7 @@ type Conn struct {
 type master struct {
 	*redis.Client
 	url     config.RedisURL
-	alone   *Conn       // has this master as its only server, for checks
+	alone   *Conn       // a Conn whose only server is this master, for checks
 	answers atomic.Bool // the master has answered since [Conn.NoteAnswers]
 	hangUp  context.CancelFunc
 }
@@ -138,10 +138,10 @@ func (c *Conn) Close() error {
 // Go runs a function in the background. Close waits for it, so it must end soon after the clients are closed.
 func (c *Conn) Go(f func()) { c.looks.Go(f) }
 
-// HasQuorum reports whether a quorum of masters keeps the locks. The connection itself then keeps only the history.
+// HasQuorum reports whether a quorum of masters keeps the locks. The Redis of the connection itself then keeps only the history.
 func (c *Conn) HasQuorum() bool { return len(c.quorum) > 0 }
 
-// LockConfig returns the configuration of a lock client for a namespace. Other clients see owner as the holder of its locks.
+// LockConfig returns the configuration of a lock client for a namespace. Other clients see owner as the holder of the locks of this client.
 func (c *Conn) LockConfig(namespace, owner string) locking.Config {
 	cfg := locking.Config{Redis: c.UniversalClient, Prefix: "cronclave:" + namespace + ":", Owner: owner,
 		Timeout: Timeout, AckedReplicas: c.acked, AckTimeout: c.ackTimeout}
@@ -202,7 +202,7 @@ func redactedURL(u config.RedisURL) string {
 // access has the state that all clients of a [Conn] share to open connections.
 type access struct {
 	dialer *dial.Dialer
-	steps  progress // connections in progress, except to the masters of a quorum
+	steps  progress // connection attempts in progress, except to the masters of a quorum
 	closed context.Context
 	cancel context.CancelFunc
 	all    []*secrets
@@ -219,7 +219,7 @@ func (a *access) close() {
 	a.dialer.Close()
 }
 
-// newConnector also adds the secrets to those that Dangers checks.
+// newConnector returns a connector for servers with these secrets. [Conn.Dangers] also checks the files of these secrets from then on.
 func (a *access) newConnector(s *secrets) *connector {
 	a.all = append(a.all, s)
 	return &connector{secrets: s, dial: a.dialer.Dial, steps: &a.steps, closed: a.closed}
@@ -238,7 +238,8 @@ func (c *Conn) Dangers(now time.Time) (found []string) {
 	return found
 }
 
-// OpenJournal returns the client of the history. If first is not nil, the client calls it for each record that is the first to end a run or a tick.
+// OpenJournal returns the client of the history. Several replicas may record the end of one run or tick. If first is not nil, the client calls first
+// with each of its records that reached Redis before the records of all other replicas.
 func (c *Conn) OpenJournal(cfg *config.Config, first func(journal.Record)) (*journal.Journal, error) {
 	return journal.New(journal.Config{Redis: c.UniversalClient, Namespace: cfg.Namespace, Runs: cfg.History.Runs, MaxAge: cfg.History.MaxAge,
 		MaxBytes: cfg.History.MaxBytes, Timeout: 2 * Timeout, First: first})

@@ -157,7 +157,8 @@ func (r *refusedLogin) Unwrap() error { return r.reply }
 
 var errNoRedis = errors.New("it is no Redis")
 
-// sendCommand sends a command and returns the reply, which must be one line. The reader consumes nothing else, because no other reply is outstanding.
+// sendCommand sends a command and returns the reply, which must be one line. The buffered reader takes no bytes of a later reply, because no other
+// command was sent.
 func sendCommand(conn net.Conn, words ...string) (string, error) {
 	var command strings.Builder
 	fmt.Fprintf(&command, "*%d\r\n", len(words))

@@ -51,7 +51,8 @@ type Warning struct {
 	Message string `json:"message"`
 }
 
-// evictionCode means that Redis may evict keys that have an expiry, and refusedCode that it refuses writes. This package reads these codes itself.
+// evictionCode means that Redis may evict keys that have an expiry, and refusedCode that it refuses writes. This package itself looks for warnings
+// with these codes.
 const (
 	evictionCode = "eviction"
 	refusedCode  = "writes_refused"
@@ -60,8 +61,8 @@ const (
 // oldestRedis is the first major version that allows a script to read the clock and to write.
 const oldestRedis = 5
 
-// Examine checks the state of each master, and the settings that the guarantees depend on. Its error wraps ErrUnfit if a master can't coordinate.
-// Other errors mean that Redis can't be used at the moment. The result is valid even with an error, but may be incomplete.
+// Examine checks the state of each master, and the settings that the guarantees depend on. Its error wraps ErrUnfit if a master can't be used for
+// locks. Other errors mean that Redis can't be used at the moment. The result is valid even with an error, but may be incomplete.
 func (c *Conn) Examine(ctx context.Context) (Health, error) { return c.examineAll(ctx, unhurried) }
 
 // Glance is Examine, except that it returns at most 250 ms after a majority of a quorum has answered.
@@ -81,8 +82,8 @@ func (c *Conn) examineAll(ctx context.Context, late time.Duration) (Health, erro
 	look.Go(func() { locks, lockErr = c.examineQuorum(ctx, late) })
 	h, err := c.examineMasters(ctx)
 	look.Wait()
-	// With a quorum, the guarantees do not depend on the server of the history. Of its warnings only the refusal of writes stays, because the history
-	// then records nothing.
+	// With a quorum, the guarantees do not depend on the server of the history. Of the warnings about that server only the refusal of writes stays,
+	// because no history is recorded while it refuses writes.
 	h.Warnings = append(slices.DeleteFunc(h.Warnings, func(w Warning) bool { return w.Code != refusedCode }), locks.Warnings...)
 	h.Redis = c.completeDeployment(Deployment{Servers: append(h.Redis.Servers, locks.Redis.Servers...)})
 	if err == nil {
@@ -91,7 +92,7 @@ func (c *Conn) examineAll(ctx context.Context, late time.Duration) (Health, erro
 	return h, c.explainError(err)
 }
 
-// examineMasters checks the masters of the connection itself.
+// examineMasters checks the masters of the connection itself, without the masters of a quorum.
 func (c *Conn) examineMasters(ctx context.Context) (Health, error) {
 	cluster, ok := c.UniversalClient.(*redis.ClusterClient)
 	if !ok {
@@ -125,7 +126,7 @@ func (c *Conn) ExamineKeeper(ctx context.Context, name string) (Health, error) {
 	keeper := oneServer(c)
 	if cluster, ok := c.UniversalClient.(*redis.ClusterClient); ok {
 		if !strings.Contains(name, "{") {
-			name = "{" + name + "}" // the hash tag of the key
+			name = "{" + name + "}" // keys have the name as their hash tag
 		}
 		var err error
 		if keeper, err = cluster.MasterForKey(ctx, name); err != nil {
@@ -379,8 +380,8 @@ type masterLook struct {
 	err    error
 }
 
-// examineQuorum checks the masters that keep the locks. Once more answers can't change the result, it waits for the other masters for at most late,
-// because a minority may be down. Close waits for checks still in progress.
+// examineQuorum checks the masters that keep the locks. As soon as further answers can't change the result, it waits for the other masters for at
+// most late, because a minority may be down. Close waits for checks still in progress.
 func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, error) {
 	found := make(chan masterLook, len(c.quorum))
 	for _, m := range c.quorum {
@@ -388,7 +389,7 @@ func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, e
 	}
 	var answered []masterLook
 	var fit, failed int
-	var over <-chan time.Time // set once more answers can't change the result
+	var over <-chan time.Time // nil until further answers can't change the result
 	for range c.quorum {
 		select {
 		case l := <-found:
@@ -443,7 +444,7 @@ func (c *Conn) CloseSilent() {
 	}
 }
 
-// mergeLooks merges the checks of a quorum. It returns an error if a majority does not answer, or if a master can't coordinate.
+// mergeLooks merges the checks of a quorum. It returns an error if a majority does not answer, or if a master can't be used for locks.
 func (c *Conn) mergeLooks(looks []masterLook) (Health, error) {
 	var unfit error
 	var away []string

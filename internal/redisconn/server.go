@@ -20,8 +20,8 @@ import (
 
 // A Server has the known facts about one Redis server. A fact that is hidden or unknown is nil or "".
 type Server struct {
-	// Address is from the configuration or the Cluster, without a password. For a master behind Sentinels that is up, it is the address of the
-	// connection.
+	// Address is from the configuration or the Cluster, without a password. For a master behind Sentinels, it is the address of the connection if the
+	// master is up.
 	Address string      `json:"address"`
 	Keeps   Keeps       `json:"keeps"`
 	State   ServerState `json:"state"`
@@ -163,8 +163,8 @@ type refusal struct {
 	runID  string // run id of the server; "" if hidden
 }
 
-// refusalOf returns the refusal of the server at an address. It returns nil if there is none, or if the newest connection, to dialed, reaches another
-// server.
+// refusalOf returns the refusal of the server at an address. dialed is the address of the newest connection. If the refusal came over a connection to
+// another address, or if there is no refusal, refusalOf returns nil.
 func (r *refusals) refusalOf(at, dialed string) *refusal {
 	found, _ := r.known.Load(at)
 	if known, ok := found.(refusal); ok && known.dialed == dialed {
@@ -358,7 +358,8 @@ type limit struct {
 var (
 	onMasters = []Kind{KindSingle, KindSentinel, KindCluster}
 
-	// With a single address, acked_replicas shows that a failover is possible: the address may belong to a proxy or to a provider's primary.
+	// Even a single address may have a failover behind it, because it may belong to a proxy or to a provider's primary. acked_replicas shows that
+	// Redis has replicas.
 	copies  = condition{facts.hasCopies, "with replicas of Redis"}
 	unacked = condition{func(f facts) bool { return f.hasCopies() && f.acked == 0 }, "with replicas of Redis, without `acked_replicas`"}
 	acked   = condition{func(f facts) bool { return f.acked > 0 }, "with `acked_replicas`"}

@@ -35,8 +35,8 @@ type Embedded struct {
 
 // A View is the access of other processes to this process's embedded Redis.
 type View struct {
-	URL   string // "" without access
-	Fault error  // reason for no access
+	URL   string // "" if other processes have no access
+	Fault error  // reason why other processes have no access
 }
 
 // InProcess returns the embedded Redis of this process. Other processes reach it only through v.
@@ -50,7 +50,7 @@ type Source struct {
 	// Settings are the settings of [redis] that apply to this Redis.
 	Settings config.Redis
 	from     string
-	// withheld explains which password of the file is not sent to this Redis, and why; "" if none is withheld.
+	// withheld explains which password of the configuration is not sent to this Redis, and why; "" if none is withheld.
 	withheld string
 	dial     dialFunc
 	resolver *net.Resolver // nil except in tests
@@ -91,8 +91,9 @@ func (s Source) Rights(namespace string) Rights {
 	return Rights{User: cmp.Or(s.URL.User, "default"), Namespace: namespace, Topology: s.URL.Topology}
 }
 
-// replaceFile removes settings of the file if the URL comes from elsewhere. A password of the file is sent only to servers that the file names, and
-// not without TLS if the file uses TLS. Otherwise a typo in --redis could send the password to another server, or in clear text.
+// replaceFile removes settings of the configuration file that must not be used, because the URL comes from elsewhere. A password of the file is sent
+// only to servers that the file names, and not without TLS if the file uses TLS. Otherwise a typo in --redis could send the password to another
+// server, or in clear text.
 func (s *Source) replaceFile() {
 	file := s.Settings
 	s.Settings.Quorum = nil

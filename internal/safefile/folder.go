@@ -18,7 +18,7 @@ type FolderPolicy struct {
 	// files. All are required.
 	MaxFiles, MaxDepth int
 	MaxTotal           int64
-	// Skip lists names directly in the folder that are left out.
+	// Skip lists names that are left out if they are directly in the folder.
 	Skip []string
 }
 
@@ -28,7 +28,7 @@ func ReadFolder(ctx context.Context, name string, p FolderPolicy) (map[string][]
 	if os.Geteuid() != 0 {
 		p.Trust = Everybody
 	}
-	// Only the goroutine in boundedCall may use read until it has ended, because it may be abandoned and continue.
+	// boundedCall may read in a goroutine that continues after the call was abandoned. So after an error, read must not be used here any more.
 	read := &folderReader{policy: p, root: name, files: map[string][]byte{}}
 	if _, err := boundedCall(ctx, name, p.As, func() (none struct{}, err error) { return none, read.readFolder(ctx, "", 0) }); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (r *folderReader) readNames(path string) ([]string, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the folder
 	}
-	defer func() { _ = f.Close() }() // f was only read
+	defer func() { _ = f.Close() }() // a failed Close loses nothing, because f was only read
 	names, err := f.Readdirnames(r.policy.MaxFiles - r.seen + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err //nolint:wrapcheck // it names the folder

@@ -4,5 +4,5 @@ package safefile
 
 import "golang.org/x/sys/unix"
 
-// The 32-bit system calls without the suffix 32 use 16-bit ids.
+// On 32-bit machines, the system calls without the suffix 32 in their names take ids of only 16 bits.
 const setgroups, setfsgid, setfsuid = unix.SYS_SETGROUPS32, unix.SYS_SETFSGID32, unix.SYS_SETFSUID32

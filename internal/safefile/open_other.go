@@ -14,7 +14,7 @@ func openAndRead(name string, p Policy, read part) ([]byte, Info, error) {
 	if err != nil {
 		return nil, Info{}, err //nolint:wrapcheck // it names the file
 	}
-	defer func() { _ = f.Close() }() // f was only read
+	defer func() { _ = f.Close() }() // a failed Close loses nothing, because f was only read
 	switch info, err := f.Stat(); {
 	case err != nil:
 		return nil, Info{}, err //nolint:wrapcheck // it names the file

@@ -20,7 +20,7 @@ func openAndRead(name string, p Policy, read part) ([]byte, Info, error) {
 	if err != nil {
 		return nil, Info{}, readError(name, err)
 	}
-	defer func() { _ = unix.Close(fd) }() // the file was only read
+	defer func() { _ = unix.Close(fd) }() // a failed close loses nothing, because the file was only read
 	var st unix.Stat_t
 	if err := retryInterrupted(func() error { return unix.Fstat(fd, &st) }); err != nil {
 		return nil, Info{}, readError(name, err)
@@ -188,7 +188,7 @@ func exposedTo(st *unix.Stat_t, as *Identity) string {
 	return permittedClasses(st, bits)
 }
 
-// judgePath checks each folder on the way to a file. It also checks each link in a shared folder, because the owner of such a link may replace it.
+// judgePath checks each folder on the way to a file. It also checks the owner of each link in a shared folder, because the owner may replace the link.
 func judgePath(name string, owners []uint32) error {
 	rest, err := pathParts(name)
 	if err != nil {

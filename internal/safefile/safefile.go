@@ -65,7 +65,7 @@ const (
 
 // UntrustedError reports that untrusted users can change a file, or a folder or link on the way to it.
 type UntrustedError struct {
-	// Path is the file, folder or link that they can change.
+	// Path is the file, folder or link that untrusted users can change.
 	Path string
 	// Problem is the predicate of a sentence whose subject is Path.
 	Problem string
@@ -81,7 +81,7 @@ func (e *UntrustedError) Error() string {
 type Info struct {
 	// Exposed describes the users who can read the file besides its owner, such as "others". It is "" if there are none.
 	Exposed string
-	// Remedy is a shell command that takes these permissions away.
+	// Remedy is a shell command after which only the owner can read the file.
 	Remedy string
 }
 

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withRights calls f with the rights of a user. If the rights can't be taken, f gets an error. In Linux, users and capabilities belong to a thread (C
-// libraries hide this). So f runs on a separate thread, which ends afterwards. The Go runtime starts no other thread from a locked one.
+// withRights calls f with the rights of a user. If the rights can't be taken, f gets an error. In Linux, each thread has its own user and capabilities (C
+// libraries hide this). So f runs on a separate thread, which ends afterwards. No other thread gets the rights, because the Go runtime starts no thread from a
+// locked one.
 func withRights(who *Identity, f func(error)) {
 	if who == nil {
 		f(nil)
@@ -42,7 +43,7 @@ func takeRights(who *Identity) error {
 	case who.UID == 0:
 		return nil
 	}
-	// The kernel has dropped the capabilities that bypass file permissions. Drop the other ones too, because they are not needed.
+	// The kernel has dropped the capabilities that bypass file permissions. Drop the other capabilities too, because they are not needed.
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	if err := unix.Capset(&header, &none[0]); err != nil {

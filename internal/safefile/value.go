@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// ReadTimeout bounds the read of one file. A read that takes longer is abandoned. Until it returns, further reads of the same file fail at once.
+// ReadTimeout bounds the read of one file. A read that takes longer is abandoned. Until the abandoned read returns, further reads of the same file fail at
+// once.
 const ReadTimeout = time.Second
 
 // ValueConfig configures a [Value].
@@ -47,7 +48,7 @@ func NewValue[T any](cfg ValueConfig[T]) (*Value[T], error) {
 	return v, v.fault
 }
 
-// Get returns the last valid value. It first reads the files again if Every has passed.
+// Get returns the last valid value. It first reads the files again if Every has passed since the last read.
 func (v *Value[T]) Get() T {
 	v.mu.Lock()
 	defer v.mu.Unlock()

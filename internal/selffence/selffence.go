@@ -28,8 +28,8 @@ func (l Limits) Check(left time.Duration) (do Action, again time.Duration) {
 	return Kill, l.Lease
 }
 
-// WardenKill returns the time before the end of the lease at which the warden kills the work. A healthy holder has killed it by then, because its margin is
-// twice as long.
+// WardenKill returns the time before the end of the lease at which the warden kills the work. A healthy holder has killed the work before that, because the
+// margin of the holder is twice as long.
 func (l Limits) WardenKill() time.Duration { return l.killMargin() / 2 }
 
 // WardenStop returns the time before the end of the lease at which the warden sends SIGTERM. If the warden kills the work before that, it sends no SIGTERM.

@@ -16,7 +16,8 @@ func init() { //nolint:gochecknoinits // see above
 	}
 }
 
-// Main carries out one order. It returns only after an error. Otherwise the process exits when the replica closes the channel.
+// Main carries out one order and sends the reply. It returns only if the order is damaged or the channel fails. Otherwise the process exits when the replica
+// closes the channel.
 func Main() (exitCode int) {
 	runtime.LockOSThread() // priority and privileges belong to a thread
 	syscall.CloseOnExec(Channel)
@@ -97,7 +98,7 @@ func (o *Order) carryOut() Reply {
 func refusalReply(step Step, err error) Reply {
 	errno, ok := err.(syscall.Errno) //nolint:errorlint // package syscall returns nothing else
 	if !ok {
-		errno = syscall.EINVAL // an argument has a NUL byte
+		errno = syscall.EINVAL
 	}
 	return Reply{Step: step, Error: errno}
 }
@@ -112,9 +113,9 @@ const (
 )
 
 // dropPrivileges drops privileges of this thread, which the forked process inherits. A change of the user clears permitted and effective capabilities, but not
-// inheritable ones. A change between two users other than root does not clear ambient capabilities either. A job of a replica with AmbientCapabilities= could
-// use those to become any user. The bounding set stays unchanged, because it only matters to programs that get capabilities when they are executed, which
-// no_new_privs prevents.
+// inheritable ones. A change between two users other than root does not clear ambient capabilities either. If the replica's systemd unit sets
+// AmbientCapabilities=, a job could use the ambient capabilities to become any user. The bounding set stays unchanged: it only limits the capabilities that
+// programs get when they are executed, and with no_new_privs programs get none.
 func (o *Order) dropPrivileges() error {
 	if o.DropInheritable {
 		if err := dropInheritable(); err != nil {
@@ -142,7 +143,7 @@ func dropInheritable() error {
 		version uint32
 		pid     int32
 	}{version: capVersion3}
-	var sets [2]struct{ effective, permitted, inheritable uint32 } // version 3 has 64 bits
+	var sets [2]struct{ effective, permitted, inheritable uint32 } // version 3 has 64 capability bits, in two elements
 	call := func(number uintptr) error {
 		if _, _, errno := syscall.RawSyscall(number, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets[0])), 0); errno != 0 {
 			return errno

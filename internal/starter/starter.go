@@ -1,8 +1,8 @@
 // Package starter implements a small process that starts one command for a replica.
 //
-// A start can hang: an execve of a program on a network mount whose server is down does not return, and can't be interrupted. The Go runtime forks under a
-// lock that it holds until the program was executed, so one hanging start would block all other starts of the process. Therefore the replica executes its own
-// binary as a starter; the binary is open already, so this does not hang. The starter forks the command, replies with its PID or the error, and exits. A
+// A start can hang: an execve of a program on a network mount whose server is down does not return, and can't be interrupted. The Go runtime forks under a lock
+// that it holds until the program was executed, so one hanging start would block all other starts of the process. Therefore the replica executes its own binary
+// as a starter. That does not hang, because the binary is in use already. The starter forks the command, replies with its PID or the error, and exits. A
 // hanging start blocks only its own starter.
 //
 // The starter calls [Main] before the other packages of the binary are initialised, because a starter lives only for milliseconds.

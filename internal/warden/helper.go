@@ -90,9 +90,9 @@ func (h *helper) servePipes(out io.Reader) {
 	defer close(h.dead)
 	var writer sync.WaitGroup
 	writer.Go(h.writeQueue)
-	h.readReports(out) // returns when the helper has closed its end, which means that it has exited
+	h.readReports(out) // returns when the helper has exited, which closes the pipe, or has sent an invalid message
 	h.kill()
-	_ = h.cmd.Wait() // ProcessState contains the error, too
+	_ = h.cmd.Wait() // the error is not needed, because exitState shows the same
 	close(h.exited)
 	writer.Wait()
 }
@@ -241,10 +241,10 @@ const (
 	inherit verb = "inherit" // Cgroup must be removed after the replica has exited
 	watch   verb = "watch"   // a run is about to start; a new helper gets this message with the current state
 	started verb = "started" // PID is the leader of the run's process group, Start its start time
-	extend  verb = "extend"  // Deadline is the new deadline; the extension was known at At
-	told    verb = "told"    // the replica has sent SIGTERM itself
+	extend  verb = "extend"  // Deadline is the new deadline; At is the time at which the replica got the extension
+	told    verb = "told"    // the replica has sent SIGTERM to the run, so the helper must not send it again
 	reap    verb = "reap"    // the leader's PID is about to be freed and must not be signalled any more
-	release verb = "release" // the run is over
+	release verb = "release" // no process of the run is left
 	ping    verb = "ping"
 
 	// From the helper.
@@ -257,7 +257,7 @@ const (
 type message struct {
 	Verb     verb          `json:"verb"`
 	Seq      uint64        `json:"seq,omitempty"`
-	Run      uint64        `json:"run,omitempty"`  // number of the run in the warden
+	Run      uint64        `json:"run,omitempty"`  // number that the warden gave to the run
 	Name     string        `json:"name,omitempty"` // id of the run, for the log
 	Job      string        `json:"job,omitempty"`
 	ID       string        `json:"id,omitempty"`

@@ -243,7 +243,8 @@ func shieldHelper() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
-// closeInherited closes the files that the replica inherited without the close-on-exec flag. Go sets the flag on all files that it opens itself.
+// closeInherited closes the files that the replica inherited without the close-on-exec flag and so passed on to the helper. Go sets the flag on all files that
+// it opens itself.
 func closeInherited() {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

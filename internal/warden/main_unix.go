@@ -89,7 +89,7 @@ func (k *helperMain) run() error {
 }
 
 func (k *helperMain) awaitInput(now time.Duration) error {
-	fds := []unix.PollFd{{Fd: -1, Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}} // negative descriptors are ignored
+	fds := []unix.PollFd{{Fd: -1, Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}} // poll ignores negative descriptors
 	if !k.closed {
 		fds[0].Fd = int32(k.in)
 	}
@@ -146,8 +146,8 @@ func (k *helperMain) noteReplicaEnd() {
 }
 
 func (k *helperMain) endReason() string {
-	// A killed process closes its pipe a moment before its pidfd shows the exit. So a pidfd without an exit is believed only if no run is left, as after
-	// [Warden.Close].
+	// The replica lives on if it closed the pipe in [Warden.Close], and then no run is left. If a run is left, the replica counts as gone even if its pidfd
+	// does not show the exit yet: a dying process closes its pipe a moment earlier.
 	if len(k.list.runs) == 0 && k.replica >= 0 && !isOver(k.replica) {
 		return "the replica has closed its pipe"
 	}
@@ -164,6 +164,7 @@ func (k *helperMain) readMessages() (full bool, err error) {
 	case err != nil:
 		return false, fmt.Errorf("read from the replica: %w", err)
 	case n == 0:
+		// End of file: no process holds the write end of the pipe any more.
 		// A child that was between fork and exec has executed its program by now, so its environment shows its run. Search again.
 		k.closed = true
 		k.noteReplicaEnd()

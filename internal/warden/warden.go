@@ -1,5 +1,5 @@
-// Package warden guarantees what a process can't guarantee by itself: the processes of its runs die with it, and they are dead before their leases end even
-// if the process is suspended or hangs.
+// Package warden guarantees what a process can't guarantee by itself: the processes of its runs die with it, and they are dead before the leases of the runs
+// end, even if the process is suspended or hangs.
 //
 // A [Warden] runs a small helper process: the same binary, executed again. Each run is registered with the helper before its program starts. The helper kills
 //
@@ -59,9 +59,9 @@ type Run struct {
 	ID string
 	// Cgroup is the directory of the run's cgroup, or "". The helper removes it if it has to kill the run.
 	Cgroup string
-	// Deadline is the time on CLOCK_BOOTTIME at which the run must be dead. 0 means that the run is only killed after this process has exited. SIGTERM is
-	// sent before the deadline, earlier by Grace or by a third of Lease, whichever is less. SIGKILL is sent before the deadline, earlier by a fortieth of
-	// Lease, but at least 25 ms.
+	// Deadline is the time on CLOCK_BOOTTIME at which the run must be dead. 0 means that the run is only killed after this process has exited. The helper sends
+	// SIGTERM at Deadline minus Grace, or at Deadline minus a third of Lease if that is later. It sends SIGKILL at Deadline minus a fortieth of Lease, but at
+	// least 25 ms before Deadline.
 	Deadline, Lease, Grace time.Duration
 }
 

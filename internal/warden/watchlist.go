@@ -14,8 +14,8 @@ type target interface {
 	terminate()
 	// killKnown sends SIGKILL to the cgroup and the process group.
 	killKnown()
-	// killRest sends SIGKILL to the other processes of the run. clean reports whether no process was left. Then the target also prevents the start of further
-	// processes of the run, as far as it can.
+	// killRest sends SIGKILL to the processes of the run that killKnown can't find. clean reports whether no process was left. If so, killRest also prevents
+	// the start of further processes of the run, as far as it can.
 	killRest() (clean bool)
 }
 

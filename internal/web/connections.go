@@ -33,7 +33,7 @@ type limitedConn struct {
 	peer  netip.Addr // remote address
 	spare bool       // serves health checks only
 
-	client netip.Addr // address that is counted: peer or, during a request through a trusted proxy, its client; guarded by of.mu
+	client netip.Addr // address that is counted: peer or, during a request through a trusted proxy, the client of the proxy; guarded by of.mu
 	user   bool       // a request of a user is in progress; guarded by of.mu
 }
 
@@ -50,7 +50,7 @@ func (d *connLimiter) Accept() (net.Conn, error) {
 	peer := addressOf(conn.RemoteAddr().String())
 	at := &limitedConn{Conn: conn, of: d, peer: peer, client: countedAddress(peer)}
 	if given := d.addConn(at); given != nil {
-		_ = given.Conn.Close() // the handler's read fails, and the HTTP server then calls Close
+		_ = given.Conn.Close() // the HTTP server then fails to read, and calls limitedConn.Close
 	}
 	return at, nil
 }
@@ -78,9 +78,9 @@ func (d *connLimiter) addConn(at *limitedConn) (given *limitedConn) {
 	return given
 }
 
-// weakestConn returns the connection to close for a new one: of the address with the most connections, counting the new one, the oldest connection without a
-// request of a user. It returns nil if requests of users occupy all connections. An idle connection of a trusted proxy is chosen last, because its next request
-// may come from any client. The caller holds mu.
+// weakestConn returns the connection to close for a new one. Among the connections that serve no request of a user, it takes those of the address with the
+// most connections, counting the new one, and returns the oldest of them. It returns nil if requests of users occupy all connections. An idle connection of a
+// trusted proxy is chosen last, because its next request may come from any client. The caller holds mu.
 func (d *connLimiter) weakestConn(newcomer *limitedConn) (weakest *limitedConn) {
 	count := map[netip.Addr]int{newcomer.client: 1}
 	for _, one := range d.normal {
@@ -177,8 +177,8 @@ func keepForHealth(next http.Handler) http.Handler {
 }
 
 const (
-	// mostSigningIn is the maximum number of requests that wait for the provider at the same time. If the provider hangs, a larger number could occupy the
-	// connections that other clients need.
+	// mostSigningIn is the maximum number of requests that wait for the OpenID Connect provider at the same time. If the provider hangs, a larger number could
+	// occupy the connections that other clients need.
 	mostSigningIn = 16
 	// mostOfAddress is the maximum number of requests from one address that wait for the provider. It is half of the total, because all clients behind a
 	// proxy may have the same address.

@@ -95,7 +95,8 @@ func logPanics(next http.Handler, cfg Config) http.Handler {
 // maxBodyBytes is the size limit of a body. A list of a thousand names of jobs fits.
 const maxBodyBytes = 256 << 10
 
-// A timedBody calls read at the end of the body. The handler then gets a new read deadline.
+// A timedBody calls read when the body has been read to its end. limitBody uses read to replace the short read deadline of the body by the longer one of the
+// request.
 type timedBody struct {
 	io.ReadCloser
 	read func()
@@ -176,7 +177,7 @@ func authenticate(next http.Handler, s sessions) http.Handler {
 
 // loginPath returns the path to which a browser without a session is redirected. If its session from the provider has expired, the browser goes straight to
 // the provider, with two exceptions. A script's request goes to the login page, because it cannot follow a redirect to another site. A browser with a sign-in
-// in progress goes there too, because the provider may be broken, and the login page also has the form for tokens.
+// in progress also goes to the login page, because the provider may be broken, and the login page also has the form for tokens.
 func loginPath(r *http.Request, cfg Config, is standing) string {
 	if mode := r.Header.Get("Sec-Fetch-Mode"); is == ended && !cfg.underWay(r) && (mode == "" || mode == "navigate") {
 		return signInPath

@@ -27,8 +27,8 @@ type Config struct {
 	// Without Users and OIDC, every client is admitted as an anonymous viewer.
 	Users func() Users
 	// SessionSecret reads the secret with which the replicas of the cluster sign the sessions of Users. If Redis has none, SessionSecret stores known, or a
-	// random secret if known is "". It returns "" while the secret must not be read yet. A call must return even if its context never ends. Users requires
-	// SessionSecret.
+	// random secret if known is "". It returns "" while the replica starts, because nothing may be written to a Redis that the replica has not checked. A call
+	// must return even if its context never ends. Users requires SessionSecret.
 	SessionSecret func(ctx context.Context, known string) (string, error)
 	// Ended is the cluster's list of sessions that were logged out. If it is nil, a logout applies to one replica only.
 	Ended SessionList
@@ -118,7 +118,7 @@ func New(cfg Config) (*Server, error) {
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), stoppingKey{}, s.stopping)
 		}}
-	s.http.Protocols.SetHTTP1(true) // no HTTP/2: there a write deadline resets a stream that has sent nothing
+	s.http.Protocols.SetHTTP1(true) // no HTTP/2, because with HTTP/2 the write deadline resets a stream that has sent nothing
 	return s, nil
 }
 

@@ -118,7 +118,7 @@ func (us Users) ofSession(s tokenSession, secret string) (User, bool) {
 	return User{}, false
 }
 
-// personCookie begins the cookies of sessions from the provider.
+// personCookie is the prefix of the cookies of people who signed in at the provider.
 const personCookie = "oidc."
 
 func personSession(key []byte, user User, until time.Time) string {
@@ -163,7 +163,7 @@ func (s sessions) userOf(r *http.Request, now time.Time) (User, standing) {
 		return s.ofToken(header)
 	}
 	best := unknown
-	for _, cookie := range r.CookiesNamed(s.cfg.cookieName(r)) { // pages of a sibling domain may have set more of them
+	for _, cookie := range r.CookiesNamed(s.cfg.cookieName(r)) { // pages of a sibling domain may have set more cookies of this name
 		user, is := s.ofCookie(r.Context(), cookie.Value, now)
 		if is == known {
 			return user, known
@@ -262,7 +262,7 @@ func (s *sessionSecret) renewSecret(ctx context.Context) string {
 		return known
 	}
 	secret, err := s.read(ctx, known)
-	if err == nil && secret == "" { // reading was not allowed yet: Redis was not asked, so the next read need not wait
+	if err == nil && secret == "" { // the replica is starting: Redis was not asked, so the next read need not wait
 		return known
 	}
 	s.asked = time.Now()

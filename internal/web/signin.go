@@ -22,7 +22,8 @@ const (
 	callbackPath = signInPath + "/callback"
 )
 
-// personPrefix begins the names of people from the provider. Names of users with tokens contain no colon, so the two cannot be confused.
+// personPrefix is the prefix of the names of people who signed in at the provider. Names of users with tokens contain no colon, so the two cannot be
+// confused.
 const personPrefix = "oidc:"
 
 // signIn signs browsers in at an OpenID Connect provider. No other part of the server sends a request to another server on behalf of an unauthenticated
@@ -59,7 +60,7 @@ func (s *signIn) redirectToProvider(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *signIn) signInURL(r *http.Request, a oidc.AuthRequest) (string, error) {
-	if !s.provider.Fresh() { // a fresh provider needs no request, and so no place
+	if !s.provider.Fresh() { // if Fresh, Begin sends no request to the provider, so no place is needed
 		leave, err := s.places.enterPlace(r)
 		if err != nil {
 			return "", err

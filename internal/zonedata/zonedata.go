@@ -1,5 +1,5 @@
 // Package zonedata reads time zones that replace the built-in ones. It reads them from a folder such as /usr/share/zoneinfo, or from a zip archive of such a
-// folder. It reads and checks all zones at once, so that they have the same version.
+// folder. It reads and checks all zones at once, so that all zones have the same version.
 package zonedata
 
 import (
@@ -35,7 +35,7 @@ const (
 	maxArchive         = 8 << 20
 )
 
-// The files that state the version. +VERSION contains only the version. tzdata.zi, the source of the zones, has it in its first line.
+// The files that state the version. +VERSION contains only the version. tzdata.zi, the source of the zones, has the version in its first line.
 const (
 	versionFile   = "+VERSION"
 	sourceFile    = "tzdata.zi"
@@ -139,7 +139,7 @@ func unpackFile(f *zip.File, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the caller names the file
 	}
-	defer func() { _ = r.Close() }() // it was only read
+	defer func() { _ = r.Close() }() // a failed Close loses nothing, because the file was only read
 	data, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(data)) > most {
 		err = errors.New("too long")

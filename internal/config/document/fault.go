@@ -68,8 +68,8 @@ func (r *Report) Add(f Fault) {
 	}
 }
 
-// Skip reports whether the limit of faults is exceeded. In this case it counts a fault that is not kept. Callers use it to avoid the cost of finding the
-// position of the fault and building its message, which grows with the file.
+// Skip reports whether the limit of faults is exceeded. If so, it counts one more fault, which the caller then need not build. This saves the search for the
+// position of the fault, whose cost grows with the file.
 func (r *Report) Skip() bool {
 	if r.Full() {
 		r.failures++

@@ -22,8 +22,8 @@ type File struct {
 	twins  []twin // duplicate definitions, which are ignored
 }
 
-// New returns a file with the given text. The text is not parsed yet. New replaces CRLF by LF, as TOML permits, because a shell would take a CR from a
-// Windows file for a part of the last word of a line.
+// New returns a file with the given text. The text is not parsed yet. New replaces CRLF by LF, as TOML permits. Otherwise a shell would take the CR in a script
+// from a Windows file for a part of the last word of a line.
 func New(name, content string) *File {
 	return &File{name: name, text: newText(strings.ReplaceAll(content, "\r\n", "\n"))}
 }
@@ -53,7 +53,7 @@ func (f *File) Parse(b *Bounds) (faults Faults) {
 		faults = Faults{f.syntaxFault(err)}
 	}
 	for _, t := range twins[:min(len(twins), maxTwins)] {
-		if t.from < end { // after the error of the library, the text may not be TOML
+		if t.from < end { // duplicates after a syntax error are not reported, because the scanner may have misread the text there
 			faults = append(faults, f.newFault(t.key, "%s", AlreadyDefined(t.kind, t.name, f.placeAt(t.first))))
 		}
 	}
@@ -196,8 +196,8 @@ func (t text) invalidUTF8() int {
 	return -1
 }
 
-// withoutTwins replaces duplicate definitions by blanks, so that all other positions stay the same. In an inline table it also replaces the comma after the
-// definition.
+// withoutTwins replaces duplicate definitions by blanks, so that the positions of all other definitions stay the same. In an inline table it also replaces the
+// comma after the definition.
 func (t text) withoutTwins(twins []twin) string {
 	if len(twins) == 0 {
 		return t.string
@@ -234,7 +234,7 @@ const (
 	maxTwins      = 100       // maximum number of duplicate definitions that are reported per file
 )
 
-// partCost is the cost of one part of a key, in addition to the length of the name.
+// partCost is added to the length of each part of a key in the sum that maxKeyBytes limits.
 const partCost = 16
 
 const (

@@ -11,7 +11,7 @@ type scanner struct {
 	pos     int
 	bounds  *Bounds
 	depth   int       // number of brackets around pos
-	context int       // cost of the names of the tables around pos
+	context int       // cost of the names of the tables around pos, as readDotted returns it
 	path    []keyPart // the last key that was read
 	table   *place    // the table of the last header
 	twins   []twin
@@ -91,7 +91,7 @@ func (s *scanner) readPair(table *place) {
 	}
 }
 
-// readDotted reads a key into s.path, and returns its cost.
+// readDotted reads a key into s.path. It returns what the key costs of the budget that maxKeyBytes limits: its length, and partCost for each part.
 func (s *scanner) readDotted() (cost int) {
 	start := s.pos
 	s.path = s.path[:0]
@@ -160,7 +160,7 @@ func (s *scanner) readElements(end byte, one func()) {
 			continue
 		}
 		if one(); s.pos == start {
-			return // not TOML
+			return // the text is not TOML; without the return, this loop would not end
 		}
 	}
 }
@@ -235,7 +235,7 @@ func eachPiece(src string, pos int, visit func(at int, piece string)) int {
 		piece, n := "", 0
 		switch {
 		case strings.HasPrefix(src[i:], quote):
-			for several && strings.HasPrefix(src[i+1:], quote) { // the value includes quotes before the last three
+			for several && strings.HasPrefix(src[i+1:], quote) { // only the last three quotes end the string; the quotes before them belong to the value
 				visit(i, quote[:1])
 				i++
 			}
@@ -271,7 +271,7 @@ func readEscape(s string) (piece string, n int) {
 	return "", 2
 }
 
-// writtenAt returns the offset in the text of byte n of the value of the string at pos.
+// writtenAt returns the offset in src at which byte n of a string's value is written. pos is the offset of the string.
 func writtenAt(src string, pos, n int) int {
 	at, seen := pos, 0
 	end := eachPiece(src, pos, func(i int, piece string) {
@@ -289,8 +289,8 @@ func writtenAt(src string, pos, n int) int {
 	return max(at, pos)
 }
 
-// The scanner finds second definitions, because the TOML library accepts some that TOML forbids. It follows keys, brackets and strings, and leaves
-// everything else to the library. Its result for text that is not TOML is useless, but harmless.
+// The scanner finds second definitions, because the TOML library accepts some second definitions that TOML forbids. It follows keys, brackets and strings, and
+// leaves everything else to the library. Its result for text that is not TOML is useless, but harmless.
 
 // place is the position of a key and its value, as byte offsets in the text. It has the same structure as the value.
 type place struct {
@@ -299,7 +299,7 @@ type place struct {
 	form  form
 	given bool              // whether the table has its own key or header, and does not only occur as a part of a longer key
 	keys  map[string]*place // places of the keys of a table
-	items []*place          // places of the elements of a list, or of the parts of a table in [[several]] parts
+	items []*place          // places of the elements of a list, or of the tables of an array of tables ([[name]])
 }
 
 // form is the syntax that defined a key. It determines what later text may add to the key.
@@ -310,7 +310,7 @@ const (
 	headed              // a table with its own header: only headers add tables to it
 	dotted              // a table that dotted keys define: more dotted keys may add to it, and headers may add tables
 	inline              // a table in braces: nothing may be added
-	several             // a table in [[several]] parts: more such headers add parts, other headers add tables to the last part
+	several             // an array of tables ([[name]]): another such header adds a table to the array, and [name.key] adds a table to the last one
 	plain               // a value, or a list in brackets: nothing may be added
 )
 
@@ -320,7 +320,7 @@ type keyPart struct {
 	at   int
 }
 
-// twin is a duplicate definition of a job, table or key, or an addition to a complete one.
+// twin is a duplicate definition of a job, table or key, or an addition to a table that must not be extended.
 type twin struct {
 	kind, name string // kind is "job", "table" or "key"
 	first, key int    // byte offsets of the first and of the second key
@@ -340,7 +340,7 @@ func (p *place) childPlace(name string, at int, f form) *place {
 	return c
 }
 
-// latestTable returns the table to which headers add keys. For a table in [[several]] parts it is the last part.
+// latestTable returns the table to which headers add keys. In an array of tables ([[name]]) it is the last table.
 func (p *place) latestTable() *place {
 	if p.form != several {
 		return p
@@ -390,7 +390,7 @@ func openTable(root *place, path []keyPart) (*place, *twin) {
 	return t, nil
 }
 
-// openPart adds a part for a header in double brackets. If the key is defined in another form already, it returns a twin.
+// openPart adds a table to an array of tables, for a header [[name]]. If the name is defined in another form already, openPart returns a twin.
 func openPart(root *place, path []keyPart) (*place, *twin) {
 	last := path[len(path)-1]
 	parent, again := parentTable(root, path)

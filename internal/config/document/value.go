@@ -68,7 +68,7 @@ func (v Value) File() string { return v.src.name }
 // Line returns the line of the value's key, from 1.
 func (v Value) Line() int { return v.src.newFault(v.at.key, "").Line }
 
-// KeyPlace returns FILE:LINE:COL of the value's key, for a fault at another place that refers to it.
+// KeyPlace returns FILE:LINE:COL of the value's key. Faults at other places use it to refer to the key.
 func (v Value) KeyPlace() string { return v.src.placeAt(v.at.key) }
 
 // Written returns the value as it is written in the file. The value must not be a string, list or table.

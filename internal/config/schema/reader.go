@@ -25,9 +25,9 @@ type Reader struct {
 
 // Names helps to explain unknown keys.
 type Names struct {
-	// Home returns the place of a table that contains a key, or "". It is called for a key that is unknown in another table.
+	// Home is called for a key that is unknown in a table. It returns the place where the key belongs, such as "in [redis]", or "" if no table has the key.
 	Home func(key, table string) string
-	// Synonyms maps the names of keys in other programs to the keys of this one.
+	// Synonyms maps the names of keys in other programs to the keys of cronclave.
 	Synonyms map[string]string
 }
 
@@ -60,7 +60,7 @@ func (r *Reader) Set(path string) (v document.Value, set bool) {
 	return v, set
 }
 
-// Missing reports whether a table lacks a key. A key is not missing if it was suggested for an unknown key.
+// Missing reports whether a table lacks a key. A key does not count as missing if it was suggested for an unknown key, which is probably a misspelling of it.
 func (r *Reader) Missing(table document.Value, key string) bool {
 	_, set := table.Get(key)
 	return !set && !r.Meant(table.Path+"."+key)

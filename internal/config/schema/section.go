@@ -15,7 +15,7 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-// Section is a kind of table. It has the keys of the table, with functions that read their values into a T.
+// Section describes one kind of table: the keys of the table, with functions that read their values into a T.
 type Section[T any] struct {
 	Keys []Key[T]
 	// Later lists keys that are specified but not implemented yet.
@@ -124,7 +124,7 @@ func keyTitle(key, table document.Value) string {
 	return fmt.Sprintf("key %q at the top level", key.Name)
 }
 
-// Key is one key of a section. All fields except Name and Read are for the reference in docs/configuration.md and for the settings.
+// Key is one key of a section. All fields except Name and Read serve the reference in docs/configuration.md and the display of a job's effective settings.
 type Key[T any] struct {
 	Name string
 	Read func(*Reader, document.Value, *T)

@@ -63,7 +63,7 @@ func (r *clusterReader) readCluster(ctx context.Context) (*metrics.Cluster, erro
 
 func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster) error {
 	replicas, err := r.journal.Replicas(ctx)
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other replicas are valid
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // with ErrCorrupt, only damaged registrations are missing
 		return err //nolint:wrapcheck // the error names the operation
 	}
 	lost, err := r.journal.RecentlyLost(ctx)

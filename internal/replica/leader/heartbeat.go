@@ -103,7 +103,7 @@ func (h *heartbeat) reportResult(err error) {
 	h.silent = err != nil
 	what := ""
 	if err != nil {
-		const most = 200 // each registration repeats the text, every few seconds
+		const most = 200 // short, because each registration of the leader repeats the text, every few seconds
 		what = cluster.FirstLine(fmt.Sprintf("the heartbeat to %s failed: %v", to, err), most)
 	}
 	h.fault(what)

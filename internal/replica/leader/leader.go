@@ -23,11 +23,13 @@ import (
 )
 
 const (
-	// DescribeEvery is the interval at which each replica describes its jobs. A job that was not described for three intervals belongs to no replica.
+	// DescribeEvery is the interval at which each replica writes descriptions of its jobs to Redis. A job that was not described for three intervals belongs
+	// to no replica.
 	DescribeEvery = time.Minute
 	sweepEvery    = time.Minute
-	// forgetAfter is the time for which all replicas must have lacked a job, and its lock must have been unused, before the lock is removed. A job that returns
-	// earlier continues after its last decided tick. A job that returns later begins as a new job does. In both cases no tick runs again.
+	// forgetAfter is the time for which all replicas must have lacked a job, and its lock must have been unused, before the lock is removed. A job that is
+	// configured again before that continues after its last decided tick. A job that is configured again later begins like a new job. In both cases no tick
+	// runs again.
 	forgetAfter = 24 * time.Hour
 )
 
@@ -40,9 +42,9 @@ type Config struct {
 	Jobs func() *config.Config
 	// Describe returns the descriptions of the jobs in use.
 	Describe func() []journal.JobInfo
-	// Replicas returns the replicas that were alive at the last reading of the registry; nil before the first.
+	// Replicas returns the replicas that were alive at the last reading of the registry; nil before the first reading.
 	Replicas func() []journal.Replica
-	// Sweep inspects all jobs of this replica, and the given other ones.
+	// Sweep inspects all jobs of this replica and the jobs in others. It records the outcomes of runs whose replica died.
 	Sweep func(ctx context.Context, others ...string) error
 	// Now returns the time by the clock of Redis.
 	Now func() time.Time
@@ -66,7 +68,7 @@ func Lead(ctx context.Context, term *election.Term, cfg Config) {
 		cfg.Log.Error("housekeeping cannot start", "error", err) // not reached: the replica made its own clients with these settings
 		return
 	}
-	defer func() { _ = view.Close() }() // it only waits for background work
+	defer func() { _ = view.Close() }() // Close only ends background work, so an error has no consequence
 	beats := heartbeat{client: newBeatClient(), version: cfg.Version, log: cfg.Log, config: func() config.Heartbeat { return cfg.Jobs().Heartbeat }, fault: cfg.HeartbeatFault}
 	reader := clusterReader{journal: cfg.Journal, elector: elector, config: cfg.Jobs, describe: cfg.Describe, now: cfg.Now}
 	var duties sync.WaitGroup
@@ -108,8 +110,8 @@ type housekeeping struct {
 	log     hclog.Logger
 }
 
-// maintainData records runs whose holder died while no other replica was up, including runs of jobs that no replica has any more. It removes the locks of such
-// jobs after forgetAfter.
+// maintainData records runs whose replica died while no other replica was up, including runs of jobs that no replica has any more. It also removes the locks
+// of jobs that no replica has had for forgetAfter.
 func (h *housekeeping) maintainData(ctx context.Context, disabled []string) {
 	warn := func(what string, err error) {
 		if err != nil && ctx.Err() == nil {

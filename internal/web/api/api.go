@@ -26,7 +26,7 @@ const rootPath, prefix = "/api/", "/api/v1"
 type Config struct {
 	// Operator accesses the cluster. The caller of [New] closes it.
 	Operator *cluster.Shared
-	// Version is the version of the program, for the description.
+	// Version is the version of the program, for the OpenAPI description.
 	Version string
 	// User takes the context of a request. It returns the name of the request's user, and whether the user may act.
 	User func(context.Context) (name string, mayAct bool)

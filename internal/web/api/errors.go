@@ -164,7 +164,8 @@ func (r *routes) errorAnswer(ctx context.Context, err error) error {
 }
 
 // huma ignores some faults of a request: it uses only the first value of a repeated query parameter, ignores empty and malformed parameters, and uses only
-// the last value of a repeated key in a body. The answer would then be about another request than the client meant, so these checks refuse such requests.
+// the last value of a repeated key in a body. The answer would then be about another request than the client meant, so checkQueries, refuseQuery and
+// unmarshalJSON refuse such requests.
 
 // checkQueries refuses a request with query parameters that huma would ignore. The answer has status 422 and names each of them.
 func checkQueries(api huma.API) func(huma.Context, func(huma.Context)) {
@@ -254,7 +255,7 @@ func repeatedKey(text []byte) string {
 // An object is a partly read JSON object or list.
 type object struct {
 	keys   map[string]bool
-	key    string // the last key
+	key    string // the key that was read last
 	hasKey bool   // the value of key was not read yet
 	isList bool
 }
@@ -273,7 +274,7 @@ func lastObject(at []object) *object {
 	return &at[len(at)-1]
 }
 
-// keyPath returns the path of the last key, through all enclosing objects.
+// keyPath returns the path of the key that was read last, through all enclosing objects.
 func keyPath(at []object) string {
 	var keys []string
 	for _, o := range at {
@@ -284,7 +285,7 @@ func keyPath(at []object) string {
 	return cluster.FirstLine(strings.Join(keys, "."), maxLocation)
 }
 
-// givenTwice ends the error about a repeated key. newError recognizes the error by it, and answers 422 instead of 400.
+// givenTwice is the end of the text of the error about a repeated key. By this text newError recognizes the error, and answers 422 instead of 400.
 const givenTwice = "more than once; send it once"
 
 // unmarshalJSON is like json.Unmarshal, but refuses repeated keys, and its errors have the texts of this API. huma calls it twice per body: first with an

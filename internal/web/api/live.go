@@ -85,7 +85,7 @@ func (r *routes) streamOutput(ctx context.Context, in *liveInput, send sse.Sende
 		case <-ctx.Done():
 		}
 	}
-	go func() { // ends with ctx and closes events; forwardEvents reads until then
+	go func() { // closes events after followRuns has returned, at the latest when ctx ends; forwardEvents reads events until then
 		defer close(events)
 		emit(r.followRuns(ctx, in, emit))
 	}()

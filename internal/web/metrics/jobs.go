@@ -120,7 +120,7 @@ func (m *Metrics) setPools(pools []string) {
 	}
 }
 
-// timesOf returns the times of a job. For a removed job whose run still ends, it creates them again until the next SetJobs. The caller holds mu.
+// timesOf returns the times of a job. If a run of a removed job ends, timesOf creates the times again. The next SetJobs deletes them. The caller holds mu.
 func (m *Metrics) timesOf(job string) *jobTimes {
 	times := m.jobs[job]
 	if times == nil {

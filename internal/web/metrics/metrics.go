@@ -99,7 +99,8 @@ func (m *Metrics) Count(e events.Event) {
 // withReason lists the outcomes whose reasons are codes. Other reasons are free texts, and too many for a metric.
 var withReason = []string{journal.OutcomeCanceled, journal.OutcomeSkipped, journal.OutcomeMissed}
 
-// countRecord counts the record that ends a run, a try, or ticks without a run. It also updates the times of the last success and the last failure of the job.
+// countRecord counts the record of the end of a run, of a failed attempt that was retried, or of ticks that did not run. It also updates the times of the
+// last success and the last failure of the job.
 func (m *Metrics) countRecord(rec journal.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -260,8 +261,8 @@ type NextTick struct {
 // PoolUse is the total number of slots of a pool, and the number of held ones.
 type PoolUse struct{ Slots, Held int }
 
-// cluster is the collector for the state of Redis and of the cluster. A scrape sends only the request of redisUp, and otherwise reports the state that was
-// read last, so it does not wait for a Redis that hangs.
+// cluster is the collector for the state of Redis and of the cluster. For a scrape, only redisUp calls Redis. The state of the cluster is the one that the
+// leader has read last, so a scrape does not wait for many calls to a Redis that hangs.
 type cluster struct {
 	redisUp func() bool
 	known   func() *Cluster

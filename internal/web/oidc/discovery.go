@@ -91,7 +91,7 @@ func (p *Provider) readDiscovery(ctx context.Context) (*metadata, error) {
 	}
 	m := &metadata{endpoint: found.Endpoint(), scopes: p.requestScopes(document.Scopes), keys: gooidc.NewRemoteKeySet(ctx, document.Keys),
 		verify: &gooidc.Config{ClientID: p.cfg.ClientID, SupportedSigningAlgs: slices.DeleteFunc(document.Algorithms, func(name string) bool { return !slices.Contains(asymmetric, name) })}}
-	m.endpoint.AuthStyle = oauth2.AuthStyleInHeader // set explicitly, because automatic detection may use the code twice, and a code is valid once
+	m.endpoint.AuthStyle = oauth2.AuthStyleInHeader // set explicitly, because automatic detection may send the code twice, and the provider accepts a code only once
 	if document.AuthMethods != nil && !slices.Contains(document.AuthMethods, "client_secret_basic") {
 		m.endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
@@ -135,8 +135,8 @@ func discoveryFault(err error) error {
 }
 
 const (
-	// requestTimeout is the time limit for one answer of the provider. A sign-in needs at most three answers, in total less than the time limit of the server
-	// for a request.
+	// requestTimeout is the time limit for one answer of the provider. A sign-in needs at most three answers, which together take less than the time limit of
+	// the server for a request.
 	requestTimeout = 5 * time.Second
 	// maxAnswerBytes and maxHeaderBytes are the size limits of an answer. The longest regular answers are sets of keys with certificate chains, and are
 	// shorter.

@@ -25,7 +25,7 @@ import (
 
 // Config configures a [Provider].
 type Config struct {
-	// Namespace is the name of the cluster. Clusters that share a registration at the provider still have different keys.
+	// Namespace is the name of the cluster. [Provider.Key] depends on it, so that clusters that share one registration at the provider have different keys.
 	Namespace string
 	// Issuer is the provider's URL, exactly as in its ID tokens.
 	Issuer string
