@@ -123,13 +123,11 @@ func (s *explainer) readState(ctx context.Context, o *Operator) (err error) {
 	if s.incidents, err = o.journal.Incidents(ctx, s.state.Now); err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return o.historyError(err)
 	}
-	// One record may stand for many ticks that did not run. Only the output of such a record names the last of these ticks.
-	i := s.indexBefore()
-	if i < 0 {
-		return nil
-	}
-	if err := o.journal.AddOutput(ctx, s.past[i:i+1]); err != nil && !errors.Is(err, journal.ErrCorrupt) {
-		return o.historyError(err)
+	// One record may stand for many ticks that did not run. Only the output of such a record has the other end of the gap.
+	for _, i := range s.neighbours() {
+		if err := o.journal.AddOutput(ctx, s.past[i:i+1]); err != nil && !errors.Is(err, journal.ErrCorrupt) {
+			return o.historyError(err)
+		}
 	}
 	return nil
 }
@@ -142,15 +140,20 @@ func (s *explainer) readActs(ctx context.Context, o *Operator) {
 	slices.SortStableFunc(s.acts, func(a, b journal.Act) int { return a.Time.Compare(b.Time) })
 }
 
-// indexBefore returns the index of the newest record of a tick without a run, at or before the instant; -1 if there is none.
-func (s *explainer) indexBefore() int {
-	found := -1
+// neighbours returns the indexes of two records of ticks without a run, if there are such records: the newest one at or before the instant, and the oldest one
+// after the instant.
+func (s *explainer) neighbours() (indexes []int) {
+	before, after := -1, -1
 	for i, r := range s.past {
-		if r.Started.IsZero() && !r.Tick.IsZero() && !r.Tick.After(s.at) && (found < 0 || r.Tick.After(s.past[found].Tick)) {
-			found = i
+		switch {
+		case !r.Started.IsZero() || r.Tick.IsZero():
+		case !r.Tick.After(s.at) && (before < 0 || r.Tick.After(s.past[before].Tick)):
+			before = i
+		case r.Tick.After(s.at) && (after < 0 || r.Tick.Before(s.past[after].Tick)):
+			after = i
 		}
 	}
-	return found
+	return slices.DeleteFunc([]int{before, after}, func(i int) bool { return i < 0 })
 }
 
 func (s *explainer) hasRecords() bool {
@@ -277,8 +280,11 @@ func (s *explainer) explainDue() {
 
 // explainForgotten explains a decided tick without a record.
 func (s *explainer) explainForgotten() {
-	if i := s.indexBefore(); i >= 0 && standsFor(s.past[i], s.at) {
+	for _, i := range s.neighbours() {
 		r := s.past[i]
+		if !standsFor(r, s.at) {
+			continue
+		}
 		s.Phase = PhaseOver
 		s.addLine("%s: %s; the record of the tick of %s stands for many: %s", r.Outcome, ReasonText(r), s.formatTime(r.Tick), strings.TrimSpace(*r.Output))
 		return
@@ -296,15 +302,24 @@ func (s *explainer) explainForgotten() {
 	}
 }
 
-// standsFor reports whether the record of an earlier tick stands for a gap that includes the instant. The output of such a record ends with the last tick of
-// the gap.
+// standsFor reports whether a record stands for a gap that includes the instant. The output of such a record names the other end of the gap: the last tick if the
+// record has the first one, or the tick before the gap if the record has the last one.
 func standsFor(r journal.Record, at time.Time) bool {
-	if r.Output == nil || !strings.Contains(*r.Output, "one record for") {
+	if r.Output == nil {
 		return false
 	}
-	_, last, _ := strings.Cut(*r.Output, " to ")
-	until, err := time.Parse(time.RFC3339, strings.TrimSpace(last))
-	return err == nil && !at.After(until)
+	gap, ok := strings.CutPrefix(strings.TrimSpace(*r.Output), "one record for ")
+	if !ok {
+		return false
+	}
+	if gap, ok = strings.CutPrefix(gap, "the ticks after "); ok {
+		after, _, _ := strings.Cut(gap, " ")
+		from, err := time.Parse(time.RFC3339, after)
+		return err == nil && at.After(from) && !at.After(r.Tick)
+	}
+	_, last, _ := strings.Cut(gap, " to ")
+	until, err := time.Parse(time.RFC3339, last)
+	return err == nil && !at.Before(r.Tick) && !at.After(until)
 }
 
 func (s *explainer) oldestTick() (oldest time.Time) {

@@ -135,6 +135,12 @@ func TestWhyWithoutRecords(t *testing.T) {
 	many = "one record for 900 ticks, from 2026-11-26T11:00:00Z to 2026-11-26T11:30:00Z\n"
 	explained(t, past, older).wants(t, "a gap before the tick", PhaseUnknown, "whether this tick ran is not known")
 
+	former := "one record for the ticks after 2026-11-26T11:30:00Z and up to this one, of a schedule that was edited since\n"
+	last := journal.Record{Job: "j", Tick: noon.Add(time.Hour), Finished: noon.Add(time.Hour), Outcome: "missed", Reason: "down", Output: &former}
+	explained(t, past, last).wants(t, "a gap of a former schedule", PhaseOver, "missed: no replica was up", "the record of the tick of 2026-11-26 13:00:00 UTC stands for many")
+	former = "one record for the ticks after 2026-11-26T12:00:00Z and up to this one, of a schedule that was edited since\n"
+	explained(t, past, last).wants(t, "a gap after the tick", PhaseUnknown, "whether this tick ran is not known")
+
 	held := election.State{Decided: noon, Running: []election.Run{{Holder: "r1", Token: 9, Slot: 1, Tick: noon}}}
 	explained(t, held).wants(t, "a run without a record", PhaseRunning, "granted to r1 with token 9, slot 1")
 	orphaned := election.State{Decided: noon, Orphans: []election.Run{{Holder: "r1", Token: 9, Tick: noon}}}
