@@ -162,6 +162,6 @@ func ExampleRunner() {
 		return
 	}
 	record, err := s.RunNow(context.Background(), "report", false) // here, now, and without a lock; with Run the cluster runs it at three
-	fmt.Printf("%s, %s, %v\n", record.Outcome, record.Output, err)
+	fmt.Printf("%s, %s, %v\n", record.Outcome, *record.Output, err)
 	// Output: ok, /report is done, <nil>
 }

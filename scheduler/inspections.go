@@ -270,9 +270,8 @@ func (g gap) verdictAt(at time.Time) run.Verdict {
 // missedBefore records a gap of a former schedule of the job. This replica cannot compute the ticks of that schedule, so there is one record for all.
 func (in *inspector) missedBefore(t *task, of election.Settlement) *run.Receipt {
 	r := tickRecord(t.Name, named{of.Tick, of.Tick}, run.ParseVerdict(of.Outcome), in.replica, of.At)
-	r.Output = fmt.Appendf(nil, "one record for the ticks after %s and up to this one, of a schedule that was edited since", of.After.UTC().Format(time.RFC3339))
-	written := in.recorder.Add(r)
-	return written
+	r.Output = new(fmt.Sprintf("one record for the ticks after %s and up to this one, of a schedule that was edited since", of.After.UTC().Format(time.RFC3339)))
+	return in.recorder.Add(r)
 }
 
 // recordGap writes one record for each of the newest ticks of a gap, and one record for all earlier ticks.
@@ -316,7 +315,7 @@ func (in *inspector) recordSummary(t *task, g gap, newest time.Time) (written *r
 	summary = fmt.Sprintf("%s%d ticks, from %s to %s", more, n, first.UTC().Format(time.RFC3339), newest.UTC().Format(time.RFC3339))
 	if n > 1 {
 		r.Ticks = n
-		r.Output = []byte("one record for " + summary)
+		r.Output = new("one record for " + summary)
 	}
 	written = in.recorder.Add(r)
 	return written, summary

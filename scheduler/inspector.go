@@ -157,7 +157,7 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 		if !in.recorder.HasJournal() && outcome == run.Abandoned { // with a journal, the replica whose record is the first logs it
 			in.log.Error("run abandoned: its holder is gone", "job", job, "run_id", o.ID, "token", o.Token, "replica", o.Holder)
 		}
-		written = append(written, in.recorder.Add(run.Record{RunID: o.ID, Job: job, Tick: o.At, Local: named{o.Tick, o.At}.localTime(), Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
+		written = append(written, in.recorder.Add(run.Record{RunID: o.ID, Job: job, Tick: o.At, TickLocal: run.LocalText(named{o.Tick, o.At}.localTime()), Trigger: o.Trigger, Slot: new(o.Slot), Attempt: o.Attempt,
 			Token: o.Token, Replica: o.Holder, Outcome: outcome, Reason: reason, Finished: st.Now, Recovers: !lost[o.ID]}))
 	}
 	return written

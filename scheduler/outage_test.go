@@ -439,8 +439,8 @@ func checkGap(t *testing.T, c *cluster, from, to int, more string) {
 	together := 0
 	for _, r := range c.words("j") {
 		together += r.Ticks
-		if len(r.Output) > 0 {
-			summaries = append(summaries, fmt.Sprint(c.second(r.Tick), " ", r.Outcome, " ", r.Reason, ": ", string(r.Output)))
+		if r.Output != nil {
+			summaries = append(summaries, fmt.Sprint(c.second(r.Tick), " ", r.Outcome, " ", r.Reason, ": ", *r.Output))
 		}
 	}
 	if more == "none" {

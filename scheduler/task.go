@@ -37,7 +37,7 @@ func tickRecord(job string, of named, verdict run.Verdict, replica string, now t
 	if local := of.localTime(); !local.IsZero() {
 		id = local.Format("20060102T150405")
 	}
-	return run.Record{RunID: job + "." + id, Job: job, Tick: of.at, Local: of.localTime(), Trigger: run.Scheduled,
+	return run.Record{RunID: job + "." + id, Job: job, Tick: of.at, TickLocal: run.LocalText(of.localTime()), Trigger: run.Scheduled,
 		Replica: replica, Outcome: verdict.Outcome, Reason: verdict.Reason, Finished: now}
 }
 

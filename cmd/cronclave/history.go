@@ -13,6 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 type historyOptions struct {
@@ -52,41 +53,50 @@ func newHistoryCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVarP(&o.n, "number", "n", 50, "how many records at most, the newest")
-	cmd.Flags().BoolVar(&o.failed, "failed", false, "only what went wrong: "+strings.Join(journal.Failures(), ", "))
+	cmd.Flags().BoolVar(&o.failed, "failed", false, "only what went wrong: "+strings.Join(outcomeNames(run.Failures()), ", "))
 	cmd.Flags().StringSliceVar(&o.outcomes, "outcome", nil, "only these outcomes, with commas between")
 	cmd.Flags().StringVar(&o.since, "since", "", "only runs and ticks that ended at or after this instant, and runs under way: RFC 3339, or how long ago, as 12h or 7d")
 	cmd.Flags().StringVar(&o.until, "until", "", "only runs and ticks that ended before this instant, and runs under way that began before it: RFC 3339, or how long ago")
 	zoneFlag(cmd, &o.zone)
 	cmd.Flags().BoolVar(&o.output, "output", false, "with the end of what each run printed")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(journal.Outcomes(), cobra.ShellCompDirectiveNoFileComp)) // cannot fail
+	_ = cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(outcomeNames(run.Outcomes()), cobra.ShellCompDirectiveNoFileComp)) // cannot fail
 	return cmd
 }
 
 // toRequest returns the request that the flags describe. It resolves relative bounds by the clock of this machine; readHistory resolves them again by the
 // clock of Redis.
 func (o historyOptions) toRequest(args []string) (req cluster.HistoryRequest, err error) {
-	req = cluster.HistoryRequest{Limit: o.n, Output: o.output, Outcomes: o.outcomes}
+	req = cluster.HistoryRequest{Limit: o.n, Output: o.output}
+	known := strings.Join(outcomeNames(run.Outcomes()), ", ")
 	switch {
 	case o.n < 1:
 		return req, usageError("-n %d: it must be at least 1", o.n)
 	case o.failed && o.outcomes != nil:
 		return req, usageError("--failed and --outcome are mutually exclusive")
 	case o.outcomes != nil && len(o.outcomes) == 0:
-		return req, usageError("--outcome is empty: it must be some of %s", strings.Join(journal.Outcomes(), ", "))
+		return req, usageError("--outcome is empty: it must be some of %s", known)
 	case o.failed:
-		req.Outcomes = journal.Failures()
+		req.Outcomes = run.Failures()
 	}
 	for _, outcome := range o.outcomes {
-		if !slices.Contains(journal.Outcomes(), outcome) {
-			return req, usageError("--outcome %q: it must be one of %s", outcome, strings.Join(journal.Outcomes(), ", "))
+		if !slices.Contains(run.Outcomes(), run.Outcome(outcome)) {
+			return req, usageError("--outcome %q: it must be one of %s", outcome, known)
 		}
+		req.Outcomes = append(req.Outcomes, run.Outcome(outcome))
 	}
 	if len(args) > 0 {
 		req.Job = args[0]
 	}
 	err = o.setBounds(&req, time.Now()) // reports a faulty bound before the command connects to Redis
 	return req, err
+}
+
+func outcomeNames(outcomes []run.Outcome) (names []string) {
+	for _, o := range outcomes {
+		names = append(names, string(o))
+	}
+	return names
 }
 
 // setBounds sets --since and --until in a request. Durations are relative to now.
@@ -325,7 +335,7 @@ func (s streams) followedLogs(zones *cronspec.Zones) console.Logs {
 }
 
 func runHeadline(r journal.Record) string {
-	words := []string{"run", r.RunID, "on", r.Replica, console.Stamp(r.Started), strings.TrimSpace(r.Outcome + " " + r.Reason)}
+	words := []string{"run", r.RunID, "on", r.Replica, console.Stamp(r.Started), strings.TrimSpace(r.Verdict().String())}
 	if r.Trigger == "manual" {
 		words = append(words, "(manual)")
 	}

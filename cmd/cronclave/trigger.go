@@ -13,7 +13,6 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 type triggerOptions struct {
@@ -161,6 +160,5 @@ func (a *app) followRun(ctx context.Context, o *operating, t *cluster.Triggered,
 			return err
 		}
 	}
-	return execResult(run.Record{Job: t.Job, Outcome: run.Outcome(t.Outcome), Reason: run.Reason(t.Reason),
-		ExitCode: t.Run.ExitCode, Signal: t.Run.Signal}, nil)
+	return execResult(*t.Run, nil)
 }

@@ -163,7 +163,7 @@ func (s *explainer) hasRecords() bool {
 // isOf reports whether a record belongs to the tick. It also compares local times, because a replica with other zone data may have run the tick at another
 // instant.
 func (s *explainer) isOf(r journal.Record) bool {
-	return r.Tick.Equal(s.at) || r.TickLocal != "" && !s.tickID().Equal(s.at) && r.TickLocal == cronspec.LocalTime(s.tickID()).Format(journal.LocalFormat)
+	return r.Tick.Equal(s.at) || r.TickLocal != "" && !s.tickID().Equal(s.at) && r.TickLocal == run.LocalText(cronspec.LocalTime(s.tickID()))
 }
 
 // tickID returns the identity of the tick on every replica: its local time, or its instant if it has none.
@@ -217,7 +217,7 @@ func (s *explainer) explainSettlement() {
 	for _, settled := range s.state.Settled {
 		if settled.Tick.Equal(s.tickID()) || !settled.After.IsZero() && s.tickID().After(settled.After) && s.tickID().Before(settled.Tick) {
 			verdict := run.ParseVerdict(settled.Outcome)
-			record := journal.Record{Outcome: string(verdict.Outcome), Reason: string(verdict.Reason)}
+			record := journal.Record{Outcome: verdict.Outcome, Reason: verdict.Reason}
 			s.Phase = PhaseOver
 			s.addLine("%s: %s; no replica has recorded that yet", record.Outcome, ReasonText(record))
 			return

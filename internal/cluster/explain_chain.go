@@ -204,7 +204,7 @@ func (s *explainer) countingRuns() []journal.Record {
 }
 
 // badOutcome returns the outcome of the first slot whose last run did not end ok; "" if there is none.
-func (s *explainer) badOutcome() string {
+func (s *explainer) badOutcome() journal.Outcome {
 	for _, r := range s.countingRuns() { // the runs are sorted by slot
 		if r.Outcome != journal.OutcomeOK && r.Outcome != journal.OutcomeRunning {
 			return r.Outcome

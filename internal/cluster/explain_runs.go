@@ -133,7 +133,7 @@ func slotNumber(r journal.Record) int {
 }
 
 func (s *explainer) endText(r journal.Record) string {
-	text := r.Outcome
+	text := string(r.Outcome)
 	if reason := ReasonText(r); reason != "" {
 		text += " (" + reason + ")"
 	}
@@ -174,7 +174,7 @@ func (s *explainer) explainRecovery(i int) {
 		}
 	}
 	if lost != nil {
-		s.addLine("take-over from %s, whose run was %s", lost.Replica, strings.TrimSpace(lost.Outcome+" "+lost.Reason))
+		s.addLine("take-over from %s, whose run was %s", lost.Replica, strings.TrimSpace(lost.Verdict().String()))
 	}
 }
 
@@ -210,7 +210,7 @@ func (s *explainer) explainOverlap(r, other journal.Record) {
 }
 
 // reasonTexts explains the reasons that are codes. All other reasons are texts for users.
-var reasonTexts = map[string]string{
+var reasonTexts = map[journal.Reason]string{
 	"overlap":      "all slots of the job were held, or another tick waited for one (overlap)",
 	"paused":       "the job was paused",
 	"down":         "no replica was up that may run the job",
@@ -239,7 +239,7 @@ func ReasonText(r journal.Record) string {
 	case r.Outcome == journal.OutcomeLost:
 		return "its lease was not renewed in time, so it was stopped"
 	}
-	return FirstLine(r.Reason, 200)
+	return FirstLine(string(r.Reason), 200)
 }
 
 func (s *explainer) explainPause(matters bool, effect string) {

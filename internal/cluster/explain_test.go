@@ -58,10 +58,10 @@ func (s *explainer) wants(t *testing.T, what string, phase Phase, lines ...strin
 func TestWhyOfRecords(t *testing.T) {
 	t.Parallel()
 	took := int64(90_000)
-	ran := func(id, replica, outcome string, tick, began, ended time.Time) journal.Record {
+	ran := func(id, replica string, outcome journal.Outcome, tick, began, ended time.Time) journal.Record {
 		return journal.Record{RunID: id, Job: "j", Replica: replica, Outcome: outcome, Tick: tick, Started: began, Finished: ended, Token: 7, Attempt: 1, Trigger: "schedule", DurationMS: &took}
 	}
-	settled := func(outcome, reason string) journal.Record {
+	settled := func(outcome journal.Outcome, reason journal.Reason) journal.Record {
 		return journal.Record{Job: "j", Replica: "r1", Outcome: outcome, Reason: reason, Tick: noon, Finished: noon.Add(time.Second)}
 	}
 	good := ran("a", "r3", "ok", noon, noon, noon.Add(90*time.Second))
@@ -207,7 +207,7 @@ func TestWhyOfAChain(t *testing.T) {
 		journal.JobInfo{Name: "report", Enabled: true, After: []string{"extract", "load", "removed"}, Timezone: "UTC"}, journal.JobInfo{Name: "mail", Enabled: true, After: []string{"load"}},
 		journal.JobInfo{Name: "close", Enabled: true, After: []string{"mail", "load"}}, journal.JobInfo{Name: "round", Enabled: true, After: []string{"trip"}}, journal.JobInfo{Name: "trip", Enabled: true, After: []string{"round"}})
 	midnight := time.Now().UTC().Truncate(24 * time.Hour)
-	record := func(job, id, outcome string, tick time.Time) {
+	record := func(job, id string, outcome journal.Outcome, tick time.Time) {
 		r := ended(job, id)
 		r.Tick, r.Outcome = tick, outcome
 		c.record(t, r)
@@ -304,8 +304,8 @@ func TestWhyReadsTheCluster(t *testing.T) {
 }
 
 // ranAtNoon is the record of a run of noon in a slot.
-func ranAtNoon(slot, attempt int, trigger, outcome string) journal.Record {
-	r := journal.Record{RunID: trigger + outcome, Job: "j", Replica: "r1", Outcome: outcome, Trigger: trigger, Tick: noon, Started: noon, Token: 7, Attempt: attempt, Slot: &slot}
+func ranAtNoon(slot, attempt int, trigger string, outcome journal.Outcome) journal.Record {
+	r := journal.Record{RunID: trigger + string(outcome), Job: "j", Replica: "r1", Outcome: outcome, Trigger: trigger, Tick: noon, Started: noon, Token: 7, Attempt: attempt, Slot: &slot}
 	if outcome != journal.OutcomeRunning {
 		r.Finished = noon.Add(time.Minute)
 	}

@@ -228,7 +228,7 @@ func (f *follower) noteTries(ctx context.Context, r *followedRun) error {
 	r.tries = r.now.FailedTries
 	how := "failed"
 	if known {
-		how = cmp.Or(failed.Reason, failed.Outcome)
+		how = cmp.Or(string(failed.Reason), string(failed.Outcome))
 	}
 	f.announceRun(r)
 	f.viewer.Note(r.id, fmt.Sprintf("attempt %d: %s; attempt %d has started", r.now.Attempt-1, how, r.now.Attempt))

@@ -18,7 +18,7 @@ type HistoryRequest struct {
 	// Job is the name of a job; "" for all jobs.
 	Job string
 	// Outcomes are the outcomes to include; nil for all records. If it is set, failed attempts that were retried are left out.
-	Outcomes []string
+	Outcomes []journal.Outcome
 	// Since and Until limit the end of runs, or the time at which ticks were settled: Since <= end < Until. Zero means no limit. For a run in progress, Until
 	// limits the start, and Since does not apply.
 	Since, Until time.Time

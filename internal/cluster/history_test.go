@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // TestHistoryIsSelected reads what the flags of `cronclave history` ask for, sorted by the time that is shown.
@@ -17,16 +18,16 @@ func TestHistoryIsSelected(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	said, took := "words\n", int64(1000)
 	slot := 0
-	run := func(id string, began, ended time.Time, outcome string) journal.Record {
+	ran := func(id string, began, ended time.Time, outcome journal.Outcome) journal.Record {
 		return journal.Record{RunID: id, Job: "j", Slot: &slot, Attempt: 1, Token: 1, Replica: "a", Trigger: "schedule", Tick: began, Started: began, Finished: ended,
 			DurationMS: &took, Outcome: outcome, Output: &said}
 	}
-	tried := run("short.1", now.Add(-3*time.Hour), now.Add(-3*time.Hour), "failed")
+	tried := ran("short.1", now.Add(-3*time.Hour), now.Add(-3*time.Hour), "failed")
 	tried.Retried = true
 	c.record(t,
-		run("long", now.Add(-4*time.Hour), now, "ok"),
+		ran("long", now.Add(-4*time.Hour), now, "ok"),
 		tried,
-		run("short", now.Add(-3*time.Hour+time.Second), now.Add(-2*time.Hour), "failed"),
+		ran("short", now.Add(-3*time.Hour+time.Second), now.Add(-2*time.Hour), "failed"),
 		journal.Record{RunID: "none", Job: "j", Tick: now.Add(-time.Hour), Finished: now.Add(-time.Hour), Replica: "a", Outcome: "missed", Reason: "redis"},
 	)
 	for name, tc := range map[string]struct {
@@ -34,14 +35,14 @@ func TestHistoryIsSelected(t *testing.T) {
 		want    []string
 	}{
 		"all, by when they began": {HistoryRequest{}, []string{"none", "short", "short.1", "long"}},
-		"failures":                {HistoryRequest{Outcomes: journal.Failures()}, []string{"none", "short"}},
-		"an outcome":              {HistoryRequest{Outcomes: []string{"ok"}}, []string{"long"}},
+		"failures":                {HistoryRequest{Outcomes: run.Failures()}, []string{"none", "short"}},
+		"an outcome":              {HistoryRequest{Outcomes: []journal.Outcome{"ok"}}, []string{"long"}},
 		"since":                   {HistoryRequest{Since: now.Add(-2 * time.Hour)}, []string{"none", "short", "long"}},
 		"until":                   {HistoryRequest{Until: now.Add(-2 * time.Hour)}, []string{"short.1"}},
-		"the newest that is left": {HistoryRequest{Outcomes: journal.Failures(), Limit: 1}, []string{"none"}},
+		"the newest that is left": {HistoryRequest{Outcomes: run.Failures(), Limit: 1}, []string{"none"}},
 		"the newest by their end": {HistoryRequest{Limit: 2}, []string{"none", "long"}},
 		"as many as there are":    {HistoryRequest{Limit: 4}, []string{"none", "short", "short.1", "long"}},
-		"nothing":                 {HistoryRequest{Outcomes: []string{"lost"}}, nil},
+		"nothing":                 {HistoryRequest{Outcomes: []journal.Outcome{"lost"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.request.Output = true

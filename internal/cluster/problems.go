@@ -130,7 +130,7 @@ func (j Job) failureProblem() (p Problem, failed bool) {
 		p.Message += " on " + r.Replica
 	}
 	if r.Reason != "" {
-		p.Message += ": " + FirstLine(r.Reason, 60)
+		p.Message += ": " + FirstLine(string(r.Reason), 60)
 	}
 	if f := j.Failures; f != nil {
 		p.Since, p.Message = &f.Since, p.Message+f.String()

@@ -173,7 +173,7 @@ func TestLateRenewalIsAWarning(t *testing.T) {
 func TestFailuresLast(t *testing.T) {
 	t.Parallel()
 	tick := time.Unix(1000, 0)
-	record := func(outcome string) journal.Record { return journal.Record{Outcome: outcome} }
+	record := func(outcome journal.Outcome) journal.Record { return journal.Record{Outcome: outcome} }
 	for name, tc := range map[string]struct {
 		newestFirst []journal.Record
 		failing     bool
@@ -297,7 +297,7 @@ func TestFailingSinceTheFirst(t *testing.T) {
 	o := c.operator(t, Config{})
 	c.describe(t, journal.JobInfo{Name: "bad", Enabled: true}, journal.JobInfo{Name: "once", Enabled: true}, journal.JobInfo{Name: "good", Enabled: true})
 	now := time.Now().UTC().Truncate(time.Second)
-	at := func(job, id, outcome string, ago time.Duration) journal.Record {
+	at := func(job, id string, outcome journal.Outcome, ago time.Duration) journal.Record {
 		r := ended(job, id)
 		r.Outcome, r.Started, r.Finished = outcome, now.Add(-ago), now.Add(-ago)
 		return r

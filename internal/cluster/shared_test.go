@@ -143,7 +143,7 @@ func TestWindowsRead(t *testing.T) {
 	c := newCluster(t)
 	w := NewWindows(c.operator(t, Config{}), 3)
 	noon := time.Now().Truncate(time.Minute).Add(-24 * time.Hour)
-	run := func(job, id string, from, until int, outcome string) journal.Record {
+	run := func(job, id string, from, until int, outcome journal.Outcome) journal.Record {
 		r := journal.Record{RunID: id, Job: job, Slot: new(int), Attempt: 1, Token: 1, Replica: "a", Trigger: "schedule", Tick: noon, Started: noon.Add(time.Duration(from) * time.Minute), Outcome: outcome}
 		if outcome != journal.OutcomeRunning {
 			r.Finished, r.DurationMS = noon.Add(time.Duration(until)*time.Minute), new(int64)

@@ -42,10 +42,10 @@ type Triggered struct {
 	Tick    time.Time `json:"tick,omitzero"`
 	// Outcome is running once the run has started, and the outcome of the run once it has ended. If the run will never start, it is skipped, missed or failed,
 	// with a Reason.
-	Outcome string `json:"outcome"`
-	Reason  string `json:"reason,omitempty"`
-	Replica string `json:"replica,omitempty"`
-	RunID   string `json:"run_id,omitempty"`
+	Outcome journal.Outcome `json:"outcome"`
+	Reason  journal.Reason  `json:"reason,omitempty"`
+	Replica string          `json:"replica,omitempty"`
+	RunID   string          `json:"run_id,omitempty"`
 	// Run is the record of the run after it has ended.
 	Run *journal.Record `json:"run,omitempty"`
 }

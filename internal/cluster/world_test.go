@@ -242,7 +242,7 @@ func (w *world) keep(state *election.State, d deed) {
 
 // record is what the history has of a deed.
 func (w *world) record(d deed) journal.Record {
-	r := journal.Record{RunID: d.id, Job: "j", Replica: d.replica, Outcome: d.outcome, Reason: d.reason, Trigger: d.trigger, Tick: w.time(d.tick), Attempt: d.attempt, Token: int64(d.token), Retried: d.retried, Detail: d.detail}
+	r := journal.Record{RunID: d.id, Job: "j", Replica: d.replica, Outcome: journal.Outcome(d.outcome), Reason: journal.Reason(d.reason), Trigger: d.trigger, Tick: w.time(d.tick), Attempt: d.attempt, Token: int64(d.token), Retried: d.retried, Detail: d.detail}
 	if d.from != -forever {
 		r.Slot, r.Started = &d.slot, w.time(d.from)
 	}

@@ -21,7 +21,7 @@ func (p Printer) History(records []journal.Record) {
 	}
 	t := newTable("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME", "DURATION", "RUN", "WHY")
 	for _, r := range records {
-		t.addRow(markOf(r.Outcome), p.formatStamp(r.When()), r.Job, p.formatStamp(r.Tick), r.Replica, slotOf(r), ifRun(r, fmt.Sprint(r.Token)), r.Outcome, durationText(r),
+		t.addRow(markOf(r.Outcome), p.formatStamp(r.When()), r.Job, p.formatStamp(r.Tick), r.Replica, slotOf(r), ifRun(r, fmt.Sprint(r.Token)), string(r.Outcome), durationText(r),
 			ifRun(r, r.RunID), Why(r))
 	}
 	t.below = func(row int) {
@@ -53,7 +53,7 @@ func Late(r journal.Record) time.Duration {
 
 // Why returns the details of a record, or "-" without any: the delay of the run, the trigger if it was not the schedule, the reason for the outcome, and the
 // attempts.
-func Why(r journal.Record) string { return cmp.Or(detailsOf(r, r.Reason), "-") }
+func Why(r journal.Record) string { return cmp.Or(detailsOf(r, string(r.Reason)), "-") }
 
 // WhyInFull returns the same details as [Why] with the full text of the reason, or "" without any. `cronclave why` prints it.
 func WhyInFull(r journal.Record) string { return detailsOf(r, cluster.ReasonText(r)) }

@@ -73,7 +73,7 @@ func (p Printer) printRecent(st *cluster.Status, j cluster.Job) {
 		if !r.Tick.IsZero() {
 			tick = p.formatTime(r.Tick)
 		}
-		t.addRow(markOf(r.Outcome), agoText(st.Now, r.When()), tick, p.cutText(cmp.Or(r.Replica, "-"), 14), markOf(r.Outcome).sign+" "+r.Outcome, durationText(r), p.cutText(Why(r), 24))
+		t.addRow(markOf(r.Outcome), agoText(st.Now, r.When()), tick, p.cutText(cmp.Or(r.Replica, "-"), 14), markOf(r.Outcome).sign+" "+string(r.Outcome), durationText(r), p.cutText(Why(r), 24))
 	}
 	t.print(p)
 }

@@ -177,7 +177,7 @@ var (
 var levels = map[cluster.Level]mark{cluster.LevelError: bad, cluster.LevelWarning: warning, cluster.LevelAdvice: advice}
 
 // markOf returns the mark of an outcome. An outcome that only a newer version defines is a warning.
-func markOf(outcome string) mark {
+func markOf(outcome journal.Outcome) mark {
 	switch outcome {
 	case journal.OutcomeOK:
 		return good

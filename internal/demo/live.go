@@ -178,7 +178,7 @@ func newKnown(jobs []*config.Job) known {
 
 // endRun records the outcome of a run and returns the run. If no log reported the start, it creates the run from the log line. ended is zero if the end of the
 // run is unknown.
-func (s *known) endRun(l *logLine, outcome string, ended time.Time) *run {
+func (s *known) endRun(l *logLine, outcome journal.Outcome, ended time.Time) *run {
 	r := l.toRun()
 	if i := slices.IndexFunc(s.runs, func(o *run) bool { return o.ID == l.RunID }); i >= 0 {
 		r = s.runs[i]
@@ -206,10 +206,10 @@ func (d *demo) handleEvent(e *logLine) {
 		d.killIfPlanned(time.Now(), r) // the run may end before the next check
 	case e.Message == saidFinished:
 		r := d.known.endRun(e, e.Outcome, e.At)
-		d.view.printRun(e.At, r, cutTo(strings.TrimSpace(e.Outcome+" "+e.Reason), widestOutcome)+"  "+e.Took, d.takeOverMark(r))
+		d.view.printRun(e.At, r, cutTo(strings.TrimSpace(string(e.Outcome)+" "+e.Reason), widestOutcome)+"  "+e.Took, d.takeOverMark(r))
 	case e.Message == saidNotRun:
 		d.known.outcomes = append(d.known.outcomes, journal.Record{Job: e.Job, Tick: e.Tick, Outcome: e.Outcome})
-		d.view.printRun(e.At, &run{Job: e.Job, Tick: e.Tick, Replica: "-"}, e.Outcome, "")
+		d.view.printRun(e.At, &run{Job: e.Job, Tick: e.Tick, Replica: "-"}, string(e.Outcome), "")
 	case e.Message == saidAbandoned:
 		// If the outcome is known, the run had ended, but its replica was killed before it wrote the record.
 		if !slices.ContainsFunc(d.known.outcomes, func(r journal.Record) bool { return r.RunID == e.RunID }) {

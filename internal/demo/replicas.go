@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
 )
 
 // fleet starts and ends the replicas of a demo. Each replica is a process of its own. The log lines of all replicas arrive in the channel events. Only one
@@ -149,20 +150,20 @@ type run struct {
 
 // logLine has the fields that the demo uses of a line in a replica's log. For a line that is not JSON, Message is the line and Level is "".
 type logLine struct {
-	Level   string    `json:"level"`
-	Message string    `json:"msg"`
-	At      time.Time `json:"time"`
-	Stream  string    `json:"stream"` // set if Message is output of a job
-	Job     string    `json:"job"`
-	RunID   string    `json:"run_id"`
-	Tick    time.Time `json:"tick"`
-	Slot    int       `json:"slot"`
-	Token   int64     `json:"token"`
-	Outcome string    `json:"outcome"`
-	Reason  string    `json:"reason"`
-	Took    string    `json:"duration"`
-	Lost    string    `json:"replica_lost"`
-	Error   string    `json:"error"`
+	Level   string          `json:"level"`
+	Message string          `json:"msg"`
+	At      time.Time       `json:"time"`
+	Stream  string          `json:"stream"` // set if Message is output of a job
+	Job     string          `json:"job"`
+	RunID   string          `json:"run_id"`
+	Tick    time.Time       `json:"tick"`
+	Slot    int             `json:"slot"`
+	Token   int64           `json:"token"`
+	Outcome journal.Outcome `json:"outcome"`
+	Reason  string          `json:"reason"`
+	Took    string          `json:"duration"`
+	Lost    string          `json:"replica_lost"`
+	Error   string          `json:"error"`
 
 	from  *process // process that wrote the log
 	ended bool     // set if this is no line: the process has ended, and Error is its exit status

@@ -24,12 +24,12 @@ import (
 // with the runs and outcomes.
 type tally struct {
 	jobs     []*config.Job
-	from     map[string]time.Time // by job: ticks after this time are due
-	until    time.Time            // ticks up to this time are due; its zone is the zone of printed times
-	runs     []run                // one per start, so a run that started twice occurs twice
-	outcomes map[string]string    // final outcomes, by run id
-	decided  map[tickOf]bool      // ticks with an outcome other than ok; they are settled even if no job has written anything
-	killed   string               // id of the run whose replica was killed; only an outcome settles this run, not the end of its process
+	from     map[string]time.Time       // by job: ticks after this time are due
+	until    time.Time                  // ticks up to this time are due; its zone is the zone of printed times
+	runs     []run                      // one per start, so a run that started twice occurs twice
+	outcomes map[string]journal.Outcome // final outcomes, by run id
+	decided  map[tickOf]bool            // ticks with an outcome other than ok; they are settled even if no job has written anything
+	killed   string                     // id of the run whose replica was killed; only an outcome settles this run, not the end of its process
 }
 
 type tickOf struct {
@@ -38,7 +38,7 @@ type tickOf struct {
 }
 
 func newTally(jobs []*config.Job, from map[string]time.Time, until time.Time) *tally {
-	return &tally{jobs: jobs, from: from, until: until, outcomes: map[string]string{}, decided: map[tickOf]bool{}}
+	return &tally{jobs: jobs, from: from, until: until, outcomes: map[string]journal.Outcome{}, decided: map[tickOf]bool{}}
 }
 
 func (t *tally) addOutcome(r journal.Record) {

@@ -66,7 +66,7 @@ func (w *reporter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 }
 
 // report records the start or the end of a run or a tick.
-func (w *reporter) report(t *testing.T, replica, run, outcome string) {
+func (w *reporter) report(t *testing.T, replica, run string, outcome journal.Outcome) {
 	t.Helper()
 	r := journal.Record{RunID: run, Job: "j", Tick: time.Unix(1000, 0), Replica: replica, Outcome: outcome, Started: time.Unix(1000, 0), Ticks: 3}
 	if outcome != journal.OutcomeRunning {

@@ -73,10 +73,10 @@ func TestMemory(t *testing.T) {
 		"longest": {20, 100, func(r *journal.Record) {
 			r.RunID = strings.Repeat("i", journal.MaxRunID-len(r.RunID)) + r.RunID
 			r.Job += strings.Repeat("j", 128-len(r.Job))
-			r.Trigger, r.Replica, r.Reason, r.Signal, r.Outcome = long, long, long, long, long
+			r.Trigger, r.Replica, r.Reason, r.Signal, r.Outcome = long, long, journal.Reason(long), long, journal.Outcome(long)
 		}, 20 * (perJob + 51*longestRecord)},
 		"escaped": {20, 100, func(r *journal.Record) {
-			r.Trigger, r.Replica, r.Reason, r.Signal, r.Outcome = control, control, control, control, control
+			r.Trigger, r.Replica, r.Reason, r.Signal, r.Outcome = control, control, journal.Reason(control), control, journal.Outcome(control)
 		}, 20 * (perJob + 51*escapedRecord)},
 	} {
 		t.Run(name, func(t *testing.T) {

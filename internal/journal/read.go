@@ -230,10 +230,10 @@ func (h *history) addOutput(ctx context.Context, records []Record) (damaged, err
 		all = append(all, &records[i])
 	}
 	return pipelineEach(ctx, h.namespace, all, outputsAtOnce, func(p redis.Pipeliner, r *Record) *redis.StringSliceCmd {
-		from, to := outputRange(outputPrefix(r.moment(), r.RunID))
+		from, to := outputRange(outputPrefix(momentOf(r), r.RunID))
 		return p.ZRangeByLex(ctx, h.jobKey(r.Job, "output"), &redis.ZRangeBy{Min: from, Max: to})
 	}, func(r *Record, blocks *redis.StringSliceCmd) error {
-		r.Output = joinBlocks(outputPrefix(r.moment(), r.RunID), blocks.Val())
+		r.Output = joinBlocks(outputPrefix(momentOf(r), r.RunID), blocks.Val())
 		return nil
 	})
 }
@@ -247,7 +247,7 @@ func (h *history) queueFailures(ctx context.Context, p redis.Pipeliner, jobs []*
 	for _, w := range jobs {
 		for _, r := range w.records {
 			if r.Failed() {
-				members = append(members, redis.Z{Score: float64(r.moment().UnixMicro()), Member: w.job + "|" + r.RunID})
+				members = append(members, redis.Z{Score: float64(momentOf(&r.Record).UnixMicro()), Member: w.job + "|" + r.RunID})
 			}
 		}
 	}

@@ -6,25 +6,29 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/cronclave/cronclave/scheduler/run"
+)
+
+// The vocabulary of package run.
+type (
+	Record  = run.Record // its RunID has 1 to MaxRunID visible ASCII characters without "|"
+	Outcome = run.Outcome
+	Reason  = run.Reason
 )
 
 // The outcomes of ticks and runs. All but OutcomeRunning are final.
 const (
-	OutcomeRunning   = "running"
-	OutcomeOK        = "ok"
-	OutcomeFailed    = "failed"
-	OutcomeTimeout   = "timeout"
-	OutcomeCanceled  = "canceled"
-	OutcomeLost      = "lost"
-	OutcomeAbandoned = "abandoned"
-	OutcomeSkipped   = "skipped"
-	OutcomeMissed    = "missed"
+	OutcomeRunning   = run.Running
+	OutcomeOK        = run.OK
+	OutcomeFailed    = run.Failed
+	OutcomeTimeout   = run.TimedOut
+	OutcomeCanceled  = run.Canceled
+	OutcomeLost      = run.Lost
+	OutcomeAbandoned = run.Abandoned
+	OutcomeSkipped   = run.Skipped
+	OutcomeMissed    = run.Missed
 )
-
-// Outcomes returns all outcomes.
-func Outcomes() []string {
-	return []string{OutcomeRunning, OutcomeOK, OutcomeFailed, OutcomeTimeout, OutcomeCanceled, OutcomeLost, OutcomeAbandoned, OutcomeSkipped, OutcomeMissed}
-}
 
 const (
 	// MaxRunID is the maximum length of a RunID, in bytes.
@@ -33,77 +37,6 @@ const (
 	MaxText = 256
 )
 
-// LocalFormat is the format of [Record.TickLocal].
-const LocalFormat = "2006-01-02T15:04:05"
-
-// A Record describes a run, or a tick that was settled without one. Its JSON is the output of `history --json`: fields that do not apply are left out.
-type Record struct {
-	// RunID identifies the run within its job: 1 to MaxRunID visible ASCII characters without "|". The RunID of a tick without a run is made from its job and
-	// time.
-	RunID string `json:"run_id"`
-	Job   string `json:"job"`
-	// Tick is the instant of the tick; zero for a run outside the schedule.
-	Tick time.Time `json:"tick,omitzero"`
-	// TickLocal is the local time of a fixed-time tick, such as 2026-11-27T09:00:00; "" for other ticks. It identifies the tick even if the zone data of replicas
-	// differ.
-	TickLocal string `json:"tick_local,omitempty"`
-	// Trigger is the cause of the run: schedule, manual, catch_up or recovery.
-	Trigger string `json:"trigger,omitempty"`
-	// Slot is the slot that the run held; nil for a tick without a run.
-	Slot *int `json:"slot,omitempty"`
-	// Attempt is the number of the attempt, from 1; 0 for a tick without a run.
-	Attempt int `json:"attempt,omitempty"`
-	// Token is the fencing token; 0 if there was no grant.
-	Token int64 `json:"token,omitempty"`
-	// Replica is the replica that executed the run or settled the tick.
-	Replica string `json:"replica,omitempty"`
-	// Outcome is one of the Outcome constants; newer versions may have others.
-	Outcome string `json:"outcome"`
-	// Reason is a code (docs/configuration.md#reasons) or the text of an error.
-	Reason string `json:"reason,omitempty"`
-	// Detail has more facts. For a missed tick it is the time without an answer of Redis, or the reason why Redis could not decide. For a run it has the processes
-	// that the command left behind. "" if nothing is known.
-	Detail string `json:"detail,omitempty"`
-	// ExitCode is nil if there was none: the run is in progress, or was ended by a signal.
-	ExitCode *int `json:"exit_code,omitempty"`
-	// Signal is the name of the signal that ended the run, such as SIGKILL.
-	Signal string `json:"signal,omitempty"`
-	// Started and Finished are by the writer's estimate of the clock of Redis.
-	Started  time.Time `json:"started,omitzero"`
-	Finished time.Time `json:"finished,omitzero"`
-	// DurationMS is the duration of the run in milliseconds; nil if it has not ended.
-	DurationMS *int64 `json:"duration_ms,omitempty"`
-	// Retried is set in the record of a failed attempt that the same run repeated. The run has another record.
-	Retried bool `json:"retried,omitempty"`
-	// FailedTries is the number of records of the run that have Retried set.
-	FailedTries int `json:"failed_tries,omitempty"`
-	// Ticks is the number of missed ticks if the record stands for a gap; otherwise 0. Only Config.First reads it, and Redis does not store it.
-	Ticks int `json:"-"`
-	// Recovers is set if another replica recovers the abandoned run. Only Config.First reads it, and Redis does not store it.
-	Recovers bool `json:"-"`
-	// OutputCut is the number of bytes of output that are missing before Output, which is only the end.
-	OutputCut int64 `json:"output_cut,omitempty"`
-	// Output is the output tail; nil if there is none, if it was not requested, or if it was removed.
-	Output *string `json:"output,omitempty"`
-}
-
-// When returns the start of a run, or the time at which a tick was settled without one.
-func (r Record) When() time.Time {
-	if r.Started.IsZero() {
-		return r.Finished
-	}
-	return r.Started
-}
-
-// MarshalJSON writes times in UTC, whatever their zone.
-func (r Record) MarshalJSON() ([]byte, error) {
-	type plain Record // has no MarshalJSON, which would call itself
-	for _, t := range []*time.Time{&r.Tick, &r.Started, &r.Finished} {
-		*t = t.UTC()
-	}
-	return json.Marshal(plain(r))
-}
-
 // The weights of records, in ascending order. A weight is the first byte of a field's name.
 const (
 	weightRunning   = 'r'
@@ -111,7 +44,7 @@ const (
 	weightEnd       = 'e'
 )
 
-func (r *Record) weight() byte {
+func weightOf(r *Record) byte {
 	switch r.Outcome {
 	case OutcomeRunning:
 		return weightRunning
@@ -121,8 +54,8 @@ func (r *Record) weight() byte {
 	return weightEnd
 }
 
-// moment returns the time of the record: its end, otherwise its start, otherwise its tick.
-func (r *Record) moment() time.Time {
+// momentOf returns the time of a record: its end, otherwise its start, otherwise its tick.
+func momentOf(r *Record) time.Time {
 	switch {
 	case !r.Finished.IsZero():
 		return r.Finished
@@ -136,9 +69,9 @@ func (r *Record) moment() time.Time {
 // The sum is still exact as a floating-point number.
 const runningScore = 1 << 52
 
-func (r *Record) score() float64 {
-	us := r.moment().UnixMicro()
-	if r.weight() == weightRunning {
+func scoreOf(r *Record) float64 {
+	us := momentOf(r).UnixMicro()
+	if weightOf(r) == weightRunning {
 		us += runningScore
 	}
 	return float64(us)
@@ -154,7 +87,8 @@ func scoreMoment(score float64) time.Time {
 
 func isScore(score float64) bool { return score >= 0 && score < 2*runningScore }
 
-func (r *Record) findFault() string {
+// faultOfRecord describes what no replica would have written in a record, or returns "".
+func faultOfRecord(r *Record) string {
 	switch {
 	case !isSound(r.Tick) || !isSound(r.Started) || !isSound(r.Finished):
 		return "a time beyond the calendar"
@@ -167,7 +101,7 @@ func (r *Record) findFault() string {
 	case r.OutputCut < 0:
 		return fmt.Sprintf("%d bytes of output cut", r.OutputCut)
 	}
-	for _, s := range []string{r.TickLocal, r.Trigger, r.Replica, r.Outcome, r.Reason, r.Detail, r.Signal} {
+	for _, s := range []string{r.TickLocal, r.Trigger, r.Replica, string(r.Outcome), string(r.Reason), r.Detail, r.Signal} {
 		if len(s) > MaxText {
 			return fmt.Sprintf("a text of %d bytes", len(s))
 		}
@@ -176,8 +110,8 @@ func (r *Record) findFault() string {
 }
 
 // checkWritable returns an error if readers could not find the record or would refuse it.
-func (r *Record) checkWritable() error {
-	switch m := r.moment(); {
+func checkWritable(r *Record) error {
+	switch m := momentOf(r); {
 	case !isName(r.Job):
 		return fmt.Errorf("%w: job %q", ErrInvalid, r.Job)
 	case !isRunID(r.RunID):
@@ -190,10 +124,10 @@ func (r *Record) checkWritable() error {
 	return nil
 }
 
-// encodeRecord returns the record in its stored form, without its output and within the limits.
-func (r Record) encodeRecord() ([]byte, error) {
+// encodeRecord returns a record in its stored form, without its output and within the limits.
+func encodeRecord(r Record) ([]byte, error) {
 	r.Output = nil
-	for _, s := range []*string{&r.TickLocal, &r.Trigger, &r.Replica, &r.Outcome, &r.Reason, &r.Detail, &r.Signal} {
+	for _, s := range []*string{&r.TickLocal, &r.Trigger, &r.Replica, (*string)(&r.Outcome), (*string)(&r.Reason), &r.Detail, &r.Signal} {
 		*s = cutText(*s)
 	}
 	for _, t := range []*time.Time{&r.Tick, &r.Started, &r.Finished} {
@@ -215,14 +149,14 @@ func decodeRecord(job, id, text string) (Record, error) {
 	if r.Job != job || r.RunID != id || r.Outcome == "" {
 		return Record{}, fmt.Errorf("%w: run %s of job %s: the record there is of run %.40q of job %.40q", ErrCorrupt, id, job, r.RunID, r.Job)
 	}
-	if fault := r.findFault(); fault != "" {
+	if fault := faultOfRecord(&r); fault != "" {
 		return Record{}, fmt.Errorf("%w: run %s of job %s: %s", ErrCorrupt, id, job, fault)
 	}
 	return r, nil
 }
 
 // cutText shortens s to MaxText bytes, between characters.
-func cutText(s string) string {
+func cutText[T ~string](s T) T {
 	if len(s) <= MaxText {
 		return s
 	}

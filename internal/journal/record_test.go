@@ -85,7 +85,7 @@ func FuzzDecode(f *testing.F) {
 			} else if _, err := decodeRecord("a", "1", string(b)); err != nil {
 				t.Fatalf("shown as %s, which is refused: %v", b, err)
 			}
-			r.score()
+			scoreOf(&r)
 		} else if !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("error without ErrCorrupt: %v", err)
 		}

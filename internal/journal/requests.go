@@ -47,8 +47,8 @@ type Answer struct {
 	Request string `json:"request"`
 	// Outcome is OutcomeRunning once the run was started. If the run will never start, it is OutcomeSkipped, OutcomeMissed or OutcomeFailed, with a Reason. It is
 	// "" while a replica has taken the request but not yet started the run.
-	Outcome string `json:"outcome,omitempty"`
-	Reason  string `json:"reason,omitempty"`
+	Outcome Outcome `json:"outcome,omitempty"`
+	Reason  Reason  `json:"reason,omitempty"`
 	// Replica is the replica that answers. RunID is the run that it started.
 	Replica string `json:"replica"`
 	RunID   string `json:"run_id,omitempty"`

@@ -15,14 +15,6 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// Failures returns the outcomes that are failures. Of the other outcomes only ok changes a streak of failures: it ends the streak.
-func Failures() []string {
-	return []string{OutcomeFailed, OutcomeTimeout, OutcomeLost, OutcomeAbandoned, OutcomeMissed}
-}
-
-// Failed reports whether the record is a failure. The record of a failed attempt that the run repeated is not.
-func (r Record) Failed() bool { return !r.Retried && slices.Contains(Failures(), r.Outcome) }
-
 // A Streak describes the failures of a job since its last success. Their records may have been removed from the history.
 type Streak struct {
 	// Since is the end of the first failure; zero if there is none.
@@ -121,21 +113,21 @@ func memberOf(z redis.Z) string {
 }
 
 func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrite, r encodedRecord) {
-	key, at := h.jobKey(w.job, "streak"), float64(r.moment().UnixMicro())
+	key, at := h.jobKey(w.job, "streak"), float64(momentOf(&r.Record).UnixMicro())
 	switch {
-	case r.weight() == weightRunning || r.Retried:
+	case weightOf(&r.Record) == weightRunning || r.Retried:
 		return
 	case r.Failed():
 		// LT: another report of the failure with a later time changes nothing.
 		p.ZAddLT(ctx, key, redis.Z{Score: at, Member: r.RunID})
 		w.failures = p.ZCard(ctx, key)
-		if r.weight() == weightAbandoned {
+		if weightOf(&r.Record) == weightAbandoned {
 			w.doubtful = append(w.doubtful, doubtful{r.RunID, p.HGet(ctx, h.jobKey(w.job, "records"), fieldName(weightEnd, r.RunID))})
 		}
 	default:
 		p.ZRem(ctx, key, r.RunID) // another replica may have recorded the run as abandoned
 		if r.Outcome == OutcomeOK {
-			p.ZRemRangeByScore(ctx, key, "-inf", formatNumber(r.moment().UnixMicro()))
+			p.ZRemRangeByScore(ctx, key, "-inf", formatNumber(momentOf(&r.Record).UnixMicro()))
 			p.ZAddGT(ctx, key, redis.Z{Score: at, Member: memberOK})
 		}
 	}

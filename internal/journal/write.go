@@ -122,12 +122,12 @@ func (h *history) groupByJob(records []Record) ([]*jobWrite, error) {
 		byJob = map[string]*jobWrite{}
 	)
 	for _, r := range records {
-		err := r.checkWritable()
+		err := checkWritable(&r)
 		if err != nil {
 			errs.Add(err)
 			continue
 		}
-		text, err := r.encodeRecord()
+		text, err := encodeRecord(r)
 		if err != nil {
 			errs.Add(err)
 			continue
@@ -139,7 +139,7 @@ func (h *history) groupByJob(records []Record) ([]*jobWrite, error) {
 			jobs = append(jobs, w)
 		}
 		w.records = append(w.records, encodedRecord{r, text})
-		if m := r.moment(); m.After(w.latest) {
+		if m := momentOf(&r); m.After(w.latest) {
 			w.latest = m
 		}
 	}
@@ -182,14 +182,14 @@ func (h *history) queueJob(ctx context.Context, p redis.Pipeliner, w *jobWrite) 
 	h.queueRemoval(ctx, p, w.job)
 	for _, r := range w.records {
 		// LT: the score of a run never rises, so a late "running" does not put the run above the ended ones.
-		p.ZAddLT(ctx, runs, redis.Z{Score: r.score(), Member: r.RunID})
+		p.ZAddLT(ctx, runs, redis.Z{Score: scoreOf(&r.Record), Member: r.RunID})
 		h.queueClaim(ctx, p, w, r)
 		h.queueStreak(ctx, p, w, r)
-		if lighter := lighterFields(r.weight(), r.RunID); len(lighter) > 0 {
+		if lighter := lighterFields(weightOf(&r.Record), r.RunID); len(lighter) > 0 {
 			p.HDel(ctx, records, lighter...)
 		}
-		if r.Output != nil && r.weight() == weightEnd {
-			p.ZAdd(ctx, output, blockMembers(h.blocks.splitOutput(outputPrefix(r.moment(), r.RunID), *r.Output))...)
+		if r.Output != nil && weightOf(&r.Record) == weightEnd {
+			p.ZAdd(ctx, output, blockMembers(h.blocks.splitOutput(outputPrefix(momentOf(&r.Record), r.RunID), *r.Output))...)
 		}
 	}
 	oldest := w.latest.Add(-h.maxAge)
@@ -281,9 +281,9 @@ type claim struct {
 // queueClaim queues the write of a record. The same MULTI queries whether the record is the first to end its run. A separate query would cost a round trip for
 // each of the many records after an outage. If that query failed, nothing would repeat it, because an answered write is not repeated.
 func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r encodedRecord) {
-	records, name := h.jobKey(w.job, "records"), fieldName(r.weight(), r.RunID)
-	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[r.weight()]
-	if r.weight() == weightRunning && r.Attempt > 1 { // only the replica of the run writes these, one attempt after the other
+	records, name := h.jobKey(w.job, "records"), fieldName(weightOf(&r.Record), r.RunID)
+	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[weightOf(&r.Record)]
+	if weightOf(&r.Record) == weightRunning && r.Attempt > 1 { // only the replica of the run writes these, one attempt after the other
 		p.HSet(ctx, records, name, r.text)
 		return
 	}

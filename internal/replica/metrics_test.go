@@ -125,7 +125,8 @@ func TestLastOKOutlivesReplicas(t *testing.T) {
 	begin := time.Now().Add(-time.Hour).Truncate(time.Second)
 	ends := map[string]string{"well": "ok ok", "ill": "ok ok failed failed failed failed failed failed missed", "never": "failed failed", "busy": "ok running", "removed": "ok", "disabled": "failed"}
 	for job, outcomes := range ends {
-		for i, outcome := range strings.Fields(outcomes) {
+		for i, text := range strings.Fields(outcomes) {
+			outcome := journal.Outcome(text)
 			at := begin.Add(time.Duration(i) * time.Minute)
 			rec := journal.Record{RunID: fmt.Sprint(job, i), Job: job, Outcome: outcome, Started: at}
 			if outcome != journal.OutcomeRunning {

@@ -23,14 +23,10 @@ type recorder struct {
 
 // Record writes records to the journal.
 func (r recorder) Record(ctx context.Context, records []run.Record) error {
-	list := make([]journal.Record, len(records))
-	for i, rec := range records {
-		list[i] = journalRecord(rec)
-	}
-	if err := r.journal.Record(ctx, list); err != nil {
+	if err := r.journal.Record(ctx, records); err != nil {
 		return err //nolint:wrapcheck // the error names the operation
 	}
-	r.monitor.countRecoveries(list)
+	r.monitor.countRecoveries(records)
 	return nil
 }
 
@@ -46,29 +42,6 @@ func (r recorder) streakFields(ctx context.Context, job string) []any {
 		about = append(about, "last_ok", s.LastOK.Format(time.RFC3339))
 	}
 	return about
-}
-
-func journalRecord(r run.Record) journal.Record {
-	rec := journal.Record{
-		RunID: r.RunID, Job: r.Job, Tick: r.Tick, Trigger: r.Trigger, Attempt: r.Attempt, Token: r.Token,
-		Replica: r.Replica, Outcome: string(r.Outcome), Reason: string(r.Reason), Detail: r.Detail, ExitCode: r.ExitCode, Signal: r.Signal,
-		Started: r.Started, Finished: r.Finished, Ticks: r.Ticks, Retried: r.Retried, FailedTries: r.FailedTries, Recovers: r.Recovers,
-	}
-	if !r.Local.IsZero() {
-		rec.TickLocal = r.Local.Format(journal.LocalFormat)
-	}
-	if r.Token != 0 || !r.Started.IsZero() { // otherwise no run held a slot
-		rec.Slot = &r.Slot
-	}
-	if !r.Started.IsZero() && !r.Finished.IsZero() {
-		ms := r.Finished.Sub(r.Started).Milliseconds()
-		rec.DurationMS = &ms
-	}
-	if len(r.Output) > 0 {
-		output := string(r.Output)
-		rec.Output, rec.OutputCut = &output, r.OutputCut
-	}
-	return rec
 }
 
 // DescribeJobs returns the descriptions of jobs for readers without the configuration, such as the status command.
@@ -144,5 +117,5 @@ func (r requests) ClaimTrigger(ctx context.Context, e election.TriggerRequest) e
 
 // Answer writes the answer to a request.
 func (r requests) Answer(ctx context.Context, a scheduler.Answer) error {
-	return r.journal.Answer(ctx, journal.Answer{Request: a.Request, Outcome: string(a.Outcome), Reason: string(a.Reason), Replica: a.Replica, RunID: a.RunID})
+	return r.journal.Answer(ctx, journal.Answer{Request: a.Request, Outcome: a.Outcome, Reason: a.Reason, Replica: a.Replica, RunID: a.RunID})
 }

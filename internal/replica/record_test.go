@@ -116,7 +116,7 @@ func TestStreakForALogLine(t *testing.T) {
 	_, _, j := startJournal(t)
 	r := recorder{journal: j}
 	now := time.Now().Truncate(time.Second)
-	end := func(id, outcome string, ago time.Duration) journal.Record {
+	end := func(id string, outcome journal.Outcome, ago time.Duration) journal.Record {
 		return journal.Record{RunID: id, Job: "j", Replica: "a", Outcome: outcome, Started: now.Add(-ago), Finished: now.Add(-ago)}
 	}
 	if got := r.streakFields(t.Context(), "j"); got != nil {

@@ -28,7 +28,7 @@ func TestConclude(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var r Record
-			r.setOutcome(tc.result, tc.cause, tc.lapsed)
+			r.setOutcome(tc.result.Err, tc.cause, tc.lapsed)
 			got := string(r.Outcome)
 			if r.Reason != "" {
 				got += " " + string(r.Reason)

@@ -132,7 +132,7 @@ func (x *Executor) runLogger(run *Run) hclog.Logger {
 func (e *execution) carryOut() Ending {
 	run := &e.Run
 	run.Replica, run.Logger = e.x.Replica, e.log
-	e.record = Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Local: run.Local, Trigger: run.Trigger, Slot: run.Slot, Attempt: run.Attempt,
+	e.record = Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, TickLocal: LocalText(run.Local), Trigger: run.Trigger, Slot: new(run.Slot), Attempt: run.Attempt,
 		Token: run.Token, Replica: run.Replica, Outcome: Running, Started: e.x.Now()}
 	watched := e.logLostLease()
 	end := e.runTries()

@@ -97,12 +97,12 @@ func (e *execution) withholdRun(why error) Record {
 		e.giveBack(string(ReasonDrain))
 		return Record{}
 	}
-	e.record = Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Local: run.Local, Trigger: run.Trigger, Replica: e.x.Replica, Finished: e.x.Now()}
+	e.record = Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, TickLocal: LocalText(run.Local), Trigger: run.Trigger, Replica: e.x.Replica, Finished: e.x.Now()}
 	if errors.Is(why, errPoolFull) {
 		e.record.Outcome, e.record.Reason = Missed, ReasonPool
 	} else {
-		e.record.Slot, e.record.Attempt, e.record.Token = run.Slot, run.Attempt, run.Token
-		e.record.setOutcome(Result{}, why, false)
+		e.record.Slot, e.record.Attempt, e.record.Token = new(run.Slot), run.Attempt, run.Token
+		e.record.setOutcome(nil, why, false)
 	}
 	// The record has the id of the run. If this replica dies now, another replica records the run as abandoned under the same id, so there is only one
 	// record.

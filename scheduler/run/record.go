@@ -1,8 +1,10 @@
 package run
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +26,14 @@ const (
 	Skipped   Outcome = "skipped"   // reason overlap or paused
 	Missed    Outcome = "missed"    // the tick never ran; reason late, down, labels, redis, overload, capacity, pool, slots or cannot_start
 )
+
+// Outcomes returns all outcomes.
+func Outcomes() []Outcome {
+	return []Outcome{Running, OK, Failed, TimedOut, Canceled, Lost, Abandoned, Skipped, Missed}
+}
+
+// Failures returns the outcomes that are failures. Of the other outcomes, only ok ends a streak of failures.
+func Failures() []Outcome { return []Outcome{Failed, TimedOut, Lost, Abandoned, Missed} }
 
 // A Reason is the reason for an outcome: one of the constants, or the text of an error.
 type Reason string
@@ -102,34 +112,84 @@ const (
 	Manual    = "manual"
 )
 
-// A Record is the outcome of a tick, or the state of a run. Times are by the clock of Redis, or by the clock of the replica until the clock of Redis
-// is known.
+// A Record describes a run, or a tick that was settled without one. Times are by the clock of Redis, or by the clock of the replica until the clock of
+// Redis is known. The JSON of a record is what the history stores and shows: fields that do not apply are left out.
 type Record struct {
-	RunID             string
-	Job               string
-	Tick              time.Time // zero for a run outside the schedule
-	Local             time.Time // see [Run.Local]
-	Trigger           string
-	Slot, Attempt     int
-	Token             int64 // 0 for a tick without a run
-	Replica           string
-	Outcome           Outcome
-	Reason            Reason
-	Detail            string // details about a missed tick, or the processes that a run left behind; may be ""
-	ExitCode          *int
-	Signal            string
-	Started, Finished time.Time
+	// RunID identifies the run within its job. The RunID of a tick without a run is made from its job and time.
+	RunID string `json:"run_id"`
+	Job   string `json:"job"`
+	// Tick is the instant of the tick; zero for a run outside the schedule.
+	Tick time.Time `json:"tick,omitzero"`
+	// TickLocal is [Run.Local] in the format [LocalFormat]; "" if Tick identifies the tick.
+	TickLocal string `json:"tick_local,omitempty"`
+	// Trigger is the cause of the run: schedule, manual, catch_up or recovery.
+	Trigger string `json:"trigger,omitempty"`
+	// Slot is the slot that the run held; nil for a tick without a run.
+	Slot *int `json:"slot,omitempty"`
+	// Attempt is the number of the attempt, from 1; 0 for a tick without a run.
+	Attempt int `json:"attempt,omitempty"`
+	// Token is the fencing token; 0 if there was no grant.
+	Token int64 `json:"token,omitempty"`
+	// Replica is the replica that executed the run or settled the tick.
+	Replica string `json:"replica,omitempty"`
+	// Outcome is one of the constants; newer versions may have others.
+	Outcome Outcome `json:"outcome"`
+	// Reason is a code (docs/configuration.md#reasons) or the text of an error.
+	Reason Reason `json:"reason,omitempty"`
+	// Detail has more facts. For a missed tick it is the time without an answer of Redis, or the reason why Redis could not decide. For a run it has the
+	// processes that the command left behind. "" if nothing is known.
+	Detail string `json:"detail,omitempty"`
+	// ExitCode is nil if there was none: the run is in progress, or was ended by a signal.
+	ExitCode *int `json:"exit_code,omitempty"`
+	// Signal is the name of the signal that ended the run, such as SIGKILL.
+	Signal   string    `json:"signal,omitempty"`
+	Started  time.Time `json:"started,omitzero"`
+	Finished time.Time `json:"finished,omitzero"`
+	// DurationMS is the duration of the run in milliseconds; nil if it has not ended.
+	DurationMS *int64 `json:"duration_ms,omitempty"`
 	// Retried is true for the record of a failed try that was followed by another try. The run itself has its own record.
-	Retried bool
-	// FailedTries is the number of failed tries of the run that have a record with Retried.
-	FailedTries int
-	// Recovers is true if a recovery will follow an abandoned run.
-	Recovers bool
-	// Ticks is the number of ticks that the record stands for, if the ticks of a gap share one record; otherwise 0.
-	Ticks  int
-	Output []byte
-	// OutputCut is the number of bytes of output that are missing before Output.
-	OutputCut int64
+	Retried bool `json:"retried,omitempty"`
+	// FailedTries is the number of records of the run that have Retried set.
+	FailedTries int `json:"failed_tries,omitempty"`
+	// Ticks is the number of ticks that the record stands for, if the ticks of a gap share one record; otherwise 0. The history does not store it.
+	Ticks int `json:"-"`
+	// Recovers is true if a recovery will follow an abandoned run. The history does not store it.
+	Recovers bool `json:"-"`
+	// OutputCut is the number of bytes of output that are missing before Output, which is only the end.
+	OutputCut int64 `json:"output_cut,omitempty"`
+	// Output is the output tail; nil if there is none, if it was not requested, or if it was removed.
+	Output *string `json:"output,omitempty"`
+}
+
+// LocalFormat is the format of [Record.TickLocal].
+const LocalFormat = "2006-01-02T15:04:05"
+
+// LocalText returns the [Record.TickLocal] for a [Run.Local].
+func LocalText(local time.Time) string {
+	if local.IsZero() {
+		return ""
+	}
+	return local.Format(LocalFormat)
+}
+
+// When returns the start of a run, or the time at which a tick was settled without one.
+func (r Record) When() time.Time {
+	if r.Started.IsZero() {
+		return r.Finished
+	}
+	return r.Started
+}
+
+// Failed reports whether the record is a failure. The record of a failed try that was followed by another try is not.
+func (r Record) Failed() bool { return !r.Retried && slices.Contains(Failures(), r.Outcome) }
+
+// MarshalJSON writes times in UTC, whatever their zone.
+func (r Record) MarshalJSON() ([]byte, error) {
+	type plain Record // has no MarshalJSON, which would call itself
+	for _, t := range []*time.Time{&r.Tick, &r.Started, &r.Finished} {
+		*t = t.UTC()
+	}
+	return json.Marshal(plain(r))
 }
 
 // Verdict returns the outcome of the record, with its reason.
@@ -143,12 +203,22 @@ func (r *Record) logFields() []any {
 	return args
 }
 
-// setOutcome sets the outcome of a run from the cause of its stop, or from the result if it was not stopped. A failure after the lease has expired
-// counts as lost, because the run may have been killed while this process stood still.
-func (r *Record) setOutcome(result Result, cause error, lapsed bool) {
-	r.ExitCode, r.Signal, r.Output, r.OutputCut = result.ExitCode, result.Signal, result.Output, result.OutputCut
-	r.Detail = result.LeftBehind
-	if cause == nil && result.Err != nil && (lapsed || errors.Is(result.Err, ErrLost)) {
+func (r *Record) keepResult(result Result) {
+	r.ExitCode, r.Signal, r.Detail = result.ExitCode, result.Signal, result.LeftBehind
+	if len(result.Output) > 0 {
+		r.Output, r.OutputCut = new(string(result.Output)), result.OutputCut
+	}
+}
+
+// finish sets the end of a run that has started.
+func (r *Record) finish(at time.Time) {
+	r.Finished, r.DurationMS = at, new(at.Sub(r.Started).Milliseconds())
+}
+
+// setOutcome sets the outcome of a run from the cause of its stop, or from the error of its result if it was not stopped. A failure after the lease has
+// expired counts as lost, because the run may have been killed while this process stood still.
+func (r *Record) setOutcome(failure, cause error, lapsed bool) {
+	if cause == nil && failure != nil && (lapsed || errors.Is(failure, ErrLost)) {
 		cause = ErrLost
 	}
 	switch {
@@ -164,8 +234,8 @@ func (r *Record) setOutcome(result Result, cause error, lapsed bool) {
 		r.Outcome, r.Reason = Failed, Reason(cause.Error())
 	case cause != nil:
 		r.Outcome, r.Reason = Canceled, ReasonUser
-	case result.Err != nil:
-		r.Outcome, r.Reason = Failed, Reason(result.Err.Error())
+	case failure != nil:
+		r.Outcome, r.Reason = Failed, Reason(failure.Error())
 	default:
 		r.Outcome = OK
 	}
@@ -175,10 +245,11 @@ func (r *Record) setOutcome(result Result, cause error, lapsed bool) {
 func (r *Record) tryRecord(began time.Time) Record {
 	one := *r
 	one.RunID, one.Started, one.Retried, one.FailedTries = fmt.Sprintf("%s.%d", r.RunID, r.Attempt), began, true, 0
+	one.finish(r.Finished)
 	return one
 }
 
 func (r *Record) beginAttempt(attempt int) {
 	r.Attempt, r.Outcome, r.Reason, r.Detail, r.FailedTries = attempt, Running, "", "", r.FailedTries+1
-	r.Finished, r.ExitCode, r.Signal, r.Output, r.OutputCut = time.Time{}, nil, "", nil, 0
+	r.Finished, r.DurationMS, r.ExitCode, r.Signal, r.Output, r.OutputCut = time.Time{}, nil, nil, "", nil, 0
 }

@@ -134,11 +134,11 @@ func (e *execution) abandonRequest() Record {
 	e.record.Started, e.record.Finished = time.Time{}, e.x.Now()
 	switch why := whyStopped(e.Term); {
 	case why != nil:
-		e.record.setOutcome(Result{}, why, false)
+		e.record.setOutcome(nil, why, false)
 	case e.Term.Context().Err() != nil:
-		e.record.setOutcome(Result{}, ErrLost, false)
+		e.record.setOutcome(nil, ErrLost, false)
 	case e.x.draining.Err() != nil, e.x.Abort.Err() != nil:
-		e.record.setOutcome(Result{}, ErrDrain, false)
+		e.record.setOutcome(nil, ErrDrain, false)
 	default:
 		e.record.Outcome, e.record.Reason = Missed, ReasonCapacity
 	}

@@ -56,8 +56,9 @@ func (e *execution) runTries() (end tryEnd) {
 		if last == nil {
 			record.Started = began
 		}
-		record.Finished = later(e.x.Now().Add(-result.EndedAgo), began)
-		record.setOutcome(result, cause, e.hasLapsed())
+		record.finish(later(e.x.Now().Add(-result.EndedAgo), began))
+		record.keepResult(result)
+		record.setOutcome(result.Err, cause, e.hasLapsed())
 		if last != nil && !begin.is(started) { // this try was stopped before its work began; it still counts, so the try before it gets its record
 			e.x.recorder.Add(last.try)
 		}
@@ -265,9 +266,8 @@ func (e *execution) noMoreTries() endState {
 	}
 	switch {
 	case why != nil:
-		record.Finished = e.x.Now()
-		record.setOutcome(Result{ExitCode: record.ExitCode, Signal: record.Signal, Output: record.Output, OutputCut: record.OutputCut,
-			LeftBehind: record.Detail}, why, false)
+		record.finish(e.x.Now())
+		record.setOutcome(nil, why, false)
 		return concluded
 	case e.stop.Err() != nil:
 		return concluded

@@ -116,7 +116,7 @@ func (s *suite) journal(cfg journal.Config) *journal.Journal {
 }
 
 // ended returns the record of a run that started i seconds ago and took 1 ms.
-func (s *suite) ended(job, id, outcome string, i int) journal.Record {
+func (s *suite) ended(job, id string, outcome journal.Outcome, i int) journal.Record {
 	r := s.running(job, id, i)
 	r.Outcome = outcome
 	r.Finished = r.Started.Add(time.Millisecond)
@@ -157,7 +157,7 @@ func (s *suite) expect(j *journal.Journal, job string, want ...string) {
 func describe(records []journal.Record) []string {
 	var all []string
 	for _, r := range records {
-		all = append(all, strings.TrimSpace(r.RunID+" "+r.Outcome+" "+r.Reason))
+		all = append(all, strings.TrimSpace(r.RunID+" "+string(r.Outcome)+" "+string(r.Reason)))
 	}
 	return all
 }

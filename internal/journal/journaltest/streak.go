@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // streak compares the streak of a job: the number of failures, the end of the first one, and the newest ok.
@@ -39,7 +40,7 @@ func streaks(s *suite) {
 	for n := 1; n < 1000; n += 3 {
 		tried := s.ended("a", fmt.Sprint("tried-", n), journal.OutcomeFailed, 4000-n)
 		tried.Retried = true
-		batch := []journal.Record{tried, s.ended("a", fmt.Sprint(n), journal.Failures()[n%5], 4000-n), s.ended("a", fmt.Sprint(n+1), journal.OutcomeFailed, 3999-n),
+		batch := []journal.Record{tried, s.ended("a", fmt.Sprint(n), run.Failures()[n%5], 4000-n), s.ended("a", fmt.Sprint(n+1), journal.OutcomeFailed, 3999-n),
 			s.ended("a", fmt.Sprint("skipped-", n), journal.OutcomeSkipped, 3999-n), s.ended("a", fmt.Sprint("canceled-", n), journal.OutcomeCanceled, 3999-n),
 			s.running("a", fmt.Sprint("running-", n), 3999-n), s.ended("a", fmt.Sprint(n+2), journal.OutcomeTimeout, 3998-n)}
 		s.record(j, batch...)
@@ -149,7 +150,7 @@ func streaksOfALateOK(s *suite) {
 func streaksOfLateReports(s *suite) {
 	j := s.journal(journal.Config{})
 	for i, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {2}, {1, 2}, {2, 1}} {
-		for _, end := range []string{journal.OutcomeOK, journal.OutcomeCanceled, journal.OutcomeFailed} {
+		for _, end := range []journal.Outcome{journal.OutcomeOK, journal.OutcomeCanceled, journal.OutcomeFailed} {
 			job := fmt.Sprintf("%s-%d", end, i)
 			ok, final := s.ended(job, "before", journal.OutcomeOK, 90), s.ended(job, "1", end, 60)
 			words := []journal.Record{s.running(job, "1", 60), s.ended(job, "1", journal.OutcomeAbandoned, 50), final}

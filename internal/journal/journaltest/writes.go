@@ -77,7 +77,7 @@ func abandonedKeepsItsStart(s *suite) {
 
 func firstRecordStays(s *suite) {
 	j, other := s.journal(journal.Config{}), s.journal(journal.Config{})
-	settled := func(outcome, reason string, said int) journal.Record {
+	settled := func(outcome journal.Outcome, reason journal.Reason, said int) journal.Record {
 		return journal.Record{RunID: "a.20260101T000000Z", Job: "a", Tick: s.now.Add(-time.Minute), Trigger: "schedule",
 			Replica: "r1", Outcome: outcome, Reason: reason, Finished: s.now.Add(-time.Duration(said) * time.Second)}
 	}
@@ -199,9 +199,9 @@ func invalidRecords(s *suite) {
 		s.expect(j, "a", "good ok")
 	}
 	long := s.ended("long", "1", journal.OutcomeFailed, 1)
-	long.Reason = strings.Repeat("ü", journal.MaxText)
+	long.Reason = journal.Reason(strings.Repeat("ü", journal.MaxText))
 	s.record(j, long)
-	if got := s.runs(j, "long", 1)[0].Reason; got != strings.Repeat("ü", journal.MaxText/2) {
+	if got := s.runs(j, "long", 1)[0].Reason; string(got) != strings.Repeat("ü", journal.MaxText/2) {
 		s.Errorf("long reason: %q", got)
 	}
 	if err := j.Record(s.ctx, nil); err != nil {

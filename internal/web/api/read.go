@@ -8,6 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/scheduler/run"
 	"github.com/danielgtaylor/huma/v2"
 )
 
@@ -145,9 +146,12 @@ type runFilter struct {
 
 func (r *routes) registerRuns(api huma.API) {
 	registerGet(r, api, "/runs", "Runs", "runs", func(ctx context.Context, q *runFilter) ([]journal.Record, error) {
-		req := cluster.HistoryRequest{Job: q.Job, Outcomes: q.Outcome, Since: q.Since, Until: q.Until, Limit: q.Limit}
+		req := cluster.HistoryRequest{Job: q.Job, Since: q.Since, Until: q.Until, Limit: q.Limit}
+		for _, outcome := range q.Outcome {
+			req.Outcomes = append(req.Outcomes, run.Outcome(outcome))
+		}
 		if q.Failed {
-			req.Outcomes = append(req.Outcomes, journal.Failures()...)
+			req.Outcomes = append(req.Outcomes, run.Failures()...)
 		}
 		h, err := r.Operator.History(ctx, req)
 		if err != nil {

@@ -84,7 +84,7 @@ func (f filter) matchesOutcome(j *cluster.Job, failing bool) bool {
 	case "never ran":
 		return j.Last == nil
 	}
-	return j.LastEnd != nil && j.LastEnd.Outcome == f.Outcome
+	return j.LastEnd != nil && string(j.LastEnd.Outcome) == f.Outcome
 }
 
 // failingJobs returns the jobs with a problem. The value is the position of the job's first problem in the list of problems, from 1.

@@ -105,7 +105,7 @@ var levelMarks = map[cluster.Level]mark{cluster.LevelError: markBad, cluster.Lev
 var stateMarks = map[cluster.ReplicaState]mark{cluster.ReplicaUp: markOK, cluster.ReplicaDraining: markNotRun, cluster.ReplicaUnable: markBad, cluster.ReplicaSilent: markWarning}
 
 // markOf returns the mark of an outcome. An outcome that only a newer version defines is a warning.
-func markOf(outcome string) mark {
+func markOf(outcome journal.Outcome) mark {
 	switch outcome {
 	case journal.OutcomeOK:
 		return markOK
@@ -126,8 +126,8 @@ var escapes = regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]|\x1b(?:[\]P
 // cleanText returns text from outside as a page may show it. It removes escape sequences, control characters and characters that change the direction of
 // writing, and replaces invalid bytes. Of each line it keeps only the part after the last carriage return, as a terminal does. The templates escape the text
 // for HTML.
-func cleanText(text string) string {
-	text = escapes.ReplaceAllString(strings.ToValidUTF8(text, "\uFFFD"), "")
+func cleanText[T ~string](from T) string {
+	text := escapes.ReplaceAllString(strings.ToValidUTF8(string(from), "\uFFFD"), "")
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	if strings.Contains(text, "\r") {
 		lines := strings.Split(text, "\n")

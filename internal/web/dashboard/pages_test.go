@@ -288,7 +288,7 @@ const mostFirstPage = 300_000
 // not make it larger. The size grows with the number of jobs by the same for each, since few are listed. It is as small in the night in which all fail.
 func TestFirstPageIsSmall(t *testing.T) {
 	t.Parallel()
-	size := func(jobs int, newest string) int {
+	size := func(jobs int, newest journal.Outcome) int {
 		s := newSite(t, "")
 		s.crowd(jobs, 10, newest)
 		w := s.read("/")
@@ -297,7 +297,7 @@ func TestFirstPageIsSmall(t *testing.T) {
 		}
 		return w.Body.Len()
 	}
-	for _, newest := range []string{journal.OutcomeOK, journal.OutcomeFailed} {
+	for _, newest := range []journal.Outcome{journal.OutcomeOK, journal.OutcomeFailed} {
 		const few, many = rowsOfAPage, rowsOfAPage + 60
 		fewer, more := size(few, newest), size(many, newest)
 		most := more + (1000-many)*(more-fewer)/(many-few)

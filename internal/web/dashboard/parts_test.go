@@ -101,8 +101,8 @@ func TestSlotsHaveLanes(t *testing.T) {
 
 func TestPlot(t *testing.T) {
 	t.Parallel()
-	run := func(outcome string, length int64) journal.Record {
-		return journal.Record{RunID: outcome, Job: "load", Outcome: outcome, Started: noon, DurationMS: &length}
+	run := func(outcome journal.Outcome, length int64) journal.Record {
+		return journal.Record{RunID: string(outcome), Job: "load", Outcome: outcome, Started: noon, DurationMS: &length}
 	}
 	p := plotOf(noon, []journal.Record{run("failed", 500), {Job: "load", Outcome: "skipped"}, run("ok", 2000), {RunID: "x", Job: "load", Outcome: "running", Started: noon.Add(-time.Second)}})
 	if len(p.Bars) != 3 || p.Most != "2.0 s" || p.Median != "1.0 s" || p.Bars[1].H != "96.00" || p.Bars[2].Mark != markBad || p.Bars[2].H != "24.00" {
@@ -226,7 +226,7 @@ func TestRowsOfAJobSayWhy(t *testing.T) {
 	s := newSite(t, "")
 	noon := time.Now().UTC().Truncate(24 * time.Hour).Add(-12 * time.Hour)
 	tick := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
-	unrun := func(n int, outcome, reason string) journal.Record {
+	unrun := func(n int, outcome journal.Outcome, reason journal.Reason) journal.Record {
 		return journal.Record{RunID: fmt.Sprint("tick", n), Job: "load", Tick: tick(n), Replica: "r1", Outcome: outcome, Reason: reason, Finished: tick(n)}
 	}
 	died := journal.Record{RunID: "died", Job: "load", Tick: tick(3), Trigger: "schedule", Slot: slot(0), Attempt: 1, Token: 7, Replica: "r1", Outcome: journal.OutcomeAbandoned, Started: tick(3), Finished: tick(4)}

@@ -17,6 +17,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/scheduler/run"
 	"go.uber.org/goleak"
 )
 
@@ -150,7 +151,7 @@ func (s *site) fill() {
 	child.Schedule, child.After, off.Enabled, hot.Tags = nil, []string{"backup"}, false, []string{hostile}
 	s.must(s.journal.DescribeJobs(ctx, []journal.JobInfo{info("backup", "0 3 * * *"), info("report", "@hourly"), child, off, hot}))
 	var records []journal.Record
-	for i, outcome := range journal.Outcomes() {
+	for i, outcome := range run.Outcomes() {
 		ago := time.Duration(i+1) * time.Minute
 		if outcome == journal.OutcomeOK { // the newest end is a failure
 			ago *= 10
@@ -219,7 +220,7 @@ func BenchmarkOverview(b *testing.B) {
 }
 
 // crowd describes jobs and records runs of each, of which the newest has an outcome.
-func (s *site) crowd(jobs, runs int, newest string) {
+func (s *site) crowd(jobs, runs int, newest journal.Outcome) {
 	s.t.Helper()
 	ctx, now := s.t.Context(), time.Now()
 	_, err := s.journal.Register(ctx, journal.Replica{ID: "r1-abcdefgh", Name: "r1", Version: "v1", Started: now, Seen: now, ConfigDigest: "a"}, time.Hour)
@@ -232,7 +233,7 @@ func (s *site) crowd(jobs, runs int, newest string) {
 		for n := range runs {
 			at := now.Add(-time.Duration(n+1) * time.Hour)
 			records = append(records, journal.Record{RunID: fmt.Sprintf("%s-1795691760-0-1-abcdefghijklmnop-%d", name, n), Job: name, Tick: at, Trigger: "schedule", Slot: slot(0), Attempt: 1, Token: 1795691760001529,
-				Replica: "r1", Outcome: []string{newest, "ok", "ok", "failed", "ok"}[min(n, 1+n%4)], Reason: "", Started: at, Finished: at.Add(time.Second), DurationMS: ms(1000), Output: text("hello\n")})
+				Replica: "r1", Outcome: []journal.Outcome{newest, "ok", "ok", "failed", "ok"}[min(n, 1+n%4)], Reason: "", Started: at, Finished: at.Add(time.Second), DurationMS: ms(1000), Output: text("hello\n")})
 		}
 		s.must(s.journal.Record(ctx, records))
 	}

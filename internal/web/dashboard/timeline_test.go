@@ -105,7 +105,7 @@ func TestFailuresStandAboveTheDrawing(t *testing.T) {
 	s := newSite(t, "")
 	now := time.Now()
 	s.must(s.journal.DescribeJobs(t.Context(), []journal.JobInfo{{Name: "bad-1", Schedule: []string{"@daily"}, Timezone: "UTC", Enabled: true, Seen: now}}))
-	record := func(job, id, outcome string, ago time.Duration) journal.Record {
+	record := func(job, id string, outcome journal.Outcome, ago time.Duration) journal.Record {
 		return journal.Record{RunID: id, Job: job, Token: 1, Replica: "r1", Outcome: outcome, Started: now.Add(-ago), Finished: now.Add(-ago)}
 	}
 	list := []journal.Record{record("night", "f", "failed", 10*time.Hour), record("week", "f", "failed", 30*time.Hour)}
@@ -161,7 +161,7 @@ func TestFailuresOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	q := timelineQueryOf(url.Values{"span": {"24h"}}, noon)
-	at := func(id, outcome string, ago time.Duration) journal.Record {
+	at := func(id string, outcome journal.Outcome, ago time.Duration) journal.Record {
 		return journal.Record{RunID: id, Job: "load", Outcome: outcome, Finished: noon.Add(-ago)}
 	}
 	var b timelinePage

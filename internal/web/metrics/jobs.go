@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // jobLabel is the label with a job's name. It is not "job", because Prometheus uses that label for the scrape job, and would rename a label of the same name.
@@ -11,7 +13,7 @@ const jobLabel = "job_name"
 
 // perJob holds the metrics with the label of a job.
 type perJob struct {
-	names      []string // all possible outcomes
+	names      []run.Outcome // all possible outcomes
 	outcomes   *prometheus.CounterVec
 	reasons    *prometheus.CounterVec
 	tries      *prometheus.CounterVec
@@ -31,7 +33,7 @@ type Job struct {
 	Retries, Recovers bool
 }
 
-func newPerJob(outcomes []string) perJob {
+func newPerJob(outcomes []run.Outcome) perJob {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{jobLabel}, labels...))
 	}
@@ -78,7 +80,7 @@ func (m *Metrics) SetJobs(jobs []Job, pools []string, now time.Time) {
 // beginSeries creates the series of a job, so that counters exist before the first event. The caller holds mu.
 func (m *Metrics) beginSeries(job Job, now time.Time) {
 	for _, outcome := range m.names {
-		m.outcomes.WithLabelValues(job.Name, outcome)
+		m.outcomes.WithLabelValues(job.Name, string(outcome))
 	}
 	m.runTime.WithLabelValues(job.Name)
 	if job.Retries {

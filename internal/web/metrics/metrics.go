@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler/run"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -49,7 +50,7 @@ var (
 
 // New returns the metrics of a replica.
 func New(version string, g Gauges) *Metrics {
-	outcomes := slices.DeleteFunc(journal.Outcomes(), func(outcome string) bool { return outcome == journal.OutcomeRunning })
+	outcomes := slices.DeleteFunc(run.Outcomes(), func(outcome run.Outcome) bool { return outcome == run.Running })
 	m := &Metrics{registry: prometheus.NewRegistry(), perJob: newPerJob(outcomes), jobs: map[string]*jobTimes{}, pools: map[string]bool{},
 		duration: newHistogram("cronclave_run_duration_seconds", "How long runs took, of those that this replica counts in cronclave_outcomes_total.", durationBuckets),
 		delay:    newHistogram("cronclave_start_delay_seconds", "How long after they were due ticks were started on this replica.", delayBuckets),
@@ -97,7 +98,7 @@ func (m *Metrics) Count(e events.Event) {
 }
 
 // withReason lists the outcomes whose reasons are codes. Other reasons are free texts, and too many for a metric.
-var withReason = []string{journal.OutcomeCanceled, journal.OutcomeSkipped, journal.OutcomeMissed}
+var withReason = []run.Outcome{run.Canceled, run.Skipped, run.Missed}
 
 // countRecord counts the record of the end of a run, of a failed attempt that was retried, or of ticks that did not run. It also updates the times of the
 // last success and the last failure of the job.
@@ -110,9 +111,9 @@ func (m *Metrics) countRecord(rec journal.Record) {
 		return
 	}
 	n := float64(max(rec.Ticks, 1))
-	m.outcomes.WithLabelValues(rec.Job, rec.Outcome).Add(n)
+	m.outcomes.WithLabelValues(rec.Job, string(rec.Outcome)).Add(n)
 	if rec.Reason != "" && slices.Contains(withReason, rec.Outcome) {
-		m.reasons.WithLabelValues(rec.Job, rec.Outcome, rec.Reason).Add(n)
+		m.reasons.WithLabelValues(rec.Job, string(rec.Outcome), string(rec.Reason)).Add(n)
 	}
 	if rec.DurationMS != nil {
 		took := (time.Duration(max(*rec.DurationMS, 0)) * time.Millisecond).Seconds() // negative if the clock was set back during the run

@@ -103,7 +103,7 @@ func TestCountersStartAtZero(t *testing.T) {
 	var want []string
 	for _, job := range []string{"plain", "again"} {
 		for _, outcome := range m.names {
-			want = append(want, `cronclave_outcomes_total{job_name="`+job+`",outcome="`+outcome+`"} 0`)
+			want = append(want, `cronclave_outcomes_total{job_name="`+job+`",outcome="`+string(outcome)+`"} 0`)
 		}
 		want = append(want, `cronclave_run_seconds_total{job_name="`+job+`"} 0`, `cronclave_job_known_since_timestamp_seconds{job_name="`+job+`"} 900`)
 	}
