@@ -87,17 +87,6 @@ func (o *sharedOutput) End() {
 	}
 }
 
-type liveRunner struct {
-	scheduler.Runner
-	live *liveOutput
-}
-
-// Run runs the job.
-func (r liveRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
-	defer r.live.endRun(r.live.addRun(run))
-	return r.Runner.Run(ctx, run)
-}
-
 func (l *liveOutput) addRun(run *scheduler.Run) *liveRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -85,7 +85,7 @@ func New(cfg Config) (*Replica, error) {
 		log: cfg.Log.With("replica", cfg.Name), redis: cfg.Redis, started: time.Now(),
 		clock: func() time.Time { return time.Now().Add(cfg.ClockOffset) }}
 	r.peers.self = r.id
-	r.reloader = reloader{Replica: r, load: cfg.Load, files: cfg.Files}
+	r.reloader = reloader{log: r.log, cfg: &r.cfg, refused: &r.refused, monitor: &r.monitor, apply: r.applyJobs, describeSoon: r.membership.publisher.describeSoon, load: cfg.Load, files: cfg.Files}
 	r.cfg.Store(cfg.Jobs)
 	if err := r.prepareParts(cfg); err != nil {
 		r.Close()
@@ -174,9 +174,17 @@ func (r *Replica) schedulerJobs(cfg *config.Config) []scheduler.Job {
 		return o
 	})
 	for i := range jobs {
-		jobs[i].Runner = delayRunner{liveRunner{jobs[i].Runner, r.live}, &r.monitor, r.serverNow}
+		jobs[i].Runner = observedRunner{jobs[i].Runner, r.live, &r.monitor, r.serverNow}
 	}
 	return jobs
+}
+
+// applyJobs makes the scheduler run the jobs of a configuration. It returns an error if this machine can't run one of them.
+func (r *Replica) applyJobs(ctx context.Context, cfg *config.Config) error {
+	if err := checkFit(cfg, r.processes.Host.Check); err != nil {
+		return err
+	}
+	return r.scheduler.Reload(ctx, r.schedulerJobs(cfg)) //nolint:wrapcheck // the error names the operation
 }
 
 // Close stops the warden, and closes the server and the connections to Redis. Call it after Run has returned.
