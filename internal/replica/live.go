@@ -308,3 +308,13 @@ func (l *liveOutput) markWritten(r *liveRun, c journal.Chunk, first bool) {
 		l.removeRun(r)
 	}
 }
+
+// A notice wakes a goroutine. It is a channel of capacity 1, so all notices that arrive before the goroutine wakes count as one.
+type notice chan struct{}
+
+func (n notice) give() {
+	select {
+	case n <- struct{}{}:
+	default:
+	}
+}

@@ -184,6 +184,12 @@ func compareJobs(before, after *config.Config) (added, changed, removed int) {
 	return added, changed, len(digests)
 }
 
+func logWarnings(log hclog.Logger, cfg *config.Config) {
+	for _, w := range cfg.Warnings {
+		log.Warn("configuration warning", "at", w.Place(), "message", w.Message)
+	}
+}
+
 // refuseConfig logs all faults of a new configuration, and makes status show the first one.
 func (l *reloader) refuseConfig(err error) {
 	const refused = "configuration refused; the last good one stays"
