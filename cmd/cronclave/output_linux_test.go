@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 )
 
 // runInto runs a command line with a file as its stdout, and returns its exit code and its stderr.
@@ -25,7 +26,7 @@ func runInto(t *testing.T, stdout *os.File, env []string, args ...string) (code 
 // TestLostOutputFailsTheCommand runs each command that prints with a full disk as its stdout.
 func TestLostOutputFailsTheCommand(t *testing.T) {
 	t.Parallel()
-	server, _, j := startJournal(t)
+	server, _, j := redistest.StartJournal(t)
 	now, output := time.Now(), "printed\n"
 	record := journal.Record{RunID: "run", Job: "a", Tick: now, Trigger: "schedule", Attempt: 1, Token: 1, Replica: "r", Outcome: "ok",
 		Started: now, Finished: now, Output: &output}
@@ -111,7 +112,7 @@ const evil = "\x1b[2J\x1b]0;gone\a\u009b8m\x9b8m\u202ename\rover"
 // TestNothingCommandsATerminal has Redis, a configuration and a job say what a terminal would obey. On a terminal it is quoted, in a pipe it is not.
 func TestNothingCommandsATerminal(t *testing.T) {
 	t.Parallel()
-	s, _, j := startJournal(t)
+	s, _, j := redistest.StartJournal(t)
 	now, output, slot := time.Now(), evil+"\n", 0
 	entry := journal.Replica{ID: "r-1", Name: evil + "\nforged", Version: evil, Started: now, Seen: now, ConfigDigest: "d", Refused: evil}
 	if _, err := j.Register(t.Context(), entry, time.Hour); err != nil {
@@ -164,7 +165,7 @@ func TestNothingCommandsATerminal(t *testing.T) {
 // TestZoneOnATerminal has history print times in the machine's zone, and in another one.
 func TestZoneOnATerminal(t *testing.T) {
 	t.Parallel()
-	s, _, j := startJournal(t)
+	s, _, j := redistest.StartJournal(t)
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	record := journal.Record{RunID: "run", Job: "a", Tick: noon, Trigger: "schedule", Attempt: 1, Token: 1, Replica: "r", Outcome: "ok", Started: noon, Finished: noon}
 	if err := j.Record(t.Context(), []journal.Record{record}); err != nil {

@@ -22,10 +22,9 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 
 	"github.com/cronclave/cronclave/internal/cluster"
-	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 )
 
 const password = "hush-hush"
@@ -289,26 +288,10 @@ func awaitWarnings(t *testing.T, url string, want []redisconn.Warning) {
 	}
 }
 
-// startJournal starts a Redis with an empty journal.
-func startJournal(t *testing.T) (*embedded.Server, *redisconn.Conn, *journal.Journal) {
-	t.Helper()
-	s := startRedis(t)
-	rdb, err := (&app{redisURL: s.URL()}).openRedis(&config.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = rdb.Close() })
-	j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, rdb, j
-}
-
 // TestHistoryWithoutAConfiguration asks where only the replicas have one.
 func TestHistoryWithoutAConfiguration(t *testing.T) {
 	t.Parallel()
-	s, rdb, j := startJournal(t)
+	s, rdb, j := redistest.StartJournal(t)
 	if err := j.DescribeJobs(t.Context(), []journal.JobInfo{{Name: "far", Seen: time.Now()}}); err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +317,7 @@ func TestHistoryWithoutAConfiguration(t *testing.T) {
 // TestTheWholeHistoryIsReadWithoutAConfiguration: a cluster may keep more, and for longer, than the defaults.
 func TestTheWholeHistoryIsReadWithoutAConfiguration(t *testing.T) {
 	t.Parallel()
-	s, rdb, _ := startJournal(t)
+	s, rdb, _ := redistest.StartJournal(t)
 	const kept = 80
 	j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default", Runs: kept, MaxAge: 400 * 24 * time.Hour})
 	if err != nil {
@@ -370,7 +353,7 @@ func TestTheWholeHistoryIsReadWithoutAConfiguration(t *testing.T) {
 // TestHistoryNotesItsDefault: if there are more records than the default, a note says so; with -n, or with exactly as many, it does not.
 func TestHistoryNotesItsDefault(t *testing.T) {
 	t.Parallel()
-	s, _, j := startJournal(t)
+	s, _, j := redistest.StartJournal(t)
 	var records []journal.Record
 	for n := range 51 {
 		at := time.Now().Add(-time.Duration(n) * time.Minute).UTC().Truncate(time.Second)

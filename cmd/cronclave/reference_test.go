@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/docpage"
 	"github.com/cronclave/cronclave/internal/replica"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
@@ -26,12 +26,7 @@ var update = flag.Bool("update", false, "write the tables of docs/configuration.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	parts := map[string]string{}
-	add := func(name string, header []string, rows [][]string) {
-		parts[name] = docpage.Table(header, rows)
-		for _, cell := range docpage.LongCells(rows) {
-			t.Errorf("%s: more than %d words: %s", name, docpage.MostWords, cell)
-		}
-	}
+	add := func(name string, header []string, rows [][]string) { parts[name] = testtier.Table(t, header, rows) }
 	add("outcomes", []string{"outcome", "meaning"}, meaningRows(outcomes))
 	add("reasons", []string{"reason", "of", "meaning"}, reasonRows())
 	add("exit codes", []string{"code", "meaning", "detail"}, exitCodeRows())
@@ -39,13 +34,7 @@ func TestReference(t *testing.T) {
 	add("lock variables", []string{"variable", "value"}, lockVariableRows())
 	add("read variables", []string{"variable", "meaning"}, readVariableRows())
 	parts["common log fields"], parts["log fields"] = fieldList(commonFields), fieldList(otherFields)
-	faults, err := docpage.Sync(filepath.Join("..", "..", "docs", "configuration.md"), "cronclave", parts, *update)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, fault := range faults {
-		t.Errorf("docs/configuration.md: %s\nrun: go test ./cmd/cronclave -run TestReference -update", fault)
-	}
+	testtier.SyncPage(t, "configuration.md", "cronclave", parts, *update)
 }
 
 // entry is a row of a table: a word of the code, and its meaning.

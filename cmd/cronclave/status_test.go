@@ -13,6 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 	"github.com/cronclave/cronclave/internal/replica"
 )
 
@@ -20,7 +21,7 @@ import (
 // exceptions.
 func TestStatusShowsTheNextTick(t *testing.T) {
 	t.Parallel()
-	s, rdb, j := startJournal(t)
+	s, rdb, j := redistest.StartJournal(t)
 	day := time.Now().UTC().Truncate(24 * time.Hour)
 	dates := []string{"2020-01-01"}
 	for n := range 6 {
@@ -75,7 +76,7 @@ func TestStatusShowsTheNextTick(t *testing.T) {
 // TestStatusShowsPauses with their end and reason, as long as they are on; and jobs of which only replicas know are paused by their tags.
 func TestStatusShowsPauses(t *testing.T) {
 	t.Parallel()
-	s, _, j := startJournal(t)
+	s, _, j := redistest.StartJournal(t)
 	var infos []journal.JobInfo
 	for _, name := range []string{"backup", "report", "free"} {
 		infos = append(infos, journal.JobInfo{Name: name, Schedule: []string{"@daily"}, Timezone: "UTC", Enabled: true, Seen: time.Now()})
@@ -124,7 +125,7 @@ func TestStatusShowsPauses(t *testing.T) {
 // labels have none, and ask for none.
 func TestStatusNamesJobsWithoutAPlace(t *testing.T) {
 	t.Parallel()
-	s, _, j := startJournal(t)
+	s, _, j := redistest.StartJournal(t)
 	var jobs []journal.JobInfo
 	for name, where := range map[string]map[string]string{
 		"anywhere": nil, "here": {"zone": "a"}, "there": {"zone": "b"}, "nowhere": {"zone": "b", "disk": "ssd"}, "off": {"zone": "z"},

@@ -67,7 +67,6 @@ var house = []room{
 	{"internal/events", []string{"internal/journal"}, "what happened does not depend on who hears of it"},
 	{"internal/demo", []string{"election", "internal/backoff", "internal/config", "internal/embedded", "internal/journal", "internal/proc", "internal/redisconn", "internal/zonedata", "locking", "scheduler/cronspec"}, "the demo starts replicas as processes, and looks at them from outside"},
 	{"internal/redisconn", []string{"locking", "internal/config", "internal/dial", "internal/embedded", "internal/journal", "internal/safefile", "internal/resp"}, "a URL becomes a client, and a client a journal, in one place, which knows nothing of schedules"},
-	{"internal/docpage", nil, "tests of every package hold their pages with it"},
 	{"internal/console", []string{"internal/journal", "internal/cluster"}, "texts are made of the same values as JSON, and decide nothing"},
 	{"internal/web/dashboard", []string{"internal/console", "internal/journal", "internal/cluster", "internal/units", "scheduler/cronspec"}, "pages are made of the same values as texts and JSON, and act through the operator alone"},
 	{"internal/cluster", []string{"election", "internal/backoff", "internal/journal", "internal/lease/engine", "internal/multierr", "internal/redisconn", "locking", "scheduler", "scheduler/cronspec", "scheduler/run"}, "a cluster is seen and steered through Redis alone, without a configuration or a replica"},

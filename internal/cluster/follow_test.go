@@ -8,10 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 )
 
 // TestFollowerOutlastsAFailover: Redis may be away for as long as it takes to replace a master, and not for good.
@@ -116,27 +114,10 @@ func TestFollowersDropOutputThatTheyHaveRead(t *testing.T) {
 	}
 }
 
-// dialledJournal returns a journal on an embedded server that is reached without the network, as fake time demands.
-func dialledJournal(t *testing.T) *journal.Journal {
-	t.Helper()
-	s, err := embedded.Start(embedded.Config{DialOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = rdb.Close() })
-	j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return j
-}
-
 // Records of runs under way get the output so far, as soon as a replica publishes it. A run whose replica is silent gets none.
 func TestRunsUnderWayShowWhatTheyHavePrinted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := dialledJournal(t)
+		_, j := redistest.StartInMemory(t)
 		records := []journal.Record{{RunID: "talks", Job: "j", Outcome: "running"}, {RunID: "quiet", Job: "j", Outcome: "running"}, {RunID: "lost", Job: "j", Outcome: "running"}, {RunID: "over", Job: "j", Outcome: "ok"}}
 		go func() {
 			time.Sleep(time.Second)
@@ -165,7 +146,7 @@ func TestRunsUnderWayShowWhatTheyHavePrinted(t *testing.T) {
 // An empty chunk is no output: the end of a silent run whose replica dies has no last output to miss.
 func TestSilentRunOfADeadReplicaMissesNoOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := dialledJournal(t)
+		_, j := redistest.StartInMemory(t)
 		run := journal.Record{RunID: "one", Job: "report", Token: 1, Replica: "r1", Outcome: "abandoned", Started: time.Now(), Finished: time.Now()}
 		if err := j.Record(t.Context(), []journal.Record{run}); err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -34,24 +35,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	s, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	source, err := redisconn.Named{Flag: s.URL()}.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := redisconn.Open(source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	j, err := journal.New(journal.Config{Redis: conn, Namespace: "default", Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, conn, j := redistest.StartJournal(t)
 	return &cluster{s, conn, j}
 }
 

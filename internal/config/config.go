@@ -16,11 +16,9 @@ package config
 
 import (
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config/document"
-	"github.com/cronclave/cronclave/internal/config/schema"
 	"github.com/cronclave/cronclave/internal/safefile"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
@@ -201,78 +199,31 @@ func (c *Config) Withheld(j *Job) map[string]bool {
 	return names
 }
 
-func jobKeys() schema.Section[draft] {
-	s := schema.Section[draft]{
-		Keys:  slices.Concat(tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys(), aboutKeys()),
-		Later: []string{"http", "notify", "warn_after", "stale_after"},
+// Digest identifies the settings that the replicas of a cluster must agree on: the namespace, the limits of the history, the expected number of replicas, and
+// all jobs. Replicas with equal digests run the same jobs in the same way. The digest does not cover the connection to Redis and the limits of a single
+// replica. Paths, and values of `env` with variables, are hashed as they are written in the file. Literal values of `env` and arguments of commands are
+// hashed too. The digest does not reveal them, but it could confirm a guess at a short value.
+func (c *Config) Digest() string {
+	jobs := make(map[string]string, len(c.Jobs))
+	for i := range c.Jobs {
+		jobs[c.Jobs[i].Name] = c.Jobs[i].Digest
 	}
-	for i := range s.Keys {
-		s.Keys[i] = notingKey(s.Keys[i])
-	}
-	return s
+	return digestOf(struct {
+		Namespace string
+		History   History
+		Jobs      map[string]string
+		Replicas  int `json:",omitempty"` // omitted when zero, so that a configuration without it keeps the digest of earlier versions
+	}{c.Namespace, c.History, jobs, c.Cluster.Replicas})
 }
 
-// defaultKeys returns the keys of [defaults]: the keys of a job, but each may be set only once in the configuration.
-func defaultKeys() schema.Section[draft] {
-	s := jobKeys()
-	s.Once = true
-	return s
-}
+// shortDigest is the number of hex digits of a job's digest that replicas compare.
+const shortDigest = 8
 
-func aboutKeys() []schema.Key[draft] {
-	return []schema.Key[draft]{
-		schema.Bool("enabled", func(d *draft) *bool { return &d.Enabled }, "Whether the job runs."),
-		schema.String("description", func(d *draft) *string { return &d.Description }, "Purpose of the job, shown by shell completion."),
-		schema.Strings("tags", func(d *draft) *[]string { return &d.Tags }, "Labels by which `pause` and `resume` select jobs."),
-		schema.Table("output", func(d *draft) *Output { return &d.Output }, outputKeys(), "Where the [output](#output) of a run goes."),
+// JobDigests returns a short digest of each job by name. If the digests of two replicas differ, it shows which jobs differ.
+func (c *Config) JobDigests() map[string]string {
+	jobs := make(map[string]string, len(c.Jobs))
+	for i := range c.Jobs {
+		jobs[c.Jobs[i].Name] = c.Jobs[i].Digest[:shortDigest]
 	}
-}
-
-func outputKeys() schema.Section[Output] {
-	return schema.Section[Output]{Keys: []schema.Key[Output]{
-		schema.Size("keep", 64<<20, func(to *Output) *int64 { return &to.Keep }, "The history keeps this much of the end, within `[history].max_bytes`."),
-		schema.Bool("log", func(to *Output) *bool { return &to.Log }, "Also writes each line to the replica's log."),
-	}}
-}
-
-type jobReader struct {
-	*schema.Reader
-	keys       schema.Section[draft]
-	base       draft // the job that results from [defaults]
-	calendars  calendars
-	pools      map[string]Pool
-	mostOutput int64 // the value of [history].max_bytes
-	files      *fileChecks
-	machine    machineChecks
-	now        func() time.Time
-	defaults   map[string]string // default values by key, for the settings
-	settings   Settings
-}
-
-// readJob reads the table of a job on top of the defaults, and checks the job as a whole. It also returns the links in the job's `after`.
-func (r *jobReader) readJob(v document.Value) (Job, []link) {
-	d := r.base.deriveJob()
-	d.Name, d.File, d.Line = v.Name, v.File(), v.Line()
-	r.keys.Read(r.Reader, v, &d)
-	finishCommand(r.Reader, v, &d)
-	finishUser(r.Reader, &d)
-	finishAfter(r.Reader, v, &d)
-	finishSchedule(r.Reader, v, &d, r.calendars, r.now)
-	checkSlots(r.Reader, &d)
-	finishPool(r.Reader, &d, r.pools)
-	finishRetry(r.Reader, &d)
-	finishCatchUp(r.Reader, v, &d)
-	finishRecover(r.Reader, &d)
-	r.files.ofJob(&d)
-	r.machine.ofJob(&d)
-	if keep, set := d.at["output"]; set && d.Output.Keep > r.mostOutput {
-		r.Warn(keep.AtKey(), "output.keep is more than [history].max_bytes, which bounds the output of all runs of the job")
-	}
-	d.Digest = d.jobDigest()
-	r.settings.addJob(d.Name, d.jobSettings(r.keys, r.defaults))
-	var links []link
-	for _, e := range d.before {
-		links = append(links, link{d.Name, e})
-	}
-	return d.Job, links
+	return jobs
 }

@@ -197,6 +197,9 @@ func textsOf(exprs []expression) []string {
 	return texts
 }
 
+// noMax is the value of an unset retry.max.
+const noMax = -1
+
 func newDraft(zone *time.Location, zones *cronspec.Zones) draft {
 	return draft{
 		Job: Job{
@@ -267,6 +270,22 @@ func pathKey(name string, field func(*draft) *string, doc string) schema.Key[dra
 	return key.ValueOf(func(d *draft) any { return d.hidden.files[name] })
 }
 
+func aboutKeys() []schema.Key[draft] {
+	return []schema.Key[draft]{
+		schema.Bool("enabled", func(d *draft) *bool { return &d.Enabled }, "Whether the job runs."),
+		schema.String("description", func(d *draft) *string { return &d.Description }, "Purpose of the job, shown by shell completion."),
+		schema.Strings("tags", func(d *draft) *[]string { return &d.Tags }, "Labels by which `pause` and `resume` select jobs."),
+		schema.Table("output", func(d *draft) *Output { return &d.Output }, outputKeys(), "Where the [output](#output) of a run goes."),
+	}
+}
+
+func outputKeys() schema.Section[Output] {
+	return schema.Section[Output]{Keys: []schema.Key[Output]{
+		schema.Size("keep", 64<<20, func(to *Output) *int64 { return &to.Keep }, "The history keeps this much of the end, within `[history].max_bytes`."),
+		schema.Bool("log", func(to *Output) *bool { return &to.Log }, "Also writes each line to the replica's log."),
+	}}
+}
+
 // requireKey reports a missing key. It reports nothing if the alternative key is set, even if that key is not supported yet, or if an unknown key may mean
 // one of the two.
 func requireKey(r *schema.Reader, v document.Value, d *draft, key, or string) {
@@ -295,35 +314,6 @@ func (d *draft) jobDigest() string {
 		Ticks string
 		Files map[string]string
 	}{j, meaning, d.hidden.files})
-}
-
-// Digest identifies the settings that the replicas of a cluster must agree on: the namespace, the limits of the history, the expected number of replicas, and
-// all jobs. Replicas with equal digests run the same jobs in the same way. The digest does not cover the connection to Redis and the limits of a single
-// replica. Paths, and values of `env` with variables, are hashed as they are written in the file. Literal values of `env` and arguments of commands are
-// hashed too. The digest does not reveal them, but it could confirm a guess at a short value.
-func (c *Config) Digest() string {
-	jobs := make(map[string]string, len(c.Jobs))
-	for i := range c.Jobs {
-		jobs[c.Jobs[i].Name] = c.Jobs[i].Digest
-	}
-	return digestOf(struct {
-		Namespace string
-		History   History
-		Jobs      map[string]string
-		Replicas  int `json:",omitempty"` // omitted when zero, so that a configuration without it keeps the digest of earlier versions
-	}{c.Namespace, c.History, jobs, c.Cluster.Replicas})
-}
-
-// shortDigest is the number of hex digits of a job's digest that replicas compare.
-const shortDigest = 8
-
-// JobDigests returns a short digest of each job by name. If the digests of two replicas differ, it shows which jobs differ.
-func (c *Config) JobDigests() map[string]string {
-	jobs := make(map[string]string, len(c.Jobs))
-	for i := range c.Jobs {
-		jobs[c.Jobs[i].Name] = c.Jobs[i].Digest[:shortDigest]
-	}
-	return jobs
 }
 
 // digestOf returns 16 hex digits of a hash of v. JSON sorts the keys of maps, so the result is the same on every replica.

@@ -97,8 +97,6 @@ func checkSlots(r *schema.Reader, d *draft) {
 const (
 	// mostAttempts caps the attempts after the first one of a tick, separately for retry and recover.
 	mostAttempts = 100
-	// noMax is the value of an unset retry.max.
-	noMax = -1
 	// usualRecover is the number of further attempts for `recover = true`.
 	usualRecover = 3
 )

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -11,35 +10,24 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config/schema"
-	"github.com/cronclave/cronclave/internal/docpage"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/internal/units"
 )
-
-var page = filepath.Join("..", "..", "docs", "configuration.md")
 
 // TestReference compares the tables of docs/configuration.md with the keys of each section. -update writes the tables.
 func TestReference(t *testing.T) {
 	parts := map[string]string{}
 	for _, s := range referenced() {
-		parts[s.name] = docpage.Table([]string{"key", "value", "default", "meaning"}, s.rows)
-		for _, cell := range docpage.LongCells(s.rows) {
-			t.Errorf("%s: more than %d words: %s", s.name, docpage.MostWords, cell)
-		}
+		parts[s.name] = testtier.Table(t, []string{"key", "value", "default", "meaning"}, s.rows)
 		for _, row := range s.rows {
 			if row[1] == "" || row[3] == "" {
 				t.Errorf("%s: %s has no kind, or no doc", s.name, row[0])
 			}
 		}
 	}
-	parts["tables"] = docpage.Table([]string{"table", "holds"}, tableRows())
+	parts["tables"] = testtier.Table(t, []string{"table", "holds"}, tableRows())
 	parts["later"] = "Not supported yet, and refused: the table " + quoted(topKeys().Later) + ", and of jobs " + quoted(jobKeys().Later) + ".\n"
-	faults, err := docpage.Sync(page, "config", parts, *update)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, fault := range faults {
-		t.Errorf("docs/configuration.md: %s\nrun: go test ./internal/config -run TestReference -update", fault)
-	}
+	testtier.SyncPage(t, "configuration.md", "config", parts, *update)
 }
 
 func TestReferenceHasEachJobKey(t *testing.T) {

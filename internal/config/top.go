@@ -229,6 +229,66 @@ func assembleConfig(r *schema.Reader, roots []document.Value, files *fileChecks,
 	return &t.Config
 }
 
+type jobReader struct {
+	*schema.Reader
+	keys       schema.Section[draft]
+	base       draft // the job that results from [defaults]
+	calendars  calendars
+	pools      map[string]Pool
+	mostOutput int64 // the value of [history].max_bytes
+	files      *fileChecks
+	machine    machineChecks
+	now        func() time.Time
+	defaults   map[string]string // default values by key, for the settings
+	settings   Settings
+}
+
+// readJob reads the table of a job on top of the defaults, and checks the job as a whole. It also returns the links in the job's `after`.
+func (r *jobReader) readJob(v document.Value) (Job, []link) {
+	d := r.base.deriveJob()
+	d.Name, d.File, d.Line = v.Name, v.File(), v.Line()
+	r.keys.Read(r.Reader, v, &d)
+	finishCommand(r.Reader, v, &d)
+	finishUser(r.Reader, &d)
+	finishAfter(r.Reader, v, &d)
+	finishSchedule(r.Reader, v, &d, r.calendars, r.now)
+	checkSlots(r.Reader, &d)
+	finishPool(r.Reader, &d, r.pools)
+	finishRetry(r.Reader, &d)
+	finishCatchUp(r.Reader, v, &d)
+	finishRecover(r.Reader, &d)
+	r.files.ofJob(&d)
+	r.machine.ofJob(&d)
+	if keep, set := d.at["output"]; set && d.Output.Keep > r.mostOutput {
+		r.Warn(keep.AtKey(), "output.keep is more than [history].max_bytes, which bounds the output of all runs of the job")
+	}
+	d.Digest = d.jobDigest()
+	r.settings.addJob(d.Name, d.jobSettings(r.keys, r.defaults))
+	var links []link
+	for _, e := range d.before {
+		links = append(links, link{d.Name, e})
+	}
+	return d.Job, links
+}
+
+func jobKeys() schema.Section[draft] {
+	s := schema.Section[draft]{
+		Keys:  slices.Concat(tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys(), aboutKeys()),
+		Later: []string{"http", "notify", "warn_after", "stale_after"},
+	}
+	for i := range s.Keys {
+		s.Keys[i] = notingKey(s.Keys[i])
+	}
+	return s
+}
+
+// defaultKeys returns the keys of [defaults]: the keys of a job, but each may be set only once in the configuration.
+func defaultKeys() schema.Section[draft] {
+	s := jobKeys()
+	s.Once = true
+	return s
+}
+
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
 // NameRule describes valid names, for use in messages.

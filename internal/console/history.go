@@ -124,13 +124,13 @@ func (p Printer) formatStamp(t time.Time) string {
 func (p Printer) Acts(now time.Time, acts []journal.Act) {
 	t := newTable("TIME", "USER", "ACT", "JOBS", "REASON")
 	for _, a := range acts {
-		t.addRow(plain, agoText(now, a.Time), p.cutText(a.By, 20), a.Kind, p.cutText(ActJobs(a), 40), p.cutText(cmp.Or(a.Reason, "-"), 20))
+		t.addRow(plain, agoText(now, a.Time), p.cutText(a.By, 20), a.Kind, p.cutText(actJobs(a), 40), p.cutText(cmp.Or(a.Reason, "-"), 20))
 	}
 	t.print(p)
 }
 
-// ActJobs returns the jobs of an audit entry, with the run, the tick or the end of the pause that it is about. An entry about a replica has no jobs.
-func ActJobs(a journal.Act) string {
+// actJobs returns the jobs of an audit entry, with the run, the tick or the end of the pause that it is about. An entry about a replica has no jobs.
+func actJobs(a journal.Act) string {
 	if a.Replica != "" {
 		return "replica " + a.Replica
 	}

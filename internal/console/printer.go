@@ -170,26 +170,31 @@ var (
 	bad     = mark{"✗", "31"}
 	warning = mark{"!", "33"}
 	running = mark{"▸", "36"}
-	notRun  = mark{"-", "2"} // skipped by a policy, or canceled by a user
+	notRun  = mark{"-", "2"}
 	advice  = mark{"·", ""}
 )
 
+var classMarks = map[string]mark{"ok": good, "run": running, "off": notRun, "bad": bad, "warn": warning}
+
 var levels = map[cluster.Level]mark{cluster.LevelError: bad, cluster.LevelWarning: warning, cluster.LevelAdvice: advice}
 
-// markOf returns the mark of an outcome. An outcome that only a newer version defines is a warning.
-func markOf(outcome journal.Outcome) mark {
+// OutcomeClass returns the class of an outcome: "ok", "run", "off" (skipped by a policy, or canceled by a user), "bad" or "warn". An outcome that only a newer
+// version defines is a warning.
+func OutcomeClass(outcome journal.Outcome) string {
 	switch outcome {
 	case journal.OutcomeOK:
-		return good
+		return "ok"
 	case journal.OutcomeRunning:
-		return running
+		return "run"
 	case journal.OutcomeSkipped, journal.OutcomeCanceled:
-		return notRun
+		return "off"
 	case journal.OutcomeFailed, journal.OutcomeTimeout, journal.OutcomeLost, journal.OutcomeAbandoned:
-		return bad
+		return "bad"
 	}
-	return warning
+	return "warn"
 }
+
+func markOf(outcome journal.Outcome) mark { return classMarks[OutcomeClass(outcome)] }
 
 // signStrip returns the signs of records, with the latest record on the right.
 func signStrip(newestFirst []journal.Record) string {

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/docpage"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/redis.md anew")
@@ -362,17 +361,8 @@ func TestReference(t *testing.T) {
 		}
 		rows = append(rows, []string{strings.Join(kinds, ", "), words, l.text})
 	}
-	for _, cell := range docpage.LongCells(rows) {
-		t.Errorf("more than %d words: %s", docpage.MostWords, cell)
-	}
-	parts := map[string]string{"limits": docpage.Table([]string{"kind", "when", "limit"}, rows)}
-	faults, err := docpage.Sync(filepath.Join("..", "..", "docs", "redis.md"), "redis", parts, *update)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, fault := range faults {
-		t.Errorf("docs/redis.md: %s\nrun: go test ./internal/redisconn -run TestReference -update", fault)
-	}
+	parts := map[string]string{"limits": testtier.Table(t, []string{"kind", "when", "limit"}, rows)}
+	testtier.SyncPage(t, "redis.md", "redis", parts, *update)
 }
 
 // TestRefusedWritesAreShown: a server that answers and takes no writes is not shown as one that is well.

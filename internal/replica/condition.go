@@ -46,6 +46,9 @@ func (c *condition) addCondition(entry journal.Replica) journal.Replica {
 // mostUnstartable is the maximum length of a registration's list of jobs that can't be started.
 const mostUnstartable = 10
 
+// mostUnable is the maximum length of the reason why a replica claims nothing, in characters.
+const mostUnable = 200
+
 // firstUnstartable returns at most mostUnstartable jobs that can't be started, with shortened reasons; nil if there are none.
 func firstUnstartable(jobs map[string]string) map[string]string {
 	var few map[string]string
@@ -212,13 +215,6 @@ func watchStandstill(ctx context.Context, now func() time.Time, found func(journ
 			found(journal.Interval{From: until.Add(-late), To: until})
 		}
 	}
-}
-
-func (r *Replica) stoodStill(i journal.Interval) {
-	r.standstill.Store(&i)
-	r.log.Warn("this replica stood still: its process was stopped, or got no CPU time; its leases may have ended, and its runs been killed",
-		"code", "stood_still", "since", i.From.UTC().Format(time.RFC3339), "stood_still", i.Length().Round(time.Second).String())
-	r.membership.renewSoon()
 }
 
 // A clockWatch warns if this machine's clock is off. It warns again only after the clock has been right.

@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 )
 
 // Keys with the time to live of a registration prove a loss only while they cannot have expired. The epoch does so at any time.
@@ -72,7 +73,7 @@ func TestLossOfKeysThatMayHaveExpired(t *testing.T) {
 func TestEvictedRegistrationIsNoLossOfData(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		j, rdb := fakeJournal(t)
+		rdb, j := redistest.StartInMemory(t)
 		at := time.Now()
 		m := startMember(t, j, "a-1", "a", &at)
 		swept := 0
@@ -103,7 +104,7 @@ func TestEvictedRegistrationIsNoLossOfData(t *testing.T) {
 // noted after the next registration.
 func TestOutagesAreNoted(t *testing.T) {
 	t.Parallel()
-	_, rdb, j := startJournal(t)
+	_, rdb, j := redistest.StartJournal(t)
 	began := time.Now().UTC().Truncate(15 * time.Second)
 	at := began
 	a, b := startMember(t, j, "a-1", "a", &at), startMember(t, j, "b-1", "b", &at)
@@ -144,7 +145,7 @@ func TestOutagesAreNoted(t *testing.T) {
 // After a failover to a slower clock a loss of data ends before it began. Neither that nor an incident that can never be written holds up those after it.
 func TestInvalidIncidentHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	_, _, j := startJournal(t)
+	_, _, j := redistest.StartJournal(t)
 	at := time.Now()
 	m := startMember(t, j, "a-1", "a", &at)
 	m.incidents.addIncident(journal.DataLoss, journal.Interval{From: at, To: at.Add(-time.Hour)})
@@ -193,7 +194,7 @@ func TestRefusalIsNoOutage(t *testing.T) {
 		"CLUSTERDOWN The cluster is down":                                   "7s",
 		"MASTERDOWN Link with MASTER is down":                               "7s",
 	} {
-		_, rdb, j := startJournal(t)
+		_, rdb, j := redistest.StartJournal(t)
 		at := time.Now()
 		m := startMember(t, j, "a-1", "a", &at)
 		lost, refused := &lostAnswers{"zadd"}, &refusals{}
@@ -215,7 +216,7 @@ func TestRefusalIsNoOutage(t *testing.T) {
 func TestStandstillIsNoOutage(t *testing.T) {
 	for took, want := range map[time.Duration]int{cluster.RegistrationDelay: 1, 30 * time.Second: 0} {
 		synctest.Test(t, func(t *testing.T) {
-			j, rdb := fakeJournal(t)
+			rdb, j := redistest.StartInMemory(t)
 			at := time.Now()
 			m := startMember(t, j, "a-1", "a", &at)
 			m.now = time.Now

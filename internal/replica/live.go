@@ -87,17 +87,6 @@ func (o *sharedOutput) End() {
 	}
 }
 
-type liveRunner struct {
-	scheduler.Runner
-	live *liveOutput
-}
-
-// Run runs the job.
-func (r liveRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
-	defer r.live.endRun(r.live.addRun(run))
-	return r.Runner.Run(ctx, run)
-}
-
 func (l *liveOutput) addRun(run *scheduler.Run) *liveRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -317,5 +306,15 @@ func (l *liveOutput) markWritten(r *liveRun, c journal.Chunk, first bool) {
 	}
 	if c.End {
 		l.removeRun(r)
+	}
+}
+
+// A notice wakes a goroutine. It is a channel of capacity 1, so all notices that arrive before the goroutine wakes count as one.
+type notice chan struct{}
+
+func (n notice) give() {
+	select {
+	case n <- struct{}{}:
+	default:
 	}
 }

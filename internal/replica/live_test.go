@@ -14,9 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/cluster"
-	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -41,7 +41,7 @@ func startLive(t *testing.T, j *journal.Journal) (l *liveOutput, end func()) {
 // TestLiveOutputOfAFollowedRun comes whole, and in order, with its end.
 func TestLiveOutputOfAFollowedRun(t *testing.T) {
 	t.Parallel()
-	_, rdb, j := startJournal(t)
+	_, rdb, j := redistest.StartJournal(t)
 	l, _ := startLive(t, j)
 	if err := j.Follow(t.Context(), "report"); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestLiveOutputOfAFollowedRun(t *testing.T) {
 // A failover may lose the mark of a follower, and the follower needs a moment to set it again: output of that time is published all the same, with its end.
 func TestLostMarkOfAFollowerCostsNoOutput(t *testing.T) {
 	t.Parallel()
-	_, rdb, j := startJournal(t)
+	_, rdb, j := redistest.StartJournal(t)
 	l := newLiveOutput(j, hclog.NewNullLogger())
 	if err := j.Follow(t.Context(), "report"); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func (h *deafness) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 // Redis keeps, and after Redis has lost its data.
 func TestLateFollowersGetWhatWasPrinted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, rdb := fakeJournal(t)
+		rdb, j := redistest.StartInMemory(t)
 		l := newLiveOutput(j, hclog.NewNullLogger())
 		run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule", Attempt: 1}
 		live := l.addRun(run)
@@ -192,7 +192,7 @@ func TestLateFollowersGetWhatWasPrinted(t *testing.T) {
 // A chunk that was not written, or whose answer was lost, is part of the next one: nothing is missing, and readers drop the lines that come twice.
 func TestChunkWithoutAnAnswerIsPublishedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, rdb := fakeJournal(t)
+		rdb, j := redistest.StartInMemory(t)
 		l := newLiveOutput(j, hclog.NewNullLogger())
 		run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule", Attempt: 1}
 		l.addRun(run)
@@ -220,7 +220,7 @@ func TestChunkWithoutAnAnswerIsPublishedAgain(t *testing.T) {
 func TestLateFollowersGetWhatWasPrintedBeforeALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ends := range []bool{false, true} {
-			j, rdb := fakeJournal(t)
+			rdb, j := redistest.StartInMemory(t)
 			l := newLiveOutput(j, hclog.NewNullLogger())
 			run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule", Attempt: 1}
 			live := l.addRun(run)
@@ -255,7 +255,7 @@ func TestLateFollowersGetWhatWasPrintedBeforeALoss(t *testing.T) {
 func TestLastOutputIsPublishedAfterATimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, away := range []time.Duration{time.Second, 2 * followedFor} {
-			j, rdb := fakeJournal(t)
+			rdb, j := redistest.StartInMemory(t)
 			l := newLiveOutput(j, hclog.NewNullLogger())
 			run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule", Attempt: 1}
 			live := l.addRun(run)
@@ -305,7 +305,7 @@ func (h silence) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // The last output of all followed runs has one deadline: a Redis that hangs does not delay the end of a replica by a time-out for each of them.
 func TestLastOutputHasOneDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, rdb := fakeJournal(t)
+		rdb, j := redistest.StartInMemory(t)
 		l := newLiveOutput(j, hclog.NewNullLogger())
 		if err := j.Follow(t.Context(), "report"); err != nil {
 			t.Fatal(err)
@@ -333,7 +333,7 @@ func TestLastOutputHasOneDeadline(t *testing.T) {
 // Promise: P9
 func TestLiveOutputIsBounded(t *testing.T) {
 	t.Parallel()
-	_, rdb, j := startJournal(t)
+	_, rdb, j := redistest.StartJournal(t)
 	l, end := startLive(t, j)
 	run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule"}
 	live := l.addRun(run)
@@ -362,7 +362,7 @@ func TestLiveOutputIsBounded(t *testing.T) {
 // Promise: P9
 func TestLiveOutputHoldsUpNothing(t *testing.T) {
 	t.Parallel()
-	s, _, j := startJournal(t)
+	s, _, j := redistest.StartJournal(t)
 	l, _ := startLive(t, j)
 	s.Close()
 	run := &scheduler.Run{ID: "one", Job: "report", Trigger: "manual"}
@@ -382,45 +382,4 @@ func (l *liveOutput) left() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.runs)
-}
-
-// startJournal starts a Redis with an empty journal.
-func startJournal(t *testing.T) (*embedded.Server, *redisconn.Conn, *journal.Journal) {
-	t.Helper()
-	s, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	source, err := redisconn.Named{Flag: "", Env: s.URL()}.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := redisconn.Open(source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	j, err := journal.New(journal.Config{Redis: conn, Namespace: "default", Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, conn, j
-}
-
-// fakeJournal is a journal in a Redis of fake time, with the time-out of replicas.
-func fakeJournal(t *testing.T) (*journal.Journal, *redis.Client) {
-	t.Helper()
-	s, err := embedded.Start(embedded.Config{DialOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
-	t.Cleanup(func() { _ = rdb.Close() })
-	j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return j, rdb
 }

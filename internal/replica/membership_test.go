@@ -19,6 +19,7 @@ import (
 	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 )
 
 // member is a replica in a cluster whose clock is set by hand.
@@ -97,7 +98,7 @@ func (m *member) wantLoss(t *testing.T, want string) {
 // there before report the loss, and the newcomer does not.
 func TestLossIsReportedByAllThatWereThere(t *testing.T) {
 	t.Parallel()
-	_, rdb, j := startJournal(t)
+	_, rdb, j := redistest.StartJournal(t)
 	at := time.Now()
 	a, b := startMember(t, j, "a-1", "a", &at), startMember(t, j, "b-1", "b", &at)
 	rdb.FlushAll(t.Context())
@@ -154,7 +155,7 @@ func TestLossDiffersFromExpiryAndSuccession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, rdb, j := startJournal(t)
+			_, rdb, j := redistest.StartJournal(t)
 			at := time.Now()
 			m := startMember(t, j, "a-1", "a", &at)
 			tc.cause(t.Context(), t, rdb, j, &at)
@@ -168,7 +169,7 @@ func TestLossDiffersFromExpiryAndSuccession(t *testing.T) {
 // A predecessor that drains, or another replica of the name that was there before, has not removed a registration that is missing: Redis has lost it.
 func TestLossBesideANamesake(t *testing.T) {
 	t.Parallel()
-	_, rdb, j := startJournal(t)
+	_, rdb, j := redistest.StartJournal(t)
 	at := time.Now()
 	startMember(t, j, "a-1", "a", &at)
 	m := startMember(t, j, "a-2", "a", &at)
@@ -187,7 +188,7 @@ func TestLossBesideANamesake(t *testing.T) {
 // A successor registers, and removes the entry after that. It may have been listed in between.
 func TestSuccessorMayHaveBeenListed(t *testing.T) {
 	t.Parallel()
-	_, _, j := startJournal(t)
+	_, _, j := redistest.StartJournal(t)
 	at := time.Now()
 	m := startMember(t, j, "a-1", "a", &at)
 	startMember(t, j, "a-2", "a", &at)
@@ -203,7 +204,7 @@ func TestSuccessorMayHaveBeenListed(t *testing.T) {
 // A damaged registration of another replica is left out of the list, and no reason to decide nothing.
 func TestLossBesideADamagedRegistration(t *testing.T) {
 	t.Parallel()
-	_, rdb, j := startJournal(t)
+	_, rdb, j := redistest.StartJournal(t)
 	at := time.Now()
 	m := startMember(t, j, "a-1", "a", &at)
 	startMember(t, j, "b-1", "b", &at)
@@ -258,7 +259,7 @@ func TestLossIsReportedWhenAnswersAreLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, rdb, j := startJournal(t)
+			_, rdb, j := redistest.StartJournal(t)
 			at := time.Now()
 			m := startMember(t, j, "a-1", "a", &at)
 			lost := &lostAnswers{}
@@ -311,7 +312,7 @@ func (h *awayKeys) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 func TestRegistrationDoesNotNeedTheEpoch(t *testing.T) {
 	t.Parallel()
 	const epoch, format = "cronclave:default:epoch", "cronclave:default:format"
-	_, rdb, j := startJournal(t)
+	_, rdb, j := redistest.StartJournal(t)
 	at := time.Now()
 	m := startMember(t, j, "a-1", "a", &at)
 	away := &awayKeys{keys: []string{epoch, format}}
@@ -341,7 +342,7 @@ func TestRegistrationDoesNotNeedTheEpoch(t *testing.T) {
 // is kept at the next renewal. A configuration that cannot be written is warned of, and rests.
 func TestOnlyAFailedWriteIsAFailureToPublish(t *testing.T) {
 	t.Parallel()
-	_, rdb, j := startJournal(t)
+	_, rdb, j := redistest.StartJournal(t)
 	lost := &lostAnswers{}
 	rdb.AddHook(lost)
 	at := time.Now()

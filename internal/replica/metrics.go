@@ -109,18 +109,21 @@ func (m *monitor) leaseHooks(noted *margins) locking.Hooks {
 	}
 }
 
-type delayRunner struct {
+// An observedRunner publishes the output of a run for followers, and measures its start delay.
+type observedRunner struct {
 	scheduler.Runner
+	live    *liveOutput
 	monitor *monitor
 	now     func() time.Time // the clock of Redis
 }
 
 // Run runs the job. It measures only the first attempt of a scheduled tick, because other runs are late on purpose, or have no tick.
-func (p delayRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
-	if p.monitor.metrics != nil && run.Trigger == "schedule" && run.Attempt == 1 {
-		p.monitor.metrics.Started(p.now().Sub(run.Due))
+func (o observedRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
+	if o.monitor.metrics != nil && run.Trigger == "schedule" && run.Attempt == 1 {
+		o.monitor.metrics.Started(o.now().Sub(run.Due))
 	}
-	return p.Runner.Run(ctx, run)
+	defer o.live.endRun(o.live.addRun(run))
+	return o.Runner.Run(ctx, run)
 }
 
 // logAbandoned logs an abandoned run. All other replicas record the runs of a dead replica, so only the first record is an event. A replica that drains records

@@ -49,7 +49,7 @@ func TestReloadsInMetrics(t *testing.T) {
 	}
 	r.monitor.setConfigured(&config.Config{})
 	expect("1")
-	(&reloader{Replica: r}).refuseConfig(errors.New("a fault"))
+	(&reloader{log: r.log, refused: &r.refused, monitor: &r.monitor}).refuseConfig(errors.New("a fault"))
 	expect("0")
 	r.monitor.setConfigured(&config.Config{})
 	expect("1")

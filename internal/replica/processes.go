@@ -148,3 +148,12 @@ func fitJob(j *config.Job, check func(process.Spec) error) error {
 	return fmt.Errorf("%s:%d: job %s: %s; remove that, or restrict the job to other replicas with where", j.File, j.Line, j.Name,
 		strings.ReplaceAll(err.Error(), "\n", "; "))
 }
+
+// A UsageError is an error that a retry does not remedy: a fault of the configuration, a machine that does not fit the configuration, or data of a newer
+// version.
+type UsageError struct{ Err error }
+
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the wrapped error.
+func (e UsageError) Unwrap() error { return e.Err }

@@ -13,6 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
@@ -45,7 +46,7 @@ func TestDescribedDates(t *testing.T) {
 // before it handed it over is not logged at all.
 func TestAbandonedRunsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
-	_, conn, _ := startJournal(t)
+	_, conn, _ := redistest.StartJournal(t)
 	var log bytes.Buffer
 	said := func(name string, records ...run.Record) {
 		t.Helper()
@@ -81,7 +82,7 @@ func TestAbandonedRunsAreLoggedOnce(t *testing.T) {
 
 // A day that a calendar takes out is explained as long as the history goes back: the calendar's day reaches the readers by way of the descriptions in Redis.
 func TestWhyKnowsPastDaysOfCalendars(t *testing.T) {
-	_, conn, _ := startJournal(t)
+	_, conn, _ := redistest.StartJournal(t)
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	holiday := today.AddDate(0, 0, -20)
 	cfg := &config.Config{Namespace: "default", History: config.History{MaxAge: 30 * 24 * time.Hour}, Jobs: []config.Job{{Name: "j", Enabled: true,
@@ -113,7 +114,7 @@ func TestWhyKnowsPastDaysOfCalendars(t *testing.T) {
 
 // TestStreakForALogLine: a failed run is logged with the number of failures since the last ok, the first of them, and that ok.
 func TestStreakForALogLine(t *testing.T) {
-	_, _, j := startJournal(t)
+	_, _, j := redistest.StartJournal(t)
 	r := recorder{journal: j}
 	now := time.Now().Truncate(time.Second)
 	end := func(id string, outcome journal.Outcome, ago time.Duration) journal.Record {

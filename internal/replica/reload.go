@@ -7,7 +7,10 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
@@ -21,7 +24,13 @@ const lookEvery = time.Second
 const restless = 10
 
 type reloader struct {
-	*Replica
+	log          hclog.Logger
+	cfg          *atomic.Pointer[config.Config] // the configuration in use
+	refused      *atomic.Pointer[string]        // the first fault of a newer one
+	monitor      *monitor
+	apply        func(context.Context, *config.Config) error // makes the scheduler run the jobs
+	describeSoon func()                                      // publishes the descriptions of the jobs
+
 	load  func() (*config.Config, *config.Files, error)
 	files *config.Files
 	fresh string // stamp of the files at the last check; "" if it equals AsRead
@@ -123,7 +132,7 @@ func (l *reloader) reloadConfig(ctx context.Context, settled string) {
 	if sections := retainSettings(cfg, before); len(sections) > 0 {
 		l.log.Warn("changed sections take effect after a restart", "sections", strings.Join(sections, ", "))
 	}
-	if err := l.applyJobs(ctx, cfg); err != nil {
+	if err := l.apply(ctx, cfg); err != nil {
 		if ctx.Err() == nil {
 			l.refuseConfig(err)
 		}
@@ -131,21 +140,13 @@ func (l *reloader) reloadConfig(ctx context.Context, settled string) {
 	}
 	l.cfg.Store(cfg)
 	l.refused.Store(nil)
-	l.membership.publisher.describeSoon()
+	l.describeSoon()
 	l.monitor.setConfigured(cfg)
 	added, changed, removed := compareJobs(before, cfg)
 	if added > 0 {
 		l.monitor.recalled.Store(false)
 	}
 	l.log.Info("configuration reloaded", "jobs", len(cfg.Jobs), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
-}
-
-// applyJobs makes the scheduler run the jobs of a configuration. It returns an error if this machine can't run one of them.
-func (l *reloader) applyJobs(ctx context.Context, cfg *config.Config) error {
-	if err := checkFit(cfg, l.processes.Host.Check); err != nil {
-		return err
-	}
-	return l.scheduler.Reload(ctx, l.schedulerJobs(cfg)) //nolint:wrapcheck // the error names the operation
 }
 
 // retainSettings copies the settings that a running replica can't change from started to cfg. It returns the names of the sections that differ.
@@ -181,6 +182,12 @@ func compareJobs(before, after *config.Config) (added, changed, removed int) {
 		delete(digests, after.Jobs[i].Name)
 	}
 	return added, changed, len(digests)
+}
+
+func logWarnings(log hclog.Logger, cfg *config.Config) {
+	for _, w := range cfg.Warnings {
+		log.Warn("configuration warning", "at", w.Place(), "message", w.Message)
+	}
 }
 
 // refuseConfig logs all faults of a new configuration, and makes status show the first one.

@@ -55,7 +55,7 @@ func TestReloadKeepsTheLastGoodConfiguration(t *testing.T) {
 	write("")
 	r := &Replica{log: hclog.NewNullLogger()}
 	r.cfg.Store(&config.Config{Jobs: make([]config.Job, 1)})
-	l := &reloader{Replica: r, files: &config.Files{}, load: func() (*config.Config, *config.Files, error) {
+	l := &reloader{log: r.log, cfg: &r.cfg, refused: &r.refused, monitor: &r.monitor, files: &config.Files{}, load: func() (*config.Config, *config.Files, error) {
 		files := &config.Files{}
 		cfg, err := config.Load(name, config.Options{Files: files})
 		return cfg, files, err
@@ -78,7 +78,7 @@ func TestReloadEndsWithTheReplica(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	answers, ended := make(chan struct{}), make(chan struct{})
 	defer close(answers)
-	l := &reloader{Replica: &Replica{log: hclog.NewNullLogger()}, files: &config.Files{}, load: func() (*config.Config, *config.Files, error) {
+	l := &reloader{log: hclog.NewNullLogger(), files: &config.Files{}, load: func() (*config.Config, *config.Files, error) {
 		stop()
 		<-answers
 		return nil, nil, errors.New("not read")
@@ -102,7 +102,7 @@ func TestReloadLogsFilesThatChangeAllTheTime(t *testing.T) {
 	if _, err := config.Load(name, config.Options{Files: files}); err == nil {
 		t.Fatal("a missing file is no fault")
 	}
-	l := &reloader{Replica: &Replica{log: hclog.New(&hclog.LoggerOptions{Output: log})}, files: files}
+	l := &reloader{log: hclog.New(&hclog.LoggerOptions{Output: log}), files: files}
 	for i := range 2 * restless {
 		if err := os.WriteFile(name, make([]byte, i), 0o600); err != nil {
 			t.Fatal(err)

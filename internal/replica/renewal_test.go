@@ -13,6 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 	"github.com/cronclave/cronclave/internal/replica/leader"
 )
 
@@ -116,7 +117,7 @@ func (h *evicted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 
 // registrations are the times after its start at which a replica registers within 25 s, with news just before the fifth.
 func registrations(t *testing.T, slow func(*membership, *redis.Client)) (seen []time.Duration) {
-	j, rdb := fakeJournal(t)
+	rdb, j := redistest.StartInMemory(t)
 	begin := time.Now()
 	at := begin
 	m := startMember(t, j, "a-1", "a", &at)
@@ -147,7 +148,7 @@ func registrations(t *testing.T, slow func(*membership, *redis.Client)) (seen []
 func TestHungMasterCostsNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		j, rdb := fakeJournal(t)
+		rdb, j := redistest.StartInMemory(t)
 		at := time.Now()
 		m := startMember(t, j, "a-1", "a", &at)
 		m.now, m.publisher.now = time.Now, time.Now
@@ -181,7 +182,7 @@ func TestHungMasterCostsNothingOfOthers(t *testing.T) {
 func TestLossIsShownAndJobsAreDescribedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		j, rdb := fakeJournal(t)
+		rdb, j := redistest.StartInMemory(t)
 		at := time.Now()
 		m := startMember(t, j, "a-1", "a", &at)
 		m.now, m.publisher.now = time.Now, time.Now

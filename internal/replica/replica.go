@@ -85,7 +85,7 @@ func New(cfg Config) (*Replica, error) {
 		log: cfg.Log.With("replica", cfg.Name), redis: cfg.Redis, started: time.Now(),
 		clock: func() time.Time { return time.Now().Add(cfg.ClockOffset) }}
 	r.peers.self = r.id
-	r.reloader = reloader{Replica: r, load: cfg.Load, files: cfg.Files}
+	r.reloader = reloader{log: r.log, cfg: &r.cfg, refused: &r.refused, monitor: &r.monitor, apply: r.applyJobs, describeSoon: r.membership.publisher.describeSoon, load: cfg.Load, files: cfg.Files}
 	r.cfg.Store(cfg.Jobs)
 	if err := r.prepareParts(cfg); err != nil {
 		r.Close()
@@ -174,9 +174,17 @@ func (r *Replica) schedulerJobs(cfg *config.Config) []scheduler.Job {
 		return o
 	})
 	for i := range jobs {
-		jobs[i].Runner = delayRunner{liveRunner{jobs[i].Runner, r.live}, &r.monitor, r.serverNow}
+		jobs[i].Runner = observedRunner{jobs[i].Runner, r.live, &r.monitor, r.serverNow}
 	}
 	return jobs
+}
+
+// applyJobs makes the scheduler run the jobs of a configuration. It returns an error if this machine can't run one of them.
+func (r *Replica) applyJobs(ctx context.Context, cfg *config.Config) error {
+	if err := checkFit(cfg, r.processes.Host.Check); err != nil {
+		return err
+	}
+	return r.scheduler.Reload(ctx, r.schedulerJobs(cfg)) //nolint:wrapcheck // the error names the operation
 }
 
 // Close stops the warden, and closes the server and the connections to Redis. Call it after Run has returned.
@@ -362,12 +370,6 @@ func isPermanent(err error) bool {
 	return errors.Is(err, redisconn.ErrUnfit) || errors.As(err, &usage)
 }
 
-func logWarnings(log hclog.Logger, cfg *config.Config) {
-	for _, w := range cfg.Warnings {
-		log.Warn("configuration warning", "at", w.Place(), "message", w.Message)
-	}
-}
-
 // serverNow returns the time by the clock of Redis if it is known, and otherwise by the clock of this machine.
 func (r *Replica) serverNow() time.Time {
 	if now, known := r.locks.Engine().EstimatedTime(); known {
@@ -397,6 +399,13 @@ func (r *Replica) evictsExpiring(ctx context.Context) bool {
 	return r.evicting.Load()
 }
 
+func (r *Replica) stoodStill(i journal.Interval) {
+	r.standstill.Store(&i)
+	r.log.Warn("this replica stood still: its process was stopped, or got no CPU time; its leases may have ended, and its runs been killed",
+		"code", "stood_still", "since", i.From.UTC().Format(time.RFC3339), "stood_still", i.Length().Round(time.Second).String())
+	r.membership.renewSoon()
+}
+
 func (r *Replica) registryEntry() journal.Replica {
 	now := r.serverNow()
 	return r.condition.addCondition(journal.Replica{
@@ -407,9 +416,6 @@ func (r *Replica) registryEntry() journal.Replica {
 		Unstartable: firstUnstartable(r.scheduler.Unstartable()),
 	})
 }
-
-// mostUnable is the maximum length of the reason why a replica claims nothing, in characters.
-const mostUnable = 200
 
 type phase int32
 
@@ -457,22 +463,3 @@ func (r *readiness) redisUp(look func() bool) bool {
 	}
 	return r.up
 }
-
-// A notice wakes a goroutine. It is a channel of capacity 1, so all notices that arrive before the goroutine wakes count as one.
-type notice chan struct{}
-
-func (n notice) give() {
-	select {
-	case n <- struct{}{}:
-	default:
-	}
-}
-
-// A UsageError is an error that a retry does not remedy: a fault of the configuration, a machine that does not fit the configuration, or data of a newer
-// version.
-type UsageError struct{ Err error }
-
-func (e UsageError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the wrapped error.
-func (e UsageError) Unwrap() error { return e.Err }

@@ -48,7 +48,6 @@ const (
 	Start Step = iota // fork, working directory, user, or execve
 	Nice
 	Privileges
-	Received // reading the order; no reply has this step
 )
 
 // Reply is the result of a start.

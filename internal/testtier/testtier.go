@@ -5,6 +5,8 @@
 //
 // A test that only computes is about ten times as slow under the race detector. It asks [RaceEnabled], and does only a part of its work if the
 // detector is on. `make test-long` runs it a second time without the detector. Make finds both kinds in the source: see the Makefile.
+//
+// [SyncPage] compares the generated parts of pages in docs/ with the code that generates them.
 package testtier
 
 import "testing"

@@ -142,7 +142,7 @@ func (w *Ward) Told() {
 // late reports whether a helper has stopped or killed the run because its deadline was near. ago is the time since a helper killed the run, or 0; this
 // process may have been suspended since then. Both include every action of a helper up to the return of Reap.
 func (w *Ward) Reap() (late bool, ago time.Duration) {
-	w.giveUp()
+	w.forgetLeader()
 	w.warden.mu.Lock()
 	defer w.warden.mu.Unlock()
 	if w.killed != 0 {
@@ -151,7 +151,7 @@ func (w *Ward) Reap() (late bool, ago time.Duration) {
 	return w.late, ago
 }
 
-func (w *Ward) giveUp() {
+func (w *Ward) forgetLeader() {
 	heard := w.postChange(func() message {
 		w.leader, w.start = 0, 0
 		return message{Verb: reap}

@@ -19,7 +19,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -196,7 +196,7 @@ func TestReplicaIsLostWhenItStaysAway(t *testing.T) {
 // A pool and a job whose data is damaged change nothing about that.
 func TestFullPoolIsLoggedOnce(t *testing.T) {
 	t.Parallel()
-	conn, j := startJournal(t)
+	_, conn, j := redistest.StartJournal(t)
 	locks, err := locking.New(conn.LockConfig("default", "r1"))
 	if err != nil {
 		t.Fatal(err)
@@ -303,27 +303,4 @@ func TestPoolThatIsFullAtTimesIsNotLogged(t *testing.T) {
 			}
 		}
 	}
-}
-
-func startJournal(t *testing.T) (*redisconn.Conn, *journal.Journal) {
-	t.Helper()
-	s, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	source, err := redisconn.Named{Env: s.URL()}.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := redisconn.Open(source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	j, err := journal.New(journal.Config{Redis: conn, Namespace: "default", Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn, j
 }

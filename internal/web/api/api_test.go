@@ -16,10 +16,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/cluster"
-	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 )
 
 // testCluster is a Redis with a replica and two jobs, as a replica leaves it, and the API over it.
@@ -56,17 +55,8 @@ const user = "X-User"
 func newCluster(t testing.TB) *testCluster {
 	t.Helper()
 	c := &testCluster{stopping: make(chan struct{})}
-	s, err := embedded.Start(embedded.Config{})
-	must(t, err)
-	t.Cleanup(s.Close)
+	s, conn, j := redistest.StartJournal(t)
 	c.redis = s.URL()
-	source, err := redisconn.Named{Flag: s.URL()}.Find()
-	must(t, err)
-	conn, err := redisconn.Open(source)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	j, err := conn.OpenJournal(&config.Config{Namespace: "default"}, nil)
-	must(t, err)
 	o, err := cluster.New(cluster.Config{Conn: conn, Journal: j, Namespace: "default"})
 	must(t, err)
 	t.Cleanup(func() { _ = o.Close() })

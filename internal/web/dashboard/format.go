@@ -104,20 +104,9 @@ var levelMarks = map[cluster.Level]mark{cluster.LevelError: markBad, cluster.Lev
 
 var stateMarks = map[cluster.ReplicaState]mark{cluster.ReplicaUp: markOK, cluster.ReplicaDraining: markNotRun, cluster.ReplicaUnable: markBad, cluster.ReplicaSilent: markWarning}
 
-// markOf returns the mark of an outcome. An outcome that only a newer version defines is a warning.
-func markOf(outcome journal.Outcome) mark {
-	switch outcome {
-	case journal.OutcomeOK:
-		return markOK
-	case journal.OutcomeRunning:
-		return markRunning
-	case journal.OutcomeSkipped, journal.OutcomeCanceled:
-		return markNotRun
-	case journal.OutcomeFailed, journal.OutcomeTimeout, journal.OutcomeLost, journal.OutcomeAbandoned:
-		return markBad
-	}
-	return markWarning
-}
+var classMarks = map[string]mark{markOK.Class: markOK, markRunning.Class: markRunning, markNotRun.Class: markNotRun, markBad.Class: markBad, markWarning.Class: markWarning}
+
+func markOf(outcome journal.Outcome) mark { return classMarks[console.OutcomeClass(outcome)] }
 
 // escapes matches terminal escape sequences: control sequences, strings such as window titles, and sequences of few characters. A string may have at most 256
 // characters in one line. If it is longer, only its introducer matches, because otherwise an unterminated string would remove the rest of the output.
