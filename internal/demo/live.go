@@ -132,7 +132,6 @@ func (d *demo) planKill(begun time.Time) {
 	d.plan = plan{notUntil: begun.Add(5 * time.Second), running: time.Second, hurry: begun.Add(d.Length / 4), end: begun.Add(d.Length)}
 	if d.builtIn { // at a time between two ticks of the other jobs
 		d.plan.job, d.plan.running, d.plan.hurry = victimJob, 1500*time.Millisecond, d.plan.end
-		d.known.long[victimJob] = true
 	}
 }
 
@@ -159,17 +158,16 @@ func (p *plan) noteTakeOver(r *run) {
 // known collects what the logs of the replicas have reported so far.
 type known struct {
 	jobs     map[string]*config.Job
-	runs     []*run          // in the order of their starts
-	open     []*run          // runs whose end was not reported yet
-	long     map[string]bool // jobs whose runs are long enough to be printed as running
+	runs     []*run // in the order of their starts
+	open     []*run // runs whose end was not reported yet
 	outcomes []journal.Record
 }
 
-// longRun is the minimum duration of a run that is printed as running.
+// longRun is the minimum duration of a run that is printed as running. A run that may be killed is printed at its start.
 const longRun = time.Second
 
 func newKnown(jobs []*config.Job) known {
-	s := known{jobs: map[string]*config.Job{}, long: map[string]bool{}}
+	s := known{jobs: map[string]*config.Job{}}
 	for _, j := range jobs {
 		s.jobs[j.Name] = j
 	}
@@ -183,7 +181,6 @@ func (s *known) endRun(l *logLine, outcome string, ended time.Time) *run {
 	if i := slices.IndexFunc(s.runs, func(o *run) bool { return o.ID == l.ID }); i >= 0 {
 		r = s.runs[i]
 		r.Ended = ended
-		s.long[r.Job] = s.long[r.Job] || ended.Sub(r.Started) > longRun
 	}
 	s.open = slices.DeleteFunc(s.open, func(o *run) bool { return o.ID == l.ID })
 	s.outcomes = append(s.outcomes, journal.Record{RunID: r.ID, Job: r.Job, Tick: r.Tick, Token: r.Token, Outcome: outcome})
@@ -200,7 +197,7 @@ func (d *demo) handleEvent(e *logLine) {
 		r := e.toRun()
 		d.known.runs, d.known.open = append(d.known.runs, r), append(d.known.open, r)
 		d.plan.noteTakeOver(r)
-		if d.known.long[r.Job] {
+		if r.Job == d.plan.job {
 			d.showRunning(e.At, r)
 		}
 		d.killIfPlanned(time.Now(), r) // the run may end before the next check
@@ -247,7 +244,7 @@ func (d *demo) showRunning(at time.Time, r *run) {
 		return
 	}
 	d.view.printRun(at, r, "running", d.takeOverMark(r))
-	r.shown, d.known.long[r.Job] = true, true
+	r.shown = true
 }
 
 // takeOverMark returns the remark for the first line of the run that is the take-over, and "" for all others.

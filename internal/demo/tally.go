@@ -193,7 +193,7 @@ func (d *demo) summarize(ctx context.Context) error {
 	if c.shrank > 0 {
 		tokens = "tokens did NOT grow with every grant"
 	}
-	d.view.printLine(plain, "%s    %s", tokens, d.killSummary(t.runs))
+	d.view.printLine(plain, "%s    %s", tokens, d.killSummary())
 	if d.builtIn {
 		d.view.printLine(faint, "counted from what the jobs wrote themselves")
 	} else {
@@ -241,7 +241,7 @@ func (d *demo) countsLine(c *counted) string {
 		c.settled, c.doubled, c.early, strings.Join(replicas, "  ")), " ")
 }
 
-func (d *demo) killSummary(runs []run) string {
+func (d *demo) killSummary() string {
 	p := &d.plan
 	switch {
 	case !p.killed() && (d.cut || d.builtIn):
@@ -251,17 +251,11 @@ func (d *demo) killSummary(runs []run) string {
 	case p.takeOver.ID == "":
 		return fmt.Sprintf("%s was killed; no take-over before the end", p.victim.Replica)
 	}
-	began := p.takeOver.Started
-	for _, r := range runs {
-		if r.ID == p.takeOver.ID {
-			began = r.Started
-		}
-	}
 	which := "next tick"
 	if next := d.known.jobs[p.victim.Job].Spec.Next(p.victim.Tick); !next.Equal(p.takeOver.Tick) {
 		which = "tick " + clockText(p.takeOver.Tick.In(d.view.zone))
 	}
-	return fmt.Sprintf("take-over %.1fs after the kill (%s, elsewhere)", began.Sub(p.killedAt).Seconds(), which)
+	return fmt.Sprintf("take-over %.1fs after the kill (%s, elsewhere)", p.takeOver.Started.Sub(p.killedAt).Seconds(), which)
 }
 
 // listFaults prints the faults, and returns [ErrBroken] if there is one. A tick without an outcome is not a fault if a signal ended the demo, or if the
