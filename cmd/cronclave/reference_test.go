@@ -137,7 +137,7 @@ func parsed(t *testing.T, dir string) (files []*ast.File) {
 // TestExitCodesAreThose demands a meaning of each constant.
 func TestExitCodesAreThose(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("main.go")
+	source, err := os.ReadFile("app.go")
 	if err != nil {
 		t.Fatal(err)
 	}

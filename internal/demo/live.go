@@ -3,8 +3,10 @@ package demo
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -124,14 +126,12 @@ type plan struct {
 	victim   run       // run that the kill interrupted; zero before the kill
 	killedAt time.Time // zero before the kill
 	takeOver run       // zero before it starts
-	marked   bool      // the take-over was printed
 }
 
 func (d *demo) planKill(begun time.Time) {
 	d.plan = plan{notUntil: begun.Add(5 * time.Second), running: time.Second, hurry: begun.Add(d.Length / 4), end: begun.Add(d.Length)}
 	if d.builtIn { // at a time between two ticks of the other jobs
 		d.plan.job, d.plan.running, d.plan.hurry = victimJob, 1500*time.Millisecond, d.plan.end
-		d.known.long[victimJob] = true
 	}
 }
 
@@ -158,18 +158,16 @@ func (p *plan) noteTakeOver(r *run) {
 // known collects what the logs of the replicas have reported so far.
 type known struct {
 	jobs     map[string]*config.Job
-	runs     []*run          // in the order of their starts
-	open     []*run          // runs whose end was not reported yet
-	shown    map[string]bool // ids of runs that were printed as running
-	long     map[string]bool // jobs whose runs are long enough to be printed as running
+	runs     []*run // in the order of their starts
+	open     []*run // runs whose end was not reported yet
 	outcomes []journal.Record
 }
 
-// longRun is the minimum duration of a run that is printed as running.
+// longRun is the minimum duration of a run that is printed as running. A run that may be killed is printed at its start.
 const longRun = time.Second
 
 func newKnown(jobs []*config.Job) known {
-	s := known{jobs: map[string]*config.Job{}, shown: map[string]bool{}, long: map[string]bool{}}
+	s := known{jobs: map[string]*config.Job{}}
 	for _, j := range jobs {
 		s.jobs[j.Name] = j
 	}
@@ -180,12 +178,11 @@ func newKnown(jobs []*config.Job) known {
 // run is unknown.
 func (s *known) endRun(l *logLine, outcome journal.Outcome, ended time.Time) *run {
 	r := l.toRun()
-	if i := slices.IndexFunc(s.runs, func(o *run) bool { return o.ID == l.RunID }); i >= 0 {
+	if i := slices.IndexFunc(s.runs, func(o *run) bool { return o.ID == l.ID }); i >= 0 {
 		r = s.runs[i]
 		r.Ended = ended
-		s.long[r.Job] = s.long[r.Job] || ended.Sub(r.Started) > longRun
 	}
-	s.open = slices.DeleteFunc(s.open, func(o *run) bool { return o.ID == l.RunID })
+	s.open = slices.DeleteFunc(s.open, func(o *run) bool { return o.ID == l.ID })
 	s.outcomes = append(s.outcomes, journal.Record{RunID: r.ID, Job: r.Job, Tick: r.Tick, Token: r.Token, Outcome: outcome})
 	return r
 }
@@ -200,7 +197,7 @@ func (d *demo) handleEvent(e *logLine) {
 		r := e.toRun()
 		d.known.runs, d.known.open = append(d.known.runs, r), append(d.known.open, r)
 		d.plan.noteTakeOver(r)
-		if d.known.long[r.Job] {
+		if r.Job == d.plan.job {
 			d.showRunning(e.At, r)
 		}
 		d.killIfPlanned(time.Now(), r) // the run may end before the next check
@@ -212,7 +209,7 @@ func (d *demo) handleEvent(e *logLine) {
 		d.view.printRun(e.At, &run{Job: e.Job, Tick: e.Tick, Replica: "-"}, string(e.Outcome), "")
 	case e.Message == saidAbandoned:
 		// If the outcome is known, the run had ended, but its replica was killed before it wrote the record.
-		if !slices.ContainsFunc(d.known.outcomes, func(r journal.Record) bool { return r.RunID == e.RunID }) {
+		if !slices.ContainsFunc(d.known.outcomes, func(r journal.Record) bool { return r.RunID == e.ID }) {
 			d.view.printRun(e.At, d.known.endRun(e, "abandoned", time.Time{}), "abandoned", "")
 		}
 	default:
@@ -243,19 +240,18 @@ func (d *demo) killIfPlanned(now time.Time, r *run) {
 }
 
 func (d *demo) showRunning(at time.Time, r *run) {
-	if d.known.shown[r.ID] {
+	if r.shown {
 		return
 	}
-	d.known.shown[r.ID], d.known.long[r.Job] = true, true
 	d.view.printRun(at, r, "running", d.takeOverMark(r))
+	r.shown = true
 }
 
-// takeOverMark returns the remark for the run that is the take-over, once, and "" for all others.
+// takeOverMark returns the remark for the first line of the run that is the take-over, and "" for all others.
 func (d *demo) takeOverMark(r *run) string {
-	if d.plan.takeOver.ID == "" || d.plan.takeOver.ID != r.ID || d.plan.marked {
+	if d.plan.takeOver.ID != r.ID || r.shown {
 		return ""
 	}
-	d.plan.marked = true
 	return "<- take-over"
 }
 
@@ -323,4 +319,103 @@ func (d *demo) endLeftovers() {
 	if n := endOrphans(); n > 0 {
 		d.view.printNote(time.Now(), yellow, "ended what the killed replica had left behind: %d", n)
 	}
+}
+
+type view struct {
+	out    io.Writer
+	colour bool
+	zone   *time.Location // zone of printed times
+	job    int            // width of the column of jobs
+}
+
+// colour is the escape code of a colour or an attribute of text.
+type colour string
+
+const (
+	plain  colour = ""
+	bold   colour = "1"
+	faint  colour = "2"
+	red    colour = "1;31"
+	green  colour = "32"
+	yellow colour = "33"
+	cyan   colour = "36"
+)
+
+func newView(out io.Writer, colours bool, zone *time.Location, jobs []*config.Job) *view {
+	const widest = 24
+	v := &view{out: out, zone: zone, job: len("JOB"), colour: colours}
+	for _, j := range jobs {
+		v.job = min(max(v.job, len(j.Name)), widest)
+	}
+	return v
+}
+
+func (v *view) paintText(c colour, text string) string {
+	if !v.colour || c == plain || text == "" {
+		return text
+	}
+	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
+}
+
+// printLine prints a line that is not an event.
+func (v *view) printLine(c colour, format string, args ...any) {
+	fmt.Fprintln(v.out, v.paintText(c, fmt.Sprintf(format, args...)))
+}
+
+func (v *view) printHeader() {
+	v.printLine(bold, "%s", v.formatColumns("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME"))
+}
+
+// formatColumns formats an event as a line. With short names of jobs, the outcome begins after 61 columns.
+func (v *view) formatColumns(at, job, tick, replica, slot, token, outcome string) string {
+	line := fmt.Sprintf("%-8s  %-*s  %-8s  %-7s  %-4s  %-16s  %s", at, v.job, cutTo(job, v.job), tick, replica, slot, token, outcome)
+	return strings.TrimRight(line, " ")
+}
+
+// printRun prints an event of a run. remark is "", or begins with an arrow.
+func (v *view) printRun(at time.Time, r *run, outcome, remark string) {
+	slot, token := strconv.Itoa(r.Slot), strconv.FormatInt(r.Token, 10)
+	if r.Token == 0 { // a tick without a run has no token
+		slot, token = "-", "-"
+	}
+	text := v.paintText(colourOf(outcome), outcome)
+	if remark != "" {
+		text += "  " + v.paintText(bold, remark)
+	}
+	fmt.Fprintln(v.out, v.formatColumns(v.localClock(at), r.Job, v.localClock(r.Tick), r.Replica, slot, token, text))
+}
+
+// printNote prints an event that is not about one run.
+func (v *view) printNote(at time.Time, c colour, format string, args ...any) {
+	text := cutTo(fmt.Sprintf(format, args...), 160)
+	fmt.Fprintf(v.out, "%-8s  %-*s  %s\n", v.localClock(at), v.job, "--", v.paintText(c, text))
+}
+
+func (v *view) localClock(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.In(v.zone).Format("15:04:05")
+}
+
+// widestOutcome is the maximum width of an outcome, so that a line has at most 100 columns.
+const widestOutcome = 28
+
+func colourOf(outcome string) colour {
+	switch word, _, _ := strings.Cut(outcome, " "); word {
+	case "ok":
+		return green
+	case "running":
+		return cyan
+	case "abandoned", "skipped", "missed", "canceled":
+		return yellow
+	}
+	return red
+}
+
+func cutTo(s string, width int) string {
+	if r := []rune(s); len(r) > width {
+		return string(r[:width-1]) + "…"
+	}
+	return s
 }

@@ -141,28 +141,28 @@ func asksFor(cfg *config.Config, variable string) bool {
 
 // run is one execution of a job, as the job itself or a replica's log reports it.
 type run struct {
-	ID, Job, Replica string
-	Tick             time.Time
-	Slot             int
-	Token            int64
-	Started, Ended   time.Time // Ended is zero until the run is known to have ended
+	ID      string    `json:"run_id"`
+	Job     string    `json:"job"`
+	Replica string    `json:"replica"`
+	Tick    time.Time `json:"tick"`
+	Slot    int       `json:"slot"`
+	Token   int64     `json:"token"`
+
+	Started time.Time `json:"-"`
+	Ended   time.Time `json:"-"` // zero until the run is known to have ended
+	shown   bool      // whether it was printed as running
 }
 
 // logLine has the fields that the demo uses of a line in a replica's log. For a line that is not JSON, Message is the line and Level is "".
 type logLine struct {
+	run
 	Level   string          `json:"level"`
 	Message string          `json:"msg"`
 	At      time.Time       `json:"time"`
 	Stream  string          `json:"stream"` // set if Message is output of a job
-	Job     string          `json:"job"`
-	RunID   string          `json:"run_id"`
-	Tick    time.Time       `json:"tick"`
-	Slot    int             `json:"slot"`
-	Token   int64           `json:"token"`
 	Outcome journal.Outcome `json:"outcome"`
 	Reason  string          `json:"reason"`
 	Took    string          `json:"duration"`
-	Lost    string          `json:"replica_lost"`
 	Error   string          `json:"error"`
 
 	from  *process // process that wrote the log
@@ -187,5 +187,7 @@ func parseLog(line []byte) logLine {
 }
 
 func (l *logLine) toRun() *run {
-	return &run{ID: l.RunID, Job: l.Job, Replica: l.from.name, Tick: l.Tick, Slot: l.Slot, Token: l.Token, Started: l.At}
+	r := l.run
+	r.Replica, r.Started = l.from.name, l.At
+	return &r
 }

@@ -101,7 +101,7 @@ func (t *tally) dueTicks(job *config.Job) []time.Time {
 		ticks = append(ticks, at.In(t.until.Location()))
 	}
 	for _, r := range t.runs {
-		if r.Job == job.Name && dueAt(job, r.Tick).After(t.until) && isTick(job, r.Tick) &&
+		if r.Job == job.Name && dueAt(job, r.Tick).After(t.until) && job.Spec.Next(r.Tick.Add(-time.Nanosecond)).Equal(r.Tick) &&
 			!slices.ContainsFunc(ticks, r.Tick.Equal) {
 			ticks = append(ticks, r.Tick)
 		}
@@ -115,10 +115,6 @@ func dueAt(job *config.Job, tick time.Time) time.Time {
 		return tick
 	}
 	return tick.Add(cronspec.Jitter(job.Name, tick, job.Spec.Next(tick), job.Jitter))
-}
-
-func isTick(job *config.Job, at time.Time) bool {
-	return job.Spec.Next(at.Add(-time.Nanosecond)).Equal(at)
 }
 
 func (t *tally) countTick(c *counted, job *config.Job, at time.Time, runs []run) {
@@ -197,7 +193,7 @@ func (d *demo) summarize(ctx context.Context) error {
 	if c.shrank > 0 {
 		tokens = "tokens did NOT grow with every grant"
 	}
-	d.view.printLine(plain, "%s    %s", tokens, d.killSummary(t.runs))
+	d.view.printLine(plain, "%s    %s", tokens, d.killSummary())
 	if d.builtIn {
 		d.view.printLine(faint, "counted from what the jobs wrote themselves")
 	} else {
@@ -245,7 +241,7 @@ func (d *demo) countsLine(c *counted) string {
 		c.settled, c.doubled, c.early, strings.Join(replicas, "  ")), " ")
 }
 
-func (d *demo) killSummary(runs []run) string {
+func (d *demo) killSummary() string {
 	p := &d.plan
 	switch {
 	case !p.killed() && (d.cut || d.builtIn):
@@ -255,17 +251,11 @@ func (d *demo) killSummary(runs []run) string {
 	case p.takeOver.ID == "":
 		return fmt.Sprintf("%s was killed; no take-over before the end", p.victim.Replica)
 	}
-	began := p.takeOver.Started
-	for _, r := range runs {
-		if r.ID == p.takeOver.ID {
-			began = r.Started
-		}
-	}
 	which := "next tick"
 	if next := d.known.jobs[p.victim.Job].Spec.Next(p.victim.Tick); !next.Equal(p.takeOver.Tick) {
 		which = "tick " + clockText(p.takeOver.Tick.In(d.view.zone))
 	}
-	return fmt.Sprintf("take-over %.1fs after the kill (%s, elsewhere)", began.Sub(p.killedAt).Seconds(), which)
+	return fmt.Sprintf("take-over %.1fs after the kill (%s, elsewhere)", p.takeOver.Started.Sub(p.killedAt).Seconds(), which)
 }
 
 // listFaults prints the faults, and returns [ErrBroken] if there is one. A tick without an outcome is not a fault if a signal ended the demo, or if the
@@ -310,15 +300,9 @@ const (
 
 // entry is a line in the file of runs. A job of the demo writes one when it starts and one when it ends.
 type entry struct {
-	Event   string    `json:"event"` // "start" or "end"
-	Job     string    `json:"job"`
-	Tick    time.Time `json:"tick"`
-	Slot    int       `json:"slot"`
-	Token   int64     `json:"token"`
-	Replica string    `json:"replica"`
-	RunID   string    `json:"run_id"`
-	PID     int       `json:"pid"`
-	At      time.Time `json:"at"`
+	run
+	Event string    `json:"event"` // "start" or "end"
+	At    time.Time `json:"at"`
 }
 
 // Work is what a job of the built-in configuration executes. It writes an entry to the file of runs, waits for length, and writes another entry. It returns
@@ -341,7 +325,7 @@ var ErrNoDemo = errors.New("demo-work runs as a job of the demo")
 
 // newEntry returns an entry about the run that the environment describes. The replica has set these variables.
 func newEntry(env func(string) string) (entry, error) {
-	t := entry{Job: env("CRONCLAVE_JOB"), Replica: env("CRONCLAVE_REPLICA"), RunID: env("CRONCLAVE_RUN_ID"), PID: os.Getpid()}
+	t := entry{run: run{Job: env("CRONCLAVE_JOB"), Replica: env("CRONCLAVE_REPLICA"), ID: env("CRONCLAVE_RUN_ID")}}
 	var errs [3]error
 	t.Tick, errs[0] = time.Parse(time.RFC3339, env("CRONCLAVE_TICK"))
 	t.Slot, errs[1] = strconv.Atoi(env("CRONCLAVE_SLOT"))
@@ -352,19 +336,14 @@ func newEntry(env func(string) string) (entry, error) {
 	return t, nil
 }
 
-// appendTo appends the entry to a file with a single write, so that the lines of several jobs do not mix.
+// appendTo appends the entry to a file. The encoder writes it at once, so the lines of several jobs do not mix.
 func (t entry) appendTo(event, path string) error {
 	t.Event, t.At = event, time.Now()
-	line, err := json.Marshal(t)
-	if err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("write report: %w", err)
+	if err == nil {
+		err = errors.Join(json.NewEncoder(f).Encode(t), f.Close())
 	}
-	_, err = f.Write(append(line, '\n'))
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
@@ -392,11 +371,12 @@ func runsOf(lines []entry) []run {
 	var runs []run
 	for _, t := range lines {
 		if t.Event == "start" {
-			runs = append(runs, run{ID: t.RunID, Job: t.Job, Replica: t.Replica, Tick: t.Tick, Slot: t.Slot, Token: t.Token, Started: t.At})
+			t.Started = t.At
+			runs = append(runs, t.run)
 			continue
 		}
 		for i := range runs {
-			if runs[i].ID == t.RunID && runs[i].Ended.IsZero() {
+			if runs[i].ID == t.ID && runs[i].Ended.IsZero() {
 				runs[i].Ended = t.At
 				break
 			}

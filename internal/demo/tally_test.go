@@ -41,8 +41,8 @@ func perfect() []entry {
 	token := second(0).UnixMicro()
 	run := func(job string, tick float64, slot int, replica string, lasts float64) {
 		token += 1000
-		t := entry{Event: "start", Job: job, Tick: second(tick), Slot: slot, Token: token, Replica: replica,
-			RunID: fmt.Sprintf("%s-%v-%d", job, tick, slot), At: second(tick + 0.01)}
+		t := entry{Event: "start", At: second(tick + 0.01)}
+		t.ID, t.Job, t.Tick, t.Slot, t.Token, t.Replica = fmt.Sprintf("%s-%v-%d", job, tick, slot), job, second(tick), slot, token, replica
 		lines = append(lines, t)
 		t.Event, t.At = "end", second(tick+0.01+lasts)
 		lines = append(lines, t)
@@ -64,7 +64,7 @@ func perfect() []entry {
 func without(id, event string, lines []entry) []entry {
 	var rest []entry
 	for _, l := range lines {
-		if l.RunID != id || event != "" && l.Event != event {
+		if l.ID != id || event != "" && l.Event != event {
 			rest = append(rest, l)
 		}
 	}
@@ -74,7 +74,7 @@ func without(id, event string, lines []entry) []entry {
 // changed changes the lines of a run.
 func changed(id string, lines []entry, change func(*entry)) []entry {
 	for i := range lines {
-		if lines[i].RunID == id {
+		if lines[i].ID == id {
 			change(&lines[i])
 		}
 	}
@@ -84,8 +84,8 @@ func changed(id string, lines []entry, change func(*entry)) []entry {
 // again adds a run that is like another but for what change does.
 func again(id string, lines []entry, change func(*entry)) []entry {
 	for _, l := range lines {
-		if l.RunID == id {
-			l.RunID, l.Token = "again", l.Token+50
+		if l.ID == id {
+			l.ID, l.Token = "again", l.Token+50
 			change(&l)
 			lines = append(lines, l)
 		}
@@ -112,7 +112,7 @@ func TestTally(t *testing.T) {
 		{name: "a slot was granted twice", want: counted{due: 8, settled: 8, doubled: 1}, fault: "ran a second time",
 			lines: changed("batch-5-1", perfect(), func(l *entry) { l.Slot = 0 })},
 		{name: "one grant was started twice", want: counted{due: 8, settled: 8, doubled: 1}, fault: "is run 2 of a tick that has 1",
-			lines: again("beat-8-0", perfect(), func(l *entry) { l.RunID, l.Token = "beat-8-0", l.Token-50 })},
+			lines: again("beat-8-0", perfect(), func(l *entry) { l.ID, l.Token = "beat-8-0", l.Token-50 })},
 		{name: "a run began before its tick", want: counted{due: 8, settled: 8, early: 1}, fault: "started 1ms before its time",
 			lines: changed("beat-6-0", perfect(), func(l *entry) { l.At = second(5.999) })},
 		{name: "a tick was forgotten", want: counted{due: 8, settled: 7}, fault: "beat " + clockText(second(6)) + " has no outcome",

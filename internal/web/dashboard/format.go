@@ -13,6 +13,9 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
+// A link is one of several choices. The selected one has no Href.
+type link struct{ Text, Href string }
+
 // A moment is an instant on a page. Text is its distance from now, which the browser keeps up to date. ISO is the instant itself, which the browser needs for
 // that.
 type moment struct{ ISO, Text, Title string }

@@ -39,9 +39,6 @@ type overview struct {
 // A fact is a number with a label. Href is "" if it has no link.
 type fact struct{ Value, Name, Href string }
 
-// A link is one of several choices. The selected one has no Href.
-type link struct{ Text, Href string }
-
 type problem struct {
 	Mark    mark
 	Message string

@@ -1,0 +1,206 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+type handler struct {
+	operator *cluster.Shared
+	windows  *cluster.Windows
+	actor    func(*http.Request) (name string, mayAct bool)
+	assets   *assets
+	pages    pages
+}
+
+// recordsOfAStatus is the number of records per job in a status. It suffices to detect most problems. Pages read more records for the jobs that they list.
+const recordsOfAStatus = 2
+
+// readStatus returns the status of the whole cluster. Callers share it and must not change it.
+func (h *handler) readStatus(ctx context.Context) (*cluster.Status, error) {
+	return h.operator.Status(ctx, cluster.StatusRequest{Recent: recordsOfAStatus})
+}
+
+type view func(*http.Request) (*page, error)
+
+func (h *handler) viewHandler(show view) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, err := show(r)
+		if err != nil {
+			p = failedPage(err)
+		}
+		h.renderPage(w, r, p)
+	})
+}
+
+// renderPage writes a page. If rendering fails, it writes an error and no part of the page.
+func (h *handler) renderPage(w http.ResponseWriter, r *http.Request, p *page) {
+	p.Actor, p.MayAct = h.actor(r)
+	p.Said = noticeIn(r.URL.Query())
+	var body bytes.Buffer
+	if err := h.pages[p.Template].ExecuteTemplate(&body, "layout.html", p); err != nil {
+		http.Error(w, "cannot make the page: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if p.Code != 0 {
+		w.WriteHeader(p.Code)
+	}
+	_, _ = body.WriteTo(w)
+}
+
+func (h *handler) notFound(r *http.Request) (*page, error) {
+	return nil, fmt.Errorf("%w: %s", errNoPage, r.URL.Path)
+}
+
+//go:embed templates
+var templateFiles embed.FS
+
+// pages are the parsed templates by file name.
+type pages map[string]*template.Template
+
+func parsePages(files *assets) (pages, error) {
+	shared, err := template.New("layout.html").Funcs(template.FuncMap{"asset": files.fileURL, "link": files.browserPath, "base": func() string { return files.base }, "marks": func() legend { return marks }}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
+	if err != nil {
+		return nil, err
+	}
+	parsed := pages{}
+	for _, name := range []string{"overview", "job", "run", "why", "bulk", "cluster", "audit", "timeline", "calendar", "failed"} {
+		clone, err := shared.Clone()
+		if err != nil {
+			return nil, err
+		}
+		if parsed[name], err = clone.ParseFS(templateFiles, "templates/"+name+".html"); err != nil {
+			return nil, err
+		}
+	}
+	return parsed, nil
+}
+
+// A page is a page before rendering: the frame that all pages share, and the body.
+type page struct {
+	Template string // template of the body
+	Code     int    // status code of the response; 0 means OK
+	Title    string
+	Here     string // entry of the navigation that is highlighted
+	Every    int    // refresh interval in milliseconds; 0 for never
+	Now      time.Time
+	// Namespace is "" if Redis did not answer.
+	Namespace string
+	Actor     string
+	MayAct    bool
+	Said      string // message about the last action
+	Body      any
+}
+
+// NowMS returns the time by the clock of Redis in milliseconds. The browser uses it for countdowns.
+func (p *page) NowMS() int64 { return p.Now.UnixMilli() }
+
+// pageOf returns a page whose frame shows a status. The caller adds the body.
+func pageOf(name, title string, st *cluster.Status) *page {
+	return &page{Template: name, Title: title, Here: name, Now: st.Now, Namespace: st.Namespace}
+}
+
+var errNoPage = errors.New("no such page")
+
+var errMayNotAct = errors.New("you may not act on this cluster")
+
+type failure struct {
+	Mark            mark
+	Message, Advice string
+}
+
+func failedPage(err error) *page {
+	p := &page{Template: "failed", Title: "This did not work", Code: http.StatusInternalServerError, Now: time.Now()}
+	f := failure{Mark: markBad, Message: cleanText(err.Error())}
+	switch {
+	case errors.Is(err, cluster.ErrUnavailable):
+		p.Title, p.Code = "Redis does not answer", http.StatusServiceUnavailable
+		f.Advice = "Runs that are under way go on until their leases end. Reload this page when Redis is back; replicas ask again by themselves."
+	case errors.Is(err, journal.ErrCorrupt):
+		p.Title = "Data in Redis is damaged"
+		f.Advice = "Repair the key that the message names, or delete all that it holds. Other pages go on."
+	case errors.Is(err, cluster.ErrUnknownJob), errors.Is(err, cluster.ErrUnknownRun), errors.Is(err, cluster.ErrUnknownTag), errors.Is(err, errNoPage):
+		p.Title, p.Code = "Not found", http.StatusNotFound
+		f.Advice = "Records of old runs are removed as [history] of the configuration says."
+	case errors.Is(err, errMayNotAct):
+		p.Title, p.Code = "Not allowed", http.StatusForbidden
+		f.Advice = "Your role (viewer) may look, and may not act. An operator can do this."
+	case errors.Is(err, cluster.ErrInvalid), errors.Is(err, cluster.ErrNotATick):
+		p.Title, p.Code = "This request cannot be fulfilled", http.StatusBadRequest
+	case errors.Is(err, cluster.ErrDisabled), errors.Is(err, cluster.ErrNoReplica), errors.Is(err, cluster.ErrNoJobs), errors.Is(err, cluster.ErrTooMany):
+		p.Title, p.Code = "The cluster refuses", http.StatusConflict
+	}
+	p.Body = f
+	return p
+}
+
+//go:embed assets
+var assetFiles embed.FS
+
+// assets are the static files. Each file name contains a hash of the content, so browsers may cache the file forever.
+type assets struct {
+	base   string            // prefix of all paths of the server
+	named  map[string]string // from the plain name of a file to its name with the hash
+	bodies map[string][]byte // content of the files by name with the hash
+}
+
+func readAssets(base string) (*assets, error) {
+	a := &assets{base, map[string]string{}, map[string][]byte{}}
+	entries, err := assetFiles.ReadDir("assets")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		body, err := assetFiles.ReadFile("assets/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		ext := path.Ext(e.Name())
+		hashed := fmt.Sprintf("%s-%.12x%s", strings.TrimSuffix(e.Name(), ext), sha256.Sum256(body), ext)
+		a.named[e.Name()], a.bodies[hashed] = hashed, body
+	}
+	return a, nil
+}
+
+func (a *assets) fileURL(name string) (string, error) {
+	hashed, ok := a.named[name]
+	if !ok {
+		return "", fmt.Errorf("no asset %q", name)
+	}
+	return a.base + "/assets/" + hashed, nil
+}
+
+// browserPath adds the base path to a path. A fragment stays as it is, because it refers to the same page.
+func (a *assets) browserPath(path string) string {
+	if strings.HasPrefix(path, "#") {
+		return path
+	}
+	return a.base + path
+}
+
+// ServeHTTP serves a file. The path contains its name with the hash.
+func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	body, ok := a.bodies[name]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	_, _ = w.Write(body)
+}
