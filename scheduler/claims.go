@@ -63,7 +63,7 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 	}
 	b := claimBatch{sent: now, claims: make([]election.Claim, 0, len(asked))}
 	for _, k := range asked {
-		if c.away && k.Unanswered() {
+		if c.away && k.IsUnsure() {
 			if probes++; probes > maxProbes {
 				c.agenda.PutBack(k, now.Add(max(c.retry.Last()/2, shortestPause))) // earlier than the retry of the ticks in this batch, so that all ticks get a turn
 				continue
@@ -158,8 +158,10 @@ func (c *claims) settleClaims(b claimBatch) {
 		r := b.results[i]
 		if r.Verdict == election.CannotTell {
 			unknown++
+			k.NoteSilence()
+		} else {
+			k.NoteAnswer(r.Verdict == election.Closed, now)
 		}
-		k.NoteAnswer(answerOf(r.Verdict), now)
 		if t := k.Job.Of; r.Orphans > c.recoveries.countOf(t) { // there is an orphan that this replica has not seen yet
 			c.inspectAt(t, now)
 		}
@@ -184,16 +186,6 @@ func (c *claims) settleClaims(b claimBatch) {
 		c.log.Info("Redis answers again")
 	}
 	c.wakeParked(now, tasksOf(b.ticks)...)
-}
-
-func answerOf(v election.Verdict) agenda.Answer {
-	switch v {
-	case election.CannotTell:
-		return agenda.Unanswered
-	case election.Closed:
-		return agenda.Shut
-	}
-	return agenda.Answered
 }
 
 // settleUnwanted handles the result for a tick that was given up while its claim was under way. The server may have settled the tick.
@@ -350,7 +342,8 @@ func (c *claims) postponeDamaged(k *tick, r election.Result, now time.Time) {
 	c.logDamage(k.Job.Of, r.Err, now)
 	k.Undecided("the data of the job's lock in Redis is damaged; the log names the key", now)
 	k.WaitAnew(agenda.Cause{Reason: run.ReasonRedis})
-	c.agenda.Ask(k, now.Add(damagePause), now)
+	c.agenda.Doubt(k, now)
+	c.agenda.Ask(k, now.Add(damagePause), now) // at the latest just after its deadline; it stays unsure
 }
 
 // damagePause is the pause before a tick of a job with a damaged lock is claimed again. A person has to repair the data.

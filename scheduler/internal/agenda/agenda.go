@@ -3,7 +3,7 @@
 // capacity for one run. "The server" is the Redis server.
 //
 // The caller calls [Agenda.Collect] as time passes, [Agenda.Send] when it claims a tick, and [Agenda.Wake] when a place becomes free. After the
-// answer to a claim it calls [Tick.NoteAnswer], and then [Agenda.Ask], [Agenda.Doubt], [Agenda.Park], [Agenda.Grant], [Agenda.Return] or
+// answer to a claim it calls [Tick.NoteAnswer] or [Tick.NoteSilence], and then [Agenda.Ask], [Agenda.Doubt], [Agenda.Park], [Agenda.Grant], [Agenda.Return] or
 // [Agenda.Close]. [Agenda.Take] returns the ticks to claim now. [Agenda.Asks] returns the queue of later claims. The package does no I/O and reads no
 // clock: every instant is an argument. An agenda, its jobs and its ticks belong to one goroutine.
 package agenda
@@ -105,7 +105,7 @@ func (a *Agenda[T]) isSilent(k *Tick[T], now time.Time) bool {
 	switch {
 	case !k.Waits():
 		return now.Sub(k.Due) >= unanswered && (k.isIn(asking) || k.Job.PerTick == 1)
-	case k.last != Answered:
+	case k.silent:
 		return !k.isIn(parked) // a parked tick was not claimed after that answer
 	}
 	_, queued := k.inAsks.When()
