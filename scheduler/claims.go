@@ -72,7 +72,7 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 		k.NotAsked(now)
 		k.CatchUp(now)
 		if k.MustWait(now) {
-			c.agenda.Park(k, false, now)
+			c.agenda.Park(k, now)
 			continue
 		}
 		if until, waits := c.agenda.Behind(k); waits {
@@ -96,42 +96,33 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 // claimOf returns the claim of a tick, and reserves a place on this replica for its run. If there is no free place, the claim abstains.
 func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	t := k.Job.Of
-	way := agenda.Claim{Full: !t.Elsewhere && c.places.free() <= 0}
-	if !k.Placed && !c.leaving && !way.Full && k.MayWin() && t.Running < t.PerReplica {
+	full := !t.Elsewhere && c.places.free() <= 0
+	if !k.Placed && !c.leaving && !full && k.MayWin() && t.Running < t.PerReplica {
 		c.places.placeTick(k)
 	}
-	way.Abstains = !k.Placed || c.leaving
-	way.Replaces = k.Replaces()
 	if k.ID == "" {
 		k.ID = newRunID()
 	}
-	if way.Abstains && !k.Waits() {
+	abstains := !k.Placed || c.leaving
+	if abstains && !k.Waits() {
 		k.StandAside()
 	}
 	if why := c.exec.StartFailure(t.Name); why != "" {
 		k.Unstartable(why)
 	}
 	claim := c.claimFor(k)
-	claim.Abstain, claim.Tick.IfLate = way.Abstains, missedBecause(c.cfg.missedReason(t, k.Cause.Reason))
+	claim.Abstain, claim.Tick.Replace, claim.Tick.IfLate = abstains, k.Replaces(), missedBecause(c.cfg.missedReason(t, k.Cause.Reason))
 	if !k.Waits() {
 		claim.Tick.IfHeld, claim.Tick.KeepFirst = run.SkippedOverlap, k.Rules.Overlap == agenda.Queued
 	}
-	setReplace(&claim, k, way.Replaces)
-	c.agenda.Send(k, way, now)
-	return claim
-}
-
-// setReplace completes the claim of a job with OverlapReplace. If all slots are held, the claim stops a run. A tick that newer ticks have displaced
-// is skipped, and leaves free slots to the newer ticks.
-func setReplace(c *election.Claim, k *tick, replaces bool) {
-	c.Tick.Replace = replaces
 	switch {
-	case k.Standing == agenda.Displaced:
-		c.Abstain, c.Tick.IfHeld = true, run.SkippedOverlap
-		c.Tick.IfLate = c.Tick.IfHeld
+	case k.Standing == agenda.Displaced: // it is skipped, and leaves free slots to the newer ticks
+		claim.Abstain, claim.Tick.IfHeld, claim.Tick.IfLate = true, run.SkippedOverlap, run.SkippedOverlap
 	case k.Rules.Overlap == agenda.Replace:
-		c.Tick.IfHeld = ""
+		claim.Tick.IfHeld = ""
 	}
+	c.agenda.Send(k, full, now)
+	return claim
 }
 
 // claimFor returns a claim with the fields that do not change while a tick is claimed again and again.
@@ -169,15 +160,13 @@ func (c *claims) settleClaims(b claimBatch) {
 		switch {
 		case r.Verdict == election.Granted:
 			c.startGranted(k, r.Term, now)
-		case givenUp:
-			c.settleUnwanted(k, r, now)
-		case r.Verdict == election.CannotTell: // the tick keeps its place, because it may have been granted
+		case r.Verdict == election.CannotTell && !givenUp: // the tick keeps its place, because it may have been granted
 			c.cannotTell(k, r, b, now)
-		case r.Verdict == election.Unheard:
+		case r.Verdict == election.Unheard && !givenUp:
 			c.withdrawUnheard(k)
 		default:
 			c.places.unplaceTick(k)
-			c.settleClaim(k, r, now)
+			c.settleClaim(k, &b.claims[i], r, now)
 		}
 	}
 	if unknown == 0 && c.away {
@@ -188,34 +177,24 @@ func (c *claims) settleClaims(b claimBatch) {
 	c.wakeParked(now, tasksOf(b.ticks)...)
 }
 
-// settleUnwanted handles the result for a tick that was given up while its claim was under way. The server may have settled the tick.
-func (c *claims) settleUnwanted(k *tick, r election.Result, now time.Time) {
-	switch r.Verdict {
-	case election.Settled:
+// settleClaim handles an answer that is no grant. If the server has not settled the tick itself, an earlier claim of a tick that is closed is
+// withdrawn: it may still be under way, and would be granted if the tick became undecided again.
+func (c *claims) settleClaim(k *tick, claim *election.Claim, r election.Result, now time.Time) {
+	givenUp, _ := k.Unwanted()
+	switch {
+	case r.Verdict == election.Settled:
 		c.closeSettled(k, r, now)
-	case election.Before:
+	case r.Verdict == election.Before:
 		c.withdrawClaim(k)
 		c.closeSettled(k, r, now)
-	default: // an earlier claim may still be under way
+	case givenUp, c.leaving, r.Verdict == election.Taken:
+		c.agenda.Close(k)
 		c.withdrawClaim(k)
-		c.agenda.Close(k)
-	}
-	c.places.unplaceTick(k)
-}
-
-func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
-	switch r.Verdict {
-	case election.Taken:
-		c.agenda.Close(k)
-		c.withdrawClaim(k) // an earlier claim may still be under way, and would be granted if the tick becomes undecided again
-		c.inspectTaken(k, r.Until, now)
-	case election.Settled, election.Before:
-		if r.Verdict == election.Before {
-			c.withdrawClaim(k) // an earlier claim may still be under way, as above
+		if r.Verdict == election.Taken && !givenUp {
+			c.inspectTaken(k, r.Until, now)
 		}
-		c.closeSettled(k, r, now)
 	default:
-		c.stillOpen(k, r, now)
+		c.stillOpen(k, claim, r, now)
 	}
 }
 
@@ -240,13 +219,10 @@ func (c *claims) closeSettled(k *tick, r election.Result, now time.Time) {
 	}
 }
 
-// stillOpen schedules the next claim of an undecided tick. In a drain it drops the tick instead.
-func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
-	t, way := k.Job.Of, k.Claim()
+// stillOpen schedules the next claim of an undecided tick.
+func (c *claims) stillOpen(k *tick, claim *election.Claim, r election.Result, now time.Time) {
+	t := k.Job.Of
 	switch {
-	case c.leaving:
-		c.agenda.Close(k)
-		c.withdrawClaim(k)
 	case r.Verdict == election.Early:
 		c.agenda.AskSoon(k, r.Until, now)
 	case r.Verdict == election.Closed:
@@ -254,20 +230,22 @@ func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 		k.Wait(agenda.Cause{Reason: run.ReasonRedis})
 		c.agenda.AskSoon(k, r.Until, now)
 	// A tick whose claim replaces a run is not parked, because the replaced run may be on this replica.
-	case way.Abstains && k.Standing != agenda.Displaced && !way.Replaces:
+	case claim.Abstain && k.Standing != agenda.Displaced && !claim.Tick.Replace:
 		cause := k.Cause
 		if k.Rules.Overlap == agenda.Queued && !r.Until.IsZero() { // if all slots are held, this is the reason, not the missing place on this replica
 			cause = agenda.Cause{Reason: run.ReasonSlots}
 		}
 		k.Wait(cause)
-		c.agenda.Park(k, way.Full, now)
+		c.agenda.Park(k, now)
 	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // a claim that skips was not decided, so the votes of the quorum were split
 		k.Undecided("no majority of the quorum agreed: its votes were split", now)
 		k.Wait(agenda.Cause{Reason: run.ReasonRedis})
 		c.agenda.LineUp(k)
 		c.agenda.Ask(k, now.Add(c.pauseHeld(k, now)), now)
 	default: // all slots are held, and the tick waits for one now
-		k.Contend()
+		if claim.Tick.Replace {
+			k.Contend()
+		}
 		k.Cause = agenda.Cause{Reason: run.ReasonSlots}
 		if k.Rules.Overlap == agenda.Queued {
 			k.Wait(k.Cause)

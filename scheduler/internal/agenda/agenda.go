@@ -142,7 +142,7 @@ func (a *Agenda[T]) Open(j *Job[T], of Instants, now time.Time) *Tick[T] {
 	j.Open = slices.Insert(j.Open, i, k)
 	a.displaceOlder(k, now)
 	if j.Elsewhere {
-		a.Park(k, false, now)
+		a.Park(k, now)
 	} else {
 		a.Ask(k, k.Due.Add(a.Turn(j, k.At)), now)
 	}
@@ -246,10 +246,10 @@ func (a *Agenda[T]) Doubt(k *Tick[T], at time.Time) {
 // PutBack puts a taken tick back into the queue without a change of its state.
 func (a *Agenda[T]) PutBack(k *Tick[T], at time.Time) { a.asks.Set(&k.inAsks, at) }
 
-// Park takes a tick out of normal claiming until this replica has a place for it, or until the older ticks of the job are decided. full is true if
-// the replica has no free place for any job. After its deadline a parked tick is claimed even without a place, so that the server settles it. Of
+// Park takes a tick out of normal claiming until this replica has a place for it, or until the older ticks of the job are decided. After its deadline a parked tick is claimed even without a place, so that the server settles it. Of
 // several such ticks of a job, only the oldest is claimed.
-func (a *Agenda[T]) Park(k *Tick[T], full bool, now time.Time) {
+func (a *Agenda[T]) Park(k *Tick[T], now time.Time) {
+	asked, _ := k.state.(Asking)
 	since := k.waitsSince()
 	if k.Late(now) && !k.isOldest() {
 		a.asks.Remove(&k.inAsks)
@@ -257,15 +257,15 @@ func (a *Agenda[T]) Park(k *Tick[T], full bool, now time.Time) {
 		since = a.queueClaim(k, k.soonAt(k.afterDeadline(), now), now)
 	}
 	a.moveTo(k, Parked{since})
-	if full {
+	if asked.Full {
 		a.starved.Set(&k.inStarved, k.At)
 	}
 }
 
-// Send records that a tick is being claimed.
-func (a *Agenda[T]) Send(k *Tick[T], c Claim, now time.Time) {
+// Send records that a tick is being claimed. full is true if this replica has no free place for any job.
+func (a *Agenda[T]) Send(k *Tick[T], full bool, now time.Time) {
 	a.starved.Remove(&k.inStarved)
-	a.moveTo(k, Asking{now, c})
+	a.moveTo(k, Asking{now, full})
 }
 
 // Grant removes a tick that was granted to this replica.

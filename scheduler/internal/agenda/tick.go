@@ -259,7 +259,7 @@ type (
 	// Asking is a tick whose claim is under way.
 	Asking struct {
 		Since time.Time
-		Claim
+		Full  bool // this replica had no free place for any job, so the claim abstains
 	}
 	// Unsure is a tick whose last claim has no answer. It is claimed again with the same id.
 	Unsure struct{ Since time.Time }
@@ -276,13 +276,6 @@ type (
 	// Closed is a tick that was decided or given up, and left the agenda.
 	Closed struct{}
 )
-
-// A Claim has the options of a claim.
-type Claim struct {
-	Abstains bool // the claim cannot be granted: there is no free place, or older ticks come first
-	Full     bool // this replica had no free place for any job
-	Replaces bool // the claim stops a run if all slots are held
-}
 
 func (Due) stateName() stateName       { return due }
 func (Waiting) stateName() stateName   { return waiting }
@@ -368,12 +361,6 @@ func (k *Tick[T]) canAsk() bool { return !k.isIn(asking, givenUp, returning) }
 func (k *Tick[T]) Unwanted() (givenUp, dropped bool) {
 	s, is := k.state.(GivenUp)
 	return is, s.Dropped
-}
-
-// Claim returns the options of the claim that is under way, or the zero value.
-func (k *Tick[T]) Claim() Claim {
-	s, _ := k.state.(Asking)
-	return s.Claim
 }
 
 // A Trouble describes why the server did not decide a tick: it did not answer for some time, or its answer was no decision. The zero value means no

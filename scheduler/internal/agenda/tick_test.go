@@ -67,14 +67,14 @@ func TestTickWalksThroughItsStates(t *testing.T) {
 	send := func(a *Agenda[any], k *Tick[any]) {
 		a.Take(start.Add(2*time.Hour), 1)
 		k.ID = "id"
-		a.Send(k, Claim{}, start)
+		a.Send(k, false, start)
 	}
 	steps := map[string]func(a *Agenda[any], k *Tick[any]){
 		"send":   send,
 		"ask":    func(a *Agenda[any], k *Tick[any]) { a.Ask(k, start, start) },
 		"doubt":  func(a *Agenda[any], k *Tick[any]) { k.NoteSilence(); a.Doubt(k, start) },
 		"shut":   func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(true, start); a.AskSoon(k, start, start) },
-		"park":   func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(false, start); a.Park(k, true, start) },
+		"park":   func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(false, start); a.Park(k, start) },
 		"grant":  func(a *Agenda[any], k *Tick[any]) { a.Grant(k) },
 		"return": func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(false, start); a.Return(k) },
 		"give":   func(a *Agenda[any], k *Tick[any]) { a.GiveUp(k, true) },
