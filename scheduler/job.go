@@ -76,7 +76,7 @@ type Job struct {
 
 func (j *Job) forRuns() *run.Job {
 	of := &run.Job{Runner: j.Runner, Timeout: j.Timeout, KillGrace: j.KillGrace, StartTimeout: j.StartTimeout, Lease: j.Lease, OutlivesLease: j.OutlivesLease,
-		Retries: j.Retry.Max, RetryPause: j.Retry.pauseBefore, Pool: j.Pool.Name, PoolSlots: j.Pool.Slots, PoolWait: j.poolWait()}
+		Retries: j.Retry.Max, RetryPause: j.Retry.pauseAfter, Pool: j.Pool.Name, PoolSlots: j.Pool.Slots, PoolWait: j.poolWait()}
 	if j.Recover.Max > 0 {
 		of.Recovers = j.Recover.allowsAttempt
 	}
@@ -267,8 +267,8 @@ func (r Retry) findFault() string {
 	return ""
 }
 
-// pauseBefore returns the pause after the try with this number, from 1.
-func (r Retry) pauseBefore(number int) time.Duration {
+// pauseAfter returns the pause after the try with this number, from 1.
+func (r Retry) pauseAfter(number int) time.Duration {
 	d := r.Delay
 	for ; number > 1 && d < r.MaxDelay; number-- {
 		d *= 2

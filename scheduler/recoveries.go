@@ -287,8 +287,8 @@ func (j *Job) recoverRules() recoverRules {
 // because each free slot goes to a newer tick.
 func (r recoverRules) isDisplaced(orphan election.Run, running []election.Run) bool {
 	newer := 0
-	for _, run := range running {
-		if run.Tick.After(orphan.Tick) {
+	for _, other := range running {
+		if other.Tick.After(orphan.Tick) {
 			newer++
 		}
 	}

@@ -33,7 +33,7 @@ type Requests interface {
 	// Subscribe calls f with requests, from one goroutine, until ctx ends. It may pass the same request several times.
 	Subscribe(ctx context.Context, f func([]Request))
 	// ClaimTrigger grants a request to at most one replica at a time: see [election.Elector.ClaimTrigger].
-	ClaimTrigger(ctx context.Context, pendingRequest election.TriggerRequest) election.Result
+	ClaimTrigger(ctx context.Context, request election.TriggerRequest) election.Result
 	// Answer sends an answer to the requester. It must return soon, and must be safe for concurrent use.
 	Answer(ctx context.Context, a Answer) error
 }
