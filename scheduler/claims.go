@@ -38,19 +38,8 @@ type claimBatch struct {
 	stood   time.Duration // the longest standstill of this process while the batch was under way
 }
 
-// maxClaims is the maximum number of claims in a batch. Redis decides the claims of a batch one after the other. With short batches, ticks that other
-// replicas win in the meantime need not be claimed.
-const maxClaims = 250
-
 // maxProbes is the maximum number of unanswered ticks in one batch while Redis does not answer.
 const maxProbes = 16
-
-const (
-	// heldPause is the pause before a tick that found all slots held is claimed again.
-	heldPause = 250 * time.Millisecond
-	// longestHeldPause is the maximum of that pause if replicas publish an event when a slot becomes free.
-	longestHeldPause = 4 * time.Second
-)
 
 // claimDue claims all due ticks in one batch. Ticks that become due while the batch is under way are claimed in the next batch.
 func (c *claims) claimDue(ctx context.Context, now time.Time) {
@@ -123,23 +112,6 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	}
 	c.agenda.Send(k, full, now)
 	return claim
-}
-
-// claimFor returns a claim with the fields that do not change while a tick is claimed again and again.
-func (c *core) claimFor(k *tick) election.Claim {
-	j := k.Rules
-	return election.Claim{Lock: election.JobLock(j.Name), ID: k.ID, Trigger: k.Trigger, Slots: j.Parallel, Lease: j.Runs.Lease,
-		Memo: election.Memo(c.cfg.ownIdentity(), k.LastChance(), instantOfName(k.Name, k.At)),
-		Tick: &election.Tick{At: k.Name, Instant: k.At, Previous: k.Previous, Schedule: k.Job.Of.scheduleDigest(), PerTick: j.PerTick,
-			NotBefore: k.Due, Deadline: k.LastChance(), KeepOutcome: true}}
-}
-
-// instantOfName returns the instant of a tick that is identified by a name, or zero if the name is the instant.
-func instantOfName(name, at time.Time) time.Time {
-	if at.Equal(name) {
-		return time.Time{}
-	}
-	return at
 }
 
 // settleClaims handles the results of a batch, in the order of its ticks.
@@ -327,9 +299,6 @@ func (c *claims) postponeDamaged(k *tick, r election.Result, now time.Time) {
 // damagePause is the pause before a tick of a job with a damaged lock is claimed again. A person has to repair the data.
 const damagePause = 5 * time.Second
 
-// isDamaged reports whether an error concerns the data of one lock, not the whole server.
-func isDamaged(err error) bool { return errors.Is(err, election.ErrCorrupt) }
-
 // startGranted starts the run of a granted tick. If the grant arrived after the start deadline, it is given back, and the tick is claimed again so
 // that it is settled.
 func (c *claims) startGranted(k *tick, term *election.Term, now time.Time) {
@@ -370,4 +339,44 @@ func startBy(k *tick, now time.Time) time.Time {
 		return k.Deadline.Add(-poolMargin)
 	}
 	return k.Deadline
+}
+
+const (
+	// standstill is the length of a pause of this process from which on late claims and unread answers are blamed on the pause instead of Redis. A
+	// process pauses if it is stopped or gets no CPU time.
+	standstill = 250 * time.Millisecond
+	// measureEvery is the interval at which a standstillMeter wakes up.
+	measureEvery = 50 * time.Millisecond
+)
+
+// A standstillMeter measures the longest pause of this process, from measureStandstill until end.
+type standstillMeter struct {
+	over    chan struct{}
+	longest chan time.Duration
+}
+
+func measureStandstill() standstillMeter {
+	p := standstillMeter{over: make(chan struct{}), longest: make(chan time.Duration, 1)}
+	go p.measure()
+	return p
+}
+
+func (p standstillMeter) measure() {
+	ticker := time.NewTicker(measureEvery)
+	defer ticker.Stop()
+	longest := time.Duration(0)
+	for last := time.Now(); ; last = time.Now() {
+		select {
+		case <-ticker.C:
+			longest = max(longest, time.Since(last)-measureEvery)
+		case <-p.over:
+			p.longest <- max(longest, time.Since(last)-measureEvery)
+			return
+		}
+	}
+}
+
+func (p standstillMeter) end() time.Duration {
+	close(p.over)
+	return <-p.longest
 }
