@@ -31,8 +31,6 @@ type chain struct {
 	opened time.Time            // the newest tick that this replica has opened
 }
 
-func (j *Job) isChained() bool { return len(j.After) > 0 }
-
 func (c *chain) hasInstant(at time.Time) bool {
 	return !slices.ContainsFunc(c.specs, func(s *cronspec.Schedule) bool { return !s.Has(at) })
 }
@@ -88,24 +86,6 @@ func commonTicks(states []election.State) (ticks []election.Ended) {
 	}
 	slices.SortFunc(ticks, func(a, b election.Ended) int { return a.Tick.Compare(b.Tick) })
 	return ticks
-}
-
-func (j *Job) afterFault() string {
-	if !j.isChained() {
-		return ""
-	}
-	for _, has := range []struct {
-		name string
-		set  bool
-	}{
-		{"Schedule", len(j.Schedule) > 0}, {"Location", j.Location != nil}, {"Except", len(j.Except) > 0}, {"ExceptDates", len(j.ExceptDates) > 0},
-		{"StartsAt", !j.StartsAt.IsZero()}, {"ExpiresAt", !j.ExpiresAt.IsZero()}, {"Jitter", j.Jitter != 0}, {"CatchUp", j.CatchUp.Policy != CatchUpNone},
-	} {
-		if has.set {
-			return "After does not go with " + has.name + ": the ticks are those of the jobs before"
-		}
-	}
-	return ""
 }
 
 func linkTasks(tasks map[string]*task) error {

@@ -38,19 +38,8 @@ type claimBatch struct {
 	stood   time.Duration // the longest standstill of this process while the batch was under way
 }
 
-// maxClaims is the maximum number of claims in a batch. Redis decides the claims of a batch one after the other. With short batches, ticks that other
-// replicas win in the meantime need not be claimed.
-const maxClaims = 250
-
 // maxProbes is the maximum number of unanswered ticks in one batch while Redis does not answer.
 const maxProbes = 16
-
-const (
-	// heldPause is the pause before a tick that found all slots held is claimed again.
-	heldPause = 250 * time.Millisecond
-	// longestHeldPause is the maximum of that pause if replicas publish an event when a slot becomes free.
-	longestHeldPause = 4 * time.Second
-)
 
 // claimDue claims all due ticks in one batch. Ticks that become due while the batch is under way are claimed in the next batch.
 func (c *claims) claimDue(ctx context.Context, now time.Time) {
@@ -63,7 +52,7 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 	}
 	b := claimBatch{sent: now, claims: make([]election.Claim, 0, len(asked))}
 	for _, k := range asked {
-		if c.away && k.Unanswered() {
+		if c.away && k.IsUnsure() {
 			if probes++; probes > maxProbes {
 				c.agenda.PutBack(k, now.Add(max(c.retry.Last()/2, shortestPause))) // earlier than the retry of the ticks in this batch, so that all ticks get a turn
 				continue
@@ -72,7 +61,7 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 		k.NotAsked(now)
 		k.CatchUp(now)
 		if k.MustWait(now) {
-			c.agenda.Park(k, false, now)
+			c.agenda.Park(k, now)
 			continue
 		}
 		if until, waits := c.agenda.Behind(k); waits {
@@ -96,59 +85,33 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 // claimOf returns the claim of a tick, and reserves a place on this replica for its run. If there is no free place, the claim abstains.
 func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	t := k.Job.Of
-	way := agenda.Claim{Full: !t.Elsewhere && c.places.free() <= 0}
-	if !k.Placed && !c.leaving && !way.Full && k.MayWin() && t.Running < t.PerReplica {
+	full := !t.Elsewhere && c.places.free() <= 0
+	if !k.Placed && !c.leaving && !full && k.MayWin() && t.Running < t.PerReplica {
 		c.places.placeTick(k)
 	}
-	way.Abstains = !k.Placed || c.leaving
-	way.Replaces = k.Replaces()
 	if k.ID == "" {
 		k.ID = newRunID()
 	}
-	if way.Abstains && !k.Waits() {
+	abstains := !k.Placed || c.leaving
+	if abstains && !k.Waits() {
 		k.StandAside()
 	}
 	if why := c.exec.StartFailure(t.Name); why != "" {
 		k.Unstartable(why)
 	}
 	claim := c.claimFor(k)
-	claim.Abstain, claim.Tick.IfLate = way.Abstains, missedBecause(c.cfg.missedReason(t, k.Cause.Reason))
+	claim.Abstain, claim.Tick.Replace, claim.Tick.IfLate = abstains, k.Replaces(), missedBecause(c.cfg.missedReason(t, k.Cause.Reason))
 	if !k.Waits() {
 		claim.Tick.IfHeld, claim.Tick.KeepFirst = run.SkippedOverlap, k.Rules.Overlap == agenda.Queued
 	}
-	setReplace(&claim, k, way.Replaces)
-	c.agenda.Send(k, way, now)
-	return claim
-}
-
-// setReplace completes the claim of a job with OverlapReplace. If all slots are held, the claim stops a run. A tick that newer ticks have displaced
-// is skipped, and leaves free slots to the newer ticks.
-func setReplace(c *election.Claim, k *tick, replaces bool) {
-	c.Tick.Replace = replaces
 	switch {
-	case k.Standing == agenda.Displaced:
-		c.Abstain, c.Tick.IfHeld = true, run.SkippedOverlap
-		c.Tick.IfLate = c.Tick.IfHeld
+	case k.Standing == agenda.Displaced: // it is skipped, and leaves free slots to the newer ticks
+		claim.Abstain, claim.Tick.IfHeld, claim.Tick.IfLate = true, run.SkippedOverlap, run.SkippedOverlap
 	case k.Rules.Overlap == agenda.Replace:
-		c.Tick.IfHeld = ""
+		claim.Tick.IfHeld = ""
 	}
-}
-
-// claimFor returns a claim with the fields that do not change while a tick is claimed again and again.
-func (c *core) claimFor(k *tick) election.Claim {
-	j := k.Rules
-	return election.Claim{Lock: election.JobLock(j.Name), ID: k.ID, Trigger: k.Trigger, Slots: j.Parallel, Lease: j.Runs.Lease,
-		Memo: election.Memo(c.cfg.ownIdentity(), k.LastChance(), instantOfName(k.Name, k.At)),
-		Tick: &election.Tick{At: k.Name, Instant: k.At, Previous: k.Previous, Schedule: k.Job.Of.scheduleDigest(), PerTick: j.PerTick,
-			NotBefore: k.Due, Deadline: k.LastChance(), KeepOutcome: true}}
-}
-
-// instantOfName returns the instant of a tick that is identified by a name, or zero if the name is the instant.
-func instantOfName(name, at time.Time) time.Time {
-	if at.Equal(name) {
-		return time.Time{}
-	}
-	return at
+	c.agenda.Send(k, full, now)
+	return claim
 }
 
 // settleClaims handles the results of a batch, in the order of its ticks.
@@ -158,8 +121,10 @@ func (c *claims) settleClaims(b claimBatch) {
 		r := b.results[i]
 		if r.Verdict == election.CannotTell {
 			unknown++
+			k.NoteSilence()
+		} else {
+			k.NoteAnswer(r.Verdict == election.Closed, now)
 		}
-		k.NoteAnswer(answerOf(r.Verdict), now)
 		if t := k.Job.Of; r.Orphans > c.recoveries.countOf(t) { // there is an orphan that this replica has not seen yet
 			c.inspectAt(t, now)
 		}
@@ -167,15 +132,13 @@ func (c *claims) settleClaims(b claimBatch) {
 		switch {
 		case r.Verdict == election.Granted:
 			c.startGranted(k, r.Term, now)
-		case givenUp:
-			c.settleUnwanted(k, r, now)
-		case r.Verdict == election.CannotTell: // the tick keeps its place, because it may have been granted
+		case r.Verdict == election.CannotTell && !givenUp: // the tick keeps its place, because it may have been granted
 			c.cannotTell(k, r, b, now)
-		case r.Verdict == election.Unheard:
+		case r.Verdict == election.Unheard && !givenUp:
 			c.withdrawUnheard(k)
 		default:
 			c.places.unplaceTick(k)
-			c.settleClaim(k, r, now)
+			c.settleClaim(k, &b.claims[i], r, now)
 		}
 	}
 	if unknown == 0 && c.away {
@@ -186,44 +149,24 @@ func (c *claims) settleClaims(b claimBatch) {
 	c.wakeParked(now, tasksOf(b.ticks)...)
 }
 
-func answerOf(v election.Verdict) agenda.Answer {
-	switch v {
-	case election.CannotTell:
-		return agenda.Unanswered
-	case election.Closed:
-		return agenda.Shut
-	}
-	return agenda.Answered
-}
-
-// settleUnwanted handles the result for a tick that was given up while its claim was under way. The server may have settled the tick.
-func (c *claims) settleUnwanted(k *tick, r election.Result, now time.Time) {
-	switch r.Verdict {
-	case election.Settled:
+// settleClaim handles an answer that is no grant. If the server has not settled the tick itself, an earlier claim of a tick that is closed is
+// withdrawn: it may still be under way, and would be granted if the tick became undecided again.
+func (c *claims) settleClaim(k *tick, claim *election.Claim, r election.Result, now time.Time) {
+	givenUp, _ := k.Unwanted()
+	switch {
+	case r.Verdict == election.Settled:
 		c.closeSettled(k, r, now)
-	case election.Before:
+	case r.Verdict == election.Before:
 		c.withdrawClaim(k)
 		c.closeSettled(k, r, now)
-	default: // an earlier claim may still be under way
+	case givenUp, c.leaving, r.Verdict == election.Taken:
+		c.agenda.Close(k)
 		c.withdrawClaim(k)
-		c.agenda.Close(k)
-	}
-	c.places.unplaceTick(k)
-}
-
-func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
-	switch r.Verdict {
-	case election.Taken:
-		c.agenda.Close(k)
-		c.withdrawClaim(k) // an earlier claim may still be under way, and would be granted if the tick becomes undecided again
-		c.inspectTaken(k, r.Until, now)
-	case election.Settled, election.Before:
-		if r.Verdict == election.Before {
-			c.withdrawClaim(k) // an earlier claim may still be under way, as above
+		if r.Verdict == election.Taken && !givenUp {
+			c.inspectTaken(k, r.Until, now)
 		}
-		c.closeSettled(k, r, now)
 	default:
-		c.stillOpen(k, r, now)
+		c.stillOpen(k, claim, r, now)
 	}
 }
 
@@ -248,13 +191,10 @@ func (c *claims) closeSettled(k *tick, r election.Result, now time.Time) {
 	}
 }
 
-// stillOpen schedules the next claim of an undecided tick. In a drain it drops the tick instead.
-func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
-	t, way := k.Job.Of, k.Claim()
+// stillOpen schedules the next claim of an undecided tick.
+func (c *claims) stillOpen(k *tick, claim *election.Claim, r election.Result, now time.Time) {
+	t := k.Job.Of
 	switch {
-	case c.leaving:
-		c.agenda.Close(k)
-		c.withdrawClaim(k)
 	case r.Verdict == election.Early:
 		c.agenda.AskSoon(k, r.Until, now)
 	case r.Verdict == election.Closed:
@@ -262,20 +202,22 @@ func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 		k.Wait(agenda.Cause{Reason: run.ReasonRedis})
 		c.agenda.AskSoon(k, r.Until, now)
 	// A tick whose claim replaces a run is not parked, because the replaced run may be on this replica.
-	case way.Abstains && k.Standing != agenda.Displaced && !way.Replaces:
+	case claim.Abstain && k.Standing != agenda.Displaced && !claim.Tick.Replace:
 		cause := k.Cause
 		if k.Rules.Overlap == agenda.Queued && !r.Until.IsZero() { // if all slots are held, this is the reason, not the missing place on this replica
 			cause = agenda.Cause{Reason: run.ReasonSlots}
 		}
 		k.Wait(cause)
-		c.agenda.Park(k, way.Full, now)
+		c.agenda.Park(k, now)
 	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // a claim that skips was not decided, so the votes of the quorum were split
 		k.Undecided("no majority of the quorum agreed: its votes were split", now)
 		k.Wait(agenda.Cause{Reason: run.ReasonRedis})
 		c.agenda.LineUp(k)
 		c.agenda.Ask(k, now.Add(c.pauseHeld(k, now)), now)
 	default: // all slots are held, and the tick waits for one now
-		k.Contend()
+		if claim.Tick.Replace {
+			k.Contend()
+		}
 		k.Cause = agenda.Cause{Reason: run.ReasonSlots}
 		if k.Rules.Overlap == agenda.Queued {
 			k.Wait(k.Cause)
@@ -350,14 +292,12 @@ func (c *claims) postponeDamaged(k *tick, r election.Result, now time.Time) {
 	c.logDamage(k.Job.Of, r.Err, now)
 	k.Undecided("the data of the job's lock in Redis is damaged; the log names the key", now)
 	k.WaitAnew(agenda.Cause{Reason: run.ReasonRedis})
-	c.agenda.Ask(k, now.Add(damagePause), now)
+	c.agenda.Doubt(k, now)
+	c.agenda.Ask(k, now.Add(damagePause), now) // at the latest just after its deadline; it stays unsure
 }
 
 // damagePause is the pause before a tick of a job with a damaged lock is claimed again. A person has to repair the data.
 const damagePause = 5 * time.Second
-
-// isDamaged reports whether an error concerns the data of one lock, not the whole server.
-func isDamaged(err error) bool { return errors.Is(err, election.ErrCorrupt) }
 
 // startGranted starts the run of a granted tick. If the grant arrived after the start deadline, it is given back, and the tick is claimed again so
 // that it is settled.
@@ -399,4 +339,44 @@ func startBy(k *tick, now time.Time) time.Time {
 		return k.Deadline.Add(-poolMargin)
 	}
 	return k.Deadline
+}
+
+const (
+	// standstill is the length of a pause of this process from which on late claims and unread answers are blamed on the pause instead of Redis. A
+	// process pauses if it is stopped or gets no CPU time.
+	standstill = 250 * time.Millisecond
+	// measureEvery is the interval at which a standstillMeter wakes up.
+	measureEvery = 50 * time.Millisecond
+)
+
+// A standstillMeter measures the longest pause of this process, from measureStandstill until end.
+type standstillMeter struct {
+	over    chan struct{}
+	longest chan time.Duration
+}
+
+func measureStandstill() standstillMeter {
+	p := standstillMeter{over: make(chan struct{}), longest: make(chan time.Duration, 1)}
+	go p.measure()
+	return p
+}
+
+func (p standstillMeter) measure() {
+	ticker := time.NewTicker(measureEvery)
+	defer ticker.Stop()
+	longest := time.Duration(0)
+	for last := time.Now(); ; last = time.Now() {
+		select {
+		case <-ticker.C:
+			longest = max(longest, time.Since(last)-measureEvery)
+		case <-p.over:
+			p.longest <- max(longest, time.Since(last)-measureEvery)
+			return
+		}
+	}
+}
+
+func (p standstillMeter) end() time.Duration {
+	close(p.over)
+	return <-p.longest
 }

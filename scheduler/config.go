@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
@@ -31,6 +32,34 @@ type GrantEvents interface {
 	Publish(ctx context.Context, begun, ended []*election.Term) error
 	// Subscribe calls f with the events of all replicas, from one goroutine, until ctx ends.
 	Subscribe(ctx context.Context, f func([]election.GrantEvent))
+}
+
+// A Request asks the cluster for one run of a job outside its schedule. Times are by the clock of Redis.
+type Request struct {
+	ID, Job string
+	// Tick, if not zero, is a past tick of the job that is to run again. It must be an instant of the job's schedule.
+	Tick time.Time
+	// No replica starts the run at Expires or later.
+	Created, Expires time.Time
+}
+
+// An Answer reports the progress of a [Request]. An empty Outcome means that Replica has taken the request and waits for a slot.
+type Answer struct {
+	Request string
+	// Outcome is Running when the run was started. Skipped, Missed and Failed mean that the request is decided without a run, for the given Reason.
+	Outcome        run.Outcome
+	Reason         run.Reason
+	Replica, RunID string
+}
+
+// Requests delivers the trigger requests of users.
+type Requests interface {
+	// Subscribe calls f with requests, from one goroutine, until ctx ends. It may pass the same request several times.
+	Subscribe(ctx context.Context, f func([]Request))
+	// ClaimTrigger grants a request to at most one replica at a time: see [election.Elector.ClaimTrigger].
+	ClaimTrigger(ctx context.Context, request election.TriggerRequest) election.Result
+	// Answer sends an answer to the requester. It must return soon, and must be safe for concurrent use.
+	Answer(ctx context.Context, a Answer) error
 }
 
 // A Config has the jobs of a [Scheduler] and the services that it uses.
@@ -159,3 +188,10 @@ func (c *Config) turnDelay(t *task, tick time.Time) time.Duration {
 	}
 	return min(time.Duration(place)*rankStep, maxRankDelay) + group*time.Nanosecond
 }
+
+const (
+	shortestPause = 50 * time.Millisecond
+	longestPause  = 2 * time.Second
+)
+
+func newBackoff() *backoff.Backoff { return backoff.New(shortestPause, longestPause) }

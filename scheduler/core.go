@@ -1,13 +1,13 @@
 package scheduler
 
 import (
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 	"github.com/cronclave/cronclave/scheduler/run"
 )
@@ -36,6 +36,11 @@ func (c *core) now() time.Time {
 	}
 	return c.cfg.Clock()
 }
+
+const (
+	maxInspections = 1000
+	inspectMargin  = 10 * time.Millisecond
+)
 
 // inspectAt schedules an inspection of a job just after an instant, such as the end of another replica's lease. In a drain it does nothing, because
 // the other replicas inspect the job.
@@ -93,12 +98,35 @@ func (c *core) withdrawClaim(k *tick) {
 	}
 }
 
+// claimFor returns a claim with the fields that do not change while a tick is claimed again and again.
+func (c *core) claimFor(k *tick) election.Claim {
+	j := k.Rules
+	return election.Claim{Lock: election.JobLock(j.Name), ID: k.ID, Trigger: k.Trigger, Slots: j.Parallel, Lease: j.Runs.Lease,
+		Memo: election.Memo(c.cfg.ownIdentity(), k.LastChance(), instantOfName(k.Name, k.At)),
+		Tick: &election.Tick{At: k.Name, Instant: k.At, Previous: k.Previous, Schedule: k.Job.Of.scheduleDigest(), PerTick: j.PerTick,
+			NotBefore: k.Due, Deadline: k.LastChance(), KeepOutcome: true}}
+}
+
+// instantOfName returns the instant of a tick that is identified by a name, or zero if the name is the instant.
+func instantOfName(name, at time.Time) time.Time {
+	if at.Equal(name) {
+		return time.Time{}
+	}
+	return at
+}
+
 // ackWhenWritten keeps a settlement until its records are written, and schedules an inspection that acknowledges it to Redis.
 func (c *core) ackWhenWritten(t *task, tick, now time.Time, written ...*run.Receipt) {
 	t.unacked = append(t.unacked, unacked{tick, written})
 	t.unacked = slices.Clone(t.unacked[max(len(t.unacked)-maxUnacked, 0):])
 	c.inspectAt(t, now.Add(ackDelay))
 }
+
+// ackDelay is the time for which acknowledgements are collected before they are sent.
+const ackDelay = 10 * time.Second
+
+// maxUnacked is the number of settlements of a job that Redis keeps. If there are more, Redis drops the oldest.
+const maxUnacked = 100
 
 // forgetAcked drops the settlements that were acknowledged to Redis. It also drops settlements whose records could not be written, because the next
 // inspection by any replica records them again.
@@ -131,6 +159,9 @@ func (c *core) logDamage(t *task, err error, now time.Time) {
 	t.quietUntil = now.Add(time.Minute)
 	c.log.Error("damaged job data in Redis; ticks wait", "job", t.Name, "error", err)
 }
+
+// isDamaged reports whether an error concerns the data of one lock, not the whole server.
+func isDamaged(err error) bool { return errors.Is(err, election.ErrCorrupt) }
 
 func (c *core) collectAll(now time.Time) {
 	for {
@@ -264,9 +295,13 @@ func (l *lane[T, B]) settleBatch(b B) {
 // discardBatch is settleBatch for a drain, which needs no answers.
 func (l *lane[T, B]) discardBatch(B) { l.busy = false }
 
-const (
-	shortestPause = 50 * time.Millisecond
-	longestPause  = 2 * time.Second
-)
+// maxClaims is the maximum number of claims in a batch. Redis decides the claims of a batch one after the other. With short batches, ticks that other
+// replicas win in the meantime need not be claimed.
+const maxClaims = 250
 
-func newBackoff() *backoff.Backoff { return backoff.New(shortestPause, longestPause) }
+const (
+	// heldPause is the pause before a tick that found all slots held is claimed again.
+	heldPause = 250 * time.Millisecond
+	// longestHeldPause is the maximum of that pause if replicas publish an event when a slot becomes free.
+	longestHeldPause = 4 * time.Second
+)

@@ -26,8 +26,8 @@ func (s *Scheduler) Leftovers() (left []string) {
 	return left
 }
 
-// RetryPause is the time before a try.
-func RetryPause(r Retry, number int) time.Duration { return r.pauseBefore(number) }
+// RetryPause is the pause after a try.
+func RetryPause(r Retry, number int) time.Duration { return r.pauseAfter(number) }
 
 // Turn is how long a replica lets others ask first for a tick of a job.
 func (s *Scheduler) Turn(job string, tick time.Time) time.Duration {

@@ -76,7 +76,7 @@ type Job struct {
 
 func (j *Job) forRuns() *run.Job {
 	of := &run.Job{Runner: j.Runner, Timeout: j.Timeout, KillGrace: j.KillGrace, StartTimeout: j.StartTimeout, Lease: j.Lease, OutlivesLease: j.OutlivesLease,
-		Retries: j.Retry.Max, RetryPause: j.Retry.pauseBefore, Pool: j.Pool.Name, PoolSlots: j.Pool.Slots, PoolWait: j.poolWait()}
+		Retries: j.Retry.Max, RetryPause: j.Retry.pauseAfter, Pool: j.Pool.Name, PoolSlots: j.Pool.Slots, PoolWait: j.poolWait()}
 	if j.Recover.Max > 0 {
 		of.Recovers = j.Recover.allowsAttempt
 	}
@@ -198,6 +198,36 @@ func (r Recover) findFault(perTick int) string {
 	return ""
 }
 
+// allowsAttempt reports whether a tick may have one more attempt after an interrupted one. Runs outside the schedule are never recovered.
+func (r Recover) allowsAttempt(tick time.Time, attempt int) bool {
+	return attempt <= r.Max && !tick.IsZero()
+}
+
+// A recoverRules has the settings of a job with Recover that are also used outside the loop.
+type recoverRules struct {
+	Recover
+	slots int // with OverlapReplace the number of slots of the job; otherwise 0
+}
+
+func (j *Job) recoverRules() recoverRules {
+	if j.Overlap != OverlapReplace {
+		return recoverRules{Recover: j.Recover}
+	}
+	return recoverRules{j.Recover, j.Parallel}
+}
+
+// isDisplaced reports whether runs of newer ticks hold all slots of a job with OverlapReplace. A recovery of the orphan would then never get a slot,
+// because each free slot goes to a newer tick.
+func (r recoverRules) isDisplaced(orphan election.Run, running []election.Run) bool {
+	newer := 0
+	for _, other := range running {
+		if other.Tick.After(orphan.Tick) {
+			newer++
+		}
+	}
+	return r.slots > 0 && newer >= r.slots
+}
+
 // Labels are names and values that a replica has, or that a job requires of its replicas.
 type Labels map[string]string
 
@@ -267,12 +297,40 @@ func (r Retry) findFault() string {
 	return ""
 }
 
-// pauseBefore returns the pause after the try with this number, from 1.
-func (r Retry) pauseBefore(number int) time.Duration {
+// pauseAfter returns the pause after the try with this number, from 1.
+func (r Retry) pauseAfter(number int) time.Duration {
 	d := r.Delay
 	for ; number > 1 && d < r.MaxDelay; number-- {
 		d *= 2
 	}
 	d = min(d, r.MaxDelay)
 	return d - rand.N(d/2+1)
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+func (j *Job) isChained() bool { return len(j.After) > 0 }
+
+func (j *Job) afterFault() string {
+	if !j.isChained() {
+		return ""
+	}
+	for _, has := range []struct {
+		name string
+		set  bool
+	}{
+		{"Schedule", len(j.Schedule) > 0}, {"Location", j.Location != nil}, {"Except", len(j.Except) > 0}, {"ExceptDates", len(j.ExceptDates) > 0},
+		{"StartsAt", !j.StartsAt.IsZero()}, {"ExpiresAt", !j.ExpiresAt.IsZero()}, {"Jitter", j.Jitter != 0}, {"CatchUp", j.CatchUp.Policy != CatchUpNone},
+	} {
+		if has.set {
+			return "After does not go with " + has.name + ": the ticks are those of the jobs before"
+		}
+	}
+	return ""
 }

@@ -93,7 +93,7 @@ func TestHolderDies(t *testing.T) {
 		c.at(45 * time.Second)
 		want(t, "told in the end", c.told("j"), map[int][]string{10: {"abandoned"}, 20: {"skipped overlap"}, 30: {"ok"}, 40: {"ok"}})
 		record := c.words("j")[lost.ID]
-		want(t, "the record", []any{record.Replica, record.Token, record.Slot, record.Attempt, record.Tick}, []any{"holder", lost.Token, 0, 1, lost.Tick})
+		want(t, "the record", []any{record.Replica, record.Token, *record.Slot, record.Attempt, record.Tick}, []any{"holder", lost.Token, 0, 1, lost.Tick})
 		c.checkRuns("j", 1, 1)
 		want(t, "orphans that are left", len(c.replicas[1].state("j").Orphans), 0)
 	})

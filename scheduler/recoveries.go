@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -11,6 +10,12 @@ import (
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 	"github.com/cronclave/cronclave/scheduler/run"
 )
+
+// Recoveries: a tick whose run was interrupted runs again, on any replica.
+//
+// A run is interrupted when its replica dies or drains, or when its lease is lost. It leaves an orphan in the job's lock. Each replica that sees the
+// orphan claims the recovery, and one replica wins it. The recovery is attempt n+1, with a greater token and a new run id. A run is not recovered if
+// it had succeeded, was canceled or replaced, was outside the schedule, or has used up its attempts.
 
 // A recovery is an orphan that this replica may recover. It is kept until a replica has recovered or deleted the orphan.
 type recovery struct {
@@ -250,47 +255,4 @@ func (r *recoveries) wakeWaiting(t *task, now time.Time) {
 		from = now.Add(rankStep)
 	}
 	r.agenda.WakeWaiting(&t.line, from, now)
-}
-
-// Recoveries: a tick whose run was interrupted runs again, on any replica.
-//
-// A run is interrupted when its replica dies or drains, or when its lease is lost. It leaves an orphan in the job's lock. Each replica that sees the
-// orphan claims the recovery, and one replica wins it. The recovery is attempt n+1, with a greater token and a new run id. A run is not recovered if
-// it had succeeded, was canceled or replaced, was outside the schedule, or has used up its attempts.
-
-// allowsAttempt reports whether a tick may have one more attempt after an interrupted one. Runs outside the schedule are never recovered.
-func (r Recover) allowsAttempt(tick time.Time, attempt int) bool {
-	return attempt <= r.Max && !tick.IsZero()
-}
-
-// maxRecoveries is the maximum number of orphans of a job that wait for a recovery. If there are more, the orphans of the oldest ticks are abandoned.
-const maxRecoveries = 100
-
-func newestFirst(orphans []election.Run) {
-	slices.SortFunc(orphans, func(x, y election.Run) int { return cmp.Or(y.Tick.Compare(x.Tick), cmp.Compare(x.ID, y.ID)) })
-}
-
-// A recoverRules has the settings of a job with Recover that are also used outside the loop.
-type recoverRules struct {
-	Recover
-	slots int // with OverlapReplace the number of slots of the job; otherwise 0
-}
-
-func (j *Job) recoverRules() recoverRules {
-	if j.Overlap != OverlapReplace {
-		return recoverRules{Recover: j.Recover}
-	}
-	return recoverRules{j.Recover, j.Parallel}
-}
-
-// isDisplaced reports whether runs of newer ticks hold all slots of a job with OverlapReplace. A recovery of the orphan would then never get a slot,
-// because each free slot goes to a newer tick.
-func (r recoverRules) isDisplaced(orphan election.Run, running []election.Run) bool {
-	newer := 0
-	for _, run := range running {
-		if run.Tick.After(orphan.Tick) {
-			newer++
-		}
-	}
-	return r.slots > 0 && newer >= r.slots
 }

@@ -87,7 +87,7 @@ func New(cfg Config) (*Scheduler, error) {
 	s.abort, s.abortNow = context.WithCancel(context.Background())
 	s.exec = run.NewExecutor(cfg.forRuns(s.now, s.abort))
 	s.inspector = newInspector(cfg, s.exec.Recorder())
-	s.starts = &starts{core: s.core, finished: make(chan *grant)}
+	s.starts = &starts{cfg: &s.cfg, exec: s.exec, finished: make(chan *grant)}
 	s.recoveries = newRecoveries(s.core, s.starts, s.inspector)
 	s.claims = newClaims(s.core, s.starts, s.recoveries)
 	s.checks = newChecks(s.core, s.recoveries, s.inspector)
@@ -180,26 +180,4 @@ func latestOverdue(tasks map[string]*task, now time.Time) (late time.Duration) {
 		}
 	}
 	return late
-}
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

@@ -182,3 +182,39 @@ func newTasks(jobs []Job, labels Labels) (map[string]*task, error) {
 	}
 	return tasks, errors.Join(append(faults, linkTasks(tasks))...)
 }
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// An unacked has the receipts for the records of one settlement that this replica has not acknowledged to Redis yet. Redis keeps a settlement until
+// it is acknowledged, because the replica that settled the tick may have died before it recorded the settlement.
+type unacked struct {
+	tick    time.Time
+	written []*run.Receipt
+}
+
+// isSettled reports whether this replica has queued the records of the settlement that ends with a tick.
+func (t *task) isSettled(tick time.Time) bool {
+	return slices.ContainsFunc(t.unacked, func(u unacked) bool { return u.tick.Equal(tick) })
+}
+
+// ackableTicks returns the ticks of the settlements whose records are all written.
+func (t *task) ackableTicks() (ticks []time.Time) {
+	for _, u := range t.unacked {
+		if !slices.ContainsFunc(u.written, func(r *run.Receipt) bool { return !r.Succeeded() }) {
+			ticks = append(ticks, u.tick)
+		}
+	}
+	return ticks
+}

@@ -186,36 +186,3 @@ func (p *startBackoffs) failedJobs() map[string]string {
 	}
 	return jobs
 }
-
-// Unable returns the reason if programs cannot be started on this machine, or "".
-func (x *Executor) Unable() string { return x.breaker.openReason() }
-
-// CheckStart returns an error if a probe shows that programs cannot be started. [Executor.Unable] then returns the reason.
-func (x *Executor) CheckStart() error {
-	err := x.breaker.probeStart()
-	if err != nil {
-		x.breaker.noteFailedStart(err)
-	}
-	return err
-}
-
-// StartFailure returns the reason for which the last start of a job failed, or "" if it did not fail.
-func (x *Executor) StartFailure(job string) string { return x.backoffs.failureOf(job) }
-
-// StartFailures returns the jobs whose last start failed, with the reasons.
-func (x *Executor) StartFailures() map[string]string { return x.backoffs.failedJobs() }
-
-// AfterUnstarted waits after a run that could not start, until its Runner, which may hang, has returned. If this replica can start other programs,
-// AfterUnstarted also waits for a growing pause, during which other replicas claim the job. If it can start none, claims are suspended.
-func (x *Executor) AfterUnstarted(job string, end Ending) {
-	var pause time.Duration
-	if !x.breaker.noteFailedStart(end.Unstarted) {
-		pause = x.backoffs.nextPause(job, end.Unstarted)
-		x.Logger.Warn("cannot start the job; it is left to the other replicas", "job", job, "error", end.Unstarted, "retry_in", pause.String())
-	}
-	backoff.Sleep(x.draining, pause)
-	select {
-	case <-end.unreturned:
-	case <-x.draining.Done():
-	}
-}

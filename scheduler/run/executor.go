@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -54,6 +55,18 @@ func NewExecutor(cfg Config) *Executor {
 	return x
 }
 
+// StartRecorder starts the recorder. end stops it, and waits until it has ended.
+func (x *Executor) StartRecorder() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var recorder sync.WaitGroup
+	x.recorder.openQueue()
+	recorder.Go(func() { x.recorder.run(ctx, x.parting) })
+	return func() {
+		cancel()
+		recorder.Wait()
+	}
+}
+
 // Drain begins the drain: runs are stopped so that they have ended when timeout has passed.
 func (x *Executor) Drain(timeout time.Duration) {
 	x.limit = time.Now().Add(timeout)
@@ -69,6 +82,39 @@ func (x *Executor) Parting() context.Context { return x.parting }
 
 // Recorder returns the recorder of the executor's runs.
 func (x *Executor) Recorder() *Recorder { return x.recorder }
+
+// Unable returns the reason if programs cannot be started on this machine, or "".
+func (x *Executor) Unable() string { return x.breaker.openReason() }
+
+// CheckStart returns an error if a probe shows that programs cannot be started. [Executor.Unable] then returns the reason.
+func (x *Executor) CheckStart() error {
+	err := x.breaker.probeStart()
+	if err != nil {
+		x.breaker.noteFailedStart(err)
+	}
+	return err
+}
+
+// StartFailure returns the reason for which the last start of a job failed, or "" if it did not fail.
+func (x *Executor) StartFailure(job string) string { return x.backoffs.failureOf(job) }
+
+// StartFailures returns the jobs whose last start failed, with the reasons.
+func (x *Executor) StartFailures() map[string]string { return x.backoffs.failedJobs() }
+
+// AfterUnstarted waits after a run that could not start, until its Runner, which may hang, has returned. If this replica can start other programs,
+// AfterUnstarted also waits for a growing pause, during which other replicas claim the job. If it can start none, claims are suspended.
+func (x *Executor) AfterUnstarted(job string, end Ending) {
+	var pause time.Duration
+	if !x.breaker.noteFailedStart(end.Unstarted) {
+		pause = x.backoffs.nextPause(job, end.Unstarted)
+		x.Logger.Warn("cannot start the job; it is left to the other replicas", "job", job, "error", end.Unstarted, "retry_in", pause.String())
+	}
+	backoff.Sleep(x.draining, pause)
+	select {
+	case <-end.unreturned:
+	case <-x.draining.Done():
+	}
+}
 
 // A Grant is a run that this replica was granted.
 type Grant struct {
@@ -247,9 +293,49 @@ func (e *execution) logLostLease() (stop func() bool) {
 	return context.AfterFunc(ctx, func() { e.log.Warn("lease lost; the run goes on", "error", context.Cause(ctx)) })
 }
 
-const (
-	shortestPause = 50 * time.Millisecond
-	longestPause  = 2 * time.Second
-)
+// undoGrant ends the term of a run that never began. It gives the grant back and publishes an event, so that another replica runs the tick. A run
+// that no other replica can begin is recorded instead.
+func (e *execution) undoGrant(end tryEnd) Ending {
+	switch {
+	case e.Term == nil:
+	case e.Insist.IsZero():
+		e.giveBack(end.why.Error())
+	default:
+		return Ending{Record: e.abandonRequest(), unreturned: end.unreturned}
+	}
+	return Ending{Unstarted: end.why, unreturned: end.unreturned}
+}
 
-func newBackoff() *backoff.Backoff { return backoff.New(shortestPause, longestPause) }
+// abandonRequest records the outcome of a requested run that never began, because the request expired or the run was stopped.
+func (e *execution) abandonRequest() Record {
+	e.record.Started, e.record.Finished = time.Time{}, e.x.Now()
+	switch why := whyStopped(e.Term); {
+	case why != nil:
+		e.record.setOutcome(nil, why, false)
+	case e.Term.Context().Err() != nil:
+		e.record.setOutcome(nil, ErrLost, false)
+	case e.x.draining.Err() != nil, e.x.Abort.Err() != nil:
+		e.record.setOutcome(nil, ErrDrain, false)
+	default:
+		e.record.Outcome, e.record.Reason = Missed, ReasonCapacity
+	}
+	e.recordEnd()
+	e.logUnreleased(e.Term.End(context.Background()))
+	e.logNotStarted()
+	return e.record
+}
+
+// giveBack gives back the grant of a tick, and publishes an event, so that replicas which have closed the tick open it again.
+func (e *execution) giveBack(reason string) {
+	if err := e.Term.Undo(context.Background()); err != nil {
+		e.log.Warn("a tick that was not started could not be given back", "reason", reason, "error", err)
+		return
+	}
+	e.log.Info("not started, and given back", "reason", reason)
+	if e.x.Publish == nil {
+		return
+	}
+	if err := e.x.Publish(context.Background(), []*election.Term{e.Term}, nil); err != nil {
+		e.log.Debug("returned tick not published; other replicas notice it when the lease would have ended", "error", err)
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/backoff"
 )
 
 // A Journal keeps the outcomes of ticks and runs for display. The scheduler makes no decision from it.
@@ -228,14 +230,9 @@ func (r *Recorder) retryWrite(hard context.Context, batch []waitingRecord) error
 	}
 }
 
-// StartRecorder starts the recorder. end stops it, and waits until it has ended.
-func (x *Executor) StartRecorder() (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var recorder sync.WaitGroup
-	x.recorder.openQueue()
-	recorder.Go(func() { x.recorder.run(ctx, x.parting) })
-	return func() {
-		cancel()
-		recorder.Wait()
-	}
-}
+const (
+	shortestPause = 50 * time.Millisecond
+	longestPause  = 2 * time.Second
+)
+
+func newBackoff() *backoff.Backoff { return backoff.New(shortestPause, longestPause) }

@@ -5,6 +5,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -84,6 +85,17 @@ var (
 	ErrLost     = errors.New("the lease was lost")
 	ErrCanceled = errors.New("the run was canceled")
 	ErrReplaced = errors.New("a newer tick replaces the run")
+)
+
+var (
+	// ErrNotStarted is wrapped by the Err of a [Result] if the Runner could not begin its work because this replica lacks a resource, such as processes
+	// or file descriptors. The grant is then given back, so that another replica can run the tick. After the work has begun, ErrNotStarted is an
+	// ordinary failure.
+	ErrNotStarted = errors.New("not started")
+	// errStartTimeout is the cause of the stop if the work did not begin within Job.StartTimeout.
+	errStartTimeout = fmt.Errorf("%w within the time for that", ErrNotStarted)
+	// errCalledOff is returned by Run.Begin if the run was called off before.
+	errCalledOff = fmt.Errorf("%w: the run was called off", ErrNotStarted)
 )
 
 // A Lease is the lease of a run, as its [Runner] sees it. A Runner can pass the deadline to another process, which kills the work in time even if

@@ -299,3 +299,22 @@ func stopRequested(term *election.Term) <-chan struct{} {
 	}
 	return term.Stopping()
 }
+
+// retryStart is the time for which this replica repeats the failed start of a second or later try. No other replica can run this try, because this
+// replica holds the lease.
+const retryStart = time.Minute
+
+// retryUnstarted handles a try whose work could not begin. It waits and returns true if the try is to be started again, with the same attempt number.
+// It returns false for the first try of a run that another replica can run. last is the try before, or nil.
+func (e *execution) retryUnstarted(run *Run, last *pastTry, since time.Time, why error) (again bool) {
+	until := e.Insist
+	if last != nil {
+		until = since.Add(retryStart)
+	}
+	if !e.x.Now().Before(until) {
+		return false
+	}
+	pause := min(e.x.backoffs.nextPause(run.Job, why), until.Sub(e.x.Now()))
+	run.Logger.Info("not started; trying again", "attempt", run.Attempt, "error", why, "retry_in", pause.Round(time.Millisecond).String())
+	return e.restBetweenTries(pause)
+}

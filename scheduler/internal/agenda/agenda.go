@@ -3,7 +3,7 @@
 // capacity for one run. "The server" is the Redis server.
 //
 // The caller calls [Agenda.Collect] as time passes, [Agenda.Send] when it claims a tick, and [Agenda.Wake] when a place becomes free. After the
-// answer to a claim it calls [Tick.NoteAnswer], and then [Agenda.Ask], [Agenda.Doubt], [Agenda.Park], [Agenda.Grant], [Agenda.Return] or
+// answer to a claim it calls [Tick.NoteAnswer] or [Tick.NoteSilence], and then [Agenda.Ask], [Agenda.Doubt], [Agenda.Park], [Agenda.Grant], [Agenda.Return] or
 // [Agenda.Close]. [Agenda.Take] returns the ticks to claim now. [Agenda.Asks] returns the queue of later claims. The package does no I/O and reads no
 // clock: every instant is an argument. An agenda, its jobs and its ticks belong to one goroutine.
 package agenda
@@ -105,7 +105,7 @@ func (a *Agenda[T]) isSilent(k *Tick[T], now time.Time) bool {
 	switch {
 	case !k.Waits():
 		return now.Sub(k.Due) >= unanswered && (k.isIn(asking) || k.Job.PerTick == 1)
-	case k.last != Answered:
+	case k.silent:
 		return !k.isIn(parked) // a parked tick was not claimed after that answer
 	}
 	_, queued := k.inAsks.When()
@@ -142,7 +142,7 @@ func (a *Agenda[T]) Open(j *Job[T], of Instants, now time.Time) *Tick[T] {
 	j.Open = slices.Insert(j.Open, i, k)
 	a.displaceOlder(k, now)
 	if j.Elsewhere {
-		a.Park(k, false, now)
+		a.Park(k, now)
 	} else {
 		a.Ask(k, k.Due.Add(a.Turn(j, k.At)), now)
 	}
@@ -246,10 +246,10 @@ func (a *Agenda[T]) Doubt(k *Tick[T], at time.Time) {
 // PutBack puts a taken tick back into the queue without a change of its state.
 func (a *Agenda[T]) PutBack(k *Tick[T], at time.Time) { a.asks.Set(&k.inAsks, at) }
 
-// Park takes a tick out of normal claiming until this replica has a place for it, or until the older ticks of the job are decided. full is true if
-// the replica has no free place for any job. After its deadline a parked tick is claimed even without a place, so that the server settles it. Of
+// Park takes a tick out of normal claiming until this replica has a place for it, or until the older ticks of the job are decided. After its deadline a parked tick is claimed even without a place, so that the server settles it. Of
 // several such ticks of a job, only the oldest is claimed.
-func (a *Agenda[T]) Park(k *Tick[T], full bool, now time.Time) {
+func (a *Agenda[T]) Park(k *Tick[T], now time.Time) {
+	asked, _ := k.state.(Asking)
 	since := k.waitsSince()
 	if k.Late(now) && !k.isOldest() {
 		a.asks.Remove(&k.inAsks)
@@ -257,15 +257,15 @@ func (a *Agenda[T]) Park(k *Tick[T], full bool, now time.Time) {
 		since = a.queueClaim(k, k.soonAt(k.afterDeadline(), now), now)
 	}
 	a.moveTo(k, Parked{since})
-	if full {
+	if asked.Full {
 		a.starved.Set(&k.inStarved, k.At)
 	}
 }
 
-// Send records that a tick is being claimed.
-func (a *Agenda[T]) Send(k *Tick[T], c Claim, now time.Time) {
+// Send records that a tick is being claimed. full is true if this replica has no free place for any job.
+func (a *Agenda[T]) Send(k *Tick[T], full bool, now time.Time) {
 	a.starved.Remove(&k.inStarved)
-	a.moveTo(k, Asking{now, c})
+	a.moveTo(k, Asking{now, full})
 }
 
 // Grant removes a tick that was granted to this replica.

@@ -20,7 +20,7 @@ func TestWokenTickIsNotSilent(t *testing.T) {
 	start := time.Unix(946684800, 0).UTC()
 	k := a.Open(j, Instants{At: start, Previous: start.Add(-time.Second), Next: start.Add(time.Second)}, start)
 	k.waitInLine()
-	a.Park(k, false, start)
+	a.Park(k, start)
 	woken := start.Add(10 * time.Second)
 	if a.isSilent(k, woken) {
 		t.Error("silent while nobody asks for it")
@@ -54,7 +54,7 @@ func TestLedgerHoldsWhatIsSkippedBehindABacklog(t *testing.T) {
 		switch {
 		case n == 0:
 			k.waitInLine()
-			a.Park(k, false, at)
+			a.Park(k, at)
 		case !k.Waits():
 			skipped++
 			a.Close(k)

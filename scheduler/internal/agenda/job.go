@@ -212,10 +212,10 @@ func (k *Tick[T]) Replaces() bool {
 	return k.Rules.Overlap == Replace && k.MayWin() && (k.Placed || k.Job.Running > 0)
 }
 
-// Contend makes a new tick contending after its claim has stopped a run. A tick of a backlog stays InLine, so it is displaced only if the backlog is
+// Contend makes a new tick contending, because its claim has stopped a run. A tick of a backlog stays InLine, so it is displaced only if the backlog is
 // stuck.
 func (k *Tick[T]) Contend() {
-	if k.Claim().Replaces && k.Standing == Fresh {
+	if k.Standing == Fresh {
 		k.Standing = Contending
 	}
 }

@@ -23,18 +23,6 @@ const (
 	Displaced
 )
 
-// An Answer is the kind of the answer to the last claim of a tick.
-type Answer int
-
-const (
-	// Answered is any answer except Shut. It is also the value before the first claim.
-	Answered Answer = iota
-	// Unanswered means that there was no answer, so the claim may have been granted.
-	Unanswered
-	// Shut means that the lock grants nothing for now, because the server lost its data.
-	Shut
-)
-
 // A Cause is the reason for which a tick will be missed. Borrowed is true if the tick has copied the reason from an older tick.
 type Cause struct {
 	Reason   run.Reason
@@ -58,7 +46,7 @@ type Tick[T any] struct {
 	Won      int  // the number of its grants on this replica
 
 	state  State
-	last   Answer
+	silent bool          // the last claim was not answered, or found the lock closed because the server lost its data
 	nth    int           // the serial number of the tick among the opened ticks of the job
 	opened time.Time     // the time at which the tick was opened
 	held   time.Time     // the time since which the tick has found all slots held; zero if it has not
@@ -96,16 +84,13 @@ func (k *Tick[T]) inLine() bool {
 	return (k.Standing == InLine || k.Standing == Contending) && k.Won < k.Job.PerReplica
 }
 
-// Unanswered reports whether the last claim of the tick had no answer.
-func (k *Tick[T]) Unanswered() bool { return k.last == Unanswered }
+// NoteSilence records that the claim that was under way was not answered. The caller then changes the state of the tick.
+func (k *Tick[T]) NoteSilence() { k.silent, k.Doubted = true, true }
 
-// NoteAnswer records the kind of the answer to the claim that was under way. The caller then changes the state of the tick.
-func (k *Tick[T]) NoteAnswer(a Answer, now time.Time) {
-	k.last = a
-	k.Doubted = k.Doubted || a == Unanswered
-	if a == Unanswered {
-		return
-	}
+// NoteAnswer records that the claim that was under way was answered. closed is true if the lock grants nothing for now, because the server lost its
+// data. The caller then changes the state of the tick.
+func (k *Tick[T]) NoteAnswer(closed bool, now time.Time) {
+	k.silent = closed
 	for _, o := range k.Job.Open { // the outage is over for the other open ticks of the job, too
 		o.Trouble.noteAnswered(now)
 	}
@@ -169,7 +154,7 @@ func (k *Tick[T]) isOldest() bool { return k == k.Job.Open[0] }
 func (k *Tick[T]) MustWait(now time.Time) bool {
 	// An unanswered claim may have decided the tick. It must be repeated at once, because the server forgets the decision when the older ticks are
 	// decided.
-	if k.Standing == Displaced || k.Placed || k.Unanswered() {
+	if k.Standing == Displaced || k.Placed || k.IsUnsure() {
 		return false
 	}
 	if k.Late(now) {
@@ -274,7 +259,7 @@ type (
 	// Asking is a tick whose claim is under way.
 	Asking struct {
 		Since time.Time
-		Claim
+		Full  bool // this replica had no free place for any job, so the claim abstains
 	}
 	// Unsure is a tick whose last claim has no answer. It is claimed again with the same id.
 	Unsure struct{ Since time.Time }
@@ -291,13 +276,6 @@ type (
 	// Closed is a tick that was decided or given up, and left the agenda.
 	Closed struct{}
 )
-
-// A Claim has the options of a claim.
-type Claim struct {
-	Abstains bool // the claim cannot be granted: there is no free place, or older ticks come first
-	Full     bool // this replica had no free place for any job
-	Replaces bool // the claim stops a run if all slots are held
-}
 
 func (Due) stateName() stateName       { return due }
 func (Waiting) stateName() stateName   { return waiting }
@@ -344,7 +322,7 @@ func (k *Tick[T]) queuedState(since time.Time) State {
 	switch {
 	case k.isIn(due):
 		return Due{since}
-	case k.Unanswered() && !k.isIn(parked, returning):
+	case k.isIn(unsure):
 		return Unsure{since}
 	}
 	return Waiting{since}
@@ -367,6 +345,9 @@ func (k *Tick[T]) waitsSince() time.Time {
 	return time.Time{}
 }
 
+// IsUnsure reports whether the last claim of a tick had no answer.
+func (k *Tick[T]) IsUnsure() bool { return k.isIn(unsure) }
+
 // IsAsking reports whether the claim of a tick is under way.
 func (k *Tick[T]) IsAsking() bool { return k.isIn(asking, givenUp) }
 
@@ -380,12 +361,6 @@ func (k *Tick[T]) canAsk() bool { return !k.isIn(asking, givenUp, returning) }
 func (k *Tick[T]) Unwanted() (givenUp, dropped bool) {
 	s, is := k.state.(GivenUp)
 	return is, s.Dropped
-}
-
-// Claim returns the options of the claim that is under way, or the zero value.
-func (k *Tick[T]) Claim() Claim {
-	s, _ := k.state.(Asking)
-	return s.Claim
 }
 
 // A Trouble describes why the server did not decide a tick: it did not answer for some time, or its answer was no decision. The zero value means no

@@ -67,16 +67,16 @@ func TestTickWalksThroughItsStates(t *testing.T) {
 	send := func(a *Agenda[any], k *Tick[any]) {
 		a.Take(start.Add(2*time.Hour), 1)
 		k.ID = "id"
-		a.Send(k, Claim{}, start)
+		a.Send(k, false, start)
 	}
 	steps := map[string]func(a *Agenda[any], k *Tick[any]){
 		"send":   send,
 		"ask":    func(a *Agenda[any], k *Tick[any]) { a.Ask(k, start, start) },
-		"doubt":  func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(Unanswered, start); a.Doubt(k, start) },
-		"shut":   func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(Shut, start); a.AskSoon(k, start, start) },
-		"park":   func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(Answered, start); a.Park(k, true, start) },
+		"doubt":  func(a *Agenda[any], k *Tick[any]) { k.NoteSilence(); a.Doubt(k, start) },
+		"shut":   func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(true, start); a.AskSoon(k, start, start) },
+		"park":   func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(false, start); a.Park(k, start) },
 		"grant":  func(a *Agenda[any], k *Tick[any]) { a.Grant(k) },
-		"return": func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(Answered, start); a.Return(k) },
+		"return": func(a *Agenda[any], k *Tick[any]) { k.NoteAnswer(false, start); a.Return(k) },
 		"give":   func(a *Agenda[any], k *Tick[any]) { a.GiveUp(k, true) },
 		"close":  func(a *Agenda[any], k *Tick[any]) { a.Close(k) },
 		"wake":   func(a *Agenda[any], k *Tick[any]) { a.Wake(k.Job, 1, start) },
@@ -134,9 +134,9 @@ func TestTrouble(t *testing.T) {
 		return func(k *Tick[any]) { k.Silent(at(from)); k.Cause.Reason = k.WhyUnanswered(false) }
 	}
 	stood := func(k *Tick[any]) { k.Cause.Reason = k.WhyUnanswered(true) }
-	answered := func(s int) func(*Tick[any]) { return func(k *Tick[any]) { k.NoteAnswer(Answered, at(s)) } }
+	answered := func(s int) func(*Tick[any]) { return func(k *Tick[any]) { k.NoteAnswer(false, at(s)) } }
 	shut := func(s int) func(*Tick[any]) {
-		return func(k *Tick[any]) { k.NoteAnswer(Shut, at(s)); k.Undecided("shut", at(s)) }
+		return func(k *Tick[any]) { k.NoteAnswer(true, at(s)); k.Undecided("shut", at(s)) }
 	}
 	for name, tc := range map[string]struct {
 		steps []func(*Tick[any])
