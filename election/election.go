@@ -24,19 +24,18 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/engine"
 	"github.com/cronclave/cronclave/locking"
 )
 
 // MaxLease is the maximum length of a lease without renewal.
-const MaxLease = engine.MaxLease
+const MaxLease = lease.MaxLease
 
 // ErrCorrupt means that the job's lock holds data that no client has written. No tick of the job is granted until a person has repaired or deleted
 // the data; other jobs are not affected. An error that wraps ErrCorrupt also wraps ErrUnknown.
-var ErrCorrupt = engine.ErrCorrupt
+var ErrCorrupt = lease.ErrCorrupt
 
 // ErrUnknown means that Redis did not answer in time, and may or may not have executed the request.
-var ErrUnknown = engine.ErrUnknown
+var ErrUnknown = lease.ErrUnknown
 
 // A Claim asks for one grant of a tick of a job, or, without a Tick, for a run outside the schedule. Its Lock is the [JobLock] of the job. ID,
 // Trigger, Slots and Lease are required. Memo is a text from [Memo], which other replicas read if the holder dies. The elector sets Permanent and
@@ -74,7 +73,7 @@ type Result struct {
 }
 
 // An Elector claims ticks. It is safe for concurrent use.
-type Elector struct{ locks *engine.Client }
+type Elector struct{ locks *lease.Client }
 
 // A Config configures an [Elector].
 type Config struct {
@@ -118,11 +117,11 @@ func jobRequest(c Claim) lease.Request {
 	return c
 }
 
-func resultOf(a engine.Answer) Result {
+func resultOf(a lease.Result) Result {
 	r := Result{Verdict: a.Verdict, Until: a.Until, By: a.Holder, Outcome: a.Outcome, Orphans: a.Orphans, Err: Plain(a.Err)}
 	switch {
 	case a.Verdict == Granted:
-		r.Term = &Term{lease: a.Lease}
+		r.Term = &Term{lease: a.Run}
 	case a.Verdict == lease.Decided && (a.Outcome == lease.OutcomeGranted || a.Holder != ""):
 		r.Verdict, r.Outcome = Taken, ""
 	case a.Verdict == lease.Decided:
@@ -199,23 +198,23 @@ type GrantEvent struct {
 // Publish publishes the terms in begun, so that other replicas need not claim their ticks, and the terms in ended, so that replicas that wait for a
 // slot claim at once. A lost event costs only an extra claim or a longer wait.
 func (e *Elector) Publish(ctx context.Context, begun, ended []*Term) error {
-	if err := e.locks.Publish(ctx, leasesOf(begun), leasesOf(ended)); err != nil {
+	if err := e.locks.Publish(ctx, runsOfTerms(begun), runsOfTerms(ended)); err != nil {
 		return fmt.Errorf("election: %w", Plain(err))
 	}
 	return nil
 }
 
-func leasesOf(terms []*Term) []*engine.Lease {
-	leases := make([]*engine.Lease, len(terms))
+func runsOfTerms(terms []*Term) []lease.Run {
+	runs := make([]lease.Run, len(terms))
 	for i, t := range terms {
-		leases[i] = t.lease
+		runs[i] = t.lease
 	}
-	return leases
+	return runs
 }
 
 // Subscribe calls f with the events of all electors, including e itself, until ctx ends. f is called from one goroutine.
 func (e *Elector) Subscribe(ctx context.Context, f func([]GrantEvent)) {
-	e.locks.Subscribe(ctx, func(heard []engine.GrantEvent) {
+	e.locks.Subscribe(ctx, func(heard []lease.GrantEvent) {
 		events := make([]GrantEvent, 0, len(heard))
 		for _, n := range heard {
 			if job, ok := JobOf(n.Lock); ok {
@@ -275,10 +274,10 @@ type State struct {
 
 // A Settlement is a tick that was settled without a run, with its outcome and the time. If After is set, the Settlement stands for all undecided
 // ticks after After, up to the tick.
-type Settlement = engine.Settlement
+type Settlement = lease.Settlement
 
 // An Ended is a tick whose runs have all ended well. Due is the time since which this tick and all earlier ticks are decided and have no runs left.
-type Ended = engine.Ended
+type Ended = lease.Ended
 
 // A Run is a granted run, as the server shows it to all replicas.
 type Run struct {
@@ -302,9 +301,9 @@ type Run struct {
 // Inspect returns the states of many jobs in one round trip. A claimant with the verdict [Held] should inspect the job just after Until, to notice a
 // dead holder.
 func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []State {
-	requests := make([]engine.InspectRequest, len(inspections))
+	requests := make([]lease.InspectRequest, len(inspections))
 	for i, q := range inspections {
-		requests[i] = engine.InspectRequest{Lock: JobLock(q.Job), Permanent: true, Schedule: q.Schedule, Behind: q.Behind, ZoneRules: q.ZoneRules,
+		requests[i] = lease.InspectRequest{Lock: JobLock(q.Job), Permanent: true, Schedule: q.Schedule, Behind: q.Behind, ZoneRules: q.ZoneRules,
 			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline, SettleOutcome: q.SettleOutcome, SettleSchedule: q.SettleSchedule,
 			Follower: q.Follower, Used: q.Used, Acked: q.Acked, Abandon: q.Abandon}
 	}
@@ -316,7 +315,7 @@ func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []S
 	return states
 }
 
-func runsOf(rows []engine.Row) []Run {
+func runsOf(rows []lease.Row) []Run {
 	out := make([]Run, len(rows))
 	for i, r := range rows {
 		claimant, deadline, at := readMemo(r.Memo)

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // triggerRequest returns a request that was made now, for the given identity of a claimant.
@@ -125,7 +125,7 @@ func TestTriggerRequestLeavesNothing(t *testing.T) {
 		what := triggerRequest("1")
 		c.claim(claimant, what, election.Granted)
 		die()
-		look := []engine.InspectRequest{{Lock: "{report}:request:please"}}
+		look := []lease.InspectRequest{{Lock: "{report}:request:please"}}
 		if s := b.Engine().Inspect(context.Background(), look)[0]; len(s.Orphans) != 1 {
 			t.Fatalf("%+v", s)
 		}
