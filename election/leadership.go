@@ -76,7 +76,7 @@ func (l *Leadership) Campaign(ctx context.Context, lead func(ctx context.Context
 		wait := l.cfg.Lease / 3
 		switch answer.Verdict {
 		case lease.Granted:
-			l.serveTerm(ctx, &Term{lease: answer.Run}, lead)
+			l.serveTerm(ctx, TermOf(answer), lead)
 			wait = l.cfg.Lease
 		case lease.Unknown:
 			l.lockClient().Withdraw(l.lockRequest(id), id)
@@ -121,13 +121,13 @@ func (l *Leadership) serveTerm(ctx context.Context, term *Term, lead func(contex
 
 // Leader returns the current leader. ok is false if there is none.
 func (l *Leadership) Leader(ctx context.Context) (leader Leader, ok bool, err error) {
-	s := l.lockClient().Inspect(ctx, []lease.InspectRequest{{Lock: l.nameOfLock()}})[0]
+	s := l.lockClient().Inspect(ctx, []InspectRequest{{Lock: l.nameOfLock()}})[0]
 	if s.Err != nil {
 		return Leader{}, false, fmt.Errorf("observe leadership %s: %w", l.cfg.Name, Plain(s.Err))
 	}
-	if len(s.Rows) == 0 {
+	if len(s.Running) == 0 {
 		return Leader{}, false, nil
 	}
-	r := s.Rows[0]
-	return Leader{Name: r.Owner, Token: int64(r.Token), Until: r.Expiry}, true, nil
+	r := s.Running[0]
+	return Leader{Name: r.Holder, Token: int64(r.Token), Until: r.Expires}, true, nil
 }

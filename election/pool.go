@@ -54,7 +54,7 @@ func (e *Elector) TryAcquirePool(ctx context.Context, entry Entry) (term *Term, 
 	a := e.locks.TryAcquire(ctx, entry.lockRequest().For(entry.Run))
 	switch a.Verdict {
 	case lease.Granted:
-		return &Term{lease: a.Run}, true, nil
+		return TermOf(a), true, nil
 	case lease.Unknown:
 		return nil, false, fmt.Errorf("acquire a slot of pool %s: %w", entry.Pool, Plain(a.Err))
 	}
@@ -63,13 +63,9 @@ func (e *Elector) TryAcquirePool(ctx context.Context, entry Entry) (term *Term, 
 
 // InspectPools returns the held slots of pools, in the field Running of each state. The states do not include waiting clients.
 func (e *Elector) InspectPools(ctx context.Context, pools []string) []State {
-	requests := make([]lease.InspectRequest, len(pools))
+	requests := make([]InspectRequest, len(pools))
 	for i, pool := range pools {
-		requests[i] = lease.InspectRequest{Lock: PoolLock(pool)}
+		requests[i].Lock = PoolLock(pool)
 	}
-	states := make([]State, len(pools))
-	for i, s := range e.locks.Inspect(ctx, requests) {
-		states[i] = State{Now: s.Now, Running: runsOf(s.Rows), Err: Plain(s.Err)}
-	}
-	return states
+	return e.inspectLocks(ctx, requests)
 }

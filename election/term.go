@@ -16,6 +16,14 @@ type Term struct {
 	both  lease.Span // both leases; nil without a slot
 }
 
+// TermOf returns the term of a granted claim. It returns nil for any other result. Call it once for a result.
+func TermOf(r Result) *Term {
+	if r.Run == nil {
+		return nil
+	}
+	return &Term{lease: r.Run}
+}
+
 // ID returns the id of the claim.
 func (t *Term) ID() string { return t.lease.ID() }
 

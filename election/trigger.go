@@ -63,7 +63,7 @@ func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
 	}
 	r := e.triggerResult(request, answer)
 	if r.Verdict == Granted && !state.Now.Before(q.Expires) {
-		if err := r.Term.End(ctx); err != nil {
+		if err := TermOf(r).End(ctx); err != nil {
 			return Result{Verdict: CannotTell, Err: err}
 		}
 		return Result{Verdict: Settled, Outcome: expired}
@@ -72,12 +72,12 @@ func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
 }
 
 // triggerResult withdraws a claim with an unknown result, because the next call has another Claimant.
-func (e *Elector) triggerResult(request lease.Request, answer lease.Result) Result {
-	r := resultOf(answer)
+func (e *Elector) triggerResult(request lease.Request, answer Result) Result {
+	r := plainResult(answer)
 	if r.Verdict == CannotTell || r.Verdict == Unheard {
 		e.locks.Withdraw(request, request.ID)
 	}
-	if r.Verdict == Taken && r.By == "" {
+	if r.Verdict == Taken && r.Holder == "" {
 		r.Until = time.Time{}
 	}
 	return r

@@ -117,7 +117,7 @@ func TestRenewalExtendsOnlyWhatReplicasHave(t *testing.T) {
 			if alive := l.Context().Err() == nil; alive != back {
 				w.Errorf("replicas back in time: %v, but alive: %v", back, alive)
 			}
-			if rows := w.rows("x"); len(rows) != 1 || !rows[0].Expiry.After(began.Add(lease)) {
+			if rows := w.rows("x"); len(rows) != 1 || !rows[0].Expires.After(began.Add(lease)) {
 				w.Errorf("the server has not renewed it: %+v", rows)
 			}
 			if !back && !errors.Is(context.Cause(l.Context()), ErrLost) {

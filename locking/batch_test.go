@@ -34,10 +34,10 @@ func TestRequestsOfOneCommandKeepTheirOwnArguments(t *testing.T) {
 		answers := c.Engine().AcquireAll(context.Background(), requests)
 		for i, s := range c.Engine().Inspect(context.Background(), looks) {
 			r := requests[i]
-			if s.Err != nil || len(s.Rows) != 1 || answers[i].Verdict != lease.Granted {
-				t.Fatalf("%s: %v, %v (%v), rows %v", r.Lock, s.Err, answers[i].Verdict, answers[i].Err, s.Rows)
+			if s.Err != nil || len(s.Running) != 1 || answers[i].Verdict != lease.Granted {
+				t.Fatalf("%s: %v, %v (%v), rows %v", r.Lock, s.Err, answers[i].Verdict, answers[i].Err, s.Running)
 			}
-			row := s.Rows[0]
+			row := s.Running[0]
 			if row.ID != answers[i].ID || row.Token != answers[i].Run.Token() || row.Length != r.Lease || row.Memo != r.Memo || row.Trigger != r.Trigger {
 				t.Errorf("%s was granted %+v for %+v", r.Lock, row, r)
 			}

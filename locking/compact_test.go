@@ -67,8 +67,8 @@ func TestCompactLock(t *testing.T) {
 			w.Errorf("while it is held: %q by %q, %v", a.Verdict, a.Holder, a.Err)
 		}
 		rows := w.rows("x") // which expands it
-		if len(rows) != 1 || rows[0].ID != first.ID() || rows[0].Token != first.Token() || rows[0].Owner != "us" ||
-			rows[0].Expiry.Sub(lease.FromMicros(int64(first.Token()))) != compactLease {
+		if len(rows) != 1 || rows[0].ID != first.ID() || rows[0].Token != first.Token() || rows[0].Holder != "us" ||
+			rows[0].Expires.Sub(lease.FromMicros(int64(first.Token()))) != compactLease {
 			w.Errorf("rows %+v of the lease %s, %d", rows, first.ID(), first.Token())
 		}
 		w.release(first)

@@ -282,8 +282,8 @@ func (w *world) expire() {
 	defer observer.Close()
 	s := observer.Engine().Inspect(w.ctx, []lease.InspectRequest{{Lock: "x", Permanent: true}})[0]
 	w.noError(s.Err)
-	if len(s.Orphans) != len(w.model.orphans) || len(s.Rows) != len(w.model.rows) {
-		w.Fatalf("rows %+v, orphans %+v; the model says %+v, %+v", s.Rows, s.Orphans, w.model.rows, w.model.orphans)
+	if len(s.Orphans) != len(w.model.orphans) || len(s.Running) != len(w.model.rows) {
+		w.Fatalf("rows %+v, orphans %+v; the model says %+v, %+v", s.Running, s.Orphans, w.model.rows, w.model.orphans)
 	}
 }
 

@@ -253,7 +253,7 @@ func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 			w.pass(length/3 - 10*time.Millisecond)
 			w.slow(slow)
 			w.pass(slow + 20*time.Millisecond)
-			renewed := w.rows("x")[0].Expiry
+			renewed := w.rows("x")[0].Expires
 			w.fail("mute")
 			<-l.Context().Done()
 			if now := time.Now(); !now.Before(renewed) || now.Before(renewed.Add(-length/50)) {
@@ -271,7 +271,7 @@ func TestEndedLeaseIsNotRenewed(t *testing.T) {
 		w.lock(c, "y", 30*time.Second)
 		l.end(ErrLost) // its deadline passes between two attempts
 		w.pass(9 * time.Second)
-		if rows := w.rows("x"); len(rows) != 1 || time.Until(rows[0].Expiry) > time.Second {
+		if rows := w.rows("x"); len(rows) != 1 || time.Until(rows[0].Expires) > time.Second {
 			w.Errorf("a lease that has ended was renewed: %+v", rows)
 		}
 		l.extendTo(c.cfg.Clock() + time.Hour) // a reply that came late
@@ -491,7 +491,7 @@ func TestCloseDuringTheFirstTryLeavesNoGhost(t *testing.T) {
 				_ = r.Close() // as its owner does next
 				<-tried
 				if rows := w.rows("x"); len(rows) != 0 {
-					w.Errorf("a ghost holds the lock for %v", time.Until(rows[0].Expiry))
+					w.Errorf("a ghost holds the lock for %v", time.Until(rows[0].Expires))
 				}
 			})
 		})
@@ -613,7 +613,7 @@ func TestTryThatArrivesAfterARefusalLeavesNoGhost(t *testing.T) {
 		<-s.done
 		w.pass(10 * time.Second)
 		if rows := w.rows("x"); len(rows) != 0 {
-			w.Errorf("TryLock said that it is held by another; a ghost holds it for %v", time.Until(rows[0].Expiry))
+			w.Errorf("TryLock said that it is held by another; a ghost holds it for %v", time.Until(rows[0].Expires))
 		}
 	})
 }

@@ -244,7 +244,7 @@ func TestAttemptNeedsAMajority(t *testing.T) {
 		if len(answer) != 1 || <-answer != nil {
 			w.Fatal("not begun")
 		}
-		if rows := c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x", Permanent: true}})[0].Rows; len(rows) != 1 || rows[0].Attempt != 2 {
+		if rows := c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x", Permanent: true}})[0].Running; len(rows) != 1 || rows[0].Attempt != 2 {
 			w.Errorf("rows %+v", rows)
 		}
 	})

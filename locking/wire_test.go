@@ -80,7 +80,7 @@ func (w *wire) rows(lock string) []lease.Row {
 	if s.Err != nil {
 		w.Fatal(s.Err)
 	}
-	return s.Rows
+	return s.Running
 }
 
 // one is the store of a client of one master.

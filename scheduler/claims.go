@@ -166,7 +166,7 @@ func (c *claims) settleClaims(b claimBatch) {
 		givenUp, _ := k.Unwanted()
 		switch {
 		case r.Verdict == election.Granted:
-			c.startGranted(k, r.Term, now)
+			c.startGranted(k, election.TermOf(r), now)
 		case givenUp:
 			c.settleUnwanted(k, r, now)
 		case r.Verdict == election.CannotTell: // the tick keeps its place, because it may have been granted

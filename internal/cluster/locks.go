@@ -96,7 +96,7 @@ func (r *statusReader) readPools(ctx context.Context, names []string) (err error
 	r.jobs = slices.DeleteFunc(r.jobs, func(info journal.JobInfo) bool { return !slices.Contains(names, info.Pool) })
 	requests := make([]election.InspectRequest, len(r.jobs))
 	for i, info := range r.jobs {
-		requests[i] = election.InspectRequest{Job: info.Name}
+		requests[i] = election.InspectRequest{Lock: election.JobLock(info.Name)}
 	}
 	for i, state := range r.elector.Inspect(ctx, requests) {
 		if state.Err != nil && !errors.Is(state.Err, election.ErrCorrupt) {
@@ -152,7 +152,7 @@ func (r *statusReader) inspectLocks(ctx context.Context, uses []journal.LockUse)
 		case state.Err != nil:
 			continue
 		}
-		all[i].setHolders(state.Rows, r.usersOf(all[i], uses), r.status.Now)
+		all[i].setHolders(state.Running, r.usersOf(all[i], uses), r.status.Now)
 	}
 	return nil
 }
@@ -232,8 +232,8 @@ func (l *Lock) setHolders(rows []lease.Row, users map[string]Waiter, now time.Ti
 		id := lease.WorkOf(row.ID)
 		user := users[id]
 		delete(users, id)
-		l.Holders = append(l.Holders, SlotHolder{Owner: row.Owner, Job: user.Job, RunID: user.RunID, Slot: row.Slot, Token: int64(row.Token),
-			Since: grantedAt(int64(row.Token), now), Expires: row.Expiry})
+		l.Holders = append(l.Holders, SlotHolder{Owner: row.Holder, Job: user.Job, RunID: user.RunID, Slot: row.Slot, Token: int64(row.Token),
+			Since: grantedAt(int64(row.Token), now), Expires: row.Expires})
 	}
 	slices.SortFunc(l.Holders, func(a, b SlotHolder) int { return cmp.Compare(a.Slot, b.Slot) })
 	for _, user := range users {

@@ -1,7 +1,10 @@
 package lease
 
 import (
+	"cmp"
 	"context"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -60,4 +63,57 @@ type Run interface {
 	GrantedRow() GrantedRow
 	// Join returns the time for which both this lease and another lease are held. A lease can be joined once.
 	Join(other Run) Span
+}
+
+// noClaimant stands in a memo for a missing claimant.
+const noClaimant = "-"
+
+// NewMemo returns the [Request.Memo] of a run: the text that Redis keeps with it, for clients that inspect the lock. claimant is the identity of the claiming client,
+// deadline the latest start of the run, and instant the instant of the tick, if something else identifies the tick, such as a local time. With the
+// instant, other clients need no zone data. Unused arguments are zero. Without a claimant, the deadline is ignored.
+func NewMemo(claimant string, deadline, instant time.Time) string {
+	if claimant == "" && instant.IsZero() {
+		return ""
+	}
+	memo := cmp.Or(claimant, noClaimant) + " " + strconv.FormatInt(max(deadline.UnixMicro(), 0), 10)
+	if !instant.IsZero() {
+		memo += " " + strconv.FormatInt(instant.Unix(), 10)
+	}
+	return memo
+}
+
+// readMemo is the inverse of [NewMemo]. A missing or damaged part is zero.
+func readMemo(memo string) (claimant string, deadline, at time.Time) {
+	fields := strings.Split(memo, " ")
+	if len(fields) == 3 {
+		if unix, err := strconv.ParseInt(fields[2], 10, 64); err == nil {
+			at = time.Unix(unix, 0).UTC()
+		}
+	}
+	if len(fields) < 2 || fields[0] == noClaimant {
+		return "", time.Time{}, at
+	}
+	n, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil || n <= 0 || n >= 1<<53 {
+		return "", time.Time{}, at
+	}
+	return fields[0], time.UnixMicro(n).UTC(), at
+}
+
+// Instant returns the instant of the run's tick, from the client that first won it. It is zero without a tick.
+func (r Row) Instant() time.Time {
+	if _, _, at := readMemo(r.Memo); !at.IsZero() {
+		return at
+	}
+	return r.Tick // identified by its instant
+}
+
+// Claimant returns the identity of the client that claimed the run, and the latest start of the run. Both are set only for a first attempt that was
+// never renewed: its claimant may not have received the grant, and may still withdraw the claim.
+func (r Row) Claimant() (claimant string, deadline time.Time) {
+	if r.Attempt != 1 || r.Renewed {
+		return "", time.Time{}
+	}
+	claimant, deadline, _ = readMemo(r.Memo)
+	return claimant, deadline
 }

@@ -47,8 +47,8 @@ type State struct {
 	Before  time.Time   // the value of Decided before SettleThrough was applied
 	Closed  time.Time   // no grants until then; zero or past if the lock is open
 	Pause   Pause       // the newest pause; [Pause.On] reports whether it is over
-	Rows    []Row
-	Orphans []Row
+	Running []Row       // the held leases
+	Orphans []Row       // runs whose holder died or handed them over, until [Client.DeleteOrphans]
 	Through time.Time    // for a follower: all ticks up to Through have ended; unknown while the lock is closed
 	Ended   []Ended      // for a follower: the ticks up to Through that succeeded, oldest first
 	Settled []Settlement // settlements that no replica has recorded yet
@@ -88,13 +88,13 @@ func SingleSettlement(outcome string, behind int64) string {
 	return fmt.Sprintf("%s\t%d", outcome, behind)
 }
 
-// A Row is a lease as other clients see it. The lease of an orphan has ended; its Expiry is zero.
+// A Row is a lease as other clients see it. The lease of an orphan has ended.
 type Row struct {
-	ID, Owner string
+	ID, Holder string
 	Slot      int
 	Token     Token
 	Length    time.Duration
-	Expiry    time.Time
+	Expires   time.Time // zero for an orphan
 	Tick      time.Time // zero without one
 	Attempt   int
 	Trigger   string

@@ -104,6 +104,18 @@ func (r Result) Unsure() bool {
 	return r.Verdict == Unknown && errors.Is(r.Err, ErrUnknown) && !errors.Is(r.Err, ErrRefused)
 }
 
+// Distinguished returns the result with [Taken] or [Before] in place of [Decided].
+func (r Result) Distinguished() Result {
+	switch {
+	case r.Verdict != Decided:
+	case r.Outcome == OutcomeGranted || r.Holder != "":
+		r.Verdict, r.Outcome = Taken, ""
+	default:
+		r.Verdict = Before
+	}
+	return r
+}
+
 // A HeldRow has the request and the grant of a row that this client holds. It does not change.
 type HeldRow struct {
 	Request Request

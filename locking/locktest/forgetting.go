@@ -95,7 +95,7 @@ func newcomerBehindCrowd(b *bench) {
 	b.setSince(b.first.Add(-time.Second))
 	r := lease.Request{Lock: lock, Slots: slots, Lease: long, Tick: tick}
 	b.wants(newcomer.Engine().Acquire(b.ctx, r), lease.Held) // and not settled
-	if n := len(b.state().Rows); n != servedAtOnce {
+	if n := len(b.state().Running); n != servedAtOnce {
 		b.Errorf("%d were served", n)
 	}
 	b.wins(newcomer, lease.Request{Slots: slots})
@@ -116,7 +116,7 @@ func heldAgain(b *bench, l holding) lease.Row {
 	b.Helper()
 	for n := 2; ; n++ {
 		b.await(l.ID(), n)
-		for _, row := range b.state().Rows {
+		for _, row := range b.state().Running {
 			if row.ID == l.ID() {
 				return row
 			}
@@ -128,10 +128,10 @@ func putsBack(b *bench) {
 	b.known()
 	runs(b, b.b, 0)
 	l := b.wins(b.a, lease.Request{ID: "one", Lease: renewing, Tick: b.tick(1), Trigger: "schedule", Memo: "memo\n"})
-	before := b.state().Rows[0]
+	before := b.state().Running[0]
 	b.forget()
 	after := heldAgain(b, l)
-	before.Expiry, after.Expiry = time.Time{}, time.Time{}
+	before.Expires, after.Expires = time.Time{}, time.Time{}
 	if before != after || l.Context().Err() != nil {
 		b.Errorf("put back as %+v, was %+v", after, before)
 	}
@@ -147,7 +147,7 @@ func putBackLoses(b *bench) {
 	b.forget()
 	other := b.wins(b.client("newcomer"), lease.Request{}) // it had not observed the lock
 	b.ends(l, locking.ErrLost)
-	if rows := b.state().Rows; len(rows) != 1 || rows[0].Token != other.Token() || other.Token() <= l.Token() {
+	if rows := b.state().Running; len(rows) != 1 || rows[0].Token != other.Token() || other.Token() <= l.Token() {
 		b.Errorf("rows %+v", rows)
 	}
 }

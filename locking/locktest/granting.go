@@ -36,9 +36,9 @@ func granting() []theorem {
 func heldLockTells(b *bench) {
 	l := b.wins(b.a, lease.Request{})
 	a := b.gets(b.b, lease.Request{}, lease.Held)
-	row := b.state().Rows[0]
-	if a.Holder != "a" || !b.same(a.Until, row.Expiry) || a.Run != nil {
-		b.Errorf("held by %q until %v, want a until %v", a.Holder, a.Until, row.Expiry)
+	row := b.state().Running[0]
+	if a.Holder != "a" || !b.same(a.Until, row.Expires) || a.Run != nil {
+		b.Errorf("held by %q until %v, want a until %v", a.Holder, a.Until, row.Expires)
 	}
 	b.release(l)
 	b.wins(b.b, lease.Request{})
@@ -102,7 +102,7 @@ func lateRequest(b *bench) {
 	if verdict, _ := b.again(args); verdict != "late" {
 		b.Errorf("a request after its not-after: %q", verdict)
 	}
-	if rows := b.state().Rows; len(rows) != 0 {
+	if rows := b.state().Running; len(rows) != 0 {
 		b.Errorf("it was granted: %v", rows)
 	}
 }
@@ -118,7 +118,7 @@ func sameID(b *bench) {
 	if other.Token() != first.Token() || other.Slot() != first.Slot() || !other.Tick().Equal(first.Tick()) || other.Attempt() != 1 {
 		b.Errorf("granted slot %d, token %d, then slot %d, token %d", first.Slot(), first.Token(), other.Slot(), other.Token())
 	}
-	if n := len(b.state().Rows); n != 1 {
+	if n := len(b.state().Running); n != 1 {
 		b.Errorf("%d rows are held", n)
 	}
 }
@@ -219,13 +219,13 @@ func rowsTell(b *bench) {
 	b.known()
 	memo := "first line\n\nthird; 5 4 done x\n"
 	l := b.wins(b.a, lease.Request{ID: "id", Slots: 2, AnyLimit: true, Tick: b.tick(1), Trigger: "schedule", Memo: memo})
-	rows := b.state().Rows
+	rows := b.state().Running
 	if len(rows) != 1 {
 		b.Fatalf("%d rows", len(rows))
 	}
-	expiry := rows[0].Expiry
-	rows[0].Expiry = time.Time{}
-	want := lease.Row{ID: "id", Owner: "a", Slot: 0, Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1,
+	expiry := rows[0].Expires
+	rows[0].Expires = time.Time{}
+	want := lease.Row{ID: "id", Holder: "a", Slot: 0, Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1,
 		Trigger: "schedule", Memo: memo}
 	if rows[0] != want {
 		b.Errorf("row %+v, want %+v", rows[0], want)
@@ -270,7 +270,7 @@ func thousandRows(b *bench) {
 		leases[l.Slot()] = l
 	}
 	b.gets(b.b, lease.Request{Slots: rows}, lease.Held)
-	if n := len(b.state().Rows); len(leases) != granted || n != rows {
+	if n := len(b.state().Running); len(leases) != granted || n != rows {
 		b.Errorf("%d slots granted, %d rows held", len(leases), n)
 	}
 	b.release(leases[rows-3])
@@ -351,7 +351,7 @@ func noDelayWithoutAHolder(b *bench) {
 	held := b.wins(b.a, r)
 	leaves(b, locking.WithDelay(time.Hour))
 	b.release(held)
-	rows := b.state().Rows
+	rows := b.state().Running
 	if len(rows) != 1 {
 		b.Fatalf("rows: %v", rows)
 	}

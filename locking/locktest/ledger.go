@@ -53,7 +53,7 @@ func tickOnce(b *bench) {
 		b.Errorf("granted tick %v, attempt %d", l.Tick(), l.Attempt())
 	}
 	a := b.gets(b.b, lease.Request{Tick: b.tick(1)}, lease.Decided)
-	if a.Outcome != "granted" || a.Holder != "a" || !b.same(a.Until, b.state().Rows[0].Expiry) {
+	if a.Outcome != "granted" || a.Holder != "a" || !b.same(a.Until, b.state().Running[0].Expires) {
 		b.Errorf("decided as %q, by %q until %v", a.Outcome, a.Holder, a.Until)
 	}
 	b.release(l)
@@ -368,8 +368,8 @@ func glitch(b *bench) {
 	now := b.now()
 	s := b.state()
 	bound := now.Add(long + timeout)
-	if s.Decided.After(bound) || s.Closed.After(bound) || s.Rows[0].Expiry.After(bound) {
-		b.Errorf("decided up to %v, closed until %v, held until %v, at %v", s.Decided, s.Closed, s.Rows[0].Expiry, now)
+	if s.Decided.After(bound) || s.Closed.After(bound) || s.Running[0].Expires.After(bound) {
+		b.Errorf("decided up to %v, closed until %v, held until %v, at %v", s.Decided, s.Closed, s.Running[0].Expires, now)
 	}
 	if since2 := b.field("since2"); since2 > bound.UnixMicro() {
 		b.Errorf("the older schedule begins at %v", time.UnixMicro(since2))

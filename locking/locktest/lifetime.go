@@ -209,7 +209,7 @@ func scriptFlush(b *bench) {
 	}
 	flush()
 	for i, s := range b.b.Engine().Inspect(b.ctx, []lease.InspectRequest{{Lock: "job-0"}, {Lock: "job-1"}}) {
-		if s.Err != nil || len(s.Rows) != 1 || !leases[s.Rows[0].Token] {
+		if s.Err != nil || len(s.Running) != 1 || !leases[s.Running[0].Token] {
 			b.Errorf("lock %d: %+v", i, s)
 		}
 	}

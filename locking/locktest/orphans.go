@@ -52,16 +52,16 @@ func orphan(b *bench) {
 		b.Errorf("%d orphans, held by %q", a.Orphans, a.Holder)
 	}
 	s := b.state()
-	want := lease.Row{ID: "dead", Owner: "a", Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1, Trigger: "schedule", Memo: "note\nbook"}
-	if len(s.Orphans) != 1 || s.Orphans[0] != want || len(s.Rows) != 0 {
-		b.Fatalf("orphans %+v, rows %+v, want %+v", s.Orphans, s.Rows, want)
+	want := lease.Row{ID: "dead", Holder: "a", Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1, Trigger: "schedule", Memo: "note\nbook"}
+	if len(s.Orphans) != 1 || s.Orphans[0] != want || len(s.Running) != 0 {
+		b.Fatalf("orphans %+v, rows %+v, want %+v", s.Orphans, s.Running, want)
 	}
 	recovery := b.wins(b.b, adoption("dead"))
 	if recovery.Attempt() != 2 || recovery.Token() <= l.Token() || !recovery.Tick().Equal(l.Tick()) {
 		b.Errorf("adopted as attempt %d, token %d, tick %v", recovery.Attempt(), recovery.Token(), recovery.Tick())
 	}
-	if s := b.state(); len(s.Orphans) != 0 || s.Rows[0].Memo != "note\nbook" || s.Rows[0].Attempt != 2 {
-		b.Errorf("orphans %+v, row %+v", s.Orphans, s.Rows)
+	if s := b.state(); len(s.Orphans) != 0 || s.Running[0].Memo != "note\nbook" || s.Running[0].Attempt != 2 {
+		b.Errorf("orphans %+v, row %+v", s.Orphans, s.Running)
 	}
 	b.expire(recovery)
 	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Attempt != 2 || s.Orphans[0].ID != recovery.ID() {
@@ -140,7 +140,7 @@ func neverStarted(b *bench) {
 
 func plainLease(b *bench) {
 	b.expire(b.wins(b.a, lease.Request{}))
-	if s := b.state(); len(s.Orphans)+len(s.Rows) != 0 {
+	if s := b.state(); len(s.Orphans)+len(s.Running) != 0 {
 		b.Errorf("%+v", s)
 	}
 }
@@ -200,8 +200,8 @@ func unheardIsDead(b *bench) {
 	again.ID = "anew"
 	l := b.wins(b.b, again)
 	b.withdraw(b.a, r)
-	if s := b.state(); len(s.Rows) != 1 || s.Rows[0].ID != "anew" || len(s.Open) != 0 {
-		b.Errorf("rows %+v, open %v", s.Rows, s.Open)
+	if s := b.state(); len(s.Running) != 1 || s.Running[0].ID != "anew" || len(s.Open) != 0 {
+		b.Errorf("rows %+v, open %v", s.Running, s.Open)
 	}
 	b.release(l)
 	decided(b, b.a, 1, "granted")
@@ -258,8 +258,8 @@ func unheardAdopted(b *bench) {
 	r, _ := unheardClaim(b, "one", 1, nil)
 	recovery := b.wins(b.b, adoption("one"))
 	b.withdraw(b.a, r)
-	if s := b.state(); len(s.Rows) != 1 || s.Rows[0].Attempt != 2 || len(s.Open) != 0 {
-		b.Errorf("rows %+v, open %v", s.Rows, s.Open)
+	if s := b.state(); len(s.Running) != 1 || s.Running[0].Attempt != 2 || len(s.Open) != 0 {
+		b.Errorf("rows %+v, open %v", s.Running, s.Open)
 	}
 	b.release(recovery)
 	decided(b, b.a, 1, "granted")
@@ -288,8 +288,8 @@ func leaveOrphan(b *bench, l lease.Run) {
 func orphanOf(b *bench, id string, attempt int) {
 	b.Helper()
 	s := b.state()
-	if len(s.Rows) != 0 || len(s.Orphans) != 1 || s.Orphans[0].ID != id || s.Orphans[0].Attempt != attempt || !s.Orphans[0].Tick.Equal(b.tick(1).At) {
-		b.Fatalf("rows %+v, orphans %+v", s.Rows, s.Orphans)
+	if len(s.Running) != 0 || len(s.Orphans) != 1 || s.Orphans[0].ID != id || s.Orphans[0].Attempt != attempt || !s.Orphans[0].Tick.Equal(b.tick(1).At) {
+		b.Fatalf("rows %+v, orphans %+v", s.Running, s.Orphans)
 	}
 }
 
@@ -307,7 +307,7 @@ func left(b *bench) {
 	decided(b, b.a, 1, "granted")
 	plain := b.wins(b.a, lease.Request{})
 	leaveOrphan(b, plain)
-	if s := b.state(); len(s.Orphans)+len(s.Rows) != 0 {
+	if s := b.state(); len(s.Orphans)+len(s.Running) != 0 {
 		b.Errorf("a lease without a trigger has left %+v", s)
 	}
 }
@@ -328,8 +328,8 @@ func leftTooLate(b *bench) {
 	l := died(b, "lost", 1)
 	recovery := b.wins(b.b, adoption("lost"))
 	_ = l.HandOver(b.ctx, 1)
-	if s := b.state(); len(s.Orphans) != 0 || len(s.Rows) != 1 || s.Rows[0].ID != recovery.ID() {
-		b.Errorf("rows %+v, orphans %+v", s.Rows, s.Orphans)
+	if s := b.state(); len(s.Orphans) != 0 || len(s.Running) != 1 || s.Running[0].ID != recovery.ID() {
+		b.Errorf("rows %+v, orphans %+v", s.Running, s.Orphans)
 	}
 }
 
@@ -351,8 +351,8 @@ func nextAttempt(b *bench) {
 	if n, err := l.NextAttempt(b.ctx); n != 2 || err != nil {
 		b.Fatalf("attempt %d, %v", n, err)
 	}
-	if s := b.state(); l.Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
-		b.Errorf("attempt %d, rows %+v", l.Attempt(), s.Rows)
+	if s := b.state(); l.Attempt() != 2 || len(s.Running) != 1 || s.Running[0].Attempt != 2 {
+		b.Errorf("attempt %d, rows %+v", l.Attempt(), s.Running)
 	}
 	b.expire(l)
 	orphanOf(b, "tries", 2)
@@ -405,8 +405,8 @@ func attemptBesideRecovery(b *bench) {
 	}
 	b.ends(l, locking.ErrLost)
 	recovery := b.wins(b.b, adoption("dead"))
-	if s := b.state(); recovery.Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
-		b.Errorf("the recovery's attempt is %d, rows %+v", recovery.Attempt(), s.Rows)
+	if s := b.state(); recovery.Attempt() != 2 || len(s.Running) != 1 || s.Running[0].Attempt != 2 {
+		b.Errorf("the recovery's attempt is %d, rows %+v", recovery.Attempt(), s.Running)
 	}
 }
 
@@ -424,8 +424,8 @@ func putBackOfAttempts(b *bench) {
 	if n, err := l.NextAttempt(b.ctx); n != 3 || err != nil {
 		b.Errorf("attempt %d, %v", n, err)
 	}
-	if s := b.state(); len(s.Rows) != 1 || s.Rows[0].Attempt != 3 {
-		b.Errorf("rows %+v", s.Rows)
+	if s := b.state(); len(s.Running) != 1 || s.Running[0].Attempt != 3 {
+		b.Errorf("rows %+v", s.Running)
 	}
 }
 

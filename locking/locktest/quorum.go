@@ -423,7 +423,7 @@ func endedRowSkipsNothing(b *bench) {
 	b.giveBack(l)
 	goneEverywhere(b, l)
 	onNodes(b, most, func(node redis.UniversalClient) error { return node.HSet(b.ctx, b.base(), "r0", row).Err() })
-	if rows := b.state().Rows; len(rows) != 0 {
+	if rows := b.state().Running; len(rows) != 0 {
 		b.Errorf("held: %+v", rows)
 	}
 	b.gets(b.b, lease.Request{Tick: settling(b, 1)}, lease.Held)

@@ -67,7 +67,7 @@ func holders(b *bench) (ids []string) {
 	b.Helper()
 	for n := 1; n <= 3; n++ {
 		id := ""
-		for _, row := range b.look(b.a, lease.InspectRequest{Lock: member(n)}).Rows {
+		for _, row := range b.look(b.a, lease.InspectRequest{Lock: member(n)}).Running {
 			id += row.ID
 		}
 		ids = append(ids, id)
@@ -197,7 +197,7 @@ func setPartlyReleased(b *bench) {
 			b.Errorf("again, after one was released: %s", v)
 		}
 		for i := 1; i <= 3; i++ {
-			if held := len(b.look(b.b, lease.InspectRequest{Lock: member(i)}).Rows); held != 1 && i != n || held != 0 && i == n {
+			if held := len(b.look(b.b, lease.InspectRequest{Lock: member(i)}).Running); held != 1 && i != n || held != 0 && i == n {
 				b.Errorf("lock %d was released, lock %d has %d rows", n, i, held)
 			}
 		}
@@ -223,7 +223,7 @@ func setFailsHalfway(b *bench) {
 		b.Errorf("granted: %v, %v", ok, err)
 	}
 	for _, n := range []int{1, 3} {
-		if rows := b.look(b.b, lease.InspectRequest{Lock: member(n)}).Rows; len(rows) > 0 {
+		if rows := b.look(b.b, lease.InspectRequest{Lock: member(n)}).Running; len(rows) > 0 {
 			b.Errorf("%s is held: %v", member(n), rows)
 		}
 	}

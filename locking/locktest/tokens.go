@@ -76,14 +76,14 @@ func tokensGrowUnobserved(b *bench) {
 
 func renewalKeepsToken(b *bench) {
 	l := b.wins(b.a, lease.Request{ID: "one", Lease: renewing})
-	before := b.state().Rows[0]
+	before := b.state().Running[0]
 	after := before
 	eventually(b, "a renewal", func() bool {
-		after = b.state().Rows[0]
-		return after.Expiry.After(before.Expiry)
+		after = b.state().Running[0]
+		return after.Expires.After(before.Expires)
 	})
 	if after.Token != l.Token() {
-		b.Errorf("after a renewal token %d until %v, before %d until %v", after.Token, after.Expiry, before.Token, before.Expiry)
+		b.Errorf("after a renewal token %d until %v, before %d until %v", after.Token, after.Expires, before.Token, before.Expires)
 	}
 }
 
@@ -115,7 +115,7 @@ func enteredTwice(b *bench) {
 	if next.Token() <= l.Token() {
 		b.Errorf("token %d after %d", next.Token(), l.Token())
 	}
-	eventually(b, "one row is held", func() bool { return len(b.state().Rows) == 1 }) // votes for refused claims are being taken back
+	eventually(b, "one row is held", func() bool { return len(b.state().Running) == 1 }) // votes for refused claims are being taken back
 	_, none, ok, err := m.TryLockReentrant(context.WithoutCancel(ctx))
 	if none != nil || ok || err != nil {
 		b.Errorf("entered what another holds: %v, %v", ok, err)

@@ -141,7 +141,7 @@ func firstInLine(b *bench) {
 		if next.Token() <= last.Token() {
 			b.Errorf("token %d after %d", next.Token(), last.Token())
 		}
-		if rows := b.state().Rows; len(rows) != 1 || rows[0].ID != next.ID() {
+		if rows := b.state().Running; len(rows) != 1 || rows[0].ID != next.ID() {
 			b.Errorf("the lock has %v", rows)
 		}
 		last = next
@@ -154,8 +154,8 @@ func firstInLine(b *bench) {
 func confirmed(b *bench, l holding) {
 	b.Helper()
 	eventually(b, "the holder has confirmed", func() bool {
-		return slices.ContainsFunc(b.state().Rows, func(r lease.Row) bool {
-			return r.ID == l.ID() && r.Expiry.Sub(b.now()) > long/2
+		return slices.ContainsFunc(b.state().Running, func(r lease.Row) bool {
+			return r.ID == l.ID() && r.Expires.Sub(b.now()) > long/2
 		})
 	})
 	select {
@@ -268,7 +268,7 @@ func deadWaiter(b *bench) {
 		b.Fatal(err)
 	}
 	b.release(held)
-	if rows := b.state().Rows; len(rows) != 1 || rows[0].ID == dead[0] {
+	if rows := b.state().Running; len(rows) != 1 || rows[0].ID == dead[0] {
 		b.Errorf("granted to the dead: %v", rows)
 	}
 	b.release(grantOf(b, next))
@@ -307,7 +307,7 @@ func rowsInOrder(b *bench) {
 	stillWaits(b, line[2])
 	b.release(first)
 	third := grantOf(b, line[2])
-	if rows := b.state().Rows; len(rows) != 2 || second.Slot() == third.Slot() {
+	if rows := b.state().Running; len(rows) != 2 || second.Slot() == third.Slot() {
 		b.Errorf("the lock has %v", rows)
 	}
 }
@@ -319,7 +319,7 @@ func forgottenQueue(b *bench) {
 	forgetQueue(b)
 	_ = held.Release(b.ctx) // its row is not there
 	b.open()
-	eventually(b, "it lines up again, or holds", func() bool { return inLine(b) > 0 || len(b.state().Rows) > 0 })
+	eventually(b, "it lines up again, or holds", func() bool { return inLine(b) > 0 || len(b.state().Running) > 0 })
 	b.open()
 	b.release(grantOf(b, a))
 }
@@ -378,7 +378,7 @@ func manyWaiters(b *bench) {
 		b.Fatal(err)
 	}
 	b.release(held)
-	rows := b.state().Rows
+	rows := b.state().Running
 	granted := 0 // rows that no holder confirms are gone after a moment; the token of a slot stays
 	for field := range fieldsOf(b, b.base()) {
 		if strings.HasPrefix(field, "t") {
@@ -389,7 +389,7 @@ func manyWaiters(b *bench) {
 		b.Errorf("%d granted, %d in line", granted, n)
 	}
 	for _, r := range rows {
-		if r.Owner != "owner" {
+		if r.Holder != "owner" {
 			b.Fatalf("a row without its holder: %+v", r)
 		}
 	}

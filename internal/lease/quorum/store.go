@@ -152,11 +152,11 @@ func (q *Store) stateOf(g *rules.Register, v rules.View, before, floor int64) le
 		if !known {
 			run = rules.Run{Attempt: 1}
 		}
-		s.Rows = append(s.Rows, lease.Row{ID: row.ID, Owner: row.Owner, Slot: row.Slot, Token: lease.Token(row.Token), Length: time.Duration(row.Lease) * time.Microsecond,
-			Expiry: lease.FromMicros(row.Expiry), Tick: lease.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo})
+		s.Running = append(s.Running, lease.Row{ID: row.ID, Holder: row.Owner, Slot: row.Slot, Token: lease.Token(row.Token), Length: time.Duration(row.Lease) * time.Microsecond,
+			Expires: lease.FromMicros(row.Expiry), Tick: lease.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo})
 	}
 	for id, run := range g.Orphans {
-		s.Orphans = append(s.Orphans, lease.Row{ID: id, Owner: run.Owner, Slot: run.Slot, Token: lease.Token(run.Token),
+		s.Orphans = append(s.Orphans, lease.Row{ID: id, Holder: run.Owner, Slot: run.Slot, Token: lease.Token(run.Token),
 			Length: time.Duration(run.Lease) * time.Microsecond, Tick: lease.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo,
 			EndedWell: run.EndedWell, Stopped: run.Stopped, Abandoned: run.Abandoned})
 	}
@@ -169,7 +169,7 @@ func (q *Store) stateOf(g *rules.Register, v rules.View, before, floor int64) le
 		s.Settled = append(s.Settled, lease.NewSettlement(e.Tick, e.At, e.How))
 	}
 	slices.SortFunc(s.Open, time.Time.Compare)
-	slices.SortFunc(s.Rows, func(a, b lease.Row) int { return a.Slot - b.Slot })
+	slices.SortFunc(s.Running, func(a, b lease.Row) int { return a.Slot - b.Slot })
 	return s
 }
 
@@ -268,7 +268,7 @@ func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 	changes, tasks, chosen := make([]*change, len(requests)), make([]task, len(requests)), make([]rules.Choice, len(requests))
 	for i, r := range requests {
 		t := &change{Store: q, lock: r.Lock, permanent: r.Permanent, look: true}
-		t.edit = func(g *rules.Register, v rules.View) { chosen[i] = g.Stop(r, q.stateOf(g, v, 0, 0).Rows, v) }
+		t.edit = func(g *rules.Register, v rules.View) { chosen[i] = g.Stop(r, q.stateOf(g, v, 0, 0).Running, v) }
 		changes[i], tasks[i] = t, t
 	}
 	q.runTasks(ctx, tasks)
@@ -291,7 +291,7 @@ func (q *Store) markRow(ctx context.Context, r lease.StopRequest, c rules.Choice
 	}})
 	switch {
 	case countWords(votes[0], "told") > 0:
-		return lease.StopAnswer{ID: c.Row.ID, Owner: c.Row.Owner, Slot: c.Row.Slot}
+		return lease.StopAnswer{ID: c.Row.ID, Owner: c.Row.Holder, Slot: c.Row.Slot}
 	case countWords(votes[0], "gone") >= q.majority:
 		return lease.StopAnswer{}
 	}
