@@ -57,7 +57,7 @@ func (q *Store) ServerTime(ctx context.Context) (time.Time, error) {
 		return lease.FromMicros(micros), nil
 	}
 	k := nodeCall{script: q.scripts.Claim, keys: q.nodeKeys("", "time"), id: "time",
-		args: redis.QuorumClaimArgs{Slot: redis.NoSlot, Everyone: true, All: true}.Encode()}
+		args: redis.NodeClaim{Request: &lease.Request{}, Slot: redis.NoSlot, Everyone: true, All: true}.Encode()}
 	votes, _ := q.askNodes(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, _ bool) bool {
 		return count(votes[0], func(v vote) bool { return v.hasAnswered() }) >= q.majority
 	}})
@@ -189,9 +189,9 @@ func (q *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) er
 func (q *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewed {
 	calls := make([]nodeCall, len(batch))
 	for i, l := range batch {
-		r, g := &l.Row.Request, &l.Row.Grant
+		r := &l.Row.Request
 		calls[i] = nodeCall{script: q.scripts.Renew, keys: q.nodeKeys(r.Lock, r.ID), id: r.ID, idle: q.idleOf(r.Permanent),
-			args: redis.QuorumRenewArgs{Slot: g.Slot, Lease: r.Lease, Token: g.Token, Owner: q.cfg.Owner, Delay: r.Delay, Slots: r.Slots}.Encode()}
+			args: redis.NodeRenew(l.Row, q.cfg.Owner)}
 	}
 	votes, sent := q.askNodes(ctx, poll{calls: calls, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
 		return !slices.ContainsFunc(votes, func(of []vote) bool {
@@ -285,7 +285,7 @@ func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 
 // markRow marks a row on the nodes, so that its holder receives the stop request.
 func (q *Store) markRow(ctx context.Context, r lease.StopRequest, c rules.Choice) lease.StopAnswer {
-	k := nodeCall{script: q.scripts.Stop, keys: q.nodeKeys(r.Lock, c.Row.ID), id: c.Row.ID, idle: q.idleOf(r.Permanent), args: redis.QuorumStopArgs{Slot: c.Row.Slot, Reason: c.Reason}.Encode()}
+	k := nodeCall{script: q.scripts.Stop, keys: q.nodeKeys(r.Lock, c.Row.ID), id: c.Row.ID, idle: q.idleOf(r.Permanent), args: redis.NodeStop(c.Row.Slot, c.Reason)}
 	votes, _ := q.askNodes(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
 		return silentNodes(votes[0]) == 0 || late && countWords(votes[0], "told", "gone") >= q.majority
 	}})
