@@ -29,16 +29,16 @@ func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
 			requests = append(requests, lease.StopRequest{Lock: JobLock(job), Permanent: true, ID: r.ID, Reason: StopByUser})
 		}
 	}
-	var told []Run
+	var accepted []Run
 	for i, a := range e.locks.Stop(ctx, requests) {
 		if a.Err != nil {
-			return told, fmt.Errorf("cancel job %s: run %s: %w", job, asked[i].ID, Plain(a.Err))
+			return accepted, fmt.Errorf("cancel job %s: run %s: %w", job, asked[i].ID, Plain(a.Err))
 		}
 		if a.ID != "" {
-			told = append(told, asked[i])
+			accepted = append(accepted, asked[i])
 		}
 	}
-	return told, nil
+	return accepted, nil
 }
 
 // stopReplaced requests the stop of a run for each claim with Replace that found all slots held. Errors are ignored, because the next claim of the

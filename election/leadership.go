@@ -57,12 +57,12 @@ func NewLeadership(cfg LeadershipConfig) (*Leadership, error) {
 
 func (l *Leadership) lockClient() *lease.Client { return l.cfg.Locks.Engine() }
 
-func (l *Leadership) nameOfLock() string { return "{" + l.cfg.Name + "}:office" }
+func (l *Leadership) lockName() string { return "{" + l.cfg.Name + "}:leader" }
 
 // LeadershipOf returns the name of the leadership to which a lock belongs. ok is false if the lock does not belong to a leadership.
 func LeadershipOf(lock string) (name string, ok bool) {
 	name, begins := strings.CutPrefix(lock, "{")
-	name, ends := strings.CutSuffix(name, "}:office")
+	name, ends := strings.CutSuffix(name, "}:leader")
 	return name, begins && ends
 }
 
@@ -90,7 +90,7 @@ func (l *Leadership) Campaign(ctx context.Context, lead func(ctx context.Context
 }
 
 func (l *Leadership) lockRequest(id string) lease.Request {
-	return lease.Request{Lock: l.nameOfLock(), ID: id, Lease: l.cfg.Lease, AnyLimit: true}
+	return lease.Request{Lock: l.lockName(), ID: id, Lease: l.cfg.Lease, AnyLimit: true}
 }
 
 // serveTerm calls lead for one term. At the end of the term it cancels the context of lead, waits until lead has returned, and releases the lease, in
@@ -121,7 +121,7 @@ func (l *Leadership) serveTerm(ctx context.Context, term *Term, lead func(contex
 
 // Leader returns the current leader. ok is false if there is none.
 func (l *Leadership) Leader(ctx context.Context) (leader Leader, ok bool, err error) {
-	s := l.lockClient().Inspect(ctx, []InspectRequest{{Lock: l.nameOfLock()}})[0]
+	s := l.lockClient().Inspect(ctx, []InspectRequest{{Lock: l.lockName()}})[0]
 	if s.Err != nil {
 		return Leader{}, false, fmt.Errorf("observe leadership %s: %w", l.cfg.Name, Plain(s.Err))
 	}

@@ -64,7 +64,7 @@ func (t *Term) OnExtend(f func(deadline time.Duration)) (stop func()) {
 // already ended.
 func (t *Term) End(ctx context.Context) error {
 	slot := t.endSlot(ctx)
-	return joinEndErrors("end", slot, t.lease.Release(ctx))
+	return joinEndErrors("release", slot, t.lease.Release(ctx))
 }
 
 // NextAttempt increments the attempt number of the run, and returns the new number when the server has acknowledged it. The attempt must not begin
@@ -81,14 +81,14 @@ func (t *Term) NextAttempt(ctx context.Context) (int, error) {
 // jobs: see [InspectRequest.Follower].
 func (t *Term) ReleaseWith(ctx context.Context, well bool) error {
 	slot := t.endSlot(ctx)
-	return joinEndErrors("end", slot, t.lease.ReleaseWith(ctx, well))
+	return joinEndErrors("release", slot, t.lease.ReleaseWith(ctx, well))
 }
 
 // MarkSucceeded records on the server that the run has succeeded. Call it before the run is recorded and the term ends: if the holder dies in
 // between, the replica that finds the orphan records a success and does not recover the run. followed is true if other jobs run after this job.
 func (t *Term) MarkSucceeded(ctx context.Context, followed bool) error {
 	if err := t.lease.MarkSucceeded(ctx, followed); err != nil {
-		return fmt.Errorf("end of a run: %w", Plain(err))
+		return fmt.Errorf("record the success of a run: %w", Plain(err))
 	}
 	return nil
 }
@@ -97,13 +97,13 @@ func (t *Term) MarkSucceeded(ctx context.Context, followed bool) error {
 // has begun. Call HandOver only when the work is over, like [Term.End].
 func (t *Term) HandOver(ctx context.Context, attempt int) error {
 	slot := t.endSlot(ctx)
-	return joinEndErrors("leave", slot, t.lease.HandOver(ctx, attempt))
+	return joinEndErrors("hand over", slot, t.lease.HandOver(ctx, attempt))
 }
 
 // Undo gives back a term whose work never began. Its tick is undecided again. If the term was a recovery, its orphan waits for another recovery.
 func (t *Term) Undo(ctx context.Context) error {
 	slot := t.endSlot(ctx)
-	return joinEndErrors("return", slot, t.lease.Undo(ctx))
+	return joinEndErrors("undo", slot, t.lease.Undo(ctx))
 }
 
 // Stopping returns a channel that is closed when the holder is asked to stop its work. [Term.StopReason] returns the reason. The term goes on until
@@ -135,7 +135,7 @@ func (t *Term) endSlot(ctx context.Context) error {
 
 func joinEndErrors(what string, slot, lease error) error {
 	if err := errors.Join(slot, lease); err != nil {
-		return fmt.Errorf("%s of term: %w", what, Plain(err))
+		return fmt.Errorf("%s the term: %w", what, Plain(err))
 	}
 	return nil
 }

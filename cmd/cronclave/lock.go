@@ -131,7 +131,7 @@ func (j *lockJob) parseLimits(wait, lease string) (err error) {
 	return nil
 }
 
-// lockName returns the name of the lock in Redis: {NAME}:lock. The locks of jobs ({NAME}:job) and leaders ({NAME}:office) have other suffixes. For a pool it
+// lockName returns the name of the lock in Redis: {NAME}:lock. The locks of jobs ({NAME}:job) and leaders ({NAME}:leader) have other suffixes. For a pool it
 // is the same lock that jobs use.
 func (j *lockJob) lockName() string {
 	if j.pool {

@@ -46,7 +46,7 @@ var kindsOfKeys = []struct {
 	{`\{[^}]+\}:records`, perJob(1), perJob(200 + 420*(keptOfAJob+1))},
 	{`\{[^}]+\}:streak`, perJob(1), perJob(200)},
 	{`\{[^}]+\}:output`, perJob(1), perJob(200 + outputOfAJob + 200*blocksOfAJob)},
-	{`\{leader\}:office`, exactly(1), exactly(1200)},
+	{`\{leader\}:leader`, exactly(1), exactly(1200)},
 	{"jobs", exactly(1), perJob(500)},
 	{"history", exactly(1), perJob(150)},
 	{"digests:.*", exactly(fewDigests), perJob(fewDigests * 64)},
@@ -107,10 +107,10 @@ func newBooks(t *testing.T, jobs int) *books {
 	for n := range jobs {
 		b.jobs = append(b.jobs, fmt.Sprintf("nightly-backup-%04d", n))
 	}
-	office, err := election.NewLeadership(election.LeadershipConfig{Locks: locks, Name: "leader"})
+	leadership, err := election.NewLeadership(election.LeadershipConfig{Locks: locks, Name: "leader"})
 	harness.Must(t, err)
 	ctx, resign := context.WithCancel(t.Context())
-	office.Campaign(ctx, func(context.Context, *election.Term) { resign() })
+	leadership.Campaign(ctx, func(context.Context, *election.Term) { resign() })
 	return b
 }
 

@@ -287,10 +287,10 @@ func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 func (q *Store) markRow(ctx context.Context, r lease.StopRequest, c rules.Choice) lease.StopAnswer {
 	k := nodeCall{script: q.scripts.Stop, keys: q.nodeKeys(r.Lock, c.Row.ID), id: c.Row.ID, idle: q.idleOf(r.Permanent), args: redis.NodeStop(c.Row.Slot, c.Reason)}
 	votes, _ := q.askNodes(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
-		return silentNodes(votes[0]) == 0 || late && countWords(votes[0], "told", "gone") >= q.majority
+		return silentNodes(votes[0]) == 0 || late && countWords(votes[0], "asked", "gone") >= q.majority
 	}})
 	switch {
-	case countWords(votes[0], "told") > 0:
+	case countWords(votes[0], "asked") > 0:
 		return lease.StopAnswer{ID: c.Row.ID, Owner: c.Row.Holder, Slot: c.Row.Slot}
 	case countWords(votes[0], "gone") >= q.majority:
 		return lease.StopAnswer{}
