@@ -160,7 +160,7 @@ memory: ## measure what is in Redis with 1,000 jobs after 100,000 runs; about a 
 	CRONCLAVE_TEST_INSTALL=1 go test -C integration -count=1 -v -timeout 20m -run 'TestMemoryInRedisIsBounded' ./redis -memory 100000
 
 quorum: ## run only the tests of quorums of independent masters; about six minutes
-	CRONCLAVE_TEST_INSTALL=1 go test -race -count=1 -timeout 30m -run 'Quorum' ./internal/lease/engine ./internal/lease/quorum ./scheduler
+	CRONCLAVE_TEST_INSTALL=1 go test -race -count=1 -timeout 30m -run 'Quorum' ./locking ./internal/lease/quorum ./scheduler
 	CRONCLAVE_TEST_INSTALL=1 go test -C integration -race -count=1 -timeout 30m -run 'Quorum' ./redis ./locks ./cluster ./model/quorum
 
 vm: ## run the tests of processes in a small virtual machine that has cgroup v2, as root and as nobody; ten minutes, fewer with KVM

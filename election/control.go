@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // The values of [Term.StopReason].
@@ -17,37 +17,37 @@ const (
 // Cancel requests the stop of all runs of a job, or only of the given run if run is not "". It returns the runs for which the server has accepted the
 // request: their holders see it through [Term.Stopping]. Cancel does not wait until the runs have stopped.
 func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
-	state := e.Inspect(ctx, []InspectRequest{{Job: job}})[0]
+	state := e.Inspect(ctx, []InspectRequest{{Lock: JobLock(job)}})[0]
 	if state.Err != nil {
 		return nil, fmt.Errorf("cancel job %s: %w", job, state.Err)
 	}
 	var asked []Run
-	var requests []engine.StopRequest
+	var requests []lease.StopRequest
 	for _, r := range state.Running {
 		if run == "" || r.ID == run {
 			asked = append(asked, r)
-			requests = append(requests, engine.StopRequest{Lock: JobLock(job), Permanent: true, ID: r.ID, Reason: StopByUser})
+			requests = append(requests, lease.StopRequest{Lock: JobLock(job), Permanent: true, ID: r.ID, Reason: StopByUser})
 		}
 	}
-	var told []Run
+	var accepted []Run
 	for i, a := range e.locks.Stop(ctx, requests) {
 		if a.Err != nil {
-			return told, fmt.Errorf("cancel job %s: run %s: %w", job, asked[i].ID, Plain(a.Err))
+			return accepted, fmt.Errorf("cancel job %s: run %s: %w", job, asked[i].ID, Plain(a.Err))
 		}
 		if a.ID != "" {
-			told = append(told, asked[i])
+			accepted = append(accepted, asked[i])
 		}
 	}
-	return told, nil
+	return accepted, nil
 }
 
 // stopReplaced requests the stop of a run for each claim with Replace that found all slots held. Errors are ignored, because the next claim of the
 // tick repeats the request.
 func (e *Elector) stopReplaced(ctx context.Context, claims []Claim, results []Result) {
-	var requests []engine.StopRequest
+	var requests []lease.StopRequest
 	for i, c := range claims {
 		if c.Tick != nil && c.Tick.Replace && results[i].Verdict == Held {
-			requests = append(requests, engine.StopRequest{Lock: c.Lock, Permanent: true, Reason: StopReplaced,
+			requests = append(requests, lease.StopRequest{Lock: c.Lock, Permanent: true, Reason: StopReplaced,
 				Slots: c.Slots, Tick: c.Tick.At, From: c.Tick.NotBefore})
 		}
 	}
@@ -57,7 +57,7 @@ func (e *Elector) stopReplaced(ctx context.Context, claims []Claim, results []Re
 }
 
 // A Pause is a period in which the ticks of a job are settled without a run. Manual runs and recoveries go on.
-type Pause = engine.Pause
+type Pause = lease.Pause
 
 // A PauseOrder describes a pause.
 type PauseOrder struct {
@@ -74,8 +74,8 @@ type PauseOrder struct {
 // Validate returns an error if the order is invalid.
 func (o PauseOrder) Validate() error { return o.pauseRequest().Validate() }
 
-func (o PauseOrder) pauseRequest() engine.PauseRequest {
-	return engine.PauseRequest{For: o.For, Outcome: o.Outcome, Reason: o.Reason, By: o.By}
+func (o PauseOrder) pauseRequest() lease.PauseRequest {
+	return lease.PauseRequest{For: o.For, Outcome: o.Outcome, Reason: o.Reason, By: o.By}
 }
 
 // A Paused is the result of [Elector.Pause] or [Elector.Resume] for one job.
@@ -93,11 +93,11 @@ func (e *Elector) Pause(ctx context.Context, jobs []string, order PauseOrder) []
 
 // Resume ends the pauses of jobs in one round trip. Ticks from the time of the pause do not run later.
 func (e *Elector) Resume(ctx context.Context, jobs []string) []Paused {
-	return e.pauseJobs(ctx, jobs, engine.PauseRequest{End: true})
+	return e.pauseJobs(ctx, jobs, lease.PauseRequest{End: true})
 }
 
-func (e *Elector) pauseJobs(ctx context.Context, jobs []string, r engine.PauseRequest) []Paused {
-	requests := make([]engine.PauseRequest, len(jobs))
+func (e *Elector) pauseJobs(ctx context.Context, jobs []string, r lease.PauseRequest) []Paused {
+	requests := make([]lease.PauseRequest, len(jobs))
 	for i, job := range jobs {
 		requests[i] = r
 		requests[i].Lock, requests[i].Permanent = JobLock(job), true

@@ -14,29 +14,27 @@
 package election
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/engine"
 	"github.com/cronclave/cronclave/locking"
 )
 
 // MaxLease is the maximum length of a lease without renewal.
-const MaxLease = engine.MaxLease
+const MaxLease = lease.MaxLease
 
 // ErrCorrupt means that the job's lock holds data that no client has written. No tick of the job is granted until a person has repaired or deleted
 // the data; other jobs are not affected. An error that wraps ErrCorrupt also wraps ErrUnknown.
-var ErrCorrupt = engine.ErrCorrupt
+var ErrCorrupt = lease.ErrCorrupt
 
 // ErrUnknown means that Redis did not answer in time, and may or may not have executed the request.
-var ErrUnknown = engine.ErrUnknown
+var ErrUnknown = lease.ErrUnknown
 
 // A Claim asks for one grant of a tick of a job, or, without a Tick, for a run outside the schedule. Its Lock is the [JobLock] of the job. ID,
 // Trigger, Slots and Lease are required. Memo is a text from [Memo], which other replicas read if the holder dies. The elector sets Permanent and
@@ -51,30 +49,22 @@ type Verdict = lease.Verdict
 
 // The verdicts.
 const (
-	Granted    = lease.Granted // this replica runs the tick: Term is set
-	Taken      = lease.Taken   // the tick has had all its grants; By and Until describe a grant whose run has not ended
+	Granted    = lease.Granted // this replica runs the tick: see [TermOf]
+	Taken      = lease.Taken   // the tick has had all its grants; Holder and Until describe a grant whose run has not ended
 	Settled    = lease.Settled // this claim decided the tick without a run, with Outcome
 	Before     = lease.Before  // the tick was decided before without a run, with Outcome if it is still known
-	Held       = lease.Held    // undecided: all slots are held; By holds the slot whose lease ends first, at Until
+	Held       = lease.Held    // undecided: all slots are held; Holder holds the slot whose lease ends first, at Until
 	Early      = lease.Early   // undecided: claim again at Until
 	Closed     = lease.Closed  // undecided: the server lost the lock's data, and grants nothing until Until
 	Unheard    = lease.Unheard // granted under this id, but the term has ended: see [Elector.AwaitWithdrawal]
 	CannotTell = lease.Unknown // unknown because of Err: repeat the claim with the same id
 )
 
-// A Result is the result of a [Claim]. Until is by the server's clock.
-type Result struct {
-	Verdict Verdict
-	Term    *Term
-	Until   time.Time
-	By      string
-	Outcome string
-	Orphans int // the number of orphans of the job: see [Elector.Inspect]
-	Err     error
-}
+// A Result is the result of a [Claim]: Verdict, Until by the server's clock, Holder, Outcome, Orphans and Err. [TermOf] returns its term.
+type Result = lease.Result
 
 // An Elector claims ticks. It is safe for concurrent use.
-type Elector struct{ locks *engine.Client }
+type Elector struct{ locks *lease.Client }
 
 // A Config configures an [Elector].
 type Config struct {
@@ -105,9 +95,9 @@ func (e *Elector) Claim(ctx context.Context, claims []Claim) []Result {
 	for i, c := range claims {
 		requests[i] = jobRequest(c)
 	}
-	results := make([]Result, len(claims))
-	for i, a := range e.locks.AcquireAll(ctx, requests) {
-		results[i] = resultOf(a)
+	results := e.locks.AcquireAll(ctx, requests)
+	for i := range results {
+		results[i] = plainResult(results[i])
 	}
 	e.stopReplaced(ctx, claims, results)
 	return results
@@ -118,16 +108,10 @@ func jobRequest(c Claim) lease.Request {
 	return c
 }
 
-func resultOf(a engine.Answer) Result {
-	r := Result{Verdict: a.Verdict, Until: a.Until, By: a.Holder, Outcome: a.Outcome, Orphans: a.Orphans, Err: Plain(a.Err)}
-	switch {
-	case a.Verdict == Granted:
-		r.Term = &Term{lease: a.Lease}
-	case a.Verdict == lease.Decided && (a.Outcome == lease.OutcomeGranted || a.Holder != ""):
-		r.Verdict, r.Outcome = Taken, ""
-	case a.Verdict == lease.Decided:
-		r.Verdict = Before
-	}
+// plainResult distinguishes the two kinds of decided ticks, and names jobs in the error.
+func plainResult(r Result) Result {
+	r = r.Distinguished()
+	r.Err = Plain(r.Err)
 	return r
 }
 
@@ -145,47 +129,9 @@ func (e *Elector) AwaitWithdrawal(ctx context.Context, c Claim) error {
 	return nil
 }
 
-// noClaimant stands in a memo for a missing claimant.
-const noClaimant = "-"
-
-// Memo returns the text that the server keeps with a run, for replicas that inspect the job. claimant is the identity of the claiming replica,
-// deadline the latest start of the run, and instant the instant of the tick, if something else identifies the tick, such as a local time. With the
-// instant, other replicas need no zone data. Unused arguments are zero. Without a claimant, the deadline is ignored.
+// Memo returns the text of [Claim.Memo]: see [lease.NewMemo].
 func Memo(claimant string, deadline, instant time.Time) string {
-	if claimant == "" && instant.IsZero() {
-		return ""
-	}
-	memo := cmp.Or(claimant, noClaimant) + " " + strconv.FormatInt(max(deadline.UnixMicro(), 0), 10)
-	if !instant.IsZero() {
-		memo += " " + strconv.FormatInt(instant.Unix(), 10)
-	}
-	return memo
-}
-
-// readMemo is the inverse of [Memo]. A missing or damaged part is zero.
-func readMemo(memo string) (claimant string, deadline, at time.Time) {
-	fields := strings.Split(memo, " ")
-	if len(fields) == 3 {
-		if unix, err := strconv.ParseInt(fields[2], 10, 64); err == nil {
-			at = time.Unix(unix, 0).UTC()
-		}
-	}
-	if len(fields) < 2 || fields[0] == noClaimant {
-		return "", time.Time{}, at
-	}
-	n, err := strconv.ParseInt(fields[1], 10, 64)
-	if err != nil || n <= 0 || n >= 1<<53 {
-		return "", time.Time{}, at
-	}
-	return fields[0], time.UnixMicro(n).UTC(), at
-}
-
-// orTick returns at, the instant from a memo. If the memo has none, the tick is identified by its instant, and orTick returns tick.
-func orTick(at, tick time.Time) time.Time {
-	if at.IsZero() {
-		return tick
-	}
-	return at
+	return lease.NewMemo(claimant, deadline, instant)
 }
 
 // A GrantEvent reports that a tick was granted to the replica By, for a term that ends at Until unless it is renewed. With a zero Tick it reports
@@ -199,23 +145,23 @@ type GrantEvent struct {
 // Publish publishes the terms in begun, so that other replicas need not claim their ticks, and the terms in ended, so that replicas that wait for a
 // slot claim at once. A lost event costs only an extra claim or a longer wait.
 func (e *Elector) Publish(ctx context.Context, begun, ended []*Term) error {
-	if err := e.locks.Publish(ctx, leasesOf(begun), leasesOf(ended)); err != nil {
+	if err := e.locks.Publish(ctx, runsOfTerms(begun), runsOfTerms(ended)); err != nil {
 		return fmt.Errorf("election: %w", Plain(err))
 	}
 	return nil
 }
 
-func leasesOf(terms []*Term) []*engine.Lease {
-	leases := make([]*engine.Lease, len(terms))
+func runsOfTerms(terms []*Term) []lease.Run {
+	runs := make([]lease.Run, len(terms))
 	for i, t := range terms {
-		leases[i] = t.lease
+		runs[i] = t.lease
 	}
-	return leases
+	return runs
 }
 
 // Subscribe calls f with the events of all electors, including e itself, until ctx ends. f is called from one goroutine.
 func (e *Elector) Subscribe(ctx context.Context, f func([]GrantEvent)) {
-	e.locks.Subscribe(ctx, func(heard []engine.GrantEvent) {
+	e.locks.Subscribe(ctx, func(heard []lease.GrantEvent) {
 		events := make([]GrantEvent, 0, len(heard))
 		for _, n := range heard {
 			if job, ok := JobOf(n.Lock); ok {
@@ -229,104 +175,38 @@ func (e *Elector) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 // Now returns the time of the server's clock, estimated from its replies. ok is false before the first reply.
 func (e *Elector) Now() (now time.Time, ok bool) { return e.locks.EstimatedTime() }
 
-// An InspectRequest asks for the state of a job.
-type InspectRequest struct {
-	Job string
-	// Schedule, if set, identifies the job's schedule on this replica. If the cluster does not have this schedule yet, its ticks begin now.
-	Schedule string
-	// Behind and ZoneRules are set if ticks are identified by local times. Behind is the difference between now and the identity of a tick that is due
-	// now, in seconds. ZoneRules identifies the zone data from which the replica computes the instants of ticks.
-	Behind    int64
-	ZoneRules string
-	// SettleThrough, if set, settles all undecided ticks up to this tick, if the server's clock is past SettleDeadline. The ticks in [State.Open] are
-	// not settled: they must be claimed one by one.
-	SettleThrough, SettleDeadline time.Time
-	// SettleOutcome is the outcome of the settled ticks, and SettleSchedule is their schedule. The server keeps one settlement for all of these ticks
-	// until a replica has acknowledged that they are recorded: see [State.Settled].
-	SettleOutcome, SettleSchedule string
-	// Follower, if set, is the name of a job that runs after this job. [State.Ended] then has the ticks that ended well. The follower no longer needs the
-	// outcomes of ticks up to Used.
-	Follower string
-	Used     time.Time
-	// Acked has the ticks of [State.Settled] whose outcomes are recorded. The server forgets them.
-	Acked []time.Time
-	// Abandon has the ids of orphans that are about to be recorded as abandoned. From then on their claimants can no longer withdraw the claims: see
-	// [Run.Abandoned].
-	Abandon []string
-}
+// An InspectRequest asks for the state of a job. Its Lock is the [JobLock] of the job. The elector sets Permanent.
+type InspectRequest = lease.InspectRequest
 
-// A State is the state of a job in the cluster. Times are by the server's clock.
-type State struct {
-	Now     time.Time
-	Decided time.Time   // every tick up to Decided is decided, except the ticks in Open
-	Open    []time.Time // ticks whose grant was given back before the run began, oldest first
-	Before  time.Time   // Decided before SettleThrough was applied
-	Closed  time.Time   // the server lost the lock's data, and grants nothing before this time; otherwise zero or past
-	Pause   Pause       // the newest pause
-	Running []Run
-	Orphans []Run        // runs whose holder died or handed them over, until [Elector.DeleteOrphans]
-	Through time.Time    // for a follower: the runs of every tick up to Through have ended
-	Ended   []Ended      // for a follower: the ticks up to Through that ended well, oldest first
-	Settled []Settlement // ticks settled by a claim with KeepOutcome, or by an inspection with SettleOutcome, and not yet in Acked
-	// RulesSince is the time since which the cluster has used the announced ZoneRules. It is zero if the cluster used no other rules before.
-	RulesSince time.Time
-	Err        error // if not nil, the state is unknown
-}
+// A State is the state of a job in the cluster.
+type State = lease.State
+
+// A Run is a granted run, as the server shows it to all replicas.
+type Run = lease.Row
 
 // A Settlement is a tick that was settled without a run, with its outcome and the time. If After is set, the Settlement stands for all undecided
 // ticks after After, up to the tick.
-type Settlement = engine.Settlement
+type Settlement = lease.Settlement
 
 // An Ended is a tick whose runs have all ended well. Due is the time since which this tick and all earlier ticks are decided and have no runs left.
-type Ended = engine.Ended
-
-// A Run is a granted run, as the server shows it to all replicas.
-type Run struct {
-	ID, Holder string
-	Slot       int
-	Token      int64
-	Tick       time.Time // identifies the tick; zero outside the schedule
-	At         time.Time // the instant of the tick, from the replica that first won it
-	Attempt    int
-	Trigger    string
-	Expires    time.Time // zero for an orphan
-	EndedWell  bool      // the holder of the orphan died after the work had succeeded: see [Term.MarkSucceeded]
-	Stopped    string    // the reason for which the holder of an orphan was asked to stop; "" if it was not
-	Abandoned  bool      // the orphan was abandoned: see [InspectRequest.Abandon]
-	// Claimant is the identity of the replica that claimed the run, and Deadline the latest start of the run. Both are set only for a first attempt that
-	// was never renewed: its claimant may not have received the grant, and may still withdraw the claim.
-	Claimant string
-	Deadline time.Time
-}
+type Ended = lease.Ended
 
 // Inspect returns the states of many jobs in one round trip. A claimant with the verdict [Held] should inspect the job just after Until, to notice a
 // dead holder.
-func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []State {
-	requests := make([]engine.InspectRequest, len(inspections))
-	for i, q := range inspections {
-		requests[i] = engine.InspectRequest{Lock: JobLock(q.Job), Permanent: true, Schedule: q.Schedule, Behind: q.Behind, ZoneRules: q.ZoneRules,
-			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline, SettleOutcome: q.SettleOutcome, SettleSchedule: q.SettleSchedule,
-			Follower: q.Follower, Used: q.Used, Acked: q.Acked, Abandon: q.Abandon}
+func (e *Elector) Inspect(ctx context.Context, requests []InspectRequest) []State {
+	requests = slices.Clone(requests)
+	for i := range requests {
+		requests[i].Permanent = true
 	}
-	states := make([]State, len(inspections))
-	for i, s := range e.locks.Inspect(ctx, requests) {
-		states[i] = State{Now: s.Now, Decided: s.Decided, Open: s.Open, Before: s.Before, Closed: s.Closed, Pause: s.Pause, Running: runsOf(s.Rows), Orphans: runsOf(s.Orphans),
-			Through: s.Through, Ended: s.Ended, Settled: s.Settled, RulesSince: s.RulesSince, Err: Plain(s.Err)}
-	}
-	return states
+	return e.inspectLocks(ctx, requests)
 }
 
-func runsOf(rows []engine.Row) []Run {
-	out := make([]Run, len(rows))
-	for i, r := range rows {
-		claimant, deadline, at := readMemo(r.Memo)
-		out[i] = Run{ID: r.ID, Holder: r.Owner, Slot: r.Slot, Token: int64(r.Token), Tick: r.Tick, At: orTick(at, r.Tick),
-			Attempt: r.Attempt, Trigger: r.Trigger, Expires: r.Expiry, EndedWell: r.EndedWell, Stopped: r.Stopped, Abandoned: r.Abandoned}
-		if r.Attempt == 1 && !r.Renewed {
-			out[i].Claimant, out[i].Deadline = claimant, deadline
-		}
+func (e *Elector) inspectLocks(ctx context.Context, requests []InspectRequest) []State {
+	states := e.locks.Inspect(ctx, requests)
+	for i := range states {
+		states[i].Err = Plain(states[i].Err)
 	}
-	return out
+	return states
 }
 
 // DeleteOrphans deletes orphans of a job after their outcomes are recorded.

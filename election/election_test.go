@@ -73,7 +73,7 @@ const minutely = "minutely-digest"
 // announced is a job whose schedule the cluster has known since a minute ago, and its first tick after that, now due.
 func announced(t *testing.T, e *election.Elector) election.Claim {
 	t.Helper()
-	if st := e.Inspect(context.Background(), []election.InspectRequest{{Job: "report", Schedule: minutely}})[0]; st.Err != nil {
+	if st := e.Inspect(context.Background(), []election.InspectRequest{{Lock: election.JobLock("report"), Schedule: minutely}})[0]; st.Err != nil {
 		t.Fatal(st.Err)
 	}
 	time.Sleep(time.Minute)
@@ -88,15 +88,15 @@ func TestTickHasOneWinner(t *testing.T) {
 		a, b := c.elector("a"), c.elector("b")
 		claim := announced(t, a)
 		won := claimOne(a, claim)
-		if won.Verdict != election.Granted || won.Term.Attempt() != 1 || won.Term.Slot() != 0 || won.Term.ID() != "first" {
+		if won.Verdict != election.Granted || election.TermOf(won).Attempt() != 1 || election.TermOf(won).Slot() != 0 || election.TermOf(won).ID() != "first" {
 			t.Fatalf("the first claim: %+v", won)
 		}
 		claim.ID = "second"
 		taken := claimOne(b, claim)
-		if taken.Verdict != election.Taken || taken.By != "a" || !taken.Until.Equal(time.Now().Add(30*time.Second)) {
+		if taken.Verdict != election.Taken || taken.Holder != "a" || !taken.Until.Equal(time.Now().Add(30*time.Second)) {
 			t.Errorf("while the winner runs: %+v", taken)
 		}
-		if err := won.Term.End(context.Background()); err != nil {
+		if err := election.TermOf(won).End(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		if again := claimOne(b, claim); again.Verdict != election.Taken {
@@ -113,11 +113,11 @@ func TestLaterGrantHasTheGreaterToken(t *testing.T) {
 		newest := int64(0)
 		for range 5 {
 			r := claimOne(a, claim)
-			if r.Verdict != election.Granted || r.Term.Token() <= newest {
+			if r.Verdict != election.Granted || election.TermOf(r).Token() <= newest {
 				t.Fatalf("after token %d: %+v", newest, r)
 			}
-			newest = r.Term.Token()
-			_ = r.Term.End(context.Background())
+			newest = election.TermOf(r).Token()
+			_ = election.TermOf(r).End(context.Background())
 			time.Sleep(time.Minute)
 			claim.ID += "+"
 			claim.Tick.Previous, claim.Tick.At = claim.Tick.At, claim.Tick.At.Add(time.Minute)
@@ -145,7 +145,7 @@ func TestVerdictsOfAnOpenTick(t *testing.T) {
 		later := *claim.Tick
 		later.Previous, later.At = claim.Tick.At, claim.Tick.At.Add(time.Minute)
 		next.ID, next.Tick = "next", &later
-		if r := claimOne(b, next); r.Verdict != election.Held || r.By != "a" || !r.Until.After(time.Now()) {
+		if r := claimOne(b, next); r.Verdict != election.Held || r.Holder != "a" || !r.Until.After(time.Now()) {
 			t.Errorf("while all slots are held: %+v", r)
 		}
 		later.IfHeld = "skipped overlap"
@@ -190,7 +190,7 @@ func TestSameIDFindsOut(t *testing.T) {
 		a := c.elector("a")
 		claim := announced(t, a)
 		first, again := claimOne(a, claim), claimOne(a, claim)
-		if again.Verdict != election.Granted || again.Term.Token() != first.Term.Token() {
+		if again.Verdict != election.Granted || election.TermOf(again).Token() != election.TermOf(first).Token() {
 			t.Errorf("first %+v, again %+v", first, again)
 		}
 	})
@@ -201,7 +201,7 @@ func TestReturnedTickIsOpenAgain(t *testing.T) {
 		c := newCluster(t)
 		a, b := c.elector("a"), c.elector("b")
 		claim := announced(t, a)
-		if err := claimOne(a, claim).Term.Undo(context.Background()); err != nil {
+		if err := election.TermOf(claimOne(a, claim)).Undo(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		claim.ID = "other"
@@ -224,7 +224,7 @@ func TestDeadHolderIsNoticedAndBuried(t *testing.T) {
 		claimOne(a, claim)
 		die()
 		time.Sleep(31 * time.Second)
-		st := b.Inspect(context.Background(), []election.InspectRequest{{Job: "report"}})[0]
+		st := b.Inspect(context.Background(), []election.InspectRequest{{Lock: election.JobLock("report")}})[0]
 		if len(st.Running) != 0 || len(st.Orphans) != 1 || st.Orphans[0].ID != "first" || st.Orphans[0].Holder != "a" ||
 			!st.Orphans[0].Tick.Equal(claim.Tick.At) {
 			t.Fatalf("after the lease: %+v", st)
@@ -232,7 +232,7 @@ func TestDeadHolderIsNoticedAndBuried(t *testing.T) {
 		if err := b.DeleteOrphans(context.Background(), "report", "first"); err != nil {
 			t.Fatal(err)
 		}
-		if st := b.Inspect(context.Background(), []election.InspectRequest{{Job: "report"}})[0]; len(st.Orphans) != 0 {
+		if st := b.Inspect(context.Background(), []election.InspectRequest{{Lock: election.JobLock("report")}})[0]; len(st.Orphans) != 0 {
 			t.Errorf("after the burial: %+v", st)
 		}
 	})
@@ -244,7 +244,7 @@ func TestGapIsSettledTogetherAndByOne(t *testing.T) {
 		a, b := c.elector("a"), c.elector("b")
 		claim := announced(t, a)
 		time.Sleep(10 * time.Minute)
-		gap := election.InspectRequest{Job: "report", SettleThrough: claim.Tick.At.Add(5 * time.Minute), SettleDeadline: claim.Tick.At.Add(6 * time.Minute)}
+		gap := election.InspectRequest{Lock: election.JobLock("report"), SettleThrough: claim.Tick.At.Add(5 * time.Minute), SettleDeadline: claim.Tick.At.Add(6 * time.Minute)}
 		mine := a.Inspect(context.Background(), []election.InspectRequest{gap})[0]
 		if !mine.Decided.Equal(gap.SettleThrough) || !mine.Before.Before(claim.Tick.At) {
 			t.Errorf("the first to ask settles: %+v", mine)

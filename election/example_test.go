@@ -40,7 +40,7 @@ func ExampleElector_Claim() {
 	defer locksOfTwo.Close()
 
 	// A replica that starts announces its schedule: ticks before that are not run in retrospect.
-	state := one.Inspect(ctx, []election.InspectRequest{{Job: "report", Schedule: "every second"}})[0]
+	state := one.Inspect(ctx, []election.InspectRequest{{Lock: election.JobLock("report"), Schedule: "every second"}})[0]
 	if state.Err != nil {
 		log.Fatal(state.Err)
 	}
@@ -54,7 +54,7 @@ func ExampleElector_Claim() {
 		result = one.Claim(ctx, []election.Claim{claim})[0]
 	}
 	fmt.Println("one:", result.Verdict)
-	if err := result.Term.End(ctx); err != nil {
+	if err := election.TermOf(result).End(ctx); err != nil {
 		log.Fatal(err)
 	}
 	claim.ID = "run-of-two"

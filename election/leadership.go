@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/backoff"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -55,14 +55,14 @@ func NewLeadership(cfg LeadershipConfig) (*Leadership, error) {
 	return &Leadership{cfg}, nil
 }
 
-func (l *Leadership) lockClient() *engine.Client { return l.cfg.Locks.Engine() }
+func (l *Leadership) lockClient() *lease.Client { return l.cfg.Locks.Engine() }
 
-func (l *Leadership) nameOfLock() string { return "{" + l.cfg.Name + "}:office" }
+func (l *Leadership) lockName() string { return "{" + l.cfg.Name + "}:leader" }
 
 // LeadershipOf returns the name of the leadership to which a lock belongs. ok is false if the lock does not belong to a leadership.
 func LeadershipOf(lock string) (name string, ok bool) {
 	name, begins := strings.CutPrefix(lock, "{")
-	name, ends := strings.CutSuffix(name, "}:office")
+	name, ends := strings.CutSuffix(name, "}:leader")
 	return name, begins && ends
 }
 
@@ -75,10 +75,10 @@ func (l *Leadership) Campaign(ctx context.Context, lead func(ctx context.Context
 		answer := l.lockClient().Acquire(ctx, l.lockRequest(id))
 		wait := l.cfg.Lease / 3
 		switch answer.Verdict {
-		case engine.Granted:
-			l.serveTerm(ctx, &Term{lease: answer.Lease}, lead)
+		case lease.Granted:
+			l.serveTerm(ctx, TermOf(answer), lead)
 			wait = l.cfg.Lease
-		case engine.Unknown:
+		case lease.Unknown:
 			l.lockClient().Withdraw(l.lockRequest(id), id)
 		default:
 			if now, ok := l.lockClient().EstimatedTime(); ok && answer.Until.After(now) {
@@ -89,8 +89,8 @@ func (l *Leadership) Campaign(ctx context.Context, lead func(ctx context.Context
 	}
 }
 
-func (l *Leadership) lockRequest(id string) engine.Request {
-	return engine.Request{Lock: l.nameOfLock(), ID: id, Lease: l.cfg.Lease, AnyLimit: true}
+func (l *Leadership) lockRequest(id string) lease.Request {
+	return lease.Request{Lock: l.lockName(), ID: id, Lease: l.cfg.Lease, AnyLimit: true}
 }
 
 // serveTerm calls lead for one term. At the end of the term it cancels the context of lead, waits until lead has returned, and releases the lease, in
@@ -121,13 +121,13 @@ func (l *Leadership) serveTerm(ctx context.Context, term *Term, lead func(contex
 
 // Leader returns the current leader. ok is false if there is none.
 func (l *Leadership) Leader(ctx context.Context) (leader Leader, ok bool, err error) {
-	s := l.lockClient().Inspect(ctx, []engine.InspectRequest{{Lock: l.nameOfLock()}})[0]
+	s := l.lockClient().Inspect(ctx, []InspectRequest{{Lock: l.lockName()}})[0]
 	if s.Err != nil {
 		return Leader{}, false, fmt.Errorf("observe leadership %s: %w", l.cfg.Name, Plain(s.Err))
 	}
-	if len(s.Rows) == 0 {
+	if len(s.Running) == 0 {
 		return Leader{}, false, nil
 	}
-	r := s.Rows[0]
-	return Leader{Name: r.Owner, Token: int64(r.Token), Until: r.Expiry}, true, nil
+	r := s.Running[0]
+	return Leader{Name: r.Holder, Token: int64(r.Token), Until: r.Expires}, true, nil
 }

@@ -1,12 +1,13 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // An Entry is a request for a slot of a pool. A pool is a semaphore that jobs and other clients share across the cluster.
@@ -31,41 +32,40 @@ func PoolOf(lock string) (pool string, ok bool) {
 	return pool, begins && ends
 }
 
-func (e *Elector) poolSemaphore(entry Entry) *engine.Semaphore {
-	return e.locks.Semaphore(PoolLock(entry.Pool), entry.Slots, engine.WithLease(entry.Lease), engine.WithAnyLimit()).For(entry.Run)
+func (entry Entry) lockRequest() lease.Request {
+	return lease.Request{Lock: PoolLock(entry.Pool), Slots: cmp.Or(entry.Slots, noSlots), Lease: entry.Lease, AnyLimit: true}
 }
+
+// noSlots is an invalid number of slots. In a request, 0 would stand for the default.
+const noSlots = -1
 
 // AcquirePool waits for a slot of a pool until ctx ends. Slots are granted first come, first served. On a quorum, the first request after a release
 // gets the slot. While the server does not answer, AcquirePool retries. The returned term has its whole length.
 func (e *Elector) AcquirePool(ctx context.Context, entry Entry) (*Term, error) {
-	lease, err := e.poolSemaphore(entry).AcquireConfirmed(ctx)
+	slot, err := e.locks.WaitConfirmed(ctx, entry.lockRequest(), entry.Run)
 	if err != nil {
 		return nil, fmt.Errorf("acquire a slot of pool %s: %w", entry.Pool, Plain(err))
 	}
-	return &Term{lease: lease}, nil
+	return &Term{lease: slot}, nil
 }
 
 // TryAcquirePool takes a slot of a pool if one is free and no other client waits for it. ok reports whether it took one.
 func (e *Elector) TryAcquirePool(ctx context.Context, entry Entry) (term *Term, ok bool, err error) {
-	lease, ok, err := e.poolSemaphore(entry).TryAcquire(ctx)
-	switch {
-	case err != nil:
-		return nil, false, fmt.Errorf("acquire a slot of pool %s: %w", entry.Pool, Plain(err))
-	case !ok:
-		return nil, false, nil
+	a := e.locks.TryAcquire(ctx, entry.lockRequest().For(entry.Run))
+	switch a.Verdict {
+	case lease.Granted:
+		return TermOf(a), true, nil
+	case lease.Unknown:
+		return nil, false, fmt.Errorf("acquire a slot of pool %s: %w", entry.Pool, Plain(a.Err))
 	}
-	return &Term{lease: lease}, true, nil
+	return nil, false, nil
 }
 
 // InspectPools returns the held slots of pools, in the field Running of each state. The states do not include waiting clients.
 func (e *Elector) InspectPools(ctx context.Context, pools []string) []State {
-	requests := make([]engine.InspectRequest, len(pools))
+	requests := make([]InspectRequest, len(pools))
 	for i, pool := range pools {
-		requests[i] = engine.InspectRequest{Lock: PoolLock(pool)}
+		requests[i].Lock = PoolLock(pool)
 	}
-	states := make([]State, len(pools))
-	for i, s := range e.locks.Inspect(ctx, requests) {
-		states[i] = State{Now: s.Now, Running: runsOf(s.Rows), Err: Plain(s.Err)}
-	}
-	return states
+	return e.inspectLocks(ctx, requests)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 var warehouse = election.Entry{Pool: "warehouse", Slots: 1, Lease: 10 * time.Second}
@@ -86,8 +86,8 @@ func TestTermWithASlot(t *testing.T) {
 			if won.Verdict != election.Granted || !ok || err != nil {
 				t.Fatalf("%s: %+v, %v, %v", end, won, ok, err)
 			}
-			term := won.Term.With(slot)
-			if term.Length() != warehouse.Lease || term.Deadline() != slot.Deadline() || term.ID() != end || term.Token() != won.Term.Token() {
+			term := election.TermOf(won).With(slot)
+			if term.Length() != warehouse.Lease || term.Deadline() != slot.Deadline() || term.ID() != end || term.Token() != election.TermOf(won).Token() {
 				t.Errorf("%v, %v, %v", term.Length(), term.Deadline(), term.ID())
 			}
 			switch end {
@@ -98,7 +98,7 @@ func TestTermWithASlot(t *testing.T) {
 			default:
 				_ = slot.End(context.Background())
 				<-term.Context().Done()
-				if !errors.Is(context.Cause(term.Context()), engine.ErrReleased) || won.Term.Context().Err() != nil {
+				if !errors.Is(context.Cause(term.Context()), lease.ErrReleased) || election.TermOf(won).Context().Err() != nil {
 					t.Errorf("ended with %v", context.Cause(term.Context()))
 				}
 				err = term.End(context.Background())
@@ -106,8 +106,8 @@ func TestTermWithASlot(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", end, err)
 			}
-			states := locks.Engine().Inspect(context.Background(), []engine.InspectRequest{{Lock: election.PoolLock("warehouse")}, {Lock: "{report}:job", Permanent: true}})
-			if n := len(states[0].Rows) + len(states[1].Rows); n > 0 {
+			states := locks.Engine().Inspect(context.Background(), []lease.InspectRequest{{Lock: election.PoolLock("warehouse")}, {Lock: "{report}:job", Permanent: true}})
+			if n := len(states[0].Running) + len(states[1].Running); n > 0 {
 				t.Errorf("%s: %d rows are left", end, n)
 			}
 		}

@@ -6,14 +6,22 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // A Term is a lease that gives the right to run a tick, or to be the leader. It is safe for concurrent use.
 type Term struct {
-	lease *engine.Lease
-	slot  *Term            // the slot of a pool, or nil: see [Term.With]
-	both  *engine.LeaseSet // both leases; nil without a slot
+	lease lease.Run
+	slot  *Term      // the slot of a pool, or nil: see [Term.With]
+	both  lease.Span // both leases; nil without a slot
+}
+
+// TermOf returns the term of a granted claim. It returns nil for any other result. Call it once for a result.
+func TermOf(r Result) *Term {
+	if r.Run == nil {
+		return nil
+	}
+	return &Term{lease: r.Run}
 }
 
 // ID returns the id of the claim.
@@ -26,7 +34,7 @@ func (t *Term) Slot() int { return t.lease.Slot() }
 func (t *Term) Token() int64 { return int64(t.lease.Token()) }
 
 // Attempt returns the attempt number: 1 for the first attempt, and more for a recovery or a retry.
-func (t *Term) Attempt() int { return engine.RunOf(t.lease).Attempt() }
+func (t *Term) Attempt() int { return t.lease.Attempt() }
 
 // Context returns a context that ends before the lease expires, or when the term is ended. context.Cause returns the reason.
 func (t *Term) Context() context.Context { return t.leaseSpan().Context() }
@@ -56,13 +64,13 @@ func (t *Term) OnExtend(f func(deadline time.Duration)) (stop func()) {
 // already ended.
 func (t *Term) End(ctx context.Context) error {
 	slot := t.endSlot(ctx)
-	return joinEndErrors("end", slot, t.lease.Release(ctx))
+	return joinEndErrors("release", slot, t.lease.Release(ctx))
 }
 
 // NextAttempt increments the attempt number of the run, and returns the new number when the server has acknowledged it. The attempt must not begin
 // earlier, because a recovery could get the same number. NextAttempt retries until ctx or the lease of the term ends.
 func (t *Term) NextAttempt(ctx context.Context) (int, error) {
-	n, err := engine.RunOf(t.lease).NextAttempt(ctx)
+	n, err := t.lease.NextAttempt(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("next attempt: %w", Plain(err))
 	}
@@ -73,14 +81,14 @@ func (t *Term) NextAttempt(ctx context.Context) (int, error) {
 // jobs: see [InspectRequest.Follower].
 func (t *Term) ReleaseWith(ctx context.Context, well bool) error {
 	slot := t.endSlot(ctx)
-	return joinEndErrors("end", slot, engine.RunOf(t.lease).ReleaseWith(ctx, well))
+	return joinEndErrors("release", slot, t.lease.ReleaseWith(ctx, well))
 }
 
 // MarkSucceeded records on the server that the run has succeeded. Call it before the run is recorded and the term ends: if the holder dies in
 // between, the replica that finds the orphan records a success and does not recover the run. followed is true if other jobs run after this job.
 func (t *Term) MarkSucceeded(ctx context.Context, followed bool) error {
-	if err := engine.RunOf(t.lease).MarkSucceeded(ctx, followed); err != nil {
-		return fmt.Errorf("end of a run: %w", Plain(err))
+	if err := t.lease.MarkSucceeded(ctx, followed); err != nil {
+		return fmt.Errorf("record the success of a run: %w", Plain(err))
 	}
 	return nil
 }
@@ -89,39 +97,29 @@ func (t *Term) MarkSucceeded(ctx context.Context, followed bool) error {
 // has begun. Call HandOver only when the work is over, like [Term.End].
 func (t *Term) HandOver(ctx context.Context, attempt int) error {
 	slot := t.endSlot(ctx)
-	return joinEndErrors("leave", slot, engine.RunOf(t.lease).HandOver(ctx, attempt))
+	return joinEndErrors("hand over", slot, t.lease.HandOver(ctx, attempt))
 }
 
 // Undo gives back a term whose work never began. Its tick is undecided again. If the term was a recovery, its orphan waits for another recovery.
 func (t *Term) Undo(ctx context.Context) error {
 	slot := t.endSlot(ctx)
-	return joinEndErrors("return", slot, engine.RunOf(t.lease).Undo(ctx))
+	return joinEndErrors("undo", slot, t.lease.Undo(ctx))
 }
 
 // Stopping returns a channel that is closed when the holder is asked to stop its work. [Term.StopReason] returns the reason. The term goes on until
 // [Term.End].
-func (t *Term) Stopping() <-chan struct{} { return engine.RunOf(t.lease).Stopping() }
+func (t *Term) Stopping() <-chan struct{} { return t.lease.Stopping() }
 
 // StopReason returns the reason for which the holder was asked to stop, or "" if it was not asked.
-func (t *Term) StopReason() string { return engine.RunOf(t.lease).StopReason() }
+func (t *Term) StopReason() string { return t.lease.StopReason() }
 
 // With combines the term with the slot of a pool, for a run that needs both. The combined term ends when either of them ends. Ending the combined
 // term ends both, the slot first. After the call, t and slot must not be used on their own.
 func (t *Term) With(slot *Term) *Term {
-	return &Term{lease: t.lease, slot: slot, both: engine.LeaseSetOf(t.lease, slot.lease)}
+	return &Term{lease: t.lease, slot: slot, both: t.lease.Join(slot.lease)}
 }
 
-// A span is the lease of a term, or the set of its two leases.
-type span interface {
-	Context() context.Context
-	Endangered() <-chan struct{}
-	Remaining() time.Duration
-	Length() time.Duration
-	Deadline() time.Duration
-	OnExtend(f func(deadline time.Duration)) (stop func())
-}
-
-func (t *Term) leaseSpan() span {
+func (t *Term) leaseSpan() lease.Span {
 	if t.both != nil {
 		return t.both
 	}
@@ -137,7 +135,7 @@ func (t *Term) endSlot(ctx context.Context) error {
 
 func joinEndErrors(what string, slot, lease error) error {
 	if err := errors.Join(slot, lease); err != nil {
-		return fmt.Errorf("%s of term: %w", what, Plain(err))
+		return fmt.Errorf("%s the term: %w", what, Plain(err))
 	}
 	return nil
 }

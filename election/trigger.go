@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // A TriggerRequest asks for one run of a job outside its schedule. At most one replica of the cluster begins the run.
@@ -25,8 +25,8 @@ const expired = "expired"
 func (r TriggerRequest) requestLock() string { return "{" + r.Job + "}:request:" + r.ID }
 
 // lockRequest returns the claim of the only tick of the request's lock. The lock has no schedule, so the first claimant wins the tick.
-func (r TriggerRequest) lockRequest() engine.Request {
-	return engine.Request{Lock: r.requestLock(), ID: r.Claimant, Lease: r.Lease, Trigger: "manual", Tick: &engine.Tick{
+func (r TriggerRequest) lockRequest() lease.Request {
+	return lease.Request{Lock: r.requestLock(), ID: r.Claimant, Lease: r.Lease, Trigger: "manual", Tick: &lease.Tick{
 		At: r.Created.Truncate(time.Second), Deadline: r.Expires, IfLate: expired}}
 }
 
@@ -40,7 +40,7 @@ func (r TriggerRequest) lockRequest() engine.Request {
 func (e *Elector) ClaimTrigger(ctx context.Context, r TriggerRequest) Result {
 	request := r.lockRequest()
 	answer := e.locks.Acquire(ctx, request)
-	if answer.Verdict == engine.Decided && answer.Holder == "" && answer.Orphans > 0 {
+	if answer.Verdict == lease.Decided && answer.Holder == "" && answer.Orphans > 0 {
 		return e.adoptTrigger(ctx, r)
 	}
 	return e.triggerResult(request, answer)
@@ -48,7 +48,7 @@ func (e *Elector) ClaimTrigger(ctx context.Context, r TriggerRequest) Result {
 
 // adoptTrigger takes over a request from a claimant that has died.
 func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
-	state := e.locks.Inspect(ctx, []engine.InspectRequest{{Lock: q.requestLock()}})[0]
+	state := e.locks.Inspect(ctx, []lease.InspectRequest{{Lock: q.requestLock()}})[0]
 	if state.Err != nil {
 		return Result{Verdict: CannotTell, Err: Plain(state.Err)}
 	}
@@ -58,12 +58,12 @@ func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
 	request := q.lockRequest()
 	request.Tick, request.Adopt = nil, state.Orphans[0].ID
 	answer := e.locks.Acquire(ctx, request)
-	if answer.Verdict == engine.Decided || answer.Verdict == engine.Held {
+	if answer.Verdict == lease.Decided || answer.Verdict == lease.Held {
 		return Result{Verdict: Taken, Until: state.Now.Add(q.Lease)}
 	}
 	r := e.triggerResult(request, answer)
 	if r.Verdict == Granted && !state.Now.Before(q.Expires) {
-		if err := r.Term.End(ctx); err != nil {
+		if err := TermOf(r).End(ctx); err != nil {
 			return Result{Verdict: CannotTell, Err: err}
 		}
 		return Result{Verdict: Settled, Outcome: expired}
@@ -72,12 +72,12 @@ func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
 }
 
 // triggerResult withdraws a claim with an unknown result, because the next call has another Claimant.
-func (e *Elector) triggerResult(request engine.Request, answer engine.Answer) Result {
-	r := resultOf(answer)
+func (e *Elector) triggerResult(request lease.Request, answer Result) Result {
+	r := plainResult(answer)
 	if r.Verdict == CannotTell || r.Verdict == Unheard {
 		e.locks.Withdraw(request, request.ID)
 	}
-	if r.Verdict == Taken && r.By == "" {
+	if r.Verdict == Taken && r.Holder == "" {
 		r.Until = time.Time{}
 	}
 	return r

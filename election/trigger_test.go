@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // triggerRequest returns a request that was made now, for the given identity of a claimant.
@@ -35,10 +35,10 @@ func TestTriggerRequestIsBegunOnce(t *testing.T) {
 		a, b, what := c.elector("a"), c.elector("b"), triggerRequest("1")
 		first := c.claim(a, what, election.Granted)
 		what.Claimant = "2"
-		if r := c.claim(b, what, election.Taken); r.By != "a" || !r.Until.Equal(time.Now().Add(5*time.Second)) {
+		if r := c.claim(b, what, election.Taken); r.Holder != "a" || !r.Until.Equal(time.Now().Add(5*time.Second)) {
 			t.Errorf("while it is not begun: %+v", r)
 		}
-		if err := first.Term.End(context.Background()); err != nil {
+		if err := election.TermOf(first).End(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
@@ -65,17 +65,17 @@ func TestTriggerRequestOfADeadClaimantIsClaimedAgain(t *testing.T) {
 		die() // takes ten seconds
 		what.Claimant = "2"
 		successor := c.claim(b, what, election.Granted)
-		if successor.Term.Attempt() != 2 || successor.Term.Token() <= dead.Term.Token() {
-			t.Errorf("attempt %d, token %d after %d", successor.Term.Attempt(), successor.Term.Token(), dead.Term.Token())
+		if election.TermOf(successor).Attempt() != 2 || election.TermOf(successor).Token() <= election.TermOf(dead).Token() {
+			t.Errorf("attempt %d, token %d after %d", election.TermOf(successor).Attempt(), election.TermOf(successor).Token(), election.TermOf(dead).Token())
 		}
 		what.Claimant = "3"
-		if r := c.claim(other, what, election.Taken); r.By != "b" {
+		if r := c.claim(other, what, election.Taken); r.Holder != "b" {
 			t.Errorf("while another claims it: %+v", r)
 		}
-		if err := dead.Term.End(context.Background()); err == nil {
+		if err := election.TermOf(dead).End(context.Background()); err == nil {
 			t.Error("the first claimant begins it, too")
 		}
-		if err := successor.Term.End(context.Background()); err != nil {
+		if err := election.TermOf(successor).End(context.Background()); err != nil {
 			t.Error(err)
 		}
 		if r := c.claim(other, what, election.Taken); !r.Until.IsZero() {
@@ -90,12 +90,12 @@ func TestReturnedTriggerRequestIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		a, b, what := c.elector("a"), c.elector("b"), triggerRequest("1")
-		if err := c.claim(a, what, election.Granted).Term.Undo(context.Background()); err != nil {
+		if err := election.TermOf(c.claim(a, what, election.Granted)).Undo(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		what.Claimant = "2"
-		if r := c.claim(b, what, election.Granted); r.Term.Attempt() != 1 {
-			t.Errorf("attempt %d: no claimant has died", r.Term.Attempt())
+		if r := c.claim(b, what, election.Granted); election.TermOf(r).Attempt() != 1 {
+			t.Errorf("attempt %d: no claimant has died", election.TermOf(r).Attempt())
 		}
 	})
 }
@@ -125,7 +125,7 @@ func TestTriggerRequestLeavesNothing(t *testing.T) {
 		what := triggerRequest("1")
 		c.claim(claimant, what, election.Granted)
 		die()
-		look := []engine.InspectRequest{{Lock: "{report}:request:please"}}
+		look := []lease.InspectRequest{{Lock: "{report}:request:please"}}
 		if s := b.Engine().Inspect(context.Background(), look)[0]; len(s.Orphans) != 1 {
 			t.Fatalf("%+v", s)
 		}

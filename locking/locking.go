@@ -88,12 +88,19 @@
 package locking
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/quorum"
+	"github.com/cronclave/cronclave/internal/lease/redis"
 )
 
 // A Config configures a [Client].
@@ -102,10 +109,10 @@ type Config struct {
 	// must be on, because otherwise a call on a hung socket could outlast a lease. On a Redis Cluster, each node is called directly, so hooks of the
 	// Cluster client do not see these calls; hooks that its option NewClient adds to each node do. Its option MaxRetries does not affect requests for
 	// leases, which this package retries itself. The caller has to close the client.
-	Redis redis.UniversalClient
+	Redis goredis.UniversalClient
 	// Quorum, in place of Redis, has the clients of an odd number of independent masters, at least 3. A lock is held if a majority of the masters has
 	// granted it. Each client needs the options described under Redis. Methods that do not work on a quorum return [ErrQuorum].
-	Quorum []redis.UniversalClient
+	Quorum []goredis.UniversalClient
 	// Prefix is the prefix of every key. Defaults to "locking:".
 	Prefix string
 	// Owner is the name of this client that other clients see as the holder of its leases. It is for display only, and need not be unique. Defaults to a
@@ -134,29 +141,128 @@ type Config struct {
 }
 
 // A Client acquires leases and renews them. It is safe for concurrent use.
-type Client engine.Client
+type Client struct {
+	cfg      Config
+	store    lease.Store
+	keeper   *keeper
+	observed *lease.ObservedCache
+	work     *lease.Background // work that continues after a call has returned; Close waits for it
+	requests *lease.Client
+}
 
 // New returns a client and starts the goroutine that renews its leases. [Client.Close] ends this goroutine.
 func New(cfg Config) (*Client, error) {
-	c, err := engine.New(engine.Config{
-		Redis: cfg.Redis, Quorum: cfg.Quorum, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout,
-		AckedReplicas: cfg.AckedReplicas, AckTimeout: cfg.AckTimeout, Idle: cfg.Idle, OnForbidden: cfg.OnForbidden, Hooks: engine.Hooks(cfg.Hooks), Clock: cfg.Clock,
-	})
-	return (*Client)(c), err
+	if err := cfg.checkSettings(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	if cfg.AckTimeout >= cfg.Timeout {
+		return nil, errors.New("locking: Config.AckTimeout must be less than Config.Timeout, which bounds the whole round trip")
+	}
+	c := &Client{cfg: cfg, observed: lease.NewObservedCache(), work: lease.NewBackground(cfg.Clock)}
+	c.keeper = newKeeper(cfg, c.work)
+	c.store = openStore(c)
+	c.keeper.store = c.store
+	c.requests = lease.NewClient(lease.ClientConfig{Store: c.store, Timeout: cfg.Timeout, Clock: cfg.Clock, Work: c.work,
+		Hold:      func(r lease.Request, g lease.Grant) lease.Run { return run{c.hold(&r, &g)} },
+		Contended: cfg.Hooks.reportContention, Waited: cfg.Hooks.reportWait})
+	c.work.Go(c.keeper.run)
+	return c, nil
 }
 
-// Engine returns the internal client on which this package and package election are built. It lets both packages share connections, leases and
-// observed tokens.
-func (c *Client) Engine() *engine.Client { return (*engine.Client)(c) }
+func (cfg Config) checkSettings() error {
+	if err := checkServers(cfg); err != nil {
+		return err
+	}
+	if strings.Contains(cfg.Owner, "\n") {
+		return errors.New("locking: Config.Owner contains a line break")
+	}
+	if cfg.Timeout < 0 {
+		return errors.New("locking: Config.Timeout must not be negative")
+	}
+	if cfg.Idle != 0 && cfg.Idle < time.Millisecond {
+		return fmt.Errorf("locking: Config.Idle is %v: it must be at least 1ms", cfg.Idle)
+	}
+	if cfg.AckedReplicas < 0 || cfg.AckTimeout < 0 {
+		return errors.New("locking: Config.AckedReplicas and Config.AckTimeout must not be negative")
+	}
+	return nil
+}
+
+func (cfg Config) withDefaults() Config {
+	cfg.Prefix = cmp.Or(cfg.Prefix, "locking:")
+	cfg.Owner = cmp.Or(cfg.Owner, rand.Text()[:10])
+	cfg.Timeout = cmp.Or(cfg.Timeout, time.Second)
+	cfg.Idle = cmp.Or(cfg.Idle, 10*time.Minute)
+	cfg.AckTimeout = cmp.Or(cfg.AckTimeout, min(100*time.Millisecond, cfg.Timeout/2))
+	if cfg.OnForbidden == nil {
+		cfg.OnForbidden = func(string, error) {}
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = lease.BootClock()
+	}
+	return cfg
+}
+
+func checkServers(cfg Config) error {
+	switch {
+	case len(cfg.Quorum) == 0:
+		return redis.Check(cfg.Redis)
+	case cfg.Redis != nil:
+		return errors.New("locking: set one of Config.Redis and Config.Quorum, not both")
+	}
+	if err := quorum.Check(cfg.Quorum); err != nil {
+		return err
+	}
+	if cfg.AckedReplicas > 0 {
+		return errors.New("locking: Config.AckedReplicas is for Config.Redis; the masters of a quorum have no replicas that count")
+	}
+	return nil
+}
+
+// openStore returns the store for a configuration. Only this file chooses between one master and a quorum.
+func openStore(c *Client) lease.Store {
+	cfg := c.cfg
+	if len(cfg.Quorum) > 0 {
+		return quorum.New(quorum.Config{Nodes: cfg.Quorum, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, Idle: cfg.Idle, Clock: cfg.Clock,
+			Work: c.work, Observed: c.observed, HeldToken: c.keeper.tokenOf, Contended: cfg.Hooks.reportContention})
+	}
+	return redis.New(redis.Config{Redis: cfg.Redis, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, AckedReplicas: cfg.AckedReplicas,
+		AckTimeout: cfg.AckTimeout, Idle: cfg.Idle, Clock: cfg.Clock, OnForbidden: cfg.OnForbidden,
+		Work: c.work, Observed: c.observed, HeldToken: c.keeper.tokenOf, AskToStop: c.keeper.askToStop, Contended: cfg.Hooks.reportContention})
+}
+
+// Engine returns the internal client on which package election is built, so that both packages share connections, leases and observed tokens.
+func (c *Client) Engine() *lease.Client { return c.requests }
 
 // Close ends the renewal of all leases, removes waiting callers from their queues, and waits for these callers and for background work to end. The
 // contexts of leases that were not released end with [ErrClosed]. On the server these leases expire.
-func (c *Client) Close() error { return c.Engine().Close() }
+func (c *Client) Close() error {
+	c.work.End()
+	c.work.Wait()
+	return c.store.Close()
+}
 
 // ServerTime returns an estimate of the server's clock. It calls the server only if no reply has been received yet. On a Redis Cluster or a quorum,
 // the estimate is the median of the nodes' clocks.
 func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
-	return c.Engine().ServerTime(ctx)
+	return c.store.ServerTime(ctx)
+}
+
+// estimatedTime returns the estimate of the server's clock; zero before the first reply.
+func (c *Client) estimatedTime() time.Time {
+	if t, ok := c.requests.EstimatedTime(); ok {
+		return t
+	}
+	return time.Time{}
+}
+
+// lockKey returns the first key of a lock. The other keys begin with it, and have its hash tag.
+func (c *Client) lockKey(lock string) string { return redis.LockKey(c.cfg.Prefix, lock) }
+
+// hold makes the lease of a granted request, and begins to renew it.
+func (c *Client) hold(r *lease.Request, g *lease.Grant) *Lease {
+	return c.keeper.add(newLease(c, r, g))
 }
 
 // Hooks are functions that a client calls on events of its locks, for metrics. Each may be nil. Hooks may call methods of this package, because no
@@ -177,4 +283,38 @@ type Hooks struct {
 	Held func(lock string, held time.Duration)
 	// Lost reports that a lease was lost, with its length and the cause, which is [ErrLost]. It runs in the same goroutine as Held, before Held.
 	Lost func(lock string, length time.Duration, cause error)
+}
+
+func (h Hooks) reportWait(lock string, wait time.Duration) {
+	if h.Waited != nil {
+		h.Waited(lock, wait)
+	}
+}
+
+func (h Hooks) reportContention(lock, holder string) {
+	if h.Contended != nil {
+		h.Contended(lock, holder)
+	}
+}
+
+func (h Hooks) reportRenewal(l *Lease, left time.Duration) {
+	if h.Renewed != nil {
+		h.Renewed(l.lockName(), left, l.Length())
+	}
+}
+
+// reportEnd calls Lost and Held when the lease ends, in a goroutine of their own.
+func (h Hooks) reportEnd(l *Lease, clock func() time.Duration) {
+	if h.Held == nil && h.Lost == nil {
+		return
+	}
+	began := clock()
+	context.AfterFunc(l.ctx, func() {
+		if cause := context.Cause(l.ctx); h.Lost != nil && errors.Is(cause, ErrLost) {
+			h.Lost(l.lockName(), l.Length(), cause)
+		}
+		if h.Held != nil {
+			h.Held(l.lockName(), max(l.Deadline()-began, 0))
+		}
+	})
 }

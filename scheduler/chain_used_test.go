@@ -27,7 +27,7 @@ func (f *family) Inspect(ctx context.Context, requests []election.InspectRequest
 			f.used = append(f.used, q.Used)
 			f.told.Unlock()
 			states[i].Through = f.child.Decided.Add(-time.Second)
-		case q.Job == "child":
+		case q.Lock == election.JobLock("child"):
 			now := states[i].Now
 			states[i] = f.child
 			states[i].Now = now

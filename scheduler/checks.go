@@ -45,13 +45,13 @@ func (c *checks) followUp(ctx context.Context, now time.Time) {
 			continue
 		}
 		b.tasks, b.after = append(b.tasks, t), append(b.after, t.chain)
-		requests = append(requests, election.InspectRequest{Job: t.Name})
+		requests = append(requests, election.InspectRequest{Lock: election.JobLock(t.Name)})
 		for _, name := range t.chain.after {
 			used := t.chain.used
 			if before := c.tasks[name]; before != nil {
 				used = t.chain.nameFor(before, used)
 			}
-			requests = append(requests, election.InspectRequest{Job: name, Follower: t.followerName(), Used: used})
+			requests = append(requests, election.InspectRequest{Lock: election.JobLock(name), Follower: t.followerName(), Used: used})
 		}
 	}
 	if len(b.tasks) == 0 {

@@ -131,7 +131,7 @@ func (c *claims) settleClaims(b claimBatch) {
 		givenUp, _ := k.Unwanted()
 		switch {
 		case r.Verdict == election.Granted:
-			c.startGranted(k, r.Term, now)
+			c.startGranted(k, election.TermOf(r), now)
 		case r.Verdict == election.CannotTell && !givenUp: // the tick keeps its place, because it may have been granted
 			c.cannotTell(k, r, b, now)
 		case r.Verdict == election.Unheard && !givenUp:

@@ -166,7 +166,7 @@ func (r *replica) state(job string) election.State {
 	if err != nil {
 		r.cluster.t.Fatal(err)
 	}
-	return elector.Inspect(context.Background(), []election.InspectRequest{{Job: job}})[0]
+	return elector.Inspect(context.Background(), []election.InspectRequest{{Lock: election.JobLock(job)}})[0]
 }
 
 // TestSkipIsRecordedOnce: all replicas agree on one outcome for each tick that was not run.

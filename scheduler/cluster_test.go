@@ -204,7 +204,7 @@ func (r *replica) take(job, id string, slots int) *election.Term {
 	if got.Verdict != election.Granted {
 		r.cluster.t.Fatalf("%+v", got)
 	}
-	return got.Term
+	return election.TermOf(got)
 }
 
 // leave drains the replica and closes its connections.

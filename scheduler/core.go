@@ -144,7 +144,7 @@ func (c *core) forgetAcked(t *task, ticks []time.Time, now time.Time) {
 func (c *core) inspectRunning(t *task, st election.State) {
 	for _, r := range st.Running {
 		until := r.Expires
-		if decided := startDecided(t.Rules.Runs, time.UnixMicro(r.Token), until); decided.After(st.Now) {
+		if decided := startDecided(t.Rules.Runs, time.UnixMicro(int64(r.Token)), until); decided.After(st.Now) {
 			until = decided
 		}
 		c.inspectAt(t, until)

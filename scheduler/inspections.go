@@ -33,7 +33,7 @@ func (s *Scheduler) inspectDue(ctx context.Context, now time.Time) {
 	}
 	var b inspectionBatch
 	for _, t := range tasks {
-		q := election.InspectRequest{Job: t.Name, Acked: t.ackableTicks()}
+		q := election.InspectRequest{Lock: election.JobLock(t.Name), Acked: t.ackableTicks()}
 		switch {
 		case t.unknown:
 			q = t.announceRequest(now)
@@ -165,7 +165,7 @@ func (s *Scheduler) inspectUntilAnswered(ctx context.Context, b *inspectionBatch
 
 // openPastTicks opens the undecided ticks of the past whose deadline has not passed. It returns a request that settles the earlier ticks as missed.
 func (s *Scheduler) openPastTicks(t *task, st election.State, now time.Time) election.InspectRequest {
-	settle := election.InspectRequest{Job: t.Name, SettleOutcome: missedBecause(s.cfg.missedReason(t, run.ReasonDown)), SettleSchedule: t.scheduleDigest()}
+	settle := election.InspectRequest{Lock: election.JobLock(t.Name), SettleOutcome: missedBecause(s.cfg.missedReason(t, run.ReasonDown)), SettleSchedule: t.scheduleDigest()}
 	var open []time.Time
 	t.NewRules = st.RulesSince
 	singly := 0 // the number of late ticks that are still opened, to be settled one by one

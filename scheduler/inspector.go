@@ -43,16 +43,21 @@ func (in *inspector) inspectJobs(ctx context.Context, requests []election.Inspec
 	in.abandonOrphans(ctx, requests, states)
 	written := make([][]*run.Receipt, len(states))
 	for i, st := range states {
-		written[i] = in.recordAbandoned(requests[i].Job, st)
+		written[i] = in.recordAbandoned(jobOf(requests[i]), st)
 	}
 	limit, cancel := context.WithTimeout(ctx, run.RecordTimeout)
 	defer cancel()
 	undeleted = make([]error, len(states))
 	for i, st := range states {
-		undeleted[i] = in.deleteOrphans(ctx, limit, requests[i].Job, st, written[i])
+		undeleted[i] = in.deleteOrphans(ctx, limit, jobOf(requests[i]), st, written[i])
 	}
 	in.recordSettled(ctx, limit, requests, states)
 	return states, undeleted
+}
+
+func jobOf(q election.InspectRequest) string {
+	job, _ := election.JobOf(q.Lock)
+	return job
 }
 
 // abandonOrphans marks orphans as abandoned in Redis before they are recorded, so that their claimants can no longer withdraw. It updates the states
@@ -62,9 +67,9 @@ func (in *inspector) abandonOrphans(ctx context.Context, requests []election.Ins
 	var places []int
 	for i, st := range states {
 		newestFirst(st.Orphans)
-		q := election.InspectRequest{Job: requests[i].Job}
+		q := election.InspectRequest{Lock: requests[i].Lock}
 		for _, o := range st.Orphans {
-			if !isDecided(o) && (!in.mayWithdraw(o, st.Now) || in.awaitsRecovery(q.Job, o)) {
+			if !isDecided(o) && (!in.mayWithdraw(o, st.Now) || in.awaitsRecovery(jobOf(q), o)) {
 				q.Abandon = append(q.Abandon, o.ID)
 			}
 		}
@@ -78,7 +83,7 @@ func (in *inspector) abandonOrphans(ctx context.Context, requests []election.Ins
 	for n, after := range in.claimer.Inspect(ctx, asked) {
 		st := &states[places[n]]
 		if after.Err != nil { // this inspection records no orphans of the job
-			in.log.Debug("runs not abandoned; trying again", "job", asked[n].Job, "error", after.Err)
+			in.log.Debug("runs not abandoned; trying again", "job", jobOf(asked[n]), "error", after.Err)
 			continue
 		}
 		newestFirst(after.Orphans)
@@ -91,7 +96,8 @@ func isDecided(o election.Run) bool { return o.Abandoned || o.EndedWell || o.Sto
 
 // mayWithdraw reports whether the claimant of an orphan is alive, may not have received the grant, and may still withdraw its claim.
 func (in *inspector) mayWithdraw(o election.Run, now time.Time) bool {
-	return o.Claimant != "" && now.Before(o.Deadline) && in.gone != nil && !in.gone(o.Claimant)
+	claimant, deadline := o.Claimant()
+	return claimant != "" && now.Before(deadline) && in.gone != nil && !in.gone(claimant)
 }
 
 // lookAgain returns the time of the next inspection of a job with undecided orphans, whose claimants may still withdraw. It returns zero if there are
@@ -102,8 +108,8 @@ func lookAgain(st election.State, now time.Time) (at time.Time) {
 			continue
 		}
 		next := now.Add(longestPause)
-		if o.Deadline.After(st.Now) && o.Deadline.Before(next) {
-			next = o.Deadline
+		if _, deadline := o.Claimant(); deadline.After(st.Now) && deadline.Before(next) {
+			next = deadline
 		}
 		if at.IsZero() || next.Before(at) {
 			at = next
@@ -117,11 +123,11 @@ func lookAgain(st election.State, now time.Time) (at time.Time) {
 func (in *inspector) recordSettled(ctx, limit context.Context, requests []election.InspectRequest, states []election.State) {
 	var told []election.InspectRequest
 	for i, st := range states {
-		q := election.InspectRequest{Job: requests[i].Job}
+		q := election.InspectRequest{Lock: requests[i].Lock}
 		var written []*run.Receipt
 		single := slices.DeleteFunc(slices.Clone(st.Settled), isGap)
 		for _, tick := range single {
-			r := in.recorder.Add(tickRecord(q.Job, named{tick.Tick, tick.Instant}, run.ParseVerdict(tick.Outcome), in.replica, tick.At))
+			r := in.recorder.Add(tickRecord(jobOf(q), named{tick.Tick, tick.Instant}, run.ParseVerdict(tick.Outcome), in.replica, tick.At))
 			written = append(written, r)
 		}
 		for n, r := range written {
@@ -159,8 +165,8 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 		if !in.recorder.HasJournal() && outcome == run.Abandoned { // with a journal, the replica whose record is the first logs it
 			in.log.Error("run abandoned: its holder is gone", "job", job, "run_id", o.ID, "token", o.Token, "replica", o.Holder)
 		}
-		written = append(written, in.recorder.Add(run.Record{RunID: o.ID, Job: job, Tick: o.At, TickLocal: run.LocalText(named{o.Tick, o.At}.localTime()), Trigger: o.Trigger, Slot: new(o.Slot), Attempt: o.Attempt,
-			Token: o.Token, Replica: o.Holder, Outcome: outcome, Reason: reason, Finished: st.Now, Recovers: !lost[o.ID]}))
+		written = append(written, in.recorder.Add(run.Record{RunID: o.ID, Job: job, Tick: o.Instant(), TickLocal: run.LocalText(named{o.Tick, o.Instant()}.localTime()), Trigger: o.Trigger, Slot: new(o.Slot), Attempt: o.Attempt,
+			Token: int64(o.Token), Replica: o.Holder, Outcome: outcome, Reason: reason, Finished: st.Now, Recovers: !lost[o.ID]}))
 	}
 	return written
 }

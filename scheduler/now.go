@@ -70,7 +70,7 @@ func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election
 	for tries := 0; ; tries++ {
 		switch r := s.cfg.Claimer.Claim(ctx, []election.Claim{c})[0]; r.Verdict {
 		case election.Granted:
-			return r.Term, nil
+			return election.TermOf(r), nil
 		case election.CannotTell:
 			const enough = 3
 			if tries >= enough || !retry.Wait(ctx) {
@@ -83,7 +83,7 @@ func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election
 		case election.Closed:
 			return nil, fmt.Errorf("%w for now: Redis lost the lock's data, and grants nothing until %s, so that a holder can restore it", ErrHeld, r.Until.UTC().Format(time.RFC3339))
 		default:
-			return nil, fmt.Errorf("%w; the lease that ends first, at %s unless it is renewed, is held by %s", ErrHeld, r.Until.UTC().Format(time.RFC3339), r.By)
+			return nil, fmt.Errorf("%w; the lease that ends first, at %s unless it is renewed, is held by %s", ErrHeld, r.Until.UTC().Format(time.RFC3339), r.Holder)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (r *recoveries) claimDue(ctx context.Context, now time.Time) {
 // asClaim returns the claim of the recovery. Each call returns the same claim, so that Redis repeats its answer if the answer was lost.
 func (h *recovery) asClaim() election.Claim {
 	return election.Claim{Lock: election.JobLock(h.rules.Name), ID: h.id, Trigger: run.Recovered, Adopt: h.of.ID, Slots: h.rules.Parallel, Lease: h.rules.Runs.Lease,
-		Memo: election.Memo("", time.Time{}, instantOfName(h.of.Tick, h.of.At))}
+		Memo: election.Memo("", time.Time{}, instantOfName(h.of.Tick, h.of.Instant()))}
 }
 
 func (r *recoveries) dealWith(b recoveryBatch) {
@@ -120,7 +120,7 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 	again := now.Add(heldPause)
 	switch {
 	case result.Verdict == election.Granted:
-		r.startRun(h, result.Term)
+		r.startRun(h, election.TermOf(result))
 		return
 	case r.leaving:
 		h.doubted = h.doubted || result.Verdict == election.CannotTell
@@ -151,12 +151,12 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 func (r *recoveries) startRun(h *recovery, term *election.Term) {
 	delete(r.known, h.of.ID)
 	h.placed = false // from here on the run holds the place
-	g := &grant{task: h.task, rules: h.rules, of: named{h.of.Tick, h.of.At}, trigger: run.Recovered}
+	g := &grant{task: h.task, rules: h.rules, of: named{h.of.Tick, h.of.Instant()}, trigger: run.Recovered}
 	if r.leaving {
 		r.starts.giveBack(g, term)
 		return
 	}
-	r.log.Info("recovering", "job", h.task.Name, "tick", h.of.At.Format(time.RFC3339), "of_run", h.of.ID, "of_replica", h.of.Holder,
+	r.log.Info("recovering", "job", h.task.Name, "tick", h.of.Instant().Format(time.RFC3339), "of_run", h.of.ID, "of_replica", h.of.Holder,
 		"run_id", term.ID(), "attempt", term.Attempt())
 	g.term = term
 	r.starts.startGrant(g)
@@ -213,7 +213,7 @@ func (r *recoveries) dropAll() {
 func (r *recoveries) reportSwept(requests []election.InspectRequest, states []election.State) {
 	var jobs []string
 	for i, st := range states {
-		job := requests[i].Job
+		job := jobOf(requests[i])
 		if len(st.Orphans) > len(r.inspector.unrecoverableIDs(job, st)) || slices.ContainsFunc(st.Settled, isGap) {
 			jobs = append(jobs, job)
 		}

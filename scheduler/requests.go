@@ -144,7 +144,7 @@ func (h requestHandler) handleRequest() (again time.Time, term *election.Term) {
 		Created: h.request.Created, Expires: h.request.Expires, Lease: requestLease})
 	switch r.Verdict {
 	case election.Granted:
-		return h.handleGranted(ctx, r.Term)
+		return h.handleGranted(ctx, election.TermOf(r))
 	case election.Settled:
 		h.recordNotRun(run.Verdict{Outcome: run.Missed, Reason: run.ReasonLate})
 		return time.Time{}, nil
@@ -245,7 +245,7 @@ func (h requestHandler) awaitSlot(ctx context.Context, right *election.Term) (te
 		}
 		switch r := h.cfg.Claimer.Claim(context.WithoutCancel(ctx), []election.Claim{c})[0]; {
 		case r.Verdict == election.Granted:
-			return r.Term, none
+			return election.TermOf(r), none
 		case r.Verdict == election.CannotTell && !errors.Is(r.Err, election.ErrUnknown):
 			return nil, run.Verdict{Outcome: run.Failed, Reason: run.Reason(r.Err.Error())}
 		case r.Verdict == election.CannotTell:
@@ -255,7 +255,7 @@ func (h requestHandler) awaitSlot(ctx context.Context, right *election.Term) (te
 				c.ID, doubted = newRunID(), false
 				continue
 			}
-		case r.Verdict == election.Held && h.bound && r.By == "": // a slot is free, but this replica must not take it
+		case r.Verdict == election.Held && h.bound && r.Holder == "": // a slot is free, but this replica must not take it
 			return nil, none
 		case r.Verdict == election.Held && right.Attempt() == 1 && h.rules.Overlap == agenda.Skip:
 			return nil, run.Verdict{Outcome: run.Skipped, Reason: run.ReasonOverlap}

@@ -131,7 +131,7 @@ func (s *Scheduler) Sweep(ctx context.Context, idle ...string) error {
 	names := slices.Sorted(slices.Values(slices.Concat(*s.names.Load(), idle)))
 	var requests []election.InspectRequest
 	for _, name := range slices.Compact(names) {
-		requests = append(requests, election.InspectRequest{Job: name})
+		requests = append(requests, election.InspectRequest{Lock: election.JobLock(name)})
 	}
 	states, faults := s.inspector.inspectJobs(ctx, requests)
 	s.recoveries.reportSwept(requests, states)

@@ -127,7 +127,7 @@ func (t *task) isFollowed(name time.Time) bool {
 }
 
 func (t *task) announceRequest(now time.Time) election.InspectRequest {
-	q := election.InspectRequest{Job: t.Name, Schedule: t.scheduleDigest()}
+	q := election.InspectRequest{Lock: election.JobLock(t.Name), Schedule: t.scheduleDigest()}
 	switch {
 	case !t.isChained():
 		q.Behind, q.ZoneRules = t.Spec.Behind(now), t.Spec.ZoneRules()

@@ -17,7 +17,7 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/console"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/units"
 )
 
@@ -131,7 +131,7 @@ func (j *lockJob) parseLimits(wait, lease string) (err error) {
 	return nil
 }
 
-// lockName returns the name of the lock in Redis: {NAME}:lock. The locks of jobs ({NAME}:job) and leaders ({NAME}:office) have other suffixes. For a pool it
+// lockName returns the name of the lock in Redis: {NAME}:lock. The locks of jobs ({NAME}:job) and leaders ({NAME}:leader) have other suffixes. For a pool it
 // is the same lock that jobs use.
 func (j *lockJob) lockName() string {
 	if j.pool {
@@ -176,11 +176,9 @@ func (a *app) runLock(ctx context.Context, j *lockJob) error {
 		return err
 	}
 	r := &lockRun{app: a, lockJob: j, cfg: cfg, redis: rdb, history: history, owner: fmt.Sprintf("%s (pid %d)", host, os.Getpid()), log: withoutInfo(log.Named("lock"))}
-	locks, err := openLocks(rdb, cfg.Namespace, r.owner)
-	if err != nil {
+	if r.locks, err = openLocks(rdb, cfg.Namespace, r.owner); err != nil {
 		return err
 	}
-	r.locks = locks.Engine()
 	defer r.closeClients()
 	return r.run(ctx)
 }
@@ -238,18 +236,18 @@ func holderName(holder string) string { return cmp.Or(holder, "a process that ha
 // A lockVariable is an environment variable that lock sets for its command.
 type lockVariable struct {
 	name, doc string
-	value     func(*lockJob, *engine.Lease) string
+	value     func(*lockJob, lease.Run) string
 }
 
 func lockVariables() []lockVariable {
 	return []lockVariable{
-		{"CRONCLAVE_LOCK", "the name of the lock, or of the pool", func(j *lockJob, _ *engine.Lease) string { return j.name }},
-		{"CRONCLAVE_FENCING_TOKEN", "a number that grows with every holder, for the resource to refuse stale ones", func(_ *lockJob, lease *engine.Lease) string {
-			return strconv.FormatInt(int64(lease.Token()), 10)
+		{"CRONCLAVE_LOCK", "the name of the lock, or of the pool", func(j *lockJob, _ lease.Run) string { return j.name }},
+		{"CRONCLAVE_FENCING_TOKEN", "a number that grows with every holder, for the resource to refuse stale ones", func(_ *lockJob, held lease.Run) string {
+			return strconv.FormatInt(int64(held.Token()), 10)
 		}},
-		{"CRONCLAVE_SLOT", "the slot that is held, from 0", func(_ *lockJob, lease *engine.Lease) string { return strconv.Itoa(lease.Slot()) }},
-		{"CRONCLAVE_SLOTS", "how many slots there are", func(j *lockJob, _ *engine.Lease) string { return strconv.Itoa(j.slots) }},
-		{envRunID, "the mark by which the command's processes are found", func(_ *lockJob, lease *engine.Lease) string { return lease.ID() }},
+		{"CRONCLAVE_SLOT", "the slot that is held, from 0", func(_ *lockJob, held lease.Run) string { return strconv.Itoa(held.Slot()) }},
+		{"CRONCLAVE_SLOTS", "how many slots there are", func(j *lockJob, _ lease.Run) string { return strconv.Itoa(j.slots) }},
+		{envRunID, "the mark by which the command's processes are found", func(_ *lockJob, held lease.Run) string { return held.ID() }},
 	}
 }
 

@@ -99,7 +99,7 @@ func takeLock(t *testing.T, s *redisconn.Conn) *lockRun {
 	if err := l.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return &lockRun{redis: s, locks: locks.Engine()}
+	return &lockRun{redis: s, locks: locks}
 }
 
 // TestLockWithoutAMajorityNamesTheMasters has two of three masters away.

@@ -19,11 +19,12 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica"
 	"github.com/cronclave/cronclave/internal/selffence"
+	"github.com/cronclave/cronclave/locking"
 )
 
 // lockGrace is the time between SIGTERM and SIGKILL if the lease cannot be renewed. It is at most a third of the lease.
@@ -34,7 +35,7 @@ type lockRun struct {
 	*lockJob
 	cfg   *config.Config
 	redis *redisconn.Conn
-	locks *engine.Client
+	locks *locking.Client
 	// history makes status show this process as a user of the lock, under the name owner.
 	history *journal.Journal
 	owner   string
@@ -49,20 +50,20 @@ func (r *lockRun) run(ctx context.Context) error {
 	waiting, done := signals.untilSignal(ctx)
 	// The client chooses the id, so that a repeated request returns the grant whose answer was lost.
 	id := strings.ToLower(crypto.Text()[:16])
-	defer cluster.ShowLock(r.history, journal.LockUse{ID: id, Lock: r.name, Pool: r.pool, Slots: r.slots, Owner: r.owner}, r.lease, r.locks.EstimatedTime)()
-	lease, err := (&acquisition{lockJob: r.lockJob, locks: r.locks, id: id, at: r.redis.Authority(), say: r.reportWaiting}).acquireLease(waiting)
+	defer cluster.ShowLock(r.history, journal.LockUse{ID: id, Lock: r.name, Pool: r.pool, Slots: r.slots, Owner: r.owner}, r.lease, r.locks.Engine().EstimatedTime)()
+	held, err := (&acquisition{lockJob: r.lockJob, locks: r.locks.Engine(), id: id, at: r.redis.Authority(), say: r.reportWaiting}).acquireLease(waiting)
 	done()
 	var interrupted interruption
 	switch {
 	case errors.As(context.Cause(waiting), &interrupted):
-		if lease != nil {
-			_ = engine.RunOf(lease).Undo(ctx) // if Undo fails, the lease expires by itself
+		if held != nil {
+			_ = held.Undo(ctx) // if Undo fails, the lease expires by itself
 		}
 		return exitError{interrupted.exitCode(), fmt.Errorf("%s: %w", r.lockTitle(), interrupted)}
 	case err != nil:
 		return err
 	}
-	return r.runUnderLease(ctx, lease, signals)
+	return r.runUnderLease(ctx, held, signals)
 }
 
 // closeClients closes the client of the lock, which waits for its requests in the background. It does not wait for servers that have never answered.
@@ -75,16 +76,16 @@ func (r *lockRun) closeClients() {
 }
 
 // runUnderLease runs the command, and releases the lease when all processes of the command are dead.
-func (r *lockRun) runUnderLease(ctx context.Context, lease *engine.Lease, s *signals) error {
-	exit, lost, err := runLocked(r.lockJob, r.cfg, lease, s, r.log)
+func (r *lockRun) runUnderLease(ctx context.Context, held lease.Run, s *signals) error {
+	exit, lost, err := runLocked(r.lockJob, r.cfg, held, s, r.log)
 	if lost {
-		return r.leaseLost(ctx, lease)
+		return r.leaseLost(ctx, held)
 	}
-	released := lease.Release(ctx)
+	released := held.Release(ctx)
 	switch {
 	case err != nil:
 		return err
-	case errors.Is(released, engine.ErrLost):
+	case errors.Is(released, lease.ErrLost):
 		fmt.Fprintf(r.messageWriter(), "cronclave: %s: Redis lost the lock while the command ran: another client may have held it at the same time\n", r.lockTitle())
 	case released != nil:
 		fmt.Fprintf(r.messageWriter(), "cronclave: %s: the lock was not released, and ends by itself within %v: %v\n", r.lockTitle(), r.lease, election.Plain(released))
@@ -100,14 +101,14 @@ func (r *lockRun) runUnderLease(ctx context.Context, lease *engine.Lease, s *sig
 
 // leaseLost returns the error for a command that was killed to protect the lease. If Redis has answered again in the meantime, the lease may have been
 // renewed: leaseLost then releases it. Otherwise the lease expires by itself.
-func (r *lockRun) leaseLost(ctx context.Context, lease *engine.Lease) error {
-	why := context.Cause(lease.Context())
+func (r *lockRun) leaseLost(ctx context.Context, held lease.Run) error {
+	why := context.Cause(held.Context())
 	if why == nil { // not ended yet, because the command is killed shortly before the end of the lease
-		why = fmt.Errorf("%w: not renewed in time by %s", engine.ErrLost, r.redis.Authority())
+		why = fmt.Errorf("%w: not renewed in time by %s", lease.ErrLost, r.redis.Authority())
 	}
 	r.silent = true
-	if lease.Remaining() > longestRelease { // otherwise the lease expires sooner than a release takes
-		r.silent = errors.Is(lease.Release(ctx), engine.ErrUnknown)
+	if held.Remaining() > longestRelease { // otherwise the lease expires sooner than a release takes
+		r.silent = errors.Is(held.Release(ctx), lease.ErrUnknown)
 	}
 	return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", r.lockTitle(), why)}
 }
@@ -116,8 +117,8 @@ func (r *lockRun) leaseLost(ctx context.Context, lease *engine.Lease) error {
 const longestRelease = 2 * redisconn.Timeout
 
 // runLocked runs the command with a warden. lost reports whether the command was killed because its lease could not be renewed.
-func runLocked(j *lockJob, cfg *config.Config, lease *engine.Lease, s *signals, log hclog.Logger) (exit process.Exit, lost bool, err error) {
-	env, err := process.Environment(lease.Context(), lockEnvironment(j, cfg, lease))
+func runLocked(j *lockJob, cfg *config.Config, held lease.Run, s *signals, log hclog.Logger) (exit process.Exit, lost bool, err error) {
+	env, err := process.Environment(held.Context(), lockEnvironment(j, cfg, held))
 	if err != nil {
 		return exit, false, fmt.Errorf("prepare the environment: %w", err)
 	}
@@ -134,21 +135,21 @@ func runLocked(j *lockJob, cfg *config.Config, lease *engine.Lease, s *signals, 
 	go func() {
 		defer close(over)
 		exit = processes.Host.Run(stop, kill, process.Spec{
-			Name: lease.ID(), Argv: j.argv, Env: env, Lease: lease, KillGrace: lockGrace, Attached: true, Signals: s.forCommand(),
+			Name: held.ID(), Argv: j.argv, Env: env, Lease: held, KillGrace: lockGrace, Attached: true, Signals: s.forCommand(),
 		})
 	}()
-	lost = guardLease(lease, over, func() { stopNow(engine.ErrLost) }, killNow)
+	lost = guardLease(held, over, func() { stopNow(lease.ErrLost) }, killNow)
 	return exit, lost || exit.Late, nil // exit.Late is set if the warden killed the command, for example while this process was frozen
 }
 
 // guardLease stops the command before the lease ends, and returns when the command has ended. lost reports whether guardLease stopped it. The function stop
 // sends SIGTERM, and the function kill sends SIGKILL.
-func guardLease(lease *engine.Lease, over <-chan struct{}, stop, kill func()) (lost bool) {
-	limits := selffence.Limits{Lease: lease.Length(), Grace: lockGrace}
+func guardLease(held lease.Run, over <-chan struct{}, stop, kill func()) (lost bool) {
+	limits := selffence.Limits{Lease: held.Length(), Grace: lockGrace}
 	for {
-		do, again := limits.Check(lease.Remaining())
+		do, again := limits.Check(held.Remaining())
 		switch {
-		case do == selffence.Kill || lease.Context().Err() != nil:
+		case do == selffence.Kill || held.Context().Err() != nil:
 			stop()
 			kill()
 			<-over
@@ -160,7 +161,7 @@ func guardLease(lease *engine.Lease, over <-chan struct{}, stop, kill func()) (l
 		alarm := time.NewTimer(again)
 		select {
 		case <-alarm.C:
-		case <-lease.Context().Done():
+		case <-held.Context().Done():
 		case <-over:
 			alarm.Stop()
 			return lost
@@ -171,7 +172,7 @@ func guardLease(lease *engine.Lease, over <-chan struct{}, stop, kill func()) (l
 
 // lockEnvironment returns the environment of the command. If lock runs inside a job, the command also gets the variables of the job. The variables of lock
 // take precedence.
-func lockEnvironment(j *lockJob, cfg *config.Config, lease *engine.Lease) process.EnvSpec {
+func lockEnvironment(j *lockJob, cfg *config.Config, held lease.Run) process.EnvSpec {
 	extra := map[string]string{}
 	for _, v := range replica.Variables() {
 		if value, set := os.LookupEnv(v.Name); set {
@@ -179,7 +180,7 @@ func lockEnvironment(j *lockJob, cfg *config.Config, lease *engine.Lease) proces
 		}
 	}
 	for _, v := range lockVariables() {
-		extra[v.name] = v.value(j, lease)
+		extra[v.name] = v.value(j, held)
 	}
 	taken := maps.Clone(cfg.EnvTaken)
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} { // standard variables stay, even if the configuration uses them for secrets

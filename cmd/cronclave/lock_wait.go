@@ -10,18 +10,18 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/console"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
 // acquisition is one call to acquire a lock, with all its requests.
 type acquisition struct {
 	*lockJob
-	locks    *engine.Client
+	locks    *lease.Client
 	id       string
 	at       string // addresses of the Redis servers, for messages
 	say      func(format string, args ...any)
-	request  engine.Request
+	request  lease.Request
 	begun    time.Time
 	reported bool
 }
@@ -32,14 +32,14 @@ var errWaited = errors.New("waited long enough")
 const silenceLimit = 2 * redisconn.Timeout
 
 // acquireLease returns the lease of the lock. Its errors have the exit code of the program.
-func (c *acquisition) acquireLease(ctx context.Context) (*engine.Lease, error) {
+func (c *acquisition) acquireLease(ctx context.Context) (lease.Run, error) {
 	c.begun = time.Now()
-	c.request = engine.Request{Lock: c.lockName(), ID: c.id, Slots: c.slots, Lease: c.lease, AnyLimit: c.pool}
+	c.request = lease.Request{Lock: c.lockName(), ID: c.id, Slots: c.slots, Lease: c.lease, AnyLimit: c.pool}
 	a := c.askServer(ctx)
-	for again := backoff.New(firstPause, lastPause); a.Verdict != engine.Granted; {
+	for again := backoff.New(firstPause, lastPause); a.Verdict != lease.Granted; {
 		left := c.timeLeft()
 		switch {
-		case a.Verdict == engine.Unknown:
+		case a.Verdict == lease.Unknown:
 			c.locks.Withdraw(c.request, c.request.ID)
 			return nil, c.unknownState(a.Err)
 		case ctx.Err() != nil || left <= 0:
@@ -52,7 +52,7 @@ func (c *acquisition) acquireLease(ctx context.Context) (*engine.Lease, error) {
 		backoff.Sleep(ctx, min(c.nextPause(a, again.Next()), left))
 		a = c.askServer(ctx)
 	}
-	return c.reportWon(a.Lease), nil
+	return c.reportWon(a.Run), nil
 }
 
 // The pause between requests for a held lock grows from firstPause to lastPause. A random part of up to half is subtracted, so that waiting processes do not
@@ -67,7 +67,7 @@ func (c *acquisition) timeLeft() time.Duration {
 }
 
 // askServer repeats the request until its result is known. The request does not overtake processes in the queue, which Redis serves first.
-func (c *acquisition) askServer(ctx context.Context) engine.Answer {
+func (c *acquisition) askServer(ctx context.Context) lease.Result {
 	if !c.forever {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, max(c.timeLeft(), silenceLimit))
@@ -84,56 +84,52 @@ func (c *acquisition) askServer(ctx context.Context) engine.Answer {
 
 // nextPause returns the pause before the next request. If the first lease ends before that, the pause is shortened, because the slot is free then unless the
 // lease is renewed.
-func (c *acquisition) nextPause(a engine.Answer, pause time.Duration) time.Duration {
+func (c *acquisition) nextPause(a lease.Result, pause time.Duration) time.Duration {
 	now, known := c.locks.EstimatedTime()
 	if !known || a.Until.IsZero() {
 		return pause
 	}
 	out := max(a.Until.Sub(now), 0) + rand.N(firstPause)
-	if a.Verdict == engine.Closed { // the lock grants nothing before that time
+	if a.Verdict == lease.Closed { // the lock grants nothing before that time
 		return max(out, pause)
 	}
 	return min(out, pause)
 }
 
-func (c *acquisition) lineUp(ctx context.Context) (*engine.Lease, error) {
+func (c *acquisition) lineUp(ctx context.Context) (lease.Run, error) {
 	waiting := ctx
 	if !c.forever {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithTimeoutCause(ctx, c.timeLeft(), errWaited)
 		defer cancel()
 	}
-	options := []engine.Option{engine.WithLease(c.lease)}
-	if c.pool {
-		options = append(options, engine.WithAnyLimit())
-	}
-	lease, err := c.locks.Semaphore(c.lockName(), c.slots, options...).For(c.id).AcquireConfirmed(waiting) // confirmed, so that the lease has its full length
+	held, err := c.locks.WaitConfirmed(waiting, c.request, c.id) // confirmed, so that the lease has its full length
 	switch {
 	case err == nil:
-		return c.reportWon(lease), nil
-	case !errors.Is(err, errWaited) || errors.Is(err, engine.ErrUnknown): // a request for the holder would not be answered either
+		return c.reportWon(held), nil
+	case !errors.Is(err, errWaited) || errors.Is(err, lease.ErrUnknown): // a request for the holder would not be answered either
 		return nil, c.unknownState(err)
 	}
 	c.request.Abstain = true // the request asks only for the holder
 	a := c.askServer(ctx)
-	if a.Verdict == engine.Unknown {
+	if a.Verdict == lease.Unknown {
 		return nil, c.unknownState(a.Err)
 	}
 	return nil, c.notAcquired(a)
 }
 
-func (c *acquisition) reportOnce(a engine.Answer) {
+func (c *acquisition) reportOnce(a lease.Result) {
 	if !c.reported {
 		c.reported = true
 		c.say("waiting for %s: %s", c.lockTitle(), c.refusalReason(a))
 	}
 }
 
-func (c *acquisition) reportWon(lease *engine.Lease) *engine.Lease {
+func (c *acquisition) reportWon(held lease.Run) lease.Run {
 	if c.reported {
 		c.say("%s: acquired after %v", c.lockTitle(), c.timeWaited())
 	}
-	return lease
+	return held
 }
 
 func (c *acquisition) timeWaited() time.Duration {
@@ -141,9 +137,9 @@ func (c *acquisition) timeWaited() time.Duration {
 }
 
 // refusalReason returns why the lock was not granted. Its times are by the clock of Redis.
-func (c *acquisition) refusalReason(a engine.Answer) string {
+func (c *acquisition) refusalReason(a lease.Result) string {
 	switch {
-	case a.Verdict == engine.Closed:
+	case a.Verdict == lease.Closed:
 		return fmt.Sprintf("Redis has lost its data of this lock; it stays closed until %s, since a holder may still be alive", console.Stamp(a.Until))
 	case a.Until.IsZero():
 		return "it was in use when asked for, and has no holder now: try again, or use --wait"
@@ -153,7 +149,7 @@ func (c *acquisition) refusalReason(a engine.Answer) string {
 	return fmt.Sprintf("held by %s until %s, unless it is renewed", holderName(a.Holder), console.Stamp(a.Until))
 }
 
-func (c *acquisition) notAcquired(a engine.Answer) error {
+func (c *acquisition) notAcquired(a lease.Result) error {
 	after := ""
 	if c.wait > 0 {
 		after = fmt.Sprintf(" after %v", c.timeWaited())
@@ -163,10 +159,10 @@ func (c *acquisition) notAcquired(a engine.Answer) error {
 
 func (c *acquisition) unknownState(err error) error {
 	switch {
-	case errors.Is(err, engine.ErrLimit):
+	case errors.Is(err, lease.ErrLimit):
 		return usageError("%s is in use with another number of slots than %d: all its users must give the same number (which is forgotten after 10 minutes without a user)",
 			c.lockTitle(), c.slots)
-	case errors.Is(err, engine.ErrUnknown):
+	case errors.Is(err, lease.ErrUnknown):
 		return unavailableError(fmt.Sprintf("ask %s for %s", c.at, c.lockTitle()), election.Plain(err))
 	}
 	return election.Plain(err)

@@ -487,7 +487,7 @@ slots = 1
 			said := replica.read(t, "finished.*load") // both jobs are known, and due each second
 			spoil := func() {
 				refused.Store(!foreign)
-				for _, name := range []string{"{beat}:job", "{warehouse}:pool", "{deploy}:lock", "{leader}:office"} {
+				for _, name := range []string{"{beat}:job", "{warehouse}:pool", "{deploy}:lock", "{leader}:leader"} {
 					if foreign {
 						s.Del("cronclave:default:" + name) // else a hash stays one
 						_ = s.Set("cronclave:default:"+name, "of something else")

@@ -201,20 +201,20 @@ func TestRequestOnAQuorum(t *testing.T) {
 		return r
 	}
 	take(a, election.Granted)
-	if r := take(b, election.Taken); r.By != "a" {
+	if r := take(b, election.Taken); r.Holder != "a" {
 		t.Errorf("while it is not begun: %+v", r)
 	}
 	die()
 	recovery := take(b, election.Granted)
-	if recovery.Term.Attempt() != 2 {
-		t.Errorf("attempt %d", recovery.Term.Attempt())
+	if election.TermOf(recovery).Attempt() != 2 {
+		t.Errorf("attempt %d", election.TermOf(recovery).Attempt())
 	}
-	harness.Must(t, recovery.Term.End(t.Context()))
+	harness.Must(t, election.TermOf(recovery).End(t.Context()))
 	c, _ := member("c")
 	if r := take(c, election.Taken); !r.Until.IsZero() {
 		t.Errorf("after it was begun: %+v", r)
 	}
 	what.ID = "another"
-	harness.Must(t, take(b, election.Granted).Term.Undo(t.Context()))
-	harness.Must(t, take(c, election.Granted).Term.End(t.Context()))
+	harness.Must(t, election.TermOf(take(b, election.Granted)).Undo(t.Context()))
+	harness.Must(t, election.TermOf(take(c, election.Granted)).End(t.Context()))
 }

@@ -14,7 +14,7 @@
 //
 //	CRONCLAVE_TEST_REDIS_IMAGE  image for the containers, redis:7-alpine if not set
 //	CRONCLAVE_TEST_REDIS_SERVER path of a redis-server that all servers run, instead of containers and of the installed one
-//	CRONCLAVE_TEST_REDIS        URL of a running server that tests of ./internal/lease/engine and ./internal/journal use; the tests here ignore it
+//	CRONCLAVE_TEST_REDIS        URL of a running server that tests of ./locking and ./internal/journal use; the tests here ignore it
 //	CRONCLAVE_TEST_ENGINE       name and version that each server must report, such as "valkey 9.1.2" (make engines sets both)
 //	CRONCLAVE_TEST_INSTALL=1    allows to install redis-server and postgresql with apt-get where nothing else is there (make test sets it)
 //	CRONCLAVE_TEST_PROGRAMS     folder of the programs under test, which make builds once; what is not there is built

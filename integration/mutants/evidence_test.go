@@ -44,7 +44,7 @@ type evidence struct {
 	names    map[string][]string // package directory -> its tests; the theorems have the key locktest
 }
 
-const locktest, engine = "locking/locktest", "internal/lease/engine"
+const locktest, locking = "locking/locktest", "locking"
 
 // Each promise has tests, the headers of tests and mutants name promises that exist, and each mutant names a test that exists. With -page it writes the page of evidence.
 func TestEvidence(t *testing.T) {
@@ -76,7 +76,7 @@ func TestEvidenceFindsFaults(t *testing.T) {
 			promises: []promise{{"P1", "Once", "TestOnce"}},
 			proofs:   []proof{{"a", "TestOnce", []string{"P1"}, "A tick runs once."}},
 			mutants:  []mutant{{name: "m", promise: "P1", test: []string{"test", "./a", "-run", "TestOn"}}},
-			names:    map[string][]string{"a": {"TestOnce"}, engine: {"TestConformance"}, locktest: {"TickIsGrantedOnce"}},
+			names:    map[string][]string{"a": {"TestOnce"}, locking: {"TestConformance"}, locktest: {"TickIsGrantedOnce"}},
 		}
 	}
 	if e := healthy(); len(e.faults()) != 0 {
@@ -91,7 +91,9 @@ func TestEvidenceFindsFaults(t *testing.T) {
 		{func(e *evidence) { e.proofs[0].promises = []string{"P1", "P7"} }, "TestOnce: docs/guarantees.md does not define P7"},
 		{func(e *evidence) { e.mutants[0].promise = "P7" }, "m.patch: docs/guarantees.md does not define P7"},
 		{func(e *evidence) { e.mutants[0].test[3] = "TestOff" }, "m.patch: ./a has no test TestOff"},
-		{func(e *evidence) { e.mutants[0].test = []string{"test", "./" + engine, "-run", "TestConformance/Tock"} }, "m.patch: ./internal/lease/engine has no test TestConformance/Tock"},
+		{func(e *evidence) {
+			e.mutants[0].test = []string{"test", "./" + locking, "-run", "TestConformance/Tock"}
+		}, "m.patch: ./locking has no test TestConformance/Tock"},
 		{func(e *evidence) {
 			e.names["a"] = append(e.names["a"], "TestTwice")
 			e.mutants[0].test[3] = "TestTwice"
@@ -356,7 +358,7 @@ func (m mutant) target() (dir, pattern string) {
 // selects returns the tests that a pattern of -run finds or, where it runs the conformance suite, the theorems.
 func (e *evidence) selects(dir, pattern string) []string {
 	expression, sub, _ := strings.Cut(pattern, "/")
-	if dir == engine && (expression == "" || strings.HasPrefix(expression, "TestConformance")) {
+	if dir == locking && (expression == "" || strings.HasPrefix(expression, "TestConformance")) {
 		dir, expression = locktest, sub
 	}
 	re, err := regexp.Compile(expression)

@@ -3,9 +3,9 @@
 //
 //	Deadline of the holder counted from the reply instead of from before the request.
 //	Promise: P3
-//	Test: go test ./internal/lease/engine -run TestDeadline
-//	--- a/internal/lease/engine/lease.go
-//	+++ b/internal/lease/engine/lease.go
+//	Test: go test ./locking -run TestDeadline
+//	--- a/locking/lease.go
+//	+++ b/locking/lease.go
 //	...
 //
 // `make mutants` applies each patch to a copy of the repository and runs its test. A mutant is caught when that test

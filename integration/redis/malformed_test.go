@@ -13,8 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/integration/harness"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/testtier"
+	"github.com/cronclave/cronclave/locking"
 )
 
 // Of requests that travel as one command to a Redis whose memory is full, each gets its own answer. Such a Redis
@@ -23,27 +24,27 @@ func TestFullRedisMixesUpNoReplies(t *testing.T) {
 	t.Parallel()
 	server := harness.StartRedis(t, harness.RedisOpts{})
 	one, two := locksOn(t, harness.ClientOptions(server.Instance.Addr())), locksOn(t, harness.ClientOptions(server.Instance.Addr()))
-	held := []engine.Request{{Lock: "victim"}, {Lock: "again", ID: "same"}}
-	for _, a := range one.AcquireAll(t.Context(), held) {
-		if a.Verdict != engine.Granted {
+	held := []lease.Request{{Lock: "victim"}, {Lock: "again", ID: "same"}}
+	for _, a := range one.Engine().AcquireAll(t.Context(), held) {
+		if a.Verdict != lease.Granted {
 			t.Fatal(a.Verdict, a.Err)
 		}
 	}
 	harness.Must(t, server.Client.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	for _, first := range []engine.Request{{Lock: "new"}, {Lock: "again", ID: "same"}} {
-		requests := []engine.Request{first} // a command of fifty, and one of its own for the last
+	for _, first := range []lease.Request{{Lock: "new"}, {Lock: "again", ID: "same"}} {
+		requests := []lease.Request{first} // a command of fifty, and one of its own for the last
 		for i := range 49 {
-			requests = append(requests, engine.Request{Lock: fmt.Sprint("other", i)})
+			requests = append(requests, lease.Request{Lock: fmt.Sprint("other", i)})
 		}
-		answers := two.AcquireAll(t.Context(), append(requests, engine.Request{Lock: "victim"}))
-		if a := answers[50]; a.Verdict != engine.Held {
+		answers := two.Engine().AcquireAll(t.Context(), append(requests, lease.Request{Lock: "victim"}))
+		if a := answers[50]; a.Verdict != lease.Held {
 			t.Errorf("%s first: the lock of another client: %q (%v)", first.Lock, a.Verdict, a.Err)
 		}
-		if a := answers[0]; first.ID != "" && a.Verdict != engine.Granted {
+		if a := answers[0]; first.ID != "" && a.Verdict != lease.Granted {
 			t.Errorf("asked for again: %q (%v)", a.Verdict, a.Err)
 		}
 		for i, a := range answers[1:50] {
-			if a.Verdict != engine.Unknown || !errors.Is(a.Err, engine.ErrUnknown) || !redis.HasErrorPrefix(a.Err, "OOM") {
+			if a.Verdict != lease.Unknown || !errors.Is(a.Err, locking.ErrUnknown) || !redis.HasErrorPrefix(a.Err, "OOM") {
 				t.Errorf("%s first: request %d: %q (%v)", first.Lock, i+1, a.Verdict, a.Err)
 			}
 		}
@@ -57,8 +58,8 @@ func TestForbiddenLockIsRefusedAlone(t *testing.T) {
 	harness.Must(t, server.Client.Do(t.Context(), "ACL", "SETUSER", "clerk", "on", ">secret", "+@all", "&*", "~locking:{a}*", "~locking:{b}*").Err())
 	o := harness.ClientOptions(server.Instance.Addr())
 	o.Username, o.Password = "clerk", "secret"
-	answers := locksOn(t, o).AcquireAll(t.Context(), []engine.Request{{Lock: "a"}, {Lock: "forbidden"}, {Lock: "b"}})
-	for i, want := range []engine.Verdict{engine.Granted, engine.Unknown, engine.Granted} {
+	answers := locksOn(t, o).Engine().AcquireAll(t.Context(), []lease.Request{{Lock: "a"}, {Lock: "forbidden"}, {Lock: "b"}})
+	for i, want := range []lease.Verdict{lease.Granted, lease.Unknown, lease.Granted} {
 		if answers[i].Verdict != want {
 			t.Errorf("request %d: %q (%v), want %q", i, answers[i].Verdict, answers[i].Err, want)
 		}
@@ -68,10 +69,10 @@ func TestForbiddenLockIsRefusedAlone(t *testing.T) {
 	}
 }
 
-func locksOn(t *testing.T, o *redis.Options) *engine.Client {
+func locksOn(t *testing.T, o *redis.Options) *locking.Client {
 	t.Helper()
 	rdb := redis.NewClient(o)
-	c, err := engine.New(engine.Config{Redis: rdb, Timeout: 10 * time.Second})
+	c, err := locking.New(locking.Config{Redis: rdb, Timeout: 10 * time.Second})
 	harness.Must(t, err)
 	t.Cleanup(func() {
 		_ = c.Close()

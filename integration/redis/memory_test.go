@@ -46,7 +46,7 @@ var kindsOfKeys = []struct {
 	{`\{[^}]+\}:records`, perJob(1), perJob(200 + 420*(keptOfAJob+1))},
 	{`\{[^}]+\}:streak`, perJob(1), perJob(200)},
 	{`\{[^}]+\}:output`, perJob(1), perJob(200 + outputOfAJob + 200*blocksOfAJob)},
-	{`\{leader\}:office`, exactly(1), exactly(1200)},
+	{`\{leader\}:leader`, exactly(1), exactly(1200)},
 	{"jobs", exactly(1), perJob(500)},
 	{"history", exactly(1), perJob(150)},
 	{"digests:.*", exactly(fewDigests), perJob(fewDigests * 64)},
@@ -107,10 +107,10 @@ func newBooks(t *testing.T, jobs int) *books {
 	for n := range jobs {
 		b.jobs = append(b.jobs, fmt.Sprintf("nightly-backup-%04d", n))
 	}
-	office, err := election.NewLeadership(election.LeadershipConfig{Locks: locks, Name: "leader"})
+	leadership, err := election.NewLeadership(election.LeadershipConfig{Locks: locks, Name: "leader"})
 	harness.Must(t, err)
 	ctx, resign := context.WithCancel(t.Context())
-	office.Campaign(ctx, func(context.Context, *election.Term) { resign() })
+	leadership.Campaign(ctx, func(context.Context, *election.Term) { resign() })
 	return b
 }
 
@@ -131,7 +131,7 @@ func (b *books) announce(t *testing.T) {
 			"setting_02": `"/usr/local/bin/backup" and 2 arguments`, "setting_03": `"1h"`, "setting_04": `["night", "backup"]`}}
 		infos = append(infos, journal.JobInfo{Name: job, Schedule: []string{"*/5 9-17 * * 1-5"}, Timezone: "Europe/Berlin", Parallel: 1, PerTick: 1,
 			Digest: "0123456789abcdef", Enabled: true, Seen: now})
-		inquiries = append(inquiries, election.InspectRequest{Job: job, Schedule: "0123456789abcdef"})
+		inquiries = append(inquiries, election.InspectRequest{Lock: election.JobLock(job), Schedule: "0123456789abcdef"})
 	}
 	harness.Must(t, b.journal.DescribeJobs(t.Context(), infos))
 	for n := range replicasUp {
@@ -168,8 +168,8 @@ func (b *books) tick(t *testing.T, at time.Time) {
 		if r.Verdict != election.Granted {
 			t.Fatalf("tick %v of %s: %+v", at, b.jobs[i], r)
 		}
-		slot, code, ms, output := r.Term.Slot(), 0, int64(1234), strings.Repeat("x", tailOfARun)
-		record := journal.Record{RunID: claims[i].ID, Job: b.jobs[i], Tick: at, Trigger: "schedule", Slot: &slot, Attempt: 1, Token: r.Term.Token(),
+		slot, code, ms, output := election.TermOf(r).Slot(), 0, int64(1234), strings.Repeat("x", tailOfARun)
+		record := journal.Record{RunID: claims[i].ID, Job: b.jobs[i], Tick: at, Trigger: "schedule", Slot: &slot, Attempt: 1, Token: election.TermOf(r).Token(),
 			Replica: "replica-0", Outcome: journal.OutcomeRunning, Started: at.Add(time.Millisecond)}
 		begun = append(begun, record)
 		record.Outcome, record.ExitCode, record.Finished, record.DurationMS, record.Output = journal.OutcomeOK, &code, at.Add(time.Second), &ms, &output
@@ -177,7 +177,7 @@ func (b *books) tick(t *testing.T, at time.Time) {
 		places <- struct{}{}
 		releases.Go(func() {
 			defer func() { <-places }()
-			if err := r.Term.End(t.Context()); err != nil {
+			if err := election.TermOf(r).End(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

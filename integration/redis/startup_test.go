@@ -14,7 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/integration/harness"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 // A request that the server refuses to write has done nothing, and the same id gets the row later. The servers refuse
@@ -44,7 +45,7 @@ func TestRefusalsOfTheServer(t *testing.T) {
 				client = redis.NewClient(harness.ClientOptions(on.Instance.Addr()))
 			}
 			defer client.Close()
-			locks, err := engine.New(engine.Config{Redis: client, Prefix: "refusal:" + tc.name + ":", Timeout: harness.Patience})
+			locks, err := locking.New(locking.Config{Redis: client, Prefix: "refusal:" + tc.name + ":", Timeout: harness.Patience})
 			harness.Must(t, err)
 			defer locks.Close()
 			do := func(list []words) {
@@ -53,23 +54,23 @@ func TestRefusalsOfTheServer(t *testing.T) {
 					harness.Must(t, on.Client.Do(t.Context(), w...).Err())
 				}
 			}
-			r := engine.Request{Lock: "lock", ID: "one", Lease: time.Minute}
-			other := engine.Request{Lock: "lock", ID: "other", Lease: time.Minute}
+			r := lease.Request{Lock: "lock", ID: "one", Lease: time.Minute}
+			other := lease.Request{Lock: "lock", ID: "other", Lease: time.Minute}
 
 			do(tc.spoil)
-			a := locks.Acquire(t.Context(), r)
-			if a.Verdict != engine.Unknown || !errors.Is(a.Err, engine.ErrUnknown) || !redis.HasErrorPrefix(a.Err, tc.name) {
+			a := locks.Engine().Acquire(t.Context(), r)
+			if a.Verdict != lease.Unknown || !errors.Is(a.Err, locking.ErrUnknown) || !redis.HasErrorPrefix(a.Err, tc.name) {
 				t.Errorf("while the server refuses: %q, %v", a.Verdict, a.Err)
 			}
 			do(tc.mend)
 			harness.Eventually(t, harness.Soon, "grant once the server takes writes again", func() bool {
-				a = locks.Acquire(t.Context(), r)
-				return a.Verdict == engine.Granted
+				a = locks.Engine().Acquire(t.Context(), r)
+				return a.Verdict == lease.Granted
 			})
-			if b := locks.Acquire(t.Context(), other); b.Verdict != engine.Held {
+			if b := locks.Engine().Acquire(t.Context(), other); b.Verdict != lease.Held {
 				t.Errorf("another one: %q, %v", b.Verdict, b.Err)
 			}
-			harness.Must(t, a.Lease.Release(t.Context()))
+			harness.Must(t, a.Run.Release(t.Context()))
 		})
 	}
 }

@@ -69,7 +69,7 @@ func (i *injector) key() string {
 	}
 	job := pick(i.random, "{victim}", "{child}", "{slots}")
 	return "cronclave:" + i.Namespace + ":" + pick(i.random, job+":job", job+":job", job+":job", job+":job", job+":job:ledger", job+":job:orphans", job+":job:dead:x",
-		job+":runs", job+":records", job+":output", job+":followed", job+":live:x", "{leader}:office", "{leader}:office:orphans", "{leader}:office:queue", "{res}:fence",
+		job+":runs", job+":records", job+":output", job+":followed", job+":live:x", "{leader}:leader", "{leader}:leader:orphans", "{leader}:leader:queue", "{res}:fence",
 		"jobs", "gone", "history", "digests:x", "replicas", "replica:x", "requests", "request:x", "request:x:answer", "format", "epoch", "quorum")
 }
 

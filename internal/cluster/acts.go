@@ -309,7 +309,7 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 	}
 	canceled := []CanceledRun{}
 	for _, r := range runs {
-		canceled = append(canceled, CanceledRun{RunID: r.ID, Job: req.Job, Replica: r.Holder, Slot: r.Slot, Token: r.Token, Tick: tickOf(r)})
+		canceled = append(canceled, CanceledRun{RunID: r.ID, Job: req.Job, Replica: r.Holder, Slot: r.Slot, Token: int64(r.Token), Tick: tickOf(r)})
 	}
 	switch {
 	case errors.Is(err, election.ErrUnknown):

@@ -112,7 +112,7 @@ type explainer struct {
 }
 
 func (s *explainer) readState(ctx context.Context, o *Operator) (err error) {
-	s.state = o.elector.Inspect(ctx, []election.InspectRequest{{Job: s.Job}})[0]
+	s.state = o.elector.Inspect(ctx, []election.InspectRequest{{Lock: election.JobLock(s.Job)}})[0]
 	if s.state.Err != nil {
 		return unavailableError("inspect job "+s.Job, s.state.Err)
 	}
@@ -175,7 +175,7 @@ func (s *explainer) tickID() time.Time {
 }
 
 func (s *explainer) isHeldBy(h election.Run) bool {
-	return h.Tick.Equal(s.tickID()) || h.At.Equal(s.at)
+	return h.Tick.Equal(s.tickID()) || h.Instant().Equal(s.at)
 }
 
 func (s *explainer) addLine(format string, args ...any) {

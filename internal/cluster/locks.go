@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // A Lock is a lock of `cronclave lock`, or a pool, with its holders and waiters.
@@ -96,7 +96,7 @@ func (r *statusReader) readPools(ctx context.Context, names []string) (err error
 	r.jobs = slices.DeleteFunc(r.jobs, func(info journal.JobInfo) bool { return !slices.Contains(names, info.Pool) })
 	requests := make([]election.InspectRequest, len(r.jobs))
 	for i, info := range r.jobs {
-		requests[i] = election.InspectRequest{Job: info.Name}
+		requests[i] = election.InspectRequest{Lock: election.JobLock(info.Name)}
 	}
 	for i, state := range r.elector.Inspect(ctx, requests) {
 		if state.Err != nil && !errors.Is(state.Err, election.ErrCorrupt) {
@@ -140,9 +140,9 @@ func (r *statusReader) lockUses(ctx context.Context) ([]journal.LockUse, error) 
 
 func (r *statusReader) inspectLocks(ctx context.Context, uses []journal.LockUse) error {
 	all := r.allLocks()
-	names := make([]engine.InspectRequest, len(all))
+	names := make([]lease.InspectRequest, len(all))
 	for i, l := range all {
-		names[i] = engine.InspectRequest{Lock: l.name}
+		names[i] = lease.InspectRequest{Lock: l.name}
 	}
 	for i, state := range r.locks.Engine().Inspect(ctx, names) {
 		err := r.tolerateLock(all[i].title, election.Plain(state.Err))
@@ -152,7 +152,7 @@ func (r *statusReader) inspectLocks(ctx context.Context, uses []journal.LockUse)
 		case state.Err != nil:
 			continue
 		}
-		all[i].setHolders(state.Rows, r.usersOf(all[i], uses), r.status.Now)
+		all[i].setHolders(state.Running, r.usersOf(all[i], uses), r.status.Now)
 	}
 	return nil
 }
@@ -226,14 +226,14 @@ func (r *statusReader) usersOf(l namedLock, uses []journal.LockUse) map[string]W
 }
 
 // setHolders sets the holders of the lock. Users without a slot are its waiters.
-func (l *Lock) setHolders(rows []engine.Row, users map[string]Waiter, now time.Time) {
+func (l *Lock) setHolders(rows []lease.Row, users map[string]Waiter, now time.Time) {
 	l.Holders, l.Waiting = []SlotHolder{}, []Waiter{}
 	for _, row := range rows {
-		id := engine.WorkOf(row.ID)
+		id := lease.WorkOf(row.ID)
 		user := users[id]
 		delete(users, id)
-		l.Holders = append(l.Holders, SlotHolder{Owner: row.Owner, Job: user.Job, RunID: user.RunID, Slot: row.Slot, Token: int64(row.Token),
-			Since: grantedAt(int64(row.Token), now), Expires: row.Expiry})
+		l.Holders = append(l.Holders, SlotHolder{Owner: row.Holder, Job: user.Job, RunID: user.RunID, Slot: row.Slot, Token: int64(row.Token),
+			Since: grantedAt(int64(row.Token), now), Expires: row.Expires})
 	}
 	slices.SortFunc(l.Holders, func(a, b SlotHolder) int { return cmp.Compare(a.Slot, b.Slot) })
 	for _, user := range users {

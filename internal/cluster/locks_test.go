@@ -8,7 +8,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -40,7 +40,7 @@ func TestPoolsAndLocksOfAStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = locks.Close() })
-	if a := locks.Engine().Acquire(t.Context(), engine.Request{Lock: PlainLock("deploy"), ID: "held", Slots: 2}); a.Verdict != engine.Granted {
+	if a := locks.Engine().Acquire(t.Context(), lease.Request{Lock: PlainLock("deploy"), ID: "held", Slots: 2}); a.Verdict != lease.Granted {
 		t.Fatal(a.Verdict, a.Err)
 	}
 	now := time.Now()

@@ -201,7 +201,7 @@ func TestOperatorSteers(t *testing.T) {
 	c.register(t, journal.Replica{Name: "a"})
 	o, ctx := c.operator(t, Config{}), t.Context()
 	result := c.elector(t, "a").Claim(ctx, []election.Claim{{Lock: election.JobLock("backup"), ID: "run-1", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]
-	if result.Term == nil {
+	if election.TermOf(result) == nil {
 		t.Fatalf("%+v", result)
 	}
 	paused, err := o.Pause(ctx, PauseRequest{Selection{Tags: []string{"disk"}}, Requester{"ann", "new disks"}, time.Hour})

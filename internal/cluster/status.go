@@ -207,7 +207,7 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 	}
 	requests, names := make([]election.InspectRequest, len(r.jobs)), make([]string, len(r.jobs))
 	for i, info := range r.jobs {
-		requests[i], names[i] = election.InspectRequest{Job: info.Name}, info.Name
+		requests[i], names[i] = election.InspectRequest{Lock: election.JobLock(info.Name)}, info.Name
 	}
 	recent, err := r.readRecent(ctx, names)
 	if err != nil {
@@ -295,7 +295,7 @@ func jobOf(zones *cronspec.Zones, info journal.JobInfo, state election.State, re
 func holdersOf(state election.State) []Holder {
 	list := []Holder{}
 	for _, r := range state.Running {
-		list = append(list, Holder{Replica: r.Holder, RunID: r.ID, Slot: r.Slot, Token: r.Token, Tick: tickOf(r), Expires: r.Expires})
+		list = append(list, Holder{Replica: r.Holder, RunID: r.ID, Slot: r.Slot, Token: int64(r.Token), Tick: tickOf(r), Expires: r.Expires})
 	}
 	return list
 }
@@ -304,7 +304,8 @@ func tickOf(r election.Run) *time.Time {
 	if r.Tick.IsZero() {
 		return nil
 	}
-	return &r.At
+	at := r.Instant()
+	return &at
 }
 
 // tolerateDamage turns an error about damaged data into a warning, because the rest of the reply is valid.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // forever is an end that does not come, in seconds.
@@ -228,7 +229,7 @@ func (w *world) lockPause() (p election.Pause) {
 
 // keep adds what the lock has of a deed.
 func (w *world) keep(state *election.State, d deed) {
-	h := election.Run{ID: d.id, Holder: d.replica, Slot: d.slot, Token: int64(d.token), Tick: w.time(d.tick), Attempt: d.attempt}
+	h := election.Run{ID: d.id, Holder: d.replica, Slot: d.slot, Token: lease.Token(d.token), Tick: w.time(d.tick), Attempt: d.attempt}
 	if d.trigger == "manual" { // it has a slot, and no tick that others would ask for
 		h.Tick = time.Time{}
 	}

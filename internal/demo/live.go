@@ -80,7 +80,7 @@ func (d *demo) registerJobs(ctx context.Context) error {
 	requests := make([]election.InspectRequest, len(d.jobs))
 	now := time.Now()
 	for i, j := range d.jobs {
-		requests[i] = election.InspectRequest{Job: j.Name, Schedule: j.Spec.Digest(), Behind: j.Spec.Behind(now), ZoneRules: j.Spec.ZoneRules()}
+		requests[i] = election.InspectRequest{Lock: election.JobLock(j.Name), Schedule: j.Spec.Digest(), Behind: j.Spec.Behind(now), ZoneRules: j.Spec.ZoneRules()}
 	}
 	d.from = map[string]time.Time{}
 	for i, st := range d.elector.Inspect(ctx, requests) {
@@ -96,7 +96,7 @@ func (d *demo) registerJobs(ctx context.Context) error {
 func (d *demo) allDecided(ctx context.Context, now time.Time) bool {
 	requests := make([]election.InspectRequest, len(d.jobs))
 	for i, j := range d.jobs {
-		requests[i] = election.InspectRequest{Job: j.Name}
+		requests[i] = election.InspectRequest{Lock: election.JobLock(j.Name)}
 	}
 	for i, st := range d.elector.Inspect(ctx, requests) {
 		if st.Err != nil || st.Decided.Before(d.jobs[i].Spec.ID(lastDue(d.jobs[i], now))) {

@@ -147,7 +147,7 @@ func ParseRow(s string) (Row, bool) {
 		return Row{}, false
 	}
 	return Row{
-		ID: part[0], Owner: part[1], Length: time.Duration(ParseNumber(part[2])) * time.Microsecond, Token: Token(ParseNumber(part[3])),
+		ID: part[0], Holder: part[1], Length: time.Duration(ParseNumber(part[2])) * time.Microsecond, Token: Token(ParseNumber(part[3])),
 		Tick: FromMicros(ParseNumber(part[4]) * 1e6), Attempt: int(ParseNumber(part[5])), Trigger: part[6], Memo: part[7],
 	}, true
 }

@@ -106,6 +106,27 @@ func (r Request) WithDefaults() Request {
 	return r
 }
 
+// workMark separates the id of the work from the rest of a lease id.
+const workMark = "."
+
+// For returns the request with its defaults and a new lease id. If work is not empty, the id begins with it. work must not contain dots. [WorkOf]
+// returns it for a row of the lock.
+func (r Request) For(work string) Request {
+	r.ID = ""
+	r = r.WithDefaults()
+	if work != "" {
+		const random = 12 // letters with 5 bits each: enough for the few requests of one work
+		r.ID = work + workMark + r.ID[:random]
+	}
+	return r
+}
+
+// WorkOf returns the id of the work in a lease id, or the whole lease id if it has none.
+func WorkOf(leaseID string) string {
+	work, _, _ := strings.Cut(leaseID, workMark)
+	return work
+}
+
 // Validate returns an error if a field is out of its range, or if fields exclude each other.
 func (r Request) Validate() error {
 	switch {

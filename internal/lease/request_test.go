@@ -65,7 +65,7 @@ func FuzzParseRow(f *testing.F) {
 		if strings.ContainsAny(id+owner+trigger, "\n") || lease < 0 || lease > 1e15 || tick < 0 || tick > 1e11 {
 			return
 		}
-		want := Row{ID: id, Owner: owner, Length: time.Duration(lease) * time.Microsecond, Token: Token(token),
+		want := Row{ID: id, Holder: owner, Length: time.Duration(lease) * time.Microsecond, Token: Token(token),
 			Tick: FromMicros(tick * 1e6), Attempt: attempt, Trigger: trigger, Memo: memo}
 		text := strings.Join([]string{id, owner, itoa(lease), itoa(token), itoa(tick), itoa(int64(attempt)), trigger, memo}, "\n")
 		if got, ok := ParseRow(text); !ok || got != want {

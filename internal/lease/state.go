@@ -41,14 +41,14 @@ type InspectRequest struct {
 // A State is the state of a lock. Times are by Redis's clock.
 type State struct {
 	Now     time.Time
-	Floor   Token       // the greatest token so far
-	Decided time.Time   // all ticks up to Decided are decided, except the ticks in Open
-	Open    []time.Time // ticks that were given back because their run never started, oldest first: see [ReleaseUndo]
-	Before  time.Time   // the value of Decided before SettleThrough was applied
-	Closed  time.Time   // no grants until then; zero or past if the lock is open
-	Pause   Pause       // the newest pause; [Pause.On] reports whether it is over
-	Rows    []Row
-	Orphans []Row
+	Floor   Token        // the greatest token so far
+	Decided time.Time    // all ticks up to Decided are decided, except the ticks in Open
+	Open    []time.Time  // ticks that were given back because their run never started, oldest first: see [ReleaseUndo]
+	Before  time.Time    // the value of Decided before SettleThrough was applied
+	Closed  time.Time    // no grants until then; zero or past if the lock is open
+	Pause   Pause        // the newest pause; [Pause.On] reports whether it is over
+	Running []Row        // the held leases
+	Orphans []Row        // runs whose holder died or handed them over, until [Client.DeleteOrphans]
 	Through time.Time    // for a follower: all ticks up to Through have ended; unknown while the lock is closed
 	Ended   []Ended      // for a follower: the ticks up to Through that succeeded, oldest first
 	Settled []Settlement // settlements that no replica has recorded yet
@@ -88,19 +88,19 @@ func SingleSettlement(outcome string, behind int64) string {
 	return fmt.Sprintf("%s\t%d", outcome, behind)
 }
 
-// A Row is a lease as other clients see it. The lease of an orphan has ended; its Expiry is zero.
+// A Row is a lease as other clients see it. The lease of an orphan has ended.
 type Row struct {
-	ID, Owner string
-	Slot      int
-	Token     Token
-	Length    time.Duration
-	Expiry    time.Time
-	Tick      time.Time // zero without one
-	Attempt   int
-	Trigger   string
-	Memo      string
-	EndedWell bool   // the work of the orphan had succeeded before its holder died: see engine.Run.MarkSucceeded
-	Stopped   string // why the holder of the orphan was asked to stop before its lease ended, see engine.Client.Stop; "" if it was not asked
+	ID, Holder string
+	Slot       int
+	Token      Token
+	Length     time.Duration
+	Expires    time.Time // zero for an orphan
+	Tick       time.Time // zero without one
+	Attempt    int
+	Trigger    string
+	Memo       string
+	EndedWell  bool   // the work of the orphan had succeeded before its holder died: see engine.Run.MarkSucceeded
+	Stopped    string // why the holder of the orphan was asked to stop before its lease ended, see engine.Client.Stop; "" if it was not asked
 	// Renewed is true if the lease of the orphan is known to have been renewed. Its holder then had received the grant.
 	Renewed   bool
 	Abandoned bool // the orphan was abandoned, see [InspectRequest.Abandon], or handed over; its tick stays decided
@@ -175,7 +175,7 @@ func (k Observed) Stale(now, idle time.Duration) bool {
 // Of returns the state of a lock, or the zero Observed if it is stale.
 func (w *ObservedCache) Of(lock string, clock func() time.Duration, idle time.Duration) Observed {
 	k, ok := w.Last(lock)
-	if !ok || !k.Permanent && k.Stale(clock(), idle) {
+	if !ok || k.Stale(clock(), idle) {
 		return Observed{}
 	}
 	return k

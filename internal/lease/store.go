@@ -10,10 +10,10 @@ import (
 // MaxBatch bounds the requests of a round trip, because Redis answers them one after the other.
 const MaxBatch = 1000
 
-// A Store keeps locks on one Redis master, or on a quorum of independent masters. Its caller, the engine, validates requests, renews leases, and runs
-// background work.
+// A Store keeps locks on one Redis master, or on a quorum of independent masters. Its callers, [Client] and package locking, validate
+// requests, renew leases, and run background work.
 type Store interface {
-	// Acquire asks for a slot for each request. It calls answer with the index of a request as soon as its result is known, so that the engine renews a
+	// Acquire asks for a slot for each request. It calls answer with the index of a request as soon as its result is known, so that the caller renews a
 	// granted lease while other requests are still under way. It calls answer from the goroutine of the caller.
 	Acquire(ctx context.Context, requests []Request, answer func(place int, r Result))
 	// Wait waits until the request is granted or ctx ends. After an error, the request may still be granted.
@@ -48,10 +48,47 @@ type Store interface {
 	Close() error
 }
 
+// The optional methods of a store. Only a store on one master has them: see [StoreAs].
+type (
+	// A Compacter has a faster Acquire for simple requests. ok is false if the request needs Acquire.
+	Compacter interface {
+		AcquireCompact(ctx context.Context, r Request) (result Result, ok bool)
+	}
+	// A SetLocker grants a row in each of several locks, or in none. If grants is nil, refused is the name of the lock that refused, and refusal its
+	// result.
+	SetLocker interface {
+		AcquireSet(ctx context.Context, requests []Request) (grants []Grant, refusal Result, refused string)
+	}
+	// A Fencer stores the greatest token of a resource.
+	Fencer interface {
+		Pass(ctx context.Context, resource string, idle time.Duration, token Token) error
+	}
+	// A Remover deletes locks that were not used since an instant.
+	Remover interface {
+		Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error)
+	}
+	// An EventPublisher publishes grants, and releases of locks by their names, and calls a function with the events of others.
+	EventPublisher interface {
+		Publish(ctx context.Context, granted []GrantedRow, released []string) error
+		Subscribe(ctx context.Context, f func([]GrantEvent))
+	}
+)
+
+// StoreAs returns the store as a T. If the store does not implement T, the error is [ErrQuorum].
+func StoreAs[T any](store Store, what string) (T, error) {
+	s, ok := store.(T)
+	if !ok {
+		return s, fmt.Errorf("%s: %w", what, ErrQuorum)
+	}
+	return s, nil
+}
+
 // A Result is the result of a [Request].
 type Result struct {
 	Verdict Verdict
-	Grant   Grant     // set if Granted
+	ID      string    // the lease id of the request; set by [Client]
+	Run     Run       // the held lease, if Granted; set by [Client]
+	Grant   Grant     // the granted row, if Granted
 	Until   time.Time // by Redis's clock
 	Holder  string    // the owner of a held slot
 	Outcome string    // of a decided tick: IfHeld or IfLate of a request, the outcome of a pause, or [OutcomeGranted]
@@ -65,6 +102,18 @@ func Failed(err error) Result { return Result{Verdict: Unknown, Err: err} }
 // Unsure reports whether the outcome is unknown and a repeated request with the same id may find it out.
 func (r Result) Unsure() bool {
 	return r.Verdict == Unknown && errors.Is(r.Err, ErrUnknown) && !errors.Is(r.Err, ErrRefused)
+}
+
+// Distinguished returns the result with [Taken] or [Before] in place of [Decided].
+func (r Result) Distinguished() Result {
+	switch {
+	case r.Verdict != Decided:
+	case r.Outcome == OutcomeGranted || r.Holder != "":
+		r.Verdict, r.Outcome = Taken, ""
+	default:
+		r.Verdict = Before
+	}
+	return r
 }
 
 // A HeldRow has the request and the grant of a row that this client holds. It does not change.

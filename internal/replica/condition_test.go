@@ -126,7 +126,7 @@ func TestRenewalsAndLossesAreNoted(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]*monitor{"without [server]": {}, "with [server]": {metrics: metrics.New("v1", metrics.Gauges{})}} {
 		var noted margins
-		m.leaseHooks(&noted).Renewed("{leader}:office", 10*time.Second, 30*time.Second)
+		m.leaseHooks(&noted).Renewed("{leader}:leader", 10*time.Second, 30*time.Second)
 		if least := noted.leastMargin(); least == nil || least.String() != "10.0s of 30s" || least.Of != "the leadership" {
 			t.Errorf("%s: %v", name, least)
 		}
@@ -145,7 +145,7 @@ func TestRenewalsAndLossesAreNoted(t *testing.T) {
 func TestMarginsNameTheirHolder(t *testing.T) {
 	t.Parallel()
 	for lock, want := range map[string]string{
-		"{a}:job": "job a", "{db}:pool": "pool db", "{leader}:office": "the leadership", "{a}:request:request-x": "", "other": "",
+		"{a}:job": "job a", "{db}:pool": "pool db", "{leader}:leader": "the leadership", "{a}:request:request-x": "", "other": "",
 	} {
 		for what, note := range map[string]func(*margins){
 			"renewed": func(m *margins) { m.noteRenewed(lock, 10*time.Second, 30*time.Second) },

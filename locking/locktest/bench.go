@@ -11,7 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 type theorem struct {
@@ -33,6 +34,16 @@ const (
 	schedule = "every minute"
 )
 
+// holding is a held lease: a [locking.Lease] or a [lease.Run].
+type holding interface {
+	lease.Span
+	ID() string
+	Slot() int
+	Token() lease.Token
+	Confirmed() <-chan struct{}
+	Release(ctx context.Context) error
+}
+
 // bench is one lock, the clients that ask for it, and the means to fake its past.
 type bench struct {
 	*testing.T
@@ -42,7 +53,7 @@ type bench struct {
 	sent   *recorder
 	prefix string
 	first  time.Time // instant of tick 0
-	a, b   *engine.Client
+	a, b   *locking.Client
 }
 
 // lock is the name of the lock that most tests ask for.
@@ -63,7 +74,7 @@ func newBench(t *testing.T, nodes []redis.UniversalClient) *bench {
 	b.first = b.now().Truncate(time.Minute).Add(-2 * time.Hour)
 	b.a, b.b = b.client("a"), b.client("b")
 	if b.onQuorum() { // it begins with the first request
-		b.ask(b.a, engine.Request{Lock: "first", Abstain: true})
+		b.ask(b.a, lease.Request{Lock: "first", Abstain: true})
 		founded(b)
 	}
 	return b
@@ -94,9 +105,9 @@ func (b *bench) clean(rdb redis.UniversalClient) {
 }
 
 // client returns a client that has observed nothing.
-func (b *bench) client(owner string) *engine.Client {
+func (b *bench) client(owner string) *locking.Client {
 	b.Helper()
-	c, err := engine.New(b.config(owner))
+	c, err := locking.New(b.config(owner))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -104,8 +115,8 @@ func (b *bench) client(owner string) *engine.Client {
 	return c
 }
 
-func (b *bench) config(owner string) engine.Config {
-	cfg := engine.Config{Redis: b.rdb, Prefix: b.prefix, Owner: owner, Timeout: timeout}
+func (b *bench) config(owner string) locking.Config {
+	cfg := locking.Config{Redis: b.rdb, Prefix: b.prefix, Owner: owner, Timeout: timeout}
 	if b.onQuorum() {
 		cfg.Redis, cfg.Quorum, cfg.Timeout = nil, b.nodes, quorumTimeout
 	}
@@ -125,15 +136,15 @@ func (b *bench) now() time.Time {
 }
 
 // tick is the n-th tick of a schedule that the lock has known for hours: see [bench.known].
-func (b *bench) tick(n int) *engine.Tick {
+func (b *bench) tick(n int) *lease.Tick {
 	at := b.first.Add(time.Duration(n) * time.Minute)
-	return &engine.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: schedule}
+	return &lease.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: schedule}
 }
 
 // known makes the lock know the bench's schedule since just before tick 0.
 func (b *bench) known() {
 	b.Helper()
-	b.look(b.client("announcer"), engine.InspectRequest{Lock: lock, Permanent: true, Schedule: schedule})
+	b.look(b.client("announcer"), lease.InspectRequest{Lock: lock, Permanent: true, Schedule: schedule})
 	b.setSince(b.first.Add(-time.Second))
 }
 
@@ -163,7 +174,7 @@ func (b *bench) entries() int64 {
 }
 
 // ask fills in what the test does not care for: the lock and a long lease.
-func (b *bench) ask(c *engine.Client, r engine.Request) engine.Answer {
+func (b *bench) ask(c *locking.Client, r lease.Request) lease.Result {
 	b.Helper()
 	if r.Lock == "" {
 		r.Lock = lock
@@ -174,26 +185,26 @@ func (b *bench) ask(c *engine.Client, r engine.Request) engine.Answer {
 	if r.Tick != nil {
 		r.Permanent, r.AnyLimit = true, true
 	}
-	return c.Acquire(b.ctx, r)
+	return c.Engine().Acquire(b.ctx, r)
 }
 
 // wins asks, and fails the test unless the request is granted.
-func (b *bench) wins(c *engine.Client, r engine.Request) *engine.Lease {
+func (b *bench) wins(c *locking.Client, r lease.Request) lease.Run {
 	b.Helper()
 	a := b.ask(c, r)
-	b.wants(a, engine.Granted)
-	return a.Lease
+	b.wants(a, lease.Granted)
+	return a.Run
 }
 
 // gets asks, and fails the test unless the verdict is the one wanted.
-func (b *bench) gets(c *engine.Client, r engine.Request, want engine.Verdict) engine.Answer {
+func (b *bench) gets(c *locking.Client, r lease.Request, want lease.Verdict) lease.Result {
 	b.Helper()
 	a := b.ask(c, r)
 	b.wants(a, want)
 	return a
 }
 
-func (b *bench) wants(a engine.Answer, want engine.Verdict) {
+func (b *bench) wants(a lease.Result, want lease.Verdict) {
 	b.Helper()
 	if a.Verdict != want {
 		b.Fatalf("verdict %q (until %v, holder %q, outcome %q, error %v), want %q",
@@ -201,26 +212,26 @@ func (b *bench) wants(a engine.Answer, want engine.Verdict) {
 	}
 }
 
-func (b *bench) release(l *engine.Lease) {
+func (b *bench) release(l holding) {
 	b.Helper()
 	if err := l.Release(b.ctx); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bench) giveBack(l *engine.Lease) {
+func (b *bench) giveBack(l lease.Run) {
 	b.Helper()
-	if err := engine.RunOf(l).Undo(b.ctx); err != nil {
+	if err := l.Undo(b.ctx); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bench) look(c *engine.Client, r engine.InspectRequest) engine.State {
+func (b *bench) look(c *locking.Client, r lease.InspectRequest) lease.State {
 	b.Helper()
 	if r.Lock == "" {
 		r.Lock = lock
 	}
-	s := c.Inspect(b.ctx, []engine.InspectRequest{r})[0]
+	s := c.Engine().Inspect(b.ctx, []lease.InspectRequest{r})[0]
 	if s.Err != nil {
 		b.Fatal(s.Err)
 	}
@@ -228,13 +239,13 @@ func (b *bench) look(c *engine.Client, r engine.InspectRequest) engine.State {
 }
 
 // state is what the lock knows, told to a client that carries no memories of its own.
-func (b *bench) state() engine.State {
+func (b *bench) state() lease.State {
 	b.Helper()
-	return b.look(b.client("observer"), engine.InspectRequest{Permanent: true})
+	return b.look(b.client("observer"), lease.InspectRequest{Permanent: true})
 }
 
 // ends waits for the end of a lease and fails the test unless it has the cause wanted.
-func (b *bench) ends(l *engine.Lease, cause error) {
+func (b *bench) ends(l holding, cause error) {
 	b.Helper()
 	select {
 	case <-l.Context().Done():
@@ -289,12 +300,12 @@ func (b *bench) field(name string) int64 {
 }
 
 // expire lets a lease end now by the server's clock.
-func (b *bench) expire(l *engine.Lease) {
+func (b *bench) expire(l holding) {
 	b.Helper()
 	b.setExpiry(l, b.now().Add(-time.Millisecond))
 }
 
-func (b *bench) setExpiry(l *engine.Lease, at time.Time) {
+func (b *bench) setExpiry(l holding, at time.Time) {
 	b.Helper()
 	if b.onQuorum() {
 		setRowExpiry(b, l, at)

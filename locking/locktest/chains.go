@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 func chains() []theorem {
@@ -31,12 +32,12 @@ func chains() []theorem {
 // concludes has a tick granted, and its work end well or not.
 func concludes(b *bench, n int, well bool) {
 	b.Helper()
-	concludeRun(b, b.wins(b.a, engine.Request{Tick: b.tick(n), Trigger: "schedule"}), well)
+	concludeRun(b, b.wins(b.a, lease.Request{Tick: b.tick(n), Trigger: "schedule"}), well)
 }
 
-func concludeRun(b *bench, l *engine.Lease, well bool) {
+func concludeRun(b *bench, l lease.Run, well bool) {
 	b.Helper()
-	if err := engine.RunOf(l).ReleaseWith(b.ctx, well); err != nil {
+	if err := l.ReleaseWith(b.ctx, well); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -46,9 +47,9 @@ const unknown = -2
 
 // follows compares the reply to a follower: the tick up to which all have ended, and those that have
 // ended well.
-func follows(b *bench, name string, used, through int, well ...int) []engine.Ended {
+func follows(b *bench, name string, used, through int, well ...int) []lease.Ended {
 	b.Helper()
-	r := engine.InspectRequest{Permanent: true, Follower: name}
+	r := lease.InspectRequest{Permanent: true, Follower: name}
 	if used >= 0 {
 		r.Used = b.tick(used).At
 	}
@@ -84,15 +85,15 @@ func followerIsTold(b *bench) {
 	runs(b, b.a, 3) // its outcome is never reported
 	concludes(b, 4, true)
 	follows(b, "f", 2, 4, 4)
-	if s := b.look(b.a, engine.InspectRequest{Permanent: true}); !s.Through.IsZero() || s.Ended != nil {
+	if s := b.look(b.a, lease.InspectRequest{Permanent: true}); !s.Through.IsZero() || s.Ended != nil {
 		b.Errorf("who does not follow is told %v, %v", s.Through, s.Ended)
 	}
 }
 
 func dueInOrder(b *bench) {
 	b.known()
-	ask := func(n int) *engine.Lease {
-		return b.wins(b.a, engine.Request{Slots: 2, Tick: b.tick(n), Trigger: "schedule"})
+	ask := func(n int) lease.Run {
+		return b.wins(b.a, lease.Request{Slots: 2, Tick: b.tick(n), Trigger: "schedule"})
 	}
 	follows(b, "f", -1, unknown)
 	first, second := ask(0), ask(1)
@@ -114,7 +115,7 @@ func orphanHoldsUp(b *bench) {
 	died(b, "dead", 1)
 	concludes(b, 2, true)
 	follows(b, "f", -1, 0, 0)
-	if err := b.b.DeleteOrphans(b.ctx, lock, "dead"); err != nil {
+	if err := b.b.Engine().DeleteOrphans(b.ctx, lock, "dead"); err != nil {
 		b.Fatal(err)
 	}
 	follows(b, "f", -1, 2, 0, 2)
@@ -133,7 +134,7 @@ func recoveryDecides(b *bench) {
 func worstOfAFanOut(b *bench) {
 	b.known()
 	follows(b, "f", -1, unknown)
-	share := func(n int) *engine.Lease {
+	share := func(n int) lease.Run {
 		r := shareOf(b, n)
 		r.Trigger = "schedule"
 		return b.wins(b.a, r)
@@ -148,14 +149,14 @@ func worstOfAFanOut(b *bench) {
 	b.expire(dead)
 	follows(b, "f", -1, 2, 0)
 	concludeRun(b, first, true)
-	if err := b.b.DeleteOrphans(b.ctx, lock, dead.ID()); err != nil {
+	if err := b.b.Engine().DeleteOrphans(b.ctx, lock, dead.ID()); err != nil {
 		b.Fatal(err)
 	}
 	first, dead = share(4), share(4)
 	concludeRun(b, first, true)
 	b.expire(dead)
 	follows(b, "f", -1, 3, 0)
-	if err := b.b.DeleteOrphans(b.ctx, lock, dead.ID()); err != nil {
+	if err := b.b.Engine().DeleteOrphans(b.ctx, lock, dead.ID()); err != nil {
 		b.Fatal(err)
 	}
 	follows(b, "f", -1, 4, 0)
@@ -179,8 +180,8 @@ func givenBackHasNone(b *bench) {
 	b.setSince(b.first.Add(100*time.Minute - time.Second))
 	follows(b, "f", -1, unknown)
 	concludes(b, 100, true)
-	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(101), Trigger: "schedule"}))
-	concludeRun(b, b.wins(b.a, engine.Request{Trigger: "manual", Permanent: true}), true)
+	b.giveBack(b.wins(b.a, lease.Request{Tick: b.tick(101), Trigger: "schedule"}))
+	concludeRun(b, b.wins(b.a, lease.Request{Trigger: "manual", Permanent: true}), true)
 	follows(b, "f", -1, 100, 100)
 	concludes(b, 101, true)
 	follows(b, "f", -1, 101, 100, 101)
@@ -189,7 +190,7 @@ func givenBackHasNone(b *bench) {
 func givenBackLongAgo(b *bench) {
 	b.known()
 	follows(b, "f", -1, unknown)
-	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(0), Trigger: "schedule"}))
+	b.giveBack(b.wins(b.a, lease.Request{Tick: b.tick(0), Trigger: "schedule"}))
 	concludes(b, 1, true)
 	follows(b, "f", -1, 1, 1)
 }
@@ -198,9 +199,9 @@ func forgottenTellsNothing(b *bench) {
 	b.known()
 	follows(b, "f", -1, unknown)
 	concludes(b, 0, true)
-	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "schedule", Lease: renewing})
+	l := b.wins(b.a, lease.Request{Tick: b.tick(1), Trigger: "schedule", Lease: renewing})
 	b.forget()
-	s := b.look(b.a, engine.InspectRequest{Permanent: true, Follower: "f"})
+	s := b.look(b.a, lease.InspectRequest{Permanent: true, Follower: "f"})
 	if !s.Through.IsZero() || len(s.Ended) > 0 {
 		b.Errorf("told of %v through %v", s.Ended, s.Through)
 	}
@@ -220,7 +221,7 @@ func tooManyOutcomes(b *bench) {
 	}
 	b.set("outcomes", many)
 	concludes(b, 0, true)
-	s := b.look(b.a, engine.InspectRequest{Permanent: true, Follower: "f"})
+	s := b.look(b.a, lease.InspectRequest{Permanent: true, Follower: "f"})
 	if n := len(s.Ended); n != 1000 || s.Ended[0].Tick.Unix() != b.first.Unix()-2000+6 || !s.Ended[n-1].Tick.Equal(b.first) {
 		b.Errorf("%d are kept, from %v to %v", n, s.Ended[0].Tick, s.Ended[n-1].Tick)
 	}
@@ -231,36 +232,36 @@ func orphanHadEnded(b *bench) {
 	b.known()
 	follows(b, "f", -1, unknown)
 	for n, followed := range []bool{true, false} {
-		l := b.wins(b.a, engine.Request{Tick: b.tick(n), Trigger: "test"})
-		if err := engine.RunOf(l).MarkSucceeded(b.ctx, followed); err != nil {
+		l := b.wins(b.a, lease.Request{Tick: b.tick(n), Trigger: "test"})
+		if err := l.MarkSucceeded(b.ctx, followed); err != nil {
 			b.Fatal(err)
 		}
 		b.expire(l)
 		if s := b.state(); len(s.Orphans) != 1 || !s.Orphans[0].EndedWell || s.Orphans[0].Stopped != "" || s.Orphans[0].Slot != 0 || s.Orphans[0].ID != l.ID() {
 			b.Fatalf("orphans: %+v", s.Orphans)
 		}
-		if err := b.b.DeleteOrphans(b.ctx, lock, l.ID()); err != nil {
+		if err := b.b.Engine().DeleteOrphans(b.ctx, lock, l.ID()); err != nil {
 			b.Fatal(err)
 		}
 	}
 	follows(b, "f", -1, 1, 0) // the end of the second was not announced
-	l := b.wins(b.a, engine.Request{Tick: b.tick(2), Trigger: "test"})
-	if err := engine.RunOf(l).MarkSucceeded(b.ctx, true); err != nil {
+	l := b.wins(b.a, lease.Request{Tick: b.tick(2), Trigger: "test"})
+	if err := l.MarkSucceeded(b.ctx, true); err != nil {
 		b.Fatal(err)
 	}
 	concludeRun(b, l, true)
-	l = b.wins(b.a, engine.Request{Tick: b.tick(3), Trigger: "test"}) // in the same slot, and its holder dies before its work has ended
+	l = b.wins(b.a, lease.Request{Tick: b.tick(3), Trigger: "test"}) // in the same slot, and its holder dies before its work has ended
 	b.expire(l)
 	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].EndedWell {
 		b.Errorf("orphans: %+v", s.Orphans)
 	}
-	if err := engine.RunOf(l).MarkSucceeded(b.ctx, true); err == nil {
+	if err := l.MarkSucceeded(b.ctx, true); err == nil {
 		b.Error("what nobody holds any more has ended well")
 	}
 }
 
 // settling asks for a tick whose outcome is to be kept if it is settled.
-func settling(b *bench, n int) *engine.Tick {
+func settling(b *bench, n int) *lease.Tick {
 	t := b.tick(n)
 	t.IfHeld, t.KeepOutcome = "skipped overlap", true
 	return t
@@ -270,7 +271,7 @@ func settling(b *bench, n int) *engine.Tick {
 // as recorded.
 func settled(b *bench, told []int, want ...string) {
 	b.Helper()
-	r := engine.InspectRequest{Permanent: true}
+	r := lease.InspectRequest{Permanent: true}
 	for _, n := range told {
 		r.Acked = append(r.Acked, b.tick(n).At)
 	}
@@ -290,20 +291,20 @@ func settled(b *bench, told []int, want ...string) {
 // client says that it is recorded.
 func settlementIsKept(b *bench) {
 	b.known()
-	held := b.wins(b.a, engine.Request{Tick: settling(b, 0), Trigger: "schedule"})
+	held := b.wins(b.a, lease.Request{Tick: settling(b, 0), Trigger: "schedule"})
 	settled(b, nil)
 	for range 2 {
-		b.gets(b.a, engine.Request{ID: "asks twice", Tick: settling(b, 1)}, engine.Settled)
+		b.gets(b.a, lease.Request{ID: "asks twice", Tick: settling(b, 1)}, lease.Settled)
 	}
-	b.gets(b.b, engine.Request{Tick: settling(b, 1)}, engine.Decided)
+	b.gets(b.b, lease.Request{Tick: settling(b, 1)}, lease.Decided)
 	unkept := b.tick(2)
 	unkept.IfHeld = "skipped overlap"
-	b.gets(b.a, engine.Request{Tick: unkept}, engine.Settled)
-	b.gets(b.a, engine.Request{Tick: settling(b, 3)}, engine.Settled)
+	b.gets(b.a, lease.Request{Tick: unkept}, lease.Settled)
+	b.gets(b.a, lease.Request{Tick: settling(b, 3)}, lease.Settled)
 	b.release(held)
 	late := settling(b, 4)
 	late.Deadline, late.IfLate = b.now().Add(-time.Microsecond), "missed late"
-	b.gets(b.b, engine.Request{Tick: late}, engine.Settled)
+	b.gets(b.b, lease.Request{Tick: late}, lease.Settled)
 	settled(b, nil, "1 skipped overlap", "3 skipped overlap", "4 missed late")
 	settled(b, []int{3, 4}, "1 skipped overlap")
 	settled(b, nil, "1 skipped overlap")
@@ -315,8 +316,8 @@ func settlementIsKept(b *bench) {
 func settledGapIsKept(b *bench) {
 	b.known()
 	runs(b, b.a, 0)
-	settle := func(n int, outcome string) []engine.Settlement {
-		s := b.look(b.b, engine.InspectRequest{Permanent: true, SettleThrough: b.tick(n).At, SettleDeadline: b.now().Add(-time.Microsecond),
+	settle := func(n int, outcome string) []lease.Settlement {
+		s := b.look(b.b, lease.InspectRequest{Permanent: true, SettleThrough: b.tick(n).At, SettleDeadline: b.now().Add(-time.Microsecond),
 			SettleOutcome: outcome, SettleSchedule: schedule})
 		return s.Settled
 	}
@@ -325,19 +326,19 @@ func settledGapIsKept(b *bench) {
 	}
 	for range 2 { // the first reply may have been lost
 		kept := settle(5, "missed down")
-		want := engine.Settlement{Tick: b.tick(5).At.UTC(), After: b.tick(2).At.UTC(), Outcome: "missed down", Schedule: schedule}
+		want := lease.Settlement{Tick: b.tick(5).At.UTC(), After: b.tick(2).At.UTC(), Outcome: "missed down", Schedule: schedule}
 		if len(kept) == 1 {
 			want.At = kept[0].At
 		}
-		if !slices.Equal(kept, []engine.Settlement{want}) {
+		if !slices.Equal(kept, []lease.Settlement{want}) {
 			b.Fatalf("kept %+v, want %+v", kept, want)
 		}
 	}
-	b.gets(b.a, engine.Request{Tick: b.tick(4)}, engine.Decided)
+	b.gets(b.a, lease.Request{Tick: b.tick(4)}, lease.Decided)
 	settled(b, nil, "5 missed down")
 	settled(b, []int{4}, "5 missed down")
 	settled(b, []int{5})
-	if s := b.b.Inspect(b.ctx, []engine.InspectRequest{{Lock: lock, SettleOutcome: "missed; down"}})[0]; s.Err == nil || errors.Is(s.Err, engine.ErrUnknown) {
+	if s := b.b.Engine().Inspect(b.ctx, []lease.InspectRequest{{Lock: lock, SettleOutcome: "missed; down"}})[0]; s.Err == nil || errors.Is(s.Err, locking.ErrUnknown) {
 		b.Errorf("an outcome that can't be kept: %v", s.Err)
 	}
 }
@@ -349,8 +350,8 @@ func tooManySettlements(b *bench) {
 		many += fmt.Sprintf("%d %d skipped overlap;", b.first.Unix()-2000+int64(n), b.now().UnixMicro())
 	}
 	b.set("settled", many)
-	b.wins(b.a, engine.Request{Tick: b.tick(0)})
-	b.gets(b.a, engine.Request{Tick: settling(b, 1)}, engine.Settled)
+	b.wins(b.a, lease.Request{Tick: b.tick(0)})
+	b.gets(b.a, lease.Request{Tick: settling(b, 1)}, lease.Settled)
 	s := b.state()
 	if n := len(s.Settled); n != 100 || s.Settled[0].Tick.Unix() != b.first.Unix()-2000+1 || !s.Settled[n-1].Tick.Equal(b.tick(1).At) {
 		b.Errorf("%d are kept: %v", n, s.Settled)

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 func forgetting() []theorem {
@@ -32,25 +33,25 @@ func forgetting() []theorem {
 }
 
 func closedForOneLease(b *bench) {
-	const lease = 700 * time.Millisecond
-	l := b.wins(b.a, engine.Request{Lease: lease})
-	b.gets(b.b, engine.Request{}, engine.Held)
+	const length = 700 * time.Millisecond
+	l := b.wins(b.a, lease.Request{Lease: length})
+	b.gets(b.b, lease.Request{}, lease.Held)
 	b.release(l)
 	b.forget()
 	before := b.now()
 	for {
-		a := b.ask(b.b, engine.Request{Lease: lease})
-		if a.Verdict == engine.Closed {
-			if left := a.Until.Sub(before); left < lease {
-				b.Fatalf("closed for %v only, the lease is %v", left, lease)
+		a := b.ask(b.b, lease.Request{Lease: length})
+		if a.Verdict == lease.Closed {
+			if left := a.Until.Sub(before); left < length {
+				b.Fatalf("closed for %v only, the lease is %v", left, length)
 			}
-			b.gets(b.a, engine.Request{}, engine.Closed)
-			b.gets(b.client("newcomer"), engine.Request{}, engine.Closed)
+			b.gets(b.a, lease.Request{}, lease.Closed)
+			b.gets(b.client("newcomer"), lease.Request{}, lease.Closed)
 			b.waitUntil(a.Until)
 			continue
 		}
-		b.wants(a, engine.Granted)
-		if granted := time.UnixMicro(int64(a.Lease.Token())); granted.Before(before.Add(lease)) {
+		b.wants(a, lease.Granted)
+		if granted := time.UnixMicro(int64(a.Run.Token())); granted.Before(before.Add(length)) {
 			b.Fatalf("granted %v after the loss", granted.Sub(before))
 		}
 		return
@@ -58,13 +59,13 @@ func closedForOneLease(b *bench) {
 }
 
 func newcomerAfterClosing(b *bench) {
-	l := b.wins(b.a, engine.Request{})
+	l := b.wins(b.a, lease.Request{})
 	b.release(l)
 	b.forget()
-	b.gets(b.a, engine.Request{}, engine.Closed)
+	b.gets(b.a, lease.Request{}, lease.Closed)
 	leaves(b) // stays in line, and does not ask again
 	b.open()
-	b.gets(b.client("newcomer"), engine.Request{}, engine.Held)
+	b.gets(b.client("newcomer"), lease.Request{}, lease.Held)
 }
 
 // One script serves a hundred.
@@ -73,10 +74,10 @@ const servedAtOnce = 100
 // crowd has so many wait for slots that are all free.
 func crowd(b *bench, n, slots int) {
 	b.Helper()
-	l := b.wins(b.a, engine.Request{Slots: slots})
+	l := b.wins(b.a, lease.Request{Slots: slots})
 	b.release(l)
 	b.forget()
-	b.gets(b.a, engine.Request{Slots: slots}, engine.Closed)
+	b.gets(b.a, lease.Request{Slots: slots}, lease.Closed)
 	say := lastWords(b, slots)
 	for i := range n {
 		say(fmt.Sprint("dead", i))
@@ -92,12 +93,12 @@ func newcomerBehindCrowd(b *bench) {
 	tick.IfHeld = "skipped"
 	b.set("digest", schedule)
 	b.setSince(b.first.Add(-time.Second))
-	r := engine.Request{Lock: lock, Slots: slots, Lease: long, Tick: tick}
-	b.wants(newcomer.Acquire(b.ctx, r), engine.Held) // and not settled
-	if n := len(b.state().Rows); n != servedAtOnce {
+	r := lease.Request{Lock: lock, Slots: slots, Lease: long, Tick: tick}
+	b.wants(newcomer.Engine().Acquire(b.ctx, r), lease.Held) // and not settled
+	if n := len(b.state().Running); n != servedAtOnce {
 		b.Errorf("%d were served", n)
 	}
-	b.wins(newcomer, engine.Request{Slots: slots})
+	b.wins(newcomer, lease.Request{Slots: slots})
 	if n := inLine(b); n != 0 {
 		b.Errorf("a newcomer has passed %d", n)
 	}
@@ -107,15 +108,15 @@ func newcomerBehindCrowd(b *bench) {
 func newcomerBehindAll(b *bench) {
 	const slots = servedAtOnce + 50
 	crowd(b, servedAtOnce, slots)
-	b.wins(b.client("newcomer"), engine.Request{Slots: slots})
+	b.wins(b.client("newcomer"), lease.Request{Slots: slots})
 }
 
 // heldAgain waits until a lease has a row again.
-func heldAgain(b *bench, l *engine.Lease) engine.Row {
+func heldAgain(b *bench, l holding) lease.Row {
 	b.Helper()
 	for n := 2; ; n++ {
 		b.await(l.ID(), n)
-		for _, row := range b.state().Rows {
+		for _, row := range b.state().Running {
 			if row.ID == l.ID() {
 				return row
 			}
@@ -126,27 +127,27 @@ func heldAgain(b *bench, l *engine.Lease) engine.Row {
 func putsBack(b *bench) {
 	b.known()
 	runs(b, b.b, 0)
-	l := b.wins(b.a, engine.Request{ID: "one", Lease: renewing, Tick: b.tick(1), Trigger: "schedule", Memo: "memo\n"})
-	before := b.state().Rows[0]
+	l := b.wins(b.a, lease.Request{ID: "one", Lease: renewing, Tick: b.tick(1), Trigger: "schedule", Memo: "memo\n"})
+	before := b.state().Running[0]
 	b.forget()
 	after := heldAgain(b, l)
-	before.Expiry, after.Expiry = time.Time{}, time.Time{}
+	before.Expires, after.Expires = time.Time{}, time.Time{}
 	if before != after || l.Context().Err() != nil {
 		b.Errorf("put back as %+v, was %+v", after, before)
 	}
 	b.open()
-	b.gets(b.client("newcomer"), engine.Request{}, engine.Held)
+	b.gets(b.client("newcomer"), lease.Request{}, lease.Held)
 	decided(b, b.b, 1, "")
 	b.release(l)
-	b.wins(b.b, engine.Request{})
+	b.wins(b.b, lease.Request{})
 }
 
 func putBackLoses(b *bench) {
-	l := b.wins(b.a, engine.Request{Lease: renewing})
+	l := b.wins(b.a, lease.Request{Lease: renewing})
 	b.forget()
-	other := b.wins(b.client("newcomer"), engine.Request{}) // it had not observed the lock
-	b.ends(l, engine.ErrLost)
-	if rows := b.state().Rows; len(rows) != 1 || rows[0].Token != other.Token() || other.Token() <= l.Token() {
+	other := b.wins(b.client("newcomer"), lease.Request{}) // it had not observed the lock
+	b.ends(l, locking.ErrLost)
+	if rows := b.state().Running; len(rows) != 1 || rows[0].Token != other.Token() || other.Token() <= l.Token() {
 		b.Errorf("rows %+v", rows)
 	}
 }
@@ -154,43 +155,43 @@ func putBackLoses(b *bench) {
 // One holder's renewal must not make the server look as if it knew all the others. The newcomer's grant hides from the
 // client that the server has forgotten.
 func putBackCloses(b *bench) {
-	r := engine.Request{Slots: 3, Lease: renewing}
+	r := lease.Request{Slots: 3, Lease: renewing}
 	b.release(b.wins(b.a, r))
 	b.wins(b.b, r)
 	l := b.wins(b.a, r)
 	b.forget()
-	b.wins(b.client("newcomer"), engine.Request{Slots: 3, Lease: renewing})
+	b.wins(b.client("newcomer"), lease.Request{Slots: 3, Lease: renewing})
 	heldAgain(b, l)
-	a := b.gets(b.client("another"), r, engine.Closed)
+	a := b.gets(b.client("another"), r, lease.Closed)
 	if left := a.Until.Sub(b.now()); left > renewing {
 		b.Errorf("closed for %v", left)
 	}
 }
 
 func putBackEnded(b *bench) {
-	l := b.wins(b.a, engine.Request{ID: "one", Lease: renewing, Trigger: "manual"})
+	l := b.wins(b.a, lease.Request{ID: "one", Lease: renewing, Trigger: "manual"})
 	renewal := b.renewal("one")
 	b.expire(l)
 	b.state() // its row makes room, and it becomes an orphan
 	if verdict, _ := b.again(renewal); verdict != "lost" {
 		b.Errorf("renewal of an orphan: %q", verdict)
 	}
-	if err := b.b.DeleteOrphans(b.ctx, lock, "one"); err != nil {
+	if err := b.b.Engine().DeleteOrphans(b.ctx, lock, "one"); err != nil {
 		b.Fatal(err)
 	}
 	if verdict, _ := b.again(renewal); verdict != "lost" {
 		b.Errorf("renewal of a buried orphan: %q", verdict)
 	}
-	b.ends(l, engine.ErrLost)
+	b.ends(l, locking.ErrLost)
 }
 
 // A grant in another slot raises the floor; it does not make this lease stale.
 func putBackSlot(b *bench) {
-	r := engine.Request{Slots: 2, Lease: renewing}
-	first := b.wins(b.a, engine.Request{Slots: 2})
+	r := lease.Request{Slots: 2, Lease: renewing}
+	first := b.wins(b.a, lease.Request{Slots: 2})
 	second := b.wins(b.a, r)
 	b.forget()
-	other := b.wins(b.client("newcomer"), engine.Request{Slots: 2})
+	other := b.wins(b.client("newcomer"), lease.Request{Slots: 2})
 	row := heldAgain(b, second)
 	if row.Slot != second.Slot() || row.Token != second.Token() || other.Slot() != first.Slot() {
 		b.Errorf("put back %+v, other has slot %d", row, other.Slot())
@@ -198,19 +199,19 @@ func putBackSlot(b *bench) {
 }
 
 func mixedRenewals(b *bench) {
-	var leases []*engine.Lease
+	var leases []holding
 	names := []string{"x", "y", "z"}
-	for _, a := range b.a.AcquireAll(b.ctx, []engine.Request{
+	for _, a := range b.a.Engine().AcquireAll(b.ctx, []lease.Request{
 		{Lock: names[0], Lease: renewing}, {Lock: names[1], Lease: renewing}, {Lock: names[2], Lease: renewing}}) {
-		b.wants(a, engine.Granted)
-		leases = append(leases, a.Lease)
+		b.wants(a, lease.Granted)
+		leases = append(leases, a.Run)
 	}
 	base := b.prefix + "{y}"
 	if err := b.rdb.Del(b.ctx, base).Err(); err != nil {
 		b.Fatal(err)
 	}
-	b.wins(b.client("newcomer"), engine.Request{Lock: "y"})
-	b.ends(leases[1], engine.ErrLost)
+	b.wins(b.client("newcomer"), lease.Request{Lock: "y"})
+	b.ends(leases[1], locking.ErrLost)
 	for _, i := range []int{0, 2} {
 		b.await(leases[i].ID(), 3)
 		if leases[i].Context().Err() != nil || leases[i].Remaining() <= 0 {
@@ -226,27 +227,27 @@ func ticksStayDecided(b *bench) {
 	runs(b, b.a, 4)
 	b.release(b.wins(b.a, shareOf(b, 6)))
 	b.forget()
-	b.gets(b.a, engine.Request{Tick: b.tick(2)}, engine.Closed)
+	b.gets(b.a, lease.Request{Tick: b.tick(2)}, lease.Closed)
 	b.open()
 	newcomer := b.client("newcomer")
 	for _, n := range []int{0, 1, 4} {
-		b.gets(newcomer, engine.Request{Tick: b.tick(n)}, engine.Decided)
+		b.gets(newcomer, lease.Request{Tick: b.tick(n)}, lease.Decided)
 	}
 	if l := b.wins(newcomer, shareOf(b, 6)); l.Slot() != 1 {
 		b.Errorf("slot %d was granted twice for one tick", l.Slot())
 	}
-	b.gets(newcomer, shareOf(b, 6), engine.Decided)
+	b.gets(newcomer, shareOf(b, 6), lease.Decided)
 }
 
 func manualRun(b *bench) {
 	b.known()
 	runs(b, b.a, 0)
 	runs(b, b.a, 4)
-	b.wins(b.a, engine.Request{Trigger: "manual", Permanent: true})
+	b.wins(b.a, lease.Request{Trigger: "manual", Permanent: true})
 	b.forget()
-	b.gets(b.a, engine.Request{Trigger: "manual", Permanent: true}, engine.Closed)
+	b.gets(b.a, lease.Request{Trigger: "manual", Permanent: true}, lease.Closed)
 	b.open()
-	b.gets(b.b, engine.Request{Tick: b.tick(4)}, engine.Decided)
+	b.gets(b.b, lease.Request{Tick: b.tick(4)}, lease.Decided)
 }
 
 // A failover that loses the last writes leaves a server that knows the tick, but not all of its grants.
@@ -260,29 +261,29 @@ func lostGrant(b *bench) {
 	later := b.snapshot()
 	b.release(b.wins(b.a, shareOf(b, 3)))
 	later()
-	b.gets(b.a, shareOf(b, 3), engine.Closed)
+	b.gets(b.a, shareOf(b, 3), lease.Closed)
 	b.open()
-	b.gets(b.b, shareOf(b, 3), engine.Decided)
+	b.gets(b.b, shareOf(b, 3), lease.Decided)
 	restore()
-	b.gets(b.a, shareOf(b, 1), engine.Closed)
+	b.gets(b.a, shareOf(b, 1), lease.Closed)
 	b.open()
-	b.gets(b.b, shareOf(b, 1), engine.Decided)
-	b.gets(b.b, shareOf(b, 3), engine.Decided)
+	b.gets(b.b, shareOf(b, 1), lease.Decided)
+	b.gets(b.b, shareOf(b, 3), lease.Decided)
 }
 
 func lostRegrant(b *bench) {
 	b.known()
 	runs(b, b.a, 0)
-	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(1)}))
-	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(3)}))
+	b.giveBack(b.wins(b.a, lease.Request{Tick: b.tick(1)}))
+	b.giveBack(b.wins(b.a, lease.Request{Tick: b.tick(3)}))
 	restore := b.snapshot()
 	runs(b, b.a, 1)
 	runs(b, b.a, 3)
 	restore()
-	b.gets(b.a, engine.Request{Tick: b.tick(1)}, engine.Closed)
+	b.gets(b.a, lease.Request{Tick: b.tick(1)}, lease.Closed)
 	b.open()
 	for _, n := range []int{1, 3} {
-		b.gets(b.b, engine.Request{Tick: b.tick(n)}, engine.Decided)
+		b.gets(b.b, lease.Request{Tick: b.tick(n)}, lease.Decided)
 	}
 }
 
@@ -294,8 +295,8 @@ func forgetfulReply(b *bench) {
 	b.release(b.wins(b.a, shareOf(b, 4)))
 	restore()
 	ahead := b.now().Truncate(time.Second).Add(time.Hour)
-	b.gets(b.a, engine.Request{Tick: &engine.Tick{At: ahead, Previous: ahead.Add(-time.Second), Schedule: schedule}}, engine.Early)
-	b.gets(b.a, shareOf(b, 4), engine.Closed)
+	b.gets(b.a, lease.Request{Tick: &lease.Tick{At: ahead, Previous: ahead.Add(-time.Second), Schedule: schedule}}, lease.Early)
+	b.gets(b.a, shareOf(b, 4), lease.Closed)
 	b.open()
 	if l := b.wins(b.b, shareOf(b, 4)); l.Slot() != 1 {
 		b.Errorf("slot %d was granted twice for one tick", l.Slot())
@@ -307,12 +308,12 @@ func forgottenBacklog(b *bench) {
 	runs(b, b.a, 1)
 	runs(b, b.a, 0)
 	b.forget()
-	b.gets(b.a, engine.Request{Tick: b.tick(2)}, engine.Closed)
+	b.gets(b.a, lease.Request{Tick: b.tick(2)}, lease.Closed)
 	b.open()
 	for n := 2; n < 5; n++ { // ticks that waited while Redis was away
 		runs(b, b.a, n)
 	}
-	b.gets(b.a, engine.Request{Tick: b.tick(1)}, engine.Decided)
+	b.gets(b.a, lease.Request{Tick: b.tick(1)}, lease.Decided)
 }
 
 // The server has lost that the tick was decided, but knows of its first grant, which is given back then.
@@ -323,14 +324,14 @@ func givenBackAfterLoss(b *bench) {
 	restore := b.snapshot()
 	b.wins(b.b, shareOf(b, 1))
 	restore()
-	b.gets(b.b, shareOf(b, 2), engine.Closed)
+	b.gets(b.b, shareOf(b, 2), lease.Closed)
 	b.giveBack(first)
 	b.open()
-	blocker := b.wins(b.a, engine.Request{Slots: 3, AnyLimit: true, Permanent: true})
-	b.gets(b.a, shareOf(b, 1), engine.Held) // the other slot ran it
+	blocker := b.wins(b.a, lease.Request{Slots: 3, AnyLimit: true, Permanent: true})
+	b.gets(b.a, shareOf(b, 1), lease.Held) // the other slot ran it
 	b.release(blocker)
 	if l := b.wins(b.a, shareOf(b, 1)); l.Slot() != first.Slot() {
 		b.Errorf("slot %d was granted twice for one tick", l.Slot())
 	}
-	b.gets(b.a, shareOf(b, 1), engine.Decided)
+	b.gets(b.a, shareOf(b, 1), lease.Decided)
 }

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 func granting() []theorem {
@@ -33,31 +34,31 @@ func granting() []theorem {
 }
 
 func heldLockTells(b *bench) {
-	l := b.wins(b.a, engine.Request{})
-	a := b.gets(b.b, engine.Request{}, engine.Held)
-	row := b.state().Rows[0]
-	if a.Holder != "a" || !b.same(a.Until, row.Expiry) || a.Lease != nil {
-		b.Errorf("held by %q until %v, want a until %v", a.Holder, a.Until, row.Expiry)
+	l := b.wins(b.a, lease.Request{})
+	a := b.gets(b.b, lease.Request{}, lease.Held)
+	row := b.state().Running[0]
+	if a.Holder != "a" || !b.same(a.Until, row.Expires) || a.Run != nil {
+		b.Errorf("held by %q until %v, want a until %v", a.Holder, a.Until, row.Expires)
 	}
 	b.release(l)
-	b.wins(b.b, engine.Request{})
+	b.wins(b.b, lease.Request{})
 }
 
 func earlyClaim(b *bench) {
 	at := b.now().Truncate(time.Second).Add(2 * time.Second)
-	b.look(b.a, engine.InspectRequest{Permanent: true, Schedule: schedule})
-	r := engine.Request{Tick: &engine.Tick{At: at, Previous: at.Add(-time.Second), Schedule: schedule}}
-	if a := b.gets(b.a, r, engine.Early); !a.Until.Equal(at) {
+	b.look(b.a, lease.InspectRequest{Permanent: true, Schedule: schedule})
+	r := lease.Request{Tick: &lease.Tick{At: at, Previous: at.Add(-time.Second), Schedule: schedule}}
+	if a := b.gets(b.a, r, lease.Early); !a.Until.Equal(at) {
 		b.Fatalf("early until %v, want %v", a.Until, at)
 	}
 	for {
 		a := b.ask(b.a, r)
-		if a.Verdict == engine.Early {
+		if a.Verdict == lease.Early {
 			b.waitUntil(a.Until)
 			continue
 		}
-		b.wants(a, engine.Granted)
-		if granted := time.UnixMicro(int64(a.Lease.Token())); granted.Before(at) {
+		b.wants(a, lease.Granted)
+		if granted := time.UnixMicro(int64(a.Run.Token())); granted.Before(at) {
 			b.Fatalf("granted at %v, before %v", granted, at)
 		}
 		return
@@ -69,28 +70,28 @@ func earlyClaim(b *bench) {
 func earlyAnnouncement(b *bench) {
 	for _, schedule := range []string{"new", "edited"} {
 		at := b.now().Truncate(time.Second).Add(2 * time.Second)
-		tick := &engine.Tick{At: at, Previous: at.Add(-time.Second), Schedule: schedule}
-		b.waitUntil(b.gets(b.a, engine.Request{Tick: tick}, engine.Early).Until)
-		a := b.ask(b.b, engine.Request{Tick: tick})
-		for ; a.Verdict == engine.Early; a = b.ask(b.b, engine.Request{Tick: tick}) {
+		tick := &lease.Tick{At: at, Previous: at.Add(-time.Second), Schedule: schedule}
+		b.waitUntil(b.gets(b.a, lease.Request{Tick: tick}, lease.Early).Until)
+		a := b.ask(b.b, lease.Request{Tick: tick})
+		for ; a.Verdict == lease.Early; a = b.ask(b.b, lease.Request{Tick: tick}) {
 			b.waitUntil(a.Until)
 		}
-		b.wants(a, engine.Granted)
-		b.release(a.Lease)
-		before := &engine.Tick{At: at.Add(-4 * time.Second), Previous: at.Add(-5 * time.Second), Schedule: schedule}
-		b.gets(b.b, engine.Request{Tick: before}, engine.Decided)
+		b.wants(a, lease.Granted)
+		b.release(a.Run)
+		before := &lease.Tick{At: at.Add(-4 * time.Second), Previous: at.Add(-5 * time.Second), Schedule: schedule}
+		b.gets(b.b, lease.Request{Tick: before}, lease.Decided)
 	}
 }
 
 func neverBeforeTheTick(b *bench) {
 	at := b.now().Truncate(time.Second).Add(time.Hour)
-	b.gets(b.a, engine.Request{Tick: &engine.Tick{
+	b.gets(b.a, lease.Request{Tick: &lease.Tick{
 		At: at, Previous: at.Add(-time.Second), Schedule: schedule, NotBefore: at.Add(-2 * time.Hour),
-	}}, engine.Early)
+	}}, lease.Early)
 }
 
 func lateRequest(b *bench) {
-	b.release(b.wins(b.a, engine.Request{ID: "first"}))
+	b.release(b.wins(b.a, lease.Request{ID: "first"}))
 	args := slices.Clone(b.await("first", 1))
 	for i := range args {
 		if s, ok := args[i].(string); ok {
@@ -101,51 +102,51 @@ func lateRequest(b *bench) {
 	if verdict, _ := b.again(args); verdict != "late" {
 		b.Errorf("a request after its not-after: %q", verdict)
 	}
-	if rows := b.state().Rows; len(rows) != 0 {
+	if rows := b.state().Running; len(rows) != 0 {
 		b.Errorf("it was granted: %v", rows)
 	}
 }
 
 func sameID(b *bench) {
 	b.known()
-	r := engine.Request{ID: "one", Slots: 2, AnyLimit: true, Tick: b.tick(1)}
+	r := lease.Request{ID: "one", Slots: 2, AnyLimit: true, Tick: b.tick(1)}
 	first := b.wins(b.a, r)
 	if again := b.wins(b.a, r); again != first {
 		b.Error("asked again, the client made a second lease of the same grant")
 	}
 	other := b.wins(b.b, r)
-	if other.Token() != first.Token() || other.Slot() != first.Slot() || !engine.RunOf(other).Tick().Equal(engine.RunOf(first).Tick()) || engine.RunOf(other).Attempt() != 1 {
+	if other.Token() != first.Token() || other.Slot() != first.Slot() || !other.Tick().Equal(first.Tick()) || other.Attempt() != 1 {
 		b.Errorf("granted slot %d, token %d, then slot %d, token %d", first.Slot(), first.Token(), other.Slot(), other.Token())
 	}
-	if n := len(b.state().Rows); n != 1 {
+	if n := len(b.state().Running); n != 1 {
 		b.Errorf("%d rows are held", n)
 	}
 }
 
 func releasedID(b *bench) {
-	b.release(b.wins(b.a, engine.Request{ID: "one"}))
-	for _, c := range []*engine.Client{b.a, b.b} {
-		if a := b.gets(c, engine.Request{ID: "one"}, engine.Unknown); !errors.Is(a.Err, engine.ErrReleased) || errors.Is(a.Err, engine.ErrUnknown) {
+	b.release(b.wins(b.a, lease.Request{ID: "one"}))
+	for _, c := range []*locking.Client{b.a, b.b} {
+		if a := b.gets(c, lease.Request{ID: "one"}, lease.Unknown); !errors.Is(a.Err, locking.ErrReleased) || errors.Is(a.Err, locking.ErrUnknown) {
 			b.Errorf("a released id got %v", a.Err)
 		}
 	}
-	b.wins(b.a, engine.Request{ID: "two"})
+	b.wins(b.a, lease.Request{ID: "two"})
 }
 
 func endedLease(b *bench) {
 	b.known()
-	l := b.wins(b.a, engine.Request{ID: "one", Tick: b.tick(1)})
+	l := b.wins(b.a, lease.Request{ID: "one", Tick: b.tick(1)})
 	b.expire(l)
-	b.gets(b.b, engine.Request{ID: "one", Tick: b.tick(1)}, engine.Decided)
-	plain := b.wins(b.a, engine.Request{ID: "two"})
+	b.gets(b.b, lease.Request{ID: "one", Tick: b.tick(1)}, lease.Decided)
+	plain := b.wins(b.a, lease.Request{ID: "two"})
 	b.expire(plain)
-	if next := b.wins(b.b, engine.Request{ID: "two"}); next.Token() <= plain.Token() {
+	if next := b.wins(b.b, lease.Request{ID: "two"}); next.Token() <= plain.Token() {
 		b.Errorf("token %d after %d", next.Token(), plain.Token())
 	}
 }
 
 func slowRenewal(b *bench) {
-	l := b.wins(b.a, engine.Request{ID: "one", Lease: renewing})
+	l := b.wins(b.a, lease.Request{ID: "one", Lease: renewing})
 	renewal := b.renewal("one")
 	if verdict, _ := b.again(renewal); verdict != "renewed" {
 		b.Fatalf("renewal sent again: %q", verdict)
@@ -155,24 +156,24 @@ func slowRenewal(b *bench) {
 	if verdict, _ := b.again(renewal); verdict != "lost" {
 		b.Errorf("renewal after the release: %q", verdict)
 	}
-	b.wins(b.b, engine.Request{})
+	b.wins(b.b, lease.Request{})
 }
 
 func releaseOfALostLease(b *bench) {
-	l := b.wins(b.a, engine.Request{})
+	l := b.wins(b.a, lease.Request{})
 	b.expire(l)
-	b.wins(b.b, engine.Request{})
-	if err := l.Release(b.ctx); !errors.Is(err, engine.ErrLost) {
+	b.wins(b.b, lease.Request{})
+	if err := l.Release(b.ctx); !errors.Is(err, locking.ErrLost) {
 		b.Errorf("release: %v, want ErrLost", err)
 	}
 	if !b.onQuorum() { // where the keeper may have heard of it before
-		b.ends(l, engine.ErrReleased)
+		b.ends(l, locking.ErrReleased)
 	}
-	b.gets(b.a, engine.Request{}, engine.Held)
+	b.gets(b.a, lease.Request{}, lease.Held)
 }
 
 func repeatedRelease(b *bench) {
-	l := b.wins(b.a, engine.Request{ID: "one"})
+	l := b.wins(b.a, lease.Request{ID: "one"})
 	if b.onQuorum() {
 		heldEverywhere(b, l)
 	}
@@ -184,14 +185,14 @@ func repeatedRelease(b *bench) {
 }
 
 func lowestSlot(b *bench) {
-	r := engine.Request{Slots: 3}
-	leases := []*engine.Lease{b.wins(b.a, r), b.wins(b.b, r), b.wins(b.a, r)}
+	r := lease.Request{Slots: 3}
+	leases := []holding{b.wins(b.a, r), b.wins(b.b, r), b.wins(b.a, r)}
 	for want, l := range leases {
 		if l.Slot() != want {
 			b.Errorf("slot %d, want %d", l.Slot(), want)
 		}
 	}
-	b.gets(b.a, r, engine.Held)
+	b.gets(b.a, r, lease.Held)
 	b.release(leases[1])
 	if l := b.wins(b.b, r); l.Slot() != 1 {
 		b.Errorf("slot %d, want 1", l.Slot())
@@ -199,32 +200,32 @@ func lowestSlot(b *bench) {
 }
 
 func limitMismatch(b *bench) {
-	b.wins(b.a, engine.Request{Slots: 2})
-	if a := b.gets(b.b, engine.Request{Slots: 3}, engine.Unknown); !errors.Is(a.Err, engine.ErrLimit) || errors.Is(a.Err, engine.ErrUnknown) {
+	b.wins(b.a, lease.Request{Slots: 2})
+	if a := b.gets(b.b, lease.Request{Slots: 3}, lease.Unknown); !errors.Is(a.Err, locking.ErrLimit) || errors.Is(a.Err, locking.ErrUnknown) {
 		b.Errorf("another limit got %v", a.Err)
 	}
-	b.gets(b.b, engine.Request{Slots: 1, AnyLimit: true}, engine.Held)
-	b.wins(b.b, engine.Request{Slots: 3, AnyLimit: true})
+	b.gets(b.b, lease.Request{Slots: 1, AnyLimit: true}, lease.Held)
+	b.wins(b.b, lease.Request{Slots: 3, AnyLimit: true})
 }
 
 func abstainer(b *bench) {
-	b.gets(b.a, engine.Request{Abstain: true}, engine.Held)
+	b.gets(b.a, lease.Request{Abstain: true}, lease.Held)
 	b.known()
-	b.gets(b.a, engine.Request{Abstain: true, Tick: b.tick(1)}, engine.Held)
-	b.wins(b.b, engine.Request{Tick: b.tick(1)})
+	b.gets(b.a, lease.Request{Abstain: true, Tick: b.tick(1)}, lease.Held)
+	b.wins(b.b, lease.Request{Tick: b.tick(1)})
 }
 
 func rowsTell(b *bench) {
 	b.known()
 	memo := "first line\n\nthird; 5 4 done x\n"
-	l := b.wins(b.a, engine.Request{ID: "id", Slots: 2, AnyLimit: true, Tick: b.tick(1), Trigger: "schedule", Memo: memo})
-	rows := b.state().Rows
+	l := b.wins(b.a, lease.Request{ID: "id", Slots: 2, AnyLimit: true, Tick: b.tick(1), Trigger: "schedule", Memo: memo})
+	rows := b.state().Running
 	if len(rows) != 1 {
 		b.Fatalf("%d rows", len(rows))
 	}
-	expiry := rows[0].Expiry
-	rows[0].Expiry = time.Time{}
-	want := engine.Row{ID: "id", Owner: "a", Slot: 0, Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1,
+	expiry := rows[0].Expires
+	rows[0].Expires = time.Time{}
+	want := lease.Row{ID: "id", Holder: "a", Slot: 0, Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1,
 		Trigger: "schedule", Memo: memo}
 	if rows[0] != want {
 		b.Errorf("row %+v, want %+v", rows[0], want)
@@ -236,17 +237,17 @@ func rowsTell(b *bench) {
 
 func hashTags(b *bench) {
 	for _, name := range []string{"{orders}", "{orders}:archive", "shop:{orders}:archive", "plain:name"} {
-		l := b.wins(b.a, engine.Request{Lock: name})
-		b.gets(b.b, engine.Request{Lock: name}, engine.Held)
+		l := b.wins(b.a, lease.Request{Lock: name})
+		b.gets(b.b, lease.Request{Lock: name}, lease.Held)
 		b.release(l)
 	}
 	for _, name := range []string{"", "a{b", "a}b", "{}", "{a}{b}", "{a{b}}", "}a{", "{orders}:ledger", "{orders}:dead:x"} {
-		a := b.b.Acquire(b.ctx, engine.Request{Lock: name})
-		b.wants(a, engine.Unknown)
-		if a.Err == nil || errors.Is(a.Err, engine.ErrUnknown) {
+		a := b.b.Engine().Acquire(b.ctx, lease.Request{Lock: name})
+		b.wants(a, lease.Unknown)
+		if a.Err == nil || errors.Is(a.Err, locking.ErrUnknown) {
 			b.Errorf("lock %q: %v", name, a.Err)
 		}
-		if s := b.b.Inspect(b.ctx, []engine.InspectRequest{{Lock: name}})[0]; s.Err == nil || errors.Is(s.Err, engine.ErrUnknown) {
+		if s := b.b.Engine().Inspect(b.ctx, []lease.InspectRequest{{Lock: name}})[0]; s.Err == nil || errors.Is(s.Err, locking.ErrUnknown) {
 			b.Errorf("look at %q: %v", name, s.Err)
 		}
 	}
@@ -263,17 +264,17 @@ func thousandRows(b *bench) {
 		b.Fatal(err)
 	}
 	b.set("longest", long.Microseconds())
-	leases := map[int]*engine.Lease{}
+	leases := map[int]holding{}
 	for range granted {
-		l := b.wins(b.a, engine.Request{Slots: rows})
+		l := b.wins(b.a, lease.Request{Slots: rows})
 		leases[l.Slot()] = l
 	}
-	b.gets(b.b, engine.Request{Slots: rows}, engine.Held)
-	if n := len(b.state().Rows); len(leases) != granted || n != rows {
+	b.gets(b.b, lease.Request{Slots: rows}, lease.Held)
+	if n := len(b.state().Running); len(leases) != granted || n != rows {
 		b.Errorf("%d slots granted, %d rows held", len(leases), n)
 	}
 	b.release(leases[rows-3])
-	if l := b.wins(b.b, engine.Request{Slots: rows}); l.Slot() != rows-3 {
+	if l := b.wins(b.b, lease.Request{Slots: rows}); l.Slot() != rows-3 {
 		b.Errorf("slot %d, want %d", l.Slot(), rows-3)
 	}
 }
@@ -290,10 +291,10 @@ func delays() []theorem {
 }
 
 func delayAfterExpiry(b *bench) {
-	r := engine.Request{Delay: time.Hour}
+	r := lease.Request{Delay: time.Hour}
 	held := b.wins(b.a, r)
 	b.expire(held)
-	a := b.gets(b.b, r, engine.Held)
+	a := b.gets(b.b, r, lease.Held)
 	if left := a.Until.Sub(b.now()); left < 50*time.Minute || left > time.Hour || a.Holder != "" {
 		b.Errorf("held by %q for %v", a.Holder, left)
 	}
@@ -302,30 +303,30 @@ func delayAfterExpiry(b *bench) {
 }
 
 func noDelayAfterRelease(b *bench) {
-	r := engine.Request{Delay: time.Hour, Slots: 2}
+	r := lease.Request{Delay: time.Hour, Slots: 2}
 	b.expire(b.wins(b.a, r))
 	second := b.wins(b.b, r)
 	if second.Slot() != 1 {
 		b.Errorf("slot %d, the other is shut", second.Slot())
 	}
-	b.gets(b.b, r, engine.Held)
+	b.gets(b.b, r, lease.Held)
 	b.release(second)
 	b.release(b.wins(b.b, r))
 }
 
 func delayOfAWaiter(b *bench) {
-	held := b.wins(b.a, engine.Request{})
-	next := linesUp(b, b.b, 1, engine.WithDelay(time.Hour))
+	held := b.wins(b.a, lease.Request{})
+	next := linesUp(b, b.b, 1, locking.WithDelay(time.Hour))
 	b.release(held)
 	b.expire(grantOf(b, next))
-	b.gets(b.a, engine.Request{Delay: time.Hour}, engine.Held)
+	b.gets(b.a, lease.Request{Delay: time.Hour}, lease.Held)
 }
 
 // The lock is remembered for as long as its slot is shut.
 func delayOutlastsIdle(b *bench) {
 	for slots := 1; slots <= 2; slots++ {
 		name := fmt.Sprint(lock, slots)
-		b.wins(b.a, engine.Request{Lock: name, Slots: slots, Delay: time.Hour})
+		b.wins(b.a, lease.Request{Lock: name, Slots: slots, Delay: time.Hour})
 		if left := b.rdb.PTTL(b.ctx, b.prefix+"{"+name+"}").Val(); left < time.Hour+long-time.Minute {
 			b.Errorf("%s is forgotten after %v", name, left)
 		}
@@ -333,24 +334,24 @@ func delayOutlastsIdle(b *bench) {
 }
 
 func delayPutBack(b *bench) {
-	l := b.wins(b.a, engine.Request{Lease: renewing, Delay: time.Hour})
+	l := b.wins(b.a, lease.Request{Lease: renewing, Delay: time.Hour})
 	b.forget()
 	heldAgain(b, l)
-	b.gets(b.b, engine.Request{Slots: 5}, engine.Unknown)
+	b.gets(b.b, lease.Request{Slots: 5}, lease.Unknown)
 	b.open()
-	b.gets(b.b, engine.Request{Slots: 5}, engine.Unknown)
+	b.gets(b.b, lease.Request{Slots: 5}, lease.Unknown)
 	b.expire(l)
-	b.gets(b.b, engine.Request{Delay: time.Hour}, engine.Held)
+	b.gets(b.b, lease.Request{Delay: time.Hour}, lease.Held)
 }
 
 // The lock was released by its last holder, so no delay follows, although the next in line is
 // dead: it never held a lease.
 func noDelayWithoutAHolder(b *bench) {
-	r := engine.Request{Delay: time.Hour}
+	r := lease.Request{Delay: time.Hour}
 	held := b.wins(b.a, r)
-	leaves(b, engine.WithDelay(time.Hour))
+	leaves(b, locking.WithDelay(time.Hour))
 	b.release(held)
-	rows := b.state().Rows
+	rows := b.state().Running
 	if len(rows) != 1 {
 		b.Fatalf("rows: %v", rows)
 	}
@@ -370,10 +371,10 @@ func fanOut() []theorem {
 }
 
 // shareOf asks for one of three slots of a tick that two may have.
-func shareOf(b *bench, n int) engine.Request {
+func shareOf(b *bench, n int) lease.Request {
 	t := b.tick(n)
 	t.PerTick = 2
-	return engine.Request{Slots: 3, AnyLimit: true, Tick: t}
+	return lease.Request{Slots: 3, AnyLimit: true, Tick: t}
 }
 
 func perTick(b *bench) {
@@ -382,10 +383,10 @@ func perTick(b *bench) {
 	if first.Slot() != 0 || second.Slot() != 1 || second.Token() <= first.Token() {
 		b.Errorf("slots %d, %d, tokens %d, %d", first.Slot(), second.Slot(), first.Token(), second.Token())
 	}
-	b.gets(b.a, shareOf(b, 1), engine.Decided)
+	b.gets(b.a, shareOf(b, 1), lease.Decided)
 	b.release(first)
 	b.release(second)
-	b.gets(b.a, shareOf(b, 1), engine.Decided)
+	b.gets(b.a, shareOf(b, 1), lease.Decided)
 	b.wins(b.a, shareOf(b, 2))
 }
 
@@ -405,9 +406,9 @@ func fanOutBegan(b *bench) {
 	b.wins(b.a, shareOf(b, 2))
 	r := shareOf(b, 1)
 	r.Tick.IfHeld = "skipped"
-	b.gets(b.b, r, engine.Held)
+	b.gets(b.b, r, lease.Held)
 	r.Tick.Deadline, r.Tick.IfLate = b.now().Add(-time.Minute), "missed"
-	if a := b.gets(b.b, r, engine.Decided); a.Outcome != "granted" {
+	if a := b.gets(b.b, r, lease.Decided); a.Outcome != "granted" {
 		b.Errorf("decided as %q", a.Outcome)
 	}
 }
@@ -418,7 +419,7 @@ func fanOutSmaller(b *bench) {
 	r.Tick.PerTick = 3
 	b.wins(b.a, r)
 	b.wins(b.a, r)
-	b.gets(b.b, shareOf(b, 1), engine.Decided) // two are enough for this one
+	b.gets(b.b, shareOf(b, 1), lease.Decided) // two are enough for this one
 }
 
 func fanOutGivenBack(b *bench) {
@@ -444,16 +445,16 @@ func onlySlotOneIsOpen(b *bench) {
 	b.Helper()
 	r := shareOf(b, 1)
 	r.Tick.IfHeld = "skipped"
-	blocker := b.wins(b.a, engine.Request{Slots: 2, AnyLimit: true, Permanent: true})
-	third := b.wins(b.a, engine.Request{Slots: 3, AnyLimit: true, Permanent: true})
-	other := b.wins(b.a, engine.Request{Slots: 3, AnyLimit: true, Permanent: true})
-	b.gets(b.b, r, engine.Held) // it ran in slot 0: never skipped
+	blocker := b.wins(b.a, lease.Request{Slots: 2, AnyLimit: true, Permanent: true})
+	third := b.wins(b.a, lease.Request{Slots: 3, AnyLimit: true, Permanent: true})
+	other := b.wins(b.a, lease.Request{Slots: 3, AnyLimit: true, Permanent: true})
+	b.gets(b.b, r, lease.Held) // it ran in slot 0: never skipped
 	b.release(blocker)
-	b.gets(b.b, r, engine.Held) // slot 0 had its grant
+	b.gets(b.b, r, lease.Held) // slot 0 had its grant
 	b.release(third)
 	b.release(other)
 	if l := b.wins(b.b, r); l.Slot() != 1 {
 		b.Errorf("slot %d was granted for a tick that it ran already", l.Slot())
 	}
-	b.gets(b.a, r, engine.Decided)
+	b.gets(b.a, r, lease.Decided)
 }

@@ -12,7 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 func lifetime() []theorem {
@@ -36,7 +37,7 @@ func foreignKey(b *bench) {
 	if err := b.rdb.Set(b.ctx, b.base(), "an application's", 0).Err(); err != nil {
 		b.Fatal(err)
 	}
-	a := b.a.Acquire(b.ctx, engine.Request{Lock: lock})
+	a := b.a.Engine().Acquire(b.ctx, lease.Request{Lock: lock})
 	if a.Err == nil || !strings.Contains(a.Err.Error(), b.base()) {
 		b.Errorf("%s: %v", a.Verdict, a.Err)
 	}
@@ -70,12 +71,12 @@ func plainExpire(b *bench) {
 			}
 		}
 	}
-	l := b.wins(b.a, engine.Request{Lease: renewing})
+	l := b.wins(b.a, lease.Request{Lease: renewing})
 	all("grant")
-	b.gets(b.b, engine.Request{}, engine.Held)
+	b.gets(b.b, lease.Request{}, lease.Held)
 	all("held")
 	b.forget()
-	b.gets(b.b, engine.Request{}, engine.Closed)
+	b.gets(b.b, lease.Request{}, lease.Closed)
 	all("forgotten")
 	heldAgain(b, l)
 	all("put back")
@@ -83,16 +84,16 @@ func plainExpire(b *bench) {
 	all("released")
 	b.forget()
 	t := b.tick(1)
-	a := b.a.Acquire(b.ctx, engine.Request{Lock: lock, Tick: t})
-	b.wants(a, engine.Closed)
+	a := b.a.Engine().Acquire(b.ctx, lease.Request{Lock: lock, Tick: t})
+	b.wants(a, lease.Closed)
 	b.open()
-	b.wants(b.a.Acquire(b.ctx, engine.Request{Lock: lock, Tick: t}), engine.Decided)
+	b.wants(b.a.Engine().Acquire(b.ctx, lease.Request{Lock: lock, Tick: t}), lease.Decided)
 	all("tick of a schedule that begins")
 	b.set("since", 0)
 	t.Deadline, t.IfLate = b.now().Add(-time.Minute), "late"
-	b.wants(b.a.Acquire(b.ctx, engine.Request{Lock: lock, Tick: t}), engine.Settled)
+	b.wants(b.a.Engine().Acquire(b.ctx, lease.Request{Lock: lock, Tick: t}), lease.Settled)
 	all("settled")
-	b.look(b.a, engine.InspectRequest{Schedule: "another"})
+	b.look(b.a, lease.InspectRequest{Schedule: "another"})
 	all("announced")
 	if len(lives(b)) == 0 {
 		b.Error("nothing was there")
@@ -100,11 +101,11 @@ func plainExpire(b *bench) {
 }
 
 func permanentStay(b *bench) {
-	b.release(b.wins(b.a, engine.Request{})) // plain at first
-	b.release(b.wins(b.a, engine.Request{Permanent: true}))
+	b.release(b.wins(b.a, lease.Request{})) // plain at first
+	b.release(b.wins(b.a, lease.Request{Permanent: true}))
 	b.known()
 	runs(b, b.a, 1)
-	b.release(b.wins(b.b, engine.Request{})) // a plain request of another client must not make the ledger mortal
+	b.release(b.wins(b.b, lease.Request{})) // a plain request of another client must not make the ledger mortal
 	lives := lives(b)
 	if len(lives) == 0 {
 		b.Fatal("nothing is there")
@@ -117,12 +118,12 @@ func permanentStay(b *bench) {
 }
 
 func heldStays(b *bench) {
-	const lease = 5 * time.Hour // far longer than a client remembers an idle lock
-	l := b.wins(b.a, engine.Request{Lease: lease, Slots: 2})
-	short := b.wins(b.b, engine.Request{Slots: 2})
+	const length = 5 * time.Hour // far longer than a client remembers an idle lock
+	l := b.wins(b.a, lease.Request{Lease: length, Slots: 2})
+	short := b.wins(b.b, lease.Request{Slots: 2})
 	b.release(short)
 	for key, left := range lives(b) {
-		if left < lease {
+		if left < length {
 			b.Errorf("%s lives for %v, the lease for %v", key, left, l.Length())
 		}
 	}
@@ -132,19 +133,19 @@ func heldStays(b *bench) {
 func idleExpired(b *bench) {
 	const idle = 4 * long  // more than the lease keeps it for
 	var local atomic.Int64 // the client's clock
-	c, err := engine.New(engine.Config{Redis: b.rdb, Prefix: b.prefix, Timeout: timeout, Idle: idle,
+	c, err := locking.New(locking.Config{Redis: b.rdb, Prefix: b.prefix, Timeout: timeout, Idle: idle,
 		Clock: func() time.Duration { return time.Duration(local.Load()) }})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = c.Close() })
-	b.release(b.wins(c, engine.Request{}))
+	b.release(b.wins(c, lease.Request{}))
 	for range 3 {
 		local.Add(int64(idle / 5))
-		b.look(c, engine.InspectRequest{})
+		b.look(c, lease.InspectRequest{})
 	}
 	b.forget() // as it does after that time
-	b.wins(c, engine.Request{})
+	b.wins(c, lease.Request{})
 }
 
 func batch(b *bench) {
@@ -152,34 +153,34 @@ func batch(b *bench) {
 	if b.onQuorum() { // a busy machine that has all servers in one process answers no more than this in time
 		locks = 60
 	}
-	var requests []engine.Request
+	var requests []lease.Request
 	for i := range locks {
-		requests = append(requests, engine.Request{Lock: fmt.Sprint("job-", i), Lease: long})
+		requests = append(requests, lease.Request{Lock: fmt.Sprint("job-", i), Lease: long})
 	}
-	requests = append(requests, requests[7], engine.Request{Lock: "x{"}, requests[8])
+	requests = append(requests, requests[7], lease.Request{Lock: "x{"}, requests[8])
 	requests[locks].ID = "again"
-	answers := b.a.AcquireAll(b.ctx, requests)
+	answers := b.a.Engine().AcquireAll(b.ctx, requests)
 	for i, a := range answers[:locks] {
-		b.wants(a, engine.Granted)
-		if a.ID == "" || a.Lease.ID() != a.ID {
-			b.Errorf("request %d: id %q of lease %q", i, a.ID, a.Lease.ID())
+		b.wants(a, lease.Granted)
+		if a.ID == "" || a.Run.ID() != a.ID {
+			b.Errorf("request %d: id %q of lease %q", i, a.ID, a.Run.ID())
 		}
 	}
-	b.wants(answers[locks], engine.Held)
-	b.wants(answers[locks+1], engine.Unknown)
-	b.wants(answers[locks+2], engine.Held)
-	if err := answers[locks+1].Err; err == nil || errors.Is(err, engine.ErrUnknown) {
+	b.wants(answers[locks], lease.Held)
+	b.wants(answers[locks+1], lease.Unknown)
+	b.wants(answers[locks+2], lease.Held)
+	if err := answers[locks+1].Err; err == nil || errors.Is(err, locking.ErrUnknown) {
 		b.Errorf("a request that can't be valid: %v", err)
 	}
-	if n := len(b.a.AcquireAll(b.ctx, nil)) + len(b.a.Inspect(b.ctx, nil)); n != 0 {
+	if n := len(b.a.Engine().AcquireAll(b.ctx, nil)) + len(b.a.Engine().Inspect(b.ctx, nil)); n != 0 {
 		b.Errorf("%d answers to nothing", n)
 	}
 }
 
 func scriptFlush(b *bench) {
-	var requests []engine.Request
+	var requests []lease.Request
 	for i := range 50 {
-		requests = append(requests, engine.Request{Lock: fmt.Sprint("job-", i), Lease: long})
+		requests = append(requests, lease.Request{Lock: fmt.Sprint("job-", i), Lease: long})
 	}
 	flush := func() {
 		b.Helper()
@@ -196,19 +197,19 @@ func scriptFlush(b *bench) {
 		}
 	}
 	flush()
-	leases := map[engine.Token]bool{}
-	for _, a := range b.a.AcquireAll(b.ctx, requests) {
-		b.wants(a, engine.Granted)
-		leases[a.Lease.Token()] = true
+	leases := map[locking.Token]bool{}
+	for _, a := range b.a.Engine().AcquireAll(b.ctx, requests) {
+		b.wants(a, lease.Granted)
+		leases[a.Run.Token()] = true
 	}
 	flush()
-	held := b.b.AcquireAll(b.ctx, requests)
-	if i := slices.IndexFunc(held, func(a engine.Answer) bool { return a.Verdict != engine.Held }); i >= 0 {
-		b.wants(held[i], engine.Held)
+	held := b.b.Engine().AcquireAll(b.ctx, requests)
+	if i := slices.IndexFunc(held, func(a lease.Result) bool { return a.Verdict != lease.Held }); i >= 0 {
+		b.wants(held[i], lease.Held)
 	}
 	flush()
-	for i, s := range b.b.Inspect(b.ctx, []engine.InspectRequest{{Lock: "job-0"}, {Lock: "job-1"}}) {
-		if s.Err != nil || len(s.Rows) != 1 || !leases[s.Rows[0].Token] {
+	for i, s := range b.b.Engine().Inspect(b.ctx, []lease.InspectRequest{{Lock: "job-0"}, {Lock: "job-1"}}) {
+		if s.Err != nil || len(s.Running) != 1 || !leases[s.Running[0].Token] {
 			b.Errorf("lock %d: %+v", i, s)
 		}
 	}
@@ -229,7 +230,7 @@ func removing() []theorem {
 // removes asks for the removal of the lock, and fails the test unless it does as wanted.
 func removes(b *bench, unusedSince time.Time, want bool) {
 	b.Helper()
-	got, err := b.b.Remove(b.ctx, []string{lock, "never"}, unusedSince)
+	got, err := b.b.Engine().Remove(b.ctx, []string{lock, "never"}, unusedSince)
 	if err != nil || got[0] != want || !got[1] {
 		b.Fatalf("removed: %v, %v; want %v", got, err, want)
 	}
@@ -247,11 +248,11 @@ func removed(b *bench) {
 		b.Errorf("%d keys are left", n)
 	}
 	newcomer := b.client("newcomer")
-	for _, c := range []*engine.Client{newcomer, b.b} { // the client that has removed it holds nothing against the server
-		b.gets(c, engine.Request{Tick: b.tick(1)}, engine.Decided)
-		b.gets(c, engine.Request{Tick: b.tick(2)}, engine.Decided)
+	for _, c := range []*locking.Client{newcomer, b.b} { // the client that has removed it holds nothing against the server
+		b.gets(c, lease.Request{Tick: b.tick(1)}, lease.Decided)
+		b.gets(c, lease.Request{Tick: b.tick(2)}, lease.Decided)
 	}
-	b.gets(b.a, engine.Request{Tick: b.tick(4)}, engine.Closed) // a client that has not still knows the lock
+	b.gets(b.a, lease.Request{Tick: b.tick(4)}, lease.Closed) // a client that has not still knows the lock
 }
 
 func usedSince(b *bench) {
@@ -266,7 +267,7 @@ func usedSince(b *bench) {
 
 func heldIsKept(b *bench) {
 	b.known()
-	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "schedule"})
+	l := b.wins(b.a, lease.Request{Tick: b.tick(1), Trigger: "schedule"})
 	removes(b, b.now(), false)
 	b.release(l)
 	removes(b, b.now(), true)
@@ -279,7 +280,7 @@ func orphanIsKept(b *bench) {
 	if s := b.state(); len(s.Orphans) != 1 {
 		b.Fatalf("orphans: %+v", s.Orphans)
 	}
-	if err := b.b.DeleteOrphans(b.ctx, lock, "dead"); err != nil {
+	if err := b.b.Engine().DeleteOrphans(b.ctx, lock, "dead"); err != nil {
 		b.Fatal(err)
 	}
 	removes(b, b.now(), true)
@@ -288,16 +289,16 @@ func orphanIsKept(b *bench) {
 // pauseIsKept until it is over, also where only the client that removes the lock knows of it.
 func pauseIsKept(b *bench) {
 	b.known()
-	pause(b, b.a, engine.PauseRequest{})
+	pause(b, b.a, lease.PauseRequest{})
 	removes(b, b.now(), false)
-	pause(b, b.a, engine.PauseRequest{For: time.Hour})
+	pause(b, b.a, lease.PauseRequest{For: time.Hour})
 	removes(b, b.now(), false)
 	b.forget()
 	removes(b, b.now(), false)
 	if s := b.state(); !s.Pause.On(s.Now) {
 		b.Errorf("the lock tells %+v", s.Pause)
 	}
-	pause(b, b.a, engine.PauseRequest{End: true})
+	pause(b, b.a, lease.PauseRequest{End: true})
 	removes(b, b.now(), true)
 }
 
@@ -312,8 +313,8 @@ func updating() []theorem {
 func numberKey(b *bench) string { return b.prefix + "{update}:n" }
 
 // increments is a change that reads and writes two numbers; then runs in between.
-func increments(b *bench, then func()) func(tx *engine.Tx) error {
-	return func(tx *engine.Tx) error {
+func increments(b *bench, then func()) func(tx *locking.Tx) error {
+	return func(tx *locking.Tx) error {
 		n, err := tx.Read.Get(b.ctx, numberKey(b)).Int()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
@@ -337,7 +338,7 @@ func numbers(b *bench) (n, too int) {
 
 func updatesCount(b *bench) {
 	var all sync.WaitGroup
-	for _, c := range []*engine.Client{b.a, b.a, b.b, b.b} {
+	for _, c := range []*locking.Client{b.a, b.a, b.b, b.b} {
 		all.Go(func() {
 			for range 10 {
 				if err := c.Update(b.ctx, []string{numberKey(b)}, increments(b, func() {})); err != nil {
@@ -366,13 +367,13 @@ func updateConflicts(b *bench) {
 
 func updateRefused(b *bench) {
 	tries := 0
-	err := b.a.Update(b.ctx, []string{numberKey(b)}, func(tx *engine.Tx) error {
+	err := b.a.Update(b.ctx, []string{numberKey(b)}, func(tx *locking.Tx) error {
 		tries++
 		tx.Write.Set(b.ctx, numberKey(b), 1, 0)
 		tx.Write.Do(b.ctx, "HSET", numberKey(b)) // which lacks its arguments
 		return nil
 	})
-	if err == nil || errors.Is(err, engine.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) || tries != 1 || !strings.Contains(err.Error(), "wrong number") {
+	if err == nil || errors.Is(err, locking.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) || tries != 1 || !strings.Contains(err.Error(), "wrong number") {
 		b.Errorf("%d tries, %v", tries, err)
 	}
 	if n, err := b.rdb.Exists(b.ctx, numberKey(b)).Result(); n != 0 || err != nil {

@@ -29,7 +29,7 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 }
 
 // RunQuorum is [Run] for a quorum: connect returns a client of each of its masters. The subtest NotOnAQuorum
-// lists the theorems that a quorum can't serve, and demands that their calls return [engine.ErrQuorum].
+// lists the theorems that a quorum can't serve, and demands that their calls return [locking.ErrQuorum].
 func RunQuorum(t *testing.T, connect func(t *testing.T) []redis.UniversalClient) {
 	run(t, ofQuorum, connect)
 	t.Run("NotOnAQuorum", func(t *testing.T) {

@@ -3,7 +3,8 @@ package locktest
 import (
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 func named() []theorem {
@@ -32,15 +33,15 @@ const (
 )
 
 // zoned is a tick that is due at an instant.
-func zoned(zone string, due time.Time, behind time.Duration) *engine.Tick {
+func zoned(zone string, due time.Time, behind time.Duration) *lease.Tick {
 	at := due.Add(-behind)
-	return &engine.Tick{At: at, Instant: due, Previous: at.Add(-time.Minute), Schedule: zone + "s"}
+	return &lease.Tick{At: at, Instant: due, Previous: at.Add(-time.Minute), Schedule: zone + "s"}
 }
 
 // zonedSince makes a schedule known to the lock since an instant.
 func zonedSince(b *bench, zone string, behind time.Duration, since time.Time) {
 	b.Helper()
-	b.look(b.client("announcer"), engine.InspectRequest{Permanent: true, Schedule: zone + "s", Behind: int64(behind / time.Second)})
+	b.look(b.client("announcer"), lease.InspectRequest{Permanent: true, Schedule: zone + "s", Behind: int64(behind / time.Second)})
 	b.setSince(since.Add(-behind))
 }
 
@@ -48,19 +49,19 @@ func onceByName(b *bench) {
 	zonedSince(b, edmonton, byNew, b.first.Add(-time.Second))
 	due := b.first.Add(time.Minute)
 	first := zoned(edmonton, due, byNew)
-	b.release(b.wins(b.a, engine.Request{Tick: first}))
+	b.release(b.wins(b.a, lease.Request{Tick: first}))
 	later := zoned(edmonton, due.Add(time.Hour), byOld)
 	if !later.At.Equal(first.At) {
 		b.Fatalf("%v and %v: two names", first.At, later.At)
 	}
-	for _, c := range []*engine.Client{b.a, b.b, b.client("c")} {
-		if a := b.gets(c, engine.Request{Tick: later}, engine.Decided); a.Outcome != "granted" {
+	for _, c := range []*locking.Client{b.a, b.b, b.client("c")} {
+		if a := b.gets(c, lease.Request{Tick: later}, lease.Decided); a.Outcome != "granted" {
 			b.Errorf("decided as %q", a.Outcome)
 		}
 	}
 	next := zoned(edmonton, due.Add(61*time.Minute), byOld) // and the other way round
-	b.release(b.wins(b.b, engine.Request{Tick: next}))
-	b.gets(b.a, engine.Request{Tick: zoned(edmonton, due.Add(time.Minute), byNew)}, engine.Decided)
+	b.release(b.wins(b.b, lease.Request{Tick: next}))
+	b.gets(b.a, lease.Request{Tick: zoned(edmonton, due.Add(time.Minute), byNew)}, lease.Decided)
 }
 
 func namesAreBehind(b *bench) {
@@ -68,17 +69,17 @@ func namesAreBehind(b *bench) {
 	at := b.now().Truncate(time.Second)
 	first := zoned(edmonton, at, byNew)
 	first.Previous = b.first.Add(-byNew - 2*time.Hour) // all before are decided
-	b.release(b.wins(b.a, engine.Request{Tick: first}))
+	b.release(b.wins(b.a, lease.Request{Tick: first}))
 	for _, behind := range []time.Duration{byOld, byNew, byOld} { // the ledger is an hour ahead of what the old data show
-		if a := b.gets(b.b, engine.Request{Tick: zoned(edmonton, at.Add(-time.Minute), behind)}, engine.Decided); a.Outcome == "skipped" {
+		if a := b.gets(b.b, lease.Request{Tick: zoned(edmonton, at.Add(-time.Minute), behind)}, lease.Decided); a.Outcome == "skipped" {
 			b.Error(a.Outcome)
 		}
 	}
-	b.gets(b.b, engine.Request{Tick: zoned(edmonton, at, byOld)}, engine.Decided)
+	b.gets(b.b, lease.Request{Tick: zoned(edmonton, at, byOld)}, lease.Decided)
 }
 
 // late is a tick past its deadline.
-func late(t *engine.Tick) *engine.Tick {
+func late(t *lease.Tick) *lease.Tick {
 	t.Deadline, t.IfLate = t.Instant.Add(time.Second), "missed late"
 	return t
 }
@@ -86,12 +87,12 @@ func late(t *engine.Tick) *engine.Tick {
 func notMissedBeforeDue(b *bench) {
 	zonedSince(b, edmonton, byOld, b.first.Add(-time.Second))
 	due := b.now().Truncate(time.Second).Add(-20 * time.Minute)
-	a := b.gets(b.a, engine.Request{Tick: late(zoned(edmonton, due, byNew))}, engine.Settled)
+	a := b.gets(b.a, lease.Request{Tick: late(zoned(edmonton, due, byNew))}, lease.Settled)
 	if a.Outcome != "missed late" {
 		b.Error(a.Outcome)
 	}
 	again := late(zoned(edmonton, due, byNew))
-	b.gets(b.b, engine.Request{Tick: again}, engine.Decided) // it was due by these data
+	b.gets(b.b, lease.Request{Tick: again}, lease.Decided) // it was due by these data
 	now := b.now().Truncate(time.Second).Add(time.Second)
 	b.waitUntil(now)
 	due = now.Add(time.Second)
@@ -101,63 +102,63 @@ func notMissedBeforeDue(b *bench) {
 		b.Fatal("two names")
 	}
 	b.waitUntil(due)
-	b.release(b.wins(b.b, engine.Request{Tick: other}))
-	b.gets(b.a, engine.Request{Tick: other}, engine.Decided)
-	b.gets(b.client("c"), engine.Request{Tick: zoned(edmonton, due.Add(time.Second), behind+time.Second)}, engine.Early)
+	b.release(b.wins(b.b, lease.Request{Tick: other}))
+	b.gets(b.a, lease.Request{Tick: other}, lease.Decided)
+	b.gets(b.client("c"), lease.Request{Tick: zoned(edmonton, due.Add(time.Second), behind+time.Second)}, lease.Early)
 	b.waitUntil(due.Add(time.Second))
-	b.gets(b.client("c"), engine.Request{Tick: zoned(edmonton, due.Add(time.Second), behind+time.Second)}, engine.Decided) // it has had its grant
+	b.gets(b.client("c"), lease.Request{Tick: zoned(edmonton, due.Add(time.Second), behind+time.Second)}, lease.Decided) // it has had its grant
 }
 
 func gapNotMissedBeforeDue(b *bench) {
 	zonedSince(b, edmonton, byOld, b.first.Add(-time.Second))
 	due := b.now().Truncate(time.Second).Add(-20 * time.Minute)
 	gone := zoned(edmonton, due, byNew)
-	b.look(b.a, engine.InspectRequest{Permanent: true, SettleThrough: gone.At, SettleDeadline: due, SettleOutcome: "missed down", SettleSchedule: edmonton + "s"})
-	b.gets(b.b, engine.Request{Tick: gone}, engine.Decided)
+	b.look(b.a, lease.InspectRequest{Permanent: true, SettleThrough: gone.At, SettleDeadline: due, SettleOutcome: "missed down", SettleSchedule: edmonton + "s"})
+	b.gets(b.b, lease.Request{Tick: gone}, lease.Decided)
 	due = b.now().Truncate(time.Second).Add(2 * time.Second)
 	b.waitUntil(due)
 	other := zoned(edmonton, due, due.Sub(gone.At))
-	b.release(b.wins(b.b, engine.Request{Tick: other}))
-	b.gets(b.a, engine.Request{Tick: other}, engine.Decided)
+	b.release(b.wins(b.b, lease.Request{Tick: other}))
+	b.gets(b.a, lease.Request{Tick: other}, lease.Decided)
 }
 
 func anotherZone(b *bench) {
 	zonedSince(b, tokyo, inTokyo, b.first.Add(-time.Second))
 	for n := range 3 {
-		b.release(b.wins(b.a, engine.Request{Tick: zoned(tokyo, b.first.Add(time.Duration(n)*time.Minute), inTokyo)}))
+		b.release(b.wins(b.a, lease.Request{Tick: zoned(tokyo, b.first.Add(time.Duration(n)*time.Minute), inTokyo)}))
 	}
 	began := b.now()
 	for _, behind := range []time.Duration{byNew, 0, inTokyo} { // to the west, to instants, and back
 		zone := map[time.Duration]string{byNew: edmonton, 0: "", inTokyo: tokyo}[behind]
-		st := b.look(b.client("edited"), engine.InspectRequest{Permanent: true, Schedule: zone + "s", Behind: int64(behind / time.Second)})
+		st := b.look(b.client("edited"), lease.InspectRequest{Permanent: true, Schedule: zone + "s", Behind: int64(behind / time.Second)})
 		if since := st.Decided.Add(behind); since.Before(began.Add(-2*time.Second)) || since.After(b.now()) {
 			b.Errorf("%q: decided up to the tick of %v, and the schedule began at %v", zone, since, began)
 		}
-		b.gets(b.b, engine.Request{Tick: zoned(zone, began.Truncate(time.Second).Add(-time.Minute), behind)}, engine.Decided)
+		b.gets(b.b, lease.Request{Tick: zoned(zone, began.Truncate(time.Second).Add(-time.Minute), behind)}, lease.Decided)
 		due := b.now().Truncate(time.Second).Add(time.Second)
 		b.waitUntil(due)
 		tick := zoned(zone, due, behind)
-		b.release(b.wins(b.b, engine.Request{Tick: tick}))
-		for _, c := range []*engine.Client{b.a, b.b, b.client("c")} {
-			b.gets(c, engine.Request{Tick: tick}, engine.Decided)
+		b.release(b.wins(b.b, lease.Request{Tick: tick}))
+		for _, c := range []*locking.Client{b.a, b.b, b.client("c")} {
+			b.gets(c, lease.Request{Tick: tick}, lease.Decided)
 		}
 	}
 }
 
 func bothZones(b *bench) {
 	zonedSince(b, tokyo, inTokyo, b.first.Add(-time.Second))
-	b.release(b.wins(b.a, engine.Request{Tick: zoned(tokyo, b.first, inTokyo)}))
-	b.look(b.b, engine.InspectRequest{Permanent: true, Schedule: edmonton + "s", Behind: int64(byNew / time.Second)})
-	var ran []*engine.Tick
+	b.release(b.wins(b.a, lease.Request{Tick: zoned(tokyo, b.first, inTokyo)}))
+	b.look(b.b, lease.InspectRequest{Permanent: true, Schedule: edmonton + "s", Behind: int64(byNew / time.Second)})
+	var ran []*lease.Tick
 	for range 3 {
 		due := b.now().Truncate(time.Second).Add(time.Second)
 		b.waitUntil(due)
-		for c, tick := range map[*engine.Client]*engine.Tick{b.a: zoned(tokyo, due, inTokyo), b.b: zoned(edmonton, due, byNew)} {
-			b.release(b.wins(c, engine.Request{Tick: tick}))
+		for c, tick := range map[*locking.Client]*lease.Tick{b.a: zoned(tokyo, due, inTokyo), b.b: zoned(edmonton, due, byNew)} {
+			b.release(b.wins(c, lease.Request{Tick: tick}))
 			ran = append(ran, tick)
 		}
 		for _, tick := range ran {
-			b.gets(b.client("c"), engine.Request{Tick: tick}, engine.Decided)
+			b.gets(b.client("c"), lease.Request{Tick: tick}, lease.Decided)
 		}
 	}
 }
@@ -167,65 +168,65 @@ func notReopenedElsewhere(b *bench) {
 	due := b.now().Truncate(time.Second).Add(time.Second)
 	b.waitUntil(due)
 	granted := zoned(edmonton, due, byNew)
-	l := b.wins(b.a, engine.Request{Tick: granted, Trigger: "schedule"})
-	b.look(b.b, engine.InspectRequest{Permanent: true, Schedule: tokyo + "s", Behind: int64(inTokyo / time.Second)})
+	l := b.wins(b.a, lease.Request{Tick: granted, Trigger: "schedule"})
+	b.look(b.b, lease.InspectRequest{Permanent: true, Schedule: tokyo + "s", Behind: int64(inTokyo / time.Second)})
 	b.giveBack(l)
 	namesake := zoned(tokyo, granted.At.Add(inTokyo), inTokyo) // of this morning
-	b.gets(b.b, engine.Request{Tick: namesake}, engine.Decided)
-	if st := b.look(b.b, engine.InspectRequest{Permanent: true}); len(st.Orphans) != 1 || st.Orphans[0].ID != l.ID() {
+	b.gets(b.b, lease.Request{Tick: namesake}, lease.Decided)
+	if st := b.look(b.b, lease.InspectRequest{Permanent: true}); len(st.Orphans) != 1 || st.Orphans[0].ID != l.ID() {
 		b.Errorf("the run that never began has no outcome to come: %+v", st.Orphans)
 	}
 }
 
 func anotherZoneForgotten(b *bench) {
 	zonedSince(b, tokyo, inTokyo, b.first.Add(-time.Second))
-	b.release(b.wins(b.a, engine.Request{Tick: zoned(tokyo, b.first, inTokyo)}))
-	b.look(b.b, engine.InspectRequest{Permanent: true, Schedule: edmonton + "s", Behind: int64(byNew / time.Second)})
+	b.release(b.wins(b.a, lease.Request{Tick: zoned(tokyo, b.first, inTokyo)}))
+	b.look(b.b, lease.InspectRequest{Permanent: true, Schedule: edmonton + "s", Behind: int64(byNew / time.Second)})
 	due := b.now().Truncate(time.Second).Add(time.Second)
 	b.waitUntil(due)
 	tick := zoned(edmonton, due, byNew)
-	b.release(b.wins(b.b, engine.Request{Tick: tick}))
+	b.release(b.wins(b.b, lease.Request{Tick: tick}))
 	b.forget()
-	b.gets(b.b, engine.Request{Tick: tick}, engine.Closed)
+	b.gets(b.b, lease.Request{Tick: tick}, lease.Closed)
 	b.open()
-	b.gets(b.client("c"), engine.Request{Tick: tick}, engine.Decided)
+	b.gets(b.client("c"), lease.Request{Tick: tick}, lease.Decided)
 }
 
 func pauseOfNames(b *bench) {
 	zonedSince(b, edmonton, byNew, b.first.Add(-time.Second))
 	due := b.now().Truncate(time.Second)
-	b.release(b.wins(b.a, engine.Request{Tick: zoned(edmonton, due.Add(-time.Minute), byNew)}))
-	if a := b.a.Pause(b.ctx, []engine.PauseRequest{{Lock: lock, Permanent: true, Outcome: "skipped paused", For: time.Hour}})[0]; a.Err != nil {
+	b.release(b.wins(b.a, lease.Request{Tick: zoned(edmonton, due.Add(-time.Minute), byNew)}))
+	if a := b.a.Engine().Pause(b.ctx, []lease.PauseRequest{{Lock: lock, Permanent: true, Outcome: "skipped paused", For: time.Hour}})[0]; a.Err != nil {
 		b.Fatal(a.Err)
 	}
 	due = b.now().Truncate(time.Second).Add(time.Second)
 	b.waitUntil(due)
-	if a := b.gets(b.b, engine.Request{Tick: zoned(edmonton, due, byNew)}, engine.Settled); a.Outcome != "skipped paused" {
+	if a := b.gets(b.b, lease.Request{Tick: zoned(edmonton, due, byNew)}, lease.Settled); a.Outcome != "skipped paused" {
 		b.Error(a.Outcome)
 	}
-	if a := b.a.Pause(b.ctx, []engine.PauseRequest{{Lock: lock, Permanent: true, End: true}})[0]; a.Err != nil {
+	if a := b.a.Engine().Pause(b.ctx, []lease.PauseRequest{{Lock: lock, Permanent: true, End: true}})[0]; a.Err != nil {
 		b.Fatal(a.Err)
 	}
 	due = b.now().Truncate(time.Second).Add(time.Second)
 	b.waitUntil(due)
-	b.release(b.wins(b.b, engine.Request{Tick: zoned(edmonton, due, byNew)}))
+	b.release(b.wins(b.b, lease.Request{Tick: zoned(edmonton, due, byNew)}))
 }
 
 func namedGivenBack(b *bench) {
 	due := b.now().Truncate(time.Second).Add(-3 * time.Minute)
 	zonedSince(b, edmonton, byNew, due.Add(-time.Second))
-	follow := func() engine.State {
-		return b.look(b.client("f"), engine.InspectRequest{Permanent: true, Follower: "f"})
+	follow := func() lease.State {
+		return b.look(b.client("f"), lease.InspectRequest{Permanent: true, Follower: "f"})
 	}
 	follow()
 	back := zoned(edmonton, due, byNew)
-	b.giveBack(b.wins(b.a, engine.Request{Tick: back, Trigger: "schedule"}))
+	b.giveBack(b.wins(b.a, lease.Request{Tick: back, Trigger: "schedule"}))
 	next := zoned(edmonton, due.Add(time.Minute), byNew)
-	concludeRun(b, b.wins(b.a, engine.Request{Tick: next, Trigger: "schedule"}), true)
+	concludeRun(b, b.wins(b.a, lease.Request{Tick: next, Trigger: "schedule"}), true)
 	if st := follow(); !st.Through.Before(back.At) || len(st.Open) != 1 || !st.Open[0].Equal(back.At) {
 		b.Errorf("ended through %v, open %v, though %v may still run", st.Through, st.Open, back.At)
 	}
-	concludeRun(b, b.wins(b.b, engine.Request{Tick: back, Trigger: "schedule"}), true)
+	concludeRun(b, b.wins(b.b, lease.Request{Tick: back, Trigger: "schedule"}), true)
 	if st := follow(); !st.Through.Equal(next.At) || len(st.Ended) != 2 {
 		b.Errorf("ended through %v: %v", st.Through, st.Ended)
 	}
@@ -233,7 +234,7 @@ func namedGivenBack(b *bench) {
 
 func rulesSince(b *bench) {
 	announce := func(rules string) time.Time {
-		return b.look(b.client("c"), engine.InspectRequest{Permanent: true, Schedule: edmonton + "s", Behind: 72000, ZoneRules: rules}).RulesSince
+		return b.look(b.client("c"), lease.InspectRequest{Permanent: true, Schedule: edmonton + "s", Behind: 72000, ZoneRules: rules}).RulesSince
 	}
 	if since := announce("aaaa"); !since.IsZero() {
 		b.Errorf("the first rules are new since %v", since)

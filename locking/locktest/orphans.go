@@ -3,7 +3,8 @@ package locktest
 import (
 	"errors"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 func orphans() []theorem {
@@ -32,46 +33,46 @@ func orphans() []theorem {
 }
 
 // died grants a tick to a, whose lease then ends.
-func died(b *bench, id string, n int) *engine.Lease {
+func died(b *bench, id string, n int) lease.Run {
 	b.Helper()
-	l := b.wins(b.a, engine.Request{ID: id, Tick: b.tick(n), Trigger: "schedule", Memo: "note\nbook"})
+	l := b.wins(b.a, lease.Request{ID: id, Tick: b.tick(n), Trigger: "schedule", Memo: "note\nbook"})
 	b.expire(l)
 	return l
 }
 
-func adoption(of string) engine.Request {
-	return engine.Request{Adopt: of, Trigger: "recovery", Permanent: true}
+func adoption(of string) lease.Request {
+	return lease.Request{Adopt: of, Trigger: "recovery", Permanent: true}
 }
 
 func orphan(b *bench) {
 	b.known()
 	l := died(b, "dead", 1)
-	a := b.gets(b.b, engine.Request{Tick: b.tick(1)}, engine.Decided)
+	a := b.gets(b.b, lease.Request{Tick: b.tick(1)}, lease.Decided)
 	if a.Orphans != 1 || a.Holder != "" {
 		b.Errorf("%d orphans, held by %q", a.Orphans, a.Holder)
 	}
 	s := b.state()
-	want := engine.Row{ID: "dead", Owner: "a", Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1, Trigger: "schedule", Memo: "note\nbook"}
-	if len(s.Orphans) != 1 || s.Orphans[0] != want || len(s.Rows) != 0 {
-		b.Fatalf("orphans %+v, rows %+v, want %+v", s.Orphans, s.Rows, want)
+	want := lease.Row{ID: "dead", Holder: "a", Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1, Trigger: "schedule", Memo: "note\nbook"}
+	if len(s.Orphans) != 1 || s.Orphans[0] != want || len(s.Running) != 0 {
+		b.Fatalf("orphans %+v, rows %+v, want %+v", s.Orphans, s.Running, want)
 	}
 	recovery := b.wins(b.b, adoption("dead"))
-	if engine.RunOf(recovery).Attempt() != 2 || recovery.Token() <= l.Token() || !engine.RunOf(recovery).Tick().Equal(engine.RunOf(l).Tick()) {
-		b.Errorf("adopted as attempt %d, token %d, tick %v", engine.RunOf(recovery).Attempt(), recovery.Token(), engine.RunOf(recovery).Tick())
+	if recovery.Attempt() != 2 || recovery.Token() <= l.Token() || !recovery.Tick().Equal(l.Tick()) {
+		b.Errorf("adopted as attempt %d, token %d, tick %v", recovery.Attempt(), recovery.Token(), recovery.Tick())
 	}
-	if s := b.state(); len(s.Orphans) != 0 || s.Rows[0].Memo != "note\nbook" || s.Rows[0].Attempt != 2 {
-		b.Errorf("orphans %+v, row %+v", s.Orphans, s.Rows)
+	if s := b.state(); len(s.Orphans) != 0 || s.Running[0].Memo != "note\nbook" || s.Running[0].Attempt != 2 {
+		b.Errorf("orphans %+v, row %+v", s.Orphans, s.Running)
 	}
 	b.expire(recovery)
 	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Attempt != 2 || s.Orphans[0].ID != recovery.ID() {
 		b.Fatalf("the recovery died too: orphans %+v", s.Orphans)
 	}
 	for range 2 {
-		if err := b.b.DeleteOrphans(b.ctx, lock, recovery.ID(), "unknown"); err != nil {
+		if err := b.b.Engine().DeleteOrphans(b.ctx, lock, recovery.ID(), "unknown"); err != nil {
 			b.Error(err)
 		}
 	}
-	if err := b.b.DeleteOrphans(b.ctx, lock); err != nil {
+	if err := b.b.Engine().DeleteOrphans(b.ctx, lock); err != nil {
 		b.Errorf("nobody to bury: %v", err)
 	}
 	if s := b.state(); len(s.Orphans) != 0 {
@@ -82,15 +83,15 @@ func orphan(b *bench) {
 func adoptedOnce(b *bench) {
 	b.known()
 	died(b, "dead", 1)
-	blocker := b.wins(b.b, engine.Request{})
-	b.gets(b.b, adoption("dead"), engine.Held)
+	blocker := b.wins(b.b, lease.Request{})
+	b.gets(b.b, adoption("dead"), lease.Held)
 	b.release(blocker)
 	recovery := b.wins(b.b, adoption("dead"))
 	b.release(recovery)
-	if a := b.gets(b.a, adoption("dead"), engine.Decided); a.Outcome != "adopted" {
+	if a := b.gets(b.a, adoption("dead"), lease.Decided); a.Outcome != "adopted" {
 		b.Errorf("decided as %q", a.Outcome)
 	}
-	b.gets(b.a, adoption("nobody"), engine.Decided)
+	b.gets(b.a, adoption("nobody"), lease.Decided)
 	decided(b, b.a, 1, "granted")
 }
 
@@ -104,8 +105,8 @@ func adoptionGivenBack(b *bench) {
 		b.Fatalf("orphans %+v, want %+v", after, before)
 	}
 	decided(b, b.a, 1, "granted") // it did start, once
-	if l := b.wins(b.b, adoption("dead")); engine.RunOf(l).Attempt() != 2 {
-		b.Errorf("attempt %d", engine.RunOf(l).Attempt())
+	if l := b.wins(b.b, adoption("dead")); l.Attempt() != 2 {
+		b.Errorf("attempt %d", l.Attempt())
 	}
 }
 
@@ -126,28 +127,28 @@ func neverStarted(b *bench) {
 	b.known()
 	l := died(b, "slow", 1)
 	b.state() // its row makes room
-	_ = engine.RunOf(l).Undo(b.ctx)
+	_ = l.Undo(b.ctx)
 	if n := len(b.state().Orphans); n != 0 {
 		b.Errorf("%d orphans", n)
 	}
 	runs(b, b.b, 1)
 	l = died(b, "adopted", 2)
 	b.wins(b.b, adoption("adopted"))
-	_ = engine.RunOf(l).Undo(b.ctx) // too late: the run has a recovery
+	_ = l.Undo(b.ctx) // too late: the run has a recovery
 	decided(b, b.b, 2, "granted")
 }
 
 func plainLease(b *bench) {
-	b.expire(b.wins(b.a, engine.Request{}))
-	if s := b.state(); len(s.Orphans)+len(s.Rows) != 0 {
+	b.expire(b.wins(b.a, lease.Request{}))
+	if s := b.state(); len(s.Orphans)+len(s.Running) != 0 {
 		b.Errorf("%+v", s)
 	}
 }
 
 // unheardClaim is a claim of a's that was granted, and whose lease has ended before a hears of it.
-func unheardClaim(b *bench, id string, n int, of func(*engine.Request)) (engine.Request, *engine.Lease) {
+func unheardClaim(b *bench, id string, n int, of func(*lease.Request)) (lease.Request, lease.Run) {
 	b.Helper()
-	r := engine.Request{ID: id, Tick: b.tick(n), Trigger: "schedule"}
+	r := lease.Request{ID: id, Tick: b.tick(n), Trigger: "schedule"}
 	if of != nil {
 		of(&r)
 	}
@@ -157,10 +158,10 @@ func unheardClaim(b *bench, id string, n int, of func(*engine.Request)) (engine.
 }
 
 // withdraw withdraws a claim for good.
-func (b *bench) withdraw(c *engine.Client, r engine.Request) {
+func (b *bench) withdraw(c *locking.Client, r lease.Request) {
 	b.Helper()
 	r.Lock, r.Permanent, r.Lease = lock, true, long
-	if err := c.AwaitWithdrawal(b.ctx, r); err != nil {
+	if err := c.Engine().AwaitWithdrawal(b.ctx, r); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -170,18 +171,18 @@ func (b *bench) withdraw(c *engine.Client, r engine.Request) {
 func unheard(b *bench) {
 	b.known()
 	r, l := unheardClaim(b, "one", 1, nil)
-	b.gets(b.a, r, engine.Unheard)
-	b.gets(b.b, engine.Request{Tick: b.tick(1)}, engine.Decided) // for all others it may have begun
+	b.gets(b.a, r, lease.Unheard)
+	b.gets(b.b, lease.Request{Tick: b.tick(1)}, lease.Decided) // for all others it may have begun
 	b.withdraw(b.a, r)
 	if s := b.state(); len(s.Orphans) != 0 || len(s.Open) != 1 {
 		b.Errorf("orphans %+v, open %v", s.Orphans, s.Open)
 	}
 	r.ID = "anew"
 	again := b.wins(b.a, r)
-	if engine.RunOf(again).Attempt() != 1 || again.Token() <= l.Token() {
-		b.Errorf("attempt %d, token %d after %d", engine.RunOf(again).Attempt(), again.Token(), l.Token())
+	if again.Attempt() != 1 || again.Token() <= l.Token() {
+		b.Errorf("attempt %d, token %d after %d", again.Attempt(), again.Token(), l.Token())
 	}
-	b.gets(b.b, engine.Request{Tick: b.tick(1)}, engine.Decided)
+	b.gets(b.b, lease.Request{Tick: b.tick(1)}, lease.Decided)
 	b.release(again)
 	decided(b, b.b, 1, "granted")
 }
@@ -192,15 +193,15 @@ func unheardIsDead(b *bench) {
 	r, _ := unheardClaim(b, "one", 1, nil)
 	b.withdraw(b.a, r)
 	late := b.ask(b.a, r)
-	if late.Verdict != engine.Unknown || !errors.Is(late.Err, engine.ErrReleased) {
+	if late.Verdict != lease.Unknown || !errors.Is(late.Err, locking.ErrReleased) {
 		b.Errorf("a late claim: %q, %v", late.Verdict, late.Err)
 	}
 	again := r
 	again.ID = "anew"
 	l := b.wins(b.b, again)
 	b.withdraw(b.a, r)
-	if s := b.state(); len(s.Rows) != 1 || s.Rows[0].ID != "anew" || len(s.Open) != 0 {
-		b.Errorf("rows %+v, open %v", s.Rows, s.Open)
+	if s := b.state(); len(s.Running) != 1 || s.Running[0].ID != "anew" || len(s.Open) != 0 {
+		b.Errorf("rows %+v, open %v", s.Running, s.Open)
 	}
 	b.release(l)
 	decided(b, b.a, 1, "granted")
@@ -209,13 +210,13 @@ func unheardIsDead(b *bench) {
 // unheardShare: of a tick with two grants one was not heard of.
 func unheardShare(b *bench) {
 	b.known()
-	two := func(r *engine.Request) {
+	two := func(r *lease.Request) {
 		r.Slots = 2
 		tick := *r.Tick
 		tick.PerTick = 2
 		r.Tick = &tick
 	}
-	share := engine.Request{ID: "heard", Tick: b.tick(1), Trigger: "schedule"}
+	share := lease.Request{ID: "heard", Tick: b.tick(1), Trigger: "schedule"}
 	two(&share)
 	heard := b.wins(b.b, share)
 	r, _ := unheardClaim(b, "one", 1, two)
@@ -226,7 +227,7 @@ func unheardShare(b *bench) {
 		b.Errorf("both in slot %d", anew.Slot())
 	}
 	r.ID = "third"
-	b.gets(b.a, r, engine.Decided)
+	b.gets(b.a, r, lease.Decided)
 	b.release(anew)
 	b.release(heard)
 }
@@ -235,17 +236,17 @@ func unheardShare(b *bench) {
 func unheardAbandoned(b *bench) {
 	b.known()
 	r, _ := unheardClaim(b, "one", 1, nil)
-	s := b.b.Inspect(b.ctx, []engine.InspectRequest{{Lock: lock, Permanent: true, Abandon: []string{"one", "nobody"}}})[0]
+	s := b.b.Engine().Inspect(b.ctx, []lease.InspectRequest{{Lock: lock, Permanent: true, Abandon: []string{"one", "nobody"}}})[0]
 	if s.Err != nil || len(s.Orphans) != 1 || !s.Orphans[0].Abandoned {
 		b.Fatalf("%v, orphans %+v", s.Err, s.Orphans)
 	}
-	b.gets(b.a, r, engine.Unheard)
+	b.gets(b.a, r, lease.Unheard)
 	b.withdraw(b.a, r)
 	if s := b.state(); len(s.Orphans) != 1 || len(s.Open) != 0 {
 		b.Errorf("orphans %+v, open %v", s.Orphans, s.Open)
 	}
 	decided(b, b.a, 1, "granted")
-	if err := b.b.DeleteOrphans(b.ctx, lock, "one"); err != nil { // its end was recorded
+	if err := b.b.Engine().DeleteOrphans(b.ctx, lock, "one"); err != nil { // its end was recorded
 		b.Error(err)
 	}
 	decided(b, b.a, 1, "granted")
@@ -257,8 +258,8 @@ func unheardAdopted(b *bench) {
 	r, _ := unheardClaim(b, "one", 1, nil)
 	recovery := b.wins(b.b, adoption("one"))
 	b.withdraw(b.a, r)
-	if s := b.state(); len(s.Rows) != 1 || s.Rows[0].Attempt != 2 || len(s.Open) != 0 {
-		b.Errorf("rows %+v, open %v", s.Rows, s.Open)
+	if s := b.state(); len(s.Running) != 1 || s.Running[0].Attempt != 2 || len(s.Open) != 0 {
+		b.Errorf("rows %+v, open %v", s.Running, s.Open)
 	}
 	b.release(recovery)
 	decided(b, b.a, 1, "granted")
@@ -267,18 +268,18 @@ func unheardAdopted(b *bench) {
 // unheardNeverGranted: the server that gets the withdrawal never saw the claim.
 func unheardNeverGranted(b *bench) {
 	b.known()
-	r := engine.Request{ID: "one", Tick: b.tick(1), Trigger: "schedule"}
+	r := lease.Request{ID: "one", Tick: b.tick(1), Trigger: "schedule"}
 	b.withdraw(b.a, r)
-	if late := b.ask(b.a, r); !errors.Is(late.Err, engine.ErrReleased) {
+	if late := b.ask(b.a, r); !errors.Is(late.Err, locking.ErrReleased) {
 		b.Errorf("a late claim: %q, %v", late.Verdict, late.Err)
 	}
 	runs(b, b.b, 1)
 }
 
 // leaveOrphan ends a lease whose run others are to carry on.
-func leaveOrphan(b *bench, l *engine.Lease) {
+func leaveOrphan(b *bench, l lease.Run) {
 	b.Helper()
-	if err := engine.RunOf(l).HandOver(b.ctx, engine.RunOf(l).Attempt()); err != nil {
+	if err := l.HandOver(b.ctx, l.Attempt()); err != nil {
 		b.Errorf("leave: %v", err)
 	}
 }
@@ -287,26 +288,26 @@ func leaveOrphan(b *bench, l *engine.Lease) {
 func orphanOf(b *bench, id string, attempt int) {
 	b.Helper()
 	s := b.state()
-	if len(s.Rows) != 0 || len(s.Orphans) != 1 || s.Orphans[0].ID != id || s.Orphans[0].Attempt != attempt || !s.Orphans[0].Tick.Equal(b.tick(1).At) {
-		b.Fatalf("rows %+v, orphans %+v", s.Rows, s.Orphans)
+	if len(s.Running) != 0 || len(s.Orphans) != 1 || s.Orphans[0].ID != id || s.Orphans[0].Attempt != attempt || !s.Orphans[0].Tick.Equal(b.tick(1).At) {
+		b.Fatalf("rows %+v, orphans %+v", s.Running, s.Orphans)
 	}
 }
 
 func left(b *bench) {
 	b.known()
-	l := b.wins(b.a, engine.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule", Memo: "note"})
+	l := b.wins(b.a, lease.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule", Memo: "note"})
 	leaveOrphan(b, l)
 	orphanOf(b, "left", 1)
-	b.gets(b.a, engine.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule"}, engine.Unknown)
+	b.gets(b.a, lease.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule"}, lease.Unknown)
 	recovery := b.wins(b.b, adoption("left"))
-	if engine.RunOf(recovery).Attempt() != 2 || recovery.Token() <= l.Token() || !engine.RunOf(recovery).Tick().Equal(engine.RunOf(l).Tick()) {
-		b.Errorf("adopted as attempt %d, token %d, tick %v", engine.RunOf(recovery).Attempt(), recovery.Token(), engine.RunOf(recovery).Tick())
+	if recovery.Attempt() != 2 || recovery.Token() <= l.Token() || !recovery.Tick().Equal(l.Tick()) {
+		b.Errorf("adopted as attempt %d, token %d, tick %v", recovery.Attempt(), recovery.Token(), recovery.Tick())
 	}
 	b.release(recovery)
 	decided(b, b.a, 1, "granted")
-	plain := b.wins(b.a, engine.Request{})
+	plain := b.wins(b.a, lease.Request{})
 	leaveOrphan(b, plain)
-	if s := b.state(); len(s.Orphans)+len(s.Rows) != 0 {
+	if s := b.state(); len(s.Orphans)+len(s.Running) != 0 {
 		b.Errorf("a lease without a trigger has left %+v", s)
 	}
 }
@@ -315,7 +316,7 @@ func leftAfterItsLease(b *bench) {
 	b.known()
 	l := died(b, "lost", 1)
 	orphanOf(b, "lost", 1)
-	if err := engine.RunOf(l).HandOver(b.ctx, 1); err != nil && !errors.Is(err, engine.ErrLost) {
+	if err := l.HandOver(b.ctx, 1); err != nil && !errors.Is(err, locking.ErrLost) {
 		b.Error(err)
 	}
 	orphanOf(b, "lost", 1)
@@ -326,9 +327,9 @@ func leftTooLate(b *bench) {
 	b.known()
 	l := died(b, "lost", 1)
 	recovery := b.wins(b.b, adoption("lost"))
-	_ = engine.RunOf(l).HandOver(b.ctx, 1)
-	if s := b.state(); len(s.Orphans) != 0 || len(s.Rows) != 1 || s.Rows[0].ID != recovery.ID() {
-		b.Errorf("rows %+v, orphans %+v", s.Rows, s.Orphans)
+	_ = l.HandOver(b.ctx, 1)
+	if s := b.state(); len(s.Orphans) != 0 || len(s.Running) != 1 || s.Running[0].ID != recovery.ID() {
+		b.Errorf("rows %+v, orphans %+v", s.Running, s.Orphans)
 	}
 }
 
@@ -339,43 +340,43 @@ func recoveryIsHandedOver(b *bench) {
 	r.ID = "recovery"
 	leaveOrphan(b, b.wins(b.b, r))
 	orphanOf(b, "recovery", 2)
-	if l := b.wins(b.a, adoption("recovery")); engine.RunOf(l).Attempt() != 3 {
-		b.Errorf("attempt %d", engine.RunOf(l).Attempt())
+	if l := b.wins(b.a, adoption("recovery")); l.Attempt() != 3 {
+		b.Errorf("attempt %d", l.Attempt())
 	}
 }
 
 func nextAttempt(b *bench) {
 	b.known()
-	l := b.wins(b.a, engine.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
-	if n, err := engine.RunOf(l).NextAttempt(b.ctx); n != 2 || err != nil {
+	l := b.wins(b.a, lease.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
+	if n, err := l.NextAttempt(b.ctx); n != 2 || err != nil {
 		b.Fatalf("attempt %d, %v", n, err)
 	}
-	if s := b.state(); engine.RunOf(l).Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
-		b.Errorf("attempt %d, rows %+v", engine.RunOf(l).Attempt(), s.Rows)
+	if s := b.state(); l.Attempt() != 2 || len(s.Running) != 1 || s.Running[0].Attempt != 2 {
+		b.Errorf("attempt %d, rows %+v", l.Attempt(), s.Running)
 	}
 	b.expire(l)
 	orphanOf(b, "tries", 2)
-	if recovery := b.wins(b.b, adoption("tries")); engine.RunOf(recovery).Attempt() != 3 {
-		b.Errorf("the recovery's attempt is %d", engine.RunOf(recovery).Attempt())
+	if recovery := b.wins(b.b, adoption("tries")); recovery.Attempt() != 3 {
+		b.Errorf("the recovery's attempt is %d", recovery.Attempt())
 	}
 }
 
 // leftBeforeItsAttempt: an attempt that was acknowledged and has never begun goes to the recovery.
 func leftBeforeItsAttempt(b *bench) {
 	b.known()
-	l := b.wins(b.a, engine.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
-	if n, err := engine.RunOf(l).NextAttempt(b.ctx); n != 2 || err != nil {
+	l := b.wins(b.a, lease.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
+	if n, err := l.NextAttempt(b.ctx); n != 2 || err != nil {
 		b.Fatalf("attempt %d, %v", n, err)
 	}
-	if err := engine.RunOf(l).HandOver(b.ctx, 1); err != nil {
+	if err := l.HandOver(b.ctx, 1); err != nil {
 		b.Error(err)
 	}
 	orphanOf(b, "tries", 1)
 	recovery := b.wins(b.b, adoption("tries"))
-	if engine.RunOf(recovery).Attempt() != 2 {
-		b.Errorf("the recovery's attempt is %d", engine.RunOf(recovery).Attempt())
+	if recovery.Attempt() != 2 {
+		b.Errorf("the recovery's attempt is %d", recovery.Attempt())
 	}
-	if err := engine.RunOf(recovery).HandOver(b.ctx, 1); err != nil { // a grant that never began would be given back
+	if err := recovery.HandOver(b.ctx, 1); err != nil { // a grant that never began would be given back
 		b.Error(err)
 	}
 	orphanOf(b, recovery.ID(), 2)
@@ -384,13 +385,13 @@ func leftBeforeItsAttempt(b *bench) {
 // leftAfterItsAttemptWasSeen: the lease has ended, and others may have recorded the attempt that the orphan has.
 func leftAfterItsAttemptWasSeen(b *bench) {
 	b.known()
-	l := b.wins(b.a, engine.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
-	if n, err := engine.RunOf(l).NextAttempt(b.ctx); n != 2 || err != nil {
+	l := b.wins(b.a, lease.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
+	if n, err := l.NextAttempt(b.ctx); n != 2 || err != nil {
 		b.Fatalf("attempt %d, %v", n, err)
 	}
 	b.expire(l)
 	orphanOf(b, "tries", 2)
-	_ = engine.RunOf(l).HandOver(b.ctx, 1)
+	_ = l.HandOver(b.ctx, 1)
 	orphanOf(b, "tries", 2)
 }
 
@@ -399,32 +400,32 @@ func attemptBesideRecovery(b *bench) {
 	b.known()
 	l := died(b, "dead", 1)
 	orphanOf(b, "dead", 1)
-	if n, err := engine.RunOf(l).NextAttempt(b.ctx); !errors.Is(err, engine.ErrLost) {
+	if n, err := l.NextAttempt(b.ctx); !errors.Is(err, locking.ErrLost) {
 		b.Errorf("attempt %d, %v", n, err)
 	}
-	b.ends(l, engine.ErrLost)
+	b.ends(l, locking.ErrLost)
 	recovery := b.wins(b.b, adoption("dead"))
-	if s := b.state(); engine.RunOf(recovery).Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
-		b.Errorf("the recovery's attempt is %d, rows %+v", engine.RunOf(recovery).Attempt(), s.Rows)
+	if s := b.state(); recovery.Attempt() != 2 || len(s.Running) != 1 || s.Running[0].Attempt != 2 {
+		b.Errorf("the recovery's attempt is %d, rows %+v", recovery.Attempt(), s.Running)
 	}
 }
 
 func putBackOfAttempts(b *bench) {
 	b.known()
-	l := b.wins(b.a, engine.Request{ID: "tries", Lease: renewing, Tick: b.tick(1), Trigger: "schedule"})
-	if _, err := engine.RunOf(l).NextAttempt(b.ctx); err != nil {
+	l := b.wins(b.a, lease.Request{ID: "tries", Lease: renewing, Tick: b.tick(1), Trigger: "schedule"})
+	if _, err := l.NextAttempt(b.ctx); err != nil {
 		b.Fatal(err)
 	}
 	b.forget()
-	if row := heldAgain(b, l); row.Attempt != 2 || engine.RunOf(l).Attempt() != 2 {
+	if row := heldAgain(b, l); row.Attempt != 2 || l.Attempt() != 2 {
 		b.Errorf("put back as %+v", row)
 	}
 	b.forget()
-	if n, err := engine.RunOf(l).NextAttempt(b.ctx); n != 3 || err != nil {
+	if n, err := l.NextAttempt(b.ctx); n != 3 || err != nil {
 		b.Errorf("attempt %d, %v", n, err)
 	}
-	if s := b.state(); len(s.Rows) != 1 || s.Rows[0].Attempt != 3 {
-		b.Errorf("rows %+v", s.Rows)
+	if s := b.state(); len(s.Running) != 1 || s.Running[0].Attempt != 3 {
+		b.Errorf("rows %+v", s.Running)
 	}
 }
 
@@ -444,7 +445,7 @@ func putBackOfARecovery(b *bench) {
 		b.Errorf("put back as %+v", after)
 	}
 	b.open()
-	if a := b.ask(b.a, adoption("dead")); a.Verdict == engine.Granted {
+	if a := b.ask(b.a, adoption("dead")); a.Verdict == lease.Granted {
 		b.Error("adopted twice")
 	}
 	if n := len(b.state().Orphans); n != 0 {

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 func pausing() []theorem {
@@ -29,22 +30,22 @@ func pausing() []theorem {
 
 const stopped = "skipped paused"
 
-func pause(b *bench, c *engine.Client, r engine.PauseRequest) engine.PauseAnswer {
+func pause(b *bench, c *locking.Client, r lease.PauseRequest) lease.PauseAnswer {
 	b.Helper()
 	r.Lock, r.Permanent = lock, true
 	if r.Outcome == "" {
 		r.Outcome = stopped
 	}
-	a := c.Pause(b.ctx, []engine.PauseRequest{r})[0]
+	a := c.Engine().Pause(b.ctx, []lease.PauseRequest{r})[0]
 	if a.Err != nil {
 		b.Fatal(a.Err)
 	}
 	return a
 }
 
-func resume(b *bench, c *engine.Client) engine.PauseAnswer {
+func resume(b *bench, c *locking.Client) lease.PauseAnswer {
 	b.Helper()
-	return pause(b, c, engine.PauseRequest{End: true})
+	return pause(b, c, lease.PauseRequest{End: true})
 }
 
 // setPause fakes when the pause of the lock began and ended.
@@ -59,9 +60,9 @@ func setPause(b *bench, from, until time.Time) {
 }
 
 // settles fails the test unless the pause settles a tick.
-func settles(b *bench, c *engine.Client, n int) {
+func settles(b *bench, c *locking.Client, n int) {
 	b.Helper()
-	if a := b.gets(c, engine.Request{Tick: b.tick(n)}, engine.Settled); a.Outcome != stopped {
+	if a := b.gets(c, lease.Request{Tick: b.tick(n)}, lease.Settled); a.Outcome != stopped {
 		b.Errorf("tick %d is settled as %q", n, a.Outcome)
 	}
 }
@@ -69,11 +70,11 @@ func settles(b *bench, c *engine.Client, n int) {
 func pausedTick(b *bench) {
 	b.known()
 	runs(b, b.a, 0)
-	pause(b, b.b, engine.PauseRequest{Reason: "a, b; c"})
+	pause(b, b.b, lease.PauseRequest{Reason: "a, b; c"})
 	settles(b, b.a, 1)
 	decided(b, b.b, 1, stopped)
-	abstains := b.ask(b.b, engine.Request{Tick: b.tick(2), Abstain: true})
-	if b.wants(abstains, engine.Settled); abstains.Outcome != stopped {
+	abstains := b.ask(b.b, lease.Request{Tick: b.tick(2), Abstain: true})
+	if b.wants(abstains, lease.Settled); abstains.Outcome != stopped {
 		b.Errorf("by one who abstains: %+v", abstains)
 	}
 	if p := b.state().Pause; p.Reason != "a, b; c" || !p.On(b.now()) || !p.Until.IsZero() {
@@ -88,13 +89,13 @@ func pausedTick(b *bench) {
 
 func pauseStopsTicks(b *bench) {
 	b.known()
-	l := b.wins(b.a, engine.Request{Tick: b.tick(0), Permanent: true})
-	pause(b, b.a, engine.PauseRequest{})
-	if a := b.gets(b.b, engine.Request{Tick: b.tick(0)}, engine.Decided); a.Holder != "a" {
+	l := b.wins(b.a, lease.Request{Tick: b.tick(0), Permanent: true})
+	pause(b, b.a, lease.PauseRequest{})
+	if a := b.gets(b.b, lease.Request{Tick: b.tick(0)}, lease.Decided); a.Holder != "a" {
 		b.Errorf("of a tick that runs: %+v", a)
 	}
 	b.release(l)
-	b.release(b.wins(b.b, engine.Request{Permanent: true, Trigger: "manual"}))
+	b.release(b.wins(b.b, lease.Request{Permanent: true, Trigger: "manual"}))
 	if a := resume(b, b.a); !a.Before.On(a.Now) {
 		b.Errorf("the end tells %+v", a)
 	}
@@ -119,7 +120,7 @@ func pausedTime(b *bench) {
 
 func pauseEnds(b *bench) {
 	b.known()
-	a := pause(b, b.a, engine.PauseRequest{For: time.Second})
+	a := pause(b, b.a, lease.PauseRequest{For: time.Second})
 	if got := a.After.Until.Sub(a.After.From); got != time.Second {
 		b.Errorf("a pause for a second lasts %v", got)
 	}
@@ -143,48 +144,48 @@ func endOfNone(b *bench) {
 }
 
 func pauseCarriedOn(b *bench) {
-	first := pause(b, b.a, engine.PauseRequest{For: time.Hour, Reason: "one"})
-	again := pause(b, b.b, engine.PauseRequest{Reason: "two"})
+	first := pause(b, b.a, lease.PauseRequest{For: time.Hour, Reason: "one"})
+	again := pause(b, b.b, lease.PauseRequest{Reason: "two"})
 	if again.Before != first.After || !again.After.From.Equal(first.After.From) || !again.After.Until.IsZero() || again.After.Reason != "two" {
 		b.Errorf("first %+v, then %+v", first, again)
 	}
 	resume(b, b.a)
-	if fresh := pause(b, b.a, engine.PauseRequest{}); !fresh.After.From.After(first.After.From) {
+	if fresh := pause(b, b.a, lease.PauseRequest{}); !fresh.After.From.After(first.After.From) {
 		b.Errorf("after the end: %+v", fresh)
 	}
 }
 
 func lateBeforePause(b *bench) {
 	b.known()
-	pause(b, b.a, engine.PauseRequest{})
+	pause(b, b.a, lease.PauseRequest{})
 	late := b.tick(0)
 	late.Deadline, late.IfLate = b.tick(1).At, "missed late"
-	if a := b.gets(b.b, engine.Request{Tick: late}, engine.Settled); a.Outcome != "missed late" {
+	if a := b.gets(b.b, lease.Request{Tick: late}, lease.Settled); a.Outcome != "missed late" {
 		b.Errorf("%+v", a)
 	}
 	setPause(b, b.now().Add(time.Hour), b.now().Add(2*time.Hour)) // by a clock that was ahead
 	soon := b.tick(1)
 	soon.Deadline, soon.IfLate = b.now().Add(time.Minute), "missed late"
-	if a := b.gets(b.b, engine.Request{Tick: soon}, engine.Settled); a.Outcome != stopped {
+	if a := b.gets(b.b, lease.Request{Tick: soon}, lease.Settled); a.Outcome != stopped {
 		b.Errorf("since a clock was ahead: %+v", a)
 	}
 	setPause(b, b.tick(3).At, b.tick(5).At)
 	within := b.tick(2)
 	within.Deadline, within.IfLate = b.tick(4).At, "missed late"
-	if a := b.gets(b.b, engine.Request{Tick: within}, engine.Settled); a.Outcome != "missed late" {
+	if a := b.gets(b.b, lease.Request{Tick: within}, lease.Settled); a.Outcome != "missed late" {
 		b.Errorf("nobody asked while it was paused: %+v", a)
 	}
 }
 
 func pauseRefused(b *bench) {
-	for _, r := range []engine.PauseRequest{{}, {Outcome: "a;b"}, {Outcome: stopped, For: -1}, {Outcome: stopped, For: 1e6 * time.Hour},
+	for _, r := range []lease.PauseRequest{{}, {Outcome: "a;b"}, {Outcome: stopped, For: -1}, {Outcome: stopped, For: 1e6 * time.Hour},
 		{Outcome: stopped, Reason: "two\nlines"}, {Outcome: stopped, Reason: strings.Repeat("é", 201)}} {
 		r.Lock = lock
-		if a := b.a.Pause(b.ctx, []engine.PauseRequest{r})[0]; a.Err == nil {
+		if a := b.a.Engine().Pause(b.ctx, []lease.PauseRequest{r})[0]; a.Err == nil {
 			b.Errorf("%+v is taken", r)
 		}
 	}
-	pause(b, b.a, engine.PauseRequest{Reason: strings.Repeat("é", 200)})
+	pause(b, b.a, lease.PauseRequest{Reason: strings.Repeat("é", 200)})
 	if p := b.state().Pause; p.Reason != strings.Repeat("é", 200) {
 		b.Errorf("%+v", p)
 	}
@@ -193,7 +194,7 @@ func pauseRefused(b *bench) {
 func forgottenPause(b *bench) {
 	b.known()
 	runs(b, b.a, 0)
-	pause(b, b.client("operator"), engine.PauseRequest{Reason: "12 34 done x"})
+	pause(b, b.client("operator"), lease.PauseRequest{Reason: "12 34 done x"})
 	settles(b, b.a, 1)
 	forgetAndOpen(b, 2)
 	settles(b, b.a, 2)
@@ -208,7 +209,7 @@ func forgottenPause(b *bench) {
 func forgetAndOpen(b *bench, n int) {
 	b.Helper()
 	b.forget()
-	b.gets(b.a, engine.Request{Tick: b.tick(n)}, engine.Closed)
+	b.gets(b.a, lease.Request{Tick: b.tick(n)}, lease.Closed)
 	b.open()
 }
 
@@ -216,7 +217,7 @@ func lostPause(b *bench) {
 	b.known()
 	runs(b, b.a, 0)
 	restore := b.snapshot()
-	pause(b, b.a, engine.PauseRequest{})
+	pause(b, b.a, lease.PauseRequest{})
 	restore()
 	settles(b, b.a, 1)
 	settles(b, b.b, 2)
@@ -224,7 +225,7 @@ func lostPause(b *bench) {
 
 func endOutlivesObserver(b *bench) {
 	b.known()
-	pause(b, b.a, engine.PauseRequest{})
+	pause(b, b.a, lease.PauseRequest{})
 	settles(b, b.a, 0)
 	resume(b, b.b)
 	runs(b, b.a, 1)
@@ -234,7 +235,7 @@ func endOutlivesObserver(b *bench) {
 
 func endOfForgotten(b *bench) {
 	b.known()
-	pause(b, b.a, engine.PauseRequest{})
+	pause(b, b.a, lease.PauseRequest{})
 	settles(b, b.a, 0)
 	b.forget()
 	resume(b, b.client("operator"))
@@ -243,12 +244,12 @@ func endOfForgotten(b *bench) {
 
 func pauseHeard(b *bench) {
 	b.known()
-	b.look(b.b, engine.InspectRequest{Permanent: true})
+	b.look(b.b, lease.InspectRequest{Permanent: true})
 	ctx, cancel := context.WithCancel(b.ctx)
-	heard, done := make(chan []engine.GrantEvent), make(chan struct{})
+	heard, done := make(chan []lease.GrantEvent), make(chan struct{})
 	go func() {
 		defer close(done)
-		b.b.Subscribe(ctx, func(n []engine.GrantEvent) {
+		b.b.Engine().Subscribe(ctx, func(n []lease.GrantEvent) {
 			select {
 			case heard <- n:
 			case <-ctx.Done():
@@ -260,7 +261,7 @@ func pauseHeard(b *bench) {
 		<-done
 	}()
 	for listening := false; !listening; { // pauses are asked for again until one is heard
-		pause(b, b.a, engine.PauseRequest{})
+		pause(b, b.a, lease.PauseRequest{})
 		select {
 		case n := <-heard:
 			if listening = true; len(n) != 0 {
@@ -270,7 +271,7 @@ func pauseHeard(b *bench) {
 		}
 	}
 	b.forget()
-	if s := b.look(b.b, engine.InspectRequest{Permanent: true}); !s.Pause.On(s.Now) {
+	if s := b.look(b.b, lease.InspectRequest{Permanent: true}); !s.Pause.On(s.Now) {
 		b.Errorf("who has heard of it tells the server: %+v", s.Pause)
 	}
 }

@@ -12,7 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 // onNodes fakes the past on some nodes of a quorum.
@@ -86,7 +87,7 @@ func setRegister(b *bench, field string, value any) {
 }
 
 // setRowExpiry fakes the end of a lease on all nodes, and shuts its id so that its keeper, which is alive, does not renew it.
-func setRowExpiry(b *bench, l *engine.Lease, at time.Time) {
+func setRowExpiry(b *bench, l holding, at time.Time) {
 	b.Helper()
 	heldEverywhere(b, l)
 	field := fmt.Sprint("r", l.Slot())
@@ -104,7 +105,7 @@ func setRowExpiry(b *bench, l *engine.Lease, at time.Time) {
 }
 
 // voters are how many nodes have a row of a lease.
-func voters(b *bench, l *engine.Lease) (n int) {
+func voters(b *bench, l holding) (n int) {
 	b.Helper()
 	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
 		if strings.HasPrefix(node.HGet(b.ctx, b.base(), fmt.Sprint("r", l.Slot())).Val(), l.ID()+"\n") {
@@ -116,13 +117,13 @@ func voters(b *bench, l *engine.Lease) (n int) {
 }
 
 // heldEverywhere waits until all nodes have a row of a lease.
-func heldEverywhere(b *bench, l *engine.Lease) {
+func heldEverywhere(b *bench, l holding) {
 	b.Helper()
 	eventually(b, "a row on each node", func() bool { return voters(b, l) == len(b.nodes) })
 }
 
 // goneEverywhere waits until no node has a row of a lease that was released: a majority was enough for that.
-func goneEverywhere(b *bench, l *engine.Lease) {
+func goneEverywhere(b *bench, l holding) {
 	b.Helper()
 	if b.onQuorum() {
 		eventually(b, "no row of it", func() bool { return voters(b, l) == 0 })
@@ -156,7 +157,7 @@ func founded(b *bench) {
 func votesAgain(b *bench, node redis.UniversalClient) {
 	b.Helper()
 	eventually(b, "the node votes again", func() bool {
-		b.ask(b.b, engine.Request{Lock: "other", Abstain: true}) // somebody has to talk to it
+		b.ask(b.b, lease.Request{Lock: "other", Abstain: true}) // somebody has to talk to it
 		return isVoting(b, node)
 	})
 }
@@ -178,8 +179,8 @@ func quorums() []theorem {
 		{"VotesOfEarlierCallsAreNotInTheWay", votesOfBefore, votes},
 		{"LateWriteBackChangesNothing", lateWriteBack, votes},
 		{"LateTryLeavesALaterOneAlone", lateTry, votes},
-		{"LateDropLeavesALaterTryAlone", func(b *bench) { lateDrop(b, engine.Request{}) }, votes},
-		{"LateDropLeavesALaterTryForATickAlone", func(b *bench) { lateDrop(b, engine.Request{Tick: b.tick(1)}) }, votes},
+		{"LateDropLeavesALaterTryAlone", func(b *bench) { lateDrop(b, lease.Request{}) }, votes},
+		{"LateDropLeavesALaterTryForATickAlone", func(b *bench) { lateDrop(b, lease.Request{Tick: b.tick(1)}) }, votes},
 		{"NumberIsPromisedOnce", promisedOnce, votes}, // Promise: P1, quorum
 		{"OrphanIsNotRenewed", orphanStaysDead, votes},
 		{"MajorityKnowsWhoWasToStop", stoppedOnAMajority, votes},
@@ -187,15 +188,15 @@ func quorums() []theorem {
 	}
 }
 
-// refusesToken demands [engine.ErrQuorum] of methods that a quorum can't serve.
+// refusesToken demands [locking.ErrQuorum] of methods that a quorum can't serve.
 func refuses(b *bench) {
 	b.Helper()
 	_, _, sets := b.a.MultiLock("{x}:1", "{x}:2").TryLock(b.ctx)
-	update := b.a.Update(b.ctx, []string{"key"}, func(*engine.Tx) error { return nil })
+	update := b.a.Update(b.ctx, []string{"key"}, func(*locking.Tx) error { return nil })
 	fence := b.a.Fence("resource").Pass(b.ctx, 1)
-	_, removal := b.a.Remove(b.ctx, []string{lock}, b.now())
+	_, removal := b.a.Engine().Remove(b.ctx, []string{lock}, b.now())
 	for what, err := range map[string]error{"a set of locks": sets, "an update": update, "a fence": fence, "a removal": removal} {
-		if !errors.Is(err, engine.ErrQuorum) {
+		if !errors.Is(err, locking.ErrQuorum) {
 			b.Errorf("%s: %v", what, err)
 		}
 	}
@@ -204,8 +205,8 @@ func refuses(b *bench) {
 // The holder has the votes of a bare majority: of three masters, the last two. The first of these restarts empty. It would be a majority with the ones that never
 // voted for the holder.
 func forgetfulNode(b *bench) {
-	const lease = 5 * time.Second // a busy machine may need a second for a renewal
-	l := b.wins(b.a, engine.Request{Lease: lease})
+	const length = 5 * time.Second // a busy machine may need a second for a renewal
+	l := b.wins(b.a, lease.Request{Lease: length})
 	heldEverywhere(b, l)
 	few := len(b.nodes) / 2
 	onNodes(b, b.nodes[:few], func(node redis.UniversalClient) error { // which never voted for it
@@ -216,11 +217,11 @@ func forgetfulNode(b *bench) {
 	before := b.now()
 	newcomer := b.client("newcomer")
 	for l.Context().Err() == nil {
-		if a := b.ask(newcomer, engine.Request{Lease: lease}); a.Verdict == engine.Granted && l.Context().Err() == nil {
+		if a := b.ask(newcomer, lease.Request{Lease: length}); a.Verdict == lease.Granted && l.Context().Err() == nil {
 			b.Fatal("granted beside a living holder")
 		}
 		if isVoting(b, forgot) {
-			if since := b.now().Sub(before); since < lease {
+			if since := b.now().Sub(before); since < length {
 				b.Fatalf("it votes after %v", since)
 			}
 			return
@@ -232,7 +233,7 @@ func forgetfulNode(b *bench) {
 func reseededNode(b *bench) {
 	b.known()
 	for n := range 3 {
-		b.release(b.wins(b.a, engine.Request{Tick: b.tick(n), Lease: renewing}))
+		b.release(b.wins(b.a, lease.Request{Tick: b.tick(n), Lease: renewing}))
 	}
 	forgets(b, b.nodes[1])
 	votesAgain(b, b.nodes[1])
@@ -259,8 +260,8 @@ func forgetfulInAMoment(b *bench) {
 
 func rollingLoss(b *bench) {
 	b.known()
-	short := func(n int) engine.Request { return engine.Request{Tick: b.tick(n), Lease: time.Second} }
-	last := engine.Token(0)
+	short := func(n int) lease.Request { return lease.Request{Tick: b.tick(n), Lease: time.Second} }
+	last := locking.Token(0)
 	for n, node := range b.nodes {
 		l := b.wins(b.a, short(n))
 		if l.Token() <= last {
@@ -272,12 +273,12 @@ func rollingLoss(b *bench) {
 		votesAgain(b, node)
 	}
 	for n := range b.nodes { // every node has forgotten once
-		b.gets(b.client("newcomer"), short(n), engine.Decided)
+		b.gets(b.client("newcomer"), short(n), lease.Decided)
 	}
 }
 
 func repairedMinority(b *bench) {
-	l := b.wins(b.a, engine.Request{Lease: renewing})
+	l := b.wins(b.a, lease.Request{Lease: renewing})
 	heldEverywhere(b, l)
 	onNodes(b, b.nodes[:len(b.nodes)/2], func(node redis.UniversalClient) error { return node.Del(b.ctx, b.base()).Err() })
 	heldEverywhere(b, l)
@@ -287,14 +288,14 @@ func repairedMinority(b *bench) {
 
 // Renewals count with a majority only.
 func lostMajority(b *bench) {
-	l := b.wins(b.a, engine.Request{Lease: renewing})
+	l := b.wins(b.a, lease.Request{Lease: renewing})
 	heldEverywhere(b, l)
 	onNodes(b, b.nodes[:len(b.nodes)/2+1], heldByOther(b, l))
-	b.ends(l, engine.ErrLost)
+	b.ends(l, locking.ErrLost)
 }
 
 // heldByOther has a node vote for another in the row of a lease.
-func heldByOther(b *bench, l *engine.Lease) func(node redis.UniversalClient) error {
+func heldByOther(b *bench, l holding) func(node redis.UniversalClient) error {
 	other := strings.Join([]string{"other", fmt.Sprint(int64(l.Token()) + 1), fmt.Sprint(b.now().Add(long).UnixMicro()),
 		fmt.Sprint(long.Microseconds()), "0", "", "b"}, "\n")
 	return func(node redis.UniversalClient) error { return node.HSet(b.ctx, b.base(), "r0", other).Err() }
@@ -303,21 +304,21 @@ func heldByOther(b *bench, l *engine.Lease) func(node redis.UniversalClient) err
 // A minority votes for another whose claim is on its way, and so did a node that has forgotten it: when that renews the lease, and the last vote of the lease on one more node ends, there
 // are two majorities.
 func renewedWhereForgotten(b *bench) {
-	b.release(b.wins(b.a, engine.Request{Lock: "other", Lease: long})) // for as long a node that forgets does not vote
-	l := b.wins(b.a, engine.Request{Lease: renewing})
+	b.release(b.wins(b.a, lease.Request{Lock: "other", Lease: long})) // for as long a node that forgets does not vote
+	l := b.wins(b.a, lease.Request{Lease: renewing})
 	heldEverywhere(b, l)
 	few := len(b.nodes) / 2
 	onNodes(b, b.nodes[:few], heldByOther(b, l))
 	forgets(b, b.nodes[few])
-	b.ends(l, engine.ErrLost)
+	b.ends(l, locking.ErrLost)
 }
 
 func refusedLeavesNothing(b *bench) {
-	l := b.wins(b.a, engine.Request{})
+	l := b.wins(b.a, lease.Request{})
 	heldEverywhere(b, l)
 	few := b.nodes[:len(b.nodes)/2]
 	onNodes(b, few, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
-	b.gets(b.b, engine.Request{ID: "refused"}, engine.Held)
+	b.gets(b.b, lease.Request{ID: "refused"}, lease.Held)
 	eventually(b, "no node has a row of it", func() bool {
 		left := 0
 		onNodes(b, b.nodes, func(node redis.UniversalClient) error {
@@ -341,11 +342,11 @@ func olderFirst(b *bench) {
 				b.Fatal(err)
 			}
 		}
-		older, newer := engine.Request{Lock: lock, Permanent: true, Tick: b.tick(2 * i)}, engine.Request{Lock: lock, Permanent: true, Tick: b.tick(2*i + 1)}
-		answers := b.a.AcquireAll(b.ctx, []engine.Request{older, newer})
-		b.wants(answers[0], engine.Granted)
-		b.wants(answers[1], engine.Held)
-		b.release(answers[0].Lease)
+		older, newer := lease.Request{Lock: lock, Permanent: true, Tick: b.tick(2 * i)}, lease.Request{Lock: lock, Permanent: true, Tick: b.tick(2*i + 1)}
+		answers := b.a.Engine().AcquireAll(b.ctx, []lease.Request{older, newer})
+		b.wants(answers[0], lease.Granted)
+		b.wants(answers[1], lease.Held)
+		b.release(answers[0].Run)
 		runs(b, b.b, 2*i+1)
 	}
 }
@@ -361,17 +362,17 @@ func votesOfBefore(b *bench) {
 			b.Fatal(err)
 		}
 	}
-	b.release(b.wins(b.a, engine.Request{ID: "again", Tick: b.tick(1)}))
+	b.release(b.wins(b.a, lease.Request{ID: "again", Tick: b.tick(1)}))
 	decided(b, b.b, 1, "granted")
 }
 
 func shutOnQuorum(b *bench) {
 	const delay = 3 * time.Second
-	l := b.wins(b.a, engine.Request{Delay: delay})
+	l := b.wins(b.a, lease.Request{Delay: delay})
 	ended := b.now()
 	b.expire(l)
-	b.gets(b.b, engine.Request{}, engine.Held)
-	eventually(b, "the row is free", func() bool { return b.ask(b.b, engine.Request{}).Verdict == engine.Granted })
+	b.gets(b.b, lease.Request{}, lease.Held)
+	eventually(b, "the row is free", func() bool { return b.ask(b.b, lease.Request{}).Verdict == lease.Granted })
 	if after := b.now().Sub(ended); after < delay-time.Millisecond {
 		b.Errorf("free after %v", after)
 	}
@@ -379,27 +380,27 @@ func shutOnQuorum(b *bench) {
 
 // Two holders of two rows, and room for one on each node but one: counting node by node lets a third one in.
 func differentRows(b *bench) {
-	r := engine.Request{Slots: 2}
+	r := lease.Request{Slots: 2}
 	first, second := b.wins(b.a, r), b.wins(b.b, r)
 	heldEverywhere(b, first)
 	heldEverywhere(b, second)
 	few := len(b.nodes) / 2
 	onNodes(b, b.nodes[:few], func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r1").Err() })
 	onNodes(b, b.nodes[few+1:], func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
-	b.gets(b.client("third"), r, engine.Held)
+	b.gets(b.client("third"), r, lease.Held)
 }
 
 // A minority has heard nothing of a stop, and no mark is left when the holder dies.
 func stoppedOnAMajority(b *bench) {
 	b.known()
-	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "test"})
+	l := b.wins(b.a, lease.Request{Tick: b.tick(1), Trigger: "test"})
 	heldEverywhere(b, l)
 	eventually(b, "one register on a majority", func() bool { return minority(b) != nil })
 	before := map[redis.UniversalClient]map[string]string{}
 	for _, node := range b.nodes {
 		before[node] = node.HGetAll(b.ctx, b.base()).Val()
 	}
-	stopRun(b, engine.StopRequest{ID: l.ID(), Reason: "enough"})
+	stopRun(b, lease.StopRequest{ID: l.ID(), Reason: "enough"})
 	few := minority(b) // of the register that has the stop: any majority is enough for it
 	onNodes(b, few, func(node redis.UniversalClient) error {
 		return errors.Join(node.Del(b.ctx, b.base()).Err(), node.HSet(b.ctx, b.base(), before[node]).Err())
@@ -414,7 +415,7 @@ func stoppedOnAMajority(b *bench) {
 // A run was given back before it began, and a majority of nodes still has its row: the tick is open, and that row does not skip it.
 func endedRowSkipsNothing(b *bench) {
 	b.known()
-	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "test"})
+	l := b.wins(b.a, lease.Request{Tick: b.tick(1), Trigger: "test"})
 	var few []redis.UniversalClient
 	eventually(b, "one register on a majority", func() bool { few = minority(b); return few != nil })
 	most := slices.DeleteFunc(slices.Clone(b.nodes), func(node redis.UniversalClient) bool { return slices.Contains(few, node) })
@@ -422,10 +423,10 @@ func endedRowSkipsNothing(b *bench) {
 	b.giveBack(l)
 	goneEverywhere(b, l)
 	onNodes(b, most, func(node redis.UniversalClient) error { return node.HSet(b.ctx, b.base(), "r0", row).Err() })
-	if rows := b.state().Rows; len(rows) != 0 {
+	if rows := b.state().Running; len(rows) != 0 {
 		b.Errorf("held: %+v", rows)
 	}
-	b.gets(b.b, engine.Request{Tick: settling(b, 1)}, engine.Held)
+	b.gets(b.b, lease.Request{Tick: settling(b, 1)}, lease.Held)
 	onNodes(b, most, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
-	b.release(b.wins(b.b, engine.Request{Tick: settling(b, 1)}))
+	b.release(b.wins(b.b, lease.Request{Tick: settling(b, 1)}))
 }

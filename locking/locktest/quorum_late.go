@@ -8,7 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 // quorumRenewal is how many words a renewal of lua/quorum_renew.lua has.
@@ -23,33 +24,33 @@ const quorumAccept = 3 + 4 + 3 + 8
 // A claimant dies when one node has accepted its grant: the next one completes it, or makes its own; never both.
 func halfMade(b *bench) {
 	b.known()
-	b.release(b.wins(b.a, engine.Request{Tick: b.tick(0)}))
+	b.release(b.wins(b.a, lease.Request{Tick: b.tick(0)}))
 	old := map[redis.UniversalClient]map[string]string{}
 	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
 		fields, err := node.HGetAll(b.ctx, b.base()).Result()
 		old[node] = fields
 		return err
 	})
-	l := b.wins(b.a, engine.Request{ID: "half", Tick: b.tick(1), Trigger: "schedule"})
+	l := b.wins(b.a, lease.Request{ID: "half", Tick: b.tick(1), Trigger: "schedule"})
 	onNodes(b, b.nodes[1:], func(node redis.UniversalClient) error { // to them the last accept never came
 		return node.HSet(b.ctx, b.base(), "value", old[node]["value"], "ballot", old[node]["ballot"]).Err()
 	})
 	b.expire(l)
-	a := b.ask(b.b, engine.Request{Tick: b.tick(1)})
-	if a.Verdict != engine.Granted && (a.Verdict != engine.Decided || a.Outcome != "granted") {
+	a := b.ask(b.b, lease.Request{Tick: b.tick(1)})
+	if a.Verdict != lease.Granted && (a.Verdict != lease.Decided || a.Outcome != "granted") {
 		b.Fatalf("%+v", a)
 	}
-	for _, c := range []*engine.Client{b.a, b.client("newcomer")} {
+	for _, c := range []*locking.Client{b.a, b.client("newcomer")} {
 		decided(b, c, 1, "granted")
 	}
-	if orphans := len(b.state().Orphans); (a.Verdict == engine.Granted) == (orphans == 1) {
+	if orphans := len(b.state().Orphans); (a.Verdict == lease.Granted) == (orphans == 1) {
 		b.Errorf("%s, and %d orphans", a.Verdict, orphans)
 	}
 }
 
 // A claim finds its first slot taken and wins another; then its first try arrives at nodes that it had not reached yet.
 func lateTry(b *bench) {
-	r := engine.Request{Slots: 2}
+	r := lease.Request{Slots: 2}
 	heldEverywhere(b, b.wins(b.a, r))
 	r.ID = "mover"
 	moved := b.wins(b.b, r)
@@ -72,25 +73,25 @@ func lateTry(b *bench) {
 
 // A refused claim's call to take its votes back arrives after the same lease id was asked for again, by a client
 // whose clock has stepped back.
-func lateDrop(b *bench, r engine.Request) {
+func lateDrop(b *bench, r lease.Request) {
 	b.known()
 	var behind atomic.Int64
 	cfg := b.config("stepped")
 	begun := time.Now()
 	cfg.Clock = func() time.Duration { return time.Hour + time.Since(begun) - time.Duration(behind.Load()) }
-	c, err := engine.New(cfg)
+	c, err := locking.New(cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = c.Close() })
-	first := b.wins(b.a, engine.Request{Permanent: true})
+	first := b.wins(b.a, lease.Request{Permanent: true})
 	heldEverywhere(b, first)
 	const step = time.Second
 	eventually(b, "the floor is older than the step", func() bool { return b.now().UnixMicro()-int64(first.Token()) > 2*step.Microseconds() })
 	r.ID, r.Permanent = "twice", true
 	var drop []any
 	eventually(b, "votes are taken back", func() bool { // a claim that asks the first node alone, since others are slow, has none to take back
-		b.gets(c, r, engine.Held)
+		b.gets(c, r, lease.Held)
 		for _, call := range b.sent.of(r.ID) {
 			if len(call) == quorumRelease {
 				drop = call
@@ -120,10 +121,10 @@ func lateDrop(b *bench, r engine.Request) {
 func promisedOnce(b *bench) {
 	b.known()
 	runs(b, b.a, 0)
-	l := b.wins(b.a, engine.Request{ID: "one", Tick: b.tick(1)})
+	l := b.wins(b.a, lease.Request{ID: "one", Tick: b.tick(1)})
 	heldEverywhere(b, l)
 	claim := slices.Clone(b.await("one", 1))
-	b.wins(b.b, engine.Request{ID: "two", Slots: 2, Permanent: true, AnyLimit: true, Trigger: "manual"})
+	b.wins(b.b, lease.Request{ID: "two", Slots: 2, Permanent: true, AnyLimit: true, Trigger: "manual"})
 	for _, node := range b.nodes {
 		floor := node.HGet(b.ctx, b.base(), "floor").Val()
 		at := notAfter(claim) + 2
@@ -146,7 +147,7 @@ func lateWriteBack(b *bench) {
 	b.known()
 	t := b.tick(1)
 	t.Deadline, t.IfLate = b.now().Add(-time.Minute), "missed"
-	b.gets(b.a, engine.Request{ID: "slow", Tick: t}, engine.Settled)
+	b.gets(b.a, lease.Request{ID: "slow", Tick: t}, lease.Settled)
 	var late []any
 	for n := 1; len(late) != quorumAccept; n++ {
 		late = b.await("slow", n)
@@ -154,7 +155,7 @@ func lateWriteBack(b *bench) {
 	runs(b, b.b, 2)
 	ballot := fmt.Sprint(late[notAfter(late)+2])
 	eventually(b, "each node has a later ballot", func() bool { // a claim that finds a node slow leaves it out
-		b.release(b.wins(b.b, engine.Request{Permanent: true}))
+		b.release(b.wins(b.b, lease.Request{Permanent: true}))
 		return !slices.ContainsFunc(b.nodes, func(node redis.UniversalClient) bool {
 			return node.HGet(b.ctx, b.base(), "floor").Val() <= ballot
 		})
@@ -167,7 +168,7 @@ func lateWriteBack(b *bench) {
 
 func orphanStaysDead(b *bench) {
 	b.known()
-	l := b.wins(b.a, engine.Request{ID: "one", Lease: renewing, Tick: b.tick(1), Trigger: "schedule"})
+	l := b.wins(b.a, lease.Request{ID: "one", Lease: renewing, Tick: b.tick(1), Trigger: "schedule"})
 	renewal := b.renewal("one")
 	eventually(b, "it is an orphan", func() bool { // its keeper may renew it in between
 		b.expire(l)

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -35,11 +35,11 @@ func several() []theorem {
 // member is the name of one of the locks that sets of the bench are made of. The first is the bench's own in another guise.
 func member(n int) string { return locking.Tagged("set", fmt.Sprint(n)) }
 
-func set3(b *bench, c *engine.Client) *engine.MultiLock {
-	return c.MultiLock(member(3), member(1), member(2)).With(engine.WithLease(long))
+func set3(b *bench, c *locking.Client) *locking.MultiLock {
+	return c.MultiLock(member(3), member(1), member(2)).With(locking.WithLease(long))
 }
 
-func locksAll(b *bench, s *engine.MultiLock) *engine.LeaseSet {
+func locksAll(b *bench, s *locking.MultiLock) *locking.LeaseSet {
 	b.Helper()
 	leases, ok, err := s.TryLock(b.ctx)
 	if err != nil || !ok {
@@ -48,14 +48,14 @@ func locksAll(b *bench, s *engine.MultiLock) *engine.LeaseSet {
 	return leases
 }
 
-func setIsRefused(b *bench, s *engine.MultiLock) {
+func setIsRefused(b *bench, s *locking.MultiLock) {
 	b.Helper()
 	if leases, ok, err := s.TryLock(b.ctx); leases != nil || ok || err != nil {
 		b.Fatalf("granted: %v, %v", ok, err)
 	}
 }
 
-func releaseAll(b *bench, leases *engine.LeaseSet) {
+func releaseAll(b *bench, leases *locking.LeaseSet) {
 	b.Helper()
 	if err := leases.Release(b.ctx); err != nil {
 		b.Fatal(err)
@@ -67,7 +67,7 @@ func holders(b *bench) (ids []string) {
 	b.Helper()
 	for n := 1; n <= 3; n++ {
 		id := ""
-		for _, row := range b.look(b.a, engine.InspectRequest{Lock: member(n)}).Rows {
+		for _, row := range b.look(b.a, lease.InspectRequest{Lock: member(n)}).Running {
 			id += row.ID
 		}
 		ids = append(ids, id)
@@ -90,14 +90,14 @@ func setGranted(b *bench) {
 		if l == nil || l.ID() != id || tokens[member(n+1)] != l.Token() {
 			b.Errorf("%s is held by %q, lease %+v, tokens %v", member(n+1), id, l, tokens)
 		}
-		b.gets(b.b, engine.Request{Lock: member(n + 1)}, engine.Held)
+		b.gets(b.b, lease.Request{Lock: member(n + 1)}, lease.Held)
 	}
 	if len(tokens) != 3 || leases.Lease("other") != nil || leases.Context().Err() != nil || leases.Remaining() <= 0 {
 		b.Errorf("tokens %v", tokens)
 	}
 	releaseAll(b, leases)
 	noneHeld(b)
-	if cause := context.Cause(leases.Context()); !errors.Is(cause, engine.ErrReleased) {
+	if cause := context.Cause(leases.Context()); !errors.Is(cause, locking.ErrReleased) {
 		b.Error(cause)
 	}
 	for name, token := range locksAll(b, set3(b, b.b)).Tokens() {
@@ -109,7 +109,7 @@ func setGranted(b *bench) {
 
 func setRefused(b *bench) {
 	for n := 1; n <= 3; n++ {
-		held := b.wins(b.b, engine.Request{Lock: member(n)})
+		held := b.wins(b.b, lease.Request{Lock: member(n)})
 		setIsRefused(b, set3(b, b.a))
 		want := []string{"", "", ""}
 		want[n-1] = held.ID()
@@ -156,7 +156,7 @@ func setAgain(b *bench) {
 
 func setStaysDead(b *bench) {
 	for n := 1; n <= 3; n++ {
-		held := b.wins(b.b, engine.Request{Lock: member(n)})
+		held := b.wins(b.b, lease.Request{Lock: member(n)})
 		setIsRefused(b, set3(b, b.a))
 		b.release(held)
 		if v := resend(b, lastCall(b)); v != "refused" {
@@ -170,7 +170,7 @@ func setPartlyLost(b *bench) {
 	for n := 1; n <= 3; n++ {
 		leases := locksAll(b, set3(b, b.a))
 		expireIn(b, member(n), leases.Lease(member(n)))
-		other := b.wins(b.b, engine.Request{Lock: member(n)})
+		other := b.wins(b.b, lease.Request{Lock: member(n)})
 		if v := resend(b, lastCall(b)); v != "refused" {
 			b.Errorf("asked again for what another holds: %s", v)
 		}
@@ -197,7 +197,7 @@ func setPartlyReleased(b *bench) {
 			b.Errorf("again, after one was released: %s", v)
 		}
 		for i := 1; i <= 3; i++ {
-			if held := len(b.look(b.b, engine.InspectRequest{Lock: member(i)}).Rows); held != 1 && i != n || held != 0 && i == n {
+			if held := len(b.look(b.b, lease.InspectRequest{Lock: member(i)}).Running); held != 1 && i != n || held != 0 && i == n {
 				b.Errorf("lock %d was released, lock %d has %d rows", n, i, held)
 			}
 		}
@@ -206,7 +206,7 @@ func setPartlyReleased(b *bench) {
 }
 
 // expireIn lets the lease of a lock end now by the server's clock.
-func expireIn(b *bench, name string, l *engine.Lease) {
+func expireIn(b *bench, name string, l holding) {
 	b.Helper()
 	if err := b.rdb.HSet(b.ctx, b.prefix+name, fmt.Sprint("e", l.Slot()), 1).Err(); err != nil {
 		b.Fatal(err)
@@ -219,11 +219,11 @@ func setFailsHalfway(b *bench) {
 		b.Fatal(err)
 	}
 	leases, ok, err := set3(b, b.a).TryLock(b.ctx)
-	if leases != nil || ok || !errors.Is(err, engine.ErrUnknown) || !errors.Is(err, engine.ErrRefused) {
+	if leases != nil || ok || !errors.Is(err, locking.ErrUnknown) || !errors.Is(err, locking.ErrRefused) {
 		b.Errorf("granted: %v, %v", ok, err)
 	}
 	for _, n := range []int{1, 3} {
-		if rows := b.look(b.b, engine.InspectRequest{Lock: member(n)}).Rows; len(rows) > 0 {
+		if rows := b.look(b.b, lease.InspectRequest{Lock: member(n)}).Running; len(rows) > 0 {
 			b.Errorf("%s is held: %v", member(n), rows)
 		}
 	}
@@ -239,14 +239,14 @@ func setForgotten(b *bench) {
 		forgetMembers(b)
 		observed := b.client("observer")
 		if refused {
-			b.wins(b.b, engine.Request{Lock: member(3)})
+			b.wins(b.b, lease.Request{Lock: member(3)})
 			setIsRefused(b, set3(b, observed))
 		} else {
 			locksAll(b, set3(b, observed))
 		}
 		forgetMembers(b)
 		for n := 1; n <= 3; n++ {
-			b.gets(observed, engine.Request{Lock: member(n)}, engine.Closed)
+			b.gets(observed, lease.Request{Lock: member(n)}, lease.Closed)
 		}
 		setIsRefused(b, set3(b, observed))
 		noneHeld(b)
@@ -264,9 +264,9 @@ func forgetMembers(b *bench) {
 }
 
 func setOtherLimit(b *bench) {
-	b.wins(b.b, engine.Request{Lock: member(2), Slots: 2})
+	b.wins(b.b, lease.Request{Lock: member(2), Slots: 2})
 	leases, ok, err := set3(b, b.a).TryLock(b.ctx)
-	if leases != nil || ok || !errors.Is(err, engine.ErrLimit) {
+	if leases != nil || ok || !errors.Is(err, locking.ErrLimit) {
 		b.Fatalf("granted: %v, %v", ok, err)
 	}
 	if ids := holders(b); ids[0] != "" || ids[2] != "" {
@@ -275,7 +275,7 @@ func setOtherLimit(b *bench) {
 }
 
 func setLeavesNothing(b *bench) {
-	held := b.wins(b.b, engine.Request{Lock: member(3)})
+	held := b.wins(b.b, lease.Request{Lock: member(3)})
 	setIsRefused(b, set3(b, b.a))
 	b.release(held)
 	releaseAll(b, locksAll(b, set3(b, b.a)))
@@ -307,7 +307,7 @@ func philosophers(b *bench) {
 		left, right := seat, (seat+1)%seats
 		dinner.Go(func() {
 			for range meals {
-				leases, err := c.MultiLock(member(left+1), member(right+1)).With(engine.WithLease(long)).Lock(b.ctx)
+				leases, err := c.MultiLock(member(left+1), member(right+1)).With(locking.WithLease(long)).Lock(b.ctx)
 				if err != nil {
 					b.Error(err)
 					return
@@ -330,11 +330,11 @@ func philosophers(b *bench) {
 // Sets of locks beside those who wait for one of them, and in wait themselves.
 
 // waitsFor lines up for a member by itself.
-func waitsFor(b *bench, c *engine.Client, name string) chan *engine.Lease {
+func waitsFor(b *bench, c *locking.Client, name string) chan holding {
 	b.Helper()
-	granted := make(chan *engine.Lease, 1)
+	granted := make(chan holding, 1)
 	go func() {
-		l, err := c.Mutex(name, engine.WithLease(long)).Lock(b.ctx)
+		l, err := c.Mutex(name, locking.WithLease(long)).Lock(b.ctx)
 		if err != nil && b.ctx.Err() == nil {
 			b.Error(err)
 		}
@@ -347,13 +347,13 @@ func waitsFor(b *bench, c *engine.Client, name string) chan *engine.Lease {
 	return granted
 }
 
-func receives(b *bench, granted chan *engine.Lease) *engine.Lease {
+func receives(b *bench, granted chan holding) holding {
 	b.Helper()
 	return grantOf(b, &attempt{lease: granted})
 }
 
 func setPassesNobody(b *bench) {
-	held := b.wins(b.b, engine.Request{Lock: member(2)})
+	held := b.wins(b.b, lease.Request{Lock: member(2)})
 	waiter := waitsFor(b, b.b, member(2))
 	expireIn(b, member(2), held) // the one in line has no message yet
 	setIsRefused(b, set3(b, b.a))
@@ -364,8 +364,8 @@ func setPassesNobody(b *bench) {
 }
 
 func setHandsOn(b *bench) {
-	first := b.wins(b.b, engine.Request{Lock: member(1)})
-	third := b.wins(b.b, engine.Request{Lock: member(3)})
+	first := b.wins(b.b, lease.Request{Lock: member(1)})
+	third := b.wins(b.b, lease.Request{Lock: member(3)})
 	waiter := waitsFor(b, b.b, member(1))
 	setIsRefused(b, set3(b, b.a))
 	b.release(first)
@@ -376,8 +376,8 @@ func setHandsOn(b *bench) {
 }
 
 func setWaits(b *bench) {
-	held := b.wins(b.b, engine.Request{Lock: member(2)})
-	got := make(chan *engine.LeaseSet, 1)
+	held := b.wins(b.b, lease.Request{Lock: member(2)})
+	got := make(chan *locking.LeaseSet, 1)
 	go func() {
 		leases, err := set3(b, b.a).Lock(b.ctx)
 		if err != nil {
@@ -387,7 +387,7 @@ func setWaits(b *bench) {
 	}()
 	eventually(b, "it was tried", func() bool { return lastCall(b) != nil })
 	for n := 1; n <= 3; n += 2 { // it holds nothing while it waits
-		l, err := b.b.Mutex(member(n), engine.WithLease(long)).Lock(b.ctx)
+		l, err := b.b.Mutex(member(n), locking.WithLease(long)).Lock(b.ctx)
 		if err != nil {
 			b.Fatal(err)
 		}

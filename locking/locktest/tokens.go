@@ -6,7 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 func tokens() []theorem {
@@ -19,8 +20,8 @@ func tokens() []theorem {
 }
 
 func tokensGrow(b *bench) {
-	var last engine.Token
-	grows := func(how string, l *engine.Lease) {
+	var last locking.Token
+	grows := func(how string, l holding) {
 		b.Helper()
 		if l.Token() <= last || l.Token() >= 1<<53 {
 			b.Fatalf("%s: token %d after %d", how, l.Token(), last)
@@ -28,61 +29,61 @@ func tokensGrow(b *bench) {
 		last = l.Token()
 	}
 	for range 20 {
-		l := b.wins(b.a, engine.Request{})
+		l := b.wins(b.a, lease.Request{})
 		grows("release", l)
 		b.release(l)
 	}
-	l := b.wins(b.b, engine.Request{})
+	l := b.wins(b.b, lease.Request{})
 	grows("another client", l)
 	b.expire(l)
-	grows("expiry", b.wins(b.a, engine.Request{}))
+	grows("expiry", b.wins(b.a, lease.Request{}))
 	b.forget()
-	b.gets(b.a, engine.Request{}, engine.Closed)
+	b.gets(b.a, lease.Request{}, lease.Closed)
 	b.open()
-	grows("flush", b.wins(b.a, engine.Request{}))
+	grows("flush", b.wins(b.a, lease.Request{}))
 }
 
 // A floor ahead of the clock is what a clock leaves that was stepped back.
 func tokensGrowBack(b *bench) {
-	l := b.wins(b.a, engine.Request{})
+	l := b.wins(b.a, lease.Request{})
 	ahead := b.now().Add(time.Hour).UnixMicro()
 	b.set("floor", ahead)
 	b.release(l)
-	for _, c := range []*engine.Client{b.a, b.b} {
-		l := b.wins(c, engine.Request{})
+	for _, c := range []*locking.Client{b.a, b.b} {
+		l := b.wins(c, lease.Request{})
 		if ahead++; int64(l.Token()) != ahead {
 			b.Errorf("token %d, want %d", l.Token(), ahead)
 		}
 		b.release(l)
 	}
-	b.gets(b.a, engine.Request{Abstain: true}, engine.Held)
+	b.gets(b.a, lease.Request{Abstain: true}, lease.Held)
 	b.forget() // now only the client knows what it has observed
-	b.gets(b.a, engine.Request{}, engine.Closed)
+	b.gets(b.a, lease.Request{}, lease.Closed)
 	b.open()
-	if l := b.wins(b.a, engine.Request{}); int64(l.Token()) != ahead+1 {
+	if l := b.wins(b.a, lease.Request{}); int64(l.Token()) != ahead+1 {
 		b.Errorf("after a flush token %d, want %d", l.Token(), ahead+1)
 	}
 }
 
 // No counter survives a flush; the server's clock does.
 func tokensGrowUnobserved(b *bench) {
-	l := b.wins(b.a, engine.Request{})
+	l := b.wins(b.a, lease.Request{})
 	b.forget()
-	if next := b.wins(b.client("newcomer"), engine.Request{}); next.Token() <= l.Token() {
+	if next := b.wins(b.client("newcomer"), lease.Request{}); next.Token() <= l.Token() {
 		b.Errorf("token %d after %d", next.Token(), l.Token())
 	}
 }
 
 func renewalKeepsToken(b *bench) {
-	l := b.wins(b.a, engine.Request{ID: "one", Lease: renewing})
-	before := b.state().Rows[0]
+	l := b.wins(b.a, lease.Request{ID: "one", Lease: renewing})
+	before := b.state().Running[0]
 	after := before
 	eventually(b, "a renewal", func() bool {
-		after = b.state().Rows[0]
-		return after.Expiry.After(before.Expiry)
+		after = b.state().Running[0]
+		return after.Expires.After(before.Expires)
 	})
 	if after.Token != l.Token() {
-		b.Errorf("after a renewal token %d until %v, before %d until %v", after.Token, after.Expiry, before.Token, before.Expiry)
+		b.Errorf("after a renewal token %d until %v, before %d until %v", after.Token, after.Expires, before.Token, before.Expires)
 	}
 }
 
@@ -94,7 +95,7 @@ func entering() []theorem {
 }
 
 func enteredTwice(b *bench) {
-	m := b.a.Mutex(lock, engine.WithLease(long))
+	m := b.a.Mutex(lock, locking.WithLease(long))
 	ctx, l, err := m.LockReentrant(b.ctx)
 	if err != nil {
 		b.Fatal(err)
@@ -103,18 +104,18 @@ func enteredTwice(b *bench) {
 	if again != l || !ok || err != nil {
 		b.Fatalf("%p, want %p; %v, %v", again, l, ok, err)
 	}
-	b.gets(b.b, engine.Request{}, engine.Held)
+	b.gets(b.b, lease.Request{}, lease.Held)
 	b.release(l)
-	b.gets(b.b, engine.Request{}, engine.Held)
+	b.gets(b.b, lease.Request{}, lease.Held)
 	b.release(again)
-	next := b.wins(b.b, engine.Request{})
-	if err := l.Release(b.ctx); !errors.Is(err, engine.ErrReleased) {
+	next := b.wins(b.b, lease.Request{})
+	if err := l.Release(b.ctx); !errors.Is(err, locking.ErrReleased) {
 		b.Errorf("released more often than entered: %v", err)
 	}
 	if next.Token() <= l.Token() {
 		b.Errorf("token %d after %d", next.Token(), l.Token())
 	}
-	eventually(b, "one row is held", func() bool { return len(b.state().Rows) == 1 }) // votes for refused claims are being taken back
+	eventually(b, "one row is held", func() bool { return len(b.state().Running) == 1 }) // votes for refused claims are being taken back
 	_, none, ok, err := m.TryLockReentrant(context.WithoutCancel(ctx))
 	if none != nil || ok || err != nil {
 		b.Errorf("entered what another holds: %v, %v", ok, err)
@@ -122,7 +123,7 @@ func enteredTwice(b *bench) {
 }
 
 func enteredAndHandedOn(b *bench) {
-	m := b.a.Mutex(lock, engine.WithLease(long))
+	m := b.a.Mutex(lock, locking.WithLease(long))
 	ctx, l, err := m.LockReentrant(b.ctx)
 	if err != nil {
 		b.Fatal(err)
@@ -153,11 +154,11 @@ func fences() []theorem {
 const (
 	resource = "reports"
 	fenceKey = "{reports}:fence"
-	greatest = engine.Token(1<<53 - 1)
+	greatest = locking.Token(1<<53 - 1)
 )
 
 // passes fails the test unless the token passes.
-func passes(b *bench, f *engine.Fence, token engine.Token) {
+func passes(b *bench, f *locking.Fence, token locking.Token) {
 	b.Helper()
 	if err := f.Pass(b.ctx, token); err != nil {
 		b.Fatalf("token %d: %v", token, err)
@@ -165,11 +166,11 @@ func passes(b *bench, f *engine.Fence, token engine.Token) {
 }
 
 // refusesToken fails the test unless the token is stale after the newest.
-func refusesToken(b *bench, f *engine.Fence, token, newest engine.Token) {
+func refusesToken(b *bench, f *locking.Fence, token, newest locking.Token) {
 	b.Helper()
-	var stale *engine.StaleError
+	var stale *locking.StaleError
 	err := f.Pass(b.ctx, token)
-	if !errors.Is(err, engine.ErrStale) || !errors.As(err, &stale) || stale.Token != token || stale.Newest != newest {
+	if !errors.Is(err, locking.ErrStale) || !errors.As(err, &stale) || stale.Token != token || stale.Newest != newest {
 		b.Fatalf("token %d after %d: %v", token, newest, err)
 	}
 }
@@ -181,10 +182,10 @@ func fenceRefuses(b *bench) {
 	refusesToken(b, two, 6, 7)
 	refusesToken(b, two, 1, 7)
 	passes(b, two, 7) // a run and its retry by another process have one token
-	newest := engine.Token(b.now().UnixMicro())
+	newest := locking.Token(b.now().UnixMicro())
 	passes(b, two, newest)
 	refusesToken(b, one, newest-1, newest) // every digit counts
-	for _, f := range []*engine.Fence{b.client("newcomer").Fence(resource), b.a.Fence("{" + resource + "}")} {
+	for _, f := range []*locking.Fence{b.client("newcomer").Fence(resource), b.a.Fence("{" + resource + "}")} {
 		refusesToken(b, f, newest-1, newest)
 	}
 	passes(b, b.b.Fence("another"), 1)
@@ -192,11 +193,11 @@ func fenceRefuses(b *bench) {
 
 // The schedule that fences are for.
 func fenceHolders(b *bench) {
-	paused := b.wins(b.a, engine.Request{})
+	paused := b.wins(b.a, lease.Request{})
 	passes(b, b.a.Fence(resource), paused.Token())
 	b.expire(paused)
-	passes(b, b.b.Fence(resource), b.wins(b.b, engine.Request{}).Token())
-	var stale *engine.StaleError
+	passes(b, b.b.Fence(resource), b.wins(b.b, lease.Request{}).Token())
+	var stale *locking.StaleError
 	if err := b.a.Fence(resource).Pass(b.ctx, paused.Token()); !errors.As(err, &stale) || stale.Token != paused.Token() {
 		b.Errorf("a holder whose lease has ended: %v", err)
 	}
@@ -207,13 +208,13 @@ func fenceHolders(b *bench) {
 func fenceRace(b *bench) {
 	const holders, turns = 8, 20
 	var mu sync.Mutex
-	var passed engine.Token
+	var passed locking.Token
 	var wg sync.WaitGroup
 	for h := range holders {
-		c := []*engine.Client{b.a, b.b}[h%2]
+		c := []*locking.Client{b.a, b.b}[h%2]
 		wg.Go(func() {
 			for turn := range turns {
-				token := engine.Token(1 + (turn*holders+h*7)%(holders*turns))
+				token := locking.Token(1 + (turn*holders+h*7)%(holders*turns))
 				mu.Lock()
 				before := passed
 				mu.Unlock()
@@ -221,7 +222,7 @@ func fenceRace(b *bench) {
 				switch {
 				case err == nil && token < before:
 					b.Errorf("token %d passed after %d had", token, before)
-				case err != nil && !errors.Is(err, engine.ErrStale):
+				case err != nil && !errors.Is(err, locking.ErrStale):
 					b.Error(err)
 				}
 				if mu.Lock(); err == nil {
@@ -236,23 +237,23 @@ func fenceRace(b *bench) {
 }
 
 func fenceApart(b *bench) {
-	held := b.wins(b.a, engine.Request{Lock: resource})
+	held := b.wins(b.a, lease.Request{Lock: resource})
 	passes(b, b.a.Fence(resource), 5)
-	b.gets(b.b, engine.Request{Lock: resource}, engine.Held)
+	b.gets(b.b, lease.Request{Lock: resource}, lease.Held)
 	b.release(held)
-	b.wins(b.b, engine.Request{Lock: resource})
+	b.wins(b.b, lease.Request{Lock: resource})
 	refusesToken(b, b.b.Fence(resource), 4, 5)
-	a := b.ask(b.a, engine.Request{Lock: fenceKey})
-	if a.Verdict != engine.Unknown || errors.Is(a.Err, engine.ErrUnknown) {
+	a := b.ask(b.a, lease.Request{Lock: fenceKey})
+	if a.Verdict != lease.Unknown || errors.Is(a.Err, locking.ErrUnknown) {
 		b.Errorf("a lock with the key of a fence: %q, %v", a.Verdict, a.Err)
 	}
 	for _, bad := range []string{"", "a}", "{a}{b}"} {
-		if err := b.a.Fence(bad).Pass(b.ctx, 5); err == nil || errors.Is(err, engine.ErrUnknown) {
+		if err := b.a.Fence(bad).Pass(b.ctx, 5); err == nil || errors.Is(err, locking.ErrUnknown) {
 			b.Errorf("resource %q: %v", bad, err)
 		}
 	}
-	for _, bad := range []engine.Token{0, -5, greatest + 1} {
-		if err := b.a.Fence(resource).Pass(b.ctx, bad); err == nil || errors.Is(err, engine.ErrUnknown) {
+	for _, bad := range []locking.Token{0, -5, greatest + 1} {
+		if err := b.a.Fence(resource).Pass(b.ctx, bad); err == nil || errors.Is(err, locking.ErrUnknown) {
 			b.Errorf("token %d: %v", bad, err)
 		}
 	}
@@ -269,7 +270,7 @@ func fenceLife(b *bench) time.Duration {
 }
 
 func fenceIdle(b *bench) {
-	short, longer, ever := b.a.Fence(resource, engine.ForgetAfter(long)), b.b.Fence(resource, engine.ForgetAfter(2*long)), b.a.Fence(resource)
+	short, longer, ever := b.a.Fence(resource, locking.ForgetAfter(long)), b.b.Fence(resource, locking.ForgetAfter(2*long)), b.a.Fence(resource)
 	passes(b, short, 3)
 	if d := fenceLife(b); d == 0 || d > long {
 		b.Errorf("life %v, want at most %v", d, long)
@@ -291,7 +292,7 @@ func fenceIdle(b *bench) {
 	if d := fenceLife(b); d != 0 {
 		b.Errorf("a fence that somebody wants for good lives %v", d)
 	}
-	if err := b.a.Fence("negative", engine.ForgetAfter(-1)).Pass(b.ctx, 1); err == nil {
+	if err := b.a.Fence("negative", locking.ForgetAfter(-1)).Pass(b.ctx, 1); err == nil {
 		b.Error("a negative time is taken")
 	}
 }
@@ -312,7 +313,7 @@ func fenceDamaged(b *bench) {
 		if err := b.rdb.Set(b.ctx, b.prefix+fenceKey, record, 0).Err(); err != nil {
 			b.Fatal(err)
 		}
-		if err := b.a.Fence(resource).Pass(b.ctx, greatest); err == nil || errors.Is(err, engine.ErrStale) {
+		if err := b.a.Fence(resource).Pass(b.ctx, greatest); err == nil || errors.Is(err, locking.ErrStale) {
 			b.Errorf("record %q: %v", record, err)
 		}
 	}
@@ -320,7 +321,7 @@ func fenceDamaged(b *bench) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := b.a.Fence(resource).Pass(b.ctx, greatest); err == nil || errors.Is(err, engine.ErrStale) {
+	if err := b.a.Fence(resource).Pass(b.ctx, greatest); err == nil || errors.Is(err, locking.ErrStale) {
 		b.Errorf("a record of another type: %v", err)
 	}
 }

@@ -10,7 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/locking"
 )
 
 func waiting() []theorem {
@@ -37,12 +38,12 @@ func queueKey(b *bench) string { return b.base() + ":queue" }
 // attempt is a call of Lock that goes on.
 type attempt struct {
 	cancel context.CancelFunc
-	lease  chan *engine.Lease
+	lease  chan holding
 	err    chan error
 }
 
 // lines up a waiter and returns when it is in the queue.
-func linesUp(b *bench, c *engine.Client, slots int, options ...engine.Option) *attempt {
+func linesUp(b *bench, c *locking.Client, slots int, options ...locking.Option) *attempt {
 	b.Helper()
 	before := inLine(b)
 	a := waits(b, c, slots, options...)
@@ -50,12 +51,12 @@ func linesUp(b *bench, c *engine.Client, slots int, options ...engine.Option) *a
 	return a
 }
 
-func waits(b *bench, c *engine.Client, slots int, options ...engine.Option) *attempt {
+func waits(b *bench, c *locking.Client, slots int, options ...locking.Option) *attempt {
 	ctx, cancel := context.WithCancel(b.ctx)
 	b.Cleanup(cancel)
-	a := &attempt{cancel, make(chan *engine.Lease, 1), make(chan error, 1)}
+	a := &attempt{cancel, make(chan holding, 1), make(chan error, 1)}
 	go func() {
-		l, err := c.Semaphore(lock, slots, append(options, engine.WithLease(long))...).Acquire(ctx)
+		l, err := c.Semaphore(lock, slots, append(options, locking.WithLease(long))...).Acquire(ctx)
 		if err != nil {
 			a.err <- err
 			return
@@ -85,7 +86,7 @@ func eventually(b *bench, what string, holds func() bool) {
 	}
 }
 
-func grantOf(b *bench, a *attempt) *engine.Lease {
+func grantOf(b *bench, a *attempt) holding {
 	b.Helper()
 	select {
 	case l := <-a.lease:
@@ -125,10 +126,10 @@ func failsWith(b *bench, a *attempt, want error) {
 }
 
 func firstInLine(b *bench) {
-	last := b.wins(b.a, engine.Request{})
+	var last holding = b.wins(b.a, lease.Request{})
 	var line []*attempt
 	for i := range 5 {
-		c := []*engine.Client{b.a, b.b}[i%2]
+		c := []*locking.Client{b.a, b.b}[i%2]
 		line = append(line, linesUp(b, c, 1))
 	}
 	for i, a := range line {
@@ -140,7 +141,7 @@ func firstInLine(b *bench) {
 		if next.Token() <= last.Token() {
 			b.Errorf("token %d after %d", next.Token(), last.Token())
 		}
-		if rows := b.state().Rows; len(rows) != 1 || rows[0].ID != next.ID() {
+		if rows := b.state().Running; len(rows) != 1 || rows[0].ID != next.ID() {
 			b.Errorf("the lock has %v", rows)
 		}
 		last = next
@@ -150,11 +151,11 @@ func firstInLine(b *bench) {
 }
 
 // confirmed waits until a row that another's script has granted has its holder's whole lease.
-func confirmed(b *bench, l *engine.Lease) {
+func confirmed(b *bench, l holding) {
 	b.Helper()
 	eventually(b, "the holder has confirmed", func() bool {
-		return slices.ContainsFunc(b.state().Rows, func(r engine.Row) bool {
-			return r.ID == l.ID() && r.Expiry.Sub(b.now()) > long/2
+		return slices.ContainsFunc(b.state().Running, func(r lease.Row) bool {
+			return r.ID == l.ID() && r.Expires.Sub(b.now()) > long/2
 		})
 	})
 	select {
@@ -173,17 +174,17 @@ func confirmed(b *bench, l *engine.Lease) {
 }
 
 func newcomer(b *bench) {
-	held := b.wins(b.a, engine.Request{})
+	held := b.wins(b.a, lease.Request{})
 	a := linesUp(b, b.b, 1)
-	b.gets(b.a, engine.Request{}, engine.Held)
+	b.gets(b.a, lease.Request{}, lease.Held)
 	b.expire(held) // the one in line has no message yet
-	b.gets(b.client("newcomer"), engine.Request{}, engine.Held)
+	b.gets(b.client("newcomer"), lease.Request{}, lease.Held)
 	b.release(grantOf(b, a))
-	b.release(b.wins(b.client("later"), engine.Request{}))
+	b.release(b.wins(b.client("later"), lease.Request{}))
 }
 
 func cancelled(b *bench) {
-	held := b.wins(b.a, engine.Request{})
+	held := b.wins(b.a, lease.Request{})
 	gone := linesUp(b, b.b, 1)
 	first, err := b.rdb.ZRange(b.ctx, queueKey(b), 0, 0).Result()
 	if err != nil || len(first) != 1 {
@@ -203,7 +204,7 @@ func cancelled(b *bench) {
 
 // The server has granted the row, and the waiter that is told of it has given up.
 func grantedAndCancelled(b *bench) {
-	held := b.wins(b.a, engine.Request{})
+	held := b.wins(b.a, lease.Request{})
 	gone, next := linesUp(b, b.b, 1), linesUp(b, b.a, 1)
 	gone.cancel()
 	b.release(held)
@@ -219,13 +220,13 @@ func grantedAndCancelled(b *bench) {
 }
 
 // leaves makes a waiter whose process is gone without a word: one that leaves has asked in its name, too.
-func leaves(b *bench, options ...engine.Option) {
+func leaves(b *bench, options ...locking.Option) {
 	b.Helper()
 	lastWords(b, 1, options...)("dead")
 }
 
 // lastWords is what a client that is closed has said to wait, for others to say.
-func lastWords(b *bench, slots int, options ...engine.Option) (say func(id string)) {
+func lastWords(b *bench, slots int, options ...locking.Option) (say func(id string)) {
 	b.Helper()
 	c := b.client("dead")
 	a := linesUp(b, c, slots, options...)
@@ -234,7 +235,7 @@ func lastWords(b *bench, slots int, options ...engine.Option) (say func(id strin
 	if err := c.Close(); err != nil {
 		b.Fatal(err)
 	}
-	failsWith(b, a, engine.ErrClosed)
+	failsWith(b, a, locking.ErrClosed)
 	if n := inLine(b); n != 0 {
 		b.Errorf("%d in line behind a client that has closed", n)
 	}
@@ -253,7 +254,7 @@ func lastWords(b *bench, slots int, options ...engine.Option) (say func(id strin
 }
 
 func deadWaiter(b *bench) {
-	held := b.wins(b.a, engine.Request{})
+	held := b.wins(b.a, lease.Request{})
 	leaves(b)
 	next := linesUp(b, b.b, 1)
 	if n := inLine(b); n != 2 {
@@ -267,14 +268,14 @@ func deadWaiter(b *bench) {
 		b.Fatal(err)
 	}
 	b.release(held)
-	if rows := b.state().Rows; len(rows) != 1 || rows[0].ID == dead[0] {
+	if rows := b.state().Running; len(rows) != 1 || rows[0].ID == dead[0] {
 		b.Errorf("granted to the dead: %v", rows)
 	}
 	b.release(grantOf(b, next))
 }
 
 func unconfirmed(b *bench) {
-	held := b.wins(b.a, engine.Request{})
+	held := b.wins(b.a, lease.Request{})
 	leaves(b)
 	next := linesUp(b, b.b, 1)
 	b.release(held)
@@ -283,7 +284,7 @@ func unconfirmed(b *bench) {
 }
 
 func expiredRow(b *bench) {
-	held := b.wins(b.a, engine.Request{})
+	held := b.wins(b.a, lease.Request{})
 	first, second := linesUp(b, b.b, 1), linesUp(b, b.b, 1)
 	b.expire(held)
 	l := grantOf(b, first)
@@ -293,7 +294,7 @@ func expiredRow(b *bench) {
 }
 
 func rowsInOrder(b *bench) {
-	two := []*engine.Lease{b.wins(b.a, engine.Request{Slots: 2}), b.wins(b.a, engine.Request{Slots: 2})}
+	two := []holding{b.wins(b.a, lease.Request{Slots: 2}), b.wins(b.a, lease.Request{Slots: 2})}
 	line := []*attempt{linesUp(b, b.b, 2), linesUp(b, b.a, 2), linesUp(b, b.b, 2)}
 	b.release(two[1])
 	first := grantOf(b, line[0])
@@ -306,19 +307,19 @@ func rowsInOrder(b *bench) {
 	stillWaits(b, line[2])
 	b.release(first)
 	third := grantOf(b, line[2])
-	if rows := b.state().Rows; len(rows) != 2 || second.Slot() == third.Slot() {
+	if rows := b.state().Running; len(rows) != 2 || second.Slot() == third.Slot() {
 		b.Errorf("the lock has %v", rows)
 	}
 }
 
 func forgottenQueue(b *bench) {
-	held := b.wins(b.a, engine.Request{})
+	held := b.wins(b.a, lease.Request{})
 	a := linesUp(b, b.b, 1)
 	b.forget()
 	forgetQueue(b)
 	_ = held.Release(b.ctx) // its row is not there
 	b.open()
-	eventually(b, "it lines up again, or holds", func() bool { return inLine(b) > 0 || len(b.state().Rows) > 0 })
+	eventually(b, "it lines up again, or holds", func() bool { return inLine(b) > 0 || len(b.state().Running) > 0 })
 	b.open()
 	b.release(grantOf(b, a))
 }
@@ -331,7 +332,7 @@ func forgetQueue(b *bench) {
 }
 
 func nothingLeft(b *bench) {
-	held := b.wins(b.a, engine.Request{})
+	held := b.wins(b.a, lease.Request{})
 	a := linesUp(b, b.b, 1)
 	b.release(held)
 	b.release(grantOf(b, a))
@@ -365,7 +366,7 @@ func fieldsOf(b *bench, key string) map[string]string {
 // A script can write only so much at once: the rest of a long line is served by those who come next.
 func manyWaiters(b *bench) {
 	const waiters, slots = 1200, 1000
-	held := b.wins(b.a, engine.Request{Slots: slots})
+	held := b.wins(b.a, lease.Request{Slots: slots})
 	pipe := b.rdb.Pipeline()
 	for i := range waiters {
 		id := fmt.Sprint("faked-", i)
@@ -377,7 +378,7 @@ func manyWaiters(b *bench) {
 		b.Fatal(err)
 	}
 	b.release(held)
-	rows := b.state().Rows
+	rows := b.state().Running
 	granted := 0 // rows that no holder confirms are gone after a moment; the token of a slot stays
 	for field := range fieldsOf(b, b.base()) {
 		if strings.HasPrefix(field, "t") {
@@ -388,15 +389,15 @@ func manyWaiters(b *bench) {
 		b.Errorf("%d granted, %d in line", granted, n)
 	}
 	for _, r := range rows {
-		if r.Owner != "owner" {
+		if r.Holder != "owner" {
 			b.Fatalf("a row without its holder: %+v", r)
 		}
 	}
 }
 
 func otherLimit(b *bench) {
-	b.wins(b.a, engine.Request{})
-	failsWith(b, waits(b, b.b, 2), engine.ErrLimit)
+	b.wins(b.a, lease.Request{})
+	failsWith(b, waits(b, b.b, 2), locking.ErrLimit)
 	if n := inLine(b); n != 0 {
 		b.Errorf("%d in line", n)
 	}
@@ -405,13 +406,13 @@ func otherLimit(b *bench) {
 // The number of slots is lost when the server forgets a lock: the number of the first that gets one counts, for
 // those that line up meanwhile, too.
 func limitsAfterForgetting(b *bench) {
-	b.release(b.wins(b.a, engine.Request{}))
+	b.release(b.wins(b.a, lease.Request{}))
 	b.forget()
 	first := linesUp(b, b.a, 2)
 	other, second, third := linesUp(b, b.b, 3), linesUp(b, b.b, 2), linesUp(b, b.b, 2)
 	b.open()
 	grantOf(b, first)
-	failsWith(b, other, engine.ErrLimit)
+	failsWith(b, other, locking.ErrLimit)
 	l := grantOf(b, second)
 	stillWaits(b, third)
 	b.release(l)
@@ -420,8 +421,8 @@ func limitsAfterForgetting(b *bench) {
 
 // Clients of a pool whose number of slots is being lowered.
 func fewerSlots(b *bench) {
-	three := []*engine.Lease{b.wins(b.a, engine.Request{Slots: 3}), b.wins(b.a, engine.Request{Slots: 3}), b.wins(b.a, engine.Request{Slots: 3})}
-	a := linesUp(b, b.b, 2, engine.WithAnyLimit())
+	three := []holding{b.wins(b.a, lease.Request{Slots: 3}), b.wins(b.a, lease.Request{Slots: 3}), b.wins(b.a, lease.Request{Slots: 3})}
+	a := linesUp(b, b.b, 2, locking.WithAnyLimit())
 	b.release(three[2])
 	stillWaits(b, a)
 	b.release(three[0])

@@ -161,7 +161,7 @@ func (o *order) execute(job Job, edit func(*Grant)) Record {
 	if r.Verdict != election.Granted {
 		o.t.Fatalf("%+v", r)
 	}
-	g := &Grant{Job: &job, Term: r.Term, Run: Run{ID: "run", Job: "j", Tick: time.Now(), Trigger: Scheduled, Slots: 1, Attempt: 1, Token: r.Term.Token()}}
+	g := &Grant{Job: &job, Term: election.TermOf(r), Run: Run{ID: "run", Job: "j", Tick: time.Now(), Trigger: Scheduled, Slots: 1, Attempt: 1, Token: election.TermOf(r).Token()}}
 	if edit != nil {
 		edit(g)
 	}

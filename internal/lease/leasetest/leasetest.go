@@ -1,4 +1,4 @@
-// Package leasetest has in-process Redis servers in fake time, behind simulated networks that can fail, for tests of the engine and its stores.
+// Package leasetest has in-process Redis servers in fake time, behind simulated networks that can fail, for tests of package locking and its stores.
 package leasetest
 
 import (

@@ -172,15 +172,14 @@ func (t *claim) nextCall() (nodeCall, int) {
 			promise, wave = redis.PromiseNothing, t.majority
 		}
 		t.token, t.placed = t.proposeToken(t.r.Lock, t.floorOfRow()), true
-		k.args = redis.QuorumClaimArgs{Slot: t.slot, Slots: t.r.Slots, Lease: t.r.Lease, Delay: t.r.Delay, Strict: !t.r.AnyLimit, Token: t.token,
-			Promise: promise, Owner: t.cfg.Owner, Moves: t.movesArg(), Shut: t.adoptedIDs(), TombstoneLife: redis.TombstoneLife(t.cfg.Timeout),
+		k.args = redis.NodeClaim{Request: &t.r, Slot: t.slot, Token: t.token, Promise: promise, Owner: t.cfg.Owner, Moves: t.movesArg(), Shut: t.adoptedIDs(), TombstoneLife: redis.TombstoneLife(t.cfg.Timeout),
 			All: t.account || t.r.Slots > 1}.Encode()
 		t.ballots = append(t.ballots, t.token)
 	case "read":
-		k.args = redis.QuorumClaimArgs{Slot: redis.NoSlot, Slots: t.r.Slots, All: true}.Encode()
+		k.args = redis.NodeClaim{Request: &t.r, Slot: redis.NoSlot, All: true}.Encode()
 	case "prepare":
 		t.token = t.proposeToken(t.r.Lock, t.floor)
-		k.args = redis.QuorumClaimArgs{Slot: redis.NoSlot, Slots: t.r.Slots, Token: t.token, Promise: redis.PromiseAny, Shut: t.shut,
+		k.args = redis.NodeClaim{Request: &t.r, Slot: redis.NoSlot, Token: t.token, Promise: redis.PromiseAny, Shut: t.shut,
 			TombstoneLife: redis.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
 	default:
 		slot, token := redis.NoSlot, int64(0)
@@ -189,7 +188,7 @@ func (t *claim) nextCall() (nodeCall, int) {
 			t.offers.add(t.r.ID, t.cfg.Clock(), t.cfg.Timeout+t.r.Lease+t.r.Delay)
 		}
 		k.script, k.keys = t.Store.scripts.Accept, append(k.keys, t.indexKey())
-		k.args = redis.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: slot, Lease: t.r.Lease, Token: token}.Encode()
+		k.args = redis.NodeAccept{Ballot: t.token, Value: t.value, Slot: slot, Lease: t.r.Lease, Token: token}.Encode()
 	}
 	k.patience = 1 + t.tries/8 // otherwise no claim would succeed if all nodes are slow
 	return k, wave

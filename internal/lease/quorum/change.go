@@ -57,14 +57,14 @@ func (t *change) nextCall() (nodeCall, int) {
 	k := nodeCall{script: t.Store.scripts.Claim, keys: keys, id: t.id, idle: t.idleOf(t.permanent)}
 	switch t.phase {
 	case "look":
-		k.args = redis.QuorumClaimArgs{Slot: redis.NoSlot, Everyone: t.everyone, All: true}.Encode()
+		k.args = redis.NodeClaim{Request: &lease.Request{}, Slot: redis.NoSlot, Everyone: t.everyone, All: true}.Encode()
 	case "prepare":
 		t.token = t.proposeToken(t.lock, t.floor)
-		k.args = redis.QuorumClaimArgs{Slot: redis.NoSlot, Token: t.token, Promise: redis.PromiseAny, Everyone: t.everyone, Shut: t.shut,
+		k.args = redis.NodeClaim{Request: &lease.Request{}, Slot: redis.NoSlot, Token: t.token, Promise: redis.PromiseAny, Everyone: t.everyone, Shut: t.shut,
 			TombstoneLife: redis.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
 	default:
 		k.script, k.keys = t.Store.scripts.Accept, append(keys, t.indexKey())
-		k.args = redis.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: redis.NoSlot, Ends: t.ends, TombstoneLife: redis.TombstoneLife(t.cfg.Timeout),
+		k.args = redis.NodeAccept{Ballot: t.token, Value: t.value, Slot: redis.NoSlot, Ends: t.ends, TombstoneLife: redis.TombstoneLife(t.cfg.Timeout),
 			Everyone: t.everyone}.Encode()
 	}
 	return k, all

@@ -219,7 +219,7 @@ func (k nodeCall) asCommand(ctx context.Context, until int64) *goredis.Cmd {
 	for _, key := range k.keys {
 		args = append(args, key)
 	}
-	args = append(args, redis.NodeCommon{ID: k.id, NotAfter: until, Idle: k.idle}.Encode()...)
+	args = append(args, redis.NodeCommon(k.id, until, k.idle)...)
 	return goredis.NewCmd(ctx, append(args, k.args...)...)
 }
 
@@ -266,8 +266,7 @@ func (n *node) ensureEnrolled(ctx context.Context) (m membership, err error) {
 // ensureMarker writes a marker if the node has none, and returns the marker.
 func (n *node) ensureMarker(ctx context.Context, conn *goredis.Tx) (membership, error) {
 	sent := n.env.clock()
-	raw, err := conn.Eval(ctx, n.env.scripts.Enrol.Text, []string{n.env.memberKey},
-		redis.QuorumEnrolArgs{Epoch: rand.Text()}.Encode()...).Slice()
+	raw, err := conn.Eval(ctx, n.env.scripts.Enrol.Text, []string{n.env.memberKey}, rand.Text()).Slice()
 	if err == nil && len(raw) < 8 {
 		err = errShortReply
 	}

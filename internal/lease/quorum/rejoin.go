@@ -178,7 +178,7 @@ func (q *rejoiner) letVote(n *node, epoch string, base, longest int64) bool {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
 	got, err := n.redis.EvalSha(ctx, q.scripts.Admit.SHA, []string{q.env.memberKey},
-		redis.QuorumAdmitArgs{Epoch: epoch, Base: base, Longest: longest}.Encode()...).Slice()
+		redis.NodeAdmit(epoch, base, longest)...).Slice()
 	return err == nil && len(got) > 0 && redis.Text(got[0]) == votingState
 }
 
@@ -307,7 +307,7 @@ func (q *rejoiner) markFounder(n *node, epoch string) (left time.Duration) {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
 	quiet := QuietBefore.Microseconds() + q.underWay()
-	got, err := n.redis.EvalSha(ctx, q.scripts.Found.SHA, []string{q.env.memberKey}, redis.QuorumFoundArgs{Epoch: epoch, Quiet: quiet}.Encode()...).Slice()
+	got, err := n.redis.EvalSha(ctx, q.scripts.Found.SHA, []string{q.env.memberKey}, redis.NodeFound(epoch, quiet)...).Slice()
 	switch {
 	case err != nil || len(got) < 2:
 		return rejoinPause

@@ -98,8 +98,8 @@ func (q *Store) dropVotes(lock, id string, token int64, lease time.Duration) {
 
 // releaseOf returns the call that takes back the votes for a lease id up to a token. With token 0 it releases the lease id for good.
 func (q *Store) releaseOf(lock, id string, slot int, token int64, narrow bool) nodeCall {
-	args := redis.QuorumReleaseArgs{Slot: slot, Token: token, TombstoneLife: redis.TombstoneLife(q.cfg.Timeout), Narrow: narrow}
-	return nodeCall{script: q.scripts.Release, keys: q.nodeKeys(lock, id), id: id, args: args.Encode()}
+	return nodeCall{script: q.scripts.Release, keys: q.nodeKeys(lock, id), id: id,
+		args: redis.NodeRelease(slot, token, redis.TombstoneLife(q.cfg.Timeout), narrow)}
 }
 
 // releaseEverywhere sends a call to all nodes in the background. A node that does not answer gets the call when it answers again, unless the lease

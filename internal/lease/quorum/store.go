@@ -57,7 +57,7 @@ func (q *Store) ServerTime(ctx context.Context) (time.Time, error) {
 		return lease.FromMicros(micros), nil
 	}
 	k := nodeCall{script: q.scripts.Claim, keys: q.nodeKeys("", "time"), id: "time",
-		args: redis.QuorumClaimArgs{Slot: redis.NoSlot, Everyone: true, All: true}.Encode()}
+		args: redis.NodeClaim{Request: &lease.Request{}, Slot: redis.NoSlot, Everyone: true, All: true}.Encode()}
 	votes, _ := q.askNodes(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, _ bool) bool {
 		return count(votes[0], func(v vote) bool { return v.hasAnswered() }) >= q.majority
 	}})
@@ -152,11 +152,11 @@ func (q *Store) stateOf(g *rules.Register, v rules.View, before, floor int64) le
 		if !known {
 			run = rules.Run{Attempt: 1}
 		}
-		s.Rows = append(s.Rows, lease.Row{ID: row.ID, Owner: row.Owner, Slot: row.Slot, Token: lease.Token(row.Token), Length: time.Duration(row.Lease) * time.Microsecond,
-			Expiry: lease.FromMicros(row.Expiry), Tick: lease.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo})
+		s.Running = append(s.Running, lease.Row{ID: row.ID, Holder: row.Owner, Slot: row.Slot, Token: lease.Token(row.Token), Length: time.Duration(row.Lease) * time.Microsecond,
+			Expires: lease.FromMicros(row.Expiry), Tick: lease.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo})
 	}
 	for id, run := range g.Orphans {
-		s.Orphans = append(s.Orphans, lease.Row{ID: id, Owner: run.Owner, Slot: run.Slot, Token: lease.Token(run.Token),
+		s.Orphans = append(s.Orphans, lease.Row{ID: id, Holder: run.Owner, Slot: run.Slot, Token: lease.Token(run.Token),
 			Length: time.Duration(run.Lease) * time.Microsecond, Tick: lease.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo,
 			EndedWell: run.EndedWell, Stopped: run.Stopped, Abandoned: run.Abandoned})
 	}
@@ -169,7 +169,7 @@ func (q *Store) stateOf(g *rules.Register, v rules.View, before, floor int64) le
 		s.Settled = append(s.Settled, lease.NewSettlement(e.Tick, e.At, e.How))
 	}
 	slices.SortFunc(s.Open, time.Time.Compare)
-	slices.SortFunc(s.Rows, func(a, b lease.Row) int { return a.Slot - b.Slot })
+	slices.SortFunc(s.Running, func(a, b lease.Row) int { return a.Slot - b.Slot })
 	return s
 }
 
@@ -189,9 +189,9 @@ func (q *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) er
 func (q *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewed {
 	calls := make([]nodeCall, len(batch))
 	for i, l := range batch {
-		r, g := &l.Row.Request, &l.Row.Grant
+		r := &l.Row.Request
 		calls[i] = nodeCall{script: q.scripts.Renew, keys: q.nodeKeys(r.Lock, r.ID), id: r.ID, idle: q.idleOf(r.Permanent),
-			args: redis.QuorumRenewArgs{Slot: g.Slot, Lease: r.Lease, Token: g.Token, Owner: q.cfg.Owner, Delay: r.Delay, Slots: r.Slots}.Encode()}
+			args: redis.NodeRenew(l.Row, q.cfg.Owner)}
 	}
 	votes, sent := q.askNodes(ctx, poll{calls: calls, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
 		return !slices.ContainsFunc(votes, func(of []vote) bool {
@@ -268,7 +268,7 @@ func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 	changes, tasks, chosen := make([]*change, len(requests)), make([]task, len(requests)), make([]rules.Choice, len(requests))
 	for i, r := range requests {
 		t := &change{Store: q, lock: r.Lock, permanent: r.Permanent, look: true}
-		t.edit = func(g *rules.Register, v rules.View) { chosen[i] = g.Stop(r, q.stateOf(g, v, 0, 0).Rows, v) }
+		t.edit = func(g *rules.Register, v rules.View) { chosen[i] = g.Stop(r, q.stateOf(g, v, 0, 0).Running, v) }
 		changes[i], tasks[i] = t, t
 	}
 	q.runTasks(ctx, tasks)
@@ -285,13 +285,13 @@ func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 
 // markRow marks a row on the nodes, so that its holder receives the stop request.
 func (q *Store) markRow(ctx context.Context, r lease.StopRequest, c rules.Choice) lease.StopAnswer {
-	k := nodeCall{script: q.scripts.Stop, keys: q.nodeKeys(r.Lock, c.Row.ID), id: c.Row.ID, idle: q.idleOf(r.Permanent), args: redis.QuorumStopArgs{Slot: c.Row.Slot, Reason: c.Reason}.Encode()}
+	k := nodeCall{script: q.scripts.Stop, keys: q.nodeKeys(r.Lock, c.Row.ID), id: c.Row.ID, idle: q.idleOf(r.Permanent), args: redis.NodeStop(c.Row.Slot, c.Reason)}
 	votes, _ := q.askNodes(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
-		return silentNodes(votes[0]) == 0 || late && countWords(votes[0], "told", "gone") >= q.majority
+		return silentNodes(votes[0]) == 0 || late && countWords(votes[0], "asked", "gone") >= q.majority
 	}})
 	switch {
-	case countWords(votes[0], "told") > 0:
-		return lease.StopAnswer{ID: c.Row.ID, Owner: c.Row.Owner, Slot: c.Row.Slot}
+	case countWords(votes[0], "asked") > 0:
+		return lease.StopAnswer{ID: c.Row.ID, Owner: c.Row.Holder, Slot: c.Row.Slot}
 	case countWords(votes[0], "gone") >= q.majority:
 		return lease.StopAnswer{}
 	}

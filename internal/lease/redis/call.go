@@ -207,12 +207,12 @@ func replyTo(m *Many, n, requests int, raw []any, err error) ([]any, error) {
 		return nil, err
 	}
 	switch {
-	case len(raw) == m.Told+1 && requests == 1:
+	case len(raw) == m.Common+1 && requests == 1:
 		return raw, nil
-	case len(raw) != m.Told+requests:
+	case len(raw) != m.Common+requests:
 		return nil, fmt.Errorf("%w: %d values from the server for %d requests", lease.ErrUnknown, len(raw), requests)
 	}
-	return append(raw[:m.Told:m.Told], raw[m.Told+n]), nil
+	return append(raw[:m.Common:m.Common], raw[m.Common+n]), nil
 }
 
 // A serverError is Redis's error for one of several requests.

@@ -100,7 +100,7 @@ func TestLookByAReader(t *testing.T) {
 				w.Errorf("%s: told\n%+v, want\n%+v", l.Lock, told[i], want[i])
 			}
 		}
-		if len(told[0].Rows) != 1 || len(told[1].Rows) != 1 || len(told[2].Rows) != 0 || len(told[2].Orphans) != 1 {
+		if len(told[0].Running) != 1 || len(told[1].Running) != 1 || len(told[2].Running) != 0 || len(told[2].Orphans) != 1 {
 			w.Errorf("told %+v", told)
 		}
 	})

@@ -88,8 +88,8 @@ func stateOf(lock string, got reply) lease.State {
 	rows := got.List(4)
 	for i := 0; i+2 < len(rows); i += 3 {
 		if row, ok := lease.ParseRow(Text(rows[i+2])); ok {
-			row.Slot, row.Expiry = int(Number(rows[i])), lease.FromMicros(Number(rows[i+1]))
-			s.Rows = append(s.Rows, row)
+			row.Slot, row.Expires = int(Number(rows[i])), lease.FromMicros(Number(rows[i+1]))
+			s.Running = append(s.Running, row)
 		}
 	}
 	orphans := got.List(5)

@@ -37,15 +37,15 @@ var tables = map[string]table{
 	"fence":           {9, fenceParams.argNames()},
 	"acquire_compact": {1, acquireCompactNames},
 	"release_compact": {1, releaseCompactNames},
-	"quorum":          {1, nodeCommonParams.argNames()},
+	"quorum":          {1, nodeCommonNames},
 	"quorum_claim":    {4, quorumClaimParams.argNames()},
 	"quorum_accept":   {4, quorumAcceptParams.argNames()},
 	"quorum_renew":    {4, quorumRenewParams.argNames()},
-	"quorum_release":  {4, quorumReleaseParams.argNames()},
-	"quorum_stop":     {4, quorumStopParams.argNames()},
-	"quorum_enrol":    {1, quorumEnrolParams.argNames()},
-	"quorum_admit":    {1, quorumAdmitParams.argNames()},
-	"quorum_found":    {1, quorumFoundParams.argNames()},
+	"quorum_release":  {4, quorumReleaseNames},
+	"quorum_stop":     {4, quorumStopNames},
+	"quorum_enrol":    {1, []string{"epoch"}},
+	"quorum_admit":    {1, quorumAdmitNames},
+	"quorum_found":    {1, quorumFoundNames},
 }
 
 // without are the files that have none, and why.

@@ -20,11 +20,11 @@ type Script struct {
 	ReadOnly  bool    // the script writes nothing, and a read-only user may run it
 }
 
-// A Many describes a script that serves many requests. The first Shared arguments and the first Told values of the reply are common to all requests.
+// A Many describes a script that serves many requests. The first Shared arguments and the first Common values of the reply are common to all requests.
 // Bounded is true if the first argument is the instant after which the script refuses to run.
 type Many struct {
-	Shared, Told int
-	Bounded      bool
+	Shared, Common int
+	Bounded        bool
 }
 
 // Scripts has the scripts of a single master.
@@ -51,7 +51,7 @@ func NewScripts() Scripts {
 		Remove:         joinScript(sourcesOf("check", "state", "remove")...),
 		AcquireSet:     joinScript(asFunction("acquire", sourcesOf(acquire...)...), asFunction("release", sourcesOf(release...)...), sourceOf("acquire_set")),
 		Fence:          joinScript(sourcesOf("check", "fence")...),
-		AcquireCompact: forMany(Many{Shared: 1, Told: 1, Bounded: true}, "acquire_compact"),
+		AcquireCompact: forMany(Many{Shared: 1, Common: 1, Bounded: true}, "acquire_compact"),
 		ReleaseCompact: forMany(Many{}, "release_compact"),
 	}
 }

@@ -23,7 +23,7 @@ func (c *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 	answers := make([]lease.StopAnswer, len(requests))
 	for i, got := range c.execCalls(ctx, calls) {
 		switch {
-		case got.verdict == "told":
+		case got.verdict == "asked":
 			answers[i] = lease.StopAnswer{ID: got.Text(0), Owner: got.Text(1), Slot: int(got.Number(2))}
 		case got.verdict != "gone":
 			answers[i].Err = fmt.Errorf("stop a holder of %q: %w", requests[i].Lock, cmp.Or(got.err, lease.ErrUnknown))

@@ -22,6 +22,15 @@ type Store struct {
 	notifier *notifier
 }
 
+// The compiler checks the interfaces, because otherwise a changed signature would make [lease.StoreAs] fail at run time.
+var _ interface {
+	lease.Compacter
+	lease.SetLocker
+	lease.Fencer
+	lease.Remover
+	lease.EventPublisher
+} = (*Store)(nil)
+
 // New returns the store.
 func New(cfg Config) *Store {
 	s := &sender{cfg: cfg, scripts: NewScripts(), servers: newServers(cfg.Redis)}

@@ -186,7 +186,7 @@ func (b *bench) rows(lock string) []lease.Row {
 	if s.Err != nil {
 		b.Fatal(s.Err)
 	}
-	return s.Rows
+	return s.Running
 }
 
 // A clock that was stepped back leaves rows that last for longer than their lease: the first renewal is due by the lease.

@@ -57,7 +57,7 @@ func (r Run) findFault(id string) string {
 		!lease.Sound(int64(r.Attempt), lease.MaxAttempts) || !lease.Sound(r.StoppedFor, lease.MaxTick):
 		return fmt.Sprintf("run %.40q: slot %d, token %d, lease %d, tick %d, attempt %d", id, r.Slot, r.Token, r.Lease, r.Tick, r.Attempt)
 	case r.Adopted != nil && r.Adopted.Run.Adopted != nil:
-		return fmt.Sprintf("run %.40q carries on one that carries on", id)
+		return fmt.Sprintf("run %.40q adopted a run that had adopted another run", id)
 	case r.Adopted != nil:
 		return r.Adopted.Run.findFault(r.Adopted.ID)
 	}
@@ -77,7 +77,7 @@ func (g *Register) chainFault() string {
 	}
 	for _, s := range g.Settled {
 		if !lease.Sound(s.Tick, lease.MaxTick) || !lease.Sound(s.At, lease.MaxNumber) {
-			return fmt.Sprintf("tick %d was settled at %d", s.Tick, s.At)
+			return fmt.Sprintf("the settlement of tick %d has the time %d", s.Tick, s.At)
 		}
 	}
 	return ""

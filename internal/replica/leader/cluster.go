@@ -92,7 +92,7 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster
 func (r *clusterReader) readPaused(ctx context.Context, jobs []*config.Job) (paused []string, err error) {
 	requests := make([]election.InspectRequest, len(jobs))
 	for i, job := range jobs {
-		requests[i] = election.InspectRequest{Job: job.Name}
+		requests[i] = election.InspectRequest{Lock: election.JobLock(job.Name)}
 	}
 	for i, state := range r.elector.Inspect(ctx, requests) {
 		if state.Err != nil {

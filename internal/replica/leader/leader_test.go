@@ -76,7 +76,7 @@ func (h *hall) sweepUp(ctx context.Context, idle ...string) error {
 	h.swept = slices.Sorted(slices.Values(idle))
 	var all error
 	for _, name := range idle {
-		all = errors.Join(all, h.elector.Inspect(ctx, []election.InspectRequest{{Job: name}})[0].Err)
+		all = errors.Join(all, h.elector.Inspect(ctx, []election.InspectRequest{{Lock: election.JobLock(name)}})[0].Err)
 	}
 	return all
 }
@@ -84,7 +84,7 @@ func (h *hall) sweepUp(ctx context.Context, idle ...string) error {
 // run grants a job's tick of this second.
 func (h *hall) run(elector *election.Elector, job string) *election.Term {
 	h.t.Helper()
-	elector.Inspect(h.t.Context(), []election.InspectRequest{{Job: job, Schedule: "s"}})
+	elector.Inspect(h.t.Context(), []election.InspectRequest{{Lock: election.JobLock(job), Schedule: "s"}})
 	time.Sleep(time.Second)
 	tick := time.Now().Truncate(time.Second)
 	r := elector.Claim(h.t.Context(), []election.Claim{{Lock: election.JobLock(job), ID: job, Slots: 1, Lease: 30 * time.Second, Trigger: "schedule",
@@ -92,7 +92,7 @@ func (h *hall) run(elector *election.Elector, job string) *election.Term {
 	if r.Verdict != election.Granted {
 		h.t.Fatalf("%+v", r)
 	}
-	return r.Term
+	return election.TermOf(r)
 }
 
 // expect keeps the house, and then compares of which jobs there are locks, and which are gone.

@@ -23,7 +23,7 @@ func TestPoolsAndLocks(t *testing.T) {
 	}
 	s.must(s.journal.DescribeJobs(t.Context(), []journal.JobInfo{info("export"), info("load")}))
 	for _, job := range []string{"export", "load"} {
-		if r := s.elector.Claim(t.Context(), []election.Claim{{Lock: election.JobLock(job), ID: job + "-run", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]; r.Term == nil {
+		if r := s.elector.Claim(t.Context(), []election.Claim{{Lock: election.JobLock(job), ID: job + "-run", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]; election.TermOf(r) == nil {
 			t.Fatalf("%+v", r)
 		}
 		if _, _, err := s.elector.TryAcquirePool(t.Context(), election.Entry{Pool: "warehouse", Slots: 1, Lease: time.Minute, Run: job + "-run"}); err != nil {

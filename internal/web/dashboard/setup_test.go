@@ -173,7 +173,7 @@ func (s *site) fill() {
 	gone := journal.Record{RunID: "gone", Job: "gone", Outcome: journal.OutcomeOK, Started: tick, Finished: tick}
 	s.must(s.journal.Record(ctx, append(records, died, next, gone)))
 	result := s.elector.Claim(ctx, []election.Claim{{Lock: election.JobLock("report"), ID: "run-0", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]
-	if result.Term == nil {
+	if election.TermOf(result) == nil {
 		s.t.Fatalf("%+v", result)
 	}
 }

@@ -4,7 +4,7 @@
 -- ARGV   4 slot
 --        5 reason
 -- Reply after the common part: nothing
---      told | gone: the row does not belong to this id | late
+--      asked | gone: the row does not belong to this id | late
 --
 -- s<slot> of LOCK is the mark: "lease id\nreason". It counts only for the lease that it names, so it need not be deleted.
 --
@@ -16,4 +16,4 @@ if now > tonumber(ARGV[2]) then return {'late', now, 0} end
 local row = redis.call('HGET', KEYS[2], 'r' .. ARGV[4])
 if not row or string.sub(row, 1, #id + 1) ~= id .. '\n' then return {'gone', now, 0} end
 redis.call('HSET', KEYS[2], 's' .. ARGV[4], id .. '\n' .. ARGV[5])
-return {'told', now, 0}
+return {'asked', now, 0}

@@ -83,7 +83,7 @@ local delay, delayed = number(LOCK, 'delay', f[14], HOUR), list(LOCK, 'delayed',
 local used, first_end = number(LOCK, 'used', f[16], SLOTS), f[17]
 local paused = f[18] or ''
 local from, behind = number(LOCK, 'from', f[19], TICK), number(LOCK, 'behind', f[20], 2 * DAY / 1000000)
-local low_told, begins = low, since -- low in the view of clients, and since of the current schedule
+local low_shown, begins = low, since -- low in the view of clients, and since of the current schedule
 if from > 0 and from == low then low = math.min(low, math.floor(since / 1000000)) end
 if slot_of_id then number(LOCK, 'i' .. id, slot_of_id, SLOTS - 1) end
 
@@ -133,7 +133,7 @@ local function ledger_text()
 end
 
 -- Returns the ledger with the pause before it, if the lock ever had one: "!pause;...".
-local function told_text()
+local function shown_text()
   local text = ledger_text()
   if paused == '' then return text end
   return '!' .. paused .. (text ~= '' and ';' or '') .. text
@@ -144,8 +144,8 @@ local function here() return now - behind * 1000000 end
 
 -- Stores low. While the stored low is from the ticks of another zone, since has the newest decided tick instead.
 local function keep_low()
-  if low >= low_told then
-    low_told = low
+  if low >= low_shown then
+    low_shown = low
     set('low', int(low))
     if from > 0 then from = 0; set('from', '0') end
   elseif low * 1000000 > begins then
@@ -361,10 +361,10 @@ local function remember()
   if not sound(w_low, TICK) or w_low * 1000000 > now + MINUTE then w_low = 0 end -- it was observed while the clock was wrong
   if not sound(w_floor, now + DAY) then w_floor = 0 end
   if not sound(w_longest, DAY) then w_longest = DAY end
-  if w_floor <= floor and w_low <= low_told then return end
+  if w_floor <= floor and w_low <= low_shown then return end
   if from > 0 then set('from', '0') end -- since may be lost, and in doubt a tick is decided
-  floor, low_told, longest, from = math.max(floor, w_floor), math.max(low_told, w_low), math.max(longest, w_longest), 0
-  low = low_told
+  floor, low_shown, longest, from = math.max(floor, w_floor), math.max(low_shown, w_low), math.max(longest, w_longest), 0
+  low = low_shown
   local open = {}
   for tick, prev, state, how in string.gmatch(ARGV[7], '(%d+) (%d+) (%a+) ([^;]*)') do
     local t, known = entry_of(tick, prev, state, how)
@@ -388,11 +388,11 @@ end
 -- Corrects values that are more than a minute ahead of the server's clock, because they were written while it was wrong.
 local function mend()
   local bound = now + MINUTE
-  if low_told * 1000000 > bound then
-    if from == low_told and from > 0 then from = math.floor(now / 1000000); set('from', int(from)) end
-    low_told = math.floor(now / 1000000)
-    low = math.min(low, low_told)
-    set('low', int(low_told))
+  if low_shown * 1000000 > bound then
+    if from == low_shown and from > 0 then from = math.floor(now / 1000000); set('from', int(from)) end
+    low_shown = math.floor(now / 1000000)
+    low = math.min(low, low_shown)
+    set('low', int(low_shown))
   end
   if since > bound then since = now; begins = now; set('since', int(since)) end
   if since2 > bound then since2 = now; set('since2', int(since2)) end
@@ -409,9 +409,9 @@ local function leave_zone()
     if e.state ~= 'open' then most = math.max(most, tick) end
     erase(tick)
   end
-  low_told = math.max(low_told, most)
-  from = low_told
-  set('low', int(low_told))
+  low_shown = math.max(low_shown, most)
+  from = low_shown
+  set('low', int(low_shown))
   set('from', int(from))
   redis.call('HDEL', LOCK, 'missed') -- ticks have other numbers in another zone
   return most * 1000000
@@ -431,7 +431,7 @@ local function know(schedule, announced)
   if digest == '' and low > 0 then fresh = 0 end -- only the state from a client is left, so the ledger alone decides
   if moves then left = leave_zone() end
   digest2, since2, digest, since, begins = digest, left, schedule, fresh, fresh
-  if moves then low = math.min(low_told, math.floor(since / 1000000)) end
+  if moves then low = math.min(low_shown, math.floor(since / 1000000)) end
   set('digest', digest)
   set('since', int(since))
   set('digest2', digest2)
@@ -450,7 +450,7 @@ local sync = ARGV[8] == '1'
 local function reply(verdict, ...)
   if sync and (#changes > 0 or redis.call('EXISTS', LOCK) == 1) then set('sync', '') end
   save()
-  return {verdict, now, floor, longest, low_told, told_text(), redis.call('HLEN', ORPHANS), ...}
+  return {verdict, now, floor, longest, low_shown, shown_text(), redis.call('HLEN', ORPHANS), ...}
 end
 local function is_late() return now > num(ARGV[2]) end
 

@@ -7,7 +7,7 @@
 --                   oldest run that began before the tick
 --       12 tick
 --       13 from     the earliest start of the tick
--- Reply after the common part: told, lease id, owner, slot | gone (there is no such row, or the tick needs no room) | late
+-- Reply after the common part: asked, lease id, owner, slot | gone (there is no such row, or the tick needs no room) | late
 --
 -- s<slot> of LOCK is the mark: "lease id\nreason\ntick that needs the slot, or ''". It counts only for the lease that it names.
 --
@@ -21,7 +21,7 @@ local held = holds()
 
 local function mark(slot, row, reason, tick)
   set('s' .. slot, row.id .. '\n' .. reason .. '\n' .. tick)
-  return reply('told', row.id, row.owner, tonumber(slot))
+  return reply('asked', row.id, row.owner, tonumber(slot))
 end
 local function tell(row)
   redis.pcall('PUBLISH', ARGV[10], 'stop\t' .. row.id .. '\t' .. ARGV[9] .. '\n') -- the ACL may forbid it
@@ -58,7 +58,7 @@ for i = 1, #held, 2 do
   local row = row_at(slot)
   local reason, of
   if row then reason, of = mark_of(slot, row) end
-  if reason and of == tick then return reply('told', row.id, row.owner, tonumber(slot)) end
+  if reason and of == tick then return reply('asked', row.id, row.owner, tonumber(slot)) end
   if reason and decided(of) then leaving = leaving or {slot, row, reason} -- the run is stopping, but not to make room for an undecided tick
   elseif row and not reason and began_before(row) and (not oldest or num(row.token) < num(oldest.token)) then oldest, at = row, slot end
 end

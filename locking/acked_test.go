@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	redisstore "github.com/cronclave/cronclave/internal/lease/redis"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // acked wants one replica to have each grant.
@@ -18,22 +20,22 @@ func (w *wire) acked() (c *Client, closeAll func()) {
 }
 
 // wants fails the test unless the verdict is the one wanted; Unknown must be worth asking again.
-func (w *wire) wants(a Answer, want Verdict) Answer {
+func (w *wire) wants(a lease.Result, want lease.Verdict) lease.Result {
 	w.Helper()
-	if a.Verdict != want || want == Unknown && !errors.Is(a.Err, ErrUnknown) {
+	if a.Verdict != want || want == lease.Unknown && !errors.Is(a.Err, ErrUnknown) {
 		w.Fatalf("verdict %q (outcome %q), %v; want %q", a.Verdict, a.Outcome, a.Err, want)
 	}
 	return a
 }
 
 // tickOf is a tick that is due now, of a schedule that the lock knows since a minute ago.
-func (w *wire) tickOf(c *Client, lease, patience time.Duration) Request {
+func (w *wire) tickOf(c *Client, length, patience time.Duration) lease.Request {
 	w.Helper()
 	w.replicas(1)
-	c.Inspect(w.Context(), []InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+	c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
 	w.pass(time.Minute)
 	now := time.Now().Truncate(time.Second)
-	return Request{Lock: "x", ID: "one", Permanent: true, Lease: lease, Trigger: "schedule", Tick: &Tick{
+	return lease.Request{Lock: "x", ID: "one", Permanent: true, Lease: length, Trigger: "schedule", Tick: &lease.Tick{
 		At: now, Previous: now.Add(-time.Second), Schedule: "s", Deadline: now.Add(patience), IfLate: "missed"}}
 }
 
@@ -43,18 +45,18 @@ func TestGrantCountsOnlyWhenReplicasHaveIt(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.acked()
 		defer closeAll()
-		r := Request{Lock: "x", ID: "one", Lease: time.Minute}
-		a := w.wants(c.Acquire(w.Context(), r), Unknown)
-		if a.Lease != nil || a.ID != "one" || len(w.rows("x")) != 1 {
+		r := lease.Request{Lock: "x", ID: "one", Lease: time.Minute}
+		a := w.wants(c.requests.Acquire(w.Context(), r), lease.Unknown)
+		if a.Run != nil || a.ID != "one" || len(w.rows("x")) != 1 {
 			w.Fatalf("%+v, rows %+v", a, w.rows("x"))
 		}
 		w.replicas(1)
-		l := w.wants(c.Acquire(w.Context(), r), Granted).Lease
+		l := leaseOf(w.wants(c.requests.Acquire(w.Context(), r), lease.Granted).Run)
 		if rows := w.rows("x"); rows[0].Token != l.Token() {
 			w.Errorf("rows %+v, token %d", rows, l.Token())
 		}
 		w.replicas(0) // a grant that has counted once goes on counting
-		if again := w.wants(c.Acquire(w.Context(), r), Granted); again.Lease != l {
+		if again := w.wants(c.requests.Acquire(w.Context(), r), lease.Granted); leaseOf(again.Run) != l {
 			w.Error("a second lease of the same grant")
 		}
 		w.Waits()
@@ -77,7 +79,7 @@ func TestReleaseDoesNotWaitWithClaims(t *testing.T) {
 		var claims sync.WaitGroup
 		for _, lock := range []string{"under way", "waiting"} {
 			claims.Go(func() {
-				if a := c.Acquire(w.Context(), Request{Lock: lock, Lease: time.Minute}); a.Verdict != Granted {
+				if a := c.requests.Acquire(w.Context(), lease.Request{Lock: lock, Lease: time.Minute}); a.Verdict != lease.Granted {
 					w.Errorf("%s: %q, %v", lock, a.Verdict, a.Err)
 				}
 			})
@@ -115,7 +117,7 @@ func TestRenewalExtendsOnlyWhatReplicasHave(t *testing.T) {
 			if alive := l.Context().Err() == nil; alive != back {
 				w.Errorf("replicas back in time: %v, but alive: %v", back, alive)
 			}
-			if rows := w.rows("x"); len(rows) != 1 || !rows[0].Expiry.After(began.Add(lease)) {
+			if rows := w.rows("x"); len(rows) != 1 || !rows[0].Expires.After(began.Add(lease)) {
 				w.Errorf("the server has not renewed it: %+v", rows)
 			}
 			if !back && !errors.Is(context.Cause(l.Context()), ErrLost) {
@@ -132,19 +134,19 @@ func TestUnacknowledgedTickWaitsForReplicas(t *testing.T) {
 		defer closeAll()
 		r := w.tickOf(c, time.Second, time.Minute)
 		w.replicas(0)
-		w.wants(c.Acquire(w.Context(), r), Unknown)
+		w.wants(c.requests.Acquire(w.Context(), r), lease.Unknown)
 		w.pass(500 * time.Millisecond)
 		for range 10 {
-			w.wants(c.Acquire(w.Context(), r), Unknown)
+			w.wants(c.requests.Acquire(w.Context(), r), lease.Unknown)
 			w.pass(3 * time.Second)
 			if n := len(w.rows("x")); n != 1 { // else others could mourn it
 				w.Fatalf("%d rows while replicas are waited for", n)
 			}
 		}
 		w.replicas(1)
-		a := w.wants(c.Acquire(w.Context(), r), Granted)
-		if a.Orphans != 0 || RunOf(a.Lease).Attempt() != 1 || a.Lease.Remaining() > time.Second {
-			w.Errorf("%d orphans, attempt %d, %v remain", a.Orphans, RunOf(a.Lease).Attempt(), a.Lease.Remaining())
+		a := w.wants(c.requests.Acquire(w.Context(), r), lease.Granted)
+		if a.Orphans != 0 || a.Run.Attempt() != 1 || a.Run.Remaining() > time.Second {
+			w.Errorf("%d orphans, attempt %d, %v remain", a.Orphans, a.Run.Attempt(), a.Run.Remaining())
 		}
 	})
 }
@@ -156,18 +158,18 @@ func TestUnacknowledgedTickIsSettledAfterItsDeadline(t *testing.T) {
 			defer closeAll()
 			r := w.tickOf(c, 30*time.Second, 4*time.Second)
 			w.replicas(0)
-			w.wants(c.Acquire(w.Context(), r), Unknown)
+			w.wants(c.requests.Acquire(w.Context(), r), lease.Unknown)
 			w.pass(5 * time.Second)
 			for range after {
-				w.wants(c.Acquire(w.Context(), r), Unknown)
+				w.wants(c.requests.Acquire(w.Context(), r), lease.Unknown)
 				w.pass(2 * time.Second)
 			}
 			w.replicas(1)
 			if after == 0 { // the claimant that gets it looks at the clock, and gives it back
-				w.wants(c.Acquire(w.Context(), r), Granted)
+				w.wants(c.requests.Acquire(w.Context(), r), lease.Granted)
 				return
 			}
-			if a := w.wants(c.Acquire(w.Context(), r), Decided); a.Outcome != "missed" || a.ID != r.ID {
+			if a := w.wants(c.requests.Acquire(w.Context(), r), lease.Decided); a.Outcome != "missed" || a.ID != r.ID {
 				w.Errorf("%+v", a)
 			}
 			if len(w.rows("x")) != 0 {
@@ -184,15 +186,15 @@ func TestRefusalsCountOnlyWhenReplicasHaveThem(t *testing.T) {
 		other, closeOther := w.acked()
 		defer closeOther()
 		r := w.tickOf(c, time.Minute, time.Hour)
-		w.wants(c.Acquire(w.Context(), r), Granted)
+		w.wants(c.requests.Acquire(w.Context(), r), lease.Granted)
 		r.ID = "other"
 		w.replicas(0)
-		w.wants(other.Acquire(w.Context(), r), Unknown)
-		plain := Request{Lock: "y", Lease: time.Minute}
-		w.wants(c.Acquire(w.Context(), plain), Unknown)
-		w.wants(other.Acquire(w.Context(), plain), Held) // which decides nothing
+		w.wants(other.requests.Acquire(w.Context(), r), lease.Unknown)
+		plain := lease.Request{Lock: "y", Lease: time.Minute}
+		w.wants(c.requests.Acquire(w.Context(), plain), lease.Unknown)
+		w.wants(other.requests.Acquire(w.Context(), plain), lease.Held) // which decides nothing
 		w.replicas(1)
-		w.wants(other.Acquire(w.Context(), r), Decided)
+		w.wants(other.requests.Acquire(w.Context(), r), lease.Decided)
 	})
 }
 
@@ -206,12 +208,12 @@ func TestUnacknowledgedReplyTeachesNothing(t *testing.T) {
 		other, closeOther := w.acked()
 		defer closeOther()
 		r := w.tickOf(c, time.Minute, time.Hour)
-		s := c.Inspect(w.Context(), []InspectRequest{{Lock: "x", Permanent: true}})[0]
+		s := c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x", Permanent: true}})[0]
 		w.replicas(0)
-		w.wants(c.Acquire(w.Context(), r), Unknown)
+		w.wants(c.requests.Acquire(w.Context(), r), lease.Unknown)
 		theirs := r
 		theirs.ID = "theirs"
-		w.wants(other.Acquire(w.Context(), theirs), Unknown)
+		w.wants(other.requests.Acquire(w.Context(), theirs), lease.Unknown)
 		// A failover to a replica that has all but the grant.
 		keys := redisstore.LockKeys(c.lockKey("x"), "")
 		if err := errors.Join(c.cfg.Redis.Del(w.Context(), keys[:3]...).Err(), c.cfg.Redis.HSet(w.Context(), keys[0],
@@ -219,8 +221,8 @@ func TestUnacknowledgedReplyTeachesNothing(t *testing.T) {
 			w.Fatal(err)
 		}
 		w.replicas(1)
-		w.wants(other.Acquire(w.Context(), theirs), Granted)
-		w.wants(c.Acquire(w.Context(), r), Decided)
+		w.wants(other.requests.Acquire(w.Context(), theirs), lease.Granted)
+		w.wants(c.requests.Acquire(w.Context(), r), lease.Decided)
 	})
 }
 
@@ -305,19 +307,19 @@ func TestGrantBesideASettlementIsNotHandedOutTooLate(t *testing.T) {
 		c, closeAll := w.client(Config{AckedReplicas: 1, Timeout: 2 * time.Second})
 		defer closeAll()
 		r := w.tickOf(c, 30*time.Second, time.Second)
-		l := w.wants(c.Acquire(w.Context(), r), Granted).Lease
-		if err := RunOf(l).Undo(w.Context()); err != nil {
+		l := leaseOf(w.wants(c.requests.Acquire(w.Context(), r), lease.Granted).Run)
+		if err := runOf(l).Undo(w.Context()); err != nil {
 			w.Fatal(err)
 		}
-		c.AcquireAll(w.Context(), []Request{{Lock: "warm1"}, {Lock: "warm2"}})
-		w.pass(1500 * time.Millisecond)                                        // past the tick's deadline; its id has a tombstone
-		c.AcquireAll(w.Context(), []Request{{Lock: "warm3"}, {Lock: "warm4"}}) // the server knows the script for two
+		c.requests.AcquireAll(w.Context(), []lease.Request{{Lock: "warm1"}, {Lock: "warm2"}})
+		w.pass(1500 * time.Millisecond)                                                       // past the tick's deadline; its id has a tombstone
+		c.requests.AcquireAll(w.Context(), []lease.Request{{Lock: "warm3"}, {Lock: "warm4"}}) // the server knows the script for two
 		w.slow(210 * time.Millisecond)
 		defer w.fail()
-		answers := c.AcquireAll(w.Context(), []Request{r, {Lock: "y", Lease: 800 * time.Millisecond}})
-		w.wants(answers[0], Settled)
-		if a := answers[1]; a.Verdict == Granted && a.Lease.Remaining() <= 0 {
-			w.Errorf("handed out %v after its deadline; context: %v", -a.Lease.Remaining(), a.Lease.Context().Err())
+		answers := c.requests.AcquireAll(w.Context(), []lease.Request{r, {Lock: "y", Lease: 800 * time.Millisecond}})
+		w.wants(answers[0], lease.Settled)
+		if a := answers[1]; a.Verdict == lease.Granted && leaseOf(a.Run).Remaining() <= 0 {
+			w.Errorf("handed out %v after its deadline; context: %v", -leaseOf(a.Run).Remaining(), leaseOf(a.Run).Context().Err())
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -22,12 +22,12 @@ func TestKeeperRenewsInBatchesAThirdOfTheWay(t *testing.T) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
 		const leases = 1200
-		requests := make([]Request, leases)
+		requests := make([]lease.Request, leases)
 		for i := range requests {
-			requests[i] = Request{Lock: fmt.Sprint(i), Lease: 30 * time.Second}
+			requests[i] = lease.Request{Lock: fmt.Sprint(i), Lease: 30 * time.Second}
 		}
-		for _, a := range c.AcquireAll(w.Context(), requests) {
-			if a.Verdict != Granted {
+		for _, a := range c.requests.AcquireAll(w.Context(), requests) {
+			if a.Verdict != lease.Granted {
 				w.Fatal(a.Verdict, a.Err)
 			}
 		}
@@ -204,13 +204,13 @@ func TestGrantThatWaitsForItsBatchIsNotHandedOutTooLate(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{Timeout: 2 * time.Second})
 		defer closeAll()
-		c.AcquireAll(w.Context(), []Request{{Lock: "warm1"}, {Lock: "warm2"}})
+		c.requests.AcquireAll(w.Context(), []lease.Request{{Lock: "warm1"}, {Lock: "warm2"}})
 		w.slow(800 * time.Millisecond)
 		defer w.fail()
 		const many = 51 // slots of a request that goes by itself
-		answers := c.AcquireAll(w.Context(), []Request{{Lock: "x", Lease: 1500 * time.Millisecond}, {Lock: "y", Lease: time.Minute}, {Lock: "z", Slots: many}})
-		for i, verdict := range []Verdict{Unknown, Granted, Granted} {
-			if a := answers[i]; a.Verdict != verdict || (verdict == Unknown) != errors.Is(a.Err, ErrUnknown) {
+		answers := c.requests.AcquireAll(w.Context(), []lease.Request{{Lock: "x", Lease: 1500 * time.Millisecond}, {Lock: "y", Lease: time.Minute}, {Lock: "z", Slots: many}})
+		for i, verdict := range []lease.Verdict{lease.Unknown, lease.Granted, lease.Granted} {
+			if a := answers[i]; a.Verdict != verdict || (verdict == lease.Unknown) != errors.Is(a.Err, ErrUnknown) {
 				w.Errorf("request %d: %q, %v; want %q", i, a.Verdict, a.Err, verdict)
 			}
 		}
@@ -253,7 +253,7 @@ func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 			w.pass(length/3 - 10*time.Millisecond)
 			w.slow(slow)
 			w.pass(slow + 20*time.Millisecond)
-			renewed := w.rows("x")[0].Expiry
+			renewed := w.rows("x")[0].Expires
 			w.fail("mute")
 			<-l.Context().Done()
 			if now := time.Now(); !now.Before(renewed) || now.Before(renewed.Add(-length/50)) {
@@ -271,7 +271,7 @@ func TestEndedLeaseIsNotRenewed(t *testing.T) {
 		w.lock(c, "y", 30*time.Second)
 		l.end(ErrLost) // its deadline passes between two attempts
 		w.pass(9 * time.Second)
-		if rows := w.rows("x"); len(rows) != 1 || time.Until(rows[0].Expiry) > time.Second {
+		if rows := w.rows("x"); len(rows) != 1 || time.Until(rows[0].Expires) > time.Second {
 			w.Errorf("a lease that has ended was renewed: %+v", rows)
 		}
 		l.extendTo(c.cfg.Clock() + time.Hour) // a reply that came late
@@ -333,7 +333,7 @@ func TestHolderRelysOnNoMoreThanItsLease(t *testing.T) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
 		now := w.Start.UnixMicro()
-		r := Request{Lease: time.Minute}
+		r := lease.Request{Lease: time.Minute}
 		g := lease.Grant{Token: Token(now), Attempt: 1, Expiry: now + 3600e6, Now: now, RenewAfter: time.Second}
 		if l := newLease(c, &r, &g); l.deadline > lease.HoldFor(time.Minute) || l.renewAt > 20*time.Second {
 			w.Errorf("deadline %v, renewal at %v", l.deadline, l.renewAt)
@@ -345,9 +345,9 @@ func TestGrantAfterTheEndOfALeaseIsANewLease(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
-		r := Request{Lock: "x", ID: "same", Lease: time.Hour}
-		first := c.Acquire(w.Context(), r).Lease
-		if second := c.Acquire(w.Context(), r).Lease; second != first {
+		r := lease.Request{Lock: "x", ID: "same", Lease: time.Hour}
+		first := leaseOf(c.requests.Acquire(w.Context(), r).Run)
+		if second := leaseOf(c.requests.Acquire(w.Context(), r).Run); second != first {
 			w.Fatal("two leases of one grant")
 		}
 		if err := c.cfg.Redis.FlushAll(w.Context()).Err(); err != nil {
@@ -355,7 +355,7 @@ func TestGrantAfterTheEndOfALeaseIsANewLease(t *testing.T) {
 		}
 		w.pass(time.Second)
 		c.observed.Delete("x")
-		second := c.Acquire(w.Context(), r).Lease
+		second := leaseOf(c.requests.Acquire(w.Context(), r).Run)
 		if second == first || second.Token() <= first.Token() {
 			w.Fatalf("token %d, then %d", first.Token(), second.Token())
 		}
@@ -491,7 +491,7 @@ func TestCloseDuringTheFirstTryLeavesNoGhost(t *testing.T) {
 				_ = r.Close() // as its owner does next
 				<-tried
 				if rows := w.rows("x"); len(rows) != 0 {
-					w.Errorf("a ghost holds the lock for %v", time.Until(rows[0].Expiry))
+					w.Errorf("a ghost holds the lock for %v", time.Until(rows[0].Expires))
 				}
 			})
 		})
@@ -613,7 +613,7 @@ func TestTryThatArrivesAfterARefusalLeavesNoGhost(t *testing.T) {
 		<-s.done
 		w.pass(10 * time.Second)
 		if rows := w.rows("x"); len(rows) != 0 {
-			w.Errorf("TryLock said that it is held by another; a ghost holds it for %v", time.Until(rows[0].Expiry))
+			w.Errorf("TryLock said that it is held by another; a ghost holds it for %v", time.Until(rows[0].Expires))
 		}
 	})
 }
@@ -630,12 +630,12 @@ func TestWhatIsGivenUpIsBounded(t *testing.T) {
 		w.release(w.lock(c, "warm", time.Minute))
 		w.fail("mute")
 		before := runtime.NumGoroutine()
-		for range mostGivenUp + 1000 {
+		for range lease.MostGivenUp + 1000 {
 			ctx, cancel := context.WithTimeout(w.Context(), time.Millisecond)
 			_, _, _ = c.Mutex("x").TryLock(ctx)
 			cancel()
 		}
-		if n := runtime.NumGoroutine() - before; n > mostGivenUp+100 {
+		if n := runtime.NumGoroutine() - before; n > lease.MostGivenUp+100 {
 			w.Errorf("%d goroutines more", n)
 		}
 		w.fail()
@@ -650,24 +650,24 @@ func TestGiveBackThatWasNeverHeard(t *testing.T) {
 		defer closeAll()
 		other, closeOther := w.beside().client(Config{})
 		defer closeOther()
-		c.Inspect(w.Context(), []InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+		c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
 		w.pass(time.Minute)
 		now := time.Now().Truncate(time.Second)
-		r := Request{Lock: "x", ID: "one", Permanent: true, Lease: 3 * time.Second, Trigger: "schedule", Tick: &Tick{
+		r := lease.Request{Lock: "x", ID: "one", Permanent: true, Lease: 3 * time.Second, Trigger: "schedule", Tick: &lease.Tick{
 			At: now, Previous: now.Add(-time.Second), Schedule: "s"}}
-		l := c.Acquire(w.Context(), r).Lease
+		l := leaseOf(c.requests.Acquire(w.Context(), r).Run)
 		w.fail("mute")
-		_ = RunOf(l).Undo(w.Context())
+		_ = runOf(l).Undo(w.Context())
 		w.pass(10 * time.Second)
-		a := other.Acquire(w.Context(), Request{Lock: "x", Permanent: true, Lease: time.Minute, Trigger: "recovery", Adopt: "one"})
-		if a.Verdict != Granted {
+		a := other.requests.Acquire(w.Context(), lease.Request{Lock: "x", Permanent: true, Lease: time.Minute, Trigger: "recovery", Adopt: "one"})
+		if a.Verdict != lease.Granted {
 			w.Fatal(a.Verdict, a.Outcome, a.Err)
 		}
 		w.fail()
 		w.pass(5 * time.Second)
-		if err := RunOf(l).Undo(w.Context()); err == nil {
+		if err := runOf(l).Undo(w.Context()); err == nil {
 			w.Error("the second GiveBack is no error: the tick is said to be open, and another runs it")
 		}
-		w.release(a.Lease)
+		w.release(leaseOf(a.Run))
 	})
 }

@@ -1,4 +1,4 @@
-package engine_test
+package locking_test
 
 import (
 	"context"
@@ -15,8 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/embedded"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/testtier"
+	"github.com/cronclave/cronclave/locking"
 )
 
 // masters starts independent servers in this process.
@@ -31,9 +32,9 @@ func masters(t testing.TB, n int) (servers []*embedded.Server, clients []redis.U
 	return servers, clients
 }
 
-func quorumOf(t testing.TB, clients []redis.UniversalClient) *engine.Client {
+func quorumOf(t testing.TB, clients []redis.UniversalClient) *locking.Client {
 	t.Helper()
-	c, err := engine.New(engine.Config{Quorum: clients, Timeout: 5 * time.Second})
+	c, err := locking.New(locking.Config{Quorum: clients, Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,12 +67,12 @@ func TestQuorumGrantNeedsTheLedgerOnAMajority(t *testing.T) {
 	for _, c := range clients[:3] {
 		c.AddHook(deaf{})
 	}
-	c, err := engine.New(engine.Config{Quorum: clients, Timeout: time.Second})
+	c, err := locking.New(locking.Config{Quorum: clients, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if a := c.Acquire(t.Context(), engine.Request{Lock: "job", Trigger: "manual"}); a.Verdict != engine.Unknown || !errors.Is(a.Err, engine.ErrUnknown) {
+	if a := c.Engine().Acquire(t.Context(), lease.Request{Lock: "job", Trigger: "manual"}); a.Verdict != lease.Unknown || !errors.Is(a.Err, locking.ErrUnknown) {
 		t.Errorf("%s: %v", a.Verdict, a.Err)
 	}
 	if l, ok, err := c.Mutex("plain").TryLock(t.Context()); !ok || err != nil { // which needs none
@@ -81,7 +82,7 @@ func TestQuorumGrantNeedsTheLedgerOnAMajority(t *testing.T) {
 
 func TestQuorumRefusesWhatCantBe(t *testing.T) {
 	_, clients := masters(t, 5)
-	for what, cfg := range map[string]engine.Config{
+	for what, cfg := range map[string]locking.Config{
 		"an even number":  {Quorum: clients[:4]},
 		"two":             {Quorum: clients[:2]},
 		"one server, too": {Quorum: clients, Redis: clients[0]},
@@ -89,7 +90,7 @@ func TestQuorumRefusesWhatCantBe(t *testing.T) {
 		"replicas":        {Quorum: clients, AckedReplicas: 1},
 		"none":            {},
 	} {
-		if c, err := engine.New(cfg); err == nil {
+		if c, err := locking.New(cfg); err == nil {
 			t.Errorf("%s is accepted", what)
 			_ = c.Close()
 		}
@@ -99,7 +100,7 @@ func TestQuorumRefusesWhatCantBe(t *testing.T) {
 func TestQuorumGrantsEachRowOnce(t *testing.T) {
 	_, clients := masters(t, 5)
 	a, b := quorumOf(t, clients), quorumOf(t, clients)
-	var last engine.Token
+	var last locking.Token
 	for i := range 20 {
 		l, ok, err := a.Mutex("m").TryLock(t.Context())
 		if err != nil || !ok {
@@ -116,7 +117,7 @@ func TestQuorumGrantsEachRowOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var held []*engine.Lease
+	var held []*locking.Lease
 	for i := range 3 {
 		l, ok, err := a.Semaphore("s", 3).TryAcquire(t.Context())
 		if err != nil || !ok || l.Slot() != i {
@@ -210,7 +211,7 @@ func (f *faulty) forget(ctx context.Context) error {
 func sha(text string) string { return fmt.Sprintf("%x", sha1.Sum([]byte(text))) }
 
 // faultyQuorum is a client of masters that can fail, and the masters as a client sees them.
-func faultyQuorum(t *testing.T, n int) (*engine.Client, []*faulty) {
+func faultyQuorum(t *testing.T, n int) (*locking.Client, []*faulty) {
 	t.Helper()
 	_, clients := masters(t, n)
 	var nodes []*faulty
@@ -234,9 +235,9 @@ func TestQuorumTrustsNoMinorityOfClocks(t *testing.T) {
 	nodes[3].cut.Store(true)
 	nodes[4].cut.Store(true)
 	soon := time.Now().Add(10 * time.Minute).Truncate(time.Second)
-	a := c.Acquire(t.Context(), engine.Request{Lock: "job", Permanent: true, AnyLimit: true,
-		Tick: &engine.Tick{At: soon, Previous: soon.Add(-time.Minute), Schedule: "every minute"}})
-	if a.Verdict != engine.Early {
+	a := c.Engine().Acquire(t.Context(), lease.Request{Lock: "job", Permanent: true, AnyLimit: true,
+		Tick: &lease.Tick{At: soon, Previous: soon.Add(-time.Minute), Schedule: "every minute"}})
+	if a.Verdict != lease.Early {
 		t.Errorf("a tick in ten minutes: %s, %v", a.Verdict, a.Err)
 	}
 }
@@ -254,7 +255,7 @@ func awaitVotes(t *testing.T, nodes []*faulty) {
 // One clock steps back by ten minutes: nothing stands still, and no token shrinks.
 func TestQuorumGoesOnWhenAClockStepsBack(t *testing.T) {
 	c, nodes := faultyQuorum(t, 5)
-	var last engine.Token
+	var last locking.Token
 	for i := range 30 {
 		if i == 10 {
 			nodes[0].step(t, -10*time.Minute)
@@ -311,7 +312,7 @@ func TestQuorumLockAfterAnOutage(t *testing.T) {
 func TestQuorumWaiterLearnsOfSilence(t *testing.T) {
 	testtier.Slow(t)
 	servers, clients := masters(t, 3)
-	c, err := engine.New(engine.Config{Quorum: clients, Timeout: 500 * time.Millisecond})
+	c, err := locking.New(locking.Config{Quorum: clients, Timeout: 500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,12 +327,12 @@ func TestQuorumWaiterLearnsOfSilence(t *testing.T) {
 		_, err := c.Mutex("m").Lock(ctx)
 		return err
 	}
-	if err := wait(); errors.Is(err, engine.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+	if err := wait(); errors.Is(err, locking.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("of a lock that %s holds: %v", held.ID(), err)
 	}
 	servers[0].Close()
 	servers[1].Close()
-	if err := wait(); !errors.Is(err, engine.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+	if err := wait(); !errors.Is(err, locking.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("of a quorum without a majority: %v", err)
 	} else if !strings.Contains(err.Error(), servers[1].Addr()) {
 		t.Errorf("it names no node that is away: %v", err)
@@ -344,21 +345,21 @@ func TestQuorumClockThatIsBehindUndoesNothing(t *testing.T) {
 	c, nodes := faultyQuorum(t, 3)
 	nodes[0].step(t, -time.Hour)
 	schedule := "every minute"
-	if s := c.Inspect(t.Context(), []engine.InspectRequest{{Lock: "job", Permanent: true, Schedule: schedule}})[0]; s.Err != nil {
+	if s := c.Engine().Inspect(t.Context(), []lease.InspectRequest{{Lock: "job", Permanent: true, Schedule: schedule}})[0]; s.Err != nil {
 		t.Fatal(s.Err)
 	}
 	awaitVotes(t, nodes)
 	at := time.Now().Add(time.Second).Truncate(time.Second)
-	request := engine.Request{Lock: "job", Permanent: true, AnyLimit: true, Tick: &engine.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: schedule}}
-	a := c.Acquire(t.Context(), request)
-	for a.Verdict == engine.Early {
+	request := lease.Request{Lock: "job", Permanent: true, AnyLimit: true, Tick: &lease.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: schedule}}
+	a := c.Engine().Acquire(t.Context(), request)
+	for a.Verdict == lease.Early {
 		<-time.After(10 * time.Millisecond)
-		a = c.Acquire(t.Context(), request)
+		a = c.Engine().Acquire(t.Context(), request)
 	}
-	if a.Verdict != engine.Granted {
+	if a.Verdict != lease.Granted {
 		t.Fatal(a.Verdict, a.Err)
 	}
-	if err := a.Lease.Release(t.Context()); err != nil {
+	if err := a.Run.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	nodes[2].cut.Store(true)
@@ -367,11 +368,11 @@ func TestQuorumClockThatIsBehindUndoesNothing(t *testing.T) {
 		clients = append(clients, n.node)
 	}
 	fresh := quorumOf(t, clients)
-	if s := fresh.Inspect(t.Context(), []engine.InspectRequest{{Lock: "job", Permanent: true, Schedule: schedule}})[0]; s.Err != nil {
+	if s := fresh.Engine().Inspect(t.Context(), []lease.InspectRequest{{Lock: "job", Permanent: true, Schedule: schedule}})[0]; s.Err != nil {
 		t.Fatal(s.Err)
 	}
 	nodes[2].cut.Store(false)
-	if again := c.Acquire(t.Context(), request); again.Verdict != engine.Decided {
+	if again := c.Engine().Acquire(t.Context(), request); again.Verdict != lease.Decided {
 		t.Errorf("asked for again, a tick that was granted: %s", again.Verdict)
 	}
 }
@@ -386,15 +387,15 @@ func TestQuorumNodeVotesAgainAfterAStep(t *testing.T) {
 		c.AddHook(f)
 		nodes = append(nodes, f)
 	}
-	c, err := engine.New(engine.Config{Quorum: clients, Timeout: 500 * time.Millisecond})
+	c, err := locking.New(locking.Config{Quorum: clients, Timeout: 500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	pair := func() {
 		t.Helper()
-		l, ok, err := c.Mutex("a", engine.WithLease(time.Second)).TryLock(t.Context()) // for which node 0 is asked first
-		if err != nil && !errors.Is(err, engine.ErrUnknown) {
+		l, ok, err := c.Mutex("a", locking.WithLease(time.Second)).TryLock(t.Context()) // for which node 0 is asked first
+		if err != nil && !errors.Is(err, locking.ErrUnknown) {
 			t.Fatal(err)
 		}
 		if ok {
@@ -532,11 +533,11 @@ func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // Promise: P9, quorum
 func TestQuorumWaiterLeavesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
-		stop func(c *engine.Client, cancel context.CancelFunc)
+		stop func(c *locking.Client, cancel context.CancelFunc)
 		want error
 	}{
-		"when the client closes": {func(c *engine.Client, _ context.CancelFunc) { _ = c.Close() }, engine.ErrClosed},
-		"when it is cancelled":   {func(_ *engine.Client, cancel context.CancelFunc) { cancel() }, context.Canceled},
+		"when the client closes": {func(c *locking.Client, _ context.CancelFunc) { _ = c.Close() }, locking.ErrClosed},
+		"when it is cancelled":   {func(_ *locking.Client, cancel context.CancelFunc) { cancel() }, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			servers, clients := masters(t, 3)
@@ -544,7 +545,7 @@ func TestQuorumWaiterLeavesNothing(t *testing.T) {
 			for _, c := range clients {
 				c.AddHook(&silent)
 			}
-			c, err := engine.New(engine.Config{Quorum: clients, Timeout: time.Second})
+			c, err := locking.New(locking.Config{Quorum: clients, Timeout: time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -555,7 +556,7 @@ func TestQuorumWaiterLeavesNothing(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			waited := make(chan error, 1)
 			go func() {
-				_, err := c.Mutex("m", engine.WithLease(time.Hour)).Lock(ctx)
+				_, err := c.Mutex("m", locking.WithLease(time.Hour)).Lock(ctx)
 				waited <- err
 			}()
 			for silent.lost.Load() < 10 {

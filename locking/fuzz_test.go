@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -91,9 +91,9 @@ func FuzzScripts(f *testing.F) {
 		defer c.Close()
 		for _, permanent := range []bool{true, false} {
 			lock := map[bool]string{true: "job", false: "plain"}[permanent]
-			c.Inspect(ctx, []InspectRequest{{Lock: lock, Permanent: permanent, Schedule: "s"}})
-			a := c.Acquire(ctx, Request{Lock: lock, Permanent: permanent, Trigger: "t", Slots: 2})
-			if a.Verdict != Granted {
+			c.requests.Inspect(ctx, []lease.InspectRequest{{Lock: lock, Permanent: permanent, Schedule: "s"}})
+			a := c.requests.Acquire(ctx, lease.Request{Lock: lock, Permanent: permanent, Trigger: "t", Slots: 2})
+			if a.Verdict != lease.Granted {
 				t.Fatalf("%q, %v", a.Verdict, a.Err)
 			}
 			for _, s := range []struct {
@@ -119,28 +119,28 @@ func FuzzScripts(f *testing.F) {
 }
 
 // askAll asks everything that there is to ask of a lock.
-func askAll(ctx context.Context, c *Client, lock string, permanent bool, held Answer) map[string]error {
-	now, _ := c.EstimatedTime()
-	tick := &Tick{At: now.Truncate(time.Second), Previous: now.Add(-time.Hour), Schedule: "s", KeepOutcome: true, IfHeld: "skipped"}
-	r := Request{Lock: lock, Permanent: permanent, Slots: 2, AnyLimit: true, Trigger: "t"}
-	again, claim, adopts, plain := r, r, r, Request{Lock: lock, Permanent: permanent, AnyLimit: true}
+func askAll(ctx context.Context, c *Client, lock string, permanent bool, held lease.Result) map[string]error {
+	now, _ := c.requests.EstimatedTime()
+	tick := &lease.Tick{At: now.Truncate(time.Second), Previous: now.Add(-time.Hour), Schedule: "s", KeepOutcome: true, IfHeld: "skipped"}
+	r := lease.Request{Lock: lock, Permanent: permanent, Slots: 2, AnyLimit: true, Trigger: "t"}
+	again, claim, adopts, plain := r, r, r, lease.Request{Lock: lock, Permanent: permanent, AnyLimit: true}
 	again.ID, claim.Tick, adopts.Adopt = held.ID, tick, "other"
 	short, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
 	errs := map[string]error{
-		"acquire":   c.Acquire(ctx, r).Err,
-		"ask again": c.Acquire(ctx, again).Err,
-		"claim":     c.Acquire(ctx, claim).Err,
-		"adopt":     c.Acquire(ctx, adopts).Err,
-		"as plain":  c.Acquire(ctx, plain).Err,
-		"look": c.Inspect(ctx, []InspectRequest{{Lock: lock, Permanent: permanent, Schedule: "s2", Follower: "f", Used: now.Add(-time.Hour),
+		"acquire":   c.requests.Acquire(ctx, r).Err,
+		"ask again": c.requests.Acquire(ctx, again).Err,
+		"claim":     c.requests.Acquire(ctx, claim).Err,
+		"adopt":     c.requests.Acquire(ctx, adopts).Err,
+		"as plain":  c.requests.Acquire(ctx, plain).Err,
+		"look": c.requests.Inspect(ctx, []lease.InspectRequest{{Lock: lock, Permanent: permanent, Schedule: "s2", Follower: "f", Used: now.Add(-time.Hour),
 			SettleThrough: now.Add(-time.Minute), SettleOutcome: "missed"}})[0].Err,
-		"stop":      c.Stop(ctx, []StopRequest{{Lock: lock, Permanent: permanent, Reason: "r", Tick: tick.At, From: now, Slots: 1}})[0].Err,
-		"pause":     c.Pause(ctx, []PauseRequest{{Lock: lock, Permanent: permanent, Outcome: "skipped"}})[0].Err,
-		"end well":  RunOf(held.Lease).MarkSucceeded(ctx, true),
-		"give back": RunOf(held.Lease).Undo(ctx),
+		"stop":      c.requests.Stop(ctx, []lease.StopRequest{{Lock: lock, Permanent: permanent, Reason: "r", Tick: tick.At, From: now, Slots: 1}})[0].Err,
+		"pause":     c.requests.Pause(ctx, []lease.PauseRequest{{Lock: lock, Permanent: permanent, Outcome: "skipped"}})[0].Err,
+		"end well":  held.Run.MarkSucceeded(ctx, true),
+		"give back": held.Run.Undo(ctx),
 	}
-	if _, err := c.Remove(ctx, []string{lock}, now); err != nil {
+	if _, err := c.requests.Remove(ctx, []string{lock}, now); err != nil {
 		errs["remove"] = err
 	}
 	if !permanent {

@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"strings"
@@ -57,27 +57,30 @@ func (w *wire) clientOf(r *redis.Client, cfg Config) (c *Client, closeAll func()
 	}
 }
 
+// runOf returns the lease with the methods for schedulers.
+func runOf(l *Lease) run { return run{l} }
+
 // lock takes a mutex.
-func (w *wire) lock(c *Client, name string, lease time.Duration) *Lease {
+func (w *wire) lock(c *Client, name string, length time.Duration) *Lease {
 	w.Helper()
-	a := c.Acquire(w.Context(), Request{Lock: name, Lease: lease})
-	if a.Verdict != Granted {
+	a := c.requests.Acquire(w.Context(), lease.Request{Lock: name, Lease: length})
+	if a.Verdict != lease.Granted {
 		w.Fatalf("lock %s: %q, %v", name, a.Verdict, a.Err)
 	}
-	return a.Lease
+	return leaseOf(a.Run)
 }
 
 // rows are the rows that the server has, seen over a wire of its own.
-func (w *wire) rows(lock string) []Row {
+func (w *wire) rows(lock string) []lease.Row {
 	w.Helper()
 	other := w.beside()
 	c, closeAll := other.client(Config{})
 	defer closeAll()
-	s := c.Inspect(w.Context(), []InspectRequest{{Lock: lock}})[0]
+	s := c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: lock}})[0]
 	if s.Err != nil {
 		w.Fatal(s.Err)
 	}
-	return s.Rows
+	return s.Running
 }
 
 // one is the store of a client of one master.

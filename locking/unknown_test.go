@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // A reply that is lost leaves the outcome unknown; a request with the same id resolves it.
@@ -15,9 +17,9 @@ func TestLostReplyIsResolvedByTheSameID(t *testing.T) {
 		defer closeAll()
 		w.release(w.lock(c, "warm", time.Minute))
 		w.fail("deaf")
-		r := Request{Lock: "x", Lease: time.Minute}
-		a := c.Acquire(w.Context(), r)
-		if a.Verdict != Unknown || !errors.Is(a.Err, ErrUnknown) || a.ID == "" {
+		r := lease.Request{Lock: "x", Lease: time.Minute}
+		a := c.requests.Acquire(w.Context(), r)
+		if a.Verdict != lease.Unknown || !errors.Is(a.Err, ErrUnknown) || a.ID == "" {
 			w.Fatalf("without a reply: %q, %v", a.Verdict, a.Err)
 		}
 		if len(w.rows("x")) != 1 {
@@ -25,8 +27,8 @@ func TestLostReplyIsResolvedByTheSameID(t *testing.T) {
 		}
 		w.fail()
 		r.ID = a.ID
-		again := c.Acquire(w.Context(), r)
-		if again.Verdict != Granted || again.Lease.Token() != w.rows("x")[0].Token {
+		again := c.requests.Acquire(w.Context(), r)
+		if again.Verdict != lease.Granted || leaseOf(again.Run).Token() != w.rows("x")[0].Token {
 			w.Errorf("asked again: %q, %v", again.Verdict, again.Err)
 		}
 	})
@@ -131,25 +133,25 @@ func TestWithdrawnTickIsOpenAgain(t *testing.T) {
 		inBubble(t, func(w *wire) {
 			c, closeAll := w.client(Config{})
 			defer closeAll()
-			c.Inspect(w.Context(), []InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+			c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
 			w.pass(time.Minute)
-			r := Request{Lock: "x", Permanent: true, Slots: perTick, Trigger: "schedule", Tick: &Tick{
+			r := lease.Request{Lock: "x", Permanent: true, Slots: perTick, Trigger: "schedule", Tick: &lease.Tick{
 				At: w.Start.Add(30 * time.Second), Previous: w.Start, Schedule: "s", PerTick: perTick}}
 			for range perTick - 1 {
-				if a := c.Acquire(w.Context(), r); a.Verdict != Granted {
+				if a := c.requests.Acquire(w.Context(), r); a.Verdict != lease.Granted {
 					w.Fatal(a.Verdict, a.Err)
 				}
 			}
 			w.fail("deaf")
-			a := c.Acquire(w.Context(), r)
-			if a.Verdict != Unknown {
+			a := c.requests.Acquire(w.Context(), r)
+			if a.Verdict != lease.Unknown {
 				w.Fatal(a.Verdict)
 			}
-			c.Withdraw(r, a.ID)
+			c.requests.Withdraw(r, a.ID)
 			w.pass(3 * time.Second)
 			w.fail()
 			w.pass(5 * time.Second)
-			if got := c.Acquire(w.Context(), r); got.Verdict != Granted || got.Lease.Slot() != perTick-1 {
+			if got := c.requests.Acquire(w.Context(), r); got.Verdict != lease.Granted || leaseOf(got.Run).Slot() != perTick-1 {
 				w.Errorf("%d per tick: the tick is %q (%s), %v", perTick, got.Verdict, got.Outcome, got.Err)
 			}
 		})
@@ -214,8 +216,8 @@ func TestCloseEndsLeasesAndWaits(t *testing.T) {
 			w.Errorf("cause: %v", err)
 		}
 		for _, err := range []error{
-			c.Acquire(w.Context(), Request{Lock: "x"}).Err,
-			c.Inspect(w.Context(), []InspectRequest{{Lock: "x"}})[0].Err,
+			c.requests.Acquire(w.Context(), lease.Request{Lock: "x"}).Err,
+			c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x"}})[0].Err,
 		} {
 			if !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknown) {
 				w.Errorf("after Close: %v", err)
@@ -232,9 +234,9 @@ func TestCloseLetsAWithdrawalFinish(t *testing.T) {
 		c, closeAll := w.client(Config{})
 		w.release(w.lock(c, "warm", time.Minute))
 		w.fail("deaf")
-		r := Request{Lock: "x", Lease: time.Hour}
-		a := c.Acquire(w.Context(), r)
-		c.Withdraw(r, a.ID)
+		r := lease.Request{Lock: "x", Lease: time.Hour}
+		a := c.requests.Acquire(w.Context(), r)
+		c.requests.Withdraw(r, a.ID)
 		w.fail()
 		closeAll()
 		if rows := w.rows("x"); len(rows) != 0 {
@@ -248,8 +250,8 @@ func TestCloseDoesNotWaitForAWithdrawalForEver(t *testing.T) {
 		c, closeAll := w.client(Config{})
 		w.release(w.lock(c, "warm", time.Minute))
 		w.fail("mute")
-		r := Request{Lock: "x", Lease: time.Hour}
-		c.Withdraw(r, c.Acquire(w.Context(), r).ID)
+		r := lease.Request{Lock: "x", Lease: time.Hour}
+		c.requests.Withdraw(r, c.requests.Acquire(w.Context(), r).ID)
 		began := time.Now()
 		closeAll()
 		if took := time.Since(began); took > 2*c.cfg.Timeout {
@@ -266,10 +268,10 @@ func TestCloseLetsAnOldWithdrawalTryOnce(t *testing.T) {
 				c, closeAll := w.client(Config{})
 				w.release(w.lock(c, "warm", time.Minute))
 				w.fail("deaf")
-				r := Request{Lock: "x", Lease: time.Hour}
-				a := c.Acquire(w.Context(), r)
+				r := lease.Request{Lock: "x", Lease: time.Hour}
+				a := c.requests.Acquire(w.Context(), r)
 				w.fail("mute")
-				c.Withdraw(r, a.ID)
+				c.requests.Withdraw(r, a.ID)
 				w.pass(wait)
 				if back {
 					w.fail()
@@ -293,18 +295,18 @@ func TestGrantDuringCloseEnds(t *testing.T) {
 		c, closeAll := w.client(Config{Timeout: 5 * time.Second})
 		w.release(w.lock(c, "warm", time.Minute))
 		w.slow(time.Second)
-		granted := make(chan Answer)
-		go func() { granted <- c.Acquire(w.Context(), Request{Lock: "x"}) }()
+		granted := make(chan lease.Result)
+		go func() { granted <- c.requests.Acquire(w.Context(), lease.Request{Lock: "x"}) }()
 		w.pass(500 * time.Millisecond)
 		if err := c.Close(); err != nil {
 			w.Error(err)
 		}
 		a := <-granted
-		if a.Verdict != Granted || !errors.Is(context.Cause(a.Lease.Context()), ErrClosed) {
+		if a.Verdict != lease.Granted || !errors.Is(context.Cause(a.Run.Context()), ErrClosed) {
 			w.Errorf("%q, %v", a.Verdict, a.Err)
 		}
 		w.fail()
-		w.release(a.Lease)
+		w.release(leaseOf(a.Run))
 		closeAll()
 	})
 }
@@ -315,7 +317,7 @@ func TestReplySlowerThanTheLeaseIsUnknown(t *testing.T) {
 		defer closeAll()
 		w.release(w.lock(c, "warm", time.Minute))
 		w.slow(time.Second)
-		if a := c.Acquire(w.Context(), Request{Lock: "x", Lease: 900 * time.Millisecond}); a.Verdict != Unknown || !errors.Is(a.Err, ErrUnknown) {
+		if a := c.requests.Acquire(w.Context(), lease.Request{Lock: "x", Lease: 900 * time.Millisecond}); a.Verdict != lease.Unknown || !errors.Is(a.Err, ErrUnknown) {
 			w.Errorf("%q, %v", a.Verdict, a.Err)
 		}
 	})
@@ -331,11 +333,11 @@ func TestRetriesOfTheRedisClientAreOurs(t *testing.T) {
 			w.Fatal(err)
 		}
 		defer c.Close()
-		for _, requests := range [][]Request{{{Lock: "x", Slots: 2}}, {{Lock: "y"}}, {{Lock: "{z}:1", Trigger: "test"}, {Lock: "{z}:2", Trigger: "test"}}} {
+		for _, requests := range [][]lease.Request{{{Lock: "x", Slots: 2}}, {{Lock: "y"}}, {{Lock: "{z}:1", Trigger: "test"}, {Lock: "{z}:2", Trigger: "test"}}} {
 			w.release(w.lock(c, "warm", time.Minute)) // there is a connection
 			w.cut(1)
-			for _, a := range c.AcquireAll(w.Context(), requests) {
-				if a.Verdict != Unknown || !errors.Is(a.Err, ErrUnknown) {
+			for _, a := range c.requests.AcquireAll(w.Context(), requests) {
+				if a.Verdict != lease.Unknown || !errors.Is(a.Err, ErrUnknown) {
 					w.Errorf("%v: %q, %v", requests, a.Verdict, a.Err)
 				}
 			}

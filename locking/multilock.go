@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"cmp"
@@ -16,7 +16,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A MultiLock is a set of mutexes that are locked all or none, in one atomic step in Redis. See package locking.
+// A MultiLock is a set of mutexes that are locked all or none, in one atomic step on the server. It holds no lock while it waits, so it cannot
+// deadlock with other sets or with single locks.
 type MultiLock struct {
 	client  *Client
 	names   []string
@@ -26,32 +27,35 @@ type MultiLock struct {
 // mostLocks bounds a set, because Redis executes nothing else while it grants a set.
 const mostLocks = 100
 
-// MultiLock returns the set of the mutexes with these names, in any order. See package locking.
+// MultiLock returns the set of the mutexes with these names, in any order. It does not call Redis. Several names must have the same hash tag, as in
+// "{orders}:1" and "{orders}:2", so that all keys are on one node of a Redis Cluster: see [Tagged].
 func (c *Client) MultiLock(names ...string) *MultiLock {
 	return &MultiLock{client: c, names: slices.Sorted(slices.Values(names))}
 }
 
-// With returns the same set with options. Only [WithLease] and [WithDelay] are allowed. See package locking.
+// With returns the same set with options for all its locks. Only [WithLease] and [WithDelay] are allowed.
 func (s *MultiLock) With(options ...Option) *MultiLock {
 	return &MultiLock{s.client, s.names, slices.Concat(s.options, options)}
 }
 
-// TryLock locks all mutexes if all of them are free. ok reports whether they were locked. See package locking.
+// TryLock locks all mutexes if each of them is free. ok reports whether they were locked. If the server does not answer, TryLock retries with the
+// same lease ids, as [Semaphore.TryAcquire] does.
 func (s *MultiLock) TryLock(ctx context.Context) (leases *LeaseSet, ok bool, err error) {
 	requests, err := s.lockRequests()
 	if err != nil {
 		return nil, false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.client.tryFor(requests[0].Lease))
+	ctx, cancel := context.WithTimeout(ctx, s.client.requests.TryFor(requests[0].Lease))
 	defer cancel()
 	leases, refusal, err := s.tryAll(ctx, requests)
-	if refusal.Verdict == Held {
+	if refusal.Verdict == lease.Held {
 		s.client.cfg.Hooks.reportContention(refusal.lock, refusal.Holder)
 	}
 	return leases, leases != nil, err
 }
 
-// Lock waits until it has locked all mutexes, or ctx ends. See package locking.
+// Lock waits until it has locked all mutexes, or ctx ends. Sets have no queue: Lock polls after growing pauses, and when the lease that blocks it
+// expires. Lock does not overtake callers that wait for one of the mutexes, so it may wait long if the mutexes are in constant use.
 func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 	requests, err := s.lockRequests()
 	if err != nil {
@@ -61,7 +65,7 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 		return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), ErrClosed)
 	}
 	defer s.client.work.Done()
-	began, told := s.client.cfg.Clock(), false
+	began, reported := s.client.cfg.Clock(), false
 	for again := backoff.New(lease.ShortestPause, longestPause); ; {
 		leases, refusal, err := s.tryAll(ctx, requests)
 		switch {
@@ -70,8 +74,8 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 		case leases != nil:
 			s.reportWait(s.client.cfg.Clock() - began)
 			return leases, nil
-		case !told && refusal.Verdict == Held:
-			told = true
+		case !reported && refusal.Verdict == lease.Held:
+			reported = true
 			s.client.cfg.Hooks.reportContention(refusal.lock, refusal.Holder)
 		}
 		select {
@@ -79,7 +83,7 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 			return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), context.Cause(ctx))
 		case <-s.client.work.Life().Done():
 			return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), ErrClosed)
-		case <-time.After(lease.RetryAfter(again.Next(), refusal.Until, s.client.now())):
+		case <-time.After(lease.RetryAfter(again.Next(), refusal.Until, s.client.estimatedTime())):
 		}
 	}
 }
@@ -93,12 +97,12 @@ func (s *MultiLock) reportWait(wait time.Duration) {
 	}
 }
 
-func (s *MultiLock) lockerStore() (setLocker, error) {
-	return storeAs[setLocker](s.client.store, "lock several at once")
+func (s *MultiLock) lockerStore() (lease.SetLocker, error) {
+	return lease.StoreAs[lease.SetLocker](s.client.store, "lock several at once")
 }
 
 // lockRequests returns the request for each lock, without lease ids.
-func (s *MultiLock) lockRequests() ([]Request, error) {
+func (s *MultiLock) lockRequests() ([]lease.Request, error) {
 	if _, err := s.lockerStore(); err != nil {
 		return nil, err
 	}
@@ -109,9 +113,9 @@ func (s *MultiLock) lockRequests() ([]Request, error) {
 	if t.anyLimit {
 		return nil, fmt.Errorf("lock %s: a set of mutexes takes a lease and a delay, and not any limit", lease.QuoteNames(s.names))
 	}
-	requests := make([]Request, len(s.names))
+	requests := make([]lease.Request, len(s.names))
 	for i, name := range s.names {
-		requests[i] = Request{Lock: name, Slots: 1, Lease: t.lease, Delay: t.delay}.WithDefaults()
+		requests[i] = lease.Request{Lock: name, Slots: 1, Lease: t.lease, Delay: t.delay}.WithDefaults()
 		if err := requests[i].Validate(); err != nil {
 			return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), err)
 		}
@@ -153,7 +157,7 @@ type refusal struct {
 }
 
 // tryAll repeats a request until its outcome is known, or ctx has ended. If leases and err are nil, the refusal has the holder that blocks the set.
-func (s *MultiLock) tryAll(ctx context.Context, requests []Request) (leases *LeaseSet, r refusal, err error) {
+func (s *MultiLock) tryAll(ctx context.Context, requests []lease.Request) (leases *LeaseSet, r refusal, err error) {
 	if s.client.work.Begin() { // Close waits for grants to be taken back
 		defer s.client.work.Done()
 	}
@@ -168,7 +172,7 @@ func (s *MultiLock) tryAll(ctx context.Context, requests []Request) (leases *Lea
 		switch {
 		case grants != nil:
 			return s.makeLeases(requests, grants), a, nil
-		case a.Verdict != Unknown:
+		case a.Verdict != lease.Unknown:
 			return nil, a, nil
 		case errors.Is(a.Err, ErrReleased): // an earlier try was refused, but its reply was lost; or the set was granted and partly lost
 			s.withdrawAll(requests)
@@ -189,25 +193,25 @@ func (s *MultiLock) tryAll(ctx context.Context, requests []Request) (leases *Lea
 	}
 }
 
-func (s *MultiLock) makeLeases(requests []Request, grants []lease.Grant) *LeaseSet {
+func (s *MultiLock) makeLeases(requests []lease.Request, grants []lease.Grant) *LeaseSet {
 	leases := make([]*Lease, len(grants))
 	for i := range grants {
-		leases[i] = s.client.keeper.add(newLease(s.client, &requests[i], &grants[i]))
+		leases[i] = s.client.hold(&requests[i], &grants[i])
 	}
 	return newLeaseSet(leases)
 }
 
 // withdrawAll undoes the grants that a set may have got.
-func (s *MultiLock) withdrawAll(requests []Request) {
+func (s *MultiLock) withdrawAll(requests []lease.Request) {
 	var all sync.WaitGroup
 	for _, r := range requests {
-		all.Go(func() { s.client.withdrawRequest(r) })
+		all.Go(func() { s.client.requests.Withdraw(r, r.ID) })
 	}
 	all.Wait()
 }
 
 // withIDs returns the requests with new lease ids that have a common prefix.
-func withIDs(requests []Request) []Request {
+func withIDs(requests []lease.Request) []lease.Request {
 	requests = slices.Clone(requests)
 	set := rand.Text()
 	for i := range requests {
@@ -216,7 +220,8 @@ func withIDs(requests []Request) []Request {
 	return requests
 }
 
-// A LeaseSet is a set of leases, one for each of several locks. See package locking.
+// A LeaseSet holds the leases of several locks: see [Client.MultiLock] and [LeaseSetOf]. Each lease is renewed on its own. A LeaseSet is safe for
+// concurrent use.
 type LeaseSet struct {
 	all        []*Lease // sorted by name, if a MultiLock granted them
 	ctx        context.Context
@@ -235,16 +240,17 @@ func newLeaseSet(all []*Lease) *LeaseSet {
 	return s
 }
 
-// LeaseSetOf returns a set of leases that were granted one by one, for work that needs all of them. See package locking.
+// LeaseSetOf combines leases that were granted one by one, for work that needs all of them. Releasing a single lease is allowed, and ends the context
+// of the set. A lease may be in at most one set.
 func LeaseSetOf(first *Lease, others ...*Lease) *LeaseSet {
 	return newLeaseSet(append([]*Lease{first}, others...))
 }
 
-// Context returns a context that ends a moment after the first of the leases has ended, or when the set is released. context.Cause returns the name
-// of the lost lock and the reason. See package locking.
+// Context returns a context that ends a moment after any of the leases has ended. context.Cause names this lease and the reason. The other leases are
+// held until [LeaseSet.Release].
 func (s *LeaseSet) Context() context.Context { return s.ctx }
 
-// Endangered returns a channel that is closed when the first of the leases is endangered: see [Lease.Endangered].
+// Endangered returns a channel that is closed when any of the leases is endangered: see [Lease.Endangered].
 func (s *LeaseSet) Endangered() <-chan struct{} { return s.endangered.doneChannel() }
 
 // joinSet registers the endangered signal of a LeaseSet. checkDeadline sets it along with the signal of the lease.
@@ -256,7 +262,7 @@ func (l *Lease) joinSet(set *signal) {
 	}
 }
 
-// Lease returns the lease of a lock, or nil if the set has none with this name.
+// Lease returns the lease of the lock with this name, or nil if the set has none.
 func (s *LeaseSet) Lease(name string) *Lease {
 	i := slices.IndexFunc(s.all, func(l *Lease) bool { return l.lockName() == name })
 	if i < 0 {
@@ -265,7 +271,7 @@ func (s *LeaseSet) Lease(name string) *Lease {
 	return s.all[i]
 }
 
-// Tokens returns the fencing tokens by the names of their locks. See package locking.
+// Tokens returns the fencing tokens by the names of their locks. Compare each only with tokens of its own lock.
 func (s *LeaseSet) Tokens() map[string]Token {
 	tokens := make(map[string]Token, len(s.all))
 	for _, l := range s.all {
@@ -274,7 +280,7 @@ func (s *LeaseSet) Tokens() map[string]Token {
 	return tokens
 }
 
-// Remaining returns the time for which the holder may rely on all leases without another renewal. It is negative once one of them has ended.
+// Remaining returns the time for which the holder may rely on all leases without a renewal. It is negative after the end of any lease.
 func (s *LeaseSet) Remaining() time.Duration {
 	least := s.all[0].Remaining()
 	for _, l := range s.all[1:] {
@@ -292,7 +298,7 @@ func (s *LeaseSet) Length() time.Duration {
 	return least
 }
 
-// Deadline returns the instant until which the holder may rely on all leases without another renewal: see [Lease.Deadline].
+// Deadline returns the instant until which the holder may rely on all leases unless they are renewed: see [Lease.Deadline].
 func (s *LeaseSet) Deadline() time.Duration {
 	first := s.all[0].Deadline()
 	for _, l := range s.all[1:] {
@@ -301,15 +307,15 @@ func (s *LeaseSet) Deadline() time.Duration {
 	return first
 }
 
-// OnExtend calls f with the new deadline of the set whenever that deadline has moved, until stop is called: see [Lease.OnExtend].
+// OnExtend calls f whenever the deadline of the whole set changes, until stop is called: see [Lease.OnExtend].
 func (s *LeaseSet) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	var mu sync.Mutex // several leases may be renewed concurrently
-	told := s.Deadline()
+	reported := s.Deadline()
 	extended := func(time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
-		if d := s.Deadline(); d > told {
-			told = d
+		if d := s.Deadline(); d > reported {
+			reported = d
 			f(d)
 		}
 	}
@@ -324,7 +330,9 @@ func (s *LeaseSet) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	}
 }
 
-// Release ends all leases: first the context, which must be the end of the work, then all rows at once. See package locking.
+// Release ends the context and then frees the slots of all leases at once. Call it after the work has ended. Like [Lease.Release], it works even if
+// ctx has ended. The error names each lease that was lost before the Release ([ErrLost]), and each lease for which the server did not answer
+// ([ErrUnknown]). A second Release is not an error.
 func (s *LeaseSet) Release(ctx context.Context) error {
 	errs := s.lostErrors()
 	s.end(ErrReleased)

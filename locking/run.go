@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"cmp"
@@ -10,23 +10,14 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A Run is a lease with the methods that a scheduler needs: the run of a tick has attempts, can be asked to stop, and ends with an outcome.
-type Run struct{ *Lease }
+// A run implements [lease.Run], which documents the methods.
+type run struct{ *Lease }
 
-// RunOf returns the run of a lease.
-func RunOf(l *Lease) Run { return Run{l} }
+func (l run) Attempt() int { return int(l.attempt.Load()) }
 
-// Attempt returns the number of the current attempt. It is 1 at first, or more for an adopted run, and [Run.NextAttempt] raises it.
-func (l Run) Attempt() int { return int(l.attempt.Load()) }
+func (l run) Tick() time.Time { return lease.FromMicros(l.row.Grant.Tick * 1e6) }
 
-// Tick returns the tick that was granted with the lease; zero without one.
-func (l Run) Tick() time.Time { return lease.FromMicros(l.row.Grant.Tick * 1e6) }
-
-// NextAttempt records another attempt of the same work under the same lease, and returns its number once Redis has acknowledged it. The attempt must
-// not begin before NextAttempt returns. If the holder dies, its orphan then has at least this attempt, so no other client gets the same number. While
-// Redis does not answer, NextAttempt repeats the request with the same number, until ctx or the lease ends. The error wraps the cause of that end,
-// and [ErrUnknown] if Redis may have recorded the attempt. A later call asks for the same number again.
-func (l Run) NextAttempt(ctx context.Context) (attempt int, err error) {
+func (l run) NextAttempt(ctx context.Context) (attempt int, err error) {
 	for {
 		n := l.attempt.Load() + 1
 		l.proposeAttempt(n)
@@ -128,10 +119,7 @@ func (l *Lease) goesOutAgain() bool {
 	return true
 }
 
-// ReleaseWith is [Lease.Release] for a run that followers depend on. well is true if the run succeeded. The lock keeps this outcome until all
-// followers have used it: see [lease.InspectRequest]. The outcome of a tick is the outcome of its last lease, or the worst outcome if the tick has
-// several grants.
-func (l Run) ReleaseWith(ctx context.Context, well bool) error {
+func (l run) ReleaseWith(ctx context.Context, well bool) error {
 	if l.row.Grant.Tick == 0 {
 		return l.Release(ctx)
 	}
@@ -142,9 +130,73 @@ func (l Run) ReleaseWith(ctx context.Context, well bool) error {
 	return l.releaseAs(ctx, lease.ReleaseRequest{Outcome: outcome})
 }
 
-// MarkSucceeded records in the lock that the work has succeeded. The holder calls it after the work and before the release. If the holder dies before
-// the release, its orphan has [lease.Row.EndedWell] set. With followed, MarkSucceeded also records the outcome of the tick for its followers, like
-// [Run.ReleaseWith]. After an error, Redis may or may not have recorded the success.
-func (l Run) MarkSucceeded(ctx context.Context, followed bool) error {
+func (l run) MarkSucceeded(ctx context.Context, followed bool) error {
 	return l.client.store.MarkSucceeded(ctx, &l.row, followed)
+}
+
+func (l run) Undo(ctx context.Context) error {
+	return l.releaseAs(ctx, lease.ReleaseRequest{Mode: lease.ReleaseUndo})
+}
+
+func (l run) HandOver(ctx context.Context, attempt int) error {
+	attempt = max(int(l.row.Grant.Attempt), min(attempt, l.Attempt()))
+	if err := l.releaseAs(ctx, lease.ReleaseRequest{Mode: lease.ReleaseHandOver, Attempt: attempt}); err != nil {
+		return err
+	}
+	if now, known := l.client.store.Estimate(l.client.cfg.Clock()); known && l.row.Grant.Tick > 0 {
+		l.mu.Lock()
+		l.leftAt = now
+		l.mu.Unlock()
+		_ = l.client.requests.Publish(ctx, []lease.Run{l}, nil) // without the event, clients find the orphan when the lease would have expired
+	}
+	return nil
+}
+
+func (l run) Stopping() <-chan struct{} { return l.stopping.doneChannel() }
+
+func (l run) StopReason() string {
+	if !l.stopping.isSet() {
+		return ""
+	}
+	return l.stopReason
+}
+
+// askToStop sets the stopping signal with a reason. It ignores later reasons, and the reason "".
+func (l *Lease) askToStop(reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if reason == "" || l.stopping.isSet() {
+		return
+	}
+	l.stopReason = reason
+	l.stopping.setOnce()
+}
+
+func (k *keeper) askToStop(id, reason string) {
+	if l := k.liveLease(id); l != nil {
+		l.askToStop(reason)
+	}
+}
+
+func (l run) GrantedRow() lease.GrantedRow {
+	p := lease.GrantedRow{Row: &l.row, Until: l.row.Grant.Expiry}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.givenBack:
+		p.Until = l.row.Grant.Now
+	case l.leftAt > 0:
+		p.Until = l.leftAt
+	}
+	return p
+}
+
+func (l run) Join(other lease.Run) lease.Span { return LeaseSetOf(l.Lease, leaseOf(other)) }
+
+// leaseOf returns the lease of a run, or nil if there is no run.
+func leaseOf(r lease.Run) *Lease {
+	if r, ok := r.(run); ok {
+		return r.Lease
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // A token whose reply was lost has an unknown outcome; asked again, it passes.
@@ -321,7 +323,7 @@ func BenchmarkScripts(b *testing.B) {
 	o.ContextTimeoutEnabled, o.ReadTimeout = true, 20*time.Second
 	rdb := redis.NewClient(o)
 	defer rdb.Close()
-	for name, r := range map[string]Request{
+	for name, r := range map[string]lease.Request{
 		"compact": {Lock: "a"},
 		"short":   {Lock: "b", Permanent: true},
 		"whole":   {Lock: "c", Slots: 2},
@@ -336,11 +338,11 @@ func BenchmarkScripts(b *testing.B) {
 			defer c.Close()
 			rdb.ConfigResetStat(b.Context())
 			for b.Loop() {
-				a := c.Acquire(b.Context(), r)
-				if a.Verdict != Granted {
+				a := c.requests.Acquire(b.Context(), r)
+				if a.Verdict != lease.Granted {
 					b.Fatal(a.Verdict, a.Err)
 				}
-				if err := a.Lease.Release(b.Context()); err != nil {
+				if err := leaseOf(a.Run).Release(b.Context()); err != nil {
 					b.Fatal(err)
 				}
 			}

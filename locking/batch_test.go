@@ -1,4 +1,4 @@
-package engine_test
+package locking_test
 
 import (
 	"context"
@@ -13,36 +13,37 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/embedded"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/testtier"
+	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/locking/locktest"
 )
 
 // Requests that travel as one command are each granted what they ask for.
 func TestRequestsOfOneCommandKeepTheirOwnArguments(t *testing.T) {
-	inParcels(t, func(_ *redis.Client, _ string, c *engine.Client) {
-		var requests []engine.Request
-		var looks []engine.InspectRequest
+	inParcels(t, func(_ *redis.Client, _ string, c *locking.Client) {
+		var requests []lease.Request
+		var looks []lease.InspectRequest
 		for i := range 120 {
-			r := engine.Request{Lock: fmt.Sprint("lock", i), Lease: time.Duration(60+i%3) * time.Second, Slots: 1 + i%4, Memo: strings.Repeat("\n", i%5)}
+			r := lease.Request{Lock: fmt.Sprint("lock", i), Lease: time.Duration(60+i%3) * time.Second, Slots: 1 + i%4, Memo: strings.Repeat("\n", i%5)}
 			if i%7 == 0 {
 				r.Trigger = "by hand"
 			}
-			requests, looks = append(requests, r), append(looks, engine.InspectRequest{Lock: r.Lock})
+			requests, looks = append(requests, r), append(looks, lease.InspectRequest{Lock: r.Lock})
 		}
-		answers := c.AcquireAll(context.Background(), requests)
-		for i, s := range c.Inspect(context.Background(), looks) {
+		answers := c.Engine().AcquireAll(context.Background(), requests)
+		for i, s := range c.Engine().Inspect(context.Background(), looks) {
 			r := requests[i]
-			if s.Err != nil || len(s.Rows) != 1 || answers[i].Verdict != engine.Granted {
-				t.Fatalf("%s: %v, %v (%v), rows %v", r.Lock, s.Err, answers[i].Verdict, answers[i].Err, s.Rows)
+			if s.Err != nil || len(s.Running) != 1 || answers[i].Verdict != lease.Granted {
+				t.Fatalf("%s: %v, %v (%v), rows %v", r.Lock, s.Err, answers[i].Verdict, answers[i].Err, s.Running)
 			}
-			row := s.Rows[0]
-			if row.ID != answers[i].ID || row.Token != answers[i].Lease.Token() || row.Length != r.Lease || row.Memo != r.Memo || row.Trigger != r.Trigger {
+			row := s.Running[0]
+			if row.ID != answers[i].ID || row.Token != answers[i].Run.Token() || row.Length != r.Lease || row.Memo != r.Memo || row.Trigger != r.Trigger {
 				t.Errorf("%s was granted %+v for %+v", r.Lock, row, r)
 			}
 		}
 		for i, r := range requests {
-			if a := c.Acquire(context.Background(), engine.Request{Lock: r.Lock, Slots: r.Slots + 1}); !errors.Is(a.Err, engine.ErrLimit) {
+			if a := c.Engine().Acquire(context.Background(), lease.Request{Lock: r.Lock, Slots: r.Slots + 1}); !errors.Is(a.Err, locking.ErrLimit) {
 				t.Errorf("%s with %d slots: %v (%v)", requests[i].Lock, r.Slots+1, a.Verdict, a.Err)
 			}
 		}
@@ -51,16 +52,16 @@ func TestRequestsOfOneCommandKeepTheirOwnArguments(t *testing.T) {
 
 // A request that the server refuses to execute is no reason to refuse those that travel with it.
 func TestErrorOfOneRequestIsThatOnesAlone(t *testing.T) {
-	inParcels(t, func(rdb *redis.Client, prefix string, c *engine.Client) {
+	inParcels(t, func(rdb *redis.Client, prefix string, c *locking.Client) {
 		if err := rdb.Set(context.Background(), prefix+"{spoiled}", "no lock", time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
-		answers := c.AcquireAll(context.Background(), []engine.Request{{Lock: "a"}, {Lock: "spoiled"}, {Lock: "b"}})
-		if a := answers[1]; a.Verdict != engine.Unknown || !strings.Contains(a.Err.Error(), "WRONGTYPE") {
+		answers := c.Engine().AcquireAll(context.Background(), []lease.Request{{Lock: "a"}, {Lock: "spoiled"}, {Lock: "b"}})
+		if a := answers[1]; a.Verdict != lease.Unknown || !strings.Contains(a.Err.Error(), "WRONGTYPE") {
 			t.Errorf("spoiled: %v, %v", a.Verdict, a.Err)
 		}
 		for _, i := range []int{0, 2} {
-			if answers[i].Verdict != engine.Granted {
+			if answers[i].Verdict != lease.Granted {
 				t.Errorf("request %d: %v, %v", i, answers[i].Verdict, answers[i].Err)
 			}
 		}
@@ -80,31 +81,31 @@ func TestShardsKeepTheirLocks(t *testing.T) {
 	}
 	ring := redis.NewRing(o)
 	defer ring.Close()
-	var requests []engine.Request
+	var requests []lease.Request
 	for i := range 20 {
-		requests = append(requests, engine.Request{Lock: fmt.Sprint("lock", i)})
+		requests = append(requests, lease.Request{Lock: fmt.Sprint("lock", i)})
 	}
-	for n, want := range []engine.Verdict{engine.Granted, engine.Held} {
-		c, err := engine.New(engine.Config{Redis: ring})
+	for n, want := range []lease.Verdict{lease.Granted, lease.Held} {
+		c, err := locking.New(locking.Config{Redis: ring})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		for i, a := range c.AcquireAll(context.Background(), requests) {
+		for i, a := range c.Engine().AcquireAll(context.Background(), requests) {
 			if a.Verdict != want {
 				t.Errorf("client %d, %s: %q (%v)", n, requests[i].Lock, a.Verdict, a.Err)
 			}
-			if again := c.Acquire(context.Background(), requests[i]); again.Verdict != engine.Held {
+			if again := c.Engine().Acquire(context.Background(), requests[i]); again.Verdict != lease.Held {
 				t.Errorf("client %d, %s once more: %q (%v)", n, requests[i].Lock, again.Verdict, again.Err)
 			}
 		}
 	}
 }
 
-func inParcels(t *testing.T, test func(rdb *redis.Client, prefix string, c *engine.Client)) {
+func inParcels(t *testing.T, test func(rdb *redis.Client, prefix string, c *locking.Client)) {
 	eachServer(t, func(t *testing.T, rdb *redis.Client) {
 		prefix := "parcel:" + rand.Text() + ":"
-		c, err := engine.New(engine.Config{Redis: rdb, Prefix: prefix, Timeout: 20 * time.Second, Idle: 10 * time.Second})
+		c, err := locking.New(locking.Config{Redis: rdb, Prefix: prefix, Timeout: 20 * time.Second, Idle: 10 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

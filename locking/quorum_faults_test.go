@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/quorum"
 	"github.com/cronclave/cronclave/internal/testtier"
 )
@@ -55,32 +56,32 @@ func TestQuorumUnconfirmedGrantIsKept(t *testing.T) {
 		if err := w.lock(c, "warm", time.Second).Release(w.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c.Inspect(w.Context(), []InspectRequest{{Lock: "{j}:job", Permanent: true, Schedule: "s"}}) // it begins now
+		c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "{j}:job", Permanent: true, Schedule: "s"}}) // it begins now
 		w.pass(time.Second)
 		var nodes freezing
 		for _, m := range masters[:3] {
 			m.AddHook(&nodes)
 		}
 		at := time.Now().Truncate(time.Second)
-		r := Request{Lock: "{j}:job", ID: "run", Lease: 30 * time.Second, Trigger: "schedule", Permanent: true,
-			Tick: &Tick{At: at, Previous: at.Add(-time.Second), Deadline: at.Add(time.Minute), Schedule: "s", IfLate: "missed"}}
-		if a := c.Acquire(w.Context(), r); a.Verdict != Unknown || nodes.state.Load() != frozen {
+		r := lease.Request{Lock: "{j}:job", ID: "run", Lease: 30 * time.Second, Trigger: "schedule", Permanent: true,
+			Tick: &lease.Tick{At: at, Previous: at.Add(-time.Second), Deadline: at.Add(time.Minute), Schedule: "s", IfLate: "missed"}}
+		if a := c.requests.Acquire(w.Context(), r); a.Verdict != lease.Unknown || nodes.state.Load() != frozen {
 			t.Fatalf("its majority freezes: %+v", a)
 		}
-		if a := c.Acquire(w.Context(), r); a.Verdict != Unknown {
+		if a := c.requests.Acquire(w.Context(), r); a.Verdict != lease.Unknown {
 			t.Errorf("asked again meanwhile: %+v", a)
 		}
 		nodes.state.Store(thawed)
 		w.pass(3 * time.Second)
-		if s := c.Inspect(w.Context(), []InspectRequest{{Lock: r.Lock, Permanent: true}})[0]; s.Err != nil || len(s.Orphans) > 0 {
+		if s := c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: r.Lock, Permanent: true}})[0]; s.Err != nil || len(s.Orphans) > 0 {
 			t.Errorf("when the majority is back: %+v", s)
 		}
-		a := c.Acquire(w.Context(), r)
+		a := c.requests.Acquire(w.Context(), r)
 		for tries := 0; a.Unsure() && tries < 10; tries++ { // its own late votes may be in its way
 			w.pass(100 * time.Millisecond)
-			a = c.Acquire(w.Context(), r)
+			a = c.requests.Acquire(w.Context(), r)
 		}
-		if a.Verdict != Granted {
+		if a.Verdict != lease.Granted {
 			t.Errorf("asked again: %+v", a)
 		}
 	})
@@ -150,8 +151,8 @@ func (w *wire) states(direct []*redis.Client) (voting int) {
 func (w *wire) tryUntil(c *Client, name string, most time.Duration) (*Lease, time.Duration) {
 	w.Helper()
 	for begin := w.clock(); w.clock()-begin < most; w.pass(5 * time.Second) {
-		if a := c.Acquire(w.Context(), Request{Lock: name, Lease: 10 * time.Second}); a.Verdict == Granted {
-			return a.Lease, w.clock() - begin
+		if a := c.requests.Acquire(w.Context(), lease.Request{Lock: name, Lease: 10 * time.Second}); a.Verdict == lease.Granted {
+			return leaseOf(a.Run), w.clock() - begin
 		}
 	}
 	return nil, -1
@@ -217,8 +218,8 @@ func doesNotBeginBeside(t *testing.T, length time.Duration) {
 		held := w.lock(a, "m", length)
 		w.pass(time.Second) // all that it reaches have its row
 		at := w.Start.Add(w.clock()).Truncate(time.Second)
-		job := Request{Lock: "job", Permanent: true, AnyLimit: true, Tick: &Tick{At: at, Previous: at.Add(-time.Second), Schedule: "s"}}
-		if s := a.Inspect(w.Context(), []InspectRequest{{Lock: "job", Permanent: true, Schedule: "s"}})[0]; s.Err != nil {
+		job := lease.Request{Lock: "job", Permanent: true, AnyLimit: true, Tick: &lease.Tick{At: at, Previous: at.Add(-time.Second), Schedule: "s"}}
+		if s := a.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "job", Permanent: true, Schedule: "s"}})[0]; s.Err != nil {
 			w.Fatal(s.Err)
 		}
 		direct[2].FlushAll(w.Context())
@@ -239,7 +240,7 @@ func doesNotBeginBeside(t *testing.T, length time.Duration) {
 			w.Errorf("token %d after %d", l.Token(), held.Token())
 		}
 		w.release(l)
-		if again := b.Acquire(w.Context(), job); again.Verdict != Decided {
+		if again := b.requests.Acquire(w.Context(), job); again.Verdict != lease.Decided {
 			w.Errorf("a tick of before the loss: %s, %v", again.Verdict, again.Err)
 		}
 	})
@@ -296,22 +297,22 @@ func TestQuorumSomethingElseUnderTheKey(t *testing.T) {
 			}
 		}
 		at := w.Start.Add(w.clock()).Truncate(time.Second)
-		tick := &Tick{At: at, Previous: at.Add(-time.Second), Schedule: "s"}
+		tick := &lease.Tick{At: at, Previous: at.Add(-time.Second), Schedule: "s"}
 		foul(masters[:2], "few")
 		foul(masters[:2], "few-job")
 		w.release(w.lock(c, "few", time.Second))
-		if a := c.Acquire(w.Context(), Request{Lock: "few-job", Trigger: "manual"}); a.Verdict != Granted {
+		if a := c.requests.Acquire(w.Context(), lease.Request{Lock: "few-job", Trigger: "manual"}); a.Verdict != lease.Granted {
 			w.Errorf("on a minority: %s, %v", a.Verdict, a.Err)
 		} else {
-			w.release(a.Lease)
+			w.release(leaseOf(a.Run))
 		}
 		foul(masters[1:4], "m")
 		foul(masters[1:4], "job")
 		for name, ask := range map[string]func() error{
-			"try":  func() error { return c.Acquire(w.Context(), Request{Lock: "m"}).Err },
+			"try":  func() error { return c.requests.Acquire(w.Context(), lease.Request{Lock: "m"}).Err },
 			"wait": func() error { _, err := c.Mutex("m").Lock(w.Context()); return err },
-			"tick": func() error { return c.Acquire(w.Context(), Request{Lock: "job", Tick: tick}).Err },
-			"look": func() error { return c.Inspect(w.Context(), []InspectRequest{{Lock: "job"}})[0].Err },
+			"tick": func() error { return c.requests.Acquire(w.Context(), lease.Request{Lock: "job", Tick: tick}).Err },
+			"look": func() error { return c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "job"}})[0].Err },
 		} {
 			begin := w.clock()
 			err := ask()
@@ -352,7 +353,7 @@ func TestQuorumErrorNamesThoseThatFailed(t *testing.T) {
 			ways[i].fail("mute")
 		}
 		for range 2 { // the second time they are known to be silent
-			err := c.Acquire(w.Context(), Request{Lock: "m"}).Err
+			err := c.requests.Acquire(w.Context(), lease.Request{Lock: "m"}).Err
 			if !errors.Is(err, ErrUnknown) || errors.Is(err, ErrRefused) {
 				w.Fatal(err)
 			}
@@ -424,11 +425,11 @@ func TestQuorumLeavesANodeThatRefusesAlone(t *testing.T) {
 		defer closeAll()
 		pairs := func(d time.Duration) (n int) {
 			for end := w.clock() + d; w.clock() < end; w.pass(50 * time.Millisecond) {
-				a := c.Acquire(w.Context(), Request{Lock: "m", Lease: 30 * time.Second})
-				if a.Verdict != Granted {
+				a := c.requests.Acquire(w.Context(), lease.Request{Lock: "m", Lease: 30 * time.Second})
+				if a.Verdict != lease.Granted {
 					w.Fatal(a.Verdict, a.Err)
 				}
-				if err := a.Lease.Release(w.Context()); err != nil && !errors.Is(err, ErrUnknown) {
+				if err := leaseOf(a.Run).Release(w.Context()); err != nil && !errors.Is(err, ErrUnknown) {
 					w.Fatal(err)
 				}
 				n++

@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -10,15 +10,17 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // attempted asks for the next attempt in the background.
 func (w *wire) attempted(ctx context.Context, l *Lease) (answer chan error) {
 	answer = make(chan error, 1)
 	go func() {
-		n, err := RunOf(l).NextAttempt(ctx)
-		if err == nil && n != RunOf(l).Attempt() {
-			w.Errorf("attempt %d, and the lease has %d", n, RunOf(l).Attempt())
+		n, err := runOf(l).NextAttempt(ctx)
+		if err == nil && n != runOf(l).Attempt() {
+			w.Errorf("attempt %d, and the lease has %d", n, runOf(l).Attempt())
 		}
 		answer <- err
 	}()
@@ -28,8 +30,8 @@ func (w *wire) attempted(ctx context.Context, l *Lease) (answer chan error) {
 // attempts are those of the lease and of its row.
 func (w *wire) attempts(l *Lease, lease, row int) {
 	w.Helper()
-	if rows := w.rows(l.lockName()); RunOf(l).Attempt() != lease || len(rows) != 1 || rows[0].Attempt != row {
-		w.Errorf("attempt %d, rows %+v; want %d, %d in the row", RunOf(l).Attempt(), rows, lease, row)
+	if rows := w.rows(l.lockName()); runOf(l).Attempt() != lease || len(rows) != 1 || rows[0].Attempt != row {
+		w.Errorf("attempt %d, rows %+v; want %d, %d in the row", runOf(l).Attempt(), rows, lease, row)
 	}
 }
 
@@ -41,7 +43,7 @@ func TestAttemptBeginsWhenItIsAcknowledged(t *testing.T) {
 			inBubble(t, func(w *wire) {
 				c, closeAll := w.client(Config{})
 				defer closeAll()
-				l := c.Acquire(w.Context(), Request{Lock: "x", Lease: time.Minute, Trigger: "schedule"}).Lease
+				l := leaseOf(c.requests.Acquire(w.Context(), lease.Request{Lock: "x", Lease: time.Minute, Trigger: "schedule"}).Run)
 				w.pass(25 * time.Second) // renewed once, so that the server knows the script
 				w.fail(how)
 				answer := w.attempted(w.Context(), l)
@@ -71,7 +73,7 @@ func TestAttemptNeedsTheReplicas(t *testing.T) {
 		c, closeAll := w.acked()
 		defer closeAll()
 		w.replicas(1)
-		l := w.wants(c.Acquire(w.Context(), Request{Lock: "x", Lease: time.Minute, Trigger: "schedule"}), Granted).Lease
+		l := leaseOf(w.wants(c.requests.Acquire(w.Context(), lease.Request{Lock: "x", Lease: time.Minute, Trigger: "schedule"}), lease.Granted).Run)
 		w.replicas(0)
 		answer := w.attempted(w.Context(), l)
 		w.pass(10 * time.Second)
@@ -105,7 +107,7 @@ func TestWaitForAnAttemptEnds(t *testing.T) {
 			inBubble(t, func(w *wire) {
 				c, closeAll := w.client(Config{})
 				defer closeAll()
-				l := c.Acquire(w.Context(), Request{Lock: "x", Lease: time.Minute, Trigger: "schedule"}).Lease
+				l := leaseOf(c.requests.Acquire(w.Context(), lease.Request{Lock: "x", Lease: time.Minute, Trigger: "schedule"}).Run)
 				ctx, stop := context.WithCancelCause(w.Context())
 				defer stop(nil)
 				w.fail("mute")
@@ -130,7 +132,7 @@ func TestWaitForAnAttemptEnds(t *testing.T) {
 				if l.Context().Err() != nil {
 					return
 				}
-				if n, err := RunOf(l).NextAttempt(w.Context()); name == "with its context" && (n != 2 || err != nil) {
+				if n, err := runOf(l).NextAttempt(w.Context()); name == "with its context" && (n != 2 || err != nil) {
 					w.Errorf("attempt %d, %v", n, err)
 				}
 			})
@@ -147,7 +149,7 @@ func (w *wire) takeOver(l *Lease) {
 	if err := other.cfg.Redis.HSet(w.Context(), key, "e0", 1).Err(); err != nil {
 		w.Fatal(err)
 	}
-	if a := other.Acquire(w.Context(), Request{Lock: l.lockName(), ID: "heir", Adopt: l.ID(), Trigger: "recovery", Lease: time.Hour}); a.Verdict != Granted || RunOf(a.Lease).Attempt() != 2 {
+	if a := other.requests.Acquire(w.Context(), lease.Request{Lock: l.lockName(), ID: "heir", Adopt: l.ID(), Trigger: "recovery", Lease: time.Hour}); a.Verdict != lease.Granted || a.Run.Attempt() != 2 {
 		w.Fatalf("%+v", a)
 	}
 }
@@ -157,13 +159,13 @@ func TestAttemptsOfTwoCallers(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
-		l := c.Acquire(w.Context(), Request{Lock: "x", Lease: time.Minute, Trigger: "schedule"}).Lease
+		l := leaseOf(c.requests.Acquire(w.Context(), lease.Request{Lock: "x", Lease: time.Minute, Trigger: "schedule"}).Run)
 		var mu sync.Mutex
 		got := map[int]bool{}
 		var all sync.WaitGroup
 		for range 5 {
 			all.Go(func() {
-				n, err := RunOf(l).NextAttempt(w.Context())
+				n, err := runOf(l).NextAttempt(w.Context())
 				if err != nil {
 					w.Error(err)
 				}
@@ -229,20 +231,20 @@ func TestAttemptNeedsAMajority(t *testing.T) {
 		for _, m := range masters[:2] {
 			m.AddHook(gone)
 		}
-		l := c.Acquire(w.Context(), Request{Lock: "x", Lease: time.Minute, Trigger: "schedule", Permanent: true}).Lease
+		l := leaseOf(c.requests.Acquire(w.Context(), lease.Request{Lock: "x", Lease: time.Minute, Trigger: "schedule", Permanent: true}).Run)
 		w.pass(time.Second)
 		gone.Store(true)
 		answer := w.attempted(w.Context(), l)
 		w.pass(10 * time.Second)
-		if len(answer) != 0 || RunOf(l).Attempt() != 1 {
-			w.Fatalf("begun as %d", RunOf(l).Attempt())
+		if len(answer) != 0 || runOf(l).Attempt() != 1 {
+			w.Fatalf("begun as %d", runOf(l).Attempt())
 		}
 		gone.Store(false)
 		w.pass(5 * time.Second)
 		if len(answer) != 1 || <-answer != nil {
 			w.Fatal("not begun")
 		}
-		if rows := c.Inspect(w.Context(), []InspectRequest{{Lock: "x", Permanent: true}})[0].Rows; len(rows) != 1 || rows[0].Attempt != 2 {
+		if rows := c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x", Permanent: true}})[0].Running; len(rows) != 1 || rows[0].Attempt != 2 {
 			w.Errorf("rows %+v", rows)
 		}
 	})
@@ -259,15 +261,15 @@ func TestStopOutlivesItsMessage(t *testing.T) {
 		defer closeOther()
 		l := w.lock(holder, "x", 30*time.Second)
 		defer w.release(l)
-		if told := other.Stop(w.Context(), []StopRequest{{Lock: "x", ID: l.ID(), Reason: "user"}})[0]; told.ID != l.ID() || told.Err != nil {
+		if told := other.requests.Stop(w.Context(), []lease.StopRequest{{Lock: "x", ID: l.ID(), Reason: "user"}})[0]; told.ID != l.ID() || told.Err != nil {
 			w.Fatalf("%+v", told)
 		}
 		w.pass(9 * time.Second)
-		if why := RunOf(l).StopReason(); why != "" {
+		if why := runOf(l).StopReason(); why != "" {
 			w.Errorf("before its renewal: %q", why)
 		}
 		w.pass(2 * time.Second)
-		if why := RunOf(l).StopReason(); why != "user" {
+		if why := runOf(l).StopReason(); why != "user" {
 			w.Errorf("after its renewal: %q", why)
 		}
 	})
@@ -283,8 +285,8 @@ func TestStopOfARowThatWasPutBack(t *testing.T) {
 		defer closeOther()
 		l := w.lock(holder, "x", 30*time.Second)
 		defer w.release(l)
-		stop := func() StopAnswer {
-			return other.Stop(context.Background(), []StopRequest{{Lock: "x", ID: l.ID(), Reason: "user"}})[0]
+		stop := func() lease.StopAnswer {
+			return other.requests.Stop(context.Background(), []lease.StopRequest{{Lock: "x", ID: l.ID(), Reason: "user"}})[0]
 		}
 		stop()
 		if err := other.cfg.Redis.FlushAll(w.Context()).Err(); err != nil {
@@ -294,14 +296,14 @@ func TestStopOfARowThatWasPutBack(t *testing.T) {
 			w.Errorf("of a row that is forgotten: %+v", told)
 		}
 		w.pass(11 * time.Second) // it is put back
-		if why := RunOf(l).StopReason(); why != "" {
+		if why := runOf(l).StopReason(); why != "" {
 			w.Errorf("after the put-back: %q", why)
 		}
 		if told := stop(); told.ID != l.ID() {
 			w.Fatalf("%+v", told)
 		}
 		w.pass(11 * time.Second)
-		if why := RunOf(l).StopReason(); why != "user" {
+		if why := runOf(l).StopReason(); why != "user" {
 			w.Errorf("asked again: %q", why)
 		}
 	})
@@ -315,14 +317,14 @@ func TestMarksAreBounded(t *testing.T) {
 		defer closeAll()
 		for _, end := range []string{"released", "expired"} {
 			l := w.lock(c, "x", time.Second)
-			c.Stop(w.Context(), []StopRequest{{Lock: "x", ID: l.ID(), Reason: "user"}})
+			c.requests.Stop(w.Context(), []lease.StopRequest{{Lock: "x", ID: l.ID(), Reason: "user"}})
 			if !c.cfg.Redis.HExists(w.Context(), c.lockKey("x"), "s0").Val() {
 				w.Fatal("there is no mark")
 			}
 			if end == "expired" {
 				c.keeper.remove(l)
 				w.pass(2 * time.Second)
-				c.Inspect(w.Context(), []InspectRequest{{Lock: "x"}})
+				c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x"}})
 			} else {
 				w.release(l)
 			}
@@ -338,9 +340,9 @@ func TestFaultyStops(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
-		for _, r := range []StopRequest{{Lock: "x", ID: "a"}, {Lock: "x", ID: "a", Reason: "a\tb"}, {Lock: "x", ID: "a\n", Reason: "r"},
+		for _, r := range []lease.StopRequest{{Lock: "x", ID: "a"}, {Lock: "x", ID: "a", Reason: "a\tb"}, {Lock: "x", ID: "a\n", Reason: "r"},
 			{Lock: "x", Reason: "r"}, {ID: "a", Reason: "r"}} {
-			if told := c.Stop(w.Context(), []StopRequest{r})[0]; told.Err == nil || told.ID != "" {
+			if told := c.requests.Stop(w.Context(), []lease.StopRequest{r})[0]; told.Err == nil || told.ID != "" {
 				w.Errorf("%+v: %+v", r, told)
 			}
 		}

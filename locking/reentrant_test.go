@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -58,14 +58,14 @@ func TestReleaseMoreOftenThanEntered(t *testing.T) {
 			if err := old.Release(w.Context()); !errors.Is(err, ErrReleased) {
 				w.Errorf("one too many: %v", err)
 			}
-			if err := RunOf(old).Undo(w.Context()); !errors.Is(err, ErrReleased) {
+			if err := runOf(old).Undo(w.Context()); !errors.Is(err, ErrReleased) {
 				w.Errorf("one too many given back: %v", err)
 			}
 		}
 		if _, same := w.enters(c.Mutex("x"), ctx); same != l || l.Token() <= old.Token() {
 			w.Errorf("token %d, %d and %d", old.Token(), l.Token(), same.Token())
 		}
-		if err := RunOf(l).Undo(w.Context()); err != nil || len(w.rows("x")) != 1 {
+		if err := runOf(l).Undo(w.Context()); err != nil || len(w.rows("x")) != 1 {
 			w.Errorf("given back one hold of two: %v, rows %+v", err, w.rows("x"))
 		}
 		w.release(l)

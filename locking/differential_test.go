@@ -1,4 +1,4 @@
-package engine_test
+package locking_test
 
 import (
 	"cmp"
@@ -16,8 +16,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cronclave/cronclave/internal/embedded"
-	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/testtier"
+	"github.com/cronclave/cronclave/locking"
 )
 
 // eachServer runs a test on the in-process server, and on the Redis that CRONCLAVE_TEST_REDIS names.
@@ -76,13 +77,13 @@ type world struct {
 	prefix  string
 	first   time.Time
 	model   *model
-	clients [3]*engine.Client
+	clients [3]*locking.Client
 	seen    [3]*memory
-	leases  map[string]*engine.Lease
-	holders map[string]*engine.Client
-	granted map[*engine.Lease]grant
+	leases  map[string]lease.Run
+	holders map[string]*locking.Client
+	granted map[lease.Run]grant
 	ids     []string // of leases that were not released
-	retired []*engine.Client
+	retired []*locking.Client
 	behind  time.Duration // by which the names of ticks are behind their instants
 }
 
@@ -96,14 +97,14 @@ const (
 
 func newWorld(t *rapid.T, rdb *redis.Client) *world {
 	w := &world{T: t, ctx: context.Background(), rdb: rdb, prefix: "model:" + rand.Text()[:10] + ":", model: newModel(),
-		leases: map[string]*engine.Lease{}, holders: map[string]*engine.Client{}, granted: map[*engine.Lease]grant{}, first: time.Now().Add(-time.Hour).Truncate(time.Minute)}
+		leases: map[string]lease.Run{}, holders: map[string]*locking.Client{}, granted: map[lease.Run]grant{}, first: time.Now().Add(-time.Hour).Truncate(time.Minute)}
 	for i := range w.clients {
 		w.seen[i], w.clients[i] = newMemory(), w.client(fmt.Sprint(i))
 	}
 	w.behind = time.Duration(rapid.SampledFrom([]int{0, 5, 21}).Draw(t, "hours behind")) * time.Hour
 	observer := w.client("observer")
 	w.retired = append(w.retired, observer)
-	w.noError(observer.Inspect(w.ctx, []engine.InspectRequest{{Lock: "x", Permanent: true, Schedule: w.schedule(), Behind: int64(w.behind / time.Second)}})[0].Err)
+	w.noError(observer.Engine().Inspect(w.ctx, []lease.InspectRequest{{Lock: "x", Permanent: true, Schedule: w.schedule(), Behind: int64(w.behind / time.Second)}})[0].Err)
 	w.noError(rdb.HSet(w.ctx, w.key(""), "since", w.first.Add(-w.behind-time.Second).UnixMicro()).Err())
 	w.model.known = true
 	return w
@@ -123,8 +124,8 @@ func (w *world) close() {
 	w.forgetKeys()
 }
 
-func (w *world) client(owner string) *engine.Client {
-	c, err := engine.New(engine.Config{Redis: w.rdb, Prefix: w.prefix, Owner: owner, Timeout: 20 * time.Second})
+func (w *world) client(owner string) *locking.Client {
+	c, err := locking.New(locking.Config{Redis: w.rdb, Prefix: w.prefix, Owner: owner, Timeout: 20 * time.Second})
 	w.noError(err)
 	return c
 }
@@ -161,14 +162,14 @@ func (w *world) acquire() {
 }
 
 // request is an ask in the terms of the package.
-func (w *world) request(a ask) engine.Request {
-	r := engine.Request{Lock: "x", ID: a.id, Slots: a.slots, Lease: day, Trigger: "t", Permanent: true, AnyLimit: true,
+func (w *world) request(a ask) lease.Request {
+	r := lease.Request{Lock: "x", ID: a.id, Slots: a.slots, Lease: day, Trigger: "t", Permanent: true, AnyLimit: true,
 		Abstain: a.abstain, Adopt: a.adopt}
 	if a.tick < 0 {
 		return r
 	}
 	at := w.first.Add(time.Duration(a.tick) * time.Minute)
-	r.Tick = &engine.Tick{At: at.Add(-w.behind), Instant: at, Previous: at.Add(-w.behind - time.Minute), Schedule: w.schedule(), PerTick: a.perTick}
+	r.Tick = &lease.Tick{At: at.Add(-w.behind), Instant: at, Previous: at.Add(-w.behind - time.Minute), Schedule: w.schedule(), PerTick: a.perTick}
 	if a.early {
 		r.Tick.NotBefore = time.Now().Add(day)
 	}
@@ -183,10 +184,10 @@ func (w *world) request(a ask) engine.Request {
 
 func (w *world) acquireAs(c int, a ask) {
 	floor := w.model.floor
-	got := w.clients[c].Acquire(w.ctx, w.request(a))
+	got := w.clients[c].Engine().Acquire(w.ctx, w.request(a))
 	want := w.model.acquire(a, w.seen[c])
 	verdict := string(got.Verdict)
-	if errors.Is(got.Err, engine.ErrReleased) {
+	if errors.Is(got.Err, locking.ErrReleased) {
 		verdict = "dead"
 	}
 	if verdict != want.verdict || got.Outcome != "" && want.outcome != "" && got.Outcome != want.outcome {
@@ -195,24 +196,24 @@ func (w *world) acquireAs(c int, a ask) {
 	if verdict == "dead" {
 		return
 	}
-	if l := got.Lease; l != nil {
+	if l := got.Run; l != nil {
 		w.checkGrant(l, want.row, floor)
 		w.leases[a.id], w.holders[a.id] = l, w.clients[c]
 		if _, known := w.granted[l]; !known {
-			w.granted[l] = grant{attempt: engine.RunOf(l).Attempt(), perTick: a.perTick}
+			w.granted[l] = grant{attempt: l.Attempt(), perTick: a.perTick}
 		}
 	}
 	w.seen[c].hear(w.model)
 }
 
-func (w *world) checkGrant(l *engine.Lease, want held, floor int64) {
+func (w *world) checkGrant(l lease.Run, want held, floor int64) {
 	tick := -1
-	if !engine.RunOf(l).Tick().IsZero() {
-		tick = int(engine.RunOf(l).Tick().Add(w.behind).Sub(w.first) / time.Minute)
+	if !l.Tick().IsZero() {
+		tick = int(l.Tick().Add(w.behind).Sub(w.first) / time.Minute)
 	}
 	token := int64(l.Token())
-	if l.Slot() != want.slot || tick != want.tick || engine.RunOf(l).Attempt() != want.attempt {
-		w.Fatalf("granted slot %d, tick %d, attempt %d; the model says %+v", l.Slot(), tick, engine.RunOf(l).Attempt(), want)
+	if l.Slot() != want.slot || tick != want.tick || l.Attempt() != want.attempt {
+		w.Fatalf("granted slot %d, tick %d, attempt %d; the model says %+v", l.Slot(), tick, l.Attempt(), want)
 	}
 	if want.token == 0 && token <= max(floor, w.model.floor) || want.token != 0 && token != want.token {
 		w.Fatalf("granted token %d after %d, %d", token, floor, want.token)
@@ -235,10 +236,10 @@ func (w *world) release() {
 	w.ids = append(w.ids[:i], w.ids[i+1:]...)
 	l, how := w.leases[id], rapid.SampledFrom([]string{"release", "give back", "leave"}).Draw(w.T, "how")
 	first := w.granted[l]
-	left := rapid.IntRange(first.attempt, engine.RunOf(l).Attempt()).Draw(w.T, "the last attempt that has begun")
-	err := map[string]func(context.Context) error{"release": l.Release, "give back": engine.RunOf(l).Undo, "leave": func(ctx context.Context) error { return engine.RunOf(l).HandOver(ctx, left) }}[how](w.ctx)
+	left := rapid.IntRange(first.attempt, l.Attempt()).Draw(w.T, "the last attempt that has begun")
+	err := map[string]func(context.Context) error{"release": l.Release, "give back": l.Undo, "leave": func(ctx context.Context) error { return l.HandOver(ctx, left) }}[how](w.ctx)
 	want := w.model.release(id, first.perTick, how, left)
-	if gone := errors.Is(err, engine.ErrLost); gone != (want == "gone") || err != nil && !gone {
+	if gone := errors.Is(err, locking.ErrLost); gone != (want == "gone") || err != nil && !gone {
 		w.Fatalf("released %s (%s): %v; the model says %q", id, how, err, want)
 	}
 	w.heard(id)
@@ -262,7 +263,7 @@ func (w *world) again() {
 	row := w.model.rows[slot]
 	row.attempt++
 	w.model.rows[slot] = row
-	n, err := engine.RunOf(w.leases[row.id]).NextAttempt(w.ctx)
+	n, err := w.leases[row.id].NextAttempt(w.ctx)
 	w.noError(err)
 	if n != row.attempt {
 		w.Fatalf("attempt %d; the model says %+v", n, row)
@@ -279,10 +280,10 @@ func (w *world) expire() {
 	w.model.expire(slot)
 	observer := w.client("observer")
 	defer observer.Close()
-	s := observer.Inspect(w.ctx, []engine.InspectRequest{{Lock: "x", Permanent: true}})[0]
+	s := observer.Engine().Inspect(w.ctx, []lease.InspectRequest{{Lock: "x", Permanent: true}})[0]
 	w.noError(s.Err)
-	if len(s.Orphans) != len(w.model.orphans) || len(s.Rows) != len(w.model.rows) {
-		w.Fatalf("rows %+v, orphans %+v; the model says %+v, %+v", s.Rows, s.Orphans, w.model.rows, w.model.orphans)
+	if len(s.Orphans) != len(w.model.orphans) || len(s.Running) != len(w.model.rows) {
+		w.Fatalf("rows %+v, orphans %+v; the model says %+v, %+v", s.Running, s.Orphans, w.model.rows, w.model.orphans)
 	}
 }
 
@@ -295,7 +296,7 @@ func (w *world) abandon() {
 	w.model.abandon(id)
 	observer := w.client("observer")
 	defer observer.Close()
-	s := observer.Inspect(w.ctx, []engine.InspectRequest{{Lock: "x", Permanent: true, Abandon: []string{id}}})[0]
+	s := observer.Engine().Inspect(w.ctx, []lease.InspectRequest{{Lock: "x", Permanent: true, Abandon: []string{id}}})[0]
 	w.noError(s.Err)
 	for _, o := range s.Orphans {
 		if want := w.model.orphans[o.ID]; o.Abandoned != want.abandoned || o.Slot != want.slot {
@@ -348,8 +349,8 @@ func TestOnceWhateverWasLost(t *testing.T) {
 type history struct {
 	*world
 	runs   map[[2]int]string // tick, slot: the run's id
-	token  engine.Token
-	leases []*engine.Lease
+	token  locking.Token
+	leases []lease.Run
 	saved  []map[string]map[string]string
 }
 
@@ -358,16 +359,16 @@ func shares(n int) int { return 1 + n%3 }
 func (h *history) acquire() {
 	n := rapid.SampledFrom([]int{0, 1, 2, 2, 5}).Draw(h.T, "tick")
 	r := h.request(ask{tick: n, slots: 4, perTick: shares(n), ifHeld: rapid.Bool().Draw(h.T, "if held")})
-	a := h.clients[rapid.IntRange(0, len(h.clients)-1).Draw(h.T, "client")].Acquire(h.ctx, r)
+	a := h.clients[rapid.IntRange(0, len(h.clients)-1).Draw(h.T, "client")].Engine().Acquire(h.ctx, r)
 	h.noError(a.Err)
-	if a.Verdict != engine.Granted {
+	if a.Verdict != lease.Granted {
 		return
 	}
-	if a.Lease.Token() <= h.token {
-		h.Fatalf("token %d after %d", a.Lease.Token(), h.token)
+	if a.Run.Token() <= h.token {
+		h.Fatalf("token %d after %d", a.Run.Token(), h.token)
 	}
-	h.token = a.Lease.Token()
-	place := [2]int{n, a.Lease.Slot()}
+	h.token = a.Run.Token()
+	place := [2]int{n, a.Run.Slot()}
 	if run, twice := h.runs[place]; twice {
 		h.Fatalf("slot %d of tick %d was granted to %s and to %s", place[1], n, run, a.ID)
 	}
@@ -381,7 +382,7 @@ func (h *history) acquire() {
 	if grants > shares(n) {
 		h.Fatalf("tick %d was granted %d times", n, grants)
 	}
-	h.leases = append(h.leases, a.Lease)
+	h.leases = append(h.leases, a.Run)
 }
 
 // end ends a run, or gives back one that never began.
@@ -396,14 +397,14 @@ func (h *history) end() {
 		_ = l.Release(h.ctx)
 		return
 	}
-	_ = engine.RunOf(l).Undo(h.ctx)
-	delete(h.runs, [2]int{int(engine.RunOf(l).Tick().Add(h.behind).Sub(h.first) / time.Minute), l.Slot()})
+	_ = l.Undo(h.ctx)
+	delete(h.runs, [2]int{int(l.Tick().Add(h.behind).Sub(h.first) / time.Minute), l.Slot()})
 }
 
 // observed lets all clients observe the state.
 func (h *history) observed() {
 	for _, c := range h.clients {
-		h.noError(c.Inspect(h.ctx, []engine.InspectRequest{{Lock: "x", Permanent: true}})[0].Err)
+		h.noError(c.Engine().Inspect(h.ctx, []lease.InspectRequest{{Lock: "x", Permanent: true}})[0].Err)
 	}
 }
 

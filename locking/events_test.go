@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -9,19 +9,21 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // hearing has a client hear until the test's end; its events are read after synctest.Wait.
-func hearing(w *wire, c *Client) (heard func() []GrantEvent, stop func()) {
+func hearing(w *wire, c *Client) (heard func() []lease.GrantEvent, stop func()) {
 	ctx, cancel := context.WithCancel(w.Context())
-	var all []GrantEvent
+	var all []lease.GrantEvent
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		c.Subscribe(ctx, func(n []GrantEvent) { all = append(all, n...) })
+		c.requests.Subscribe(ctx, func(n []lease.GrantEvent) { all = append(all, n...) })
 	}()
 	synctest.Wait()
-	return func() []GrantEvent { synctest.Wait(); return all }, func() { cancel(); <-over }
+	return func() []lease.GrantEvent { synctest.Wait(); return all }, func() { cancel(); <-over }
 }
 
 // A client that has heard of a grant prevents a second one: a server that forgets the grant, after its holder is
@@ -37,16 +39,16 @@ func TestEventOfAGrantIsRestored(t *testing.T) {
 		heard, stop := hearing(w, hearer)
 		defer stop()
 		for _, c := range []*Client{winner, hearer} { // a client does not remember messages about locks that it does not use
-			c.Inspect(w.Context(), []InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+			c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
 		}
 		w.pass(2 * time.Second)
-		tick := Tick{At: time.Now().Truncate(time.Second), Previous: time.Now().Add(-time.Hour), Schedule: "s"}
-		r := Request{Lock: "x", Lease: time.Minute, Permanent: true, AnyLimit: true, Tick: &tick}
-		a := winner.Acquire(w.Context(), r)
-		if a.Verdict != Granted {
+		tick := lease.Tick{At: time.Now().Truncate(time.Second), Previous: time.Now().Add(-time.Hour), Schedule: "s"}
+		r := lease.Request{Lock: "x", Lease: time.Minute, Permanent: true, AnyLimit: true, Tick: &tick}
+		a := winner.requests.Acquire(w.Context(), r)
+		if a.Verdict != lease.Granted {
 			w.Fatalf("%+v", a)
 		}
-		if err := winner.Publish(w.Context(), []*Lease{a.Lease}, nil); err != nil {
+		if err := winner.requests.Publish(w.Context(), []lease.Run{a.Run}, nil); err != nil {
 			w.Fatal(err)
 		}
 		got := heard()
@@ -56,11 +58,11 @@ func TestEventOfAGrantIsRestored(t *testing.T) {
 		if err := winner.cfg.Redis.FlushAll(w.Context()).Err(); err != nil {
 			w.Fatal(err)
 		}
-		if a := hearer.Acquire(w.Context(), r); a.Verdict != Closed {
+		if a := hearer.requests.Acquire(w.Context(), r); a.Verdict != lease.Closed {
 			w.Errorf("after the loss: %q", a.Verdict)
 		}
 		w.pass(2 * time.Minute)
-		if a := hearer.Acquire(w.Context(), r); a.Verdict != Decided {
+		if a := hearer.requests.Acquire(w.Context(), r); a.Verdict != lease.Decided {
 			w.Errorf("when the lock is open again: %q", a.Verdict)
 		}
 	})
@@ -79,7 +81,7 @@ func TestHearAgainAfterAnOutage(t *testing.T) {
 				defer stop()
 				if how == "cut" {
 					w.cut(3)
-					teller.Acquire(w.Context(), Request{Lock: "y"})
+					teller.requests.Acquire(w.Context(), lease.Request{Lock: "y"})
 				} else {
 					w.fail(how)
 				}
@@ -88,7 +90,7 @@ func TestHearAgainAfterAnOutage(t *testing.T) {
 				w.pass(time.Minute)
 				l := w.lock(teller, "x", time.Minute)
 				defer w.release(l)
-				if err := teller.Publish(w.Context(), []*Lease{l}, nil); err != nil {
+				if err := teller.requests.Publish(w.Context(), []lease.Run{runOf(l)}, nil); err != nil {
 					w.Fatal(err)
 				}
 				if n := len(heard()); n != 1 {
@@ -124,7 +126,7 @@ func TestForgedEvents(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
-		c.Inspect(w.Context(), []InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+		c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
 		w.release(w.lock(c, "plain", time.Minute))
 		heard, stop := hearing(w, c)
 		defer stop()
@@ -161,10 +163,10 @@ func TestForgedEvents(t *testing.T) {
 		if k, _ := c.observed.Last("plain"); k.Permanent || c.observed.Len() != before {
 			w.Errorf("%d locks, before %d; the plain one is permanent: %v", c.observed.Len(), before, k.Permanent)
 		}
-		if a := c.Acquire(w.Context(), Request{Lock: "x", Permanent: true, AnyLimit: true}); a.Verdict != Granted {
+		if a := c.requests.Acquire(w.Context(), lease.Request{Lock: "x", Permanent: true, AnyLimit: true}); a.Verdict != lease.Granted {
 			w.Errorf("%q, %v", a.Verdict, a.Err)
 		} else {
-			w.release(a.Lease)
+			w.release(leaseOf(a.Run))
 		}
 	})
 }
@@ -179,15 +181,15 @@ func TestHearsOfWhatIsLeft(t *testing.T) {
 		defer closeHearer()
 		heard, stop := hearing(w, hearer)
 		defer stop()
-		holder.Inspect(w.Context(), []InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+		holder.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
 		w.pass(2 * time.Second)
-		tick := Tick{At: time.Now().Truncate(time.Second), Previous: time.Now().Add(-time.Hour), Schedule: "s"}
-		a := holder.Acquire(w.Context(), Request{Lock: "x", Lease: time.Minute, Permanent: true, AnyLimit: true, Trigger: "t", Tick: &tick})
-		if a.Verdict != Granted {
+		tick := lease.Tick{At: time.Now().Truncate(time.Second), Previous: time.Now().Add(-time.Hour), Schedule: "s"}
+		a := holder.requests.Acquire(w.Context(), lease.Request{Lock: "x", Lease: time.Minute, Permanent: true, AnyLimit: true, Trigger: "t", Tick: &tick})
+		if a.Verdict != lease.Granted {
 			w.Fatalf("%+v", a)
 		}
 		w.pass(time.Second)
-		if err := RunOf(a.Lease).HandOver(w.Context(), 1); err != nil {
+		if err := a.Run.HandOver(w.Context(), 1); err != nil {
 			w.Fatal(err)
 		}
 		if got := heard(); len(got) != 1 || !got[0].Tick.Equal(tick.At) || time.Until(got[0].Until).Abs() > time.Millisecond {
@@ -206,17 +208,17 @@ func TestUndoIsPublished(t *testing.T) {
 		defer closeHearer()
 		heard, stop := hearing(w, hearer)
 		defer stop()
-		winner.Inspect(w.Context(), []InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+		winner.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
 		w.pass(2 * time.Second)
-		tick := Tick{At: time.Now().Truncate(time.Second), Previous: time.Now().Add(-time.Hour), Schedule: "s"}
-		a := winner.Acquire(w.Context(), Request{Lock: "x", Lease: time.Minute, Permanent: true, AnyLimit: true, Tick: &tick})
-		if a.Verdict != Granted {
+		tick := lease.Tick{At: time.Now().Truncate(time.Second), Previous: time.Now().Add(-time.Hour), Schedule: "s"}
+		a := winner.requests.Acquire(w.Context(), lease.Request{Lock: "x", Lease: time.Minute, Permanent: true, AnyLimit: true, Tick: &tick})
+		if a.Verdict != lease.Granted {
 			w.Fatalf("%+v", a)
 		}
-		if err := RunOf(a.Lease).Undo(w.Context()); err != nil {
+		if err := a.Run.Undo(w.Context()); err != nil {
 			w.Fatal(err)
 		}
-		if err := winner.Publish(w.Context(), []*Lease{a.Lease}, nil); err != nil {
+		if err := winner.requests.Publish(w.Context(), []lease.Run{a.Run}, nil); err != nil {
 			w.Fatal(err)
 		}
 		if got := heard(); len(got) != 1 || got[0].Until.After(time.Now()) || !got[0].Tick.Equal(tick.At) {
@@ -304,7 +306,7 @@ func TestHooksOfALockThatNobodyElseWants(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		if err := RunOf(l).Undo(w.Context()); err != nil {
+		if err := runOf(l).Undo(w.Context()); err != nil {
 			w.Fatal(err)
 		}
 		told.wants("x held 0s")
@@ -380,8 +382,8 @@ func TestHooksMayUseTheClient(t *testing.T) {
 		var c *Client
 		var l *Lease
 		look := func() {
-			c.Inspect(w.Context(), []InspectRequest{{Lock: "x"}})
-			c.EstimatedTime()
+			c.requests.Inspect(w.Context(), []lease.InspectRequest{{Lock: "x"}})
+			c.requests.EstimatedTime()
 			if l != nil {
 				_ = l.Remaining()
 			}

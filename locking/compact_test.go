@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -63,12 +63,12 @@ func TestCompactLock(t *testing.T) {
 		defer closeAll()
 		w.compact(c, "x")
 		first := w.lockCompact(c, "x")
-		if a := c.Acquire(w.Context(), Request{Lock: "x"}); a.Verdict != Held || a.Holder != "us" {
+		if a := c.requests.Acquire(w.Context(), lease.Request{Lock: "x"}); a.Verdict != lease.Held || a.Holder != "us" {
 			w.Errorf("while it is held: %q by %q, %v", a.Verdict, a.Holder, a.Err)
 		}
 		rows := w.rows("x") // which expands it
-		if len(rows) != 1 || rows[0].ID != first.ID() || rows[0].Token != first.Token() || rows[0].Owner != "us" ||
-			rows[0].Expiry.Sub(lease.FromMicros(int64(first.Token()))) != compactLease {
+		if len(rows) != 1 || rows[0].ID != first.ID() || rows[0].Token != first.Token() || rows[0].Holder != "us" ||
+			rows[0].Expires.Sub(lease.FromMicros(int64(first.Token()))) != compactLease {
 			w.Errorf("rows %+v of the lease %s, %d", rows, first.ID(), first.Token())
 		}
 		w.release(first)
@@ -113,7 +113,7 @@ func TestCompactLockOfAnotherAttempt(t *testing.T) {
 		w.fail("mute")
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		if _, err := RunOf(l).NextAttempt(ctx); !errors.Is(err, ErrUnknown) {
+		if _, err := runOf(l).NextAttempt(ctx); !errors.Is(err, ErrUnknown) {
 			w.Errorf("to a server that does not answer: %v", err)
 		}
 		w.fail()
@@ -138,7 +138,7 @@ func TestCompactLockRunsOut(t *testing.T) {
 		dead := w.lockCompact(c, "x")
 		w.fail("mute")
 		w.pass(compactLease - time.Second)
-		if a := other.Acquire(w.Context(), Request{Lock: "x"}); a.Verdict != Held {
+		if a := other.requests.Acquire(w.Context(), lease.Request{Lock: "x"}); a.Verdict != lease.Held {
 			w.Errorf("before the end: %q", a.Verdict)
 		}
 		w.pass(2 * time.Second)
@@ -161,7 +161,7 @@ func TestCompactLockOfBefore(t *testing.T) {
 		if err := c.cfg.Redis.Set(w.Context(), c.lockKey("x"), before, time.Hour).Err(); err != nil {
 			w.Fatal(err)
 		}
-		if a := c.Acquire(w.Context(), Request{Lock: "x"}); a.Verdict != Closed {
+		if a := c.requests.Acquire(w.Context(), lease.Request{Lock: "x"}); a.Verdict != lease.Closed {
 			w.Errorf("a grant that is forgotten: %q, %v", a.Verdict, a.Err)
 		}
 		w.pass(compactLease / 2) // the holder has put its row back
@@ -345,7 +345,7 @@ func TestCompactKeyOfSomethingElse(t *testing.T) {
 			if err := overwrite(c.cfg.Redis, c.lockKey("x")); err != nil {
 				w.Fatal(err)
 			}
-			if a := c.Acquire(w.Context(), Request{Lock: "x"}); a.Verdict != Unknown || !errors.Is(a.Err, ErrRefused) {
+			if a := c.requests.Acquire(w.Context(), lease.Request{Lock: "x"}); a.Verdict != lease.Unknown || !errors.Is(a.Err, ErrRefused) {
 				w.Errorf("%q, %v", a.Verdict, a.Err)
 			}
 		}

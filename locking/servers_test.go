@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -17,6 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	redisstore "github.com/cronclave/cronclave/internal/lease/redis"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // halves is a Cluster of two servers, of which each has half of the slots, and the scripts' bounds in time that were sent to each.
@@ -82,13 +84,13 @@ func TestEachNodeOfAClusterHasItsClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	var requests []Request
+	var requests []lease.Request
 	for i := range 20 {
-		requests = append(requests, Request{Lock: strconv.Itoa(i), ID: strconv.Itoa(i), Lease: time.Hour})
+		requests = append(requests, lease.Request{Lock: strconv.Itoa(i), ID: strconv.Itoa(i), Lease: time.Hour})
 	}
 	for range 3 { // the same grants again
-		for _, a := range c.AcquireAll(t.Context(), requests) {
-			if a.Verdict != Granted {
+		for _, a := range c.requests.AcquireAll(t.Context(), requests) {
+			if a.Verdict != lease.Granted {
 				t.Fatalf("lock %s: %q, %v", a.ID, a.Verdict, a.Err)
 			}
 		}
@@ -106,7 +108,7 @@ func TestEachNodeOfAClusterHasItsClock(t *testing.T) {
 			}
 		}
 	}
-	if at, ok := c.EstimatedTime(); !ok || at.Before(times[0].Add(-time.Minute)) || at.After(times[1].Add(time.Minute)) {
+	if at, ok := c.requests.EstimatedTime(); !ok || at.Before(times[0].Add(-time.Minute)) || at.After(times[1].Add(time.Minute)) {
 		t.Errorf("estimate %v", at)
 	}
 }
@@ -119,18 +121,18 @@ func TestLocksOfADeadNodeAreUnknownAndNoOthers(t *testing.T) {
 	}
 	defer c.Close()
 	h.servers[1].Close()
-	var requests []Request
+	var requests []lease.Request
 	for i := range 20 {
-		requests = append(requests, Request{Lock: strconv.Itoa(i), Lease: time.Hour})
+		requests = append(requests, lease.Request{Lock: strconv.Itoa(i), Lease: time.Hour})
 	}
-	verdicts := map[Verdict]int{}
-	for _, a := range c.AcquireAll(t.Context(), requests) {
+	verdicts := map[lease.Verdict]int{}
+	for _, a := range c.requests.AcquireAll(t.Context(), requests) {
 		verdicts[a.Verdict]++
-		if a.Verdict == Unknown && !errors.Is(a.Err, ErrUnknown) {
+		if a.Verdict == lease.Unknown && !errors.Is(a.Err, ErrUnknown) {
 			t.Error(a.Err)
 		}
 	}
-	if verdicts[Granted] == 0 || verdicts[Unknown] == 0 || verdicts[Granted]+verdicts[Unknown] != len(requests) {
+	if verdicts[lease.Granted] == 0 || verdicts[lease.Unknown] == 0 || verdicts[lease.Granted]+verdicts[lease.Unknown] != len(requests) {
 		t.Errorf("%v", verdicts)
 	}
 }
@@ -152,7 +154,7 @@ func TestClientOfANodeWithoutASlotIsMadeAsTheOthersAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if a := c.Acquire(t.Context(), Request{Lock: "x", Lease: time.Hour}); a.Verdict != Granted {
+	if a := c.requests.Acquire(t.Context(), lease.Request{Lock: "x", Lease: time.Hour}); a.Verdict != lease.Granted {
 		t.Fatalf("%q, %v", a.Verdict, a.Err)
 	}
 	h.mu.Lock()
@@ -198,8 +200,8 @@ func TestShortIdleOutlastsTheLeases(t *testing.T) {
 		if err := c.cfg.Redis.FlushAll(w.Context()).Err(); err != nil {
 			w.Fatal(err)
 		}
-		if a := c.Acquire(w.Context(), Request{Lock: "x"}); a.Verdict != Closed {
-			w.Errorf("forgotten while it is held: %q, want %q", a.Verdict, Closed)
+		if a := c.requests.Acquire(w.Context(), lease.Request{Lock: "x"}); a.Verdict != lease.Closed {
+			w.Errorf("forgotten while it is held: %q, want %q", a.Verdict, lease.Closed)
 		}
 		w.pass(40 * time.Second)
 		if l.Context().Err() != nil {
@@ -301,7 +303,7 @@ func (c *channels) cut() {
 func TestForbiddenChannelIsLoggedOnce(t *testing.T) {
 	server, r := newChannels(t)
 	server.forbidden.Store(true)
-	told, heard := make(chan string, 100), make(chan []GrantEvent, 100)
+	told, heard := make(chan string, 100), make(chan []lease.GrantEvent, 100)
 	c, err := New(Config{Redis: r, Prefix: "p:", OnForbidden: func(channel string, err error) {
 		if !redis.IsPermissionError(err) {
 			t.Error(err)
@@ -314,7 +316,7 @@ func TestForbiddenChannelIsLoggedOnce(t *testing.T) {
 	defer c.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	var hearing sync.WaitGroup
-	hearing.Go(func() { c.Subscribe(ctx, func(n []GrantEvent) { heard <- n }) })
+	hearing.Go(func() { c.requests.Subscribe(ctx, func(n []lease.GrantEvent) { heard <- n }) })
 	defer hearing.Wait()
 	defer cancel()
 	const patience = 30 * time.Second
@@ -358,15 +360,15 @@ func within(t *testing.T, patience time.Duration, what string, holds func() bool
 // acquireAll has n callers acquire a lock each at the same time, and returns how many got theirs.
 func acquireAll(w *wire, c *Client, name string, n int) (granted int) {
 	var callers sync.WaitGroup
-	verdicts := make([]Verdict, n)
+	verdicts := make([]lease.Verdict, n)
 	for i := range n {
 		callers.Go(func() {
-			verdicts[i] = c.Acquire(w.Context(), Request{Lock: fmt.Sprint(name, i), Lease: time.Minute}).Verdict
+			verdicts[i] = c.requests.Acquire(w.Context(), lease.Request{Lock: fmt.Sprint(name, i), Lease: time.Minute}).Verdict
 		})
 	}
 	callers.Wait()
 	for _, v := range verdicts {
-		if v == Granted {
+		if v == lease.Granted {
 			granted++
 		}
 	}
@@ -407,7 +409,7 @@ func TestHungRoundTripHoldsUpNobodyForLong(t *testing.T) {
 		w.release(w.lock(c, "warm", time.Minute))
 		w.fail("deaf")
 		var first sync.WaitGroup
-		first.Go(func() { c.Acquire(w.Context(), Request{Lock: "first", Lease: time.Minute}) })
+		first.Go(func() { c.requests.Acquire(w.Context(), lease.Request{Lock: "first", Lease: time.Minute}) })
 		synctest.Wait()
 		w.fail()
 		start := time.Now()

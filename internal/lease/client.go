@@ -1,0 +1,353 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// A Client sends the requests of schedulers to a store. Package locking makes it. It is safe for concurrent use.
+type Client struct {
+	cfg     ClientConfig
+	givenUp atomic.Int64 // the number of releases under way in the background
+}
+
+// A ClientConfig is the configuration of a [Client].
+type ClientConfig struct {
+	Store   Store
+	Timeout time.Duration // the timeout of a round trip
+	Clock   func() time.Duration
+	Work    *Background // work that continues after a call has returned
+	// Hold begins to renew a granted lease, and returns it. Its parameters are values, so that the request of a claim is not allocated.
+	Hold      func(r Request, g Grant) Run
+	Contended func(lock, holder string) // reports that a lock has another holder
+	Waited    func(lock string, wait time.Duration)
+}
+
+// NewClient returns a client.
+func NewClient(cfg ClientConfig) *Client { return &Client{cfg: cfg} }
+
+// EstimatedTime returns the estimate of Redis's clock without a call. ok is false before the first reply.
+func (c *Client) EstimatedTime() (t time.Time, ok bool) {
+	micros, ok := c.cfg.Store.Estimate(c.cfg.Clock())
+	return FromMicros(micros), ok
+}
+
+// EstimateError returns the maximum error of [Client.EstimatedTime], which depends on the latency of replies; 0 before the first reply.
+func (c *Client) EstimateError() time.Duration {
+	return c.cfg.Store.Margin(c.cfg.Clock())
+}
+
+// finish adds to a result what the store does not know: the lease id, and the held lease if the request was granted.
+func (c *Client) finish(r *Request, result Result) Result {
+	result.ID = r.ID
+	if result.Verdict == Granted {
+		result.Run = c.cfg.Hold(*r, result.Grant)
+	}
+	return result
+}
+
+// Acquire asks once for one slot. See [Client.AcquireAll]. If ctx is canceled after the request was sent, Acquire still waits for the reply, for at
+// most [Config.Timeout].
+func (c *Client) Acquire(ctx context.Context, r Request) Result {
+	r = r.WithDefaults()
+	if s, ok := c.cfg.Store.(Compacter); ok {
+		if result, ok := s.AcquireCompact(ctx, r); ok {
+			return c.finish(&r, result)
+		}
+	}
+	return c.acquireAll(ctx, []Request{r})[0]
+}
+
+// AcquireAll asks for many slots in one round trip and returns an answer for each request, in order. After the verdict [Unknown], Redis may or may
+// not have granted the slot: ask again with the lease id of the result, or call [Client.Withdraw]. An invalid request also gets the verdict Unknown, but
+// its error is not [ErrUnknown].
+func (c *Client) AcquireAll(ctx context.Context, requests []Request) []Result {
+	return c.acquireAll(ctx, slices.Clone(requests))
+}
+
+// acquireAll is [Client.AcquireAll] for a slice that it may modify.
+func (c *Client) acquireAll(ctx context.Context, requests []Request) []Result {
+	answers := make([]Result, len(requests))
+	asked, places := splitValid(requests, answers)
+	if len(asked) == 0 {
+		return answers
+	}
+	c.cfg.Store.Acquire(ctx, asked, func(n int, result Result) { answers[places[n]] = c.finish(&asked[n], result) })
+	for n, r := range asked {
+		if a := &answers[places[n]]; a.Verdict == Held && !r.Abstain && r.Channel == "" { // the store reports the contention of requests that wait in the queue
+			c.cfg.Contended(r.Lock, a.Holder)
+		}
+	}
+	return answers
+}
+
+// splitValid returns the valid requests with their defaults, and answers the invalid ones. It reuses the array of requests. places has the original
+// index of each valid request.
+func splitValid(requests []Request, answers []Result) (asked []Request, places []int) {
+	asked, places = requests[:0], make([]int, 0, len(requests))
+	for i, r := range requests {
+		r = r.WithDefaults()
+		if err := errors.Join(r.Validate(), CheckName(r.Lock)); err != nil {
+			answers[i] = Result{Verdict: Unknown, ID: r.ID, Err: fmt.Errorf("request for lock %q: %w", r.Lock, err)}
+			continue
+		}
+		asked, places = append(asked, r), append(places, i)
+	}
+	return asked, places
+}
+
+// TryAcquire repeats a request until its outcome is known, or the time limit of [Client.TryFor] is reached. Its error then wraps [ErrUnknown], and the
+// client releases in the background what Redis may have granted.
+func (c *Client) TryAcquire(ctx context.Context, r Request) Result {
+	if c.cfg.Work.Begin() { // Close waits for grants to be taken back
+		defer c.cfg.Work.Done()
+	}
+	began := c.cfg.Clock()
+	a := c.Acquire(ctx, r)
+	if !errors.Is(a.Err, ErrUnknown) {
+		return a // the usual case needs no timer
+	}
+	r.FirstTry = false
+	ctx, cancel := context.WithTimeout(ctx, began+c.TryFor(r.Lease)-c.cfg.Clock())
+	defer cancel()
+	for retry := NewRetry(c.cfg.Timeout); a.Unsure(); {
+		c.cfg.Work.Sleep(ctx, retry.Next())
+		if ctx.Err() != nil {
+			a.Err = fmt.Errorf("%w (%w)", a.Err, context.Cause(ctx))
+			break
+		}
+		if again := c.Acquire(ctx, r); !again.Unsure() || ctx.Err() == nil { // after the end of ctx, an error only says that ctx has ended
+			a = again
+		}
+	}
+	if a.Verdict != Granted { // an earlier try may still be granted, even if the last one was refused, or the client has closed
+		c.Withdraw(r, r.ID)
+	}
+	return a
+}
+
+// TryFor returns the time limit of a call that does not wait for holders, if Redis does not answer.
+func (c *Client) TryFor(lease time.Duration) time.Duration {
+	return min(lease, time.Duration(c.cfg.Store.RoundTrips())*c.cfg.Timeout)
+}
+
+// Wait waits for a slot in the lock's queue, which is served in order, until ctx ends. r has its defaults.
+func (c *Client) Wait(ctx context.Context, r Request) (Run, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("lock %q: %w", r.Lock, context.Cause(ctx))
+	}
+	if !c.cfg.Work.Begin() { // Close waits for it
+		return nil, fmt.Errorf("lock %q: %w", r.Lock, ErrClosed)
+	}
+	defer c.cfg.Work.Done()
+	if err := errors.Join(r.Validate(), CheckName(r.Lock)); err != nil {
+		return nil, fmt.Errorf("lock %q: %w", r.Lock, err)
+	}
+	began := c.cfg.Clock()
+	g, err := c.cfg.Store.Wait(ctx, r)
+	if err != nil {
+		c.Withdraw(r, r.ID)
+		return nil, fmt.Errorf("lock %q: %w", r.Lock, err)
+	}
+	l := c.cfg.Hold(r, g)
+	c.cfg.Waited(r.Lock, c.cfg.Clock()-began)
+	return l, nil
+}
+
+// WaitConfirmed is [Client.Wait] for work that takes time to stop. It returns the lease once the lease has its full length. work is as in
+// [Request.For].
+func (c *Client) WaitConfirmed(ctx context.Context, r Request, work string) (Run, error) {
+	if c.cfg.Work.Begin() { // if not, Wait fails
+		defer c.cfg.Work.Done()
+	}
+	for {
+		r = r.For(work)
+		l, err := c.Wait(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-l.Confirmed():
+			return l, nil
+		case <-l.Context().Done():
+			c.Withdraw(r, r.ID) // a renewal whose reply was lost may have extended the lease
+		}
+	}
+}
+
+// Withdraw undoes the grant that a request with an unknown outcome may have got, and reopens its tick. It returns at once, and retries in the
+// background until Redis has answered or the lease must have expired. [Client.Close] waits until Withdraw has tried for twice [Config.Timeout], and
+// lets it try for at least one Timeout after the call of Close. On a closed client, Withdraw tries for up to [Config.Timeout] before it returns.
+func (c *Client) Withdraw(r Request, id string) {
+	r.ID = id
+	w := Withdrawal(r.WithDefaults())
+	if !c.GiveUp(w) {
+		c.tryLast(w, c.cfg.Clock()+c.cfg.Timeout)
+	}
+}
+
+// AwaitWithdrawal withdraws a request whose answer never arrived, and waits for the result. Its work must not have begun. Afterwards the lease id
+// can't be granted any more, and the tick is open again unless the run was adopted or abandoned. It returns when Redis has answered and enough
+// replicas have the write, or when ctx ends.
+func (c *Client) AwaitWithdrawal(ctx context.Context, r Request) error {
+	w := Withdrawal(r.WithDefaults())
+	w.Acked = true
+	if _, err := c.cfg.Store.Release(ctx, w); err != nil {
+		return fmt.Errorf("withdraw a request for %q: %w", r.Lock, err)
+	}
+	return nil
+}
+
+// MostGivenUp bounds the releases under way in the background. More can accumulate only if Redis is unreachable, which has then granted few of these
+// requests. Leases that are not released expire.
+const MostGivenUp = 10_000
+
+// GiveUp continues a release in the background, until Redis has answered or the lease must have expired. It returns false if the client is closed.
+func (c *Client) GiveUp(r ReleaseRequest) bool {
+	row := *r.Row // a copy, so that the lease can be freed
+	r.Row = &row
+	return c.cfg.Work.Go(func() {
+		defer c.givenUp.Add(-1)
+		if c.givenUp.Add(1) > MostGivenUp {
+			return
+		}
+		begun := c.cfg.Clock()
+		ctx, cancel := context.WithTimeout(c.cfg.Work.Life(), r.Row.Request.Lease+c.cfg.Timeout)
+		defer cancel()
+		if _, err := c.cfg.Store.Release(ctx, r); err == nil || !c.cfg.Work.Over() {
+			return
+		}
+		c.tryLast(r, max(begun+2*c.cfg.Timeout, c.cfg.Work.EndedAt()+c.cfg.Timeout))
+	})
+}
+
+// tryLast tries to release while the client closes or after it has closed, until the local instant end.
+func (c *Client) tryLast(r ReleaseRequest, end time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), end-c.cfg.Clock())
+	defer cancel()
+	_, _ = c.cfg.Store.Release(ctx, r)
+}
+
+// Inspect returns the states of many locks in one round trip. Before that, it frees the rows of leases that have ended. Runs with a trigger become
+// orphans.
+func (c *Client) Inspect(ctx context.Context, locks []InspectRequest) []State {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	check := func(l InspectRequest) error { return cmp.Or(CheckName(l.Lock), l.Validate(), c.cfg.Work.Ready()) }
+	refuse := func(l InspectRequest, err error) State {
+		return State{Err: fmt.Errorf("look at %q: %w", l.Lock, err)}
+	}
+	return askValid(locks, check, refuse, func(valid []InspectRequest) []State { return c.cfg.Store.Inspect(ctx, valid) })
+}
+
+// DeleteOrphans deletes orphans whose outcome was recorded.
+func (c *Client) DeleteOrphans(ctx context.Context, lock string, ids ...string) error {
+	if err := CheckName(lock); err != nil {
+		return fmt.Errorf("delete orphans of %q: %w", lock, err)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	if err := c.cfg.Store.DeleteOrphans(ctx, lock, ids); err != nil {
+		return fmt.Errorf("delete orphans of %q: %w", lock, err)
+	}
+	return nil
+}
+
+// Stop asks holders to stop, in one round trip, and returns an answer for each request, in order. A holder whose client called [Client.Subscribe]
+// gets a message at once. Otherwise, if the message is lost, or on a quorum, the holder gets the request with the reply to its next renewal. The
+// lease is renewed until its holder releases it. If Redis loses its data before the holder has got the request, the request is lost: repeat Stop
+// while the lease is held.
+func (c *Client) Stop(ctx context.Context, requests []StopRequest) []StopAnswer {
+	check := func(r StopRequest) error { return errors.Join(r.Validate(), CheckName(r.Lock), c.cfg.Work.Ready()) }
+	refuse := func(r StopRequest, err error) StopAnswer {
+		return StopAnswer{Err: fmt.Errorf("stop a holder of %q: %w", r.Lock, err)}
+	}
+	return askValid(requests, check, refuse, func(valid []StopRequest) []StopAnswer { return c.cfg.Store.Stop(ctx, valid) })
+}
+
+// Pause sets or ends the pauses of many locks in one round trip. It notifies the clients that [Client.Subscribe], so that they know the pause if the
+// server forgets it. After an unknown outcome the same request may be repeated.
+func (c *Client) Pause(ctx context.Context, requests []PauseRequest) []PauseAnswer {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	check := func(r PauseRequest) error { return cmp.Or(CheckName(r.Lock), r.Validate(), c.cfg.Work.Ready()) }
+	refuse := func(r PauseRequest, err error) PauseAnswer {
+		return PauseAnswer{Err: fmt.Errorf("pause %q: %w", r.Lock, err)}
+	}
+	return askValid(requests, check, refuse, func(valid []PauseRequest) []PauseAnswer { return c.cfg.Store.Pause(ctx, valid) })
+}
+
+// Remove deletes permanent locks that are no longer needed, because they never expire. It deletes all data of each lock, unless the lock is held, has
+// orphans, is paused, or was used after unusedSince, by Redis's clock. removed reports for each lock whether it was deleted. Another client that uses
+// a deleted lock again assumes that Redis has lost the lock's data. Remove does not work on a quorum.
+func (c *Client) Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error) {
+	s, err := StoreAs[Remover](c.cfg.Store, "remove locks")
+	if err != nil {
+		return nil, err
+	}
+	if err := c.cfg.Work.Ready(); err != nil {
+		return nil, fmt.Errorf("remove locks: %w", err)
+	}
+	return s.Remove(ctx, locks, unusedSince)
+}
+
+// Publish sends events to all clients that called [Client.Subscribe]: the grants of leases with a tick, so that other clients need not request the
+// tick, and the releases of ended, so that waiters poll less often. A lost event costs one request or one pause between requests. Publish waits for
+// an answer for at most [Config.Timeout]. On a quorum it does nothing.
+func (c *Client) Publish(ctx context.Context, runs, ended []Run) error {
+	p, ok := c.cfg.Store.(EventPublisher)
+	if !ok {
+		return nil
+	}
+	granted, released := make([]GrantedRow, len(runs)), make([]string, len(ended))
+	for i, l := range runs {
+		granted[i] = l.GrantedRow()
+	}
+	for i, l := range ended {
+		released[i] = l.GrantedRow().Row.Request.Lock
+	}
+	if err := p.Publish(ctx, granted, released); err != nil {
+		return fmt.Errorf("publish grants: %w", err)
+	}
+	return nil
+}
+
+// Subscribe calls f with events until ctx ends, and records them in this client's observed state. While subscribed, the client receives the messages
+// of [Client.Stop] at once. If Redis is unreachable or forbids the subscription (see [Config.OnForbidden]), Subscribe retries with growing pauses. f
+// is called from one goroutine.
+func (c *Client) Subscribe(ctx context.Context, f func([]GrantEvent)) {
+	if p, ok := c.cfg.Store.(EventPublisher); ok {
+		p.Subscribe(ctx, f)
+		return
+	}
+	<-ctx.Done()
+}
+
+// askValid calls ask with the requests that pass check, and refuse for the others. It returns an answer for each request, in order.
+func askValid[R, A any](requests []R, check func(R) error, refuse func(R, error) A, ask func([]R) []A) []A {
+	answers := make([]A, len(requests))
+	valid := make([]R, 0, len(requests))
+	places := make([]int, 0, len(requests)) // the indexes of the valid requests
+	for i, r := range requests {
+		if err := check(r); err != nil {
+			answers[i] = refuse(r, err)
+			continue
+		}
+		valid, places = append(valid, r), append(places, i)
+	}
+	if len(valid) == 0 {
+		return answers
+	}
+	for n, a := range ask(valid) {
+		answers[places[n]] = a
+	}
+	return answers
+}
