@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -165,14 +166,17 @@ func (l auditLog) countAct(ctx context.Context, user string, now time.Time) erro
 	return nil
 }
 
+// actScore returns the score of an entry: milliseconds with a fraction, because the entries of one millisecond would be sorted by their text.
+func actScore(t time.Time) float64 { return float64(t.UnixMicro()) / 1000 }
+
 // addEntry adds an entry. It returns an error if Redis removed the entry at once. If the clock of Redis was set back, existing entries can have later times.
 // addEntry moves those before the new entry, because the limits of the log would otherwise remove the new entry as the oldest.
 func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) error {
-	key, at := l.key("audit"), float64(now.UnixMilli())
+	key, at := l.key("audit"), actScore(now)
 	var later *redis.StringSliceCmd
 	var all, old *redis.IntCmd
 	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		later = p.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: fmt.Sprintf("(%.0f", at), Max: "+inf", Count: hardMaxActs})
+		later = p.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "("+strconv.FormatFloat(at, 'f', -1, 64), Max: "+inf", Count: hardMaxActs})
 		all = p.ZCard(ctx, key)
 		old = p.ZCount(ctx, key, "-inf", fmt.Sprintf("(%d", now.Add(-KeepMore).UnixMilli()))
 		return nil
@@ -227,7 +231,7 @@ func (l auditLog) Unchanged(ctx context.Context, a Act) error {
 		return fmt.Errorf("shorten the audit log: %w: %w", ErrInvalid, err)
 	}
 	cmds, err := l.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.ZAdd(ctx, key, redis.Z{Score: float64(a.Time.UnixMilli()), Member: text})
+		p.ZAdd(ctx, key, redis.Z{Score: actScore(a.Time), Member: text})
 		p.ZRem(ctx, key, replaced...)
 		return nil
 	})
