@@ -166,5 +166,5 @@ type orderedGrantEvents struct {
 func (o *orderedGrantEvents) Publish(ctx context.Context, begun, ended []*election.Term) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.GrantEvents.Publish(ctx, begun, ended) //nolint:wrapcheck // it is what it stands for
+	return o.GrantEvents.Publish(ctx, begun, ended) //nolint:wrapcheck // the wrapper returns what the wrapped publisher returns
 }

@@ -203,7 +203,7 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 	fmt.Fprintf(s.out, "dir      %s\n", orDefault(job.Dir, "(the replica's)"))
 	account, err := new(process.Accounts).Sources(job.User, job.Group)
 	if err != nil {
-		return err //nolint:wrapcheck // it names the user
+		return err //nolint:wrapcheck // the error names the user
 	}
 	fmt.Fprintf(s.out, "user     %s\n", orDefault(job.User, "(the replica's)"))
 	if account != "" {

@@ -245,7 +245,7 @@ up again, it is forgotten, or as many replicas are up as [cluster].replicas expe
 					return err //nolint:wrapcheck // the error says that nothing was done
 				}
 				_, err := fmt.Fprintf(a.out, "forgot replica %s\n", args[0])
-				return err //nolint:wrapcheck // the output says it
+				return err //nolint:wrapcheck // the output says what failed
 			})
 		},
 	}

@@ -147,7 +147,7 @@ func (o *Operator) mayTrigger(ctx context.Context, job string, tick time.Time) e
 func mustBeTick(zones *cronspec.Zones, info journal.JobInfo, tick time.Time) error {
 	spec, zone, err := scheduleOf(zones, info)
 	if tick.IsZero() || err != nil {
-		return nil //nolint:nilerr // replicas refuse it
+		return nil //nolint:nilerr // the replicas refuse a wrong tick
 	}
 	switch before := spec.Prev(tick); {
 	case isTick(spec, tick):

@@ -209,7 +209,7 @@ func (g ConfigGroups) String() string {
 // Differences returns one line for each job that differs between the configurations, as far as the replicas have published the digests of their jobs.
 func (g ConfigGroups) Differences(ctx context.Context, j *journal.Journal) ([]string, error) {
 	digests, err := j.Digests(ctx, slices.Sorted(maps.Keys(g)))
-	return g.compareDigests(digests), err //nolint:wrapcheck // it says what it was doing
+	return g.compareDigests(digests), err //nolint:wrapcheck // the error says what failed
 }
 
 // compareDigests returns the lines of Differences. digests has the digests of jobs, by configuration and job. Replicas of older versions publish none.

@@ -106,7 +106,7 @@ func matchFiles(pattern string) ([]string, error) {
 		return err == nil && info.IsDir() || !hidden && strings.HasPrefix(filepath.Base(name), ".")
 	})
 	slices.Sort(names)
-	return names, err //nolint:wrapcheck // the caller words it
+	return names, err //nolint:wrapcheck // the caller adds what failed
 }
 
 func escapePattern(folder string) string {
@@ -250,7 +250,7 @@ func mountOf(path string) string { return cmp.Or(proc.OnMount(path), path) }
 func probeBlocking[T any](p *mountProbe, path string, ask func() (T, error)) (found T, err error) {
 	err = p.probePath(path, func(ctx context.Context) error {
 		found, err = safefile.Ask(ctx, path, ask)
-		return err //nolint:wrapcheck // it names the path
+		return err //nolint:wrapcheck // the error names the path
 	})
 	return found, err
 }

@@ -176,7 +176,7 @@ func marshalUnescaped(v any) (string, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
-	return strings.TrimSuffix(b.String(), "\n"), err //nolint:wrapcheck // callers say of what
+	return strings.TrimSuffix(b.String(), "\n"), err //nolint:wrapcheck // the caller adds what failed
 }
 
 func (g registry) setFields(ctx context.Context, key string, ttl time.Duration, pairs []any) error {

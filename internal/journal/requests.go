@@ -283,7 +283,7 @@ func receiveMessage(ctx context.Context, sub *redis.PubSub) (m any, err error) {
 			err = fmt.Errorf("read a message: %w: %v", ErrCorrupt, p)
 		}
 	}()
-	return sub.ReceiveTimeout(ctx, quiet) //nolint:wrapcheck // a subscription's end
+	return sub.ReceiveTimeout(ctx, quiet) //nolint:wrapcheck // the error only ends the subscription
 }
 
 func (l requestList) listenOnce(ctx context.Context, arrived chan<- struct{}) {

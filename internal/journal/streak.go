@@ -161,7 +161,7 @@ func (h *history) foldStreak(ctx context.Context, key string) error {
 	err := h.redis.Watch(ctx, func(tx *redis.Tx) error {
 		all, err := tx.ZRangeWithScores(ctx, key, 0, -1).Result()
 		if err != nil || len(all) == 0 {
-			return err //nolint:wrapcheck // it is below
+			return err //nolint:wrapcheck // wrapped below
 		}
 		s := parseStreak(all)
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
@@ -170,7 +170,7 @@ func (h *history) foldStreak(ctx context.Context, key string) error {
 			p.PExpire(ctx, key, h.maxAge)
 			return nil
 		})
-		return err //nolint:wrapcheck // it is below
+		return err //nolint:wrapcheck // wrapped below
 	}, key)
 	if errors.Is(err, redis.TxFailedErr) {
 		return nil

@@ -315,7 +315,7 @@ func directoryServices(nsswitch []byte, databases ...string) (services []string)
 func (by *Accounts) directoryGroups(user, source string) ([]string, error) {
 	nsswitch, err := os.ReadFile("/etc/nsswitch.conf")
 	if err != nil {
-		return nil, nil //nolint:nilerr // without the file there is none
+		return nil, nil //nolint:nilerr // without the file, no directory is configured
 	}
 	services := directoryServices(nsswitch, "initgroups", "group")
 	if source == fromPasswd {

@@ -56,7 +56,7 @@ func (by *Accounts) lookupIdentity(userName, groupName string) (*identity, error
 func (a *identity) setGroups(u *user.User) error {
 	ids, err := u.GroupIds()
 	if err != nil {
-		return err //nolint:wrapcheck // the caller does it
+		return err //nolint:wrapcheck // the caller adds what failed
 	}
 	more, err := a.by.directoryGroups(u.Username, a.source)
 	if err != nil {

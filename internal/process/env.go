@@ -159,5 +159,5 @@ func (f *jobFiles) readEnvFile(path string) (map[string]string, error) {
 		return nil, fmt.Errorf("env_file: %w", err)
 	}
 	vars, _, err := safefile.ParseEnv(path, text) // `cronclave check` reports the warnings
-	return vars, err                              //nolint:wrapcheck // it names the file
+	return vars, err                              //nolint:wrapcheck // the error names the file
 }

@@ -85,7 +85,7 @@ func (l *launch) exchangeOrder(order []byte) {
 // endStarter makes the starter exit. The starter's child becomes a child of this process, which is a subreaper.
 func (l *launch) endStarter() error {
 	l.channel.Close()
-	return l.starter.Wait() //nolint:wrapcheck // the caller does
+	return l.starter.Wait() //nolint:wrapcheck // the caller adds what failed
 }
 
 // starterOrder converts cmd to an order for a starter. cmd itself is not started.
@@ -231,7 +231,7 @@ func (h *Host) leaveHanging(l *launch, child int, cmd *exec.Cmd, t tree) {
 // reapCommand waits for the command, which frees its PID.
 func (h *Host) reapCommand(p *os.Process) (*os.ProcessState, error) {
 	defer h.cells.orphans.releaseChild(p.Pid)
-	return p.Wait() //nolint:wrapcheck // the caller does
+	return p.Wait() //nolint:wrapcheck // the caller adds what failed
 }
 
 // hasExecuted reports whether an unreaped child has executed a program. It returns true if this is unknown.

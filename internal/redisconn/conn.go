@@ -57,7 +57,7 @@ type master struct {
 // Close closes the client. It also cancels connection attempts in progress.
 func (m *master) Close() error {
 	m.hangUp()
-	return m.Client.Close() //nolint:wrapcheck // the client's own
+	return m.Client.Close() //nolint:wrapcheck // the error of the client is complete
 }
 
 // Open creates the clients of a Redis. It does not connect. Its errors are errors of the configuration: a file that cannot be read, or a malformed

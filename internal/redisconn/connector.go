@@ -324,7 +324,7 @@ func (h errorHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 		explained := h.explainTimeout(err)
 		known := slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil })
 		for _, cmd := range cmds {
-			if !known || cmd.Err() == err { //nolint:errorlint // the client gives each command the same
+			if !known || cmd.Err() == err { //nolint:errorlint // the client sets the same error on each command
 				cmd.SetErr(explained)
 			}
 		}

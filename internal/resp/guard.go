@@ -67,11 +67,11 @@ func (g *guarded) Read(p []byte) (int, error) {
 		_ = g.Close()
 		return 0, g.broken
 	}
-	return n, err //nolint:wrapcheck // a connection's own
+	return n, err //nolint:wrapcheck // a net.Conn returns the errors of its connection unchanged
 }
 
 // Write records which of the commands have replies of a special form, and writes the commands.
 func (g *guarded) Write(p []byte) (int, error) {
 	g.replies.noteRequests(p)
-	return g.Conn.Write(p) //nolint:wrapcheck // a connection's own
+	return g.Conn.Write(p) //nolint:wrapcheck // a net.Conn returns the errors of its connection unchanged
 }

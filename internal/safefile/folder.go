@@ -74,12 +74,12 @@ func (r *folderReader) readFolder(ctx context.Context, name string, depth int) e
 func (r *folderReader) readNames(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the folder
+		return nil, err //nolint:wrapcheck // the error names the folder
 	}
 	defer func() { _ = f.Close() }() // a failed Close loses nothing, because f was only read
 	names, err := f.Readdirnames(r.policy.MaxFiles - r.seen + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err //nolint:wrapcheck // it names the folder
+		return nil, err //nolint:wrapcheck // the error names the folder
 	}
 	if r.seen += len(names); r.seen > r.policy.MaxFiles {
 		return nil, readError(r.root, fmt.Errorf("more than %d files", r.policy.MaxFiles))
@@ -93,7 +93,7 @@ func (r *folderReader) readEntry(ctx context.Context, name string, depth int) er
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return err //nolint:wrapcheck // it names the file
+		return err //nolint:wrapcheck // the error names the file
 	case info.IsDir():
 		return r.readFolder(ctx, name, depth+1)
 	}

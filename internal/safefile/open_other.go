@@ -12,12 +12,12 @@ import (
 func openAndRead(name string, p Policy, read part) ([]byte, Info, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, Info{}, err //nolint:wrapcheck // it names the file
+		return nil, Info{}, err //nolint:wrapcheck // the error names the file
 	}
 	defer func() { _ = f.Close() }() // a failed Close loses nothing, because f was only read
 	switch info, err := f.Stat(); {
 	case err != nil:
-		return nil, Info{}, err //nolint:wrapcheck // it names the file
+		return nil, Info{}, err //nolint:wrapcheck // the error names the file
 	case !info.Mode().IsRegular():
 		return nil, Info{}, readError(name, ErrNotRegular)
 	case info.Size() > p.MaxBytes:
@@ -30,12 +30,12 @@ func openAndRead(name string, p Policy, read part) ([]byte, Info, error) {
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
-		return data[:n], Info{}, err //nolint:wrapcheck // it names the file
+		return data[:n], Info{}, err //nolint:wrapcheck // the error names the file
 	}
 	data, err := io.ReadAll(io.LimitReader(f, p.MaxBytes+1))
 	switch {
 	case err != nil:
-		return nil, Info{}, err //nolint:wrapcheck // it names the file
+		return nil, Info{}, err //nolint:wrapcheck // the error names the file
 	case int64(len(data)) > p.MaxBytes:
 		return nil, Info{}, readError(name, tooLong(p.MaxBytes))
 	}

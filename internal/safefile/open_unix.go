@@ -219,7 +219,7 @@ func judgePath(name string, owners []uint32) error {
 			}
 			target, err := os.Readlink(path)
 			if err != nil {
-				return err //nolint:wrapcheck // it names the link
+				return err //nolint:wrapcheck // the error names the link
 			}
 			if filepath.IsAbs(target) {
 				folder = "/"

@@ -97,7 +97,7 @@ func (v *Value[T]) refresh() (changed bool) {
 func (v *Value[T]) readFile(name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), ReadTimeout, errSlow)
 	defer cancel()
-	return Read(ctx, name, Policy{MaxBytes: MaxOwn, Trust: v.cfg.Trust}) //nolint:wrapcheck // it names the file
+	return Read(ctx, name, Policy{MaxBytes: MaxOwn, Trust: v.cfg.Trust}) //nolint:wrapcheck // the error names the file
 }
 
 var errSlow = fmt.Errorf("not read within %v; look at its mount", ReadTimeout)

@@ -65,7 +65,7 @@ func readFull(b []byte) error {
 
 func readChannel(b []byte) (n int, err error) {
 	for {
-		if n, err = syscall.Read(Channel, b); err != syscall.EINTR { //nolint:errorlint // package errors adds to the time of a start
+		if n, err = syscall.Read(Channel, b); err != syscall.EINTR { //nolint:errorlint // importing package errors would slow each start
 			return n, err
 		}
 	}
@@ -96,7 +96,7 @@ func (o *Order) carryOut() Reply {
 }
 
 func refusalReply(step Step, err error) Reply {
-	errno, ok := err.(syscall.Errno) //nolint:errorlint // package syscall returns nothing else
+	errno, ok := err.(syscall.Errno) //nolint:errorlint // package syscall returns only Errno
 	if !ok {
 		errno = syscall.EINVAL
 	}
@@ -136,7 +136,7 @@ func prctl(what, value uintptr) error {
 }
 
 func dropInheritable() error {
-	if err := prctl(capAmbient, clearAll); err != nil && err != syscall.EINVAL { //nolint:errorlint // EINVAL: before Linux 4.3 there are none
+	if err := prctl(capAmbient, clearAll); err != nil && err != syscall.EINVAL { //nolint:errorlint // Linux before 4.3 has no ambient capabilities (EINVAL)
 		return err
 	}
 	header := struct {

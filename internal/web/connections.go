@@ -117,7 +117,7 @@ func (at *limitedConn) Close() error {
 	at.of.mu.Lock()
 	at.of.removeConn(at)
 	at.of.mu.Unlock()
-	return at.Conn.Close() //nolint:wrapcheck // it is the connection's own
+	return at.Conn.Close() //nolint:wrapcheck // a net.Conn returns the errors of its connection unchanged
 }
 
 type connKey struct{}

@@ -104,10 +104,10 @@ type timedBody struct {
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF { //nolint:errorlint // as io.Reader has it
+	if err == io.EOF { //nolint:errorlint // an io.Reader returns io.EOF unwrapped
 		b.read()
 	}
-	return n, err //nolint:wrapcheck // io.EOF
+	return n, err //nolint:wrapcheck // readers compare the error with io.EOF
 }
 
 // limitBody refuses bodies that are too long or too slow, and bodies of GET and HEAD requests.

@@ -359,7 +359,7 @@ func (e *endedSessions) endSession(ctx context.Context, cookie string, until tim
 	if e.list == nil {
 		return nil
 	}
-	return e.list.EndSessions(ctx, map[string]time.Time{id: until}) //nolint:wrapcheck // it names the operation
+	return e.list.EndSessions(ctx, map[string]time.Time{id: until}) //nolint:wrapcheck // the error names the operation
 }
 
 // syncList reads the shared list, removes expired sessions from the copy, and restores entries that Redis has lost.

@@ -67,7 +67,7 @@ func (s *signIn) signInURL(r *http.Request, a oidc.AuthRequest) (string, error) 
 		}
 		defer leave()
 	}
-	return s.provider.Begin(r.Context(), a) //nolint:wrapcheck // it says what it did
+	return s.provider.Begin(r.Context(), a) //nolint:wrapcheck // the error says what failed
 }
 
 // finishSignIn serves the callback with which a browser returns from the provider, and begins a session.
@@ -107,7 +107,7 @@ func (s *signIn) identifyPerson(r *http.Request, a pendingSignIn, key []byte) (o
 	name, code := r.FormValue("error"), r.FormValue("code")
 	switch {
 	case name != "":
-		return oidc.Identity{}, oidc.CallbackFault(name) //nolint:wrapcheck // it says what it is
+		return oidc.Identity{}, oidc.CallbackFault(name) //nolint:wrapcheck // the error says what failed
 	case code == "":
 		return oidc.Identity{}, errors.New("the callback has no code")
 	case !s.pending.claimCode(a, time.Now()):
@@ -124,7 +124,7 @@ func (s *signIn) exchangeCode(r *http.Request, code string, a oidc.AuthRequest) 
 		return oidc.Identity{}, err
 	}
 	defer leave()
-	return s.provider.Identify(r.Context(), code, a) //nolint:wrapcheck // it says what it did
+	return s.provider.Identify(r.Context(), code, a) //nolint:wrapcheck // the error says what failed
 }
 
 // stateAfter returns the state of a sign-in after a request to the provider that ended with err. If the client disconnected, the sign-in counts as answered.

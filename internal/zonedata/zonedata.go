@@ -89,11 +89,11 @@ func readFolder(ctx context.Context, path string, trust safefile.Trust) (map[str
 	policy := safefile.FolderPolicy{Policy: safefile.Policy{MaxBytes: maxFile, Trust: trust}, MaxFiles: maxFiles, MaxDepth: maxDepth, MaxTotal: maxTotal, Skip: notZones}
 	files, err := safefile.ReadFolder(ctx, path, policy)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the file
+		return nil, err //nolint:wrapcheck // the error names the file
 	}
 	again, err := safefile.ReadFolder(ctx, path, policy)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the file
+		return nil, err //nolint:wrapcheck // the error names the file
 	}
 	if !maps.EqualFunc(files, again, bytes.Equal) {
 		return nil, fmt.Errorf("%s has changed while it was read; try again", path)
@@ -104,7 +104,7 @@ func readFolder(ctx context.Context, path string, trust safefile.Trust) (map[str
 func readArchive(ctx context.Context, path string, trust safefile.Trust) (map[string][]byte, error) {
 	data, err := safefile.Read(ctx, path, safefile.Policy{MaxBytes: maxArchive, Trust: trust})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the file
+		return nil, err //nolint:wrapcheck // the error names the file
 	}
 	archive, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {

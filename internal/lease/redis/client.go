@@ -63,7 +63,7 @@ func Shield(err *error) {
 func Exec(ctx context.Context, pipe redis.Pipeliner) (err error) {
 	defer Shield(&err)
 	_, err = pipe.Exec(ctx)
-	return err //nolint:wrapcheck // the commands'
+	return err //nolint:wrapcheck // the error of the commands is complete
 }
 
 // Process executes one command. It also returns the error of the command.
@@ -71,7 +71,7 @@ func Process(ctx context.Context, client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }, cmd redis.Cmder) (err error) {
 	defer Shield(&err)
-	return client.Process(ctx, cmd) //nolint:wrapcheck // the command's
+	return client.Process(ctx, cmd) //nolint:wrapcheck // the error of the command is complete
 }
 
 // Once is a command that go-redis does not retry, regardless of its options. A retry would hide that the outcome of the first request is unknown, and

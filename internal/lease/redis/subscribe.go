@@ -288,12 +288,12 @@ func (s subscriber) listenOnce(ctx context.Context, ch channel, l listener) (rec
 
 func receiveNext(sub *redis.PubSub) (m any, err error) {
 	defer Shield(&err)
-	return sub.ReceiveTimeout(noRedial, quiet) //nolint:wrapcheck // a subscription's end
+	return sub.ReceiveTimeout(noRedial, quiet) //nolint:wrapcheck // the error only ends the subscription
 }
 
 func pingServer(sub *redis.PubSub) (err error) {
 	defer Shield(&err)
-	return sub.Ping(noRedial) //nolint:wrapcheck // a subscription's end
+	return sub.Ping(noRedial) //nolint:wrapcheck // the error only ends the subscription
 }
 
 // openSubscription subscribes without waiting for the confirmation.

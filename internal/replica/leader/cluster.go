@@ -68,7 +68,7 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster
 	}
 	lost, err := r.journal.RecentlyLost(ctx)
 	if err != nil {
-		return err //nolint:wrapcheck // the same
+		return err //nolint:wrapcheck // the error names the operation
 	}
 	now, up := r.now(), map[string]bool{}
 	for state, n := range cluster.CountStates(replicas, now) {
