@@ -176,7 +176,7 @@ func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) erro
 	var later *redis.StringSliceCmd
 	var all, old *redis.IntCmd
 	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		later = p.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "("+strconv.FormatFloat(at, 'f', -1, 64), Max: "+inf", Count: hardMaxActs})
+		later = p.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "(" + strconv.FormatFloat(at, 'f', -1, 64), Max: "+inf", Count: hardMaxActs})
 		all = p.ZCard(ctx, key)
 		old = p.ZCount(ctx, key, "-inf", fmt.Sprintf("(%d", now.Add(-KeepMore).UnixMilli()))
 		return nil
