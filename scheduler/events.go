@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
@@ -84,43 +83,6 @@ func (s *Scheduler) handleEvents(events []election.GrantEvent) {
 	s.wakeParked(now, won...)
 }
 
-// reopenReturned opens ticks that were granted and given back before their start. Replicas had closed these ticks when they were granted. The
-// reopened ticks wait for a slot, and are not skipped.
-func (s *Scheduler) reopenReturned(t *task, st election.State, now time.Time) {
-	reason := run.ReasonLate // a guess: the replica that gave the tick back has more information
-	if t.Pool.Name != "" {
-		reason = run.ReasonPool
-	}
-	if t.isChained() { // a check compares them with the ticks of the parents
-		if len(st.Open) > 0 {
-			s.checkAt(t, now)
-		}
-		return
-	}
-	if s.exec.Unable() != "" {
-		reason = run.ReasonCapacity
-	}
-	for _, name := range st.Open {
-		s.reopenTick(t, name, reason, now)
-	}
-}
-
-// reopenTick opens one tick, unless this replica has it open.
-func (s *Scheduler) reopenTick(t *task, name time.Time, reason run.Reason, now time.Time) {
-	if _, open := t.Find(name); open || t.unknown || t.dismissed || len(t.Open) >= agenda.MaxOpen {
-		return
-	}
-	at, named := t.Spec.Instant(name)
-	if !named {
-		return
-	}
-	k := s.agenda.Open(&t.line, agenda.InstantsOf(t.Spec, at), now)
-	k.Wait(agenda.Cause{Reason: reason, Borrowed: k.Cause.Borrowed})
-	if k.WasCaughtUp(now) {
-		k.Cause.Reason = run.ReasonDown
-	}
-}
-
 func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
 	t := g.task
 	if s.leaving {
@@ -136,7 +98,7 @@ func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
 			t.Open[i].Won = max(t.Open[i].Won-1, 0)
 			return
 		}
-		s.reopenTick(t, g.of.name, run.ReasonCapacity, now)
+		s.inspections.reopenTick(t, g.of.name, run.ReasonCapacity, now)
 	}
 }
 

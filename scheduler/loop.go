@@ -7,7 +7,7 @@ import (
 
 // runLoop is the scheduler's loop. Its goroutine owns the agenda and the state of each job.
 func (s *Scheduler) runLoop(ctx context.Context) error {
-	if err := s.beginSchedules(ctx); err != nil {
+	if err := s.inspections.beginSchedules(ctx); err != nil {
 		return err
 	}
 	timer := time.NewTimer(0)
@@ -23,7 +23,7 @@ func (s *Scheduler) runLoop(ctx context.Context) error {
 		s.claims.claimDue(ctx, now)
 		s.requests.tryRequests(now)
 		if !s.agenda.More() { // all due ticks are open, so an inspection can rely on the open ticks
-			s.inspectDue(ctx, now)
+			s.inspections.inspectDue(ctx, now)
 		}
 		s.checks.followUp(ctx, now)
 		rest := s.idleTime(now)

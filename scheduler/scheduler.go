@@ -42,7 +42,7 @@ type Scheduler struct {
 	claims      *claims
 	recoveries  *recoveries
 	checks      *checks
-	inspections lane[*task, inspectionBatch] // reads the states of jobs
+	inspections *inspections
 	inspector   *inspector
 	requests    *requests
 	starts      *starts
@@ -92,7 +92,7 @@ func New(cfg Config) (*Scheduler, error) {
 	s.claims = newClaims(s.core, s.starts, s.recoveries)
 	s.checks = newChecks(s.core, s.recoveries, s.inspector)
 	s.requests = newRequests(s.core, s.starts, s.recoveries)
-	s.inspections = newLane(&s.toInspect, s.settleInspections)
+	s.inspections = newInspections(s.core, s.recoveries, s.inspector)
 	var err error
 	s.tasks, err = newTasks(cfg.Jobs, cfg.Labels)
 	faults = append(faults, err, cfg.poolFault(cfg.Jobs))
