@@ -35,13 +35,13 @@ func (s *Scheduler) drain() {
 		select {
 		case <-ask.C:
 		case b := <-s.claims.answers:
-			s.claims.settleBatch(b)
-		case b := <-s.inspections.answers:
-			s.inspections.discardBatch(b)
+			s.claims.settleClaims(b)
+		case <-s.inspections.answers: // the other replicas inspect the jobs
+			s.inspections.busy = false
 		case b := <-s.recoveries.answers:
-			s.recoveries.settleBatch(b)
-		case b := <-s.checks.answers:
-			s.checks.discardBatch(b)
+			s.recoveries.settleRecoveries(b)
+		case <-s.checks.answers:
+			s.checks.busy = false
 		case k := <-s.starts.finished:
 			s.handleFinished(k)
 		case e := <-s.requests.over:

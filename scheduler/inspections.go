@@ -20,12 +20,6 @@ type inspections struct {
 	inspector  *inspector
 }
 
-func newInspections(c *core, r *recoveries, in *inspector) *inspections {
-	of := &inspections{core: c, recoveries: r, inspector: in}
-	of.lane = newLane(&c.toInspect, of.settleInspections)
-	return of
-}
-
 type inspectionBatch struct {
 	tasks     []*task
 	requests  []election.InspectRequest
@@ -70,6 +64,7 @@ func (s *inspections) inspectDue(ctx context.Context, now time.Time) {
 }
 
 func (s *inspections) settleInspections(b inspectionBatch) {
+	s.busy = false
 	now := s.now()
 	for i, st := range b.states {
 		t := b.tasks[i]

@@ -34,15 +34,15 @@ func (s *Scheduler) runLoop(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case b := <-s.claims.answers:
-			s.claims.settleBatch(b)
+			s.claims.settleClaims(b)
 		case b := <-s.inspections.answers:
-			s.inspections.settleBatch(b)
+			s.inspections.settleInspections(b)
 		case b := <-s.recoveries.answers:
-			s.recoveries.settleBatch(b)
+			s.recoveries.settleRecoveries(b)
 		case jobs := <-s.recoveries.swept:
 			s.recoveries.handleSwept(jobs, s.now())
 		case b := <-s.checks.answers:
-			s.checks.settleBatch(b)
+			s.checks.settleChecks(b)
 		case k := <-s.starts.finished:
 			s.handleFinished(k)
 		case r := <-s.requests.requested:
@@ -142,7 +142,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		defer forwardMessages(ctx, s.cfg.Requests.Subscribe, s.requests.requested)()
 	}
 	err := s.runLoop(ctx)
-	s.late.noteEnd()
+	s.late.round.Store(nil)
 	if err != nil {
 		return err
 	}
@@ -163,6 +163,7 @@ func (s *Scheduler) noticeReady(now time.Time) {
 // answers in time.
 func (s *Scheduler) watchLoop() {
 	s.agenda.StoodStill = !s.wanted.IsZero() && time.Since(s.wanted) >= standstill
-	s.wanted = time.Now()
-	s.late.noteIteration(s.wanted)
+	round := time.Now()
+	s.wanted = round
+	s.late.round.Store(&round)
 }

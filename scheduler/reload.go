@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
 )
 
 // ErrDraining means that [Scheduler.Reload] did nothing because the scheduler is draining or has ended.
