@@ -25,12 +25,6 @@ type checks struct {
 	inspector  *inspector
 }
 
-func newChecks(c *core, r *recoveries, in *inspector) *checks {
-	of := &checks{core: c, recoveries: r, inspector: in}
-	of.lane = newLane(&c.toCheck, of.settleChecks)
-	return of
-}
-
 // mustCheck is the longest interval between two checks of a child. Without it, a lost event would delay a tick without limit.
 const mustCheck = time.Minute
 
@@ -67,6 +61,7 @@ func (c *checks) followUp(ctx context.Context, now time.Time) {
 }
 
 func (c *checks) settleChecks(b checkBatch) {
+	c.busy = false
 	now := c.now()
 	for i, t := range b.tasks {
 		failed := slices.ContainsFunc(b.states[i], func(st election.State) bool { return st.Err != nil })

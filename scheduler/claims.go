@@ -23,12 +23,6 @@ type claims struct {
 	askAgain   time.Time // the time of the next claims while Redis does not answer
 }
 
-func newClaims(c *core, s *starts, r *recoveries) *claims {
-	of := &claims{core: c, starts: s, recoveries: r, retry: newBackoff()}
-	of.lane = newLane(c.agenda.Asks(), of.settleClaims)
-	return of
-}
-
 // A claimBatch has the claims of some ticks and their results.
 type claimBatch struct {
 	ticks   []*tick
@@ -76,9 +70,9 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 	}
 	c.sendBatch(b, func(b *claimBatch) {
 		// The end of ctx does not cancel claims, because their answers are needed. The timeout of the Claimer bounds the call.
-		running := measureStandstill()
+		endMeasure := measureStandstill()
 		b.results = c.cfg.Claimer.Claim(context.WithoutCancel(ctx), b.claims)
-		b.stood = running.end()
+		b.stood = endMeasure()
 	})
 }
 
@@ -87,7 +81,8 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	t := k.Job.Of
 	full := !t.Elsewhere && c.places.free() <= 0
 	if !k.Placed && !c.leaving && !full && k.MayWin() && t.Running < t.PerReplica {
-		c.places.placeTick(k)
+		k.Placed = true
+		c.places.takePlace(t)
 	}
 	if k.ID == "" {
 		k.ID = newRunID()
@@ -116,6 +111,7 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 
 // settleClaims handles the results of a batch, in the order of its ticks.
 func (c *claims) settleClaims(b claimBatch) {
+	c.busy = false
 	now, unknown := c.now(), 0 // unknown is the number of claims without an answer
 	for i, k := range b.ticks {
 		r := b.results[i]
@@ -252,7 +248,11 @@ func (c *claims) cannotTell(k *tick, r election.Result, b claimBatch, now time.T
 	}
 	if !c.away {
 		c.away = true
-		c.logUnanswered(r.Err, b.stood)
+		if b.stood >= standstill {
+			c.log.Warn("this replica stood still; due ticks are claimed again until their start deadline", "stood_still", b.stood.Round(time.Millisecond).String(), "error", r.Err)
+		} else {
+			c.log.Warn("Redis does not answer; due ticks wait until their start deadline", "error", r.Err)
+		}
 	}
 	if !c.askAgain.After(now) {
 		c.askAgain = now.Add(c.retry.Next())
@@ -264,14 +264,6 @@ func (c *claims) cannotTell(k *tick, r election.Result, b claimBatch, now time.T
 	k.WaitAnew(agenda.Cause{Reason: reason})
 	c.agenda.LineUp(k)
 	c.agenda.Doubt(k, c.askAgain)
-}
-
-func (c *claims) logUnanswered(err error, stood time.Duration) {
-	if stood >= standstill {
-		c.log.Warn("this replica stood still; due ticks are claimed again until their start deadline", "stood_still", stood.Round(time.Millisecond).String(), "error", err)
-		return
-	}
-	c.log.Warn("Redis does not answer; due ticks wait until their start deadline", "error", err)
 }
 
 // withdrawUnheard withdraws a claim whose grant arrived only after its lease had ended. The tick is then claimed under a new id, so that a late reply
@@ -319,7 +311,7 @@ func (c *claims) startGranted(k *tick, term *election.Term, now time.Time) {
 	if c.leaving {
 		return
 	}
-	c.published.queueBegun(term)
+	c.published.begun = append(c.published.begun, term)
 	if g.task.PerTick > 1 && !dropped { // the tick has more grants, or has to be settled at its deadline
 		c.agenda.OpenAgain(k, now)
 	}
@@ -345,38 +337,29 @@ const (
 	// standstill is the length of a pause of this process from which on late claims and unread answers are blamed on the pause instead of Redis. A
 	// process pauses if it is stopped or gets no CPU time.
 	standstill = 250 * time.Millisecond
-	// measureEvery is the interval at which a standstillMeter wakes up.
+	// measureEvery is the interval at which measureStandstill wakes up.
 	measureEvery = 50 * time.Millisecond
 )
 
-// A standstillMeter measures the longest pause of this process, from measureStandstill until end.
-type standstillMeter struct {
-	over    chan struct{}
-	longest chan time.Duration
-}
-
-func measureStandstill() standstillMeter {
-	p := standstillMeter{over: make(chan struct{}), longest: make(chan time.Duration, 1)}
-	go p.measure()
-	return p
-}
-
-func (p standstillMeter) measure() {
-	ticker := time.NewTicker(measureEvery)
-	defer ticker.Stop()
-	longest := time.Duration(0)
-	for last := time.Now(); ; last = time.Now() {
-		select {
-		case <-ticker.C:
-			longest = max(longest, time.Since(last)-measureEvery)
-		case <-p.over:
-			p.longest <- max(longest, time.Since(last)-measureEvery)
-			return
+// measureStandstill measures the longest pause of this process, until end is called.
+func measureStandstill() (end func() time.Duration) {
+	over, longest := make(chan struct{}), make(chan time.Duration, 1)
+	go func() {
+		ticker := time.NewTicker(measureEvery)
+		defer ticker.Stop()
+		most := time.Duration(0)
+		for last := time.Now(); ; last = time.Now() {
+			select {
+			case <-ticker.C:
+				most = max(most, time.Since(last)-measureEvery)
+			case <-over:
+				longest <- max(most, time.Since(last)-measureEvery)
+				return
+			}
 		}
+	}()
+	return func() time.Duration {
+		close(over)
+		return <-longest
 	}
-}
-
-func (p standstillMeter) end() time.Duration {
-	close(p.over)
-	return <-p.longest
 }

@@ -243,11 +243,6 @@ func (p *places) releasePlace(t *task) {
 	p.taken--
 }
 
-func (p *places) placeTick(k *tick) {
-	k.Placed = true
-	p.takePlace(k.Job.Of)
-}
-
 func (p *places) unplaceTick(k *tick) {
 	if k.Placed {
 		k.Placed = false
@@ -259,16 +254,15 @@ func (p *places) unplaceTick(k *tick) {
 // requests do not overtake each other, and do not pile up if Redis is slow. T is the type of a queued request, B the type of a batch with its
 // answers.
 //
-// A lane belongs to the loop, which receives from answers and passes each batch to settleBatch.
+// A lane belongs to the loop, which receives from answers and then sets busy to false.
 type lane[T, B any] struct {
 	due     *agenda.Queue[T] // queued requests, ordered by their time to be sent
 	answers chan B           // capacity 1: sending an answer never blocks
 	busy    bool             // a batch is under way
-	deal    func(B)          // handles an answered batch
 }
 
-func newLane[T, B any](due *agenda.Queue[T], deal func(B)) lane[T, B] {
-	return lane[T, B]{due: due, answers: make(chan B, 1), deal: deal}
+func newLane[T, B any](due *agenda.Queue[T]) lane[T, B] {
+	return lane[T, B]{due: due, answers: make(chan B, 1)}
 }
 
 func (l *lane[T, B]) nextSend() (at time.Time, ok bool) {
@@ -286,14 +280,6 @@ func (l *lane[T, B]) sendBatch(b B, ask func(*B)) {
 		l.answers <- b
 	}()
 }
-
-func (l *lane[T, B]) settleBatch(b B) {
-	l.busy = false
-	l.deal(b)
-}
-
-// discardBatch is settleBatch for a drain, which needs no answers.
-func (l *lane[T, B]) discardBatch(B) { l.busy = false }
 
 // maxClaims is the maximum number of claims in a batch. Redis decides the claims of a batch one after the other. With short batches, ticks that other
 // replicas win in the meantime need not be claimed.

@@ -115,19 +115,10 @@ type publisher struct {
 	publishing chan struct{}    // closed when the current message is published; nil without a message
 }
 
-func (p *publisher) queueBegun(term *election.Term) {
-	if p.events != nil {
-		p.begun = append(p.begun, term)
-	}
-}
-
-func (p *publisher) queueEnded(term *election.Term) {
-	if p.events != nil {
-		p.ended = append(p.ended, term)
-	}
-}
-
 func (p *publisher) publishQueued() {
+	if p.events == nil {
+		p.begun, p.ended = nil, nil
+	}
 	if p.publishing != nil || len(p.begun)+len(p.ended) == 0 {
 		return
 	}

@@ -12,6 +12,14 @@ import (
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
+// inspections reads the states of jobs, in batches, and opens the ticks that Redis has undecided.
+type inspections struct {
+	*core
+	lane[*task, inspectionBatch]
+	recoveries *recoveries
+	inspector  *inspector
+}
+
 type inspectionBatch struct {
 	tasks     []*task
 	requests  []election.InspectRequest
@@ -23,11 +31,11 @@ func (b *inspectionBatch) add(t *task, q election.InspectRequest) {
 	b.tasks, b.requests = append(b.tasks, t), append(b.requests, q)
 }
 
-func (s *Scheduler) inspectDue(ctx context.Context, now time.Time) {
-	if s.inspections.busy {
+func (s *inspections) inspectDue(ctx context.Context, now time.Time) {
+	if s.busy {
 		return
 	}
-	tasks := s.inspections.due.Take(now, maxInspections)
+	tasks := s.due.Take(now, maxInspections)
 	if len(tasks) == 0 {
 		return
 	}
@@ -50,12 +58,13 @@ func (s *Scheduler) inspectDue(ctx context.Context, now time.Time) {
 		}
 		b.add(t, q)
 	}
-	s.inspections.sendBatch(b, func(b *inspectionBatch) {
+	s.sendBatch(b, func(b *inspectionBatch) {
 		b.states, b.undeleted = s.inspector.inspectJobs(context.WithoutCancel(ctx), b.requests)
 	})
 }
 
-func (s *Scheduler) settleInspections(b inspectionBatch) {
+func (s *inspections) settleInspections(b inspectionBatch) {
+	s.busy = false
 	now := s.now()
 	for i, st := range b.states {
 		t := b.tasks[i]
@@ -89,7 +98,7 @@ func (s *Scheduler) settleInspections(b inspectionBatch) {
 
 // beginSchedules announces the schedules of all jobs to Redis, and handles undecided ticks of the past: it opens the ticks whose deadline has not
 // passed, and settles the other ticks as missed. It retries until Redis answers.
-func (s *Scheduler) beginSchedules(ctx context.Context) error {
+func (s *inspections) beginSchedules(ctx context.Context) error {
 	var announce, settle inspectionBatch
 	retry := newBackoff()
 	now := s.now()
@@ -131,7 +140,7 @@ func (s *Scheduler) beginSchedules(ctx context.Context) error {
 
 // inspectUntilAnswered repeats an inspection until Redis has returned a state for every job of a batch, or an error that the job's data is damaged.
 // It fails only if ctx ends.
-func (s *Scheduler) inspectUntilAnswered(ctx context.Context, b *inspectionBatch, retry *backoff.Backoff) error {
+func (s *inspections) inspectUntilAnswered(ctx context.Context, b *inspectionBatch, retry *backoff.Backoff) error {
 	b.states = make([]election.State, len(b.tasks))
 	todo := make([]int, len(b.tasks))
 	for i := range todo {
@@ -164,7 +173,7 @@ func (s *Scheduler) inspectUntilAnswered(ctx context.Context, b *inspectionBatch
 }
 
 // openPastTicks opens the undecided ticks of the past whose deadline has not passed. It returns a request that settles the earlier ticks as missed.
-func (s *Scheduler) openPastTicks(t *task, st election.State, now time.Time) election.InspectRequest {
+func (s *inspections) openPastTicks(t *task, st election.State, now time.Time) election.InspectRequest {
 	settle := election.InspectRequest{Lock: election.JobLock(t.Name), SettleOutcome: missedBecause(s.cfg.missedReason(t, run.ReasonDown)), SettleSchedule: t.scheduleDigest()}
 	var open []time.Time
 	t.NewRules = st.RulesSince
@@ -196,7 +205,7 @@ func (s *Scheduler) openPastTicks(t *task, st election.State, now time.Time) ele
 
 // recordMissed records gaps that are not recorded yet. The replica that settled a gap may have died before it recorded the gap. The records of a gap
 // are the same on every replica, so duplicates do no harm.
-func (s *Scheduler) recordMissed(t *task, st election.State, now time.Time) {
+func (s *inspections) recordMissed(t *task, st election.State, now time.Time) {
 	for _, of := range st.Settled {
 		switch {
 		case !isGap(of) || t.isSettled(of.Tick):
@@ -205,5 +214,70 @@ func (s *Scheduler) recordMissed(t *task, st election.State, now time.Time) {
 		default:
 			s.ackWhenWritten(t, of.Tick, now, s.inspector.recordGap(t, gap{of, st.Pause})...)
 		}
+	}
+}
+
+// announceTask schedules the announcement of a job's schedule to Redis. The job has no ticks before Redis has answered.
+func (s *inspections) announceTask(t *task, now time.Time) {
+	t.unknown = true
+	if t.isChained() { // the check also registers the child as a follower of its parents
+		s.checkAt(t, now)
+		return
+	}
+	s.inspectAt(t, now)
+}
+
+// startAnnounced starts the schedule of a job after Redis has received it, like [inspections.beginSchedules].
+func (s *inspections) startAnnounced(t *task, told election.InspectRequest, st election.State, now time.Time) {
+	if told.Schedule != t.scheduleDigest() { // a reload changed the schedule before the answer arrived
+		s.inspectAt(t, now)
+		return
+	}
+	t.unknown = false
+	if t.isChained() {
+		s.checkAt(t, now)
+		return
+	}
+	s.agenda.Enter(&t.line, now)
+	if q := s.openPastTicks(t, st, now); !q.SettleThrough.IsZero() {
+		t.Behind = run.ReasonDown
+		s.inspectAt(t, now)
+	}
+}
+
+// reopenReturned opens ticks that were granted and given back before their start. Replicas had closed these ticks when they were granted. The
+// reopened ticks wait for a slot, and are not skipped.
+func (s *inspections) reopenReturned(t *task, st election.State, now time.Time) {
+	reason := run.ReasonLate // a guess: the replica that gave the tick back has more information
+	if t.Pool.Name != "" {
+		reason = run.ReasonPool
+	}
+	if t.isChained() { // a check compares them with the ticks of the parents
+		if len(st.Open) > 0 {
+			s.checkAt(t, now)
+		}
+		return
+	}
+	if s.exec.Unable() != "" {
+		reason = run.ReasonCapacity
+	}
+	for _, name := range st.Open {
+		s.reopenTick(t, name, reason, now)
+	}
+}
+
+// reopenTick opens one tick, unless this replica has it open.
+func (s *inspections) reopenTick(t *task, name time.Time, reason run.Reason, now time.Time) {
+	if _, open := t.Find(name); open || t.unknown || t.dismissed || len(t.Open) >= agenda.MaxOpen {
+		return
+	}
+	at, named := t.Spec.Instant(name)
+	if !named {
+		return
+	}
+	k := s.agenda.Open(&t.line, agenda.InstantsOf(t.Spec, at), now)
+	k.Wait(agenda.Cause{Reason: reason, Borrowed: k.Cause.Borrowed})
+	if k.WasCaughtUp(now) {
+		k.Cause.Reason = run.ReasonDown
 	}
 }

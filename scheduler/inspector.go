@@ -29,11 +29,6 @@ type inspector struct {
 	abandoned abandonedRecords
 }
 
-func newInspector(cfg Config, recorder *run.Recorder) *inspector {
-	return &inspector{claimer: cfg.Claimer, recorder: recorder, log: cfg.Logger, replica: cfg.Replica, gone: cfg.Gone,
-		abandoned: abandonedRecords{byJob: map[string]map[string]*run.Receipt{}}}
-}
-
 // inspectJobs reads the states of jobs, and records orphans and settled ticks. undeleted has, for each job, the error if its orphans could not be
 // recorded and deleted.
 func (in *inspector) inspectJobs(ctx context.Context, requests []election.InspectRequest) (states []election.State, undeleted []error) {
@@ -249,6 +244,9 @@ func (m *abandonedRecords) replaceReceipts(job string, receipts map[string]*run.
 	if len(receipts) == 0 {
 		delete(m.byJob, job)
 		return
+	}
+	if m.byJob == nil {
+		m.byJob = map[string]map[string]*run.Receipt{}
 	}
 	m.byJob[job] = receipts
 }

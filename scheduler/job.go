@@ -76,15 +76,12 @@ type Job struct {
 
 func (j *Job) forRuns() *run.Job {
 	of := &run.Job{Runner: j.Runner, Timeout: j.Timeout, KillGrace: j.KillGrace, StartTimeout: j.StartTimeout, Lease: j.Lease, OutlivesLease: j.OutlivesLease,
-		Retries: j.Retry.Max, RetryPause: j.Retry.pauseAfter, Pool: j.Pool.Name, PoolSlots: j.Pool.Slots, PoolWait: j.poolWait()}
+		Retries: j.Retry.Max, RetryPause: j.Retry.pauseAfter, Pool: j.Pool.Name, PoolSlots: j.Pool.Slots, PoolWait: orDefault(j.StartDeadline, agenda.LongestAuto)}
 	if j.Recover.Max > 0 {
 		of.Recovers = j.Recover.allowsAttempt
 	}
 	return of
 }
-
-// poolWait returns the maximum wait for the pool of a run without a start deadline.
-func (j *Job) poolWait() time.Duration { return orDefault(j.StartDeadline, agenda.LongestAuto) }
 
 var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 

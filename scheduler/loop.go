@@ -2,12 +2,16 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // runLoop is the scheduler's loop. Its goroutine owns the agenda and the state of each job.
 func (s *Scheduler) runLoop(ctx context.Context) error {
-	if err := s.beginSchedules(ctx); err != nil {
+	if err := s.inspections.beginSchedules(ctx); err != nil {
 		return err
 	}
 	timer := time.NewTimer(0)
@@ -23,7 +27,7 @@ func (s *Scheduler) runLoop(ctx context.Context) error {
 		s.claims.claimDue(ctx, now)
 		s.requests.tryRequests(now)
 		if !s.agenda.More() { // all due ticks are open, so an inspection can rely on the open ticks
-			s.inspectDue(ctx, now)
+			s.inspections.inspectDue(ctx, now)
 		}
 		s.checks.followUp(ctx, now)
 		rest := s.idleTime(now)
@@ -34,15 +38,15 @@ func (s *Scheduler) runLoop(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case b := <-s.claims.answers:
-			s.claims.settleBatch(b)
+			s.claims.settleClaims(b)
 		case b := <-s.inspections.answers:
-			s.inspections.settleBatch(b)
+			s.inspections.settleInspections(b)
 		case b := <-s.recoveries.answers:
-			s.recoveries.settleBatch(b)
+			s.recoveries.settleRecoveries(b)
 		case jobs := <-s.recoveries.swept:
 			s.recoveries.handleSwept(jobs, s.now())
 		case b := <-s.checks.answers:
-			s.checks.settleBatch(b)
+			s.checks.settleChecks(b)
 		case k := <-s.starts.finished:
 			s.handleFinished(k)
 		case r := <-s.requests.requested:
@@ -142,7 +146,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		defer forwardMessages(ctx, s.cfg.Requests.Subscribe, s.requests.requested)()
 	}
 	err := s.runLoop(ctx)
-	s.late.noteEnd()
+	s.late.round.Store(nil)
 	if err != nil {
 		return err
 	}
@@ -163,6 +167,182 @@ func (s *Scheduler) noticeReady(now time.Time) {
 // answers in time.
 func (s *Scheduler) watchLoop() {
 	s.agenda.StoodStill = !s.wanted.IsZero() && time.Since(s.wanted) >= standstill
-	s.wanted = time.Now()
-	s.late.noteIteration(s.wanted)
+	round := time.Now()
+	s.wanted = round
+	s.late.round.Store(&round)
+}
+
+// grantEvents returns the channel of grant events. While some due ticks are not open yet, it returns nil, because an event about such a tick would
+// have no effect.
+func (s *Scheduler) grantEvents() <-chan []election.GrantEvent {
+	if s.agenda.More() {
+		return nil
+	}
+	return s.grants
+}
+
+// handleGrants handles all grant events that have arrived, so that ticks which other replicas won are not claimed.
+func (s *Scheduler) handleGrants() {
+	for {
+		select {
+		case n := <-s.grantEvents():
+			s.handleEvents(n)
+		default:
+			return
+		}
+	}
+}
+
+// soon is shorter than any lease, and longer than the difference between two replicas' estimates of Redis' clock. If a term ends within this time,
+// its run was given back or handed over.
+const soon = 500 * time.Millisecond
+
+// handleEvents closes ticks that other replicas won, and schedules claims for ticks that wait for a slot if a slot became free. It does not close a
+// tick whose claim is under way, because the reply to the claim follows. It ignores grants of jobs with PerTick > 1, because one grant does not
+// decide the tick.
+func (s *Scheduler) handleEvents(events []election.GrantEvent) {
+	now := s.now()
+	var won []*task
+	for _, n := range events {
+		t := s.tasks[n.Job]
+		switch {
+		case t != nil && n.Tick.IsZero():
+			s.recoveries.wakeWaiting(t, now)
+			s.checkAfter(t, now)
+		case t != nil && n.Until.Before(now.Add(soon)): // the run was handed over or given back
+			s.inspectAt(t, n.Until)
+			continue
+		}
+		if t == nil || t.PerTick > 1 {
+			continue
+		}
+		i, open := t.Find(n.Tick)
+		if !open || t.Open[i].Placed || t.Open[i].IsAsking() {
+			continue
+		}
+		won = append(won, t)
+		s.inspectAt(t, n.Until)
+		s.agenda.Close(t.Open[i])
+	}
+	s.wakeParked(now, won...)
+}
+
+func (s *Scheduler) handleFinished(g *grant) {
+	s.starts.active.add(g.rules.Name, -1)
+	s.places.releasePlace(g.task)
+	now := s.now()
+	if g.rules.Runs.Recovers != nil { // the run may have left an orphan, and this may be the only replica
+		s.inspectAt(g.task, now)
+	}
+	if k := g.returned; k != nil && k.IsReturning() {
+		k.ID, k.Doubted = "", false
+		s.agenda.Ask(k, now, now)
+	}
+	if g.unstarted {
+		s.reopenUnstarted(g, now)
+	}
+	s.recoveries.roomFor(g.task, g.rules, g.term, now)
+	s.wakeParked(now, g.task)
+}
+
+func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
+	t := g.task
+	if s.leaving {
+		return
+	}
+	switch {
+	case g.trigger == run.Recovered: // the inspection finds the orphan again
+		s.inspectAt(t, now)
+	case t.isChained(): // a check compares them with the ticks of the parents
+		s.checkAt(t, now)
+	default:
+		if i, open := t.Find(g.of.name); open { // it is open for another grant (PerTick > 1)
+			t.Open[i].Won = max(t.Open[i].Won-1, 0)
+			return
+		}
+		s.inspections.reopenTick(t, g.of.name, run.ReasonCapacity, now)
+	}
+}
+
+// forwardMessages calls receive in a goroutine and sends its messages to a channel, until ctx ends or end is called. end waits until receive has
+// returned.
+func forwardMessages[T any](ctx context.Context, receive func(context.Context, func([]T)), to chan<- []T) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		receive(ctx, func(messages []T) {
+			select {
+			case to <- messages:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	return func() {
+		cancel()
+		<-over
+	}
+}
+
+// lastAnswers bounds the time for which a drain waits for answers to claims whose outcome is unknown.
+const lastAnswers = 3 * time.Second
+
+// drain waits for runs, and for requests to Redis that are under way. The guard of each run stops it in time. A claim that was under way or
+// unanswered when the drain began may have been granted, and no other replica runs a granted tick. So drain starts the run if the answer is a grant.
+func (s *Scheduler) drain() {
+	if n := s.Running(); n > 0 {
+		s.log.Info("draining", "running", n, "drain_timeout", s.cfg.DrainTimeout.String())
+	}
+	s.exec.Drain(s.cfg.DrainTimeout)
+	s.leaving = true
+	s.agenda.Clear()
+	s.inspections.due.Clear()
+	s.checks.due.Clear()
+	s.requests.due.Clear()
+	s.recoveries.dropAll()
+	s.giveUpTicks(func(k *tick) bool { return !k.Placed && !k.IsReturning() })
+	ask := time.NewTimer(0)
+	defer ask.Stop()
+	limit := time.NewTimer(min(s.cfg.DrainTimeout, lastAnswers))
+	defer limit.Stop()
+	abort := s.abort.Done()
+	for s.Running() > 0 || s.claims.busy || s.inspections.busy || s.checks.busy || s.recoveries.busy || s.agenda.Asks().Len() > 0 {
+		now := s.now()
+		s.claims.claimDue(context.Background(), now)
+		ask.Reset(s.idleTime(now))
+		select {
+		case <-ask.C:
+		case b := <-s.claims.answers:
+			s.claims.settleClaims(b)
+		case <-s.inspections.answers: // the other replicas inspect the jobs
+			s.inspections.busy = false
+		case b := <-s.recoveries.answers:
+			s.recoveries.settleRecoveries(b)
+		case <-s.checks.answers:
+			s.checks.busy = false
+		case k := <-s.starts.finished:
+			s.handleFinished(k)
+		case e := <-s.requests.over:
+			s.requests.settleHandled(e)
+		case <-limit.C:
+			s.giveUpTicks(func(*tick) bool { return true })
+		case <-s.published.publishing:
+			s.published.publishing = nil
+		case <-abort:
+			abort = nil
+			s.giveUpTicks(func(*tick) bool { return true })
+		}
+		s.published.publishQueued()
+	}
+	s.published.publishRest()
+}
+
+func (s *Scheduler) giveUpTicks(which func(*tick) bool) {
+	for _, t := range s.tasks {
+		for _, k := range slices.Clone(t.Open) {
+			if which(k) {
+				s.giveUp(k, false)
+			}
+		}
+	}
 }

@@ -38,12 +38,6 @@ type recoveries struct {
 	swept     chan []string        // jobs in which a sweep found orphans or gaps; capacity 1, and a send never blocks
 }
 
-func newRecoveries(c *core, s *starts, in *inspector) *recoveries {
-	r := &recoveries{core: c, starts: s, inspector: in, known: map[string]*recovery{}, swept: make(chan []string, 1)}
-	r.lane = newLane(&agenda.Queue[*recovery]{}, r.dealWith)
-	return r
-}
-
 type recoveryBatch struct {
 	orphans []*recovery
 	results []election.Result
@@ -106,7 +100,8 @@ func (h *recovery) asClaim() election.Claim {
 		Memo: election.Memo("", time.Time{}, instantOfName(h.of.Tick, h.of.Instant()))}
 }
 
-func (r *recoveries) dealWith(b recoveryBatch) {
+func (r *recoveries) settleRecoveries(b recoveryBatch) {
+	r.busy = false
 	now := r.now()
 	changed := make([]*task, len(b.orphans))
 	for i, h := range b.orphans {
@@ -244,7 +239,7 @@ func (r *recoveries) roomFor(t *task, rules *agenda.Rules, term *election.Term, 
 		r.agenda.WakeContending(&t.line, now)
 	}
 	if term != nil && (rules.Overlap != agenda.Skip || len(t.children) > 0) {
-		r.published.queueEnded(term)
+		r.published.ended = append(r.published.ended, term)
 	}
 }
 

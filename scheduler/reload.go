@@ -7,9 +7,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // ErrDraining means that [Scheduler.Reload] did nothing because the scheduler is draining or has ended.
@@ -62,7 +59,7 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 		switch t := orDefault(s.tasks[name], s.dismissed[name]); {
 		case t == nil:
 			s.tasks[name] = to
-			s.announceTask(to, now)
+			s.inspections.announceTask(to, now)
 		case t.scheduleKey() == to.scheduleKey() && t.sameZones(to, now) && s.tasks[name] == t:
 			t.applyConfig(to)
 			s.agenda.Wake(&t.line, s.places.free(), now) // PerReplica may have grown
@@ -71,7 +68,7 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 			t.applySchedule(to)
 			s.tasks[name], t.dismissed = t, false
 			delete(s.dismissed, name)
-			s.announceTask(t, now)
+			s.inspections.announceTask(t, now)
 		}
 	}
 	linkChildren(s.tasks)
@@ -97,34 +94,6 @@ func (s *Scheduler) dropOpen(t *task) {
 	}
 	for _, k := range slices.Clone(t.Open) {
 		s.giveUp(k, true)
-	}
-}
-
-// announceTask schedules the announcement of a job's schedule to Redis. The job has no ticks before Redis has answered.
-func (s *Scheduler) announceTask(t *task, now time.Time) {
-	t.unknown = true
-	if t.isChained() { // the check also registers the child as a follower of its parents
-		s.checkAt(t, now)
-		return
-	}
-	s.inspectAt(t, now)
-}
-
-// startAnnounced starts the schedule of a job after Redis has received it, like [Scheduler.beginSchedules].
-func (s *Scheduler) startAnnounced(t *task, told election.InspectRequest, st election.State, now time.Time) {
-	if told.Schedule != t.scheduleDigest() { // a reload changed the schedule before the answer arrived
-		s.inspectAt(t, now)
-		return
-	}
-	t.unknown = false
-	if t.isChained() {
-		s.checkAt(t, now)
-		return
-	}
-	s.agenda.Enter(&t.line, now)
-	if q := s.openPastTicks(t, st, now); !q.SettleThrough.IsZero() {
-		t.Behind = run.ReasonDown
-		s.inspectAt(t, now)
 	}
 }
 

@@ -45,10 +45,6 @@ type requests struct {
 	due        agenda.Queue[*pendingRequest]
 }
 
-func newRequests(c *core, s *starts, r *recoveries) *requests {
-	return &requests{core: c, starts: s, recoveries: r, requested: make(chan []Request), over: make(chan handledRequest), known: map[string]*pendingRequest{}}
-}
-
 // handleRequests queues new requests. A replica with a later rank waits longer, as for ticks. Requests for jobs that this replica must not run are
 // ignored.
 func (q *requests) handleRequests(requests []Request) {
@@ -167,12 +163,13 @@ func (h requestHandler) handleRequest() (again time.Time, term *election.Term) {
 // handleGranted handles a granted request: no other replica may run it while the term right lasts.
 func (h requestHandler) handleGranted(ctx context.Context, right *election.Term) (again time.Time, term *election.Term) {
 	if why := h.tickFault(); why != "" {
-		return h.refuseTick(right, why), nil
+		// It gets no record, because the history would show that as the outcome of a tick.
+		return h.endWithoutRun(right, run.Verdict{Outcome: run.Failed, Reason: run.Reason(why)}, h.answerNotRun), nil
 	}
 	term, decided := h.awaitSlot(ctx, right)
 	switch {
 	case decided != run.Verdict{}:
-		return h.endWithoutRun(right, decided), nil
+		return h.endWithoutRun(right, decided, h.recordNotRun), nil
 	case term == nil:
 		return h.giveBack(right), nil
 	}
@@ -278,22 +275,12 @@ func (h requestHandler) restBetween(ctx context.Context, right *election.Term) {
 	}
 }
 
-// endWithoutRun decides the request without a run, and records the outcome. again is zero if this succeeded.
-func (h requestHandler) endWithoutRun(right *election.Term, verdict run.Verdict) (again time.Time) {
+// endWithoutRun decides the request without a run, and passes the outcome to report. again is zero if this succeeded.
+func (h requestHandler) endWithoutRun(right *election.Term, verdict run.Verdict, report func(run.Verdict)) (again time.Time) {
 	if err := right.End(context.Background()); err != nil {
 		return h.now().Add(heldPause)
 	}
-	h.recordNotRun(verdict)
-	return time.Time{}
-}
-
-// refuseTick decides a request whose Tick is not a past tick of the job. It writes no record, because the history would show it as the outcome of a
-// tick.
-func (h requestHandler) refuseTick(right *election.Term, why string) (again time.Time) {
-	if err := right.End(context.Background()); err != nil {
-		return h.now().Add(heldPause)
-	}
-	h.answerNotRun(run.Verdict{Outcome: run.Failed, Reason: run.Reason(why)})
+	report(verdict)
 	return time.Time{}
 }
 

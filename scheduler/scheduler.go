@@ -32,6 +32,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/multierr"
+	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
@@ -42,7 +43,7 @@ type Scheduler struct {
 	claims      *claims
 	recoveries  *recoveries
 	checks      *checks
-	inspections lane[*task, inspectionBatch] // reads the states of jobs
+	inspections *inspections
 	inspector   *inspector
 	requests    *requests
 	starts      *starts
@@ -86,13 +87,15 @@ func New(cfg Config) (*Scheduler, error) {
 	s.published = publisher{events: cfg.GrantEvents, log: cfg.Logger}
 	s.abort, s.abortNow = context.WithCancel(context.Background())
 	s.exec = run.NewExecutor(cfg.forRuns(s.now, s.abort))
-	s.inspector = newInspector(cfg, s.exec.Recorder())
+	s.inspector = &inspector{claimer: cfg.Claimer, recorder: s.exec.Recorder(), log: cfg.Logger, replica: cfg.Replica, gone: cfg.Gone}
 	s.starts = &starts{cfg: &s.cfg, exec: s.exec, finished: make(chan *grant)}
-	s.recoveries = newRecoveries(s.core, s.starts, s.inspector)
-	s.claims = newClaims(s.core, s.starts, s.recoveries)
-	s.checks = newChecks(s.core, s.recoveries, s.inspector)
-	s.requests = newRequests(s.core, s.starts, s.recoveries)
-	s.inspections = newLane(&s.toInspect, s.settleInspections)
+	s.recoveries = &recoveries{core: s.core, lane: newLane[*recovery, recoveryBatch](&agenda.Queue[*recovery]{}), starts: s.starts, inspector: s.inspector,
+		known: map[string]*recovery{}, swept: make(chan []string, 1)}
+	s.claims = &claims{core: s.core, lane: newLane[*tick, claimBatch](s.agenda.Asks()), starts: s.starts, recoveries: s.recoveries, retry: newBackoff()}
+	s.checks = &checks{core: s.core, lane: newLane[*task, checkBatch](&s.toCheck), recoveries: s.recoveries, inspector: s.inspector}
+	s.requests = &requests{core: s.core, starts: s.starts, recoveries: s.recoveries, requested: make(chan []Request), over: make(chan handledRequest),
+		known: map[string]*pendingRequest{}}
+	s.inspections = &inspections{core: s.core, lane: newLane[*task, inspectionBatch](&s.toInspect), recoveries: s.recoveries, inspector: s.inspector}
 	var err error
 	s.tasks, err = newTasks(cfg.Jobs, cfg.Labels)
 	faults = append(faults, err, cfg.poolFault(cfg.Jobs))
@@ -168,10 +171,6 @@ func (s *Scheduler) Lateness() (late time.Duration, ok bool) {
 		return time.Since(*round), true
 	}
 }
-
-func (l *lateness) noteIteration(at time.Time) { l.round.Store(&at) }
-
-func (l *lateness) noteEnd() { l.round.Store(nil) }
 
 func latestOverdue(tasks map[string]*task, now time.Time) (late time.Duration) {
 	for _, t := range tasks {

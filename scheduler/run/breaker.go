@@ -170,19 +170,3 @@ func (p *startBackoffs) clearFailure(job string) {
 	defer p.mu.Unlock()
 	delete(p.byJob, job)
 }
-
-func (p *startBackoffs) failureOf(job string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.byJob[job].why
-}
-
-func (p *startBackoffs) failedJobs() map[string]string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	jobs := map[string]string{}
-	for job, f := range p.byJob {
-		jobs[job] = f.why
-	}
-	return jobs
-}

@@ -96,10 +96,22 @@ func (x *Executor) CheckStart() error {
 }
 
 // StartFailure returns the reason for which the last start of a job failed, or "" if it did not fail.
-func (x *Executor) StartFailure(job string) string { return x.backoffs.failureOf(job) }
+func (x *Executor) StartFailure(job string) string {
+	x.backoffs.mu.Lock()
+	defer x.backoffs.mu.Unlock()
+	return x.backoffs.byJob[job].why
+}
 
 // StartFailures returns the jobs whose last start failed, with the reasons.
-func (x *Executor) StartFailures() map[string]string { return x.backoffs.failedJobs() }
+func (x *Executor) StartFailures() map[string]string {
+	x.backoffs.mu.Lock()
+	defer x.backoffs.mu.Unlock()
+	jobs := map[string]string{}
+	for job, f := range x.backoffs.byJob {
+		jobs[job] = f.why
+	}
+	return jobs
+}
 
 // AfterUnstarted waits after a run that could not start, until its Runner, which may hang, has returned. If this replica can start other programs,
 // AfterUnstarted also waits for a growing pause, during which other replicas claim the job. If it can start none, claims are suspended.

@@ -12,7 +12,9 @@ import (
 // lease is renewed until the run is dead, so the run has its whole KillGrace. Only the loss of the lease shortens the grace.
 type guard struct {
 	*execution
-	term    *election.Term // the lease that the run must not outlive; nil without a lock, or if Job.OutlivesLease is set
+	term    *election.Term  // the lease that the run must not outlive; nil without a lock, or if Job.OutlivesLease is set
+	lost    <-chan struct{} // closed when term has ended; nil without term
+	limits  selffence.Limits
 	start   *start
 	stopRun context.CancelCauseFunc
 	kill    context.CancelFunc
@@ -40,7 +42,7 @@ func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 			halt(ErrDrain, 0)
 			g.killAndWait(over)
 			return cause
-		case <-g.termEnded():
+		case <-g.lost:
 			halt(ErrLost, 0)
 			g.killAndWait(over)
 			return cause
@@ -87,7 +89,7 @@ func (g *guard) setAlarms(timeout, begin, lease *alarm) {
 		begin.Reset(g.Job.StartTimeout)
 	}
 	if g.term != nil {
-		do, again := g.fenceLimits().Check(g.term.Remaining())
+		do, again := g.limits.Check(g.term.Remaining())
 		if do != selffence.GoOn {
 			again = 0 // checkLease stops or kills the run at once
 		}
@@ -103,20 +105,9 @@ func (g *guard) killAndWait(over <-chan struct{}) {
 	}
 }
 
-func (g *guard) termEnded() <-chan struct{} {
-	if g.term == nil {
-		return nil
-	}
-	return g.term.Context().Done()
-}
-
-func (g *guard) fenceLimits() selffence.Limits {
-	return selffence.Limits{Lease: g.Job.Lease, Grace: g.Job.KillGrace}
-}
-
 // checkLease stops the run when its lease is about to end, and kills it before the end. It returns the time until the next check.
 func (g *guard) checkLease(halt func(error, time.Duration)) (again time.Duration) {
-	do, again := g.fenceLimits().Check(g.term.Remaining())
+	do, again := g.limits.Check(g.term.Remaining())
 	switch do {
 	case selffence.Stop:
 		halt(ErrLost, again)

@@ -120,7 +120,7 @@ type Record struct {
 	Job   string `json:"job"`
 	// Tick is the instant of the tick; zero for a run outside the schedule.
 	Tick time.Time `json:"tick,omitzero"`
-	// TickLocal is [Run.Local] in the format [LocalFormat]; "" if Tick identifies the tick.
+	// TickLocal is [Run.Local] as [LocalText] writes it; "" if Tick identifies the tick.
 	TickLocal string `json:"tick_local,omitempty"`
 	// Trigger is the cause of the run: schedule, manual, catch_up or recovery.
 	Trigger string `json:"trigger,omitempty"`
@@ -161,15 +161,12 @@ type Record struct {
 	Output *string `json:"output,omitempty"`
 }
 
-// LocalFormat is the format of [Record.TickLocal].
-const LocalFormat = "2006-01-02T15:04:05"
-
-// LocalText returns the [Record.TickLocal] for a [Run.Local].
+// LocalText returns the [Record.TickLocal] for a [Run.Local], such as 2026-11-27T09:00:00; "" for the zero time.
 func LocalText(local time.Time) string {
 	if local.IsZero() {
 		return ""
 	}
-	return local.Format(LocalFormat)
+	return local.Format("2006-01-02T15:04:05")
 }
 
 // When returns the start of a run, or the time at which a tick was settled without one.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/selffence"
 )
 
 // A run that failed or timed out is repeated on the same replica. Each execution is called a try. All tries of a run have the same lease, token and
@@ -56,7 +57,11 @@ func (e *execution) runTries() (end tryEnd) {
 		if last == nil {
 			record.Started = began
 		}
-		record.finish(later(e.x.Now().Add(-result.EndedAgo), began))
+		ended := e.x.Now().Add(-result.EndedAgo)
+		if ended.Before(began) {
+			ended = began
+		}
+		record.finish(ended)
 		record.keepResult(result)
 		record.setOutcome(result.Err, cause, e.hasLapsed())
 		if last != nil && !begin.is(started) { // this try was stopped before its work began; it still counts, so the try before it gets its record
@@ -80,13 +85,6 @@ func (e *execution) runTries() (end tryEnd) {
 	}
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 // launchTry runs one try and returns the cause of its stop, or nil if it was not stopped. began is called when the work has begun, from the goroutine
 // of the Runner. The Runner gets a copy of the run, because the Runner of a try that was called off may still use its Run when the next try is
 // launched.
@@ -104,9 +102,9 @@ func (e *execution) launchTry(of *Run, began func(at time.Time)) (begin *start, 
 		close(begin.over)
 		return begin, Result{}, why
 	}
-	g := guard{execution: e, start: begin, stopRun: stopNow, kill: killNow}
+	g := guard{execution: e, limits: selffence.Limits{Lease: e.Job.Lease, Grace: e.Job.KillGrace}, start: begin, stopRun: stopNow, kill: killNow}
 	if e.Term != nil && !e.Job.OutlivesLease {
-		g.term, run.Lease = e.Term, e.Term
+		g.term, g.lost, run.Lease = e.Term, e.Term.Context().Done(), e.Term
 	}
 	if e.Job.StartTimeout == 0 {
 		_ = begin.enterStarting() // it succeeds, because the state is preparing

@@ -109,7 +109,7 @@ func (a *Agenda[T]) isSilent(k *Tick[T], now time.Time) bool {
 		return !k.isIn(parked) // a parked tick was not claimed after that answer
 	}
 	_, queued := k.inAsks.When()
-	return (queued || k.isIn(asking)) && now.Sub(k.waitsSince()) >= unanswered
+	return (queued || k.isIn(asking)) && now.Sub(k.state.since) >= unanswered
 }
 
 // Open opens a tick of a job. The tick waits for a slot, instead of being skipped, if no replica can claim it in time: its successor is already due,
@@ -120,7 +120,7 @@ func (a *Agenda[T]) Open(j *Job[T], of Instants, now time.Time) *Tick[T] {
 	if of.Name.IsZero() {
 		of.Name = of.At
 	}
-	k := &Tick[T]{Job: j, Instants: of, Rules: j.Rules, Trigger: run.Scheduled, Cause: Cause{Reason: run.ReasonLate}, state: Due{}, nth: j.opened, opened: now}
+	k := &Tick[T]{Job: j, Instants: of, Rules: j.Rules, Trigger: run.Scheduled, Cause: Cause{Reason: run.ReasonLate}, nth: j.opened, opened: now}
 	k.inAsks.Value, k.inStarved.Value = k, k
 	if a.comesLate(k, now) {
 		k.waitInLine()
@@ -191,7 +191,7 @@ func (a *Agenda[T]) blameUndecided(k *Tick[T]) (run.Reason, Trouble) {
 	if a.StoodStill || k.ID == "" {
 		return run.ReasonOverload, Trouble{}
 	}
-	return run.ReasonRedis, Trouble{Since: k.waitsSince()}
+	return run.ReasonRedis, Trouble{Since: k.state.since}
 }
 
 // LineUp makes all later ticks of a job wait, too, when a tick waits. Otherwise the run of one of these ticks could make the other ticks skip.
@@ -219,7 +219,10 @@ func (a *Agenda[T]) queueClaim(k *Tick[T], at, now time.Time) (since time.Time) 
 	}
 	a.starved.Remove(&k.inStarved)
 	a.asks.Set(&k.inAsks, at)
-	return later(at, now)
+	if at.Before(now) {
+		return now
+	}
+	return at
 }
 
 // AskSoon is [Agenda.Ask] for an instant that the server's clock has not reached. If the local estimate of the server's clock has already reached it,
@@ -239,7 +242,7 @@ func (k *Tick[T]) soonAt(at, now time.Time) time.Time {
 
 // Doubt schedules the next claim of a tick whose last claim was not answered. The claim is repeated even after the deadline.
 func (a *Agenda[T]) Doubt(k *Tick[T], at time.Time) {
-	a.moveTo(k, Unsure{k.waitsSince()})
+	a.moveTo(k, State{name: unsure, since: k.state.since})
 	a.asks.Set(&k.inAsks, at)
 }
 
@@ -249,15 +252,15 @@ func (a *Agenda[T]) PutBack(k *Tick[T], at time.Time) { a.asks.Set(&k.inAsks, at
 // Park takes a tick out of normal claiming until this replica has a place for it, or until the older ticks of the job are decided. After its deadline a parked tick is claimed even without a place, so that the server settles it. Of
 // several such ticks of a job, only the oldest is claimed.
 func (a *Agenda[T]) Park(k *Tick[T], now time.Time) {
-	asked, _ := k.state.(Asking)
-	since := k.waitsSince()
+	full := k.state.full
+	since := k.state.since
 	if k.Late(now) && !k.isOldest() {
 		a.asks.Remove(&k.inAsks)
 	} else {
 		since = a.queueClaim(k, k.soonAt(k.afterDeadline(), now), now)
 	}
-	a.moveTo(k, Parked{since})
-	if asked.Full {
+	a.moveTo(k, State{name: parked, since: since})
+	if full {
 		a.starved.Set(&k.inStarved, k.At)
 	}
 }
@@ -265,26 +268,26 @@ func (a *Agenda[T]) Park(k *Tick[T], now time.Time) {
 // Send records that a tick is being claimed. full is true if this replica has no free place for any job.
 func (a *Agenda[T]) Send(k *Tick[T], full bool, now time.Time) {
 	a.starved.Remove(&k.inStarved)
-	a.moveTo(k, Asking{now, full})
+	a.moveTo(k, State{name: asking, since: now, full: full})
 }
 
 // Grant removes a tick that was granted to this replica.
-func (a *Agenda[T]) Grant(k *Tick[T]) { a.removeTick(k, Running{}) }
+func (a *Agenda[T]) Grant(k *Tick[T]) { a.removeTick(k, State{name: running}) }
 
 // Return records that the grant of a tick is being given back. The tick stays open.
-func (a *Agenda[T]) Return(k *Tick[T]) { a.moveTo(k, Returning{}) }
+func (a *Agenda[T]) Return(k *Tick[T]) { a.moveTo(k, State{name: returning}) }
 
 // Close removes a tick that is decided or given up.
-func (a *Agenda[T]) Close(k *Tick[T]) { a.removeTick(k, Closed{}) }
+func (a *Agenda[T]) Close(k *Tick[T]) { a.removeTick(k, State{name: closed}) }
 
 // GiveUp removes a tick that may be undecided. underWay is true if a claim of the tick is under way. dropped is true if the tick's schedule was
 // replaced.
 func (a *Agenda[T]) GiveUp(k *Tick[T], dropped bool) (underWay bool) {
 	if k.isIn(asking) {
-		a.removeTick(k, GivenUp{dropped})
+		a.removeTick(k, State{name: givenUp, dropped: dropped})
 		return true
 	}
-	a.removeTick(k, Closed{})
+	a.removeTick(k, State{name: closed})
 	return false
 }
 
@@ -360,11 +363,4 @@ func (a *Agenda[T]) WakeWaiting(j *Job[T], from, now time.Time) {
 			a.Ask(k, from.Add(a.Turn(j, k.At)), now)
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

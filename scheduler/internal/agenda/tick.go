@@ -92,7 +92,9 @@ func (k *Tick[T]) NoteSilence() { k.silent, k.Doubted = true, true }
 func (k *Tick[T]) NoteAnswer(closed bool, now time.Time) {
 	k.silent = closed
 	for _, o := range k.Job.Open { // the outage is over for the other open ticks of the job, too
-		o.Trouble.noteAnswered(now)
+		if t := &o.Trouble; !t.Since.IsZero() && t.Until.IsZero() {
+			t.Until = now
+		}
 	}
 }
 
@@ -129,7 +131,7 @@ func (k *Tick[T]) Unstartable(why string) {
 }
 
 func (k *Tick[T]) shareTrouble(t Trouble) {
-	if k.Trouble.isNone() {
+	if k.Trouble == (Trouble{}) {
 		k.Trouble = t
 	}
 }
@@ -220,72 +222,41 @@ func (k *Tick[T]) Undecided(detail string, now time.Time) {
 // A State is the state of a tick, with the data of that state. The transitions are:
 //
 //	from       to                                              by
-//	Due        Due, Asking, Parked, Closed                     Ask, Send, Park, Close
-//	Waiting    Waiting, Asking, Parked, Closed                 Ask, Send, Park, Close
-//	Asking     Waiting, Unsure, Parked                         an answer that does not decide the tick
-//	           Running, Returning, Closed                      an answer that decides it
-//	           GivenUp                                         GiveUp, before the answer
-//	Unsure     Unsure, Asking, Closed                          Ask, Send, Close; never Park, because it may have been granted
-//	Parked     Waiting, Parked, Asking, Closed                 Ask (a place is free), Park, Send (to settle it), Close
-//	Returning  Waiting, Closed                                 Ask (the grant was given back), Close
-//	GivenUp    Running, Closed                                 the answer
-//	Running    -                                               the run decides
-//	Closed     -
-type State interface{ stateName() stateName }
+//	due        due, asking, parked, closed                     Ask, Send, Park, Close
+//	waiting    waiting, asking, parked, closed                 Ask, Send, Park, Close
+//	asking     waiting, unsure, parked                         an answer that does not decide the tick
+//	           running, returning, closed                      an answer that decides it
+//	           givenUp                                         GiveUp, before the answer
+//	unsure     unsure, asking, closed                          Ask, Send, Close; never Park, because it may have been granted
+//	parked     waiting, parked, asking, closed                 Ask (a place is free), Park, Send (to settle it), Close
+//	returning  waiting, closed                                 Ask (the grant was given back), Close
+//	givenUp    running, closed                                 the answer
+//	running    -                                               the run decides
+//	closed     -
+type State struct {
+	name    stateName
+	since   time.Time // in due, waiting, asking, unsure and parked: the time since which the tick has been waiting for a claim or for its answer
+	full    bool      // in asking: this replica had no free place for any job, so the claim abstains
+	dropped bool      // in givenUp: the schedule of the tick was replaced
+}
 
 type stateName int
 
 const (
-	due stateName = iota
-	waiting
-	asking
-	unsure
-	parked
-	returning
-	givenUp
-	running
-	closed
+	due       stateName = iota // opened and not claimed yet; in the queue Asks, like waiting and unsure ticks
+	waiting                    // claimed or parked before, and to be claimed again
+	asking                     // its claim is under way
+	unsure                     // its last claim has no answer; it is claimed again with the same id
+	parked                     // it waits for a place on this replica, or for older ticks of its job, at most until its deadline
+	returning                  // its grant arrived too late and is being given back; then it is claimed again
+	givenUp                    // given up while its claim was under way
+	running                    // granted to this replica; it has left the agenda
+	closed                     // decided or given up; it has left the agenda
 )
 
 func (n stateName) String() string {
 	return [...]string{"due", "waiting", "asking", "unsure", "parked", "returning", "given up", "running", "closed"}[n]
 }
-
-type (
-	// Due is a tick that was opened and not claimed yet. It is in the queue Asks, like [Waiting] and [Unsure] ticks.
-	Due struct{ Since time.Time }
-	// Waiting is a tick that was claimed or parked before, and is to be claimed again.
-	Waiting struct{ Since time.Time }
-	// Asking is a tick whose claim is under way.
-	Asking struct {
-		Since time.Time
-		Full  bool // this replica had no free place for any job, so the claim abstains
-	}
-	// Unsure is a tick whose last claim has no answer. It is claimed again with the same id.
-	Unsure struct{ Since time.Time }
-	// Parked is a tick that waits for a place on this replica, or for older ticks of its job, at most until its deadline.
-	Parked struct{ Since time.Time }
-	// Returning is a tick whose grant arrived too late and is being given back. Then the tick is claimed again.
-	Returning struct{}
-	// GivenUp is a tick that was given up while its claim was under way.
-	GivenUp struct {
-		Dropped bool // the tick was given up because its schedule was replaced
-	}
-	// Running is a tick that was granted to this replica, and left the agenda.
-	Running struct{}
-	// Closed is a tick that was decided or given up, and left the agenda.
-	Closed struct{}
-)
-
-func (Due) stateName() stateName       { return due }
-func (Waiting) stateName() stateName   { return waiting }
-func (Asking) stateName() stateName    { return asking }
-func (Unsure) stateName() stateName    { return unsure }
-func (Parked) stateName() stateName    { return parked }
-func (Returning) stateName() stateName { return returning }
-func (GivenUp) stateName() stateName   { return givenUp }
-func (Running) stateName() stateName   { return running }
-func (Closed) stateName() stateName    { return closed }
 
 var transitions = map[stateName][]stateName{
 	due:       {due, asking, parked, closed},
@@ -297,52 +268,28 @@ var transitions = map[stateName][]stateName{
 	givenUp:   {running, closed},
 }
 
-func (k *Tick[T]) mayBecome(next State) bool {
-	return slices.Contains(transitions[k.state.stateName()], next.stateName())
-}
-
 // moveTo keeps the state and calls Refused if the transition is invalid, which is a bug of this program.
 func (a *Agenda[T]) moveTo(k *Tick[T], next State) {
-	if k.mayBecome(next) {
+	if slices.Contains(transitions[k.state.name], next.name) {
 		k.state = next
 		return
 	}
 	a.refusals++
 	if a.Refused != nil {
-		a.Refused(fmt.Errorf("tick %s of job %s cannot go from %v to %v", k.At.Format(time.RFC3339), k.Job.Name, k.state.stateName(), next.stateName()))
+		a.Refused(fmt.Errorf("tick %s of job %s cannot go from %v to %v", k.At.Format(time.RFC3339), k.Job.Name, k.state.name, next.name))
 	}
 }
 
 // Refusals returns the number of invalid transitions so far.
 func (a *Agenda[T]) Refusals() int { return a.refusals }
 
-func (k *Tick[T]) isIn(states ...stateName) bool { return slices.Contains(states, k.state.stateName()) }
+func (k *Tick[T]) isIn(states ...stateName) bool { return slices.Contains(states, k.state.name) }
 
 func (k *Tick[T]) queuedState(since time.Time) State {
-	switch {
-	case k.isIn(due):
-		return Due{since}
-	case k.isIn(unsure):
-		return Unsure{since}
+	if k.isIn(due, unsure) {
+		return State{name: k.state.name, since: since}
 	}
-	return Waiting{since}
-}
-
-// waitsSince returns the time since which a tick has been waiting for a claim or for its answer.
-func (k *Tick[T]) waitsSince() time.Time {
-	switch s := k.state.(type) {
-	case Due:
-		return s.Since
-	case Waiting:
-		return s.Since
-	case Asking:
-		return s.Since
-	case Unsure:
-		return s.Since
-	case Parked:
-		return s.Since
-	}
-	return time.Time{}
+	return State{name: waiting, since: since}
 }
 
 // IsUnsure reports whether the last claim of a tick had no answer.
@@ -358,10 +305,7 @@ func (k *Tick[T]) IsReturning() bool { return k.isIn(returning) }
 func (k *Tick[T]) canAsk() bool { return !k.isIn(asking, givenUp, returning) }
 
 // Unwanted reports whether a tick was given up while its claim was under way, and whether this was because its schedule was replaced.
-func (k *Tick[T]) Unwanted() (givenUp, dropped bool) {
-	s, is := k.state.(GivenUp)
-	return is, s.Dropped
-}
+func (k *Tick[T]) Unwanted() (isGivenUp, dropped bool) { return k.isIn(givenUp), k.state.dropped }
 
 // A Trouble describes why the server did not decide a tick: it did not answer for some time, or its answer was no decision. The zero value means no
 // trouble.
@@ -372,14 +316,6 @@ type Trouble struct {
 	Until time.Time
 	// Detail describes an answer that was no decision; "" if the server did not answer.
 	Detail string
-}
-
-func (t *Trouble) isNone() bool { return *t == Trouble{} }
-
-func (t *Trouble) noteAnswered(now time.Time) {
-	if !t.Since.IsZero() && t.Until.IsZero() {
-		t.Until = now
-	}
 }
 
 // At returns the text about the trouble for the record of a tick that is missed now, or "" if there is nothing to say.

@@ -21,15 +21,15 @@ var allowed = map[stateName]string{
 	closed:    "",
 }
 
-var states = map[string]State{"due": Due{}, "waiting": Waiting{}, "asking": Asking{}, "unsure": Unsure{}, "parked": Parked{}, "returning": Returning{},
-	"givenUp": GivenUp{}, "running": Running{}, "closed": Closed{}}
+var states = map[string]State{"due": {name: due}, "waiting": {name: waiting}, "asking": {name: asking}, "unsure": {name: unsure}, "parked": {name: parked},
+	"returning": {name: returning}, "givenUp": {name: givenUp}, "running": {name: running}, "closed": {name: closed}}
 
 // TestTransitions: of all pairs of states exactly those that the rules name are a transition. Any other is refused.
 func TestTransitions(t *testing.T) {
 	for name, from := range states {
 		named := map[string]bool{}
 		var n string
-		for rest := allowed[from.stateName()]; rest != ""; {
+		for rest := allowed[from.name]; rest != ""; {
 			read, _ := fmt.Sscan(rest, &n)
 			if read == 0 {
 				break
@@ -56,7 +56,7 @@ func moves(t *testing.T, from, to State) bool {
 		return k.state == to
 	}
 	if k.state != from || told != 1 {
-		t.Errorf("refused: state %v, told %d times", k.state.stateName(), told)
+		t.Errorf("refused: state %v, told %d times", k.state.name, told)
 	}
 	return false
 }
@@ -121,7 +121,7 @@ func TestTickWalksThroughItsStates(t *testing.T) {
 			t.Errorf("%v: a step was refused", tc.walk)
 		}
 		_, queued := k.inAsks.When()
-		if got, open := k.state.stateName(), len(j.Open) == 1; got != tc.want || queued != tc.queued || open != tc.open {
+		if got, open := k.state.name, len(j.Open) == 1; got != tc.want || queued != tc.queued || open != tc.open {
 			t.Errorf("%v: %v, queued %v, open %v; want %v, %v, %v", tc.walk, got, queued, open, tc.want, tc.queued, tc.open)
 		}
 	}
