@@ -25,8 +25,9 @@ type order struct {
 	t        *testing.T
 	x        *Executor
 	elector  *election.Elector
-	cancel   context.CancelFunc // stops the run
-	releases map[any]bool       // the scripts that release a lease
+	stop     context.Context // ends by cancel, which stops the run
+	cancel   context.CancelFunc
+	releases map[any]bool // the scripts that release a lease
 
 	mu     sync.Mutex
 	away   bool // Redis does not answer
@@ -123,6 +124,7 @@ func inOrder(t *testing.T, test func(o *order)) {
 		}
 		scripts, start := redis.NewScripts(), time.Now()
 		o := &order{t: t, releases: map[any]bool{}}
+		o.stop, o.cancel = context.WithCancel(context.Background())
 		for _, s := range []*redis.Script{scripts.Release, scripts.Release.Batch, scripts.ReleaseCompact} {
 			o.releases[s.SHA], o.releases[s.Text] = true, true
 		}
@@ -165,10 +167,8 @@ func (o *order) execute(job Job, edit func(*Grant)) Record {
 	if edit != nil {
 		edit(g)
 	}
-	stop, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	o.cancel = cancel
-	return o.x.Execute(stop, g).Record
+	defer o.cancel()
+	return o.x.Execute(o.stop, g).Record
 }
 
 func failing(context.Context, *Run) error { return errors.New("no") }
