@@ -163,8 +163,8 @@ func (s *Scheduler) noticeReady(now time.Time) {
 	}
 }
 
-// watchLoop records whether this iteration of the loop is much later than planned: then this process stood still, and did not claim due ticks or read
-// answers in time.
+// watchLoop records whether this iteration of the loop is much later than planned. If it is, this process stood still, and did not claim due ticks or
+// read answers in time.
 func (s *Scheduler) watchLoop() {
 	s.agenda.StoodStill = !s.wanted.IsZero() && time.Since(s.wanted) >= standstill
 	round := time.Now()
@@ -251,7 +251,7 @@ func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
 		return
 	}
 	switch {
-	case g.trigger == run.Recovered: // the inspection finds the orphan again
+	case g.trigger == run.Recovered: // the inspection finds the orphan again, and queues another recovery
 		s.inspectAt(t, now)
 	case t.isChained(): // a check opens the tick again, after a comparison with the ticks of the parents
 		s.checkAt(t, now)

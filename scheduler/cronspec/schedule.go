@@ -90,7 +90,7 @@ type Schedule struct {
 	rules      []rule
 	zone       *time.Location // the zone if ticks are nominal; otherwise nil
 	location   *time.Location // the zone of the expressions
-	exceptions *exceptions    // nil for none
+	exceptions *exceptions    // nil if there are no exceptions
 	after      int64          // all ticks are after this instant
 	until      int64          // no tick is after this instant
 	key        string

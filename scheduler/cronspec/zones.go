@@ -140,7 +140,7 @@ func openBuiltIn() *Zones {
 		}
 		return time.LoadLocationFromTZData(name, data)
 	}}
-	for _, f := range archive.File { // sorted
+	for _, f := range archive.File { // the archive is sorted by name
 		if f.Name != versionFile {
 			z.names = append(z.names, f.Name)
 			continue

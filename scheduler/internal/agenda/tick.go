@@ -26,7 +26,7 @@ const (
 // A Cause is the reason that is recorded if a tick is missed. Borrowed is true if the tick has copied the reason from an older tick.
 type Cause struct {
 	Reason   run.Reason
-	Borrowed bool // a borrowed reason is not copied again, because it could then outlive its cause
+	Borrowed bool // a borrowed reason is not copied again; otherwise ticks could pass it on after its cause is over
 }
 
 // A Tick is an open tick of a job. Its [State] shows its progress.
