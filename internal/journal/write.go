@@ -223,8 +223,8 @@ func (h *history) queueRemoval(ctx context.Context, p redis.Pipeliner, job strin
 	p.ZRem(ctx, h.jobKey(job, "runs"), members...)
 }
 
-// rememberExcess stores the excess runs of jobs, which the next write to each job removes. Another replica may remove them first, which does no harm. A run
-// that was in excess once never has to be kept again, because all later runs are newer.
+// rememberExcess stores the excess runs of jobs, which the next write to each job removes. Another replica may remove them first, which does no harm. A run in
+// excess stays in excess, because later writes only add newer runs before it.
 func (h *history) rememberExcess(jobs []*jobWrite) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -284,7 +284,7 @@ type claim struct {
 func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r encodedRecord) {
 	records, name := h.jobKey(w.job, "records"), fieldName(weightOf(&r.Record), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[weightOf(&r.Record)]
-	if weightOf(&r.Record) == weightRunning && r.Attempt > 1 { // overwrites the record of the previous attempt: only the replica that runs the job writes these records, in the order of the attempts
+	if weightOf(&r.Record) == weightRunning && r.Attempt > 1 { // overwrites the record of the previous attempt, which the same replica wrote
 		p.HSet(ctx, records, name, r.text)
 		return
 	}
