@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// A StopRequest asks the holder of a lease to stop its work: see engine.Run.Stopping. With an ID, it selects the lease with this id. Without an ID,
-// it selects a lease to make room for a tick.
+// A StopRequest asks the holder of a lease to stop its work: see [Run.Stopping]. With an ID, it selects the lease with this id. Without an ID, it
+// selects a lease to make room for a tick.
 type StopRequest struct {
 	Lock      string
 	Permanent bool // see [Request]
