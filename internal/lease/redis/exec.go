@@ -67,7 +67,7 @@ func (c *sender) execAlone(ctx context.Context, k call) reply {
 			continue
 		}
 		received := sent
-		if m := k.script.Many; m == nil || m.Common > 0 { // other replies do not include Redis's time
+		if m := k.script.Many; m == nil || m.Common > 0 { // without Redis's time in the reply, the time of receipt is not needed
 			received = c.cfg.Clock()
 		}
 		r := readOne(k, s.clock, raw, err, sent, received)

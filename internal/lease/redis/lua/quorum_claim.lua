@@ -57,7 +57,7 @@ end
 local acceptable = token > floor and 'yes' or 'stale'
 if token - math.max(now, floor) > MINUTE then acceptable = 'far' end
 
-local promised = false -- this request has raised the floor; otherwise the same number may be promised to another claim
+local promised = false -- this request has raised the floor to its token; otherwise the same token may be promised to another claim
 local function stays(row)
   if row.token == token then return true end -- the same try, sent twice
   local named = string.find(ARGV[12], ',' .. int(row.token) .. ',', 1, true)
