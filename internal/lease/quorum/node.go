@@ -63,7 +63,7 @@ const (
 var errSilent = fmt.Errorf("%w: the node does not answer", lease.ErrUnknown)
 
 // isSuspect reports whether a node is not trusted to answer: it is silent, or its last call failed. Only an answer restores the trust. If the trust
-// came back after some time, calls would wait for the node again.
+// came back after some time without an answer, calls would wait for the node again.
 func (n *node) isSuspect(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

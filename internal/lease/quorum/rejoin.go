@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/rules"
 )
 
-// A rejoiner lets nodes vote again that have lost their data, and starts a new quorum. It runs when a reply shows that a node does not vote.
+// A rejoiner lets nodes that have lost their data vote again, and starts a new quorum. It runs when a reply shows that a node does not vote.
 type rejoiner struct {
 	*Store
 	wake chan struct{} // capacity 1
@@ -285,7 +285,7 @@ func hasVoter(members []*membership) bool {
 	return count(members, func(m *membership) bool { return m != nil && m.state == votingState }) > 0
 }
 
-// foundersVote lets the founders vote that do not vote yet.
+// foundersVote admits the founders that do not vote yet.
 func (q *rejoiner) foundersVote(members []*membership) (left time.Duration, helped bool) {
 	for i, m := range members {
 		switch {
