@@ -245,8 +245,9 @@ func (t *seeding) handleVotes(votes []vote, sent time.Duration) (time.Duration, 
 	return t.change.handleVotes(votes, sent)
 }
 
-// QuietBefore is the time for which the masters must not have received any request before a new quorum begins without some of its masters. Masters
-// that lost their data then see that they are not new, because a holder renews its lease within this time: see [Store.RenewAfter].
+// QuietBefore is the time for which the masters must not have received any request before a new quorum begins without some of its masters. Each
+// holder renews its lease within this time (see [Store.RenewAfter]). A master that lost its data has then received a renewal, and is not taken for a
+// new one.
 const QuietBefore = 30 * time.Second
 
 // beginQuorum starts a new quorum while a minority of its nodes does not answer. All nodes that answer must be a majority, and must be new: they got

@@ -143,10 +143,10 @@ func newMasters(e *env, clients []redis.Client) *masters {
 	return q
 }
 
-// nodeOrder returns the order in which the nodes are asked: first the healthy nodes, which are trusted to answer, and then the others, both as
-// configured. unseen reports whether a healthy node has not answered for long. Clients with the same configuration thereby ask the same node first,
-// so that concurrent claims conflict on that node. The order is the same for all locks, so that the last nodes are rarely needed: a node that is
-// asked only now and then answers slowly.
+// nodeOrder returns the order in which the nodes are asked: first the nodes that are trusted to answer, then the others, each group as configured.
+// healthy is the number of trusted nodes. unseen reports whether a trusted node has not answered for long. Clients with the same configuration ask
+// the same node first, so that concurrent claims conflict on that node. The order is the same for all locks, so that the last nodes are rarely
+// needed: a node that is asked only now and then answers slowly.
 func (q *masters) nodeOrder() (order []int, healthy int, unseen bool) {
 	order = make([]int, 0, len(q.nodes))
 	var last []int
