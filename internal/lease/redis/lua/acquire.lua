@@ -85,8 +85,8 @@ end
 local crowd = QUEUE and serve(held, id)
 if other_limit() then return reply('limit', limit) end -- serve() may have stored the number of a waiter
 
--- Returns the end of the lease and the owner of a row of this tick, or of any row. Of several rows it takes the one whose lease ends first. A slot
--- that is shut has no owner.
+-- Returns the end of the lease and the owner of the row whose lease ends first. With a tick as the argument, it considers only rows of that tick. A
+-- slot that is shut has no owner.
 local function holder(of)
   local till, owner = 0, ''
   for i = 1, #held, 2 do
