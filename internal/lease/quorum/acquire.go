@@ -79,7 +79,7 @@ func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 		case <-ctx.Done():
 			return lease.Grant{}, lease.WaitError(ctx, fault)
 		case <-q.cfg.Work.Life().Done():
-			return lease.Grant{}, lease.ErrClosed // the client was closed
+			return lease.Grant{}, lease.ErrClosed
 		case <-time.After(lease.RetryAfter(again.Next(), a.Until, q.now())):
 		}
 	}

@@ -22,7 +22,7 @@ type env struct {
 	timeout   time.Duration // the timeout of a round trip
 	scripts   redis.NodeScripts
 	memberKey string
-	wakeUp    func()       // wakes the rejoiner
+	wakeUp    func()       // wakes the rejoiner, which lets nodes vote again
 	lately    atomic.Int64 // the moving average of the duration of a round trip, in nanoseconds
 }
 

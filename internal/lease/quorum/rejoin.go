@@ -16,7 +16,7 @@ import (
 // A rejoiner lets nodes that have lost their data vote again, and starts a new quorum. It runs when a reply shows that a node does not vote.
 type rejoiner struct {
 	*Store
-	wake chan struct{} // capacity 1
+	wake chan struct{} // capacity 1, so that a wake-up during a check is not lost
 }
 
 func newRejoiner(q *Store) *rejoiner { return &rejoiner{q, make(chan struct{}, 1)} }

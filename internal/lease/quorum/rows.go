@@ -205,7 +205,7 @@ func (t *claim) retryPhase() string {
 func (t *claim) tookFirst(votes []vote) (time.Duration, bool) {
 	t.phase = "row"
 	n := slices.IndexFunc(votes, vote.hasAnswered)
-	if n < 0 { // ask the other nodes
+	if n < 0 { // the first node has not answered: ask all nodes
 		return 0, false
 	}
 	switch votes[n].word {
