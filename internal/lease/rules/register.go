@@ -28,7 +28,7 @@ type Register struct {
 	Last    int64           `json:"last,omitempty"` // the tick that was decided last; How is its outcome, and By the lease id that decided it
 	How     string          `json:"how,omitempty"`
 	By      string          `json:"by,omitempty"`
-	Paused  string          `json:"paused,omitempty"` // a [lease.PauseRecord]
+	Paused  string          `json:"paused,omitempty"` // an encoded [lease.PauseRecord]
 	From    int64           `json:"from,omitempty"`   // equal to Low while Low is from the ticks of an earlier time zone; the method low then uses Since
 	Behind  int64           `json:"behind,omitempty"` // the [lease.Tick.Behind] of the newest request, in seconds
 	Missed  Missed          `json:"missed,omitzero"`
