@@ -227,7 +227,7 @@ var ErrAhead = errors.New("fencing token ahead of the server's clock")
 
 // A StaleError has the token that was refused, and the greatest token that the resource has seen.
 type StaleError struct {
-	Resource string // "" for a gate
+	Resource string // "" if a locking.Gate refused the token
 	Token    Token  // the refused token
 	Newest   Token  // the greatest token so far
 }
