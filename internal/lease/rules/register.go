@@ -34,7 +34,7 @@ type Register struct {
 	Missed  Missed          `json:"missed,omitzero"`
 	Rules   Rules           `json:"rules,omitzero"`
 
-	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // by tick: the time from which the tick and all earlier ticks had ended; 0 if they have not; [spoiled] if a run of the tick did not succeed
+	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // by tick: the time from which the tick and all earlier ticks had ended; 0 if they have not; or [spoiled]
 	Followers map[string]Follower `json:"followers,omitempty"` // by name
 	Settled   []Settled           `json:"settled,omitempty"`   // settlements that no replica has recorded: see [lease.Tick.KeepOutcome]
 
