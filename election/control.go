@@ -91,7 +91,7 @@ func (e *Elector) Pause(ctx context.Context, jobs []string, order PauseOrder) []
 	return e.pauseJobs(ctx, jobs, order.pauseRequest())
 }
 
-// Resume ends the pauses of jobs in one round trip. Ticks from the time of the pause do not run later.
+// Resume ends the pauses of jobs in one round trip. Ticks that were due during the pause do not run later.
 func (e *Elector) Resume(ctx context.Context, jobs []string) []Paused {
 	return e.pauseJobs(ctx, jobs, lease.PauseRequest{End: true})
 }

@@ -108,7 +108,7 @@ func jobRequest(c Claim) lease.Request {
 	return c
 }
 
-// plainResult distinguishes the two kinds of decided ticks, and names jobs in the error.
+// plainResult replaces the verdict lease.Decided by Taken or Before, and the lock names in the error by job names.
 func plainResult(r Result) Result {
 	r = r.Distinguished()
 	r.Err = Plain(r.Err)

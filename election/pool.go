@@ -36,7 +36,8 @@ func (entry Entry) lockRequest() lease.Request {
 	return lease.Request{Lock: PoolLock(entry.Pool), Slots: cmp.Or(entry.Slots, noSlots), Lease: entry.Lease, AnyLimit: true}
 }
 
-// noSlots is an invalid number of slots. In a request, 0 would stand for the default.
+// noSlots is an invalid number of slots. It replaces 0 in the request of an [Entry], so that the request is refused. Otherwise 0 would mean the
+// default, one slot.
 const noSlots = -1
 
 // AcquirePool waits for a slot of a pool until ctx ends. Slots are granted first come, first served. On a quorum, the first request after a release

@@ -77,15 +77,15 @@ func (t *Term) NextAttempt(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// ReleaseWith is [Term.End] for a job that other jobs run after. well reports whether the run succeeded. The server keeps this result for the other
-// jobs: see [InspectRequest.Follower].
+// ReleaseWith is [Term.End] for a job that other jobs run after. well is true if the run succeeded. The server keeps this result for the other jobs:
+// see [InspectRequest.Follower].
 func (t *Term) ReleaseWith(ctx context.Context, well bool) error {
 	slot := t.endSlot(ctx)
 	return joinEndErrors("release", slot, t.lease.ReleaseWith(ctx, well))
 }
 
-// MarkSucceeded records on the server that the run has succeeded. Call it before the run is recorded and the term ends: if the holder dies in
-// between, the replica that finds the orphan records a success and does not recover the run. followed is true if other jobs run after this job.
+// MarkSucceeded records on the server that the run has succeeded. Call it before the run is recorded and the term ends: if the holder dies before the
+// term ends, the replica that finds the orphan records a success and does not recover the run. followed is true if other jobs run after this job.
 func (t *Term) MarkSucceeded(ctx context.Context, followed bool) error {
 	if err := t.lease.MarkSucceeded(ctx, followed); err != nil {
 		return fmt.Errorf("record the success of a run: %w", Plain(err))
@@ -113,8 +113,8 @@ func (t *Term) Stopping() <-chan struct{} { return t.lease.Stopping() }
 // StopReason returns the reason for which the holder was asked to stop, or "" if it was not asked.
 func (t *Term) StopReason() string { return t.lease.StopReason() }
 
-// With combines the term with the slot of a pool, for a run that needs both. The combined term ends when either of them ends. Ending the combined
-// term ends both, the slot first. After the call, t and slot must not be used on their own.
+// With combines the term with the slot of a pool, for a run that needs both. The combined term ends when either of them ends. A call of End on the
+// combined term ends both terms, the slot first. After the call, t and slot must not be used on their own.
 func (t *Term) With(slot *Term) *Term {
 	return &Term{lease: t.lease, slot: slot, both: t.lease.Join(slot.lease)}
 }

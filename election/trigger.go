@@ -21,7 +21,8 @@ type TriggerRequest struct {
 // expired is the outcome of a request that no replica claimed in time.
 const expired = "expired"
 
-// requestLock returns the name of a lock with the hash tag of the job. The lock is not permanent: the server forgets it after a long idle time.
+// requestLock returns the name of the request's lock, with the hash tag of the job. The lock is not permanent: the server forgets it after a long
+// idle time.
 func (r TriggerRequest) requestLock() string { return "{" + r.Job + "}:request:" + r.ID }
 
 // lockRequest returns the claim of the only tick of the request's lock. The lock has no schedule, so the first claimant wins the tick.
@@ -33,7 +34,7 @@ func (r TriggerRequest) lockRequest() lease.Request {
 // ClaimTrigger claims a trigger request. If the verdict is Granted, the claimant must call [Term.End] on the result's term before it begins the run.
 // If End succeeds, no other replica begins the run. If End fails, the claimant must not begin the run, because another replica may. [Term.Undo]
 // leaves the request to other replicas. If the claimant dies before it calls End, another replica can take over after the lease has ended; the
-// attempt of its term is greater than 1.
+// Attempt of the new term is greater than 1.
 //
 // The verdict Taken with an Until means that another claimant has the request and has not begun the run: claim again at Until. Taken without an Until
 // means that the request is decided. Settled means that this call found the request expired, and Before that an earlier call did.
@@ -71,7 +72,8 @@ func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
 	return r
 }
 
-// triggerResult withdraws a claim with an unknown result, because the next call has another Claimant.
+// triggerResult returns the result of a claim for the caller. It withdraws a claim with an unknown result, because the next call has another Claimant
+// and cannot repeat this claim.
 func (e *Elector) triggerResult(request lease.Request, answer Result) Result {
 	r := plainResult(answer)
 	if r.Verdict == CannotTell || r.Verdict == Unheard {

@@ -28,8 +28,8 @@ type StaleError = lease.StaleError
 // A resource that compares tokens itself is safer, because it checks and writes in one step. With a Fence, a caller that is paused between
 // [Fence.Pass] and the write may still write late. A [Gate] makes check and write one step for a resource in this process. docs/fencing.md shows the
 // same for databases and files. Such a resource also keeps its token if Redis loses its data (FLUSHALL, a restart without persistence, a failover
-// that lost writes). A Fence then keeps only tokens that a client has seen and presents again. If the resource is in the same Redis, write the value
-// and the token in one script.
+// that lost writes). After such a loss, a Fence knows only the tokens that clients have seen before and present again. If the resource is in the same
+// Redis, write the value and the token in one script.
 //
 // A fence is one key, which takes about 110 bytes with a short name and stays until it is deleted: see [ForgetAfter].
 type Fence struct {
@@ -111,7 +111,7 @@ func (g *Gate) Do(token Token, act func() error) error {
 // the attempt began. Their results are available after the update.
 type Tx = redis.Tx
 
-// An updater makes one try of an update. again is true if nothing was written and another try may succeed. Only a store on one master is one.
+// An updater makes one try of an update. again is true if nothing was written and another try may succeed. Only a store on one master implements it.
 type updater interface {
 	Update(ctx context.Context, keys []string, change func(tx *Tx) error) (again bool, err error)
 }

@@ -150,7 +150,7 @@ func (k *keeper) takeDue() (batch []*Lease, sleep time.Duration) {
 		l := k.due[0]
 		slack := time.Duration(0)
 		if len(batch) > 0 {
-			slack = k.store.RenewAfter(l.Length()) / 10 // renew a little early, in the same pipeline
+			slack = k.store.RenewAfter(l.Length()) / 10 // a lease that is due soon is renewed a little early, to share the pipeline
 		}
 		if wait := l.renewAt - slack - now; wait > 0 {
 			return batch, min(wait, checkEvery)
@@ -205,7 +205,7 @@ func (k *keeper) queueAgain(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.held[l.ID()] != l {
-		return // released meanwhile
+		return // the lease was released while its renewal was under way
 	}
 	if l.ctx.Err() != nil {
 		delete(k.held, l.ID())

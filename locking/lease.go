@@ -57,7 +57,7 @@ type Lease struct {
 	expiry
 	ending
 	extended subscribers
-	renewed  bool // a renewal was sent, which invalidates the ticket of the grant
+	renewed  bool // a renewal was sent, so the lease is no longer [lease.ReleaseRequest.Fresh]
 
 	renewAt time.Duration // the local time of the next renewal; used only by the keeper
 	index   int           // the index in the keeper's heap, or -1; used only by the keeper
@@ -72,7 +72,7 @@ type attempts struct {
 // An expiry is the deadline of a lease for its holder, and the timer that enforces it.
 type expiry struct {
 	deadline    time.Duration // by the local clock
-	provisional bool          // not confirmed yet, see toConfirm; no warning is given meanwhile
+	provisional bool          // the lease is not confirmed yet, see toConfirm; until then, no warning is given
 	confirmed   chan struct{} // closed when the lease is confirmed; nil if the lease was never provisional
 	warned      bool
 	ofSet       *signal     // the endangered signal of the lease's LeaseSet; nil without one
@@ -83,8 +83,8 @@ type expiry struct {
 type ending struct {
 	holds     holds
 	released  bool      // Redis has confirmed the release
-	givenBack bool      // the tick of the lease is open again
-	leftAt    int64     // Redis's clock when the run was handed over
+	givenBack bool      // the release has reopened the tick of the lease
+	leftAt    int64     // Redis's clock, in microseconds, when the run was handed over; otherwise 0
 	giving    bool      // a release is under way
 	given     sync.Cond // signals that giving became false
 	doubt     bool      // a release was sent while the lease was held, and got no reply
@@ -147,8 +147,8 @@ func (l *Lease) Context() context.Context { return l.ctx }
 func (l *Lease) Endangered() <-chan struct{} { return l.endangered.doneChannel() }
 
 // Confirmed returns a channel that is closed when the lease has its whole length. Until its first renewal, a lease is shorter in two cases: after a
-// wait it has at most one second, and after a late reply it has what was left of it. A caller that needs longer to stop its work waits for this
-// channel, or for the end of [Lease.Context], before it begins.
+// wait it lasts at most one second, and after a late reply only the rest of the lease is left. A caller that needs longer to stop its work waits for
+// this channel, or for the end of [Lease.Context], before it begins.
 func (l *Lease) Confirmed() <-chan struct{} {
 	if l.confirmed == nil {
 		return atOnce
@@ -205,7 +205,7 @@ func (l *Lease) renewalRequest() lease.Renewal {
 	return lease.Renewal{Row: &l.row, Attempt: l.proposed.Load()}
 }
 
-// goesOut records that a renewal is being sent, which invalidates the ticket of the grant.
+// goesOut records that a renewal is being sent. From then on, the lease is no longer [lease.ReleaseRequest.Fresh].
 func (l *Lease) goesOut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -300,7 +300,7 @@ func (l *Lease) releaseAs(ctx context.Context, r lease.ReleaseRequest) error {
 	r.Row, r.Fresh = &l.row, l.isFresh()
 	begun, held := l.endWith(ErrReleased)
 	r.Held = held
-	r.Doubt = l.doubt && r.Mode == lease.ReleaseEnd && r.Outcome == "" // an earlier plain release does not have the effects of other modes
+	r.Doubt = l.doubt && r.Mode == lease.ReleaseEnd && r.Outcome == "" // if an earlier plain release has removed the row, the effects of another mode are missing
 	answer, err := c.store.ReleaseSoon(context.WithoutCancel(ctx), r, begun)
 	l.noteReleased(r, answer, err)
 	switch {
@@ -315,7 +315,8 @@ func (l *Lease) releaseAs(ctx context.Context, r lease.ReleaseRequest) error {
 	return nil
 }
 
-// giveUpHold gives up one hold. If last is true, the caller must release the lease. Other callers then wait until [Lease.noteReleased].
+// giveUpHold gives up one hold. If last is true, the caller must release the lease, and then call [Lease.noteReleased]. Until then, other callers of
+// giveUpHold wait.
 func (l *Lease) giveUpHold() (last bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

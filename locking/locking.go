@@ -53,9 +53,10 @@
 //     ended without a release, so that late writes of a paused holder arrive before the next holder begins.
 //   - Only one Redis master may serve at a time. After a failover that loses writes, two clients may hold one slot for up to the length of a lease,
 //     unless [Config.AckedReplicas] makes replicas acknowledge each grant.
-//   - After Redis lost its data (FLUSHALL, a restart without persistence), a lock stays exclusive only if a client that has seen the lock before uses
-//     it again first. With its request, this client sends the newest token that it has seen. The server then closes the lock for the length of one
-//     lease, so that living holders can restore their leases.
+//   - After Redis lost its data (FLUSHALL, a restart without persistence), a lock stays exclusive only if the next request for it comes from a client
+//     that has used the lock before. Such a request contains the newest token that the client has seen. The server thereby detects the loss, and closes
+//     the lock for the length of one lease, so that living holders can restore their leases. If a new client comes first, a second client may hold the
+//     lock.
 //   - After a wait, a new lease may have a length of only one second until [Lease.Confirmed] is closed.
 //   - If the server's ACL forbids the channels that begin with [Config.Prefix], waiters poll every half second instead of being notified of a grant:
 //     see [Config.OnForbidden].
@@ -123,7 +124,8 @@ type Config struct {
 	// AckedReplicas is the number of Redis replicas that must acknowledge a grant or a renewal before it counts, so that a failover does not lose it.
 	// Defaults to 0: the acknowledgement of the master is enough.
 	AckedReplicas int
-	// AckTimeout bounds the wait for these acknowledgements. It must be less than Timeout. Defaults to 100ms, or half of Timeout if that is less.
+	// AckTimeout bounds the wait for the acknowledgements that AckedReplicas requires. It must be less than Timeout. Defaults to 100ms, or half of
+	// Timeout if that is less.
 	AckTimeout time.Duration
 	// Idle is the time for which Redis keeps an unused lock. Defaults to 10m; the minimum is 1ms, the resolution of expiry in Redis. A lock is kept for
 	// at least twice its longest lease, or for that lease plus its [WithDelay] if that is more, because a holder may still exist. Once the lock is

@@ -61,7 +61,7 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !s.client.work.Begin() { // Close waits for it
+	if !s.client.work.Begin() { // Close waits until this call has returned
 		return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), ErrClosed)
 	}
 	defer s.client.work.Done()
@@ -158,7 +158,7 @@ type refusal struct {
 
 // tryAll repeats a request until its outcome is known, or ctx has ended. If leases and err are nil, the refusal has the holder that blocks the set.
 func (s *MultiLock) tryAll(ctx context.Context, requests []lease.Request) (leases *LeaseSet, r refusal, err error) {
-	if s.client.work.Begin() { // Close waits for grants to be taken back
+	if s.client.work.Begin() { // Close waits until this call has taken back its grants
 		defer s.client.work.Done()
 	}
 	locker, err := s.lockerStore()
@@ -226,7 +226,7 @@ type LeaseSet struct {
 	all        []*Lease // sorted by name, if a MultiLock granted them
 	ctx        context.Context
 	end        context.CancelCauseFunc
-	endangered signal // closed when the first lease is endangered
+	endangered signal // set as soon as one of the leases is endangered
 	released   atomic.Bool
 }
 
@@ -289,7 +289,7 @@ func (s *LeaseSet) Remaining() time.Duration {
 	return least
 }
 
-// Length returns the length of the shortest lease without renewal.
+// Length returns the shortest [Lease.Length] of the leases.
 func (s *LeaseSet) Length() time.Duration {
 	least := s.all[0].Length()
 	for _, l := range s.all[1:] {

@@ -23,7 +23,8 @@ type Semaphore struct {
 // An Option changes how a [Mutex], a [Semaphore] or a [MultiLock] acquires.
 type Option func(*terms)
 
-// A terms has the fields of a [Request] that options can change. The lock's queue stores exactly these fields for a waiter.
+// A terms has the fields of a [lease.Request] that options can change. The lock's queue stores them with each waiter, so a new option also needs a
+// place in the queue.
 type terms struct {
 	lease, delay time.Duration
 	anyLimit     bool

@@ -24,7 +24,7 @@ func (l run) NextAttempt(ctx context.Context) (attempt int, err error) {
 		if err := l.awaitAck(ctx); err != nil {
 			return 0, fmt.Errorf("begin attempt %d under a lease of %q: %w", n, l.lockName(), err)
 		}
-		if l.attempt.CompareAndSwap(n-1, n) { // if it fails, another caller has this number
+		if l.attempt.CompareAndSwap(n-1, n) { // if the swap fails, another caller has this number
 			return int(n), nil
 		}
 	}
@@ -107,8 +107,8 @@ func (l *Lease) sendAttempt() error {
 	return cmp.Or(got.Err, ErrUnknown)
 }
 
-// goesOutAgain is goesOut for a lease that is not being released. It returns false if the lease is being released. A release of a lease that was
-// never renewed may leave no tombstone, and a late renewal would then bring the lease back.
+// goesOutAgain records that a renewal is being sent, like goesOut. It returns false if the lease has ended or is being released. The renewal must not
+// be sent then: the release of a lease that was never renewed may leave no tombstone in Redis, so a late renewal would restore the lease.
 func (l *Lease) goesOutAgain() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +147,7 @@ func (l run) HandOver(ctx context.Context, attempt int) error {
 		l.mu.Lock()
 		l.leftAt = now
 		l.mu.Unlock()
-		_ = l.client.requests.Publish(ctx, []lease.Run{l}, nil) // without the event, clients find the orphan when the lease would have expired
+		_ = l.client.requests.Publish(ctx, []lease.Run{l}, nil) // if the event is lost, other clients look for the orphan only when the lease would have expired
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ import (
 // Chains (After): a job runs once for each tick that all its parents ended ok.
 //
 // Such a job (a child) has no schedule of its own. The candidates for its ticks are the instants that the schedules of all its ancestors have in
-// common. A candidate becomes due when this tick and all earlier ticks of every parent are decided and their runs have ended, according to the data
-// in Redis. If the tick of one parent did not end ok, the child has no tick.
+// common. A candidate becomes due when, for every parent, the tick at this instant and all earlier ticks are decided and their runs have ended,
+// according to the data in Redis. If this tick did not end ok for one of the parents, the child has no tick at this instant.
 
 // A chain replaces the schedule of a child. Its ticks are the common instants of its ancestors' schedules at which all parents ended ok. The child's
 // ledger in Redis, its record of decided ticks, has no entry for the other common instants.
@@ -57,7 +57,7 @@ func (c *chain) untilNext(at time.Time, limit time.Duration) time.Duration {
 }
 
 // pendingTicks returns the decided ticks of a job that may be claimed again: their run has not ended, their run is an orphan, or their grant was
-// given back. It uses only the state of the job itself. The states of the parents may be older, from before such a tick was due.
+// given back. It does not use the states of the parents, because they may have been read before such a tick was due.
 func pendingTicks(own election.State) []time.Time {
 	ticks := slices.Clone(own.Open)
 	for _, r := range slices.Concat(own.Running, own.Orphans) {
@@ -68,8 +68,7 @@ func pendingTicks(own election.State) []time.Time {
 	return ticks
 }
 
-// commonTicks returns the ticks that ended ok for all of some jobs, oldest first. Each tick is due from the time at which it ended for the last of
-// these jobs.
+// commonTicks returns the ticks that ended ok in every one of the states, oldest first. Each tick has the latest of its Due times in the states.
 func commonTicks(states []election.State) (ticks []election.Ended) {
 	due := map[time.Time]time.Time{}
 	for i, st := range states {
@@ -121,7 +120,7 @@ func linkChildren(tasks map[string]*task) {
 type linker struct {
 	tasks  map[string]*task
 	specs  map[*task][]*cronspec.Schedule // the schedules of each visited task
-	path   []string                       // the names of the tasks on the way from the first task to the current one
+	path   []string                       // the names of the tasks on the way from the task at which the walk began to the current task
 	faults []error
 }
 
@@ -174,8 +173,9 @@ func digestOf(after []string, specs []*cronspec.Schedule) string {
 	return digest
 }
 
-// A tick of a chain has the same name as the parents' ticks if all schedules name their ticks by the local time of the same zone. Otherwise the names
-// of the parents differ, and ticks are matched by their instants. Each replica computes the instants from its own zone data.
+// The name of a tick is the time that identifies it on every replica: see [cronspec.Schedule.ID]. If all schedules name their ticks by the local time
+// of the same zone, a tick of a chain has the same name as the ticks of its parents. Otherwise the parents may have different names for one tick, and
+// ticks are matched by their instants. Each replica computes the instants from its own zone data.
 
 // allNominal reports whether all schedules name their ticks by the local time of the same zone.
 func allNominal(specs []*cronspec.Schedule) bool {
@@ -200,7 +200,7 @@ func (c *chain) hasTick(name time.Time) bool {
 }
 
 // nameFrom translates the name of a parent's tick to the name of the same tick in this chain. If the parent has no tick with this name, nameFrom
-// returns the instant of the parent's last tick before it.
+// returns the instant of the parent's last tick with an earlier name.
 func (c *chain) nameFrom(before *task, name time.Time) time.Time {
 	if allNominal(c.specs) || name.IsZero() {
 		return name

@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
-// A checkBatch has the states of some children and of their parents.
+// A checkBatch has the states of some children, which are jobs with After, and of their parents.
 type checkBatch struct {
 	tasks  []*task
 	after  []*chain           // the chain of each task when the states were requested
@@ -52,7 +52,7 @@ func (c *checks) followUp(ctx context.Context, now time.Time) {
 		return
 	}
 	c.sendBatch(b, func(b *checkBatch) {
-		states, _ := c.inspector.inspectJobs(context.WithoutCancel(ctx), requests) // errors are ignored, because the next check finds the undeleted orphans again
+		states, _ := c.inspector.inspectJobs(context.WithoutCancel(ctx), requests) // errors in deleting orphans are ignored, because the next check finds these orphans again
 		for _, chain := range b.after {
 			n := 1 + len(chain.after)
 			b.states, states = append(b.states, states[:n]), states[n:]
@@ -67,7 +67,7 @@ func (c *checks) settleChecks(b checkBatch) {
 		failed := slices.ContainsFunc(b.states[i], func(st election.State) bool { return st.Err != nil })
 		switch {
 		case t.dismissed || !t.isChained():
-		case t.chain != b.after[i]: // a reload changed the job in the meantime
+		case t.chain != b.after[i]: // a reload changed the job while the batch was under way
 			c.checkAt(t, now)
 		case failed:
 			c.checkAt(t, now.Add(longestPause))
@@ -113,8 +113,8 @@ func (c *checks) inChain(of *chain, states []election.State) []election.State {
 	return in
 }
 
-// openChained opens the due and undecided ticks of a child, up to agenda.MaxOpen. A later check opens the rest: Redis keeps the parents' outcome for
-// a tick until the tick is decided and its runs have ended, because a run may still be given back.
+// openChained opens the due and undecided ticks of a child, up to agenda.MaxOpen. A later check opens the rest. Redis keeps the parents' outcomes
+// until the child's tick is decided and its runs have ended, because the grant of a run may still be given back.
 func (c *checks) openChained(t *task, states []election.State, now time.Time) {
 	own, before := states[0], c.inChain(t.chain, states[1:])
 	used, previous := before[0].Through, own.Decided

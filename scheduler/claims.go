@@ -32,7 +32,7 @@ type claimBatch struct {
 	stood   time.Duration // the longest standstill of this process while the batch was under way
 }
 
-// maxProbes is the maximum number of unanswered ticks in one batch while Redis does not answer.
+// maxProbes is the maximum number of ticks in one batch whose last claim was not answered, while Redis does not answer.
 const maxProbes = 16
 
 // claimDue claims all due ticks in one batch. Ticks that become due while the batch is under way are claimed in the next batch.
@@ -76,7 +76,8 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 	})
 }
 
-// claimOf returns the claim of a tick, and reserves a place on this replica for its run. If there is no free place, the claim abstains.
+// claimOf returns the claim of a tick, and reserves a place on this replica for its run. If there is no free place, the claim abstains: it cannot win
+// the tick, but Redis may settle the tick.
 func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	t := k.Job.Of
 	full := !t.Elsewhere && c.places.free() <= 0
@@ -100,7 +101,7 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 		claim.Tick.IfHeld, claim.Tick.KeepFirst = run.SkippedOverlap, k.Rules.Overlap == agenda.Queued
 	}
 	switch {
-	case k.Standing == agenda.Displaced: // it is skipped, and leaves free slots to the newer ticks
+	case k.Standing == agenda.Displaced: // a displaced tick is skipped, and leaves free slots to the newer ticks
 		claim.Abstain, claim.Tick.IfHeld, claim.Tick.IfLate = true, run.SkippedOverlap, run.SkippedOverlap
 	case k.Rules.Overlap == agenda.Replace:
 		claim.Tick.IfHeld = ""
@@ -145,8 +146,8 @@ func (c *claims) settleClaims(b claimBatch) {
 	c.wakeParked(now, tasksOf(b.ticks)...)
 }
 
-// settleClaim handles an answer that is no grant. If the server has not settled the tick itself, an earlier claim of a tick that is closed is
-// withdrawn: it may still be under way, and would be granted if the tick became undecided again.
+// settleClaim handles an answer that is no grant. If it closes a tick that this claim did not settle, it also withdraws an earlier, unanswered claim
+// of the tick: the earlier claim may still be under way, and would be granted if the tick became undecided again.
 func (c *claims) settleClaim(k *tick, claim *election.Claim, r election.Result, now time.Time) {
 	givenUp, _ := k.Unwanted()
 	switch {
@@ -197,7 +198,7 @@ func (c *claims) stillOpen(k *tick, claim *election.Claim, r election.Result, no
 		k.Undecided("Redis had lost its data, and the job's lock was closed until "+r.Until.UTC().Format(time.RFC3339), now)
 		k.Wait(agenda.Cause{Reason: run.ReasonRedis})
 		c.agenda.AskSoon(k, r.Until, now)
-	// A tick whose claim replaces a run is not parked, because the replaced run may be on this replica.
+	// A tick whose claim replaces a run is not parked, because the replaced run may be on this replica, and then its end frees a place.
 	case claim.Abstain && k.Standing != agenda.Displaced && !claim.Tick.Replace:
 		cause := k.Cause
 		if k.Rules.Overlap == agenda.Queued && !r.Until.IsZero() { // if all slots are held, this is the reason, not the missing place on this replica
@@ -205,12 +206,12 @@ func (c *claims) stillOpen(k *tick, claim *election.Claim, r election.Result, no
 		}
 		k.Wait(cause)
 		c.agenda.Park(k, now)
-	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // a claim that skips was not decided, so the votes of the quorum were split
+	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // Redis grants or skips such a tick, unless the votes of the quorum were split
 		k.Undecided("no majority of the quorum agreed: its votes were split", now)
 		k.Wait(agenda.Cause{Reason: run.ReasonRedis})
 		c.agenda.LineUp(k)
 		c.agenda.Ask(k, now.Add(c.pauseHeld(k, now)), now)
-	default: // all slots are held, and the tick waits for one now
+	default: // all slots are held, and from now on the tick waits for a slot
 		if claim.Tick.Replace {
 			k.Contend()
 		}
@@ -234,7 +235,7 @@ func (c *claims) pauseHeld(k *tick, now time.Time) time.Duration {
 }
 
 // cannotTell handles an unknown result: the tick is claimed again with the same id. All ticks share one pause, so waiting ticks keep their order
-// while Redis does not answer, and no tick makes another one skip.
+// while Redis does not answer. The later ticks of the job wait, too: otherwise the run of one tick could make another tick skip.
 func (c *claims) cannotTell(k *tick, r election.Result, b claimBatch, now time.Time) {
 	if !errors.Is(r.Err, election.ErrUnknown) {
 		c.log.Error("claim refused", "job", k.Job.Name, "tick", k.At.Format(time.RFC3339), "error", r.Err)
@@ -285,7 +286,7 @@ func (c *claims) postponeDamaged(k *tick, r election.Result, now time.Time) {
 	k.Undecided("the data of the job's lock in Redis is damaged; the log names the key", now)
 	k.WaitAnew(agenda.Cause{Reason: run.ReasonRedis})
 	c.agenda.Doubt(k, now)
-	c.agenda.Ask(k, now.Add(damagePause), now) // at the latest just after its deadline; it stays unsure
+	c.agenda.Ask(k, now.Add(damagePause), now) // Ask may choose an earlier time, just after the tick's deadline; the tick stays in the state unsure
 }
 
 // damagePause is the pause before a tick of a job with a damaged lock is claimed again. A person has to repair the data.
@@ -312,13 +313,13 @@ func (c *claims) startGranted(k *tick, term *election.Term, now time.Time) {
 		return
 	}
 	c.published.begun = append(c.published.begun, term)
-	if g.task.PerTick > 1 && !dropped { // the tick has more grants, or has to be settled at its deadline
+	if g.task.PerTick > 1 && !dropped { // the tick can have more grants, and is settled at its deadline if it does not get them
 		c.agenda.OpenAgain(k, now)
 	}
 }
 
-// poolMargin is the time before the next tick at which a run stops waiting for its pool, if its start deadline is the next tick. If it waited longer,
-// the next tick would find the slot of the job held and be skipped.
+// poolMargin is the time before the next tick at which a run stops waiting for its pool, if its start deadline is the instant of the next tick. If
+// the run waited longer, the next tick would find the slot of the job held and be skipped.
 const poolMargin = 50 * time.Millisecond
 
 // startBy returns the instant until which the run of a tick that is granted now may wait for a slot of its pool. The deadline of a caught-up tick may
@@ -334,8 +335,8 @@ func startBy(k *tick, now time.Time) time.Time {
 }
 
 const (
-	// standstill is the length of a pause of this process from which on late claims and unread answers are blamed on the pause instead of Redis. A
-	// process pauses if it is stopped or gets no CPU time.
+	// standstill is the length of the shortest pause of this process that is blamed, instead of Redis, for late claims and unread answers. A process
+	// pauses if it is stopped or gets no CPU time.
 	standstill = 250 * time.Millisecond
 	// measureEvery is the interval at which measureStandstill wakes up.
 	measureEvery = 50 * time.Millisecond

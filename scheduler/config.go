@@ -139,8 +139,8 @@ func (c *Config) ownIdentity() string {
 	return self
 }
 
-// missedReason returns the reason for which a tick of a job was missed. On a replica without the job's labels, it replaces Down by Labels if no live
-// replica has the labels.
+// missedReason returns the reason for which a tick of a job was missed. On a replica without the job's labels, it replaces ReasonDown by ReasonLabels
+// if no live replica has the labels.
 func (c *Config) missedReason(t *task, reason run.Reason) run.Reason {
 	if reason == run.ReasonDown && t.Elsewhere && c.Peers != nil {
 		if _, fit := c.Peers(t.Where); len(fit) == 0 {
@@ -155,8 +155,9 @@ const (
 	rankStep = 5 * time.Millisecond
 	// maxRankDelay is the maximum delay, for the last ranks in a large cluster.
 	maxRankDelay = 100 * time.Millisecond
-	// groups is the number of groups of jobs. If many ticks are due at once, the replica with the first rank for a tick claims the groups in order, and
-	// the replicas with later ranks begin with the last group. So they do not claim the ticks that the first replica is about to win.
+	// groups is the number of groups of jobs. If ticks of many jobs are due at once, a replica claims the ticks for which it has the first rank in the
+	// order of the groups, and all other ticks in the reverse order. So the ticks that another replica is about to win come last, and most of them need
+	// not be claimed.
 	groups = 16
 )
 

@@ -115,7 +115,8 @@ func instantOfName(name, at time.Time) time.Time {
 	return at
 }
 
-// ackWhenWritten keeps a settlement until its records are written, and schedules an inspection that acknowledges it to Redis.
+// ackWhenWritten keeps a settlement, which is a decision that some ticks do not run, until its records are written. It schedules an inspection that
+// then acknowledges the settlement to Redis.
 func (c *core) ackWhenWritten(t *task, tick, now time.Time, written ...*run.Receipt) {
 	t.unacked = append(t.unacked, unacked{tick, written})
 	t.unacked = slices.Clone(t.unacked[max(len(t.unacked)-maxUnacked, 0):])
@@ -197,8 +198,8 @@ func (c *core) fallBehind(given []*tick, now time.Time) {
 }
 
 // inspectTaken schedules an inspection of a job after another replica won a tick. That replica may give the tick back because it cannot start the
-// run, and on a quorum no event reports this. So the inspection does not wait for the end of the lease. It comes after the time for the start, and
-// early enough for another start before the deadline.
+// run, and on a quorum no event reports this. So the inspection does not wait for the end of the lease. It comes when that replica must have started
+// the run or given the tick back, and early enough that another replica can start the run before the deadline.
 func (c *core) inspectTaken(k *tick, until, now time.Time) {
 	until = startDecided(k.Rules.Runs, now, until)
 	if left := k.Deadline.Sub(now); left > 0 {
@@ -288,6 +289,6 @@ const maxClaims = 250
 const (
 	// heldPause is the pause before a tick that found all slots held is claimed again.
 	heldPause = 250 * time.Millisecond
-	// longestHeldPause is the maximum of that pause if replicas publish an event when a slot becomes free.
+	// longestHeldPause is the maximum of this growing pause if replicas publish an event when a slot becomes free.
 	longestHeldPause = 4 * time.Second
 )

@@ -12,7 +12,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
-// A grant is a tick, or the recovery of an orphan, that was granted to this replica. It occupies a place on this replica until it is over.
+// A grant is a tick, or the recovery of an orphan, that was granted to this replica. It occupies a place, which is this replica's capacity for one
+// run, until it is over.
 type grant struct {
 	task      *task
 	rules     *agenda.Rules // the settings of the job at the time of the claim
@@ -20,7 +21,7 @@ type grant struct {
 	of        named
 	due       time.Time
 	trigger   string
-	startBy   time.Time // the latest end of the wait for a slot of the pool; if zero, Job.poolWait bounds the wait
+	startBy   time.Time // the latest end of the wait for a slot of the pool; if zero, the PoolWait of run.Job bounds the wait
 	returned  *tick     // the tick, if its grant arrived too late and is being given back or withdrawn
 	unstarted bool      // the run could not start, and the grant was given back
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
-// inspections reads the states of jobs, in batches, and opens the ticks that Redis has undecided.
+// inspections reads the states of jobs, in batches, and opens the ticks that are undecided in Redis and that this replica does not have open.
 type inspections struct {
 	*core
 	lane[*task, inspectionBatch]
@@ -46,7 +46,7 @@ func (s *inspections) inspectDue(ctx context.Context, now time.Time) {
 		case t.unknown:
 			q = t.announceRequest(now)
 			q.Acked = t.ackableTicks()
-		case t.Behind != "": // settle the ticks regardless of their deadlines, because no replica keeps so many open ticks
+		case t.Behind != "": // ticks before the open ones are undecided: settle them even before their deadlines, because no replica keeps so many ticks open
 			q.SettleThrough = t.Spec.ID(t.Spec.Prev(now.Add(time.Nanosecond)))
 			if len(t.Open) > 0 {
 				q.SettleThrough = t.Open[0].Previous
@@ -79,7 +79,7 @@ func (s *inspections) settleInspections(b inspectionBatch) {
 			s.startAnnounced(t, b.requests[i], st, now)
 		}
 		s.recordMissed(t, st, now)
-		if through := b.requests[i].SettleThrough; !through.IsZero() && !t.unknown { // unknown: a reload replaced the schedule
+		if through := b.requests[i].SettleThrough; !through.IsZero() && !t.unknown { // if t.unknown, a reload replaced the schedule during the inspection
 			if len(t.Open) == 0 || !through.Before(t.Open[0].Previous) {
 				t.Behind = ""
 			}
@@ -177,16 +177,16 @@ func (s *inspections) openPastTicks(t *task, st election.State, now time.Time) e
 	settle := election.InspectRequest{Lock: election.JobLock(t.Name), SettleOutcome: missedBecause(s.cfg.missedReason(t, run.ReasonDown)), SettleSchedule: t.scheduleDigest()}
 	var open []time.Time
 	t.NewRules = st.RulesSince
-	singly := 0 // the number of late ticks that are still opened, to be settled one by one
+	singly := 0 // the number of late ticks that are opened nevertheless, to be settled one by one
 	if t.PerTick > 1 {
-		singly = maxMissed // a tick with some of its runs was not missed, and only its own claim finds this out
+		singly = maxMissed // a tick that had some of its runs is not missed, and only a claim of the tick shows whether it had any
 	}
 	for at := t.Spec.Prev(now.Add(time.Nanosecond)); t.Spec.ID(at).After(st.Decided); at = t.Spec.Prev(at) {
 		deadline := t.Extended(at, t.Deadline(at, t.Spec.Next(at)), len(open) == 0)
 		late := deadline.Before(st.Now)
 		if late && singly == 0 || len(open) == agenda.MaxOpen {
 			settle.SettleThrough = t.Spec.ID(at)
-			if late { // otherwise too many ticks are open, and the deadline does not matter
+			if late { // otherwise the limit of open ticks is reached, and the earlier ticks are settled even before their deadlines
 				settle.SettleDeadline = deadline
 			}
 			break
@@ -203,8 +203,8 @@ func (s *inspections) openPastTicks(t *task, st election.State, now time.Time) e
 	return settle
 }
 
-// recordMissed records gaps that are not recorded yet. The replica that settled a gap may have died before it recorded the gap. The records of a gap
-// are the same on every replica, so duplicates do no harm.
+// recordMissed records gaps that are not recorded yet. A gap is a range of ticks that were settled together. The replica that settled a gap may have
+// died before it recorded the gap. The records of a gap are the same on every replica, so duplicates do no harm.
 func (s *inspections) recordMissed(t *task, st election.State, now time.Time) {
 	for _, of := range st.Settled {
 		switch {
@@ -248,11 +248,11 @@ func (s *inspections) startAnnounced(t *task, told election.InspectRequest, st e
 // reopenReturned opens ticks that were granted and given back before their start. Replicas had closed these ticks when they were granted. The
 // reopened ticks wait for a slot, and are not skipped.
 func (s *inspections) reopenReturned(t *task, st election.State, now time.Time) {
-	reason := run.ReasonLate // a guess: the replica that gave the tick back has more information
+	reason := run.ReasonLate // a guess: only the replica that gave the tick back knows the reason
 	if t.Pool.Name != "" {
 		reason = run.ReasonPool
 	}
-	if t.isChained() { // a check compares them with the ticks of the parents
+	if t.isChained() { // a check reopens them, after a comparison with the ticks of the parents
 		if len(st.Open) > 0 {
 			s.checkAt(t, now)
 		}

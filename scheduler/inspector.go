@@ -55,8 +55,8 @@ func jobOf(q election.InspectRequest) string {
 	return job
 }
 
-// abandonOrphans marks orphans as abandoned in Redis before they are recorded, so that their claimants can no longer withdraw. It updates the states
-// with the result.
+// abandonOrphans marks orphans as abandoned in Redis before they are recorded, so that their claimants can no longer withdraw their claims. It
+// updates the states with the result.
 func (in *inspector) abandonOrphans(ctx context.Context, requests []election.InspectRequest, states []election.State) {
 	var asked []election.InspectRequest
 	var places []int
@@ -77,7 +77,7 @@ func (in *inspector) abandonOrphans(ctx context.Context, requests []election.Ins
 	}
 	for n, after := range in.claimer.Inspect(ctx, asked) {
 		st := &states[places[n]]
-		if after.Err != nil { // this inspection records no orphans of the job
+		if after.Err != nil { // the orphans stay undecided, so this inspection does not record them
 			in.log.Debug("runs not abandoned; trying again", "job", jobOf(asked[n]), "error", after.Err)
 			continue
 		}
@@ -95,8 +95,8 @@ func (in *inspector) mayWithdraw(o election.Run, now time.Time) bool {
 	return claimant != "" && now.Before(deadline) && in.gone != nil && !in.gone(claimant)
 }
 
-// lookAgain returns the time of the next inspection of a job with undecided orphans, whose claimants may still withdraw. It returns zero if there are
-// none.
+// lookAgain returns the time of the next inspection of a job with undecided orphans, whose claimants may still withdraw their claims. It returns the
+// zero time if there is no such orphan.
 func lookAgain(st election.State, now time.Time) (at time.Time) {
 	for _, o := range st.Orphans {
 		if isDecided(o) {
@@ -135,7 +135,7 @@ func (in *inspector) recordSettled(ctx, limit context.Context, requests []electi
 		}
 	}
 	if len(told) > 0 {
-		in.claimer.Inspect(ctx, told) // a lost acknowledgement is sent again
+		in.claimer.Inspect(ctx, told) // if the acknowledgement is lost, the next inspection sends it again
 	}
 }
 
@@ -157,7 +157,7 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 		if o.EndedWell {
 			outcome, reason = run.OK, ""
 		}
-		if !in.recorder.HasJournal() && outcome == run.Abandoned { // with a journal, the replica whose record is the first logs it
+		if !in.recorder.HasJournal() && outcome == run.Abandoned { // with a journal, only the replica whose record of the run is stored first logs the run
 			in.log.Error("run abandoned: its holder is gone", "job", job, "run_id", o.ID, "token", o.Token, "replica", o.Holder)
 		}
 		written = append(written, in.recorder.Add(run.Record{RunID: o.ID, Job: job, Tick: o.Instant(), TickLocal: run.LocalText(named{o.Tick, o.Instant()}.localTime()), Trigger: o.Trigger, Slot: new(o.Slot), Attempt: o.Attempt,

@@ -23,7 +23,7 @@ func (s *Scheduler) runLoop(ctx context.Context) error {
 		s.noticeReady(now)
 		s.fallBehind(s.agenda.Collect(now), now)
 		s.handleGrants()
-		s.recoveries.claimDue(ctx, now) // before the claims, because newer ticks would take the places
+		s.recoveries.claimDue(ctx, now) // before the claims of ticks, which would otherwise take all free places
 		s.claims.claimDue(ctx, now)
 		s.requests.tryRequests(now)
 		if !s.agenda.More() { // all due ticks are open, so an inspection can rely on the open ticks
@@ -163,8 +163,8 @@ func (s *Scheduler) noticeReady(now time.Time) {
 	}
 }
 
-// watchLoop records whether this iteration of the loop is much later than planned: then this process stood still, and did not claim due ticks or read
-// answers in time.
+// watchLoop records whether this iteration of the loop is much later than planned. If it is, this process stood still, and did not claim due ticks or
+// read answers in time.
 func (s *Scheduler) watchLoop() {
 	s.agenda.StoodStill = !s.wanted.IsZero() && time.Since(s.wanted) >= standstill
 	round := time.Now()
@@ -251,9 +251,9 @@ func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
 		return
 	}
 	switch {
-	case g.trigger == run.Recovered: // the inspection finds the orphan again
+	case g.trigger == run.Recovered: // the inspection finds the orphan again, and queues another recovery
 		s.inspectAt(t, now)
-	case t.isChained(): // a check compares them with the ticks of the parents
+	case t.isChained(): // a check opens the tick again, after a comparison with the ticks of the parents
 		s.checkAt(t, now)
 	default:
 		if i, open := t.Find(g.of.name); open { // it is open for another grant (PerTick > 1)
@@ -287,7 +287,7 @@ func forwardMessages[T any](ctx context.Context, receive func(context.Context, f
 // lastAnswers bounds the time for which a drain waits for answers to claims whose outcome is unknown.
 const lastAnswers = 3 * time.Second
 
-// drain waits for runs, and for requests to Redis that are under way. The guard of each run stops it in time. A claim that was under way or
+// drain waits for runs, and for requests to Redis that are under way. Each run is stopped in time by its own goroutine. A claim that was under way or
 // unanswered when the drain began may have been granted, and no other replica runs a granted tick. So drain starts the run if the answer is a grant.
 func (s *Scheduler) drain() {
 	if n := s.Running(); n > 0 {
@@ -314,7 +314,7 @@ func (s *Scheduler) drain() {
 		case <-ask.C:
 		case b := <-s.claims.answers:
 			s.claims.settleClaims(b)
-		case <-s.inspections.answers: // the other replicas inspect the jobs
+		case <-s.inspections.answers: // the states are dropped, because the other replicas inspect the jobs
 			s.inspections.busy = false
 		case b := <-s.recoveries.answers:
 			s.recoveries.settleRecoveries(b)

@@ -35,7 +35,7 @@ type recoveries struct {
 	starts    *starts
 	inspector *inspector
 	known     map[string]*recovery // by the run id of the orphan
-	swept     chan []string        // jobs in which a sweep found orphans or gaps; capacity 1, and a send never blocks
+	swept     chan []string        // jobs in which a sweep found orphans or unrecorded ticks; if the channel is full, a send drops the jobs
 }
 
 type recoveryBatch struct {
@@ -121,7 +121,7 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 		h.doubted = h.doubted || result.Verdict == election.CannotTell
 		r.dropOrphan(h)
 		return
-	case result.Verdict == election.CannotTell && errors.Is(result.Err, election.ErrUnknown): // it keeps its place, because it may have been granted
+	case result.Verdict == election.CannotTell && errors.Is(result.Err, election.ErrUnknown): // the recovery keeps its place, because its claim may have been granted
 		h.doubted = true
 	case result.Verdict == election.Held:
 		r.unplaceRecovery(h)
@@ -243,7 +243,8 @@ func (r *recoveries) roomFor(t *task, rules *agenda.Rules, term *election.Term, 
 	}
 }
 
-// wakeWaiting schedules claims for a job after a slot became free: first for its orphans, and then for its waiting ticks, with a delay by rank.
+// wakeWaiting schedules claims for a job after a slot became free: first for its orphans, and then for its waiting ticks, each with the delay of this
+// replica's rank for the tick.
 func (r *recoveries) wakeWaiting(t *task, now time.Time) {
 	from := now
 	if r.wakeOf(t, now) {

@@ -62,7 +62,7 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 			s.inspections.announceTask(to, now)
 		case t.scheduleKey() == to.scheduleKey() && t.sameZones(to, now) && s.tasks[name] == t:
 			t.applyConfig(to)
-			s.agenda.Wake(&t.line, s.places.free(), now) // PerReplica may have grown
+			s.agenda.Wake(&t.line, s.places.free(), now) // if PerReplica is greater now, parked ticks can be claimed
 		default:
 			s.dropOpen(t)
 			t.applySchedule(to)

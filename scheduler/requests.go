@@ -82,7 +82,7 @@ func (q *requests) tryRequests(now time.Time) {
 		t := q.tasks[e.Job]
 		expired := !now.Before(e.Expires.Add(agenda.ClockSlack))
 		switch {
-		case t == nil || t.Elsewhere: // a reload changed the job
+		case t == nil || t.Elsewhere: // after a reload, this replica must not run the job; the request is left to the other replicas
 		case q.places.free() <= 0 && !expired:
 			q.putOff(e, now.Add(heldPause))
 		case t.Running >= t.PerReplica && !e.bound && !expired: // other replicas may have a free place for the job, so they go first
@@ -163,7 +163,7 @@ func (h requestHandler) handleRequest() (again time.Time, term *election.Term) {
 // handleGranted handles a granted request: no other replica may run it while the term right lasts.
 func (h requestHandler) handleGranted(ctx context.Context, right *election.Term) (again time.Time, term *election.Term) {
 	if why := h.tickFault(); why != "" {
-		// It gets no record, because the history would show that as the outcome of a tick.
+		// The request gets no record, because the history would show the record as the outcome of a tick.
 		return h.endWithoutRun(right, run.Verdict{Outcome: run.Failed, Reason: run.Reason(why)}, h.answerNotRun), nil
 	}
 	term, decided := h.awaitSlot(ctx, right)

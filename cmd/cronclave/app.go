@@ -137,8 +137,8 @@ func (a *app) loadIfAny() (cfg *config.Config, faults int, err error) {
 	return cfg, faults, err
 }
 
-// clusterAccess returns the namespace and the access to Redis from a faulty configuration. Flags and environment variables take precedence. It requires them
-// if the faults make the values uncertain.
+// clusterAccess returns the namespace and the access to Redis from a faulty configuration. Flags and environment variables take precedence. If a fault makes
+// one of the values uncertain, its flag or environment variable is required.
 func (a *app) clusterAccess(path, faults string) (*config.Config, error) {
 	known := config.ReadAccess(path, config.Options{})
 	namespace := a.namespace
@@ -154,7 +154,7 @@ func (a *app) clusterAccess(path, faults string) (*config.Config, error) {
 		}
 	}
 	withheld := ""
-	if known.RedisErr != nil && known.Redis.PasswordFile != "" { // the password could go to a wrong server, or without TLS
+	if known.RedisErr != nil && known.Redis.PasswordFile != "" { // a faulty [redis] could send the password to a wrong server, or without TLS
 		known.Redis.PasswordFile = ""
 		withheld = "; its password_file is not sent, since its [redis] is faulty: use CRONCLAVE_REDIS with the password"
 	}

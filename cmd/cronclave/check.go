@@ -108,7 +108,7 @@ func checkSizes(ctx context.Context, cfg *config.Config, accounts *process.Accou
 	labels := scheduler.Labels(cfg.Replica.Labels)
 	for i := range cfg.Jobs {
 		job := &cfg.Jobs[i]
-		if !job.Enabled || !labels.Include(job.Where) { // check does not read the files of this job, which may be on a hanging mount
+		if !job.Enabled || !labels.Include(job.Where) { // this replica does not run the job, and the files of the job may be on a hanging mount
 			continue
 		}
 		spec := replica.Environment(cfg, job, &scheduler.Run{Job: job.Name})
@@ -203,7 +203,7 @@ func (s streams) writeFirstJobs(path string) (err error) {
 	}
 	_, err = f.WriteString(firstJobs)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write a configuration: %w", errors.Join(err, os.Remove(path))) // otherwise the next init would refuse the incomplete file
+		return fmt.Errorf("write a configuration: %w", errors.Join(err, os.Remove(path))) // init removes the incomplete file, because the next init would not overwrite it
 	}
 	fmt.Fprintf(s.out, "wrote %[1]s; look at it, and try it without a Redis: cronclave run %[1]q --embedded-redis\n", path)
 	return nil

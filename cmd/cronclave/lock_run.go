@@ -66,7 +66,8 @@ func (r *lockRun) run(ctx context.Context) error {
 	return r.runUnderLease(ctx, held, signals)
 }
 
-// closeClients closes the client of the lock, which waits for its requests in the background. It does not wait for servers that have never answered.
+// closeClients closes the connections to Redis. It waits for requests of the lock's client that are still in progress, but not for servers that have never
+// answered.
 func (r *lockRun) closeClients() {
 	if r.silent {
 		return // the end of the process also ends the unanswered requests
@@ -103,11 +104,11 @@ func (r *lockRun) runUnderLease(ctx context.Context, held lease.Run, s *signals)
 // renewed: leaseLost then releases it. Otherwise the lease expires by itself.
 func (r *lockRun) leaseLost(ctx context.Context, held lease.Run) error {
 	why := context.Cause(held.Context())
-	if why == nil { // not ended yet, because the command is killed shortly before the end of the lease
+	if why == nil { // the lease has not ended yet, because the command is killed shortly before its end
 		why = fmt.Errorf("%w: not renewed in time by %s", lease.ErrLost, r.redis.Authority())
 	}
 	r.silent = true
-	if held.Remaining() > longestRelease { // otherwise the lease expires sooner than a release takes
+	if held.Remaining() > longestRelease { // if less is left, the lease can expire before the release is done
 		r.silent = errors.Is(held.Release(ctx), lease.ErrUnknown)
 	}
 	return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", r.lockTitle(), why)}
@@ -192,7 +193,7 @@ func lockEnvironment(j *lockJob, cfg *config.Config, held lease.Run) process.Env
 // signals handles the signals that would end this process. A signal during the wait ends the wait. Later signals are passed on to the command.
 type signals struct {
 	arrived chan os.Signal
-	broken  chan os.Signal // gets SIGPIPE, and is never read: otherwise a lost reader of the output would end this process, and so its command
+	broken  chan os.Signal // gets SIGPIPE, and is never read. Without it, SIGPIPE would end this process and its command if the reader of the output has gone
 	ending  []os.Signal
 }
 

@@ -61,7 +61,7 @@ const firstPause, lastPause = 50 * time.Millisecond, time.Second
 
 func (c *acquisition) timeLeft() time.Duration {
 	if c.forever {
-		return time.Hour // without a limit: any length, because each call returns it anew
+		return time.Hour // no limit: the value does not matter, because each call returns it again
 	}
 	return c.wait - time.Since(c.begun)
 }
@@ -82,8 +82,8 @@ func (c *acquisition) askServer(ctx context.Context) lease.Result {
 	}
 }
 
-// nextPause returns the pause before the next request. If the first lease ends before that, the pause is shortened, because the slot is free then unless the
-// lease is renewed.
+// nextPause returns the pause before the next request. pause is the usual pause. If the lease of a holder ends sooner, the next request is sent at about that
+// time, because the slot is then free unless the lease was renewed.
 func (c *acquisition) nextPause(a lease.Result, pause time.Duration) time.Duration {
 	now, known := c.locks.EstimatedTime()
 	if !known || a.Until.IsZero() {
@@ -107,10 +107,10 @@ func (c *acquisition) lineUp(ctx context.Context) (lease.Run, error) {
 	switch {
 	case err == nil:
 		return c.reportWon(held), nil
-	case !errors.Is(err, errWaited) || errors.Is(err, lease.ErrUnknown): // a request for the holder would not be answered either
+	case !errors.Is(err, errWaited) || errors.Is(err, lease.ErrUnknown): // Redis would not answer the request for the holder below either
 		return nil, c.unknownState(err)
 	}
-	c.request.Abstain = true // the request asks only for the holder
+	c.request.Abstain = true // the request does not acquire the lock, and only asks for the holder
 	a := c.askServer(ctx)
 	if a.Verdict == lease.Unknown {
 		return nil, c.unknownState(a.Err)

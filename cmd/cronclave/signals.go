@@ -40,7 +40,7 @@ func watchSignals(react func(os.Signal), signals ...os.Signal) (stop func()) {
 func stopOnSignal(ctx context.Context, log hclog.Logger, abort func()) (run context.Context, done func()) {
 	run, cancel := context.WithCancel(ctx)
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE}
-	if !ignoredAtStart(syscall.SIGHUP) { // not under nohup
+	if !ignoredAtStart(syscall.SIGHUP) { // under nohup, SIGHUP stays ignored
 		signals = append(signals, syscall.SIGHUP)
 	}
 	stop := watchSignals(func(s os.Signal) {

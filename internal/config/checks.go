@@ -234,7 +234,7 @@ func (c *fileChecks) inspectFile(f namedFile) finding {
 	if f.user != "" && c.rights != nil {
 		var err error
 		if as, err = c.rights(f.user, f.group); err != nil {
-			return finding{} // an unknown user is reported elsewhere
+			return finding{} // only checkUser warns about an unknown user
 		}
 	}
 	if as != nil {

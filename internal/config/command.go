@@ -148,7 +148,8 @@ func readEnv(r *schema.Reader, v document.Value, d *draft) {
 	})
 }
 
-// readEnvFromFile reads the files of `env_from_file`. It relies on `env` of the same table being read first: keys are read in alphabetical order.
+// readEnvFromFile reads the files of `env_from_file`. A variable that `env` of the same table sets as well is a fault. At this point `env` was already read,
+// because keys are read in alphabetical order.
 func readEnvFromFile(r *schema.Reader, v document.Value, d *draft) {
 	eachVariable(r, v, `{ PGPASSWORD = "/run/secrets/pg" }`, func(item document.Value) {
 		if d.named[item.Name] {

@@ -219,7 +219,7 @@ func (c *Config) Digest() string {
 // shortDigest is the number of hex digits of a job's digest that replicas compare.
 const shortDigest = 8
 
-// JobDigests returns a short digest of each job by name. If the digests of two replicas differ, it shows which jobs differ.
+// JobDigests maps the name of each job to the first digits of its digest. If the configurations of two replicas differ, these digests show which jobs differ.
 func (c *Config) JobDigests() map[string]string {
 	jobs := make(map[string]string, len(c.Jobs))
 	for i := range c.Jobs {

@@ -232,7 +232,7 @@ func (d *draft) deriveJob() draft {
 	return c
 }
 
-// notingKey returns a key that also records its value, and whether the value is faulty.
+// notingKey returns a key whose reader also records the value in draft.at, and a fault of the value in draft.wrong.
 func notingKey(key schema.Key[draft]) schema.Key[draft] {
 	set := key.Read
 	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
@@ -286,8 +286,8 @@ func outputKeys() schema.Section[Output] {
 	}}
 }
 
-// requireKey reports a missing key. It reports nothing if the alternative key is set, even if that key is not supported yet, or if an unknown key may mean
-// one of the two.
+// requireKey reports a missing key. It reports nothing if the alternative key is set, even if that key is not supported yet, or if the table has an unknown key
+// that may be a misspelling of one of the two.
 func requireKey(r *schema.Reader, v document.Value, d *draft, key, or string) {
 	_, set := d.at[key]
 	_, instead := d.at[or]
@@ -304,7 +304,7 @@ func requireKey(r *schema.Reader, v document.Value, d *draft, key, or string) {
 func (d *draft) jobDigest() string {
 	j := d.Job
 	meaning := j.Location.String()
-	if j.Spec != nil { // Spec is nil if an unset variable was kept
+	if j.Spec != nil { // Spec is nil for a job with `after`, and if [Options.KeepUnset] left a variable in the schedule
 		meaning, j.Schedule = j.Spec.Key(), nil
 	}
 	j.File, j.Line, j.Spec, j.Location, j.EnvTaken, j.Digest = "", 0, nil, nil, nil, ""

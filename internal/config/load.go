@@ -238,7 +238,7 @@ type Access struct {
 	RedisErr error
 }
 
-// ReadAccess reads only the namespace and [redis]. It serves commands whose configuration Load refuses.
+// ReadAccess reads only the namespace and [redis]. Some commands use it if Load has refused the configuration.
 func ReadAccess(path string, o Options) Access {
 	l := newLoader(o)
 	l.loadPath(path)
@@ -283,8 +283,8 @@ func (l *loader) soundNamespace() (name string, err error) {
 	return DefaultNamespace, nil
 }
 
-// strayKey returns a key at the top level that may be meant as the namespace, or "". Such a key is unknown, is the name of a table without being one, or is a
-// namespace below the header of a table.
+// strayKey returns a key at the top level that may be meant as the namespace, or "". The key is an unknown key, a key that should be a table and is not, or the
+// key namespace below the header of a table.
 func strayKey(root document.Value) string {
 	const deep = 2 // keys in [jobs.NAME] are two levels below the top
 	tree, _ := root.Raw.(map[string]any)
@@ -325,7 +325,7 @@ func (l *loader) soundRedis(to *Redis) error {
 	checkRedis(l.Reader, to)
 	newFileChecks(l.Report, l.options).ofReplica(l.Reader, to, nil)
 	if to.TLS == nil && l.hasUnread("tls") {
-		to.TLS = &TLS{} // otherwise a password could be sent to Sentinels or a Cluster unencrypted
+		to.TLS = &TLS{} // require TLS, because a password could otherwise be sent to Sentinels or a Cluster unencrypted
 	}
 	switch {
 	case l.Failures() > before, l.hasRepeated("redis", "tls", "url", "quorum"):

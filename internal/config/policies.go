@@ -140,7 +140,7 @@ func retryKeys() schema.Section[Retry] {
 	}}
 }
 
-// finishRetry checks the job's retry after it was merged with the retry of [defaults]. The job's own keys take precedence one by one.
+// finishRetry checks the job's retry after it was merged with the retry of [defaults]. A key that the job sets replaces only the same key of [defaults].
 func finishRetry(r *schema.Reader, d *draft) {
 	v, set := d.at["retry"]
 	switch {

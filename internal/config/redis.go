@@ -17,7 +17,7 @@ import (
 
 const (
 	mostAcked = 100
-	// The bounds of ack_timeout, which is spent within the time limit of one round trip.
+	// The bounds of ack_timeout. The wait for acknowledgments counts toward the time limit of a round trip.
 	leastAckTimeout, mostAckTimeout = time.Millisecond, 500 * time.Millisecond
 )
 
@@ -144,7 +144,7 @@ func checkPair(r *schema.Reader, at document.Value, tls *TLS) {
 	}
 }
 
-// checkSentinel checks [redis].sentinel. known reports whether u is valid, so that it can be compared.
+// checkSentinel checks [redis].sentinel. u is the parsed URL. If known is false, u is not valid, and the checks that need it are skipped.
 func checkSentinel(r *schema.Reader, to *Redis, u RedisURL, known bool) {
 	if to.Sentinel == nil {
 		return

@@ -209,10 +209,10 @@ func (s Server) RedirectURL() string {
 	return s.OIDC.RedirectURL
 }
 
-// isLoopback reports whether a listen address can be reached only from this machine. It returns true for a text that is no address.
 // hasUnset reports whether a value contains a variable that [Options.KeepUnset] has left in it.
 func hasUnset(value string) bool { return strings.Contains(value, "${") }
 
+// isLoopback reports whether a listen address can be reached only from this machine. It returns true for a text that is no address.
 func isLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	return err != nil || isLoopbackHost(host)

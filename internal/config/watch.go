@@ -23,7 +23,8 @@ type Files struct {
 	watched []watched
 }
 
-// watched is a file or a pattern. The stamp of a pattern contains only the names that match, so other changes in the folder do not matter.
+// watched is a file or a pattern. Its stamp is a text that changes if the file changes. The stamp of a pattern contains only the names of the matching files,
+// so other changes in the folder do not matter.
 type watched struct {
 	name    string
 	pattern bool

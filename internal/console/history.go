@@ -224,7 +224,7 @@ func (l Logs) Bare() cluster.Viewer {
 // JSON returns a viewer that prints each line as a JSON object.
 func (l Logs) JSON() cluster.Viewer {
 	return cluster.Viewer{Note: l.printNote, Line: func(line cluster.OutputLine) {
-		_ = json.NewEncoder(l.Out).Encode(line) // errors are ignored as for all output: its reader has gone
+		_ = json.NewEncoder(l.Out).Encode(line) // errors are ignored here, because Output keeps the first error and the command fails with it
 	}}
 }
 
@@ -261,7 +261,7 @@ type prefixed struct {
 	Logs
 	withJob bool
 	begun   map[string]journal.Record // records of runs that have begun, by run id
-	width   int                       // width of the longest origin so far
+	width   int                       // width of the longest text from originOf so far
 }
 
 // mostBegun bounds the memory of a viewer that follows jobs for a long time.

@@ -72,7 +72,7 @@ func (d *demo) watchReplicas(ctx context.Context) error {
 	return nil
 }
 
-// settling is the time that ticks before the end of the demo have for the start of their runs. Later ticks count only if they ran.
+// A tick that is due less than settling before the end of the demo counts only if it ran, because there may have been no time to start its run.
 const settling = 500 * time.Millisecond
 
 // registerJobs registers the schedules in Redis. From then on ticks are due, whether replicas run or not.
@@ -313,7 +313,7 @@ func (d *demo) drainReplicas() {
 	d.endLeftovers()
 }
 
-// endLeftovers kills all replicas, and ends the processes that killed replicas have left behind.
+// endLeftovers kills all replicas. A replica that was killed can leave processes behind, and endLeftovers ends these too.
 func (d *demo) endLeftovers() {
 	d.fleet.close()
 	if n := endOrphans(); n > 0 {

@@ -70,7 +70,7 @@ func (c *fleet) followLog(m *process, stderr io.Reader) {
 		line.from = m
 		c.events <- line
 	}
-	_, _ = io.Copy(io.Discard, stderr) // after a line that is too long, the replica must not block on its log
+	_, _ = io.Copy(io.Discard, stderr) // a line that is too long ends the scan; without this read, the replica would then block on its log
 	end := logLine{from: m, ended: true, At: time.Now(), Error: "exit status 0"}
 	if err := m.process.Wait(); err != nil {
 		end.Error = err.Error()
@@ -179,7 +179,7 @@ const (
 
 func parseLog(line []byte) logLine {
 	var l logLine
-	// Other lines may use the same keys with other types. The fields that could be parsed are used.
+	// A line that the demo does not know may use the same keys with values of other types. The fields that could be parsed are used.
 	if err := json.Unmarshal(line, &l); err != nil && l.Message == "" {
 		return logLine{Message: string(line), At: time.Now()}
 	}

@@ -151,8 +151,8 @@ func (t *tally) hasEnded(r run) bool {
 	return known && outcome != journal.OutcomeOK
 }
 
-// countTokens counts tokens of a job that did not grow. If a run started before the tick of another run, the first run must have the smaller token, because
-// no tick is granted before it is due. If two runs are closer to each other, only Redis knows their order, but their tokens must be different.
+// countTokens counts tokens of a job that did not grow. If run A started before the tick of run B, A must have the smaller token, because no tick is granted
+// before it is due. Otherwise only Redis knows which of the two was granted first, but their tokens must be different.
 func (t *tally) countTokens(c *counted, job *config.Job) {
 	runs := slices.DeleteFunc(slices.Clone(t.runs), func(r run) bool { return r.Job != job.Name })
 	holders := map[int64]string{} // id of the run with a token

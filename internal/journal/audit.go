@@ -57,8 +57,7 @@ type Act struct {
 	Tick     *time.Time `json:"tick,omitempty"`    // the tick to run again
 	Until    *time.Time `json:"until,omitempty"`   // the end of a pause that ends by itself
 	Reason   string     `json:"reason,omitempty"`
-	// Unchanged counts the acts that share this entry because they changed nothing, including this one. They have the same user and kind. It is 0 if the act
-	// changed something.
+	// Unchanged is 0 if the act changed something. Acts of one user and kind that changed nothing share one entry, and Unchanged is the number of these acts.
 	Unchanged int `json:"unchanged,omitempty"`
 }
 
@@ -110,8 +109,8 @@ func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) (Act,
 	return a, wrapIf("write the audit log", l.addEntry(ctx, string(text), now))
 }
 
-// countStop counts a cancel or a pause. It never refuses one, because an emergency may require it. After ActsADay of them, each new entry replaces the previous
-// one of the same user. Otherwise, one user could push the entries of others out of the log.
+// countStop counts a cancel or a pause. It never refuses one, because the user may need it in an emergency. After ActsADay cancels and pauses of one user, the
+// entry of each further one replaces the user's previous entry. Otherwise, one user could push the entries of others out of the log.
 func (l auditLog) countStop(ctx context.Context, user, text string, now time.Time) error {
 	day, newest := l.key("acts:"+now.UTC().Format(time.DateOnly)), "newest stop of "+user
 	var stops *redis.IntCmd
@@ -166,11 +165,12 @@ func (l auditLog) countAct(ctx context.Context, user string, now time.Time) erro
 	return nil
 }
 
-// actScore returns the score of an entry: milliseconds with a fraction, because the entries of one millisecond would be sorted by their text.
+// actScore returns the score of an entry: milliseconds with a fraction. Without the fraction, Redis would sort the entries of one millisecond by their text
+// instead of their time.
 func actScore(t time.Time) float64 { return float64(t.UnixMicro()) / 1000 }
 
-// addEntry adds an entry. It returns an error if Redis removed the entry at once. If the clock of Redis was set back, existing entries can have later times.
-// addEntry moves those before the new entry, because the limits of the log would otherwise remove the new entry as the oldest.
+// addEntry adds an entry. It returns an error if Redis removed the entry at once. If the clock of Redis was set back, existing entries can have later times
+// than the new one. addEntry gives them earlier scores. Otherwise, a full log would drop the new entry as the oldest.
 func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) error {
 	key, at := l.key("audit"), actScore(now)
 	var later *redis.StringSliceCmd

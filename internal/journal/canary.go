@@ -24,7 +24,7 @@ type Canary struct {
 // written is the state of a key after the last write that Redis answered.
 type written struct {
 	until time.Time // the key can't expire before this time, by this machine's clock
-	sure  bool      // Redis answered all later writes; an unanswered write may have recreated a lost key
+	sure  bool      // false after a write that Redis did not answer, because that write may have recreated a lost key
 }
 
 // Canary returns a Canary for the replica with this id.
@@ -33,8 +33,8 @@ func (n *namespace) Canary(replica string) *Canary {
 }
 
 // Look writes a key to each master, with the time to live ttl. It returns whether the keys of earlier calls still existed. If a master does not answer, Look
-// returns an error, and the next result for that master is CanaryUnsure. A missing key that may have expired is also CanaryUnsure. A key counts as possibly
-// expired from ttl minus one time-out after it was written.
+// returns an error. If the next call then finds the key of that master, the result is CanaryUnsure. It is also CanaryUnsure if a missing key may have expired,
+// which is possible from ttl minus one time-out after it was written.
 func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState, err error) {
 	cluster, ok := c.redis.(*redis.ClusterClient)
 	if !ok {
@@ -99,7 +99,7 @@ const (
 	CanaryMissing // a master has lost its data
 )
 
-// chooseKeys returns one key per master. It tries 1,000 keys, so that it also finds a master with only one hash slot in 200.
+// chooseKeys returns one key per master. It tries 1,000 keys, so that it very probably finds even a master that has only 0.5 % of the hash slots.
 func (c *Canary) chooseKeys(ctx context.Context, cluster *redis.ClusterClient) (keys []string, err error) {
 	const enough = 1000
 	found := map[string]bool{}

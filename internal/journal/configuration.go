@@ -62,8 +62,9 @@ const (
 )
 
 // KeepConfiguration keeps a configuration in Redis for ttl. Call it again well before ttl has passed. All replicas with the same configuration and version
-// share one copy: the first call writes it, later calls extend its time to live. KeepConfiguration calls of only if it has to write, and writes nothing if of
-// is nil. It rewrites a hash that is incomplete or has a damaged header. It still returns the damage, as an error that wraps ErrCorrupt.
+// share one copy: the first call writes it, later calls extend its time to live. KeepConfiguration calls its function argument, which returns the
+// configuration, only if something has to be written. If the function is nil, nothing is written. An incomplete or damaged copy is rewritten. In case of damage
+// the error wraps ErrCorrupt, even if the copy was rewritten.
 func (g registry) KeepConfiguration(ctx context.Context, id ConfigID, ttl time.Duration, of func() Configuration) error {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -121,11 +122,12 @@ func (g registry) writeDigests(ctx context.Context, key string, c Configuration,
 	return errorOf(ctx, g.redis.Set(ctx, key, text, ttl))
 }
 
-// writerMargin is the time for which the mark of a writer outlives the time-out of its call.
+// writerMargin is added to the time-out of a call. The sum is the time to live of the key with which writeSettings keeps other writers away.
 const writerMargin = time.Second
 
-// writeSettings rewrites the settings of all jobs, unless another replica is doing so. The mark of a writer keeps a second replica from finding the hash
-// incomplete, deleting it, and starting over. The mark of a dead writer expires after its last write can have arrived.
+// writeSettings rewrites the settings of all jobs, unless another replica is doing so. A key in Redis, the mark, shows that a replica is writing. Without it, a
+// second replica could find the hash incomplete, delete it, and start over. If the writer dies, the mark expires, but not before the writer's last write must
+// have arrived.
 func (g registry) writeSettings(ctx context.Context, key string, of func() Configuration, ttl time.Duration) error {
 	mark := key + ":writer"
 	mine := g.redis.SetNX(ctx, mark, "", g.timeout+writerMargin)
@@ -188,8 +190,8 @@ func (g registry) setFields(ctx context.Context, key string, ttl time.Duration, 
 	return allErrors(ctx, cmds, err)
 }
 
-// Digests returns the digests of jobs, by the digest of the configuration and the name of the job. Missing configurations are left out. Values that no replica
-// wrote are left out too, with an error that wraps ErrCorrupt.
+// Digests maps the digest of each given configuration to the digests of its jobs, by job name. Configurations that Redis does not have are left out. Values
+// that no replica wrote are left out too, with an error that wraps ErrCorrupt.
 func (g registry) Digests(ctx context.Context, configs []string) (map[string]map[string]string, error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -198,7 +200,7 @@ func (g registry) Digests(ctx context.Context, configs []string) (map[string]map
 		return p.Get(ctx, g.key("digests:"+config))
 	}, func(config string, text *redis.StringCmd) error {
 		var jobs map[string]string
-		if text.Err() != nil { // missing, or reported as damaged
+		if text.Err() != nil { // Redis has no value, or pipelineEach reports it as damaged
 			return nil
 		}
 		if err := json.Unmarshal([]byte(text.Val()), &jobs); err != nil {
@@ -225,7 +227,7 @@ func (g registry) Settings(ctx context.Context, job string, configs []ConfigID) 
 	damaged, err := pipelineEach(ctx, g.namespace, configs, maxBatch, func(p redis.Pipeliner, id ConfigID) *redis.SliceCmd {
 		return p.HMGet(ctx, g.settingsKey(id), headerField, job)
 	}, func(id ConfigID, fields *redis.SliceCmd) error {
-		if fields.Err() != nil { // reported as damaged
+		if fields.Err() != nil { // pipelineEach reports the value as damaged
 			return nil
 		}
 		head, has := firstString(fields.Val()[:1])

@@ -115,8 +115,8 @@ func (d descriptions) Jobs(ctx context.Context) ([]JobInfo, error) {
 }
 
 // ForgetJobs removes the descriptions of jobs that no replica has described since the time before, and entries that no replica wrote. It returns their names.
-// The leader calls it. If a replica describes a job at the same time, ForgetJobs removes nothing. The records of the runs stay until they expire. GoneJobs
-// returns the names of the removed jobs.
+// The leader calls it. If a replica describes a job at the same time, ForgetJobs removes nothing. The history of the removed jobs is kept until it expires.
+// GoneJobs returns the names of the removed jobs.
 func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]string, error) {
 	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
@@ -130,7 +130,7 @@ func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]strin
 		if gone, lastSeen = notSeenSince(all, before); len(gone) == 0 {
 			return nil
 		}
-		if len(lastSeen) > 0 { // before the removal, so that no name is lost; GoneJobs drops a job that is described again at the same time
+		if len(lastSeen) > 0 { // added before the job is removed below, so that no name is lost; if a replica describes the job in between, GoneJobs drops the name
 			if err := d.redis.ZAdd(ctx, d.key("gone"), lastSeen...).Err(); err != nil {
 				return err
 			}

@@ -50,7 +50,7 @@
 //
 // # Limits
 //
-// A job has at most Config.Runs records. Ended runs are removed first, those with the oldest ends before the others, and runs in progress last. The reply to a
+// A job has at most Config.Runs records. Ended runs are removed first, in the order in which they ended. Runs in progress are removed last. The reply to a
 // write lists the records beyond this limit or older than Config.MaxAge. The next write of the same Journal to that job removes them, so the removal needs no
 // round trip of its own. In Redis a job therefore has at most
 //
@@ -102,8 +102,8 @@ type Config struct {
 	MaxBytes int64
 	// Timeout is the time limit of a call; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// First, if not nil, is called with each record that is the first to end a run or a tick. For each such record only one of all replicas calls it, once, so
-	// that outcomes can be counted. Record waits for it. With a Redis Cluster several goroutines call it in parallel.
+	// First, if not nil, is called once for each run or settled tick, with the first final record that Redis stored for it. Only the replica that wrote this
+	// record calls First, so that outcomes can be counted. Record waits for First to return. With a Redis Cluster several goroutines call it in parallel.
 	First func(Record)
 }
 

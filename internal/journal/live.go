@@ -20,7 +20,7 @@ const (
 	LiveChunks = 64
 	// keepLive is the time for which Redis keeps the chunks of a run after the last one.
 	keepLive = time.Minute
-	// keepFollower is the time for which one call of Follow counts.
+	// keepFollower is the time for which replicas publish output after a call of Follow.
 	keepFollower = 10 * time.Second
 )
 
@@ -146,8 +146,8 @@ func (l liveOutput) KeepLive(ctx context.Context, runs []LiveRun) (missing []Liv
 	return missing, nil
 }
 
-// Live returns the chunks of a run that were published after the position after, or all kept chunks if after is "". place is the position for the next call.
-// Chunks are sorted by their place in the output. A later call can return earlier output, because output is published again.
+// Live returns the chunks of a run that Redis keeps. To get only new chunks, pass the place that the previous call returned as after; "" means all chunks.
+// Chunks are sorted by attempt and offset. A later call can return output that an earlier call has returned, because replicas publish output again.
 func (l liveOutput) Live(ctx context.Context, job, run, after string) (chunks []Chunk, place string, err error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -159,7 +159,7 @@ func (l liveOutput) Live(ctx context.Context, job, run, after string) (chunks []
 	if err := errorOf(ctx, cmd); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, after, fmt.Errorf("read output of run %s: %w", run, err)
 	}
-	messages := slices.DeleteFunc(cmd.Val(), func(m redis.XMessage) bool { return m.ID == after }) // the exclusive "(" needs Redis 6.2
+	messages := slices.DeleteFunc(cmd.Val(), func(m redis.XMessage) bool { return m.ID == after }) // XRANGE includes the chunk at after; excluding it with "(" needs Redis 6.2
 	for _, m := range messages {
 		after = m.ID
 		text, _ := m.Values["chunk"].(string)

@@ -37,7 +37,7 @@ func (u *LockUse) findFault() string {
 
 const mostLockUses = 1000
 
-// NoteLock lists a use until the time until, by the clock of Redis. A further call for the same use extends the time.
+// NoteLock adds a use to the list. until is the time at which the entry ends, by the clock of Redis. A further call for the same use changes this time.
 func (l lockUses) NoteLock(ctx context.Context, use LockUse, now, until time.Time) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

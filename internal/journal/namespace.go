@@ -32,8 +32,8 @@ func (n *namespace) jobKey(job, name string) string { return n.prefix + "{" + jo
 
 func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
 
-// pipelineEach sends one command per item, at most atOnce per round trip. It passes the replies to take, in the order of the items. damaged lists the damaged
-// values, including the errors of take. All other values are valid.
+// pipelineEach sends one command per item, at most atOnce per round trip. For each item and its reply it calls the function take, in the order of the items.
+// damaged lists the damaged values and the errors of take. All other values are valid.
 func pipelineEach[T any, C redis.Cmder](ctx context.Context, n *namespace, items []T, atOnce int, ask func(redis.Pipeliner, T) C, take func(T, C) error) (damaged, failed error) {
 	var corrupt multierr.List
 	for part := range slices.Chunk(items, atOnce) {
@@ -220,7 +220,7 @@ func isSound(t time.Time) bool {
 // described is a value that Redis stores as JSON. findFault describes what no replica would have written in it, or returns "".
 type described interface{ findFault() string }
 
-// decodeAll decodes the JSON of list entries. It leaves out damaged entries. damaged has an error for each of them, which begins with doing.
+// decodeAll decodes the JSON of list entries. It leaves out damaged entries. damaged has an error for each of them, whose text begins with doing.
 func decodeAll[T any, P interface {
 	*T
 	described

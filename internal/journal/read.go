@@ -270,15 +270,15 @@ type FailuresRequest struct {
 // FailuresFound are the failures of a window.
 type FailuresFound struct {
 	Records []Record // from new to old
-	// More is the number of older failures in the window that are not in Records. Removed is the number of failures whose records were read but had been removed
-	// from the history.
+	// More is the number of older failures in the window that are not in Records. Removed is the number of failures that were looked up but have no record in the
+	// history any more.
 	More, Removed int
 	// Since is the end of the oldest failure in the index, if older ones may have been dropped; otherwise zero.
 	Since time.Time
 }
 
-// mostParts is the maximum number of round trips per call, each for [maxBatch] failures. Without it a call could take long if most failures in the index no
-// longer have a record.
+// mostParts is the maximum number of round trips per call, each for [maxBatch] failures. Without this limit, a call could take long if most failures in the
+// index no longer have a record.
 const mostParts = 4
 
 // FailuresBetween returns the failures of a window. It reads the index of failures, so the number of other runs does not matter. It returns errors like Runs.

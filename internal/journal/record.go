@@ -37,7 +37,8 @@ const (
 	MaxText = 256
 )
 
-// The weights of records, in ascending order. A weight is the first byte of a field's name.
+// The weights of records, in ascending order. A record is stored in a field of the hash {JOB}:records. The name of the field is the weight, followed by the
+// RunID.
 const (
 	weightRunning   = 'r'
 	weightAbandoned = 'a'
@@ -209,7 +210,7 @@ const mostOf = 300
 func (m LeaseMargin) Lost() bool { return m.LeftMS == 0 }
 
 // Low reports whether less than half of the lease was left. A renewal is sent after a third of the lease, so about two thirds are normal. With the longest
-// grace, a run is stopped when 38 % are left. Half of the lease is a warning before that point.
+// kill_grace, a run is stopped when 38 % are left. So a margin below half of the lease warns before runs are stopped.
 func (m LeaseMargin) Low() bool { return 2*m.LeftMS < m.LeaseMS }
 
 // Below reports whether m is a smaller fraction of its lease than other. Fractions are compared because a short lease has less time left without being closer
@@ -232,7 +233,7 @@ const (
 	// blocksPerRun is the number of blocks per record that the history keeps. With several, a partly filled block wastes little of MaxBytes, and many small
 	// outputs do not displace each other.
 	blocksPerRun = 8
-	minBlock     = 256 // bytes; a smaller block would cost more than it holds
+	minBlock     = 256 // in bytes; a block needs 200 bytes besides its data, so that smaller blocks would waste memory
 )
 
 // blocks describes the space for a job's output: the size of a block in bytes, and the number of blocks.

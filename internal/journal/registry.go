@@ -112,7 +112,7 @@ func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (f
 	var data sync.WaitGroup // in a separate pipeline, because the client fails all commands of a pipeline if one master hangs
 	data.Go(func() { found.Epoch, found.EpochError = g.restoreEpoch(ctx) })
 	gone := r.Seen.Add(-max(forgetReplica, 10*ttl)).UnixMilli()
-	var before *redis.IntCmd // SET could return this too, but only since Redis 6.2
+	var before *redis.IntCmd // 1 if the previous registration still exists; SET could show this too, but only since Redis 6.2
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		before = p.Exists(ctx, g.key("replica:"+r.ID))
 		p.Set(ctx, g.key("replica:"+r.ID), text, ttl)
@@ -145,8 +145,9 @@ func (r Replica) encodeEntry(ttl time.Duration) ([]byte, error) {
 	return text, nil
 }
 
-// restoreEpoch sets the epoch and the format if they are missing, and returns the epoch. It deletes a key that is not an epoch, returns an error, and leaves
-// the new epoch to the next registration. Otherwise another replica that has found the same damage could delete the new epoch.
+// restoreEpoch sets the epoch and the format if they are missing, and returns the epoch. If the value of the key is damaged, restoreEpoch deletes the key and
+// returns an error, and the next registration sets a new epoch. If restoreEpoch itself set it, another replica that has found the same damage could delete the
+// new epoch.
 func (g registry) restoreEpoch(ctx context.Context) (string, error) {
 	var epoch *redis.StringCmd
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -174,7 +175,8 @@ func (g registry) Deregister(ctx context.Context, id string) error {
 		p.ZRem(ctx, g.key("replicas"), id)
 		return nil
 	})
-	// The leader may have claimed the predecessor as lost after this replica registered. An error does not matter, because the list is for display only.
+	// After this replica registered, the leader may have listed an earlier replica of the same name as lost. An error does not matter, because the list is for
+	// display only.
 	_ = g.redis.ZRem(ctx, g.key("lost"), NameOf(id)).Err()
 	return wrapIf("deregister replica "+id, allErrors(ctx, cmds, err))
 }
@@ -238,8 +240,8 @@ type LostReplica struct {
 	Seen time.Time // time of the last registration, by the replica's estimate of the clock of Redis
 }
 
-// LostReplicas returns the replicas that have disappeared and were not claimed with ClaimLost. They stay listed for at least ten minutes. With an error that
-// wraps ErrCorrupt, the list is valid.
+// LostReplicas returns the replicas that have disappeared and were not claimed with ClaimLost. They are listed for at least ten minutes. The list is valid even
+// if the error wraps ErrCorrupt.
 func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -260,8 +262,8 @@ func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	return lost, wrapIf("look for lost replicas", multierr.Join(err, damaged))
 }
 
-// removePredecessors removes the lost replicas with this name from both lists, because a successor is up. Errors do not matter, because the lists are for
-// display only.
+// removePredecessors removes the lost replicas with this name from the lists of LostReplicas and RecentlyLost, because a replica of the name is up again.
+// Errors do not matter, because the lists are for display only.
 func (g registry) removePredecessors(ctx context.Context, name string) {
 	var ids []string
 	lost, _ := g.LostReplicas(ctx)
@@ -278,8 +280,8 @@ const RememberLost, mostLost = 24 * time.Hour, 100
 
 // ClaimLost removes a lost replica from the list of [registry.LostReplicas]. claimed reports whether this call removed it, so that only one of several callers
 // reports the loss. ClaimLost also adds the name to the list of [registry.RecentlyLost], unless a replica of that name is registered. The name stays there
-// until a replica of that name registers. ClaimLost adds the name even after a failed removal, because Redis may have executed it. claimed is valid even if the
-// second list could not be written.
+// until a replica of that name registers. ClaimLost adds the name even after a failed removal, because Redis may have executed it. claimed is valid even if
+// ClaimLost could not add the name.
 func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool, err error) {
 	claimed, err = g.takeLost(ctx, lost.ID)
 	if !claimed && err == nil {
@@ -292,7 +294,7 @@ func (g registry) takeLost(ctx context.Context, id string) (taken bool, err erro
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	removed := g.redis.ZRem(ctx, g.key("replicas"), id)
-	err = errorOf(ctx, removed) // 0 if the replica has deregistered, was forgotten, or was claimed by another caller
+	err = errorOf(ctx, removed) // the reply is 0 if the replica has deregistered, was forgotten, or was claimed by another caller
 	return err == nil && removed.Val() > 0, wrapIf("claim lost replica "+id, err)
 }
 
@@ -343,7 +345,7 @@ func (g registry) ForgetLost(ctx context.Context, name string, ids ...string) er
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // the keys may be on different nodes of a Redis Cluster
-		for _, id := range ids { // first, because the leader would report the remaining ones as newly lost
+		for _, id := range ids { // ids are removed before the name: the leader would report a remaining id as newly lost, and list the name again
 			p.ZRem(ctx, g.key("replicas"), id)
 		}
 		p.ZRem(ctx, g.key("lost"), name)

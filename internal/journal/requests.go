@@ -145,7 +145,7 @@ func (l requestList) AskOnce(ctx context.Context, key string, r Request, life ti
 }
 
 // Asked returns the request that AskOnce stored under a key; ok is false if there is none. If the request still waits, Asked publishes it again, because the
-// first caller may have failed before it did.
+// caller of AskOnce may have failed after it stored the request and before it published it.
 func (l requestList) Asked(ctx context.Context, key string) (r Request, ok bool, err error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -294,7 +294,7 @@ func (l requestList) listenOnce(ctx context.Context, arrived chan<- struct{}) {
 	err := sub.Subscribe(first, l.key("asked"))
 	cancel()
 	ended, end := context.WithCancel(ctx)
-	end() // so that go-redis does not reconnect by itself
+	end() // receiveMessage gets an ended context, because go-redis would otherwise reconnect by itself
 	for err == nil {
 		var m any
 		if m, err = receiveMessage(ended, sub); err != nil {

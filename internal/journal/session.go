@@ -22,8 +22,8 @@ func IsSecretKey(key string) bool {
 	return strings.HasPrefix(key, "cronclave:") && strings.HasSuffix(key, ":"+sessionSecretName)
 }
 
-// SessionSecret returns the secret with which the replicas of a cluster sign browser sessions. If Redis has none, SessionSecret stores one: the secret known,
-// so that replicas restore it after a loss of data, or a random secret if known is "". Its errors do not contain the secret.
+// SessionSecret returns the secret with which the replicas of a cluster sign browser sessions. If Redis has no secret, SessionSecret stores the argument known,
+// so that replicas restore the secret after a loss of data. If known is "", it stores a random secret. Its errors do not contain the secret.
 func (n *namespace) SessionSecret(ctx context.Context, known string) (string, error) {
 	ctx, cancel := n.withTimeout(ctx)
 	defer cancel()
@@ -66,7 +66,7 @@ func withoutText(err error, text string) error {
 }
 
 const (
-	// maxEnded is the maximum number of listed sessions. The list drops those that expire first. Each entry requires a login, and stays listed for hours.
+	// maxEnded is the maximum number of listed sessions. Beyond it, the sessions that expire first are dropped.
 	maxEnded = 10_000
 	// keepEnded is the time to live of the list. No session lasts that long.
 	keepEnded = 24 * time.Hour

@@ -34,7 +34,7 @@ type Streak struct {
 const (
 	memberOK      = "|ok"
 	memberFolded  = " |+" // followed by a number
-	memberAtLeast = " |>" // the same, if the number is a lower bound
+	memberAtLeast = " |>" // replaces memberFolded if the number is only a lower bound
 	memberNewest  = " |=" // followed by a RunID
 	// unfolded is the number of newest failures that keep their own members when a set is folded. A set is folded when it has more than twice as many, so that it
 	// stays below 128 members, up to which Redis stores it compactly (zset-max-listpack-entries).
@@ -50,7 +50,7 @@ type streakSet struct {
 	folded int      // number of older failures that two members replace
 	more   bool     // folded is a lower bound
 	newest redis.Z
-	others []redis.Z // failures after newest
+	others []redis.Z // failures later than newest, which is the newest of the folded ones
 }
 
 // parseStreak parses the members of a streak's key. It modifies all. It ignores failures before the last success, which were reported late. It also ignores a
@@ -139,8 +139,8 @@ type doubtful struct {
 	end *redis.StringCmd
 }
 
-// settleStreaks corrects streaks: a run that was reported as abandoned may have ended without a failure before. It also folds long streaks. After an error the
-// caller repeats its write, and settleStreaks with it.
+// settleStreaks removes a run that was just reported as abandoned from the streak, if its holder has recorded before that the run did not fail. It also folds
+// long streaks. After an error the caller repeats its write, and settleStreaks with it.
 func (h *history) settleStreaks(ctx context.Context, jobs []*jobWrite) error {
 	var errs multierr.List
 	for _, w := range jobs {
@@ -165,7 +165,7 @@ func (h *history) foldStreak(ctx context.Context, key string) error {
 		}
 		s := parseStreak(all)
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			p.Del(ctx, key) // Redis stores only a new set in the compact form
+			p.Del(ctx, key) // the key is written anew, because Redis never converts a set back to the compact form
 			p.ZAdd(ctx, key, s.foldOldest()...)
 			p.PExpire(ctx, key, h.maxAge)
 			return nil

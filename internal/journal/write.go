@@ -223,8 +223,8 @@ func (h *history) queueRemoval(ctx context.Context, p redis.Pipeliner, job strin
 	p.ZRem(ctx, h.jobKey(job, "runs"), members...)
 }
 
-// rememberExcess stores the excess runs of jobs, which the next write to each job removes. It does no harm if another replica removes them first: a run stays
-// in excess, because only newer runs come above it.
+// rememberExcess stores the excess runs of jobs, which the next write to each job removes. Another replica may remove them first, which does no harm. A run in
+// excess stays in excess, because later writes only add newer runs before it.
 func (h *history) rememberExcess(jobs []*jobWrite) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -269,7 +269,8 @@ func blockMembers(blocks []string) []redis.Z {
 	return zs
 }
 
-// A claim is the write of a record that may be the first to end its run. Only the first one is passed to Config.First.
+// A claim is the write of a final record. A run can have two: an observer writes that it was abandoned, and the holder writes its outcome. Only the record that
+// Redis stored first is passed to Config.First.
 type claim struct {
 	encodedRecord
 	key    string
@@ -278,12 +279,12 @@ type claim struct {
 	stands *redis.StringCmd // the stored record of this weight; nil if Redis has answered all earlier writes of this record
 }
 
-// queueClaim queues the write of a record. The same MULTI queries whether the record is the first to end its run. A separate query would cost a round trip for
-// each of the many records after an outage. If that query failed, nothing would repeat it, because an answered write is not repeated.
+// queueClaim queues the write of a record. The same MULTI queries whether Redis already has a final record of the run. A separate query would cost a round trip
+// for each of the many records after an outage. If only the query failed, it would not be repeated, because callers repeat only failed writes.
 func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r encodedRecord) {
 	records, name := h.jobKey(w.job, "records"), fieldName(weightOf(&r.Record), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[weightOf(&r.Record)]
-	if weightOf(&r.Record) == weightRunning && r.Attempt > 1 { // only the replica of the run writes these, one attempt after the other
+	if weightOf(&r.Record) == weightRunning && r.Attempt > 1 { // overwrites the record of the previous attempt, which the same replica wrote
 		p.HSet(ctx, records, name, r.text)
 		return
 	}
@@ -299,11 +300,11 @@ func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite
 	w.claims = append(w.claims, c)
 }
 
-// mostUnsure is the maximum number of unanswered writes that are remembered. Records beyond it may not be passed to Config.First.
+// mostUnsure is the maximum number of unanswered writes that are remembered. Beyond it, some records are possibly never passed to Config.First.
 const mostUnsure = 20_000
 
-// reportFirst passes the records that were the first to end their runs to Config.First. Callers repeat a write that Redis did not answer. A repeated record was
-// the first if Redis already has exactly that record.
+// reportFirst calls Config.First with each record of jobs that is the first final record of its run. Callers repeat a write that Redis did not answer. If Redis
+// has exactly the repeated record, the unanswered write stored it, and the record counts as the first.
 func (h *history) reportFirst(jobs []*jobWrite) {
 	for _, w := range jobs {
 		for _, c := range w.claims {

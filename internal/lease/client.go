@@ -22,7 +22,7 @@ type ClientConfig struct {
 	Timeout time.Duration // the timeout of a round trip
 	Clock   func() time.Duration
 	Work    *Background // work that continues after a call has returned
-	// Hold begins to renew a granted lease, and returns it. Its parameters are values, so that the request of a claim is not allocated.
+	// Hold begins to renew a granted lease, and returns it. Its parameters are values, because a pointer would move the request to the heap.
 	Hold      func(r Request, g Grant) Run
 	Contended func(lock, holder string) // reports that a lock has another holder
 	Waited    func(lock string, wait time.Duration)
@@ -52,7 +52,7 @@ func (c *Client) finish(r *Request, result Result) Result {
 }
 
 // Acquire asks once for one slot. See [Client.AcquireAll]. If ctx is canceled after the request was sent, Acquire still waits for the reply, for at
-// most [Config.Timeout].
+// most [ClientConfig.Timeout].
 func (c *Client) Acquire(ctx context.Context, r Request) Result {
 	r = r.WithDefaults()
 	if s, ok := c.cfg.Store.(Compacter); ok {
@@ -104,7 +104,7 @@ func splitValid(requests []Request, answers []Result) (asked []Request, places [
 // TryAcquire repeats a request until its outcome is known, or the time limit of [Client.TryFor] is reached. Its error then wraps [ErrUnknown], and the
 // client releases in the background what Redis may have granted.
 func (c *Client) TryAcquire(ctx context.Context, r Request) Result {
-	if c.cfg.Work.Begin() { // Close waits for grants to be taken back
+	if c.cfg.Work.Begin() { // closing the client waits until this call has taken back its grants
 		defer c.cfg.Work.Done()
 	}
 	began := c.cfg.Clock()
@@ -141,7 +141,7 @@ func (c *Client) Wait(ctx context.Context, r Request) (Run, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, context.Cause(ctx))
 	}
-	if !c.cfg.Work.Begin() { // Close waits for it
+	if !c.cfg.Work.Begin() { // closing the client waits until this call has returned
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, ErrClosed)
 	}
 	defer c.cfg.Work.Done()
@@ -162,7 +162,7 @@ func (c *Client) Wait(ctx context.Context, r Request) (Run, error) {
 // WaitConfirmed is [Client.Wait] for work that takes time to stop. It returns the lease once the lease has its full length. work is as in
 // [Request.For].
 func (c *Client) WaitConfirmed(ctx context.Context, r Request, work string) (Run, error) {
-	if c.cfg.Work.Begin() { // if not, Wait fails
+	if c.cfg.Work.Begin() { // if the client is closed, Wait returns the error
 		defer c.cfg.Work.Done()
 	}
 	for {
@@ -181,8 +181,9 @@ func (c *Client) WaitConfirmed(ctx context.Context, r Request, work string) (Run
 }
 
 // Withdraw undoes the grant that a request with an unknown outcome may have got, and reopens its tick. It returns at once, and retries in the
-// background until Redis has answered or the lease must have expired. [Client.Close] waits until Withdraw has tried for twice [Config.Timeout], and
-// lets it try for at least one Timeout after the call of Close. On a closed client, Withdraw tries for up to [Config.Timeout] before it returns.
+// background until Redis has answered or the lease must have expired. Closing the client waits until Withdraw has tried for twice
+// [ClientConfig.Timeout], and lets it try for at least one Timeout after the call of Close. On a closed client, Withdraw tries for up to one Timeout
+// before it returns.
 func (c *Client) Withdraw(r Request, id string) {
 	r.ID = id
 	w := Withdrawal(r.WithDefaults())
@@ -191,9 +192,9 @@ func (c *Client) Withdraw(r Request, id string) {
 	}
 }
 
-// AwaitWithdrawal withdraws a request whose answer never arrived, and waits for the result. Its work must not have begun. Afterwards the lease id
-// can't be granted any more, and the tick is open again unless the run was adopted or abandoned. It returns when Redis has answered and enough
-// replicas have the write, or when ctx ends.
+// AwaitWithdrawal withdraws a request whose answer never arrived, and waits for the result. The work of the request must not have begun. After the
+// withdrawal, the lease id can't be granted any more, and the tick is open again unless the run was adopted or abandoned. AwaitWithdrawal returns
+// when Redis has answered and enough replicas have the write, or when ctx ends.
 func (c *Client) AwaitWithdrawal(ctx context.Context, r Request) error {
 	w := Withdrawal(r.WithDefaults())
 	w.Acked = true
@@ -203,8 +204,8 @@ func (c *Client) AwaitWithdrawal(ctx context.Context, r Request) error {
 	return nil
 }
 
-// MostGivenUp bounds the releases under way in the background. More can accumulate only if Redis is unreachable, which has then granted few of these
-// requests. Leases that are not released expire.
+// MostGivenUp bounds the releases under way in the background. More accumulate only while Redis is unreachable. In that case Redis has granted few of
+// the requests, and a lease that is not released expires.
 const MostGivenUp = 10_000
 
 // GiveUp continues a release in the background, until Redis has answered or the lease must have expired. It returns false if the client is closed.
@@ -233,8 +234,8 @@ func (c *Client) tryLast(r ReleaseRequest, end time.Duration) {
 	_, _ = c.cfg.Store.Release(ctx, r)
 }
 
-// Inspect returns the states of many locks in one round trip. Before that, it frees the rows of leases that have ended. Runs with a trigger become
-// orphans.
+// Inspect returns the states of many locks in one round trip. Before that, it frees the rows of leases that have ended. If such a lease has a
+// trigger, its run becomes an orphan.
 func (c *Client) Inspect(ctx context.Context, locks []InspectRequest) []State {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -273,8 +274,8 @@ func (c *Client) Stop(ctx context.Context, requests []StopRequest) []StopAnswer 
 	return askValid(requests, check, refuse, func(valid []StopRequest) []StopAnswer { return c.cfg.Store.Stop(ctx, valid) })
 }
 
-// Pause sets or ends the pauses of many locks in one round trip. It notifies the clients that [Client.Subscribe], so that they know the pause if the
-// server forgets it. After an unknown outcome the same request may be repeated.
+// Pause sets or ends the pauses of many locks in one round trip. It notifies the clients that called [Client.Subscribe], so that they can restore the
+// pause if the server loses it. After an unknown outcome the same request may be repeated.
 func (c *Client) Pause(ctx context.Context, requests []PauseRequest) []PauseAnswer {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -300,8 +301,8 @@ func (c *Client) Remove(ctx context.Context, locks []string, unusedSince time.Ti
 }
 
 // Publish sends events to all clients that called [Client.Subscribe]: the grants of leases with a tick, so that other clients need not request the
-// tick, and the releases of ended, so that waiters poll less often. A lost event costs one request or one pause between requests. Publish waits for
-// an answer for at most [Config.Timeout]. On a quorum it does nothing.
+// tick, and the releases of the runs in ended, so that waiters poll less often. A lost event costs one request or one pause between requests. Publish
+// waits for an answer for at most [ClientConfig.Timeout]. On a quorum it does nothing.
 func (c *Client) Publish(ctx context.Context, runs, ended []Run) error {
 	p, ok := c.cfg.Store.(EventPublisher)
 	if !ok {
@@ -321,8 +322,8 @@ func (c *Client) Publish(ctx context.Context, runs, ended []Run) error {
 }
 
 // Subscribe calls f with events until ctx ends, and records them in this client's observed state. While subscribed, the client receives the messages
-// of [Client.Stop] at once. If Redis is unreachable or forbids the subscription (see [Config.OnForbidden]), Subscribe retries with growing pauses. f
-// is called from one goroutine.
+// of [Client.Stop] at once. If Redis is unreachable or forbids the subscription (see locking.Config.OnForbidden), Subscribe retries with growing
+// pauses. f is called from one goroutine.
 func (c *Client) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 	if p, ok := c.cfg.Store.(EventPublisher); ok {
 		p.Subscribe(ctx, f)

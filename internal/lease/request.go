@@ -109,13 +109,13 @@ func (r Request) WithDefaults() Request {
 // workMark separates the id of the work from the rest of a lease id.
 const workMark = "."
 
-// For returns the request with its defaults and a new lease id. If work is not empty, the id begins with it. work must not contain dots. [WorkOf]
-// returns it for a row of the lock.
+// For returns the request with its defaults and a new lease id. If work is not empty, the lease id begins with work, which must not contain dots.
+// [WorkOf] extracts work from the lease id.
 func (r Request) For(work string) Request {
 	r.ID = ""
 	r = r.WithDefaults()
 	if work != "" {
-		const random = 12 // letters with 5 bits each: enough for the few requests of one work
+		const random = 12 // rand.Text returns letters of 5 bits; 12 of them suffice for the few requests with the same work
 		r.ID = work + workMark + r.ID[:random]
 	}
 	return r

@@ -51,8 +51,9 @@ type Run interface {
 	// and makes the run an orphan, which another client can adopt ([Request.Adopt]). Clients that called [Client.Subscribe] are notified. A run whose
 	// lease was lost is an orphan already. A lease without a trigger leaves no orphan.
 	//
-	// attempt is the last attempt that has begun, from the granted one to Attempt. The client that adopts the run gets the next number. Unless the lease
-	// was lost before, this reuses a number that was acknowledged but whose attempt never began.
+	// attempt is the last attempt that has begun, from the granted one to Attempt. The client that adopts the run gets the next number. If NextAttempt
+	// has returned that number already, but the attempt never began, the number is used again. It is not used again if the lease was lost before
+	// HandOver, because the orphan then has the number.
 	HandOver(ctx context.Context, attempt int) error
 	// Stopping returns a channel that is closed when the holder is asked to stop: see [Client.Stop]. The holder decides when it stops. The lease is
 	// renewed until the holder releases it.
@@ -68,9 +69,9 @@ type Run interface {
 // noClaimant stands in a memo for a missing claimant.
 const noClaimant = "-"
 
-// NewMemo returns the [Request.Memo] of a run: the text that Redis keeps with it, for clients that inspect the lock. claimant is the identity of the claiming client,
-// deadline the latest start of the run, and instant the instant of the tick, if something else identifies the tick, such as a local time. With the
-// instant, other clients need no zone data. Unused arguments are zero. Without a claimant, the deadline is ignored.
+// NewMemo returns the [Request.Memo] of a run: the text that Redis keeps with the run, for clients that inspect the lock. claimant is the identity of
+// the claiming client, deadline the latest start of the run, and instant the instant of the tick, if something else identifies the tick, such as a
+// local time. With the instant, other clients need no zone data. Unused arguments are zero. Without a claimant, the deadline is ignored.
 func NewMemo(claimant string, deadline, instant time.Time) string {
 	if claimant == "" && instant.IsZero() {
 		return ""
@@ -100,12 +101,12 @@ func readMemo(memo string) (claimant string, deadline, at time.Time) {
 	return fields[0], time.UnixMicro(n).UTC(), at
 }
 
-// Instant returns the instant of the run's tick, from the client that first won it. It is zero without a tick.
+// Instant returns the instant of the run's tick, as computed by the client to which the tick was granted first. It is zero without a tick.
 func (r Row) Instant() time.Time {
 	if _, _, at := readMemo(r.Memo); !at.IsZero() {
 		return at
 	}
-	return r.Tick // identified by its instant
+	return r.Tick // the memo has no instant if the tick is identified by its instant
 }
 
 // Claimant returns the identity of the client that claimed the run, and the latest start of the run. Both are set only for a first attempt that was

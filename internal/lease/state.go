@@ -12,8 +12,8 @@ import (
 type InspectRequest struct {
 	Lock      string
 	Permanent bool // see [Request]
-	// Schedule, if set, announces the schedule of a replica that starts. If it is not the current schedule of the lock, it begins now, and its ticks
-	// before now count as decided.
+	// Schedule, if set, announces the schedule of a replica that starts. If the lock has another current schedule, the announced schedule replaces it,
+	// and ticks of the new schedule before now count as decided.
 	Schedule string
 	// Behind is the number of seconds by which [Tick.At] is currently behind [Tick.Instant]. ZoneRules, if set, is a hash of the time zone data from
 	// which the instants are computed.
@@ -28,7 +28,7 @@ type InspectRequest struct {
 	// Follower, if set, is the name of a lock whose ticks depend on the ticks of this lock. The reply then lists the ticks that succeeded. Used is the
 	// newest tick whose outcome the follower no longer needs. The lock forgets an outcome once all followers have used it, keeps at most a thousand
 	// outcomes, and forgets a follower that no request has named for a day. A tick has an outcome only if its holder reported one: see
-	// engine.Run.ReleaseWith. If Redis loses its data, the outcomes are lost.
+	// [Run.ReleaseWith]. If Redis loses its data, the outcomes are lost.
 	Follower string
 	Used     time.Time
 	// Acked has ticks of [State.Settled] whose outcome was recorded. The lock then forgets these settlements.
@@ -99,15 +99,15 @@ type Row struct {
 	Attempt    int
 	Trigger    string
 	Memo       string
-	EndedWell  bool   // the work of the orphan had succeeded before its holder died: see engine.Run.MarkSucceeded
-	Stopped    string // why the holder of the orphan was asked to stop before its lease ended, see engine.Client.Stop; "" if it was not asked
+	EndedWell  bool   // the work of the orphan had succeeded before its holder died: see [Run.MarkSucceeded]
+	Stopped    string // why the holder of the orphan was asked to stop before its lease ended, see [Client.Stop]; "" if it was not asked
 	// Renewed is true if the lease of the orphan is known to have been renewed. Its holder then had received the grant.
 	Renewed   bool
 	Abandoned bool // the orphan was abandoned, see [InspectRequest.Abandon], or handed over; its tick stays decided
 }
 
-// An Ended is a tick that has succeeded. Due is the time at which the last of this tick and all earlier ticks ended. A tick has ended once it is
-// decided, no lease for it is held, and no orphan of it waits for a recovery.
+// An Ended is a tick that has succeeded. Due is the time from which this tick and all earlier ticks had ended. A tick has ended once it is decided,
+// no lease for it is held, and no orphan of it waits for a recovery.
 type Ended struct{ Tick, Due time.Time }
 
 // Validate returns an error if a text contains a separator of the stored format.
@@ -223,7 +223,7 @@ func (w *ObservedCache) Learn(lock string, k Observed, idle time.Duration, now i
 }
 
 // LearnPublished records the state in a published message, which any Redis user could have forged. It updates only locks that this client uses. It
-// never lowers the longest lease, because a Redis that has lost its data grants nothing for that time.
+// never lowers the longest lease, because Redis grants nothing for the length of the longest lease after it has lost its data.
 func (w *ObservedCache) LearnPublished(lock string, k Observed, idle time.Duration, now int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// A StopRequest asks the holder of a lease to stop its work: see engine.Run.Stopping. With an ID, it selects the lease with this id. Without an ID,
-// it selects a lease to make room for a tick.
+// A StopRequest asks the holder of a lease to stop its work: see [Run.Stopping]. With an ID, it selects the lease with this id. Without an ID, it
+// selects a lease to make room for a tick.
 type StopRequest struct {
 	Lock      string
 	Permanent bool // see [Request]
@@ -227,7 +227,7 @@ var ErrAhead = errors.New("fencing token ahead of the server's clock")
 
 // A StaleError has the token that was refused, and the greatest token that the resource has seen.
 type StaleError struct {
-	Resource string // "" for a gate
+	Resource string // "" if a locking.Gate refused the token
 	Token    Token  // the refused token
 	Newest   Token  // the greatest token so far
 }

@@ -67,7 +67,7 @@ type (
 	Remover interface {
 		Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error)
 	}
-	// An EventPublisher publishes grants, and releases of locks by their names, and calls a function with the events of others.
+	// An EventPublisher publishes grants, and releases of locks by their names, and calls a function with the events of other clients.
 	EventPublisher interface {
 		Publish(ctx context.Context, granted []GrantedRow, released []string) error
 		Subscribe(ctx context.Context, f func([]GrantEvent))
@@ -89,7 +89,7 @@ type Result struct {
 	ID      string    // the lease id of the request; set by [Client]
 	Run     Run       // the held lease, if Granted; set by [Client]
 	Grant   Grant     // the granted row, if Granted
-	Until   time.Time // by Redis's clock
+	Until   time.Time // by Redis's clock; its meaning depends on Verdict
 	Holder  string    // the owner of a held slot
 	Outcome string    // of a decided tick: IfHeld or IfLate of a request, the outcome of a pause, or [OutcomeGranted]
 	Orphans int       // the number of runs of this lock whose outcome no replica has recorded yet
@@ -165,7 +165,7 @@ type ReleaseRequest struct {
 	Outcome string // for followers: [OutcomeFailed] or [OutcomeSucceeded]; "" for none
 	Held    bool   // the lease had not ended before the first try to release it
 	Doubt   bool   // an earlier try, sent while the lease was held, may have released it: a missing row does not prove a loss
-	Fresh   bool   // the lease was never renewed, so its ticket is current
+	Fresh   bool   // the lease was never renewed, so Grant.Ticket is still valid
 	Acked   bool   // wait until enough Redis replicas have the write
 }
 

@@ -117,8 +117,8 @@ func (w *problemWatch) checkPeers(replicas []journal.Replica, self journal.Repli
 	}
 }
 
-// marginWindow is the time for which a registration shows a margin. A user who looks once a minute sees every low margin, and a slow minute is soon forgotten.
-// The window moves in steps of [cluster.RegisterEvery].
+// marginWindow is the time for which a registration shows a margin. So a user who reads the status once a minute sees every low margin, and an old one does not
+// stay on display. The window moves in steps of [cluster.RegisterEvery].
 const marginWindow = time.Minute
 
 // margins holds the margins of the leases that were recently renewed or lost. Its zero value is ready for use. It is safe for concurrent use.
@@ -126,7 +126,7 @@ type margins struct {
 	mu    sync.Mutex
 	began time.Time // start of step 0
 	steps [marginWindow / cluster.RegisterEvery]struct {
-		number int64 // number of the step; a smaller number than expected is from an earlier window
+		number int64 // number of the step; if it is too small for the window, least is out of date
 		least  *journal.LeaseMargin
 	}
 }
@@ -192,10 +192,10 @@ func (m *margins) currentStep() int64 {
 }
 
 const (
-	// beatEvery is the interval at which a replica checks that its process runs.
+	// beatEvery is the interval at which watchStandstill measures the time since its last check.
 	beatEvery = time.Second
-	// longStandstill is the minimum delay of such a check that counts as a standstill: the process was stopped, or got no CPU time. In that time it may have missed
-	// ticks.
+	// longStandstill is the minimum delay of a check that counts as a standstill. During a standstill the process was stopped or got no CPU time, so it may have
+	// missed ticks.
 	longStandstill = 3 * time.Second
 )
 

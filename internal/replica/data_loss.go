@@ -17,8 +17,8 @@ import (
 // A lossWatch detects whether Redis has lost its data, from the results of a replica's registrations.
 //
 // The main evidence is the epoch of the data. After a loss, the first replica that registers sets a new epoch. If Redis returns with an old snapshot, it has
-// the same epoch, but lacks the registration, which cannot have expired yet. A missing registration alone is no proof. A replica that takes over the name
-// removes the registration too, and Redis may evict it if memory runs short.
+// the same epoch, but lacks the registration, which cannot have expired yet. A missing registration alone is no proof. Another replica that takes over this
+// replica's name removes the registration, and Redis may evict the registration if memory runs short.
 type lossWatch struct {
 	epoch   string            // the last epoch that was read; "" before the first
 	renewed time.Time         // time of the last registration; zero before the first
@@ -64,8 +64,9 @@ const (
 // A successorWatch counts how often each other replica with this replica's name was listed. Its zero value has no counts.
 type successorWatch struct{ listed map[string]int }
 
-// findSuccessor checks a list of all replicas, including draining ones, for a successor. A successor first registers, and then removes this replica's
-// registration. So it is new in this list or in the one before. Replicas in the first list were registered before this replica, and are no successors.
+// findSuccessor checks a list of all replicas, including draining ones, for a successor. A successor registers, and soon afterwards removes this replica's
+// registration. So only a replica of the same name that was listed once or twice can be the successor. Replicas in the first list that this replica reads were
+// registered before it, and are no successors.
 func (w *successorWatch) findSuccessor(all []journal.Replica, self journal.Replica) succession {
 	const old = 3
 	found, listed := noSuccessor, map[string]int{}
@@ -174,8 +175,8 @@ const (
 	mostUnwritten = 10
 )
 
-// incidents records outages of Redis and losses of its data in the journal. Every replica records them as soon as Redis answers, because the leader may have
-// changed by then.
+// incidents records outages of Redis and losses of its data in the journal. Every replica does this as soon as Redis answers. It is not left to the leader,
+// because the leader may change during an outage.
 type incidents struct {
 	journal *journal.Journal
 	replica string

@@ -176,7 +176,7 @@ func (l *liveOutput) run(ctx context.Context) {
 	}
 }
 
-// publishLast publishes the rest of the output. All runs share one time limit, because the drain is over.
+// publishLast publishes the rest of the output. All runs share one time limit, because the drain is over and the process is about to end.
 func (l *liveOutput) publishLast(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout)
 	defer cancel()
@@ -203,8 +203,9 @@ func (l *liveOutput) hasUnchecked() bool {
 	return slices.ContainsFunc(l.runs, func(r *liveRun) bool { return r.manual && !r.checked })
 }
 
-// findFollowers checks which runs are followed. A run stays followed for followedFor after its last follower was found. An error extends that time. For a run
-// that has ended, only the first check can extend it, because Redis may refuse output for hours.
+// findFollowers checks which runs are followed. A run counts as followed for followedFor after the last check that found a follower. If a check fails, the time
+// starts anew for a followed run. For a run that has ended, only its first check can start the time. Otherwise the run would be kept in memory for hours if
+// Redis fails for hours.
 func (l *liveOutput) findFollowers(ctx context.Context) {
 	l.mu.Lock()
 	runs := slices.Clone(l.runs)

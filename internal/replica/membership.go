@@ -101,7 +101,7 @@ func (m *membership) renewEntry(ctx context.Context) bool {
 		m.log.Debug("not registered", "error", err)
 		m.peers.markIncomplete()
 		m.incidents.noteFailure(began, time.Since(asked), err)
-		if m.loss.hasRegistered() { // the write may have succeeded, and would then hide a loss of data from the next registration
+		if m.loss.hasRegistered() { // restore the data as if it were lost: if the unanswered write has succeeded, the next registration can't detect a loss before that write
 			m.announcer.due.Store(true)
 		}
 		return false
@@ -155,7 +155,7 @@ func (m *membership) meetPeers(ctx context.Context, self journal.Replica) succes
 		m.log.Debug("cannot read all other replicas", "error", err)
 		m.peers.markIncomplete()
 	}
-	if err != nil && (!errors.Is(err, journal.ErrCorrupt) || len(replicas) == 0) { // in the other case only the damaged entries are missing
+	if err != nil && (!errors.Is(err, journal.ErrCorrupt) || len(replicas) == 0) { // after ErrCorrupt, only the damaged entries are missing from the list
 		return successionUnknown
 	}
 	m.namesakes.checkNamesakes(namesakesOf(replicas, self), func(o journal.Replica) {
@@ -167,7 +167,7 @@ func (m *membership) meetPeers(ctx context.Context, self journal.Replica) succes
 }
 
 // An announcer restores the data of all jobs in a Redis that may have lost it, from this replica's copy. Each inspection of a job sends the copy. Otherwise,
-// Redis would receive the copy only when the job is next due. Until then it could grant the lock to a replica without a copy.
+// Redis would receive the copy only when the job is next due. Until then, Redis could grant the lock to a replica that has no copy.
 type announcer struct {
 	sweep func(context.Context, ...string) error // inspects all jobs
 	log   hclog.Logger

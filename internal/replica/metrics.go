@@ -81,7 +81,7 @@ func (m *monitor) runServer(ctx context.Context) {
 
 func (m *monitor) close() {
 	if m.web != nil {
-		_ = m.web.Close() // an error if the server has run, because that has closed the listener
+		_ = m.web.Close() // fails after the server has run, because the server has closed the listener already
 	}
 	if m.view != nil {
 		m.view.close()
@@ -126,8 +126,8 @@ func (o observedRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.R
 	return o.Runner.Run(ctx, run)
 }
 
-// logAbandoned logs an abandoned run. All other replicas record the runs of a dead replica, so only the first record is an event. A replica that drains records
-// its own runs before it hands them over, so these are not logged.
+// logAbandoned logs an abandoned run. All other replicas write records of a dead replica's runs, but for each run only the record that Redis stored first
+// becomes an event. A replica that drains records its own runs before other replicas can, so these runs are not logged.
 func logAbandoned(log hclog.Logger, e events.Event) {
 	rec, isOutcome := e.(events.Outcome)
 	if !isOutcome {
@@ -135,7 +135,7 @@ func logAbandoned(log hclog.Logger, e events.Event) {
 	}
 	level, what := hclog.Error, "run abandoned: its holder is gone"
 	switch {
-	case rec.Outcome == journal.OutcomeOK && rec.Token != 0 && rec.Started.IsZero(): // the holder would have recorded the start
+	case rec.Outcome == journal.OutcomeOK && rec.Token != 0 && rec.Started.IsZero(): // the record is not from the holder, which would have recorded the start
 		level, what = hclog.Warn, "run ended well: its holder was gone before it could release it"
 	case rec.Outcome != journal.OutcomeAbandoned:
 		return

@@ -103,8 +103,9 @@ func (l *reloader) currentStamp(ctx context.Context) string {
 	return now
 }
 
-// reloadConfig applies the new configuration. If it has faults, the last good one stays in use. If settled is not "", and the files have another stamp after
-// they were read, nothing is applied.
+// reloadConfig applies the new configuration. If it has faults, the last good one stays in use. settled is the stamp that the files had at the last two checks,
+// or "" if a user requested the reload. If settled is not "" and the files have another stamp after they were read, they are still being written, and nothing
+// is applied.
 func (l *reloader) reloadConfig(ctx context.Context, settled string) {
 	var files *config.Files
 	cfg, done, err := untilDone(ctx, func() (cfg *config.Config, err error) {
@@ -114,7 +115,7 @@ func (l *reloader) reloadConfig(ctx context.Context, settled string) {
 	if !done {
 		return
 	}
-	if now := l.currentStamp(ctx); settled != "" && now != settled { // the files are being written
+	if now := l.currentStamp(ctx); settled != "" && now != settled {
 		l.fresh = now
 		return
 	}
@@ -162,7 +163,7 @@ func retainSettings(cfg, started *config.Config) (sections []string) {
 	differs("[history]", cfg.History, started.History)
 	differs("[server]", cfg.Server, started.Server)
 	cfg.Namespace, cfg.Redis, cfg.Replica, cfg.History, cfg.Server = started.Namespace, started.Redis, started.Replica, started.History, started.Server
-	maps.Copy(cfg.EnvTaken, started.EnvTaken) // these variables are still in use, so no job may have them
+	maps.Copy(cfg.EnvTaken, started.EnvTaken) // the running replica still uses these variables, so no job may inherit them
 	return sections
 }
 

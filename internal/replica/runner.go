@@ -102,7 +102,7 @@ func (r *commandRunner) resultOf(exit process.Exit) scheduler.Result {
 	case exit.OOMKills > 0:
 		result.Err = fmt.Errorf("%w; meanwhile the kernel killed processes of the replica's cgroup because memory ran out (oom_kill rose by %d)", result.Err, exit.OOMKills)
 	}
-	if exit.Late { // the lease was lost, regardless of the exit code
+	if exit.Late { // the warden ended the run because of its lease, so the exit code says nothing about the command
 		result.Err = run.ErrLost
 	}
 	if !exit.Killed.IsZero() {

@@ -21,7 +21,7 @@ const (
 	mostBulk     = 16 << 20 // bytes of a string
 	mostBytes    = 64 << 20 // total bytes
 	mostElements = 1 << 20
-	mostPairs    = 1 << 16 // of a map
+	mostPairs    = 1 << 16 // key-value pairs of a map
 	mostDepth    = 32
 	mostLine     = 64 << 10 // bytes of a line: a status, an error, a number
 )

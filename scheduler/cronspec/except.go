@@ -72,8 +72,8 @@ func formatDates(dates []time.Time) string {
 	return strings.Join(texts, ",")
 }
 
-// hasTick searches from lawEnds if the schedule has no end, because from then on the rules of all zones repeat. Otherwise it searches the last
-// calendar cycle before the end.
+// hasTick reports whether the schedule has any tick. If the schedule has no end, hasTick searches from lawEnds, because from then on the rules of all
+// zones repeat. Otherwise it searches the last calendar cycle before the end.
 func (s *Schedule) hasTick() bool {
 	from := max(s.after, lawEnds)
 	if s.until < lastInstant {
@@ -88,8 +88,8 @@ func (s *Schedule) hasTick() bool {
 // clock change splits in two.
 const enoughDays = 40 * (366 + 10)
 
-// nextUnexcepted is [Schedule.nextNamed] without the excepted instants. For speed it works day by day, not instant by instant, and skips a day that
-// has the same plan as the last day without a tick.
+// nextUnexcepted is [Schedule.nextNamed] without the excepted instants. For speed it works day by day, not instant by instant. If a day has the same
+// plan as the last day without a tick, it has no tick either, and is skipped.
 func (s *Schedule) nextUnexcepted(after, limit int64) (int64, bool) {
 	var barren plan // the plan of the last day without a tick
 	for range enoughDays + len(s.exceptions.dates) {
@@ -182,7 +182,7 @@ func (d dials) minuteSet(n int64) (seconds uint64) {
 
 func secondsBelow(n int64) uint64 { return 1<<uint64(min(max(n, 0), 60)) - 1 }
 
-// An everyDial has the instants of an "@every" expression on one day: first is the first one after midnight, in seconds.
+// An everyDial has the instants of an "@every" expression on one day: first is the number of seconds from midnight to the first of them.
 type everyDial struct{ step, first int64 }
 
 func (e every) dialOn(st stretch) dial {
@@ -204,7 +204,7 @@ func (d everyDial) minuteSet(n int64) (seconds uint64) {
 // A wallDial has the instants of an expression with fields on one day. Times are in seconds since midnight.
 type wallDial struct {
 	hours, minutes, seconds uint64 // empty on a day that does not match
-	since                   int64  // earlier times are ignored, because the clock has shown them before; only for a fixed-time expression
+	since                   int64  // for a fixed-time expression: earlier times are ignored, because the clock has shown them before
 	caught                  int64  // the tick for matching times that the clock skipped; -1 if there is none
 }
 
@@ -240,7 +240,7 @@ func (w *wall) namesDay(midnight int64) bool {
 	day := w.face.Dom>>date.Day()&1 != 0
 	weekday := w.face.Dow>>date.Weekday()&1 != 0
 	matches := day || weekday
-	if w.face.Dom&starBit != 0 { // see readFace
+	if w.face.Dom&starBit != 0 { // readFace sets starBit if both day fields must match
 		matches = day && weekday
 	}
 	return matches && w.face.Month>>date.Month()&1 != 0

@@ -154,7 +154,7 @@ func (s *scanner) readUpper(low, start int) (int, error) {
 		return 0, err
 	}
 	if s.kind.top == sundayAgain && high == 0 && low > 0 {
-		high = sundayAgain // FRI-SUN
+		high = sundayAgain // a range such as FRI-SUN ends with the Sunday after its first day
 		message, hint := readingOfSunday(low)
 		s.addRemark(start, message, hint)
 	}
@@ -165,7 +165,7 @@ func (s *scanner) readUpper(low, start int) (int, error) {
 	return high, nil
 }
 
-// readSpread parses the range and the step after H. It returns the values for the job.
+// readSpread parses the range and the step after H. It returns the values that H stands for in this job.
 func (s *scanner) readSpread() (uint64, error) {
 	low, high := s.kind.low, s.kind.spread
 	if s.skipPrefix("(") {

@@ -20,8 +20,8 @@ import (
 // This includes lists with both kinds of expressions, because local times and instants have no common order.
 
 // aheadOfAll is at least the greatest offset of any zone since 1900. The identity of a nominal tick is its local time, interpreted as UTC, minus
-// aheadOfAll. So an identity is never later than its instant, with any zone data. This lets a replica recognise a clock that was set back: then
-// identities of decided ticks are later than the clock.
+// aheadOfAll. So an identity is never later than its instant, with any zone data. If the identity of a decided tick is later than the clock
+// nevertheless, the clock was set back.
 const aheadOfAll = 14 * 60 * 60 // seconds
 
 // Nominal reports whether the ticks of the schedule are identified by local times.
@@ -124,7 +124,8 @@ func (s *Schedule) UpTo(id time.Time) time.Time {
 	return tick
 }
 
-// Behind returns the difference between now and the identity of a tick that is due now, in seconds. It is zero for schedules without nominal ticks.
+// Behind returns the number of seconds by which the identity of a tick that is due now is earlier than now. It is zero for schedules without nominal
+// ticks.
 func (s *Schedule) Behind(now time.Time) int64 {
 	return now.Unix() - s.IDAt(now).Unix()
 }
@@ -159,7 +160,7 @@ func firstReach(zone *time.Location, wanted int64) int64 {
 // ZoneRules returns a hash of the zone's offset changes from 2020 to 2037, for a schedule with nominal ticks. Otherwise it returns "". Versions of
 // the zone data that differ in this time have different hashes.
 func (s *Schedule) ZoneRules() string {
-	const begin, end = 1_577_836_800, lawEnds // 2020-01-01
+	const begin, end = 1_577_836_800, lawEnds // begin is 2020-01-01T00:00:00Z
 	if s.zone == nil {
 		return ""
 	}

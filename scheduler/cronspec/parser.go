@@ -152,7 +152,7 @@ func (p *parser) assembleRule(words []word, sets [fieldCount]uint64) (rule, stri
 	both := star(fieldDay) || star(fieldWeekday)
 	day, weekday := kindOf(fieldDay).allValues(), kindOf(fieldWeekday).allValues()
 	if !both && (sets[fieldDay] == day || sets[fieldWeekday] == weekday) {
-		sets[fieldDay], sets[fieldWeekday], both = day, weekday, true // one day field matches every day, so the rule "either field" is the same as all days
+		sets[fieldDay], sets[fieldWeekday], both = day, weekday, true // one day field matches every day, so with the rule "either field" every day matches
 	}
 	fields := make([]string, fieldCount)
 	for i, set := range sets {
@@ -267,15 +267,15 @@ func foreignHint(text string) string {
 }
 
 // Remarks returns a remark for each part of an expression that other cron programs interpret differently, and for a [Schedule.Mixed] schedule.
-// Message has the interpretation of this package. Hint has a notation without the problem; it may be empty.
+// Message has the interpretation of this package. Hint describes how to avoid the difference, or is empty.
 func (s *Schedule) Remarks() []*ParseError { return s.remarks }
 
 func (p *parser) addRemark(offset int, message, hint string) {
 	*p.remarks = append(*p.remarks, &ParseError{Except: p.except, Index: p.index, Offset: offset, Message: message, Hint: hint})
 }
 
-// remarkGap adds a remark on a fixed-time expression if daylight saving skips several of its times at once. Here they become one tick, but Debian's
-// cron runs each of them.
+// remarkGap adds a remark on a fixed-time expression if daylight saving skips several of its times at once. This package makes one tick of them, but
+// Debian's cron runs each of them.
 func (p *parser) remarkGap(w *wall, offset int) {
 	if w.clock || p.except {
 		return

@@ -39,15 +39,15 @@
 //
 // [Options] can except instants, which are then not ticks: Next and Prev skip them. Schedules with different exceptions have different keys and
 // digests. An expression in Except excepts exactly its own instants: "0 12 * * *" excepts noon, and "* * 12 * * *" the whole hour. The rules above,
-// such as the daylight-saving rules, also apply to expressions in Except. For example, "30 2 * * *" excepts all instants of the schedule "30 2 * *
-// *". But "* 2 * * *" does not except its tick on a day on which 2:30 is skipped, because this tick is not between 2:00 and 3:00. A date in
-// ExceptDates excepts all instants of that day, by the clock of the zone.
+// such as the daylight-saving rules, also apply to expressions in Except. For example, the schedule "30 2 * * *" has no ticks left if the same
+// expression is in Except. But "* 2 * * *" in Except leaves a tick on each day on which the clock skips 2:30, because the tick then comes right after
+// the skipped time, not between 2:00 and 3:00. A date in ExceptDates excepts all instants of that day, by the clock of the zone.
 //
 // # Limits
 //
 // Ticks are whole seconds between the years 1 and 9999. Parse refuses a schedule without any tick within the 400-year cycle of the calendar. It also
-// refuses a schedule if all instants are excepted on about 15,000 successive days that have any. That is 40 years of days, a time in which every kind
-// of year occurs.
+// refuses a schedule if all instants are excepted on about 15,000 successive days with instants. 15,000 days are 40 years, in which every kind of
+// year occurs.
 package cronspec
 
 import (
@@ -90,7 +90,7 @@ type Schedule struct {
 	rules      []rule
 	zone       *time.Location // the zone if ticks are nominal; otherwise nil
 	location   *time.Location // the zone of the expressions
-	exceptions *exceptions    // nil for none
+	exceptions *exceptions    // nil if there are no exceptions
 	after      int64          // all ticks are after this instant
 	until      int64          // no tick is after this instant
 	key        string
@@ -178,7 +178,7 @@ func (s *Schedule) nextTick(after, limit int64) (int64, bool) {
 	return s.nextUnexcepted(after, limit)
 }
 
-// nextNamed ignores exceptions. It returns the first instant of any expression after the given instant, up to limit.
+// nextNamed returns the first instant of any expression after the given instant, up to limit. It ignores exceptions.
 func (s *Schedule) nextNamed(after, limit int64) (int64, bool) {
 	found := false
 	for _, r := range s.rules {
@@ -206,7 +206,8 @@ func ceilSecond(t time.Time) int64 {
 }
 
 // prevTick returns the last tick before an instant, not earlier than 1970. It uses only nextTick: it goes back in growing steps until it finds a
-// tick, and then finds the last tick by bisection. The first step is the distance between the next two ticks, which is a good guess.
+// tick, and then finds the last tick by bisection. The first step is the distance between the next two ticks, because the distance to the previous
+// tick is often the same.
 func (s *Schedule) prevTick(before int64) (int64, bool) {
 	reach := int64(1)
 	if t, ok := s.nextTick(before-1, s.until); ok {

@@ -115,7 +115,7 @@ func (w *wall) nextShown(after, limit int64) (int64, bool) {
 	return 0, false
 }
 
-// nextReached returns the first instant after the given instant at which the zone's clock reaches or skips a matching time, which it had not reached
+// nextReached returns the first instant after the given instant at which the zone's clock reaches or skips a matching time that it had never reached
 // before.
 func (w *wall) nextReached(after, limit int64) (int64, bool) {
 	p, reached := reachedBy(w.zone, after)

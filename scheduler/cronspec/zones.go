@@ -85,7 +85,7 @@ func (z *Zones) Location(name string) (*time.Location, error) {
 // Names returns the names of all zones, sorted.
 func (z *Zones) Names() []string { return slices.Clone(z.orBuiltIn().names) }
 
-// Version returns the version of the data, such as "2026f". As strings, later versions are greater.
+// Version returns the version of the data, such as "2026f". Later versions are greater when compared as strings.
 func (z *Zones) Version() string { return z.orBuiltIn().version }
 
 func (z *Zones) orBuiltIn() *Zones {
@@ -126,7 +126,8 @@ func BuiltIn() *Zones { return builtIn() }
 
 var builtIn = sync.OnceValue(openBuiltIn)
 
-// openBuiltIn opens the embedded archive. An error means that the build is broken, which tests detect: then loading any zone returns the error.
+// openBuiltIn opens the embedded archive. An error means that the build is broken, which tests detect. After an error, loading any zone returns this
+// error.
 func openBuiltIn() *Zones {
 	archive, err := zip.NewReader(strings.NewReader(zoneArchive), int64(len(zoneArchive)))
 	if err != nil {
@@ -139,7 +140,7 @@ func openBuiltIn() *Zones {
 		}
 		return time.LoadLocationFromTZData(name, data)
 	}}
-	for _, f := range archive.File { // sorted
+	for _, f := range archive.File { // the archive is sorted by name
 		if f.Name != versionFile {
 			z.names = append(z.names, f.Name)
 			continue

@@ -92,9 +92,9 @@ func (b *breaker) beginProbe() *probing {
 
 var errStartHangs = errors.New("a test program did not start in time")
 
-// noteFailedStart records that a start hung, or failed because a resource was missing. It probes, and reports whether the probe fails, too: then the
-// whole replica is affected, and the breaker is open. Without a probe function, only a failed start opens the breaker: a start that hung is blamed on
-// its job.
+// noteFailedStart records that a start hung, or failed because a resource was missing. It probes, and reports whether the probe fails, too. If the
+// probe fails, the whole replica is affected, and the breaker is open. Without a probe function, only a failed start opens the breaker: a start that
+// hung is blamed on its job.
 func (b *breaker) noteFailedStart(err error) (open bool) {
 	switch {
 	case b.openReason() != "":

@@ -41,7 +41,7 @@ type Executor struct {
 	draining context.Context // ends when the drain begins
 	drain    context.CancelFunc
 	limit    time.Time       // the end of the drain; read after draining has ended
-	parting  context.Context // ends lastWords after the drain or the abort; from then on nothing waits for records
+	parting  context.Context // ends when the time lastWords has passed after the drain or the abort; then nothing waits for records any more
 	part     context.CancelFunc
 }
 
@@ -211,7 +211,8 @@ func (e *execution) carryOut() Ending {
 	return Ending{Record: e.record, unreturned: end.unreturned}
 }
 
-// recordEnd records the end of a run. Unless writes to the journal are failing, it waits for the write, at most for a quarter of the lease.
+// recordEnd records the end of a run. It waits for the write, at most for a quarter of the lease. If writes to the journal are failing, it does not
+// wait.
 func (e *execution) recordEnd() {
 	recorder := e.x.recorder
 	if !recorder.HasJournal() {
@@ -234,7 +235,7 @@ func (e *execution) markSucceeded() {
 		return
 	}
 	err := e.Term.MarkSucceeded(e.x.parting, e.Followed)
-	if errors.Is(err, election.ErrUnknown) { // try once more: if this replica died after the run was recorded as ok, no child would run
+	if errors.Is(err, election.ErrUnknown) { // try once more: without this record, no child would run if this replica died after the journal has recorded the run as ok
 		err = e.Term.MarkSucceeded(e.x.parting, e.Followed)
 	}
 	if err != nil {
@@ -305,8 +306,8 @@ func (e *execution) logLostLease() (stop func() bool) {
 	return context.AfterFunc(ctx, func() { e.log.Warn("lease lost; the run goes on", "error", context.Cause(ctx)) })
 }
 
-// undoGrant ends the term of a run that never began. It gives the grant back and publishes an event, so that another replica runs the tick. A run
-// that no other replica can begin is recorded instead.
+// undoGrant ends the term of a run that never began. It gives the grant back and publishes an event, so that another replica runs the tick. If no
+// other replica can begin the run, because a user requested this run, the outcome of the run is recorded instead.
 func (e *execution) undoGrant(end tryEnd) Ending {
 	switch {
 	case e.Term == nil:

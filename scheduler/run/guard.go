@@ -13,7 +13,7 @@ import (
 type guard struct {
 	*execution
 	term    *election.Term  // the lease that the run must not outlive; nil without a lock, or if Job.OutlivesLease is set
-	lost    <-chan struct{} // closed when term has ended; nil without term
+	lost    <-chan struct{} // closed when term has ended; nil if term is nil
 	limits  selffence.Limits
 	start   *start
 	stopRun context.CancelCauseFunc
@@ -70,7 +70,7 @@ func (g *guard) watchRun(over <-chan struct{}) (cause error) {
 			halt(ErrDrain, left)
 			if left > 0 {
 				drain.Reset(left)
-			} else { // after a stop for an earlier reason, the kill may be due later
+			} else { // the run was already stopped for another reason, and its grace may last longer than the drain
 				g.kill()
 			}
 		case <-lease.C:

@@ -55,7 +55,7 @@ const (
 	ReasonPaused  Reason = "paused"
 
 	ReasonUser     Reason = "user"
-	ReasonReplaced Reason = "replaced" // by a newer tick
+	ReasonReplaced Reason = "replaced" // a newer tick replaced the run
 	ReasonDrain    Reason = "drain"
 )
 
@@ -177,12 +177,12 @@ func (r Record) When() time.Time {
 	return r.Started
 }
 
-// Failed reports whether the record is a failure. The record of a failed try that was followed by another try is not.
+// Failed reports whether the record is a failure. The record of a failed try that was followed by another try is no failure.
 func (r Record) Failed() bool { return !r.Retried && slices.Contains(Failures(), r.Outcome) }
 
 // MarshalJSON writes times in UTC, whatever their zone.
 func (r Record) MarshalJSON() ([]byte, error) {
-	type plain Record // has no MarshalJSON, which would call itself
+	type plain Record // plain has no method MarshalJSON, so json.Marshal does not call this method again
 	for _, t := range []*time.Time{&r.Tick, &r.Started, &r.Finished} {
 		*t = t.UTC()
 	}

@@ -26,7 +26,7 @@ type Journal interface {
 type Recorder struct {
 	journal Journal
 	log     hclog.Logger
-	wake    chan struct{} // capacity 1
+	wake    chan struct{} // wakes the goroutine of run when a record is added; capacity 1, so that Add does not block
 	failing atomic.Bool   // the last write failed
 
 	mu      sync.Mutex
@@ -95,7 +95,7 @@ const RecordTimeout = 2 * time.Second
 
 const (
 	maxWaiting     = 10_000
-	dropAtOnce     = maxWaiting / 10 // many at once, so that there is one log line for many records
+	dropAtOnce     = maxWaiting / 10 // the number of records that are dropped at once, so that there is one log line for all of them
 	maxRecordBatch = 500
 	lastWords      = 2 * time.Second // the time for which the recorder retries the last records before it ends
 )

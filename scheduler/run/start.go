@@ -23,8 +23,8 @@ const (
 	calledOff
 )
 
-// A start makes sure that a try either begins its work or gives its grant back, and never both: both leave the state preparing by one
-// compare-and-swap.
+// A start makes sure that a try never begins its work and also gives its grant back: for either of the two, the state must change from preparing, by
+// a compare-and-swap, which succeeds only once.
 type start struct {
 	state atomic.Int32
 	began func(at time.Time) // called when the work has begun

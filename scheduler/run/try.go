@@ -64,7 +64,7 @@ func (e *execution) runTries() (end tryEnd) {
 		record.finish(ended)
 		record.keepResult(result)
 		record.setOutcome(result.Err, cause, e.hasLapsed())
-		if last != nil && !begin.is(started) { // this try was stopped before its work began; it still counts, so the try before it gets its record
+		if last != nil && !begin.is(started) { // this try was stopped before its work began; it still counts as a try, so the previous try gets a record of its own
 			e.x.recorder.Add(last.try)
 		}
 		if run.Attempt > e.Job.Retries || record.Outcome != Failed && record.Outcome != TimedOut {
@@ -184,9 +184,9 @@ func (j *Job) callRunner(stop context.Context, run *Run) (result Result) {
 	return j.Runner.Run(stop, run)
 }
 
-// recordBegun records that the work of a try has begun. It does not wait for the write: if this replica dies before it, the run leaves an orphan,
-// which other replicas record. For a later try, the record of the run is written first, with the new attempt number. Then the record of the last try
-// follows, so that no reader finds two records of one attempt.
+// recordBegun records that the work of a try has begun. It does not wait for the write: if this replica dies before the write, the run leaves an
+// orphan, which other replicas record. For a later try, the record of the run is written first, with the new attempt number. The record of the
+// previous try follows. In the other order, a reader could find two records of one attempt.
 func (e *execution) recordBegun(run *Run, record Record, at time.Time, last *pastTry) {
 	if last == nil {
 		record.Started = at
@@ -255,8 +255,8 @@ func (e *execution) goesOn() bool {
 	return held && e.stop.Err() == nil && e.x.draining.Err() == nil && e.x.Abort.Err() == nil && whyStopped(e.Term) == nil
 }
 
-// noMoreTries concludes a run that was stopped between two tries. If the run was canceled or replaced, or lost its lease, this becomes the outcome.
-// Otherwise the outcome of the last try remains.
+// noMoreTries concludes a run that was stopped between two tries. If the run was canceled or replaced, or lost its lease, its outcome becomes
+// canceled or lost. Otherwise the outcome of the last try remains.
 func (e *execution) noMoreTries() endState {
 	record, why := &e.record, whyStopped(e.Term)
 	if why == nil && e.hasLapsed() {
@@ -303,7 +303,7 @@ func stopRequested(term *election.Term) <-chan struct{} {
 const retryStart = time.Minute
 
 // retryUnstarted handles a try whose work could not begin. It waits and returns true if the try is to be started again, with the same attempt number.
-// It returns false for the first try of a run that another replica can run. last is the try before, or nil.
+// It returns false for the first try of a run that another replica can run. last is the previous try, or nil.
 func (e *execution) retryUnstarted(run *Run, last *pastTry, since time.Time, why error) (again bool) {
 	until := e.Insist
 	if last != nil {

@@ -79,14 +79,14 @@ func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 		case <-ctx.Done():
 			return lease.Grant{}, lease.WaitError(ctx, fault)
 		case <-q.cfg.Work.Life().Done():
-			return lease.Grant{}, lease.ErrClosed // the client was closed
+			return lease.Grant{}, lease.ErrClosed
 		case <-time.After(lease.RetryAfter(again.Next(), a.Until, q.now())):
 		}
 	}
 }
 
-// A claim executes a request: it asks a majority of nodes for the same row and, if the request is accounted for, for a change of the register (see
-// [rules.Register]).
+// A claim executes a request: it asks a majority of nodes for the same row and, if the request is [lease.Request.Accounted], for a change of the
+// register (see [rules.Register]).
 type claim struct {
 	*Store
 	r         lease.Request
@@ -97,8 +97,8 @@ type claim struct {
 	older     *claim // the previous claim of the batch on the same lock
 	splitVote bool   // the result is held only because the votes were split; a row may be free
 
-	// phase is "first" (ask only the first node for a row), "row" (ask all nodes for a row), "read" (read the state of the nodes), "prepare" (a ballot
-	// without a row) or "accept" (write the register).
+	// phase is "first" (ask only the first node for a row), "row" (ask all nodes for a row), "read" (read the state of the nodes), "prepare" (propose a
+	// ballot, without asking for a row) or "accept" (write the register).
 	phase string
 	slot  int
 	token int64
@@ -214,7 +214,7 @@ func (t *claim) isSure(votes []vote, late bool) bool {
 	word := wanted[t.phase]
 	if word != "" {
 		yes := countWords(votes, word)
-		if yes >= t.majority { // the finding that all rows are held needs more votes than a majority
+		if yes >= t.majority { // to find that all rows are held, a claim waits for more votes than a majority
 			return t.phase != "prepare" || t.r.Tick == nil || t.r.Tick.IfHeld == "" || silent == 0 || late
 		}
 		if yes+silent >= t.majority {
@@ -334,7 +334,7 @@ func (t *claim) answerFromRead(votes []vote) (time.Duration, bool) {
 	return 0, true
 }
 
-// tryAnotherRow continues if no row is known to be free, and not all rows are known to be held.
+// tryAnotherRow continues the claim if no row is known to be free, and not all rows are known to be held.
 func (t *claim) tryAnotherRow(votes []vote, v rules.View) (time.Duration, bool) {
 	slot, free := t.anotherSlot(votes, v.Rows)
 	t.refused++

@@ -22,7 +22,7 @@ type env struct {
 	timeout   time.Duration // the timeout of a round trip
 	scripts   redis.NodeScripts
 	memberKey string
-	wakeUp    func()       // wakes the rejoiner
+	wakeUp    func()       // wakes the rejoiner, which lets nodes vote again
 	lately    atomic.Int64 // the moving average of the duration of a round trip, in nanoseconds
 }
 
@@ -63,7 +63,7 @@ const (
 var errSilent = fmt.Errorf("%w: the node does not answer", lease.ErrUnknown)
 
 // isSuspect reports whether a node is not trusted to answer: it is silent, or its last call failed. Only an answer restores the trust. If the trust
-// came back after some time, calls would wait for the node again.
+// came back after some time without an answer, calls would wait for the node again.
 func (n *node) isSuspect(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

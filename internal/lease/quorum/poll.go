@@ -39,7 +39,7 @@ type returned struct {
 type polling struct {
 	of *masters
 	poll
-	order    []int    // the trusted nodes first
+	order    []int    // the indexes of the nodes to ask, trusted nodes first
 	trusted  int      // the number of trusted nodes
 	votes    [][]vote // by call and node
 	back     chan returned
@@ -192,12 +192,12 @@ func (q *masters) askNodes(ctx context.Context, p poll) (votes [][]vote, sent ti
 // A workers runs functions in goroutines that it reuses, because the stack of a new goroutine would have to grow each time.
 type workers struct {
 	work chan func()
-	over chan struct{} // closed once
+	over chan struct{} // closed to end the idle goroutines
 	once sync.Once
 
 	mu         sync.Mutex // not a sync.WaitGroup, which must not grow during Wait: leases are released while the client closes
 	under      int        // the number of functions under way
-	goroutines int        // the number of goroutines
+	goroutines int        // the number of goroutines, including idle ones
 	fewer      *sync.Cond // signals that under or goroutines became 0
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/rules"
 )
 
-// A rejoiner lets nodes vote again that have lost their data, and starts a new quorum. It runs when a reply shows that a node does not vote.
+// A rejoiner lets nodes that have lost their data vote again, and starts a new quorum. It runs when a reply shows that a node does not vote.
 type rejoiner struct {
 	*Store
-	wake chan struct{} // capacity 1
+	wake chan struct{} // capacity 1, so that a wake-up during a check is not lost
 }
 
 func newRejoiner(q *Store) *rejoiner { return &rejoiner{q, make(chan struct{}, 1)} }
@@ -245,8 +245,9 @@ func (t *seeding) handleVotes(votes []vote, sent time.Duration) (time.Duration, 
 	return t.change.handleVotes(votes, sent)
 }
 
-// QuietBefore is the time for which the masters must not have received any request before a new quorum begins without some of its masters. Masters
-// that lost their data then see that they are not new, because a holder renews its lease within this time: see [Store.RenewAfter].
+// QuietBefore is the time for which the masters must not have received any request before a new quorum begins without some of its masters. Each
+// holder renews its lease within this time (see [Store.RenewAfter]). A master that lost its data has then received a renewal, and is not taken for a
+// new one.
 const QuietBefore = 30 * time.Second
 
 // beginQuorum starts a new quorum while a minority of its nodes does not answer. All nodes that answer must be a majority, and must be new: they got
@@ -285,7 +286,7 @@ func hasVoter(members []*membership) bool {
 	return count(members, func(m *membership) bool { return m != nil && m.state == votingState }) > 0
 }
 
-// foundersVote lets the founders vote that do not vote yet.
+// foundersVote admits the founders that do not vote yet.
 func (q *rejoiner) foundersVote(members []*membership) (left time.Duration, helped bool) {
 	for i, m := range members {
 		switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/rules"
 )
 
-// Release gives a row back on all nodes. If the request is accounted for, Release first removes the run from the register. It returns when a majority
-// has answered. The other nodes get the call in the background.
+// Release gives a row back on all nodes. If the request is [lease.Request.Accounted], Release first removes the run from the register. It returns
+// when a majority has answered. The other nodes get the call in the background.
 func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lease.Released, err error) {
 	row := &r.Row.Request
 	if row.Accounted() {
@@ -25,7 +25,7 @@ func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 	k := q.releaseOf(row.Lock, row.ID, r.Row.Grant.Slot, 0, few)
 	end := q.cfg.Clock() + row.Lease
 	_, trusted, _ := q.nodeOrder()
-	everyone := !few || trusted < len(q.nodes) // a node that voted for the claim may hang now
+	everyone := !few || trusted < len(q.nodes) // if a node hangs, ask all, because it may be one that voted for the lease
 	p := poll{calls: []nodeCall{k}, wave: q.majority, everyone: everyone, patience: 10, missed: func(n *node) { n.keepMissed(k, end) }}
 	p.sure = func(votes [][]vote, late bool) bool {
 		released, gone := countWords(votes[0], "released"), countWords(votes[0], "gone")

@@ -205,16 +205,16 @@ func (t *claim) retryPhase() string {
 func (t *claim) tookFirst(votes []vote) (time.Duration, bool) {
 	t.phase = "row"
 	n := slices.IndexFunc(votes, vote.hasAnswered)
-	if n < 0 { // ask the other nodes
+	if n < 0 { // the first node has not answered: ask all nodes
 		return 0, false
 	}
 	switch votes[n].word {
 	case "held":
 		t.phase = "read"
-		if len(t.ballots) == 1 { // no node has a row of this claim
+		if len(t.ballots) == 1 { // the claim has asked for a row only once, so no node has a row of it
 			t.placed = false
 		}
-	case "stale": // the reply has the floor of the node
+	case "stale": // the floor of the node has moved; the claim retries with the floor in the reply
 		if t.firstTries++; t.firstTries <= maxFirstTries {
 			t.phase = "first"
 			t.tries++
@@ -250,7 +250,7 @@ func (t *claim) allHeld(g *rules.Register, rows []rules.NodeRow) bool {
 	return len(held) >= t.r.Slots
 }
 
-// endGranted ends the claim with a grant. The lease counts from sent, so it does not end earlier on any node.
+// endGranted ends the claim with a grant. The lease counts from sent, before the votes, so the holder stops before the row expires on a node.
 func (t *claim) endGranted(votes []vote, sent time.Duration, out rules.Ruling) {
 	now, _ := t.Estimate(t.cfg.Clock())
 	length := t.r.Lease

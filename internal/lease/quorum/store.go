@@ -1,4 +1,6 @@
-// Package quorum keeps locks on an odd number of independent Redis masters. A majority of them must agree: see docs/decisions/013-quorum.md.
+// Package quorum keeps locks on an odd number of independent Redis masters, the nodes. A node votes for a lease by storing a row for its slot. A lock
+// also has a register, which is the state of its ticks and runs: a majority of the nodes accepts each new register, under a ballot number as in
+// Paxos. See [rules.Register] and docs/decisions/013-quorum.md.
 package quorum
 
 import (
@@ -227,8 +229,8 @@ func (q *Store) mergeRenewed(votes []vote, r lease.Renewal, sent time.Duration) 
 // receive a renewal before a new quorum can begin.
 func (q *Store) RenewAfter(left time.Duration) time.Duration { return min(left/3, QuietBefore) }
 
-// RecordAttempt writes the proposed attempt of a run to the register. It does nothing for a lease that is not accounted for, because such a lease
-// leaves no orphan.
+// RecordAttempt writes the proposed attempt of a run to the register. It does nothing if the request is not [lease.Request.Accounted], because such a
+// lease leaves no orphan.
 func (q *Store) RecordAttempt(row *lease.HeldRow, attempt int64) error {
 	if !row.Request.Accounted() {
 		return nil
@@ -259,8 +261,8 @@ func (q *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed 
 }
 
 // Stop writes the stop requests to the registers, and then marks the holders' rows on all nodes that answer. A holder gets the mark with the reply to
-// its next renewal; one marked node is enough. The register must be first. Otherwise the orphan of a holder that dies after it received the request
-// would lack the stop reason.
+// its next renewal; one marked node is enough. The register must be written first. Otherwise, if the holder received the request and died before the
+// register was written, its orphan would lack the stop reason.
 func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.StopAnswer {
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()

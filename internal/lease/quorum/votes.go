@@ -143,9 +143,10 @@ func newMasters(e *env, clients []redis.Client) *masters {
 	return q
 }
 
-// nodeOrder returns the order in which the nodes are asked, the number of nodes that are trusted to answer, and whether one of these has not answered
-// for long. Trusted nodes come first. Otherwise the order is the configured one, so that concurrent claims conflict on the first node. It is the same
-// for all locks, so that the last nodes are rarely needed: nodes that are asked now and then are cold, and slow.
+// nodeOrder returns the order in which the nodes are asked: first the nodes that are trusted to answer, then the others, each group as configured.
+// healthy is the number of trusted nodes. unseen reports whether a trusted node has not answered for long. Clients with the same configuration ask
+// the same node first, so that concurrent claims conflict on that node. The order is the same for all locks, so that the last nodes are rarely
+// needed: a node that is asked only now and then answers slowly.
 func (q *masters) nodeOrder() (order []int, healthy int, unseen bool) {
 	order = make([]int, 0, len(q.nodes))
 	var last []int
@@ -180,8 +181,8 @@ func (q *masters) Margin(local time.Duration) (most time.Duration) {
 	return most + time.Duration(high-low)*time.Microsecond
 }
 
-// clockBounds returns bounds for the median of all nodes' clocks. The bounds hold for any values of the clocks that are not known yet, because a
-// minority of wrong clocks could be most of the known clocks.
+// clockBounds returns a lower and an upper bound for the median of all nodes' clocks, whatever the unknown clocks show. The median of the known
+// clocks alone could be wrong: if three of five clocks are known, two of these may be wrong.
 func (q *masters) clockBounds(local time.Duration) (low, high int64, known bool) {
 	all := make([]int64, 0, len(q.nodes))
 	for _, n := range q.nodes {

@@ -62,7 +62,7 @@ func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []an
 		}
 		return answers
 	}
-	if c.cfg.AckedReplicas > 0 { // the caller's ctx may leave time for settleOverdue
+	if c.cfg.AckedReplicas > 0 { // bound settleOverdue, too, which would retry until the caller's ctx ends
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
 		defer cancel()
@@ -184,9 +184,9 @@ func (c *Store) settleLate(ctx context.Context, r lease.Request) answer {
 		return answer{Result: lease.Failed(fmt.Errorf("give back the late grant of %q: %w", r.Lock, err))}
 	}
 	again := r
-	again.ID, again.Abstain = rand.Text(), true // the id of the grant is dead
+	again.ID, again.Abstain = rand.Text(), true // the withdrawn id can't be granted again
 	a := c.answerOf(again, c.execCalls(ctx, []call{c.acquireCall(&again)})[0])
-	a.late = false // do not repeat the first request: its id is dead
+	a.late = false // otherwise the caller would repeat the first request, whose id was withdrawn
 	return a
 }
 

@@ -19,8 +19,9 @@ type batcher struct {
 	away    int // the number of calls in round trips that are under way
 }
 
-// maxInFlight is the maximum number of concurrent round trips: while Redis executes one, this process handles the replies of the other. A second
-// round trip begins only if at least crowd calls wait. It takes half of all calls, so that both round trips stay equally large.
+// maxInFlight is the maximum number of concurrent round trips. With two, this process handles the replies of one round trip while Redis executes the
+// other. A second round trip begins only if at least crowd calls wait. Each round trip takes about half of all calls, so that both stay equally
+// large.
 const maxInFlight, crowd = 2, 8
 
 // isWorth reports whether the waiting calls justify one more round trip. The caller holds mu.
@@ -143,7 +144,7 @@ func (v *batcher) leaveWaiting(t *waitingCall) {
 	}
 }
 
-// batcherOf returns the batcher for a call. Calls that replicas must acknowledge have their own, so that they do not delay other calls.
+// batcherOf returns the batcher for a call. Calls that replicas must acknowledge have a batcher of their own, so that they do not delay other calls.
 func (c *sender) batcherOf(k call) *batcher {
 	if k.sync {
 		return &c.acknowledged
@@ -173,7 +174,7 @@ func (c *sender) execShared(ctx context.Context, k call) reply {
 			if s == done {
 				return t.reply
 			}
-			travel := func() { c.leadTrip(context.WithoutCancel(ctx), v) } // the round trip has the calls of other callers, too
+			travel := func() { c.leadTrip(context.WithoutCancel(ctx), v) } // the calls of other callers must not end with ctx
 			if !c.cfg.Work.Go(travel) {
 				travel()
 			}

@@ -70,7 +70,7 @@ const mostTogether = 50
 // packCalls combines calls of the same script into batch calls. It does so only if a single server has all keys.
 func (c *sender) packCalls(b *batch, calls []call) []*batchCall {
 	var batchCalls []*batchCall
-	open := map[string]*batchCall{} // by script: the newest batch call
+	open := map[string]*batchCall{} // by script: the batch call to which more calls may be added
 	loaded := map[string]bool{}
 	for _, e := range b.routedCalls {
 		k := calls[e.call]

@@ -49,7 +49,7 @@ func (c *sender) execOne(ctx context.Context, k call) reply {
 func (c *sender) execAlone(ctx context.Context, k call) reply {
 	ctx, cancel := c.deadlines.boundContext(ctx, c.cfg.Timeout)
 	defer cancel()
-	if k.sync { // WAIT needs a pipeline
+	if k.sync { // WAIT has to follow the script in a pipeline, which sendCalls makes
 		return c.sendCalls(ctx, []call{k})[0]
 	}
 	s := server{redis: c.servers.single, clock: c.servers.only}
@@ -67,7 +67,7 @@ func (c *sender) execAlone(ctx context.Context, k call) reply {
 			continue
 		}
 		received := sent
-		if m := k.script.Many; m == nil || m.Common > 0 { // other replies do not include Redis's time
+		if m := k.script.Many; m == nil || m.Common > 0 { // without Redis's time in the reply, the time of receipt is not needed
 			received = c.cfg.Clock()
 		}
 		r := readOne(k, s.clock, raw, err, sent, received)

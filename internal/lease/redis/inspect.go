@@ -23,7 +23,7 @@ func (c *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 	replies := c.execCalls(ctx, calls)
 	c.inspectOnly(ctx, locks, replies)
 	for i, got := range replies {
-		if got.err == nil && !got.acked && len(locks[i].Abandon) > 0 { // a failover may undo the marks
+		if got.err == nil && !got.acked && len(locks[i].Abandon) > 0 { // a failover may undo the marks that Abandon has set
 			replies[i].err = c.unackedError()
 		}
 	}

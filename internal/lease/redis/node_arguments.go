@@ -7,10 +7,11 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// NoSlot in place of a slot means no slot, or any slot: see the field.
+// NoSlot means no slot in a [NodeClaim] or a [NodeAccept], and any slot in [NodeRelease].
 const NoSlot = -1
 
-// The promises that a claim can ask of a node. A node that promises a token accepts no register with a smaller ballot.
+// The promises that a claim can request from a node. The token of a claim is also its ballot, as in Paxos: after the promise, the node accepts no
+// register with a smaller ballot.
 const (
 	PromiseNothing = ""
 	PromiseRow     = "row" // only if the node votes for the row of the claim
@@ -111,8 +112,8 @@ var (
 // permanent. Both are in microseconds.
 func NodeCommon(id string, notAfter, idle int64) []any { return []any{id, notAfter, idle} }
 
-// NodeRelease returns the ARGV of quorum_release.lua. slot may be [NoSlot] for any slot. It drops the claims of the lease id up to the token; token 0
-// releases the lease id for good. narrow is true if at most a majority of nodes was asked for the lease.
+// NodeRelease returns the ARGV of quorum_release.lua. slot may be [NoSlot] for any slot. The script drops the claims of the lease id up to the token;
+// with token 0, it releases the lease id for good. narrow is true if at most a majority of nodes was asked for the lease.
 func NodeRelease(slot int, token, tombstoneLife int64, narrow bool) []any {
 	return []any{slot, token, tombstoneLife, flag(narrow)}
 }

@@ -90,9 +90,9 @@ func (c *publisher) learnEvents(message string) []lease.GrantEvent {
 	return events
 }
 
-// A granted is a [lease.GrantEvent] in a published message, with the state of the lock from the reply. Instants and durations are in microseconds,
-// ticks in seconds since 1970. A message has one line per event, with tabs between the fields. This format is cheap to parse, because thousands of
-// ticks may be granted at once.
+// A granted is a [lease.GrantEvent] in a published message, with the state of the lock from the reply to the publishing client. Instants and
+// durations are in microseconds, ticks in seconds since 1970. A message has one line per event, with tabs between the fields. This format is cheap to
+// parse, because thousands of ticks may be granted at once.
 type granted struct {
 	lock, owner, ledger      string
 	tick, until              int64

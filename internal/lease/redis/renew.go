@@ -56,14 +56,14 @@ func (c *Store) releaseCall(r lease.ReleaseRequest) call {
 	return k
 }
 
-// ReleaseSoon ends a lease. If the lease was not renewed and its lock is still compact, it uses the compact form.
+// ReleaseSoon ends a lease. If the lease was not renewed and its lock is still compact, it uses the short script for compact locks.
 func (c *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (answer lease.Released, err error) {
 	if form, ok := r.Row.Grant.Ticket.(*compact); ok && r.Fresh && r.Held && r.Mode == lease.ReleaseEnd {
 		verdict, err := c.releaseCompact(ctx, r, form, begun)
 		if err == nil && verdict != notCompact {
 			return lease.Released(verdict), nil
 		}
-		if err != nil { // the compact form leaves no tombstone that would prove the release
+		if err != nil { // the short script leaves no tombstone that would prove the release
 			r.Doubt = true
 			return c.releaseUntil(ctx, r, begun)
 		}

@@ -84,7 +84,8 @@ func NewNodeScripts() NodeScripts {
 	}
 }
 
-// Loaded returns the scripts that are loaded into a node when it is enrolled. A node without a marker must not have them, so that it can't vote.
+// Loaded returns the scripts that a client loads into a node after it has run quorum_enrol.lua there. A Redis that was restarted has none of them, so
+// it can't vote before quorum_enrol.lua has recorded the restart.
 func (s NodeScripts) Loaded() []*Script {
 	return []*Script{s.Claim, s.Accept, s.Renew, s.Release, s.Stop, s.Admit, s.Found}
 }
@@ -183,8 +184,8 @@ func NodeKeys(prefix, lock, id string) []string {
 	return []string{MemberKey(prefix), lock, Tombstone(lock, id)}
 }
 
-// MemberKey returns the key of a node's marker.
+// MemberKey returns the key that marks a Redis as a node of a quorum: see quorum.lua.
 func MemberKey(prefix string) string { return prefix + "quorum" }
 
-// IndexKey returns the key of a node's set of locks that have a register.
+// IndexKey returns the key of a node's set of locks that have a register: see quorum.lua.
 func IndexKey(prefix string) string { return prefix + "quorum:locks" }

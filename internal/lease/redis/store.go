@@ -209,8 +209,8 @@ type sharing struct {
 
 func (s sharing) Value(key any) any { return s.own.Value(key) }
 
-// learnReply records the lock's state from a reply, unless a failover may undo that state. Otherwise this client could send the new master a grant
-// that the master never had and that no replica used. The tick would then never run.
+// learnReply records the lock's state from a reply, unless a failover may undo that state. Otherwise this client would report the undone state to the
+// new master, for example that a tick was granted. The new master would count the tick as decided, although no run of it began.
 func (c *sender) learnReply(k call, r reply) {
 	if len(k.parts) > 0 {
 		c.learnSet(k, r)

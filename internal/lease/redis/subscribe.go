@@ -111,7 +111,7 @@ func (n *notifier) missedSignal(ch channel) <-chan struct{} {
 	return nil
 }
 
-// joinLine adds a waiter to the line of a channel. The first waiter makes it subscribe. The waiter calls leave at the end.
+// joinLine adds a waiter to the line of a channel. If the channel has no line, joinLine subscribes to it. The waiter calls leave at the end.
 func (n *notifier) joinLine(ch channel) (l *line, leave func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -256,7 +256,7 @@ func (s subscriber) listenOnce(ctx context.Context, ch channel, l listener) (rec
 		return false, err
 	}
 	defer sub.Close()
-	defer context.AfterFunc(ctx, func() { sub.Close() })() // a read does not end when its context ends
+	defer context.AfterFunc(ctx, func() { sub.Close() })() // otherwise a read would continue after the end of ctx
 	for asked := false; ; {
 		m, err := receiveNext(sub)
 		var late net.Error

@@ -131,7 +131,7 @@ func (c *Store) Pass(ctx context.Context, resource string, idle time.Duration, t
 	switch {
 	case r.err != nil:
 		return fmt.Errorf("resource %q: %w", resource, r.err)
-	case r.verdict == "stale": // this is true even if a failover loses the record: the greater token was granted
+	case r.verdict == "stale": // even if a failover loses the record, the token is stale, because the greater token was granted
 		return &lease.StaleError{Resource: resource, Token: token, Newest: lease.Token(r.floor)}
 	case r.verdict == "ahead":
 		return fmt.Errorf("resource %q: token %d not recorded: %w by %v", resource, token, lease.ErrAhead, time.Duration(min(int64(token)-r.now, math.MaxInt64/1000))*time.Microsecond)

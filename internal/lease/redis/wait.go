@@ -108,7 +108,8 @@ func (w *waiter) standInLine(ctx context.Context, a answer, missed <-chan struct
 }
 
 // nextTry returns the time until the next request if no message comes. The request must be early enough to keep the place in the queue, and to use a
-// grant whose message was lost. It is also due when the first lease may have expired; waiters ask in the order of the queue.
+// grant whose message was lost. A request is also due when the lease that ends first may have expired. Waiters at the front of the queue send it
+// earlier than others.
 func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
 	const step, most = 20 * time.Millisecond, time.Second
 	often := PatienceInLine / 3

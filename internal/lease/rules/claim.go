@@ -30,7 +30,7 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 			run.Token = v.Token
 			g.Runs[r.ID] = run
 			return Ruling{Word: lease.OutcomeGranted, Run: run}
-		case run.Trigger == "": // its lease has ended
+		case run.Trigger == "": // the lease of the earlier grant has ended
 			delete(g.Runs, r.ID)
 		}
 	}

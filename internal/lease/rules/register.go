@@ -23,18 +23,18 @@ type Register struct {
 	Orphans map[string]Run  `json:"orphans,omitempty"` // by lease id; their holder died, and their outcome is not recorded
 	Digest  string          `json:"digest,omitempty"`  // the current schedule; its ticks up to the instant Since count as decided
 	Since   int64           `json:"since,omitempty"`
-	Digest2 string          `json:"digest2,omitempty"` // the previous schedule, and the same instant of that schedule
+	Digest2 string          `json:"digest2,omitempty"` // the previous schedule; its ticks up to the instant Since2 count as decided
 	Since2  int64           `json:"since2,omitempty"`
-	Last    int64           `json:"last,omitempty"` // the tick decided last, its outcome, and the lease id that decided it
+	Last    int64           `json:"last,omitempty"` // the tick that was decided last; How is its outcome, and By the lease id that decided it
 	How     string          `json:"how,omitempty"`
 	By      string          `json:"by,omitempty"`
-	Paused  string          `json:"paused,omitempty"` // a [lease.PauseRecord]
-	From    int64           `json:"from,omitempty"`   // equal to Low if Low is from the ticks of an earlier time zone: Since then takes its place, see low
+	Paused  string          `json:"paused,omitempty"` // an encoded [lease.PauseRecord]
+	From    int64           `json:"from,omitempty"`   // equal to Low while Low is from the ticks of an earlier time zone; the method low then uses Since
 	Behind  int64           `json:"behind,omitempty"` // the [lease.Tick.Behind] of the newest request, in seconds
 	Missed  Missed          `json:"missed,omitzero"`
 	Rules   Rules           `json:"rules,omitzero"`
 
-	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // by tick: the time at which it and all earlier ticks had ended; 0 if they have not; or spoiled
+	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // by tick: the time from which the tick and all earlier ticks had ended; 0 if they have not; or [spoiled]
 	Followers map[string]Follower `json:"followers,omitempty"` // by name
 	Settled   []Settled           `json:"settled,omitempty"`   // settlements that no replica has recorded: see [lease.Tick.KeepOutcome]
 
@@ -215,7 +215,7 @@ func (g *Register) know(schedule string, announced bool, now int64) {
 	g.Digest2, g.Since2, g.Digest, g.Since, g.began = g.Digest, left, schedule, fresh, fresh
 }
 
-// followsDecided reports whether prev, the previous tick of some tick, and all ticks before prev are decided.
+// followsDecided reports whether all ticks up to prev, the previous tick of a tick, are decided.
 func (g *Register) followsDecided(prev int64) bool { return prev <= g.low() || prev*1e6 <= g.began }
 
 // decide records the final outcome of a tick.

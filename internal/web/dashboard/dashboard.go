@@ -1,5 +1,5 @@
 // Package dashboard shows a cluster as web pages, and lets users act on it by forms. The server renders the pages with html/template. They work without
-// JavaScript, which only refreshes them. All operations go through an [cluster.Shared]. The HTTP server around these handlers authenticates requests, and
+// JavaScript, which only refreshes them. All operations go through a [cluster.Shared]. The HTTP server around these handlers authenticates requests, and
 // refuses requests from other origins.
 package dashboard
 

@@ -16,8 +16,7 @@ import (
 // A link is one of several choices. The selected one has no Href.
 type link struct{ Text, Href string }
 
-// A moment is an instant on a page. Text is its distance from now, which the browser keeps up to date. ISO is the instant itself, which the browser needs for
-// that.
+// A moment is an instant on a page. ISO is the instant itself. Text is its distance from now, which the browser recalculates from ISO as time passes.
 type moment struct{ ISO, Text, Title string }
 
 const stamp = "2006-01-02 15:04:05 MST"

@@ -142,8 +142,8 @@ func (h *handler) addTicks(ctx context.Context, b *jobPage, now time.Time, j *cl
 	return nil
 }
 
-// explainNewest explains the newest tick among the latest records that did not end well or, if all did, the newest tick. It returns nil if there is no tick. It
-// ignores errors, because the page is useful without the explanation.
+// explainNewest explains the newest tick that did not end well, among the latest records. If they all ended well, it explains the newest tick. It returns nil
+// if there is no tick. It ignores errors, because the page is useful without the explanation.
 func (h *handler) explainNewest(ctx context.Context, now time.Time, job string, newestFirst []journal.Record) *explanation {
 	i := slices.IndexFunc(newestFirst, func(r journal.Record) bool { return !r.Tick.IsZero() })
 	if i < 0 {

@@ -18,7 +18,8 @@ const (
 	// mostListed is the maximum number of failures in the list above the chart. Only mostUnfolded of them are visible at first, so that the chart stays near
 	// the top of the page.
 	mostListed, mostUnfolded = 200, 10
-	// mostAlone is the maximum number of jobs whose own history is read for a window that ends now. With more jobs, the shared records of all jobs are used.
+	// mostAlone is the maximum number of jobs whose own history is read for a window that ends now. With more jobs, the page uses the newest records of all jobs,
+	// which are read once for all viewers.
 	mostAlone = 20
 	// pastShare is the share of the window that lies before the chosen instant.
 	pastShare = 0.75

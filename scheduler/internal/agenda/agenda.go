@@ -19,8 +19,8 @@ import (
 type Agenda[T any] struct {
 	// Turn returns the delay with which this replica claims a tick. Replicas have different delays, so that they do not all claim a tick at once.
 	Turn func(j *Job[T], tick time.Time) time.Duration
-	// StoodStill is set by the caller if its loop came late, because the process was stopped or got no CPU. The reason for ticks that are undecided then
-	// is overload instead of redis.
+	// StoodStill is set by the caller if the process was stopped or got no CPU, so that the caller's loop came late. While it is set, ticks that are
+	// opened late, or are undecided for long, get the reason overload.
 	StoodStill bool
 	// Refused is called with an error for each invalid transition. May be nil.
 	Refused func(error)
@@ -106,15 +106,15 @@ func (a *Agenda[T]) isSilent(k *Tick[T], now time.Time) bool {
 	case !k.Waits():
 		return now.Sub(k.Due) >= unanswered && (k.isIn(asking) || k.Job.PerTick == 1)
 	case k.silent:
-		return !k.isIn(parked) // a parked tick was not claimed after that answer
+		return !k.isIn(parked) // a parked tick was not claimed again, so it does not show whether the server is still silent
 	}
 	_, queued := k.inAsks.When()
 	return (queued || k.isIn(asking)) && now.Sub(k.state.since) >= unanswered
 }
 
 // Open opens a tick of a job. The tick waits for a slot, instead of being skipped, if no replica can claim it in time: its successor is already due,
-// or the server does not decide an earlier tick of the job. If the server answers, a new tick does not wait, even behind a backlog: it is skipped if
-// all slots are held.
+// or the server does not decide an earlier tick of the job. As long as the server answers, a new tick does not wait, even if older ticks of its job
+// do: it is skipped if all slots are held.
 func (a *Agenda[T]) Open(j *Job[T], of Instants, now time.Time) *Tick[T] {
 	j.opened++
 	if of.Name.IsZero() {
@@ -153,7 +153,7 @@ func (a *Agenda[T]) Open(j *Job[T], of Instants, now time.Time) *Tick[T] {
 func (a *Agenda[T]) comesLate(k *Tick[T], now time.Time) bool {
 	if k.Job.Spec == nil {
 		k.Due = k.Since
-		if k.At.After(k.Due) { // the parents have another zone, in which the same local time was earlier
+		if k.At.After(k.Due) { // the job's zone was edited: the parents ended this tick in the old zone, which reached its local time earlier
 			k.Due = k.At
 		}
 		k.Deadline = k.Job.deadlineAfter(k.At, k.Due)
@@ -169,7 +169,8 @@ func (a *Agenda[T]) OpenAgain(k *Tick[T], now time.Time) {
 	again.Won, again.nth = k.Won+1, k.nth
 }
 
-// joinsBacklog reports whether a new tick must wait because older ticks of its job do. It returns the reason and the trouble of the older tick.
+// joinsBacklog reports whether a new tick must wait because older ticks of its job wait or are undecided for long. It returns the reason and the
+// trouble of the older tick.
 func (a *Agenda[T]) joinsBacklog(k *Tick[T], now time.Time) (reason run.Reason, trouble Trouble, joins bool) {
 	for _, o := range k.Job.Open {
 		together := o.Waits() && o.opened.Equal(now) // opened in the same call, after a long sleep or a clock step
@@ -249,8 +250,8 @@ func (a *Agenda[T]) Doubt(k *Tick[T], at time.Time) {
 // PutBack puts a taken tick back into the queue without a change of its state.
 func (a *Agenda[T]) PutBack(k *Tick[T], at time.Time) { a.asks.Set(&k.inAsks, at) }
 
-// Park takes a tick out of normal claiming until this replica has a place for it, or until the older ticks of the job are decided. After its deadline a parked tick is claimed even without a place, so that the server settles it. Of
-// several such ticks of a job, only the oldest is claimed.
+// Park suspends the claims of a tick until this replica has a place for the tick, or until the older ticks of the job are decided. After its deadline
+// a parked tick is claimed even without a place, so that the server settles it. Of several such ticks of a job, only the oldest is claimed.
 func (a *Agenda[T]) Park(k *Tick[T], now time.Time) {
 	full := k.state.full
 	since := k.state.since
@@ -310,7 +311,7 @@ func (a *Agenda[T]) Take(now time.Time, limit int) []*Tick[T] {
 // are claimed in one batch, the older tick first. Without this, the newer tick would be granted first.
 func (a *Agenda[T]) Behind(k *Tick[T]) (until time.Time, waits bool) {
 	if !k.Waits() {
-		return until, false // such a tick can't win before the older tick
+		return until, false // a tick that does not wait for a slot can't win before an older waiting tick
 	}
 	for _, o := range k.olderTicks() {
 		if at, waiting := o.inAsks.When(); waiting && !o.isIn(parked) && o.inLine() && at.After(until) {
@@ -330,7 +331,7 @@ func (a *Agenda[T]) Wake(j *Job[T], free int, now time.Time) {
 		switch {
 		case !k.isIn(parked) || k.Late(now) || k.MustWait(now):
 			continue
-		case !k.MayWin(): // its claim abstains, and needs no place
+		case !k.MayWin(): // the tick can't win, so its claim needs no place
 			a.Ask(k, k.Due, now)
 			continue
 		case places <= 0:

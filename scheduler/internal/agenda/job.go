@@ -141,9 +141,9 @@ func (k *Tick[T]) awaitsRun() bool {
 // Catching up: a tick that no replica decided before its deadline may still start until the end of its catch-up window. The ticks of a job start
 // oldest first. With the policy "latest" only the newest tick may still start, and only until a later tick is due.
 
-// Extended returns the instant until which a tick may start if it is caught up. newest is true if no later tick is due. The result depends only on
-// the tick, so that every replica computes the same instant. Otherwise one replica could settle a tick as missed that another replica still wants to
-// run.
+// Extended returns the instant until which a late tick may start, by the catch-up policy of its job. newest is true if no later tick is due. The
+// result depends only on the tick, so that every replica computes the same instant. Otherwise one replica could settle a tick as missed that another
+// replica still wants to run.
 func (r *Rules) Extended(at, deadline time.Time, newest bool) time.Time {
 	if end := at.Add(r.CatchUpWindow); end.After(deadline) && (r.CatchUp == CatchUpAll || r.CatchUp == CatchUpLatest && newest) {
 		return end
@@ -182,7 +182,7 @@ func (k *Tick[T]) WasCaughtUp(now time.Time) bool {
 	return now.After(k.Deadline) && (k.Rules.CatchUp == CatchUpAll || k.Rules.CatchUp == CatchUpLatest && !passed)
 }
 
-// passOver ends the catch-up of the newest open tick of a job with the policy "latest", because a later tick is due.
+// passOver ends the catch-up of the newest open tick of a job with the policy "latest". It is called when a later tick is about to be opened.
 func (a *Agenda[T]) passOver(j *Job[T], now time.Time) {
 	if j.CatchUp != CatchUpLatest || len(j.Open) == 0 {
 		return
@@ -202,9 +202,9 @@ func (a *Agenda[T]) passOver(j *Job[T], now time.Time) {
 	}
 }
 
-// Replacing: a tick that finds all slots held stops the oldest run, and waits for the slot of that run. Such a tick is contending. An older waiting
-// tick is displaced, which means that it is skipped, if newer ticks need all the slots. Ticks of a backlog do not replace each other, unless the
-// first of them has found all slots held for longer than a period of the schedule.
+// Replacing: a tick that finds all slots held stops the oldest run, and waits for the slot of that run. Such a tick is contending. If newer ticks
+// need all the slots, an older waiting tick is displaced: it is skipped. Ticks of a backlog do not replace each other, unless the first of them has
+// found all slots held for longer than a period of the schedule.
 
 // Replaces reports whether a claim of the tick should stop a run. The claim should do so only if this replica could then start the tick: either the
 // tick already has a place, or the stopped run may free one.

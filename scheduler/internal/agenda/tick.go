@@ -23,10 +23,10 @@ const (
 	Displaced
 )
 
-// A Cause is the reason for which a tick will be missed. Borrowed is true if the tick has copied the reason from an older tick.
+// A Cause is the reason that is recorded if a tick is missed. Borrowed is true if the tick has copied the reason from an older tick.
 type Cause struct {
 	Reason   run.Reason
-	Borrowed bool // a borrowed reason is not copied again, because it could then outlive its cause
+	Borrowed bool // a borrowed reason is not copied again; otherwise ticks could pass it on after its cause is over
 }
 
 // A Tick is an open tick of a job. Its [State] shows its progress.
@@ -38,7 +38,7 @@ type Tick[T any] struct {
 	Deadline time.Time // the latest start
 	ID       string    // the id of its claims and of its run; empty until it is first claimed
 	Trigger  string    // the trigger of its run
-	Cause    Cause     // used if the tick is missed
+	Cause    Cause     // the reason that is recorded if the tick is missed
 	Trouble  Trouble   // the reason for which the server did not decide the tick
 	Standing Standing
 	Placed   bool // it occupies a place on this replica, because its claim is under way or has an unknown result
@@ -46,7 +46,7 @@ type Tick[T any] struct {
 	Won      int  // the number of its grants on this replica
 
 	state  State
-	silent bool          // the last claim was not answered, or found the lock closed because the server lost its data
+	silent bool          // the last claim of the tick was not answered, or found the lock closed because the server lost its data
 	nth    int           // the serial number of the tick among the opened ticks of the job
 	opened time.Time     // the time at which the tick was opened
 	held   time.Time     // the time since which the tick has found all slots held; zero if it has not
@@ -150,12 +150,12 @@ func (k *Tick[T]) Late(now time.Time) bool { return now.After(k.LastChance().Add
 
 func (k *Tick[T]) isOldest() bool { return k == k.Job.Open[0] }
 
-// MustWait reports whether a tick must not be claimed yet. A new tick behind a backlog is claimed once although it can't win: if all slots are held
-// it is skipped, otherwise it waits. Late ticks are settled one after the other, because the server repeats only its last decision on a job to a
-// claim whose reply was lost.
+// MustWait reports whether a tick must not be claimed yet. A new tick is claimed once even if it can't win because older ticks wait: if all slots are
+// held, the new tick is skipped; otherwise it waits, too. Late ticks are settled one after the other, because the server repeats only its last
+// decision on a job to a claim whose reply was lost.
 func (k *Tick[T]) MustWait(now time.Time) bool {
-	// An unanswered claim may have decided the tick. It must be repeated at once, because the server forgets the decision when the older ticks are
-	// decided.
+	// An unanswered claim may have decided the tick. The claim must be repeated at once, because the server forgets this decision when the older ticks
+	// are decided.
 	if k.Standing == Displaced || k.Placed || k.IsUnsure() {
 		return false
 	}
@@ -166,8 +166,8 @@ func (k *Tick[T]) MustWait(now time.Time) bool {
 }
 
 // MayWin reports whether the state of its job permits a grant of the tick on this replica. This replica must have the job's labels, and the tick must
-// have fewer than PerReplica grants on it. Waiting ticks may win only in order, the oldest first, and a new tick only if no older tick waits. No tick
-// may win while Behind is set, because the undecided older ticks would stay as a gap in the job's ledger on the server.
+// have fewer than PerReplica grants on this replica. Waiting ticks may win only in order, the oldest first, and a new tick only if no older tick
+// waits. No tick may win while Behind is set, because the undecided older ticks would stay as a gap in the job's ledger on the server.
 func (k *Tick[T]) MayWin() bool {
 	places := k.Job.PerReplica
 	if k.Job.Elsewhere || k.Standing == Displaced || k.Won >= places || k.Job.Behind != "" {

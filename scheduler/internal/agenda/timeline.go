@@ -15,8 +15,8 @@ import (
 // The zero value is empty and ready. A timeline belongs to one goroutine.
 type timeline[E any] struct {
 	queue lineHeap[E]
-	// latest has, for each schedule key, the line with the latest next tick. Other lines of the same schedule are merged into this line when they reach
-	// the same tick.
+	// latest has, for each schedule key, the line whose next tick is latest. Another line of the schedule is merged into this line when it reaches the
+	// same tick.
 	latest map[string]*line[E]
 }
 
@@ -84,8 +84,8 @@ func (t *timeline[E]) next() (at time.Time, ok bool) {
 }
 
 // takeDue returns the entries that are due up to now, the oldest instant first, and moves each entry to its next tick. After a jump of the clock, an
-// entry is returned once for every tick in between. After the instant at which takeDue has takeEnough entries, it stops. The caller then sees that
-// next is not after now, and calls takeDue again.
+// entry is returned once for every tick in between. When takeDue has takeEnough entries, it stops after the current instant. The caller then sees
+// that the result of next is not after now, and calls takeDue again.
 func (t *timeline[E]) takeDue(now time.Time) []dueBucket[E] {
 	var buckets []dueBucket[E]
 	taken, at := 0, int64(0)
@@ -136,7 +136,7 @@ func (h *lineHeap[E]) Push(x any)        { *h = append(*h, x.(*line[E])) }
 func (h *lineHeap[E]) Pop() any {
 	last := len(*h) - 1
 	l := (*h)[last]
-	(*h)[last] = nil // so that it can be freed
+	(*h)[last] = nil // so that the line can be garbage-collected
 	*h = (*h)[:last]
 	return l
 }

@@ -27,11 +27,11 @@
 --       settled, outcome (by this request)          | decided, outcome, until, holder  | held, until, holder
 --       queued, until, holder, number of waiters ahead | limit, stored number
 --
--- LOCK  missed: "after through at": the ticks after the first and up to the second were settled as too late at the instant at. With the time zone
---       data of another replica, such a tick may be due only after that instant. It is then reopened for that replica.
+-- LOCK  missed: "after through at": the ticks later than after, up to through, were settled as too late at the instant at. With the time zone data of
+--       another replica, such a tick may be due only after that instant. In that case it is reopened for that replica.
 --
--- Why it is atomic: with a lock but no ledger, a replica with a late clock would run a short job twice. With a ledger but no lock, the replica
--- that runs the job would be unknown. The order of the checks is part of the protocol.
+-- Why it is atomic: with a lock but no ledger, a replica whose clock is late would run a job again that has already ended. With a ledger but no lock,
+-- the replica that runs the job would be unknown. The order of the checks is part of the protocol.
 
 if is_late() then return reply('late') end
 if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('dead') end
@@ -85,8 +85,8 @@ end
 local crowd = QUEUE and serve(held, id)
 if other_limit() then return reply('limit', limit) end -- serve() may have stored the number of a waiter
 
--- Returns the end of the lease and the owner of a row of this tick, or of any row. Of several rows it takes the one whose lease ends first. A slot
--- that is shut has no owner.
+-- Returns the end of the lease and the owner of the row whose lease ends first. With a tick as the argument, it considers only rows of that tick. A
+-- slot that is shut has no owner.
 local function holder(of)
   local till, owner = 0, ''
   for i = 1, #held, 2 do
@@ -124,8 +124,8 @@ local function stopped(deadline)
   if within or now < till and (deadline == 0 or deadline >= math.min(from, now)) then return outcome end
 end
 local function began() return entry and entry.how ~= '' end -- a grant of the tick was not given back
--- Reports whether the tick was settled as too late before it was due by the time zone data of this replica, and reopens it in that case. For replicas
--- with this data, the tick was not due before.
+-- Reports whether the tick was settled as too late at an instant at which it was not yet due by the time zone data of this replica. In that case it
+-- reopens the tick.
 local function missed_before_due()
   local after, through, at = string.match(redis.call('HGET', LOCK, 'missed') or '', '^(%d+) (%d+) (%d+)$')
   if not after or tick <= tonumber(after) or tick > tonumber(through) or not_before <= tonumber(at) then return end

@@ -2,7 +2,7 @@
 -- release and inspect. An outcome is stored until all followers have used it.
 --
 -- LOCK  outcomes: "tick due;...". due is the instant at which the tick and all earlier ticks had ended; 0 if they have not; "no" if a run of the tick
---       failed. A "no" is dropped when it is due.
+--       failed. A "no" is dropped once the tick and all earlier ticks have ended.
 --       followers: "name used seen;...". used is the newest tick whose outcome the follower no longer needs, and seen the approximate instant of the
 --       last request that named it.
 

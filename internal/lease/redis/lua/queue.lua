@@ -60,9 +60,9 @@ if QUEUE then
       table.concat({waiter, slot, int(floor), int(now + CONFIRM), int(now), int(longest)}, ' '))
   end
 
-  -- Grants free slots to the waiters in their order, and drops waiters whose patience is over. Each waiter has its own number of slots. It may differ
-  -- from the stored number only after the lock was forgotten and used again. own is the lease id of this script's request, which is not granted here.
-  -- Returns true if other waiters are ahead of it.
+  -- Grants free slots to the waiters in their order, and drops waiters whose patience is over. The queue has the number of slots that each waiter has
+  -- requested the lock with. It may differ from the stored number only after the lock was forgotten and used again. own is the lease id of this
+  -- script's request, which is not granted here. Returns true if other waiters are ahead of it.
   function serve(held, own)
     if redis.call('EXISTS', QUEUE) == 0 then return end
     for _, gone in ipairs(redis.call('ZRANGEBYSCORE', PATIENCE, '-inf', int(now), 'LIMIT', 0, AT_ONCE)) do

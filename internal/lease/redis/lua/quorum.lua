@@ -1,12 +1,12 @@
 -- quorum.lua: the beginning of most scripts for a node of a quorum. A node has a data layout of its own, and does not know the other nodes. Its rows
--- are its votes. The client merges the votes of all nodes, and writes the register. See docs/decisions/013-quorum.md.
+-- are its votes. The client merges the votes of all nodes, and writes the register: the state of the ticks and runs of the lock, which only the
+-- client interprets (see package rules). See also docs/decisions/013-quorum.md.
 --
 -- KEYS  1 member  hash, one for all locks of a prefix: state ('voting', or 'joining' if the node has lost its data, or may have), run (Redis's run
 --                 id at that time), epoch and since of that state, base (no floor is below it), top (no accepted token is above it), longest (the
 --                 longest lease), founder (the node takes part in the start of a quorum, see quorum_found.lua)
 --       2 lock    hash: floor, limit, longest, permanent; r<slot> the row of that slot, or "-id" after quorum_release_fast.lua;
---                 dead: the instant until which there may be tombstones; ballot and value: the register that was accepted last. Only the client
---                 reads the value, see package rules
+--                 dead: the instant until which there may be tombstones; ballot and value: the register that was accepted last
 --       3 tombstone of this request's lease id: 'released' or 'gone': the id is dead. 'shut TOKEN': renewals and claims up to that token are
 --                 refused. A token: claims up to it were dropped
 --       4 index   set: the locks that have a register (only for scripts that write one)

@@ -1,4 +1,4 @@
--- quorum_accept.lua: accepts the register on one node, and with it the row of a run.
+-- quorum_accept.lua: accepts the register (see quorum.lua) on one node, and with it the row of a run.
 --
 -- ARGV   4 ballot
 --        5 value           the register

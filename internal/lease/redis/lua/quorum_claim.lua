@@ -11,7 +11,8 @@
 --       12 moves           the rows of this id that move to this slot and get this token. ",token,token," lists the tokens of rows that move (earlier
 --                          tries). "but,token," has the token of the rows that stay (the lease that is held)
 --       13 everyone        '1': answer even if the node does not vote
---       14 shut            the lease ids to shut up to this token, one per line
+--       14 shut            lease ids, one per line. If the node has no live row of such an id, it refuses renewals and claims of the id up to this
+--                          token from now on
 --       15 tombstone_life  of the tombstones of these lease ids
 --       16 all             '1': always return the rows
 -- Reply after the common part: slot, token of the row, limit, ballot, value, {slot, row, ...}, permanent ('1' or '')
@@ -57,7 +58,7 @@ end
 local acceptable = token > floor and 'yes' or 'stale'
 if token - math.max(now, floor) > MINUTE then acceptable = 'far' end
 
-local promised = false -- this request has raised the floor; otherwise the same number may be promised to another claim
+local promised = false -- this request has raised the floor to its token; otherwise the same token may be promised to another claim
 local function stays(row)
   if row.token == token then return true end -- the same try, sent twice
   local named = string.find(ARGV[12], ',' .. int(row.token) .. ',', 1, true)

@@ -1,5 +1,5 @@
--- quorum_enrol.lua: gives a node its marker, and detects a restart since then. It is sent with its text, before the other scripts are loaded, on the
--- same connection. A Redis that was restarted does not have the other scripts, so it does not vote before this script has run.
+-- quorum_enrol.lua: gives a node its marker (member), and detects a restart since then. It is sent with its text, before the other scripts are
+-- loaded, on the same connection. A Redis that was restarted does not have the other scripts, so it does not vote before this script has run.
 --
 -- KEYS  1 member, as in quorum.lua
 -- ARGV   1 epoch  of a new marker

@@ -1,5 +1,5 @@
 -- remove.lua: deletes all keys of a lock that is no longer used. It keeps the lock if it is held, has an orphan, was used after an instant, or is
--- paused: a user has set the pause, which must also hold for a job that comes back.
+-- paused, because the pause that a user has set must still hold if the job is added again.
 --
 -- ARGV   9 unused_since  instant
 -- Reply after the common part: removed | used

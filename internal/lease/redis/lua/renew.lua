@@ -13,9 +13,10 @@
 --       19 orphan   the lease id of the orphan that the run has adopted, or ''
 -- Reply after the common part: renewed, expiry, restored (0 or 1), the reason why the holder is to stop (or '') | late | lost, reason, new holder
 --
--- Why it is atomic: a row may be restored only if no later grant was made in its slot, and the lock must be closed to new grants in the same step.
--- t<slot> distinguishes an expired row (same token: lost) from a row that the server has lost. A lease id has one row, the row of its newest grant.
--- A server that lost a grant, and granted the id again in another slot, may itself have been reset to an older state.
+-- Why it is atomic: a row may be restored only if no later grant was made in its slot, and the lock must be closed to new grants in the same step. If
+-- t<slot> has the token of the lease, or a greater one, the row has expired, and the lease is lost. Otherwise the server has lost the row, and the
+-- script restores it. A lease id has one row, the row of its newest grant. If the server has a row of this id in another slot, the row with the
+-- greater token is the newest: a server that was reset to an older state may have an older row.
 
 if is_late() then return reply('late') end
 if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('lost', 'released', '') end

@@ -5,10 +5,10 @@
 --                  digest2, since2 (the two newest schedules; their ticks up to since are decided), limit (the number of slots), permanent, sync
 --                  (written so that WAIT covers a write), used (slots from this one on were never used), delay (the time for which a slot stays shut
 --                  after an expiry), delayed (the slots that are shut, "slot until;..."), paused (see pause.lua), outcomes and followers (see
---                  chain.lua), behind (the seconds by which a tick's number is behind the instant at which it is due, by the newest claim), from (low
---                  as left by the ticks of another zone, see leave_zone()), missed (see acquire.lua), rules (see inspect.lua), settled (ticks that
+--                  chain.lua), behind (the seconds by which a tick's number is behind the instant at which it is due, by the newest claim), from
+--                  (low, while low is from another zone; else 0: see leave_zone()), missed (see acquire.lua), rules (see inspect.lua), settled (ticks that
 --                  were settled without a run and that no replica has recorded: "tick instant outcome;...", with a tab and behind after the outcome if
---                  behind is not 0, or "tick instant after\noutcome\nschedule;..." for all ticks after one and up to the tick).
+--                  behind is not 0, or "tick instant after\noutcome\nschedule;..." for all ticks later than after, up to tick).
 --                  For a slot: r<slot> the row, t<slot> the newest token, e<slot> the end of the lease (only a held slot has one), s<slot> the request
 --                  to stop (see stop.lua), h<slot> the lease id that has renewed the row, o<slot> the lease id whose work has succeeded (see
 --                  mark_succeeded.lua). For a lease id: i<id> its slot, a<id> the orphan that it has adopted
@@ -52,7 +52,7 @@ end
 local function expand()
   local was = redis.pcall('GET', LOCK)
   local token, lease, longest, id, owner = string.match(type(was) == 'string' and was or '', '^(%d+) (%d+) (%d+) ?([^\n]*)\n?(.*)$')
-  local life = token and redis.call('PTTL', LOCK) or redis.call('HLEN', LOCK) -- its error shows that it is not a lock
+  local life = token and redis.call('PTTL', LOCK) or redis.call('HLEN', LOCK) -- HLEN fails if the key is not a lock
   token = int(number(LOCK, 'token', token, EXACT))
   number(LOCK, 'lease', lease, EXACT)
   number(LOCK, 'longest', longest, EXACT)
@@ -83,7 +83,7 @@ local delay, delayed = number(LOCK, 'delay', f[14], HOUR), list(LOCK, 'delayed',
 local used, first_end = number(LOCK, 'used', f[16], SLOTS), f[17]
 local paused = f[18] or ''
 local from, behind = number(LOCK, 'from', f[19], TICK), number(LOCK, 'behind', f[20], 2 * DAY / 1000000)
-local low_shown, begins = low, since -- low in the view of clients, and since of the current schedule
+local low_shown, begins = low, since -- the stored low, and since of the current schedule
 if from > 0 and from == low then low = math.min(low, math.floor(since / 1000000)) end
 if slot_of_id then number(LOCK, 'i' .. id, slot_of_id, SLOTS - 1) end
 
@@ -195,7 +195,7 @@ local function set_delay(new)
   set('delay', int(delay))
 end
 
--- Adds the slots that are shut to the held slots, except the slot but, which is being given to a holder.
+-- Adds the slots that are shut to the held slots, except the slot in the argument but, which is being given to a holder.
 local function shut(held, but)
   local still = {}
   for slot, till in string.gmatch(delayed, '(%d+) (%d+);') do
@@ -312,8 +312,8 @@ local function save()
   end
 end
 
--- Reopens the tick of a run that never started. If a fan-out was decided, it reopens only the slot of the run, because the other slots of the tick
--- are not known any more.
+-- Reopens the tick of a run that never started. If a tick with several grants (per_tick > 1) was decided, only the slot of the run is reopened,
+-- because the ledger no longer has the other slots of the tick.
 local function reopen(tick, slot, previous, per_tick)
   local entry, how, left = ledger[tick], '', {}
   local prev = entry and entry.prev or previous
