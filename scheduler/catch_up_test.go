@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -179,6 +180,7 @@ func TestOnlyWhatNobodyCouldDecideIsCaughtUp(t *testing.T) {
 // With catch_up latest only the newest tick is caught up, though each tick was the latest when it came due.
 // Promise: P9
 func TestOnlyTheLatestIsCaughtUp(t *testing.T) {
+	testtier.Slow(t)
 	inCluster(t, func(c *cluster) {
 		c.joinAll(3, []scheduler.Job{c.job("j", "0 * * * *", 0, startDeadline(time.Minute), catchUp(scheduler.CatchUpLatest, 0))})
 		c.away(50*time.Minute, 3*time.Hour+30*time.Minute, (*wire).refuse)

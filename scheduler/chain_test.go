@@ -245,6 +245,7 @@ func TestChildIsFoundWithoutEvents(t *testing.T) {
 // When the replica that ran the parent drains, the child begins on another replica at once.
 // Promise: P5
 func TestDrainWakesThoseThatFollow(t *testing.T) {
+	testtier.Slow(t)
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("a", "0 0 * * *", 5*time.Second), c.job("last", "", time.Second, after("a"))}
 		first := c.join("first", jobs)
@@ -282,6 +283,7 @@ func TestServerForgetsBetweenParentAndChild(t *testing.T) {
 // The lock of a parent keeps no outcome that all jobs after it have used.
 // Promise: P9
 func TestOutcomesOfParentsAreForgotten(t *testing.T) {
+	testtier.Slow(t)
 	length := time.Hour
 	if testtier.RaceEnabled {
 		length = 15 * time.Minute

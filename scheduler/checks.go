@@ -97,7 +97,8 @@ func (c *checks) inspectChained(t *task, states []election.State, now time.Time)
 	}
 }
 
-// inChain returns the states of a chain's parents, with the names of their ticks translated to names of the chain.
+// inChain returns the states of a chain's parents with the ticks as the chain names them. A fixed-time tick is named by its local time, so a parent in another
+// zone names the same instant differently.
 func (c *checks) inChain(of *chain, states []election.State) []election.State {
 	in := slices.Clone(states)
 	for i, st := range states {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -224,6 +225,7 @@ func TestChainWithOtherZoneData(t *testing.T) {
 
 // TestChainOfTwoZones matches the ticks of jobs with different kinds of schedules by their instants.
 func TestChainOfTwoZones(t *testing.T) {
+	testtier.Slow(t)
 	inCluster(t, func(c *cluster) {
 		berlin := zoneBy(t, "Europe/Berlin", 1)
 		c.at(7*time.Hour + 30*time.Minute)

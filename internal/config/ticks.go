@@ -159,7 +159,7 @@ func reportExpression(report func(document.Value, string, ...any), e expression,
 	report(e.AtByte(wrong.Offset), "%s", document.OneLine(message))
 }
 
-// finishBounds reports that except, starts_at and expires_at exclude all ticks of the schedule. It warns about a job that has expired.
+// finishBounds adds a fault if except, starts_at and expires_at leave the schedule without a tick, and a warning if the job has expired.
 func finishBounds(r *schema.Reader, d *draft, err error, now func() time.Time) {
 	switch {
 	case !d.StartsAt.IsZero() && !d.ExpiresAt.IsZero() && !d.StartsAt.Before(d.ExpiresAt):

@@ -223,7 +223,7 @@ func (w *ObservedCache) Learn(lock string, k Observed, idle time.Duration, now i
 }
 
 // LearnPublished records the state in a published message, which any Redis user could have forged. It updates only locks that this client uses. It
-// never lowers the longest lease, because Redis grants nothing for the length of the longest lease after it has lost its data.
+// never lowers the longest lease: after a loss of data Redis grants nothing for that long, and a forged low value would shorten the wait.
 func (w *ObservedCache) LearnPublished(lock string, k Observed, idle time.Duration, now int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cronclave/cronclave/internal/proc"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // TestProcessesLeftBehindMayCleanUp has a command end by itself that leaves a child and a grandchild in another session: both get SIGTERM and the time to
@@ -285,6 +286,7 @@ func TestSweepTakesNobodyElses(t *testing.T) {
 }
 
 func TestFilesAreNotLeaked(t *testing.T) {
+	testtier.Slow(t)
 	everyMode(t, func(t *testing.T, h *Host) {
 		sh(t, h, "echo warm up")
 		before := openFiles(t)

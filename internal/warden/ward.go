@@ -29,7 +29,8 @@ type receipt struct {
 	known  <-chan struct{}
 }
 
-// postChange changes the state of the warden. It sends the change to the helper, if one is running.
+// postChange changes the state and sends the change to the helper under one lock, so that changes arrive in order. If no helper is running, the next one gets
+// the whole state.
 func (w *Warden) postChange(change func() message) receipt {
 	w.mu.Lock()
 	defer w.mu.Unlock()

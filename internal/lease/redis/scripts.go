@@ -169,7 +169,7 @@ func LockKeys(lock, id string) []string {
 	return []string{lock, lock + ":ledger", lock + ":orphans", Tombstone(lock, id)}
 }
 
-// LineKeys returns the keys of the lock's queue.
+// LineKeys returns the keys of the lock's queue: the waiting requests, and the time until which each keeps its place.
 func LineKeys(lock string) []string { return []string{lock + ":queue", lock + ":patience"} }
 
 // Tombstone returns the key that records that a lease id was released.

@@ -162,19 +162,19 @@ func (h *handler) explainNewest(ctx context.Context, now time.Time, job string, 
 	return explanationOf(now, s)
 }
 
-// settings are the settings of a job on all replicas. A form is a version of the settings, shared by some replicas. Keys with different values are shown side
-// by side.
+// settings are the settings of a job on all replicas. Replicas with the same settings of the job are one group. Keys whose values differ between groups are
+// shown side by side.
 type settings struct {
 	Mark      mark
 	Note      string
-	Replicas  []string // replicas of each form with known settings
+	Replicas  []string // for each group with known settings, its replicas
 	Differing []setting
 	Same      []setting
-	Others    []detail // replicas of each form with unknown settings
+	Others    []detail // for each group with unknown settings, its replicas
 	More      string
 }
 
-// A setting is a key with its value in each form, or with one value if all forms agree.
+// A setting is a key with its value in each group, or with one value if all groups agree.
 type setting struct {
 	Key    string
 	Values []string

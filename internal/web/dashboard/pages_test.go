@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // everyPage lists pages of each kind, and of each error.
@@ -287,6 +288,7 @@ const mostFirstPage = 300_000
 // TestFirstPageIsSmall measures pages of fewer jobs and runs, since an embedded Redis is slow with so many keys. Ten runs of a job are on the page, and more do
 // not make it larger. The size grows with the number of jobs by the same for each, since few are listed. It is as small in the night in which all fail.
 func TestFirstPageIsSmall(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	size := func(jobs int, newest journal.Outcome) int {
 		s := newSite(t, "")

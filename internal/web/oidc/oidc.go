@@ -249,7 +249,7 @@ func CallbackFault(name string) error {
 // atFault lists the OAuth error codes that mean a fault of the provider.
 var atFault = []string{"server_error", "temporarily_unavailable"}
 
-// errorName returns an OAuth error code from outside. If the code is malformed, it returns a fixed text.
+// errorName returns the OAuth error code that a provider sent, or a fixed text if the code is malformed.
 func errorName(name string) string {
 	if !errorCode.MatchString(name) {
 		return "an error without a name"

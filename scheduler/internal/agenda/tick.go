@@ -150,9 +150,9 @@ func (k *Tick[T]) Late(now time.Time) bool { return now.After(k.LastChance().Add
 
 func (k *Tick[T]) isOldest() bool { return k == k.Job.Open[0] }
 
-// MustWait reports whether a tick must not be claimed yet. A new tick is claimed once even if it can't win because older ticks wait: if all slots are
-// held, the new tick is skipped; otherwise it waits, too. Late ticks are settled one after the other, because the server repeats only its last
-// decision on a job to a claim whose reply was lost.
+// MustWait reports whether a tick must wait for older ticks of its job before it is claimed. Two kinds of ticks don't simply wait:
+//   - A new tick is claimed once at its time. If all slots are held, the server skips it. Otherwise the tick then waits for the older ticks.
+//   - Late ticks are settled one at a time. If a reply is lost, the server can repeat only its last decision on the job.
 func (k *Tick[T]) MustWait(now time.Time) bool {
 	// An unanswered claim may have decided the tick. The claim must be repeated at once, because the server forgets this decision when the older ticks
 	// are decided.

@@ -6,7 +6,7 @@
 --                  (written so that WAIT covers a write), used (slots from this one on were never used), delay (the time for which a slot stays shut
 --                  after an expiry), delayed (the slots that are shut, "slot until;..."), paused (see pause.lua), outcomes and followers (see
 --                  chain.lua), behind (the seconds by which a tick's number is behind the instant at which it is due, by the newest claim), from
---                  (low, while low is from another zone; else 0: see leave_zone()), missed (see acquire.lua), rules (see inspect.lua), settled (ticks that
+--                  (low, while low is from another zone, otherwise 0: see leave_zone()), missed (see acquire.lua), rules (see inspect.lua), settled (ticks that
 --                  were settled without a run and that no replica has recorded: "tick instant outcome;...", with a tab and behind after the outcome if
 --                  behind is not 0, or "tick instant after\noutcome\nschedule;..." for all ticks later than after, up to tick).
 --                  For a slot: r<slot> the row, t<slot> the newest token, e<slot> the end of the lease (only a held slot has one), s<slot> the request
