@@ -48,8 +48,8 @@ type Bus struct {
 // NewBus returns a Bus without subscribers.
 func NewBus(log hclog.Logger) *Bus { return &Bus{log: log} }
 
-// Subscribe adds a subscriber. handle is called with one event at a time, in the order in which they were published. Subscribe before the first [Bus.Publish]
-// and before [Bus.Run].
+// Subscribe adds a subscriber. handle is called with one event at a time, in the order in which they were published. At the end it is still called with all
+// queued events, and Run waits for it. So a handle that calls outside needs a limit of its own. Subscribe before the first [Bus.Publish] and before [Bus.Run].
 func (b *Bus) Subscribe(handle func(Event)) {
 	b.subscribers = append(b.subscribers, &subscriber{handle: handle, wake: make(chan struct{}, 1)})
 }
