@@ -30,7 +30,7 @@ INTEGRATION_COMPUTE = $(filter-out $(INTEGRATION_ALONE) ./architecture ./docs,$(
 # vet, the rules of the architecture and the tests of the pages are in lint.
 FLAGS = -vet=off -count=1 -timeout 35m $(RACE)
 ROOT_TEST = CRONCLAVE_TEST_INSTALL=1 go test $(FLAGS)
-INTEGRATION_TEST = CRONCLAVE_TEST_PROGRAMS=$(PROGRAMS) CRONCLAVE_TEST_INSTALL=1 go test -C integration $(FLAGS)
+INTEGRATION_TEST = CRONCLAVE_TEST_INSTALL=1 go test -C integration $(FLAGS)
 # Tests with real processes wait for most of their time: two packages at a time, with six tests each. In integration a test has several processes: one package at a time, so
 # that a test which is not parallel is alone.
 SIX  = -p 2 -parallel 6
@@ -40,7 +40,7 @@ FOUR = -p 1 -parallel 4
 # goroutine, and the tests take a third less time. No package with generic functions could do so: the linker may take its copies for those of other packages.
 export PLAIN_GOFLAGS := $(shell go env GOFLAGS)
 TEST_GOFLAGS := $(PLAIN_GOFLAGS) $(if $(RACE),-race -gcflags=github.com/yuin/gopher-lua/...=-race=false)
-PROGRAM_RACE := $(if $(filter 0,$(CRONCLAVE_TEST_RACE)),,$(RACE))
+PROGRAM_RACE := -race=$(if $(filter 0,$(CRONCLAVE_TEST_RACE)),false,$(if $(RACE),true,false))
 test-programs test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint: export GOFLAGS := $(TEST_GOFLAGS)
 
 # make -j would start processes beside tests that compute.
@@ -48,6 +48,7 @@ test-programs test-build test-compute test-alone test-long-compute test-long-alo
 
 # The programs that the tests of integration run, built once for all of its packages.
 PROGRAMS := $(CURDIR)/bin/programs
+test-alone test-long-alone: export CRONCLAVE_TEST_PROGRAMS := $(PROGRAMS)
 test-programs:
 	go build $(PROGRAM_RACE) -ldflags '-s -w' -o $(PROGRAMS)/cronclave ./cmd/cronclave
 	go build $(PROGRAM_RACE) -ldflags '-s -w' -tags failpoints -o $(PROGRAMS)/cronclavefailpoints ./cmd/cronclave

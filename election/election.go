@@ -60,7 +60,8 @@ const (
 	CannotTell = lease.Unknown // unknown because of Err: repeat the claim with the same id
 )
 
-// A Result is the result of a [Claim]: Verdict, Until by the server's clock, Holder, Outcome, Orphans and Err. [TermOf] returns its term.
+// A Result is the result of a [Claim]: Verdict, Until by the server's clock, Holder, Outcome, Orphans and Err. [TermOf] returns its term, which is
+// the only way to end the term properly: the field Run is for the packages of this module.
 type Result = lease.Result
 
 // An Elector claims ticks. It is safe for concurrent use.
@@ -129,7 +130,9 @@ func (e *Elector) AwaitWithdrawal(ctx context.Context, c Claim) error {
 	return nil
 }
 
-// Memo returns the text of [Claim.Memo]: see [lease.NewMemo].
+// Memo returns the text that the server keeps with a run for replicas that inspect the job: the identity of the claiming replica, the latest start,
+// and the instant of the tick if the tick is named by its local time. With the instant, these replicas need no zone data. Unused arguments are zero.
+// A run without a claimant has no deadline.
 func Memo(claimant string, deadline, instant time.Time) string {
 	return lease.NewMemo(claimant, deadline, instant)
 }
@@ -175,13 +178,26 @@ func (e *Elector) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 // Now returns the time of the server's clock, estimated from its replies. ok is false before the first reply.
 func (e *Elector) Now() (now time.Time, ok bool) { return e.locks.EstimatedTime() }
 
-// An InspectRequest asks for the state of a job. Its Lock is the [JobLock] of the job. The elector sets Permanent.
+// An InspectRequest asks for the state of a job. Its Lock is the [JobLock] of the job; any other lock is an error. The elector sets Permanent.
+//   - Schedule announces the schedule of a starting replica. If the cluster does not have it yet, its ticks begin now. Behind and ZoneRules are for
+//     ticks that are named by their local time.
+//   - SettleThrough settles all undecided ticks up to that tick, if the server's clock is past SettleDeadline, with SettleOutcome, for SettleSchedule.
+//     The ticks in State.Open must be claimed one by one.
+//   - Follower is a job that runs after this job, and that no longer needs the outcomes of ticks up to Used.
+//   - Acked has ticks of State.Settled whose outcomes are recorded: the server forgets them.
+//   - Abandon has ids of orphans that are about to be recorded as abandoned: their claimants can no longer withdraw.
 type InspectRequest = lease.InspectRequest
 
-// A State is the state of a job in the cluster.
+// A State is the state of a job in the cluster. If Err is set, the rest is unknown. Times are by the server's clock.
+//   - Every tick up to Decided is decided, except those in Open, whose grants were given back. Before is Decided before the request settled ticks.
+//   - Until Closed the server grants nothing, because it lost the lock's data.
+//   - Running has the running runs, and Orphans the runs whose holders died or handed them over, until [Elector.DeleteOrphans].
+//   - For a follower, all runs of the ticks up to Through have ended, and those of Ended ended well.
+//   - Settled has the ticks that were settled without a run and are not yet in Acked.
 type State = lease.State
 
-// A Run is a granted run, as the server shows it to all replicas.
+// A Run is a granted run, as the server shows it to all replicas. Its method Instant returns the instant of its tick. Claimant returns the replica that
+// claimed it and the latest start, for a first attempt that was never renewed: its claimant may not have received the grant, and may still withdraw it.
 type Run = lease.Row
 
 // A Settlement is a tick that was settled without a run, with its outcome and the time. If After is set, the Settlement stands for all undecided
@@ -196,6 +212,9 @@ type Ended = lease.Ended
 func (e *Elector) Inspect(ctx context.Context, requests []InspectRequest) []State {
 	requests = slices.Clone(requests)
 	for i := range requests {
+		if _, ok := JobOf(requests[i].Lock); !ok {
+			return slices.Repeat([]State{{Err: fmt.Errorf("inspect %q: not the lock of a job; use JobLock", requests[i].Lock)}}, len(requests))
+		}
 		requests[i].Permanent = true
 	}
 	return e.inspectLocks(ctx, requests)

@@ -67,7 +67,7 @@ scripts() {
 		sleep 0.1
 	done
 	export CRONCLAVE_TEST_REDIS="unix://$dir/redis.sock"
-	tested "$1" . ./internal/lease/engine "$engine" && result=0 || result=1
+	tested "$1" . ./locking "$engine" && result=0 || result=1
 	unset CRONCLAVE_TEST_REDIS
 	stop
 	return $result

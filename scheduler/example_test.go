@@ -162,6 +162,10 @@ func ExampleRunner() {
 		return
 	}
 	record, err := s.RunNow(context.Background(), "report", false) // here, now, and without a lock; with Run the cluster runs it at three
-	fmt.Printf("%s, %s, %v\n", record.Outcome, *record.Output, err)
-	// Output: ok, /report is done, <nil>
+	if err != nil || record.Output == nil {
+		fmt.Println(record.Outcome, err)
+		return
+	}
+	fmt.Printf("%s, %s\n", record.Outcome, *record.Output)
+	// Output: ok, /report is done
 }

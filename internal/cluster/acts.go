@@ -317,9 +317,10 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 	case err != nil: // the name of the job is malformed
 		return canceled, &refusal{ErrInvalid, err}
 	case len(canceled) > 0 && unaudited != nil:
-		unwritten := new(UnavailableError)
-		errors.As(unaudited, &unwritten) // always true: the audit log refuses no valid cancel, so the only possible error is an UnavailableError
-		return canceled, unavailableError("the runs will stop, but the audit log cannot be written", unwritten.Err)
+		if unwritten := new(UnavailableError); errors.As(unaudited, &unwritten) {
+			unaudited = unwritten.Err
+		}
+		return canceled, unavailableError("the runs will stop, but the audit log cannot be written", unaudited)
 	case len(canceled) > 0:
 		return canceled, nil
 	}

@@ -170,13 +170,14 @@ func (l auditLog) countAct(ctx context.Context, user string, now time.Time) erro
 func actScore(t time.Time) float64 { return float64(t.UnixMicro()) / 1000 }
 
 // addEntry adds an entry. It returns an error if Redis removed the entry at once. If the clock of Redis was set back, existing entries can have later times
-// than the new one. addEntry gives them earlier scores. Otherwise, a full log would drop the new entry as the oldest.
+// than the new one. addEntry gives them earlier scores. Otherwise, a full log would drop the new entry as the oldest. Entries up to a millisecond later come from other
+// writers, and stay.
 func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) error {
 	key, at := l.key("audit"), actScore(now)
 	var later *redis.StringSliceCmd
 	var all, old *redis.IntCmd
 	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		later = p.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "(" + strconv.FormatFloat(at, 'f', -1, 64), Max: "+inf", Count: hardMaxActs})
+		later = p.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "(" + strconv.FormatFloat(at+1, 'f', -1, 64), Max: "+inf", Count: hardMaxActs})
 		all = p.ZCard(ctx, key)
 		old = p.ZCount(ctx, key, "-inf", fmt.Sprintf("(%d", now.Add(-KeepMore).UnixMilli()))
 		return nil

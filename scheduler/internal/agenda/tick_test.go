@@ -67,7 +67,7 @@ func TestTickWalksThroughItsStates(t *testing.T) {
 	send := func(a *Agenda[any], k *Tick[any]) {
 		a.Take(start.Add(2*time.Hour), 1)
 		k.ID = "id"
-		a.Send(k, false, start)
+		a.Send(k, true, start)
 	}
 	steps := map[string]func(a *Agenda[any], k *Tick[any]){
 		"send":   send,
@@ -119,6 +119,9 @@ func TestTickWalksThroughItsStates(t *testing.T) {
 		}
 		if a.Refusals() != 0 {
 			t.Errorf("%v: a step was refused", tc.walk)
+		}
+		if want := tc.want == parked && len(tc.walk) > 1; (a.Starved() == 1) != want {
+			t.Errorf("%v: %d wait for a place, want %v", tc.walk, a.Starved(), want)
 		}
 		_, queued := k.inAsks.When()
 		if got, open := k.state.name, len(j.Open) == 1; got != tc.want || queued != tc.queued || open != tc.open {
