@@ -174,11 +174,13 @@ func TestPastItsDeadlineATickIsSettled(t *testing.T) {
 
 // TestInspectWantsTheLockOfAJob: the lock of another name would be created, and would never expire.
 func TestInspectWantsTheLockOfAJob(t *testing.T) {
-	e := newCluster(t).elector("a")
-	states := e.Inspect(t.Context(), []election.InspectRequest{{Lock: "report", Schedule: "s"}, {Lock: election.JobLock("report")}})
-	if len(states) != 2 || states[0].Err == nil || states[1].Err == nil {
-		t.Errorf("%+v", states)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e := newCluster(t).elector("a")
+		states := e.Inspect(t.Context(), []election.InspectRequest{{Lock: "report", Schedule: "s"}, {Lock: election.JobLock("report")}})
+		if len(states) != 2 || states[0].Err == nil || states[1].Err == nil {
+			t.Errorf("%+v", states)
+		}
+	})
 }
 
 func TestSilentServerMeansCannotTell(t *testing.T) {
