@@ -163,13 +163,13 @@ func (a *account) restorable(m mishap) time.Time {
 	return until
 }
 
-// again returns whether a run may have been granted before, in its turn, without its replica hearing of it, since its
-// link was bad, or since Redis was frozen or killed just then. The lease ended, and the replica was granted the tick
-// again when it asked. Younger ticks were granted meanwhile, by replicas that knew its holder.
+// again returns whether a tick may have been granted before, in its turn, to a replica that did not hear of it, since its
+// link was bad, or since Redis was frozen or killed just then. The lease ended, and the tick was claimed again, by this or
+// another replica. Younger ticks were granted meanwhile, by replicas that knew its holder.
 func (a *account) again(l harness.Line) bool {
 	due, granted := time.Unix(l.Tick, 0), time.UnixMicro(l.Token)
 	return granted.Sub(due) >= soakLease && slices.ContainsFunc(a.faults, func(m mishap) bool {
-		return m.silent && !m.forgets() && m.hits(l.Replica) && m.to.After(due) && m.from.Before(granted)
+		return m.silent && !m.forgets() && m.to.After(due) && m.from.Before(granted)
 	})
 }
 
