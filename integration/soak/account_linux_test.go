@@ -163,9 +163,9 @@ func (a *account) restorable(m mishap) time.Time {
 	return until
 }
 
-// again returns whether a tick may have been granted before, in its turn, to a replica that did not hear of it, since its
-// link was bad, or since Redis was frozen or killed just then. The lease ended, and the tick was claimed again, by this or
-// another replica. Younger ticks were granted meanwhile, by replicas that knew its holder.
+// again returns whether a tick may have been granted before, in its turn, by a grant whose reply came too late: the link of
+// its claimant was bad, or Redis was frozen or killed just then. The lease ended, and this or another replica claimed the tick
+// again. Meanwhile, replicas that knew the first claimant were granted younger ticks.
 func (a *account) again(l harness.Line) bool {
 	due, granted := time.Unix(l.Tick, 0), time.UnixMicro(l.Token)
 	return granted.Sub(due) >= soakLease && slices.ContainsFunc(a.faults, func(m mishap) bool {
