@@ -192,7 +192,7 @@ type InspectRequest = lease.InspectRequest
 //   - Every tick up to Decided is decided, except those in Open, whose grants were given back. Before is Decided before the request settled ticks.
 //   - Until Closed the server grants nothing, because it lost the lock's data.
 //   - Running has the running runs, and Orphans the runs whose holders died or handed them over, until [Elector.DeleteOrphans].
-//   - For a follower, all runs of the ticks up to Through have ended, and those of Ended ended well.
+//   - For a follower, every run of a tick up to Through has ended, and the ticks in Ended succeeded.
 //   - Settled has the ticks that were settled without a run and are not yet in Acked.
 type State = lease.State
 

@@ -338,38 +338,45 @@ func (c *Cluster) WantRecovered(t *testing.T, first Line, died string) (second L
 	return second
 }
 
-// CheckEachTickOnce demands of a job of each second what CheckTicks does, for all ticks from the first that ran to the last that has an outcome.
+// CheckEachTickOnce demands of a job of each second what CheckTicks does, for all ticks that ran or have an outcome, and those between them.
 func (c *Cluster) CheckEachTickOnce(t *testing.T, job string) {
 	t.Helper()
-	first, last := Starts(c.Lines(t, job))[0].Tick, int64(0)
-	for _, l := range Starts(c.Lines(t, job)) {
-		first = min(first, l.Tick)
+	runs, history := Starts(c.Lines(t, job)), c.History(t, job)
+	first, last := runs[0].Tick, runs[0].Tick
+	for _, l := range runs {
+		first, last = min(first, l.Tick), max(last, l.Tick)
 	}
-	for _, r := range c.History(t, job) {
-		last = max(last, r.Tick.Unix())
+	for _, r := range history {
+		first, last = min(first, r.Tick.Unix()), max(last, r.Tick.Unix())
 	}
-	c.CheckTicks(t, job, first, last, 1)
+	checkTicks(t, job, runs, history, first, last, 1)
 }
 
-// CheckTicks demands that each tick of a period in seconds has one outcome, which is that of one run that ended ok at its first attempt. On a machine that
-// stands still a run may last until the next tick: only such ticks are skipped, and two thirds of all run.
+// CheckTicks demands that each tick of a period in seconds ran once, ended ok at its first attempt, and has no other outcome. A tick is skipped only if an
+// earlier run was under way, which happens if the machine stands still. Two thirds of all ticks run.
 func (c *Cluster) CheckTicks(t *testing.T, job string, first, last, period int64) {
 	t.Helper()
-	runs := Starts(c.Lines(t, job))
+	checkTicks(t, job, Starts(c.Lines(t, job)), c.History(t, job), first, last, period)
+}
+
+func checkTicks(t *testing.T, job string, runs []Line, history []PastRun, first, last, period int64) {
+	t.Helper()
 	CheckOnce(t, runs, 1)
-	history := c.History(t, job)
 	outcomes := OutcomesOf(history)
-	count := map[string]int64{}
+	ok := int64(0)
 	for tick := first; tick <= last; tick += period {
-		o, ran := outcomes[tick], slices.ContainsFunc(runs, func(l Line) bool { return l.Tick == tick })
-		if len(o) == 1 && o[0].Attempt <= 1 && (ran && o[0].Verdict() == "ok" || !ran && o[0].Verdict() == "skipped overlap" && underWay(history, tick)) {
-			count[o[0].Outcome]++
-			continue
+		o, ran, want := outcomes[tick], slices.ContainsFunc(runs, func(l Line) bool { return l.Tick == tick }), "ok"
+		if !ran && underWay(history, tick) {
+			want = "skipped overlap"
 		}
-		t.Errorf("%s, tick %d: ran %v, another run under way %v, outcomes %+v", job, tick, ran, underWay(history, tick), o)
+		if len(o) != 1 || o[0].Attempt > 1 || o[0].Verdict() != want || !ran && want == "ok" {
+			t.Errorf("%s, tick %d: ran %v, want %q: %+v", job, tick, ran, want, o)
+		} else if ran {
+			ok++
+		}
 	}
-	if due := (last-first)/period + 1; count["ok"] < due*2/3 {
-		t.Errorf("%s: only %d of %d ticks ran", job, count["ok"], due)
+	if due := (last-first)/period + 1; ok < due*2/3 {
+		t.Errorf("%s: only %d of %d ticks ran", job, ok, due)
 	}
 }
 

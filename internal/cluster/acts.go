@@ -42,8 +42,8 @@ func (r Requester) requesterFault() error {
 const maxReason = 200
 
 // auditAct writes an act to the audit log, and returns the entry. Call it before the act is carried out. After an error the act must not be carried out.
-// lasting is the length of a pause that ends by itself; otherwise 0.
-func (o *Operator) auditAct(ctx context.Context, r Requester, act journal.Act, lasting time.Duration) (journal.Act, error) {
+// lasting is the length of a pause that ends by itself; otherwise 0. unwritten is the text of the error if Redis does not answer: see [notDone].
+func (o *Operator) auditAct(ctx context.Context, r Requester, act journal.Act, lasting time.Duration, unwritten string) (journal.Act, error) {
 	act.By, act.Reason = r.By, r.Reason
 	act, err := o.journal.Audit(ctx, act, lasting)
 	switch {
@@ -55,7 +55,12 @@ func (o *Operator) auditAct(ctx context.Context, r Requester, act journal.Act, l
 	case errors.Is(err, journal.ErrTooManyActs):
 		return act, &refusal{ErrTooMany, fmt.Errorf("%s: nothing was done: %w", act.Kind, err)}
 	}
-	return act, unavailableError(fmt.Sprintf("%s: nothing was done, as the audit log cannot be written", act.Kind), err)
+	return act, unavailableError(unwritten, err)
+}
+
+// notDone is the text for an act that is not carried out without an entry in the audit log.
+func notDone(kind string) string {
+	return kind + ": nothing was done, as the audit log cannot be written"
 }
 
 func (o *Operator) reportAct(act journal.Act) {
@@ -155,7 +160,7 @@ func (o *Operator) pauseOrResume(ctx context.Context, s Selection, by Requester,
 		return nil, err
 	}
 	act.Jobs = jobs
-	entry, err := o.auditAct(ctx, by, act, lasting)
+	entry, err := o.auditAct(ctx, by, act, lasting, notDone(act.Kind))
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +304,8 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 	if err := o.mustKnow(ctx, req.Job); errors.As(err, &unknown) && !unknown.Removed { // a removed job may still have runs
 		return []CanceledRun{}, err
 	}
-	entry, unaudited := o.auditAct(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0)
+	entry, unaudited := o.auditAct(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0,
+		"the runs will stop, but the audit log cannot be written")
 	if errors.Is(unaudited, ErrInvalid) {
 		return []CanceledRun{}, unaudited
 	}
@@ -317,10 +323,7 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 	case err != nil: // the name of the job is malformed
 		return canceled, &refusal{ErrInvalid, err}
 	case len(canceled) > 0 && unaudited != nil:
-		if unwritten := new(UnavailableError); errors.As(unaudited, &unwritten) {
-			unaudited = unwritten.Err
-		}
-		return canceled, unavailableError("the runs will stop, but the audit log cannot be written", unaudited)
+		return canceled, unaudited
 	case len(canceled) > 0:
 		return canceled, nil
 	}
@@ -365,7 +368,7 @@ func (o *Operator) Forget(ctx context.Context, name string, by Requester) error 
 		}
 		return refusalError(ErrNotLost, "no lost replica %q; cronclave status lists the lost ones", name)
 	}
-	if _, err := o.auditAct(ctx, by, journal.Act{Kind: journal.ActForget, Jobs: []string{}, Replica: name}, 0); err != nil {
+	if _, err := o.auditAct(ctx, by, journal.Act{Kind: journal.ActForget, Jobs: []string{}, Replica: name}, 0, notDone(journal.ActForget)); err != nil {
 		return err
 	}
 	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil && !errors.Is(err, journal.ErrCorrupt) { // a damaged list names no replica, so nothing is left to remove

@@ -76,7 +76,7 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Req
 	if !req.Tick.IsZero() {
 		act.Tick = &req.Tick
 	}
-	entry, err := o.auditAct(ctx, req.Requester, act, 0)
+	entry, err := o.auditAct(ctx, req.Requester, act, 0, notDone(act.Kind))
 	if err != nil {
 		return r, err
 	}

@@ -249,7 +249,7 @@ func notingKey(key schema.Key[draft]) schema.Key[draft] {
 	return key
 }
 
-// nearestPlace returns the value of the first of the keys that the job's own table sets, or the value of the first key if the table sets none of them.
+// nearestPlace returns the value of the first key that the job's own table sets. If the table sets none, it returns the value of keys[0].
 func (d *draft) nearestPlace(keys ...string) document.Value {
 	for _, key := range keys {
 		if v, set := d.at[key]; set && strings.HasPrefix(v.Path, "jobs.") {

@@ -20,7 +20,7 @@ type Span interface {
 }
 
 // A Run is a held lease with the methods that a scheduler needs: the run of a tick has attempts, can be asked to stop, and ends with an outcome. The
-// methods without a comment are those of locking.Lease.
+// methods without a comment are documented at locking.Lease.
 type Run interface {
 	Span
 	ID() string

@@ -78,8 +78,8 @@ func (d *connLimiter) addConn(at *limitedConn) (given *limitedConn) {
 	return given
 }
 
-// weakestConn returns the connection to close for a new one. Among the connections that serve no request of a user, it takes those of the address with the
-// most connections, counting the new one, and returns the oldest of them. It returns nil if requests of users occupy all connections. An idle connection of a
+// weakestConn returns the connection to close for a new one. Connections that serve a request of a user are left out. Of the others, the address with the most
+// connections, counting the new one, loses its oldest. It returns nil if requests of users occupy all connections. An idle connection of a
 // trusted proxy is chosen last, because its next request may come from any client. The caller holds mu.
 func (d *connLimiter) weakestConn(newcomer *limitedConn) (weakest *limitedConn) {
 	count := map[netip.Addr]int{newcomer.client: 1}

@@ -84,8 +84,8 @@ func NewNodeScripts() NodeScripts {
 	}
 }
 
-// Loaded returns the scripts that a client loads into a node after it has run quorum_enrol.lua there. A Redis that was restarted has none of them, so
-// it can't vote before quorum_enrol.lua has recorded the restart.
+// Loaded returns the scripts that a client loads into a node after quorum_enrol.lua has run there. A restarted Redis has lost the scripts, so it can't
+// vote before quorum_enrol.lua has recorded the restart.
 func (s NodeScripts) Loaded() []*Script {
 	return []*Script{s.Claim, s.Accept, s.Renew, s.Release, s.Stop, s.Admit, s.Found}
 }
