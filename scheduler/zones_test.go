@@ -102,6 +102,7 @@ func TestReplicasWithOtherZoneDataRunATickOnce(t *testing.T) {
 // TestDeathWhileZoneDataDiffer kills the replica that ran a tick, or that would run it first.
 // Promise: P1
 func TestDeathWhileZoneDataDiffer(t *testing.T) {
+	testtier.Slow(t)
 	eachLaw(t, func(c *cluster, l law) {
 		replicas := map[bool]*replica{true: c.join("new", c.nine(l.newer)), false: c.join("old", c.nine(l.older))}
 		first, second := min(l.byNewer, l.byOlder), max(l.byNewer, l.byOlder)
@@ -205,6 +206,7 @@ func TestRecoveryKeepsTheInstant(t *testing.T) {
 // TestChainWithOtherZoneData has a job run after one whose ticks are local times: once for each, with the same local time.
 // Promise: P1
 func TestChainWithOtherZoneData(t *testing.T) {
+	testtier.Slow(t)
 	eachLaw(t, func(c *cluster, l law) {
 		jobs := func(zone *time.Location) []scheduler.Job {
 			return append(c.nine(zone), c.job("other", "0 8,9 * * *", 2*time.Second, in(zone)), c.job("child", "", time.Second, after("j", "other")))

@@ -213,6 +213,7 @@ func TestDemoEnds(t *testing.T) {
 
 // TestDemoOfAFile runs a file whose Redis is somewhere else, and whose job leaves a process behind that no replica lives to end.
 func TestDemoOfAFile(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	dir := t.TempDir()
 	file, truth := filepath.Join(dir, "jobs.toml"), filepath.Join(dir, "runs")

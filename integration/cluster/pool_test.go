@@ -109,6 +109,7 @@ func TestPoolHolderIsKilled(t *testing.T) {
 // The processes of a frozen replica are dead before the next holder has its slot of the pool (P3).
 // Promise: P3
 func TestFrozenPoolHolderLosesItsRun(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	c := harness.NewCluster(t, holdsPool)
 	replicas := c.StartAll(t, 1)

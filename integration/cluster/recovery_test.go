@@ -58,6 +58,7 @@ func TestRecoveryAfterKill(t *testing.T) {
 // A run that a draining replica has to stop is recovered by another at once, however long the lease.
 // Promise: P5
 func TestRecoveryAfterDrain(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	c := harness.NewCluster(t, "[replica]\ndrain_timeout = \"3s\"\n"+recovered+"lease = \"1m\"\nkill_grace = \"1s\"")
 	replicas := c.StartAll(t, 3)

@@ -167,6 +167,7 @@ func TestClaimantOfARequestIsKilled(t *testing.T) {
 // A trigger request on a quorum is begun once, and a claimant that dies is replaced.
 // Promise: P5
 func TestRequestOnAQuorum(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	servers := harness.Masters(t)
 	member := func(name string) (e *election.Elector, die func()) {

@@ -146,6 +146,7 @@ func TestIDs(t *testing.T) {
 }
 
 func TestEachRuleIsNeeded(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

@@ -27,6 +27,9 @@ func TestModelAgreesWithScripts(t *testing.T) {
 	if testtier.RaceEnabled {
 		n /= 4
 	}
+	if testing.Short() {
+		n /= 3
+	}
 	t.Logf("%d traces, seed %d", n, seed)
 	lua := loadScripts(t)
 	server := miniredis.RunT(t)

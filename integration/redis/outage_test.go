@@ -183,6 +183,7 @@ kill_grace = "1m"
 // Replicas whose clocks are 3s fast and 3s slow run no tick early, none twice, and leave none out.
 // Promise: P2
 func TestWrongClocks(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	c := harness.NewCluster(t, `
 [defaults]

@@ -165,6 +165,7 @@ func TestFullRedisIsShown(t *testing.T) {
 
 // Each kind of Redis is shown as what it is, with its masters and its own limits.
 func TestKindsOfRedisAreShown(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	t.Run("sentinel", func(t *testing.T) {
 		trio := harness.StartTrio(t, nil)

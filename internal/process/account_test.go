@@ -25,13 +25,14 @@ const inDirectory = "COMMAND_TEST_DIRECTORY"
 var fresh *Accounts
 
 // inNamespace runs this test again, in a mount namespace in which nsswitch.conf names the service extrausers, with accounts of its own. Nothing of the machine
-// changes. It returns whether this is that run.
+// changes. The test is parallel. It returns whether this is that run.
 func inNamespace(t *testing.T, getent string) bool {
 	t.Helper()
 	asRoot(t)
 	if os.Getenv(inDirectory) != "" {
 		return true
 	}
+	t.Parallel()
 	needExtrausers(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -60,9 +61,14 @@ func inNamespace(t *testing.T, getent string) bool {
 	return false
 }
 
+// installing is locked while a test looks for the package, or installs it.
+var installing sync.Mutex
+
 // needExtrausers makes sure that the machine has a service of nsswitch.conf beside files.
 func needExtrausers(t *testing.T) {
 	t.Helper()
+	installing.Lock()
+	defer installing.Unlock()
 	there := func() bool {
 		found, _ := filepath.Glob("/usr/lib*/libnss_extrausers.so.2")
 		more, _ := filepath.Glob("/usr/lib/*/libnss_extrausers.so.2")

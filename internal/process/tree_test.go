@@ -234,6 +234,7 @@ func TestRunFallsBackToAGroupAndSaysItOnce(t *testing.T) {
 }
 
 func TestPipeHeldOutsideTheTreeDoesNotHangRun(t *testing.T) {
+	t.Parallel()
 	everyMode(t, func(t *testing.T, h *Host) {
 		// The test itself is the process outside the tree: it opens the write end of the command's stdout.
 		s := newScript(t, h, `echo leader $$; echo 'no newline'; read _ <$GO`)

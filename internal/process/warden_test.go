@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cronclave/cronclave/internal/proc"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/internal/warden"
 )
 
@@ -126,6 +127,7 @@ func TestKilledReplicaThatHasJustStartedACommand(t *testing.T) {
 // TestStoppedReplicaLosesItsRunBeforeTheDeadline has the warden end the run of a frozen replica before the lease ends.
 // Promise: P3
 func TestStoppedReplicaLosesItsRunBeforeTheDeadline(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	everyReplica(t, func(t *testing.T, mode string) {
 		told := filepath.Join(t.TempDir(), "told")
@@ -170,6 +172,7 @@ func TestStoppedReplicaLosesItsRunBeforeTheDeadline(t *testing.T) {
 }
 
 func TestExtensionKeepsARunAlive(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	everyReplica(t, func(t *testing.T, mode string) {
 		r := startTestReplica(t, mode, "echo member leader $$; exec cat $HOLD", replicaLease+"=9s", replicaGrace+"=2s", replicaRenew+"=100ms")
